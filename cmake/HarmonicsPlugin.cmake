@@ -1,0 +1,37 @@
+# harmonics_add_plugin(name SOURCES file... [PROVIDES kind:name...] [LINKS target...] [OUTPUT_DIRECTORY dir])
+#
+# A Harmonics plugin: a module lib<name>.so built against Harmonics::Plugin that links nothing of Harmonics and exports
+# only its entry point and descriptor. PROVIDES writes lib<name>.manifest beside it ("kind name" per line): a host that
+# finds the manifest opens the library only when one of these names is needed.
+include_guard(GLOBAL)
+
+set(HARMONICS_PLUGIN_MAP ${CMAKE_CURRENT_LIST_DIR}/plugin.map)
+
+function(harmonics_add_plugin name)
+  cmake_parse_arguments(ARG "" "OUTPUT_DIRECTORY" "SOURCES;PROVIDES;LINKS" ${ARGN})
+  add_library(${name} MODULE ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE Harmonics::Plugin ${ARG_LINKS})
+  target_link_options(${name} PRIVATE -Wl,--version-script=${HARMONICS_PLUGIN_MAP})
+  if(NOT CMAKE_CXX_FLAGS MATCHES "fsanitize" AND NOT HARMONICS_SANITIZE)
+    target_link_options(${name} PRIVATE -Wl,-z,defs -Wl,-z,now -Wl,-z,relro)
+  endif()
+  set_target_properties(${name} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+                        POSITION_INDEPENDENT_CODE ON PREFIX lib)
+  if(ARG_OUTPUT_DIRECTORY)
+    set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${ARG_OUTPUT_DIRECTORY})
+  endif()
+  if(ARG_PROVIDES)
+    set(text "")
+    foreach(item IN LISTS ARG_PROVIDES)
+      string(REPLACE ":" " " line ${item})
+      string(APPEND text "${line}\n")
+    endforeach()
+    set(directory ${CMAKE_CURRENT_BINARY_DIR})
+    if(ARG_OUTPUT_DIRECTORY)
+      set(directory ${ARG_OUTPUT_DIRECTORY})
+    endif()
+    file(MAKE_DIRECTORY ${directory})
+    file(GENERATE OUTPUT ${directory}/lib${name}.manifest CONTENT "${text}")
+    set_target_properties(${name} PROPERTIES HARMONICS_MANIFEST ${directory}/lib${name}.manifest)
+  endif()
+endfunction()

@@ -1,0 +1,1 @@
+// The library is the archive of the engine objects; CMake wants one source of its own.

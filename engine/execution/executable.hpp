@@ -1,0 +1,83 @@
+// Executable: a program compiled for one device and one set of shapes. One linear plan, one arena, nothing allocated per step.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/plugin/registry.hpp"
+#include "engine/program/functional.hpp"
+#include "engine/program/program.hpp"
+
+namespace harmonics {
+
+// Threads that run parts of kernels. One for the whole process part that trains; results do not depend on their number.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual int threads() const = 0;
+  // body(context, part) for every part in [0, parts), in any order, possibly at once; returns when all are done.
+  virtual void run(uint32_t parts, void (*body)(const void* context, uint32_t part), const void* context) = 0;
+};
+std::unique_ptr<Executor> make_sequential_executor();
+std::unique_ptr<Executor> make_tbb_executor(int threads);     // threads <= 1 gives the sequential one
+std::unique_ptr<Executor> make_team_executor(int threads);    // own threads and locks only: what ThreadSanitizer can follow
+
+// Where parameters and states live: the plan reads and replaces them in place. Addresses stay valid for the plan's life.
+class TensorBinding {
+ public:
+  virtual ~TensorBinding() = default;
+  virtual void* parameter(const std::string& name, const TensorType& type) = 0;  // parameter or state by name
+};
+
+struct CompileOptions {
+  std::string device = "cpu";                   // or "reference"
+  Registry* registry = nullptr;                 // where devices are found; null: the global one
+  std::vector<std::string> recompute;           // scope patterns
+  bool fuse = true;                             // elementwise fusion and call fusion
+  std::vector<std::string> disabled;            // passes switched off by name
+  // Called with each pass's name and its result: `explain --after`.
+  std::function<void(const std::string& pass, const Program&)> observe;
+};
+
+struct PlanStep {  // one kernel call site of the plan, for people (explain) and profiles
+  std::string what;     // op or functional
+  std::string kernel;   // "oneDNN matmul", "reference", "view"
+  std::string scope;
+  std::vector<std::string> inputs, outputs;  // types
+  uint32_t phases = 0, parts = 0;
+  uint64_t offset = 0, bytes = 0;  // of the first output in the arena
+  bool in_place = false;
+  double flops = 0;
+};
+struct MemoryReport {
+  uint64_t arena_bytes = 0;     // what the plan allocates
+  uint64_t unshared_bytes = 0;  // without reuse
+  uint64_t state_bytes = 0;     // parameters and states
+  uint64_t workspace_bytes = 0; // largest, part of the arena
+};
+
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  // Inputs by position of `input_names`; pointers must stay valid during the call. Outputs and updates are in place after it.
+  virtual void run(const void* const* inputs) = 0;
+  // Runs the plan up to (not including) the first step that belongs to scope prefix "gradient/" or later; false when the whole
+  // plan is forward. Together with finish(): the loss can be checked before anything is changed.
+  virtual void run_forward(const void* const* inputs) = 0;
+  virtual void run_rest(const void* const* inputs) = 0;
+  virtual const std::vector<std::string>& input_names() const = 0;
+  virtual const TensorType& input_type(size_t i) const = 0;
+  // A result of the last run: a view into the arena, valid until the next run.
+  virtual const HTensor& output(const std::string& name) const = 0;
+  virtual const std::vector<PlanStep>& steps() const = 0;
+  virtual MemoryReport memory() const = 0;
+  virtual const Program& program() const = 0;  // after the last pass
+};
+
+// The one ordered list of passes, then kernel selection and memory plan. `binding` may be null for programs without parameters.
+// Device "cpu" or "reference" (every node evaluated by the slow reference). A node without kernel runs by the reference.
+std::unique_ptr<Executable> compile(const Program& program, TensorBinding* binding, Executor& executor,
+                                    const CompileOptions& options = {});
+
+}  // namespace harmonics

@@ -1,0 +1,40 @@
+// The single owner of all mutable tensors of a model: weights, optimizer moments, running statistics.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/execution/executable.hpp"
+#include "engine/tensor/value.hpp"
+
+namespace harmonics {
+
+enum class Role { weight, frozen, state, moment };
+
+struct StoredTensor {
+  TensorType type;
+  std::shared_ptr<Storage> storage;
+  Role role = Role::weight;
+  hx_init init{};
+};
+
+class ParameterStore : public TensorBinding {
+ public:
+  // Creates and initialises the tensor when it is new (keyed by seed and name: the same weights whatever the order);
+  // another type for a known name is ErrorKind::Weights naming both.
+  StoredTensor& declare(const std::string& name, const TensorType& type, Role role, const hx_init& init, uint64_t seed);
+  StoredTensor* find(const std::string& name);
+  const std::map<std::string, StoredTensor>& all() const { return tensors_; }
+  void* parameter(const std::string& name, const TensorType& type) override;
+  HTensor tensor(const std::string& name);  // a view
+
+ private:
+  std::map<std::string, StoredTensor> tensors_;
+};
+
+// Philox-based initialisation keyed by (seed, name); documented in docs/numerics.md.
+void initialise(void* data, const TensorType& type, const hx_init& init, uint64_t seed, const std::string& name);
+
+}  // namespace harmonics

@@ -1,0 +1,25 @@
+// Safetensors files (huggingface.co/docs/safetensors): u64 header length, JSON header, little-endian tensors back to back.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/tensor/value.hpp"
+
+namespace harmonics {
+
+struct TensorFile {
+  std::map<std::string, std::string> metadata;
+  std::map<std::string, HTensor> tensors;  // views into the mapped file, or owned
+};
+
+// Checks everything the format demands (header <= 100 MB and <= file, sorted gapless offsets to the end, overflow, duplicate
+// names, dtype and size agreement) before any tensor is made; errors name file, offset and tensor.
+TensorFile read_safetensors(const std::string& path);
+TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name);  // copies nothing; data must outlive it
+std::string write_safetensors(const TensorFile& file);                // the bytes, tensors sorted by name, 8-byte aligned header
+void save_safetensors(const TensorFile& file, const std::string& path);  // written aside, synced, renamed
+
+}  // namespace harmonics

@@ -1,0 +1,41 @@
+// Opening plugins: descriptor, version check, registration, search path.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/plugin/registry.hpp"
+
+namespace harmonics {
+
+// An opened shared library. Never closed while the process lives (objects of plugins with unique symbols would crash).
+class Library {
+ public:
+  Library(std::string path, void* handle) : path_(std::move(path)), handle_(handle) {}
+  const std::string& path() const { return path_; }
+  void* symbol(const char* name) const;
+
+ private:
+  std::string path_;
+  void* handle_;
+};
+
+// The descriptor as read from the file without running code (bounds-checked ELF reader); ErrorKind::Plugin with the
+// reason when the file is no plugin: not ELF, no descriptor, other contract ("is built for contract 1.3, this program speaks 0.1").
+hx_plugin_abi read_descriptor(const std::string& path);
+
+// Opens a plugin and registers everything it has, or nothing when it fails. Throws ErrorKind::Plugin naming the file and the
+// reason (missing file, refused directory, missing symbol or library, exception while registering).
+void load_plugin(const std::string& path, Registry& registry = Registry::global());
+
+// Directories searched, in order: HARMONICS_PLUGIN_PATH, the user's data directory, <prefix>/lib/harmonics/plugins beside
+// the running program or library.
+std::vector<std::string> plugin_search_path();
+// Reads the manifests of a directory (lib*.manifest) and announces them; libraries without manifest are left to --plugin.
+void announce_directory(const std::string& directory, Registry& registry);
+
+// Called once by Registry::global(): the library's own streams. Defined in engine/functional/builtin.cpp.
+void register_builtin_items(Registry& registry);
+
+}  // namespace harmonics

@@ -1,0 +1,58 @@
+// Attributes of a node: a few named constants, kept sorted by name so that equal nodes compare equal.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "engine/tensor/type.hpp"
+
+namespace harmonics {
+
+using AttributeValue = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>>;
+
+class AttributeMap {
+ public:
+  AttributeMap() = default;
+  explicit AttributeMap(const hx_attributes* view);  // values of kind HX_ATTR_VALUE are left out
+
+  AttributeMap& set(std::string name, AttributeValue value);
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+  const AttributeValue* find(std::string_view name) const;
+  // The attribute, or an error naming it; integer() and number() accept each other's whole numbers.
+  int64_t integer(std::string_view name) const;
+  double number(std::string_view name) const;
+  const std::string& text(std::string_view name) const;
+  const std::vector<int64_t>& integers(std::string_view name) const;
+  int64_t integer(std::string_view name, int64_t otherwise) const { return has(name) ? integer(name) : otherwise; }
+  double number(std::string_view name, double otherwise) const { return has(name) ? number(name) : otherwise; }
+  bool flag(std::string_view name, bool otherwise = false) const;
+  std::string text(std::string_view name, std::string otherwise) const { return has(name) ? text(name) : otherwise; }
+  DType dtype(std::string_view name = "dtype") const { return static_cast<DType>(integer(name)); }
+  Shape shape(std::string_view name = "shape") const { return Shape(integers(name)); }
+
+  const std::vector<std::pair<std::string, AttributeValue>>& entries() const { return entries_; }
+  bool empty() const { return entries_.empty(); }
+  friend bool operator==(const AttributeMap&, const AttributeMap&) = default;
+  std::string str() const;  // "{axis = 1, keep = true}"; "" when empty; floats print so that they read back exactly
+
+ private:
+  std::vector<std::pair<std::string, AttributeValue>> entries_;
+};
+
+// A C view of an AttributeMap; owns the items, borrows the map.
+class AttributeView {
+ public:
+  explicit AttributeView(const AttributeMap& map);
+  const hx_attributes* get() const { return &view_; }
+  // Adds a tensor argument (HX_ATTR_VALUE), borrowed.
+  void add_value(const char* name, hx_value* value);
+
+ private:
+  std::vector<hx_attribute> items_;
+  hx_attributes view_{};
+};
+
+}  // namespace harmonics

@@ -1,0 +1,66 @@
+// Tracing: while a Tracer is open on a thread, operations on its values append nodes instead of computing.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/program/program.hpp"
+
+namespace harmonics {
+
+class Tracer {
+ public:
+  explicit Tracer(std::string name);  // becomes the innermost tracer of this thread
+  ~Tracer();
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+
+  static Tracer* current();  // innermost on this thread; null: none
+
+  Program& program() { return program_; }
+  HTensor input(const std::string& name, const TensorType& type) { return leaf(Op::input, name, type); }
+  // The same name and kind gives the same value; another type for it is an error.
+  HTensor parameter(const std::string& name, const TensorType& type) { return leaf(Op::parameter, name, type); }
+  HTensor state(const std::string& name, const TensorType& type) { return leaf(Op::state, name, type); }
+  void output(const std::string& name, const HTensor& value);
+  void update(const std::string& name, const HTensor& value);  // replaces an earlier update of that name
+
+  // Appends a node; concrete inputs become literals.
+  std::vector<HTensor> append(Node node, const std::vector<HTensor>& inputs, const std::vector<TensorType>& types);
+  // The id of a value of this tracer (a literal is made of numbers); stale handles are an error.
+  ValueId id_of(const HTensor& value);
+  HTensor handle(ValueId id);  // a traced handle to an existing value
+
+  // Nodes appended while a scope is set carry it. Returns the former.
+  std::string set_scope(const std::string& path);
+  const std::string& scope() const { return scope_; }
+
+  Program take();  // verified; the tracer is empty afterwards and its handles are stale
+
+ private:
+  HTensor leaf(Op op, const std::string& name, const TensorType& type);
+
+  Program program_;
+  uint64_t generation_;
+  Tracer* outer_;
+  std::string scope_;
+  uint32_t scope_index_ = 0;
+};
+
+// RAII for Tracer::set_scope on the current tracer (nothing when none is open).
+class TraceScope {
+ public:
+  explicit TraceScope(const std::string& path);
+  ~TraceScope();
+
+ private:
+  Tracer* tracer_;
+  std::string former_;
+};
+
+// One operation by name on values of any kind: traced when an input is traced or a source op is applied inside a tracer,
+// else evaluated by the reference. Functionals: a call node when traced, else the body runs.
+std::vector<HTensor> apply(std::string_view op, const AttributeMap& attributes, const std::vector<HTensor>& inputs);
+
+}  // namespace harmonics

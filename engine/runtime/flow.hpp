@@ -1,0 +1,124 @@
+// Flow: a parsed .hmx file as plain data. Every name keeps its place in the text.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <harmonics/error.hpp>
+
+#include "engine/base/source_text.hpp"
+
+namespace harmonics {
+
+struct Name {
+  std::string text;
+  Span span;
+};
+
+// An argument's value: number, string, bool, list, or a bare word (a layer's name, an enumerator).
+struct ArgumentValue;
+using ArgumentList = std::vector<ArgumentValue>;
+struct Word {
+  std::string text;
+};
+struct Number {
+  double value;
+  bool integral;  // written without point and exponent
+};
+struct ArgumentValue {
+  std::variant<Number, std::string, bool, ArgumentList, Word> value;
+  Span span;
+};
+struct CallArgument {
+  std::optional<Name> name;  // absent: positional
+  ArgumentValue value;
+};
+// relu · conv(32, kernel=[3, 3]) · a dotted name is joined with '.'
+struct Call {
+  Name name;
+  std::vector<CallArgument> arguments;
+  bool has_parentheses = false;
+};
+
+struct Dim {
+  int64_t size;  // -1: '*'
+  Span span;
+};
+struct Ratio {
+  int64_t numerator, denominator;
+  Name of;
+  Span span;
+};
+
+enum class DeclarationKind { Producer, Consumer, Layer };
+struct Declaration {
+  DeclarationKind kind;
+  Name name;
+  std::vector<Dim> shape;  // empty: none
+  bool has_shape = false;
+  std::optional<Ratio> ratio;
+};
+
+// One arrow as written: source [tag] target. Forward: `a -(tag)-> b`. Backward (a training tap): `b <-(tag)- s` where
+// `source` is the tapped layer b and `target` the stream or layer s.
+struct Arrow {
+  bool backward = false;
+  std::vector<Call> tag;
+  Name target;
+  bool piped = false;  // a '|' stood before this arrow: it starts at the line's own source again
+  Span span;           // of the arrow itself
+};
+struct FlowLine {
+  std::optional<Name> source;  // absent: the source of the flow before it in the same braces
+  std::vector<Arrow> arrows;
+  Span span;
+};
+
+struct Comparison {
+  std::string metric, op;  // op: < <= > >=
+  double value;
+  Span span;
+};
+struct Conditional;
+using Step = std::variant<FlowLine, std::shared_ptr<Conditional>>;
+struct Conditional {
+  std::variant<Comparison, Call> predicate;
+  std::vector<Step> then_steps, else_steps;
+  bool has_else = false;
+  Span span;
+};
+
+// for 1h · until loss < 0.05 · epochs 10 · steps 1000 · name = value
+struct CycleCondition {
+  enum class Kind { For, Until, Epochs, Steps, Setting } kind;
+  double seconds = 0;
+  int64_t count = 0;
+  Comparison until;
+  Name setting;
+  ArgumentValue value;
+  Span span;
+};
+struct Cycle {
+  std::vector<CycleCondition> conditions;
+  std::vector<Step> steps;
+  Span span;
+};
+
+struct Harmonic {
+  Name name;
+  std::vector<Declaration> declarations;
+  std::vector<FlowLine> flows;  // outside any cycle: they belong to every cycle
+  std::vector<Cycle> cycles;
+  Span span;
+};
+
+struct Flow {
+  std::shared_ptr<const SourceText> source;
+  std::vector<Harmonic> harmonics;
+};
+
+}  // namespace harmonics

@@ -1,0 +1,39 @@
+// Element types and tensor types: what a value is, without its numbers.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <harmonics/tensor.hpp>
+
+namespace harmonics {
+
+struct DTypeRow {
+  DType dtype;
+  std::string_view name;  // "f32"
+  size_t bytes;
+  bool is_float, is_integer, is_signed;
+};
+const DTypeRow& dtype_row(DType dtype);
+inline std::string_view dtype_name(DType dtype) { return dtype_row(dtype).name; }
+inline size_t dtype_bytes(DType dtype) { return dtype_row(dtype).bytes; }
+inline bool is_float(DType dtype) { return dtype_row(dtype).is_float; }
+inline bool is_integer(DType dtype) { return dtype_row(dtype).is_integer; }
+// "f32" -> DType::F32; throws ErrorKind::Type naming the nearest known.
+DType dtype_named(std::string_view name);
+
+struct TensorType {
+  DType dtype = DType::F32;
+  Shape shape;
+
+  size_t bytes() const { return static_cast<size_t>(shape.count()) * dtype_bytes(dtype); }
+  std::string str() const;  // "f32[64, 784]"
+  friend bool operator==(const TensorType& a, const TensorType& b) { return a.dtype == b.dtype && a.shape == b.shape; }
+  friend bool operator!=(const TensorType& a, const TensorType& b) { return !(a == b); }
+};
+
+TensorType from_c(const hx_type& type);  // checks dtype, rank, signs and the overflow of the size
+hx_type to_c(const TensorType& type);
+
+}  // namespace harmonics

@@ -1,0 +1,42 @@
+#include "engine/tensor/value.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace harmonics {
+
+Storage::Storage(size_t bytes) : bytes_(bytes), owned_(true) {
+  const size_t rounded = (bytes + 63) / 64 * 64;
+  data_ = std::aligned_alloc(64, rounded ? rounded : 64);
+  if (!data_) throw std::bad_alloc();
+  std::memset(data_, 0, rounded ? rounded : 64);
+}
+
+Storage::Storage(void* data, size_t bytes, std::shared_ptr<const void> keep, bool writable)
+    : data_(data), bytes_(bytes), keep_(std::move(keep)), owned_(false), writable_(writable) {}
+
+Storage::~Storage() {
+  if (owned_) std::free(data_);
+}
+
+HTensor make_value(const TensorType& type, std::shared_ptr<Storage> storage) {
+  auto* v = new hx_value;
+  v->type = type;
+  v->storage = std::move(storage);
+  return HTensor::adopt(v);
+}
+
+HTensor make_traced(const TensorType& type, uint64_t generation, ValueId id) {
+  auto* v = new hx_value;
+  v->type = type;
+  v->generation = generation;
+  v->id = id;
+  return HTensor::adopt(v);
+}
+
+HTensor view_of(const TensorType& type, void* data, std::shared_ptr<const void> keep) {
+  return make_value(type, std::make_shared<Storage>(data, type.bytes(), std::move(keep), true));
+}
+
+}  // namespace harmonics

@@ -1,0 +1,53 @@
+// hx_value: inside the engine, what a handle points to. Either numbers (storage) or a value of a program being traced.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "engine/tensor/type.hpp"
+
+namespace harmonics {
+
+// Bytes with an owner: own memory (64-byte aligned), or somebody else's kept alive by `keep`.
+class Storage {
+ public:
+  explicit Storage(size_t bytes);                                    // zeroed
+  Storage(void* data, size_t bytes, std::shared_ptr<const void> keep, bool writable);
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+  ~Storage();
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  bool writable() const { return writable_; }
+
+ private:
+  void* data_;
+  size_t bytes_;
+  std::shared_ptr<const void> keep_;
+  bool owned_, writable_ = true;
+};
+
+using ValueId = uint32_t;
+
+}  // namespace harmonics
+
+struct hx_value {
+  std::atomic<uint32_t> references{1};
+  harmonics::TensorType type;
+  std::shared_ptr<harmonics::Storage> storage;  // null: traced
+  // A traced value is good only while the tracer of this generation is open on the thread that made it.
+  uint64_t generation = 0;
+  harmonics::ValueId id = 0;
+
+  bool traced() const { return storage == nullptr; }
+};
+
+namespace harmonics {
+
+HTensor make_value(const TensorType& type, std::shared_ptr<Storage> storage);
+HTensor make_traced(const TensorType& type, uint64_t generation, ValueId id);
+// A tensor over memory that lives elsewhere, e.g. in an arena; `keep` may be null when the caller outlives the tensor.
+HTensor view_of(const TensorType& type, void* data, std::shared_ptr<const void> keep = nullptr);
+inline TensorType type_of(const HTensor& t) { return t.raw()->type; }
+
+}  // namespace harmonics

@@ -1,0 +1,361 @@
+/* The contract between the Harmonics host and everything that is loaded into it. C11, append-only.
+ *
+ * Only what stands in this file crosses the boundary of a shared library. The C++ headers beside it are a
+ * header-only face over these functions, so a plugin links nothing and may be built by another compiler, with
+ * another C++ standard or another string ABI.
+ *
+ * Rules: every struct that may grow starts with `struct_size`; members are only ever added at the end; whoever reads
+ * a struct reads at most `struct_size` bytes of it. Memory is released by the side that made it. No exception, no
+ * RTTI, no standard library type crosses. Strings are UTF-8, end with NUL and belong to the caller unless said
+ * otherwise. Contract major 0 is not frozen yet: a plugin loads only into the same minor or a later one.
+ */
+#ifndef HARMONICS_ABI_H
+#define HARMONICS_ABI_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HX_ABI_MAJOR 0
+#define HX_ABI_MINOR 1
+#define HX_ABI_MIN_MINOR 1
+#define HX_MAX_RANK 8
+
+/* ---- status, errors ------------------------------------------------------------------------------------------- */
+
+typedef enum hx_status {
+  HX_OK = 0,
+  HX_ERROR = 1,        /* text through hx_api.last_error (host) or passed to hx_api.set_error (plugin) */
+  HX_NEEDS_VALUES = 2, /* a traced value was asked for its numbers */
+  HX_END = 3,          /* a stream has ended */
+  HX_DECLINED = 4,     /* "I do not serve this": no gradient, no kernel, no fused form */
+  HX_NEEDS_WIDTH = 5   /* a layer asked for a width that is not known yet */
+} hx_status;
+
+/* The same numbers as harmonics::ErrorKind. */
+typedef enum hx_error_kind {
+  HX_ERROR_INTERNAL = 0,
+  HX_ERROR_SYNTAX = 1,
+  HX_ERROR_NAME = 2,
+  HX_ERROR_SHAPE = 3,
+  HX_ERROR_TYPE = 4,
+  HX_ERROR_WEIGHTS = 5,
+  HX_ERROR_PLUGIN = 6,
+  HX_ERROR_DEVICE = 7,
+  HX_ERROR_STREAM = 8,    /* data that cannot be understood */
+  HX_ERROR_NO_INPUT = 9,  /* a file or peer that is not there */
+  HX_ERROR_USAGE = 10,
+  HX_ERROR_OUTPUT = 11    /* a file that cannot be written */
+} hx_error_kind;
+
+/* ---- tensors --------------------------------------------------------------------------------------------------- */
+
+typedef enum hx_dtype {
+  HX_BOOL = 0,
+  HX_U8 = 1,
+  HX_I8 = 2,
+  HX_I16 = 3,
+  HX_U16 = 4,
+  HX_I32 = 5,
+  HX_U32 = 6,
+  HX_I64 = 7,
+  HX_U64 = 8,
+  HX_F16 = 9,
+  HX_BF16 = 10,
+  HX_F32 = 11,
+  HX_F64 = 12
+} hx_dtype;
+
+typedef struct hx_type { /* dense, row-major; rank 0 is a scalar */
+  uint32_t dtype;
+  uint32_t rank;
+  int64_t dims[HX_MAX_RANK];
+} hx_type;
+
+typedef struct hx_value hx_value; /* a tensor, or a value of the program being traced; counted; owned by the host */
+
+typedef enum hx_attribute_kind {
+  HX_ATTR_INT = 1,
+  HX_ATTR_FLOAT = 2,
+  HX_ATTR_STRING = 3,
+  HX_ATTR_BOOL = 4, /* in `i` */
+  HX_ATTR_INTS = 5,
+  HX_ATTR_FLOATS = 6,
+  HX_ATTR_VALUE = 7 /* a tensor: a further source layer named by an argument */
+} hx_attribute_kind;
+
+typedef struct hx_attribute {
+  const char* name;
+  uint32_t kind;
+  uint32_t count; /* of ints or floats */
+  union {
+    int64_t i;
+    double f;
+    const char* s;
+    const int64_t* ints;
+    const double* floats;
+    hx_value* value;
+  } as;
+} hx_attribute;
+
+typedef struct hx_attributes {
+  const hx_attribute* items;
+  uint32_t count;
+} hx_attributes;
+
+/* ---- parameters of layers -------------------------------------------------------------------------------------- */
+
+typedef struct hx_scope hx_scope; /* what a layer body may ask of the graph it stands in; valid during the call only */
+
+typedef enum hx_init_kind {
+  HX_INIT_CONSTANT = 0,        /* a */
+  HX_INIT_UNIFORM = 1,         /* [a, b) */
+  HX_INIT_NORMAL = 2,          /* mean a, deviation b */
+  HX_INIT_KAIMING_UNIFORM = 3  /* He et al. 2015 as PyTorch's Linear and Conv: U(-1/sqrt(a), 1/sqrt(a)), a = fan-in */
+} hx_init_kind;
+
+typedef struct hx_init {
+  uint32_t kind;
+  double a, b;
+} hx_init;
+
+/* ---- registration ---------------------------------------------------------------------------------------------- */
+
+typedef struct hx_registry hx_registry;
+
+typedef enum hx_kind {
+  HX_ACTIVATION = 1,
+  HX_LOSS = 2,
+  HX_LAYER = 3,
+  HX_PRODUCER = 4,
+  HX_CONSUMER = 5,
+  HX_DEVICE = 6
+} hx_kind;
+
+typedef enum hx_argument_type {
+  HX_ARG_INT = 1,
+  HX_ARG_FLOAT = 2,
+  HX_ARG_BOOL = 3,
+  HX_ARG_STRING = 4,
+  HX_ARG_INTS = 5,
+  HX_ARG_LAYER = 6 /* the name of a further source; the body receives its value (HX_ATTR_VALUE) */
+} hx_argument_type;
+
+/* One argument of a registered function. Positional arguments of a call bind in the order of this table. */
+typedef struct hx_argument_spec {
+  uint32_t struct_size;
+  uint32_t type;
+  const char* name;
+  const char* default_text; /* as it would be written in a flow; NULL: required; "": optional, absent unless given */
+  const char* description;
+} hx_argument_spec;
+
+typedef enum hx_item_flags {
+  HX_TAKES_CLASSES = 1,   /* loss: an integer target one rank below the prediction holds class indices */
+  HX_SHIFTS_TARGET = 2,   /* loss: compares position t with the target's position t+1 */
+  HX_IDENTITY_SKIP = 4,   /* layer: hands its source on unchanged (residual) */
+  HX_MODE_ONLY = 8        /* layer: acts only while training (dropout, noise): does not replace the implied affine map */
+} hx_item_flags;
+
+typedef struct hx_item {
+  uint32_t struct_size;
+  uint32_t kind;  /* hx_kind */
+  uint32_t flags; /* hx_item_flags */
+  uint32_t n_arguments;
+  const char* name; /* for producers and consumers: the scheme before the colon of an address */
+  const char* description;
+  const hx_argument_spec* arguments;
+  void* self;         /* given back to every function of the table */
+  const void* vtable; /* hx_activation_vt, hx_loss_vt, ... by kind; must outlive the library's use */
+} hx_item;
+
+/* Threads: functions of these tables are called from any thread, never twice at once for one object, except
+ * `apply` functions, which must be pure. Each table starts with struct_size. `destroy` may be NULL. */
+
+typedef struct hx_activation_vt {
+  uint32_t struct_size;
+  hx_status (*apply)(void* self, const hx_attributes* args, hx_value* x, hx_value** y);
+  /* dx from x, y = apply(x) and dy; NULL or HX_DECLINED: no own gradient */
+  hx_status (*gradient)(void* self, const hx_attributes* args, hx_value* x, hx_value* y, hx_value* dy, hx_value** dx);
+  void (*destroy)(void* self);
+} hx_activation_vt;
+
+typedef struct hx_loss_vt {
+  uint32_t struct_size;
+  /* Any shape with the leading batch and position axes of the prediction, or a scalar: the host sums over the other
+   * axes and averages over batch and positions. */
+  hx_status (*apply)(void* self, const hx_attributes* args, hx_value* prediction, hx_value* target, hx_value** out);
+  /* Same on the value before `activation` (identity "plugin-id/name"; "" when there was none). HX_DECLINED: use
+   * apply; HX_ERROR: the pair makes no sense, the text says what to write. May be NULL. */
+  hx_status (*apply_fused)(void* self, const hx_attributes* args, const char* activation, hx_value* logits,
+                           hx_value* target, hx_value** out);
+  hx_status (*gradient)(void* self, const hx_attributes* args, hx_value* prediction, hx_value* target, hx_value* dloss,
+                        hx_value** dprediction);
+  void (*destroy)(void* self);
+} hx_loss_vt;
+
+typedef struct hx_layer_vt {
+  uint32_t struct_size;
+  hx_status (*apply)(void* self, const hx_attributes* args, hx_scope* scope, hx_value* x, hx_value** y);
+  void (*destroy)(void* self);
+} hx_layer_vt;
+
+/* ---- streams ---------------------------------------------------------------------------------------------------- */
+
+typedef struct hx_stream_info {
+  uint32_t struct_size;
+  uint32_t position_axes;  /* 0, or 1: the first axis of a sample is a sequence (text windows) */
+  hx_type sample;          /* of one sample; rank and dims exact */
+  uint64_t size;           /* samples in one pass; 0: unbounded */
+  int64_t classes;         /* integer samples: how many classes or symbols there are; 0: unknown */
+  uint32_t live;           /* nonzero: no end, cannot be read twice */
+  uint32_t n_symbols;      /* text sources: the symbol of each index; owned by the producer */
+  const char* const* symbols;
+} hx_stream_info;
+
+typedef struct hx_producer_vt { /* self is a producer object made by a factory */
+  uint32_t struct_size;
+  hx_status (*describe)(void* self, hx_stream_info* out);      /* optional: else the first sample is looked at */
+  hx_status (*next)(void* self, hx_value** out);               /* one sample; HX_END at the end of a pass */
+  /* Optional: up to n samples of describe()'s type, back to back, straight into dst. *got < n only at the end. */
+  hx_status (*read)(void* self, uint64_t n, void* dst, uint64_t* got);
+  hx_status (*rewind)(void* self, uint64_t epoch);             /* back to the start; NULL: cannot */
+  uint64_t (*size)(void* self);                                /* 0: unbounded or unknown */
+  void (*destroy)(void* self);
+} hx_producer_vt;
+
+typedef struct hx_consumer_vt {
+  uint32_t struct_size;
+  hx_status (*push)(void* self, hx_value* sample); /* one sample, without batch axis */
+  hx_status (*finish)(void* self);                 /* flush; may be NULL */
+  void (*destroy)(void* self);
+} hx_consumer_vt;
+
+/* What an item of kind HX_PRODUCER or HX_CONSUMER registers as its vtable. `path` is the address after the scheme,
+ * without options and fragment; `args` hold the options of the address that the schema names (checked, with defaults)
+ * and "#", the fragment, when there was one. */
+typedef struct hx_producer_factory_vt {
+  uint32_t struct_size;
+  hx_status (*open)(void* self, const char* path, const hx_attributes* args, const hx_producer_vt** vt, void** object);
+  void (*destroy)(void* self);
+} hx_producer_factory_vt;
+
+typedef struct hx_consumer_factory_vt {
+  uint32_t struct_size;
+  hx_status (*open)(void* self, const char* path, const hx_attributes* args, const hx_consumer_vt** vt, void** object);
+  void (*destroy)(void* self);
+} hx_consumer_factory_vt;
+
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
+
+/* One operation of a fused elementwise chain: registers are numbered inputs first, then results in order. */
+typedef struct hx_scalar_op {
+  const char* op; /* an elementwise primitive */
+  uint32_t a, b, c;
+  uint32_t dtype;   /* of the result */
+} hx_scalar_op;
+
+typedef struct hx_call_site {
+  uint32_t struct_size;
+  uint32_t flags; /* reserved, 0 */
+  const char* op; /* primitive or functional name; "fused_elementwise" for a chain in `chain` */
+  const hx_attributes* attributes;
+  uint32_t n_inputs, n_outputs;
+  const hx_type* inputs;
+  const hx_type* outputs;
+  uint32_t n_chain; /* fused_elementwise: inputs broadcast to the output's shape by aligning trailing axes (sizes 1
+                     * or equal); registers listed in chain_outputs are stored, all of the outputs' one shape */
+  const hx_scalar_op* chain;
+  const uint32_t* chain_outputs;
+} hx_call_site;
+
+#define HX_MAX_PHASES 4
+
+/* A kernel found for one call site. The host calls run(context, buffers, phase, part) for every part of phase 0, then of
+ * phase 1, ...; parts of one phase may run at the same time on several threads and in any order. The number of parts
+ * depends on the call site only, never on the machine's threads: results are the same for any number of threads.
+ * buffers: inputs, then outputs, then one workspace (64-byte aligned). */
+typedef struct hx_kernel {
+  uint32_t struct_size;
+  uint32_t phases;
+  uint32_t parts[HX_MAX_PHASES];
+  void (*run)(const void* context, void* const* buffers, uint32_t phase, uint32_t part);
+  void* context;
+  void (*destroy)(void* context); /* may be NULL */
+  uint64_t workspace;             /* bytes */
+  const char* name;               /* for people: "oneDNN matmul", "softmax avx2"; static */
+  uint32_t in_place;              /* bit i: output 0 may be the same memory as input i */
+} hx_kernel;
+
+typedef struct hx_device_vt {
+  uint32_t struct_size;
+  const char* (*describe)(void* self);                                     /* one line: name, instruction set, libraries */
+  hx_status (*find)(void* self, const hx_call_site* site, hx_kernel* out); /* HX_DECLINED: no kernel */
+  void (*destroy)(void* self);
+} hx_device_vt;
+
+/* ---- the host's table --------------------------------------------------------------------------------------------- */
+
+typedef struct hx_api {
+  uint32_t struct_size;
+  uint16_t abi_major, abi_minor;
+
+  /* Errors. last_error: text of this thread's last HX_ERROR. set_error: what a plugin says before it returns HX_ERROR. */
+  const char* (*last_error)(uint32_t* kind);
+  void (*set_error)(uint32_t kind, const char* text);
+
+  /* Values. create: data NULL gives zeros. All returned values carry one reference for the caller. */
+  void (*retain)(hx_value* v);
+  void (*release)(hx_value* v);
+  hx_status (*create)(const hx_type* type, const void* data, hx_value** out);
+  hx_status (*type_of)(const hx_value* v, hx_type* out);
+  hx_status (*data)(const hx_value* v, const void** out);       /* HX_NEEDS_VALUES on a traced value */
+  hx_status (*mutable_data)(hx_value** v, void** out);          /* copies first when shared (replaces *v) */
+
+  /* Operations: a primitive ("add") or a functional ("layer_norm") by name. outs has room for max_outs. Traced when an
+   * input is traced, else evaluated at once. */
+  hx_status (*apply)(const char* op, const hx_attributes* attributes, hx_value* const* inputs, uint32_t n_inputs,
+                     hx_value** outs, uint32_t max_outs, uint32_t* n_outs);
+
+  /* What a layer body may ask. */
+  hx_status (*scope_parameter)(hx_scope*, const char* name, const hx_type* type, const hx_init* init, hx_value** out);
+  hx_status (*scope_state)(hx_scope*, const char* name, const hx_type* type, const hx_init* init, hx_value** out);
+  hx_status (*scope_update)(hx_scope*, const char* name, hx_value* value);
+  /* Uniform [0,1) numbers of the given f32 shape, fresh each step (Philox 4x32-10 keyed by seed and parameter path). */
+  hx_status (*scope_random)(hx_scope*, const hx_type* type, hx_value** out);
+  int32_t (*scope_training)(hx_scope*);
+  uint32_t (*scope_leading)(hx_scope*);                      /* batch axis + position axes of x */
+  hx_status (*scope_width)(hx_scope*, int64_t* width);       /* of the arrow's target; HX_NEEDS_WIDTH */
+  hx_status (*scope_classes)(hx_scope*, int64_t* classes);   /* symbols of x's stream; 0: unknown */
+
+  /* Registration. The host copies names, descriptions and schema; it owns self from here on (destroy). */
+  hx_status (*register_item)(hx_registry*, const hx_item* item);
+
+  /* Optional parts by name and version ("hx.graph/0"); NULL when the host lacks it. */
+  const void* (*extension)(const char* id);
+} hx_api;
+
+/* What harmonics_register receives. The C++ face calls it harmonics::FunctionRegistry&. */
+typedef struct hx_registration {
+  uint32_t struct_size;
+  const hx_api* api;
+  hx_registry* registry;
+} hx_registration;
+
+/* Exported by a plugin as the constant `harmonics_plugin_abi`: no pointers, readable without loading the library. */
+typedef struct hx_plugin_abi {
+  char magic[8]; /* "HXPLUG1" */
+  uint32_t struct_size;
+  uint16_t abi_major, abi_minor, abi_min_minor, flags;
+  char id[64], version[24], license[32], vendor[48], built_with[64];
+} hx_plugin_abi;
+
+/* The host's one export for embedders; a plugin does not need it. */
+const hx_api* harmonics_api(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

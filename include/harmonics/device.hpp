@@ -1,0 +1,41 @@
+// Devices: something that has kernels for call sites. See hx_call_site and hx_kernel in abi.h for the contract.
+#pragma once
+
+#include <harmonics/tensor.hpp>
+
+namespace harmonics {
+
+class Device {
+ public:
+  // One line for people: name, instruction set, libraries.
+  virtual std::string describe() const = 0;
+  // Fills `out` and returns true when there is a kernel for the site; false: the host looks further.
+  virtual bool find(const hx_call_site& site, hx_kernel& out) = 0;
+  virtual ~Device() = default;
+};
+
+// Reads attributes of a call site.
+inline const hx_attribute* find_attribute(const hx_attributes* attributes, const char* name) {
+  for (uint32_t i = 0; attributes && i < attributes->count; ++i)
+    if (std::strcmp(attributes->items[i].name, name) == 0) return &attributes->items[i];
+  return nullptr;
+}
+inline int64_t int_attribute(const hx_attributes* attributes, const char* name, int64_t otherwise) {
+  const hx_attribute* a = find_attribute(attributes, name);
+  return a && (a->kind == HX_ATTR_INT || a->kind == HX_ATTR_BOOL) ? a->as.i : otherwise;
+}
+inline double float_attribute(const hx_attributes* attributes, const char* name, double otherwise) {
+  const hx_attribute* a = find_attribute(attributes, name);
+  if (!a) return otherwise;
+  return a->kind == HX_ATTR_FLOAT ? a->as.f : a->kind == HX_ATTR_INT ? static_cast<double>(a->as.i) : otherwise;
+}
+inline std::vector<int64_t> ints_attribute(const hx_attributes* attributes, const char* name) {
+  const hx_attribute* a = find_attribute(attributes, name);
+  return a && a->kind == HX_ATTR_INTS ? std::vector<int64_t>(a->as.ints, a->as.ints + a->count) : std::vector<int64_t>{};
+}
+inline std::string string_attribute(const hx_attributes* attributes, const char* name, const char* otherwise) {
+  const hx_attribute* a = find_attribute(attributes, name);
+  return a && a->kind == HX_ATTR_STRING ? a->as.s : otherwise;
+}
+
+}  // namespace harmonics

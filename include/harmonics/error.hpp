@@ -1,0 +1,54 @@
+// The one exception of Harmonics: what happened, where in a text it happened, and what to do about it.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace harmonics {
+
+// Same numbers as hx_error_kind. The command line maps them to its exit codes.
+enum class ErrorKind : uint32_t {
+  Internal = 0,
+  Syntax = 1,
+  Name = 2,
+  Shape = 3,
+  Type = 4,
+  Weights = 5,
+  Plugin = 6,
+  Device = 7,
+  Stream = 8,
+  NoInput = 9,
+  Usage = 10,
+  Output = 11,
+};
+
+// A place in a text: 1-based line and column (columns count bytes), length in bytes. line 0: no place.
+struct Span {
+  uint32_t line = 0, column = 0, length = 0;
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  Error(ErrorKind kind, const std::string& message, Span span, std::vector<std::string> notes = {})
+      : std::runtime_error(message), kind_(kind), span_(span), notes_(std::move(notes)) {}
+
+  ErrorKind kind() const { return kind_; }
+  Span span() const { return span_; }
+  // Further lines: remedies ("did you mean ...") and context, in the order they are printed.
+  const std::vector<std::string>& notes() const { return notes_; }
+  Error& note(std::string text) {
+    notes_.push_back(std::move(text));
+    return *this;
+  }
+
+ private:
+  ErrorKind kind_;
+  Span span_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace harmonics

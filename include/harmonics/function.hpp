@@ -1,0 +1,416 @@
+// What a plugin registers: activations, losses, layers, producers, consumers, devices; and the registry it receives.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include <harmonics/device.hpp>
+#include <harmonics/ops.hpp>
+#include <harmonics/stream.hpp>
+
+namespace harmonics {
+
+// The arguments of one call in a flow, checked against the registered schema, defaults filled in.
+class Arguments {
+ public:
+  Arguments() = default;
+  explicit Arguments(const hx_attributes* view) : view_(view) {}
+
+  bool has(const char* name) const { return find_attribute(view_, name) != nullptr; }
+  int64_t integer(const char* name, int64_t otherwise = 0) const { return int_attribute(view_, name, otherwise); }
+  double number(const char* name, double otherwise = 0) const { return float_attribute(view_, name, otherwise); }
+  bool flag(const char* name, bool otherwise = false) const { return int_attribute(view_, name, otherwise) != 0; }
+  std::string text(const char* name, const char* otherwise = "") const { return string_attribute(view_, name, otherwise); }
+  std::vector<int64_t> integers(const char* name) const { return ints_attribute(view_, name); }
+  // The value of a layer named by an argument; empty when absent.
+  HTensor tensor(const char* name) const {
+    const hx_attribute* a = find_attribute(view_, name);
+    return a && a->kind == HX_ATTR_VALUE ? HTensor::borrow(a->as.value) : HTensor();
+  }
+
+ private:
+  const hx_attributes* view_ = nullptr;
+};
+
+// One row of a function's argument schema: help, checking and defaults come from it.
+struct Argument {
+  uint32_t type;
+  std::string name, description, default_text;
+  bool required = false;
+
+  static Argument integer(std::string name, std::string description) { return {HX_ARG_INT, name, description, "", false}; }
+  static Argument integer(std::string name, int64_t otherwise, std::string description) {
+    return {HX_ARG_INT, name, description, std::to_string(otherwise), false};
+  }
+  static Argument number(std::string name, std::string otherwise, std::string description) {
+    return {HX_ARG_FLOAT, name, description, otherwise, false};
+  }
+  static Argument flag(std::string name, bool otherwise, std::string description) {
+    return {HX_ARG_BOOL, name, description, otherwise ? "true" : "false", false};
+  }
+  static Argument text(std::string name, std::string otherwise, std::string description) {
+    return {HX_ARG_STRING, name, description, otherwise, false};
+  }
+  static Argument integers(std::string name, std::string description) { return {HX_ARG_INTS, name, description, "", false}; }
+  static Argument layer(std::string name, std::string description) { return {HX_ARG_LAYER, name, description, "", false}; }
+  Argument must() const {
+    Argument a = *this;
+    a.required = true;
+    return a;
+  }
+};
+
+// What a layer body may ask of the graph it stands in. Valid during the call only.
+class Scope {
+ public:
+  explicit Scope(hx_scope* scope) : scope_(scope) {}
+
+  // A trainable tensor, named below the arrow's path; the same name gives the same tensor.
+  HTensor parameter(const char* name, const Shape& shape, hx_init init, DType dtype = DType::F32) {
+    const hx_type t = make_type(dtype, shape);
+    hx_value* out = nullptr;
+    detail::check(detail::api()->scope_parameter(scope_, name, &t, &init, &out));
+    return HTensor::adopt(out);
+  }
+  // A tensor kept from step to step but not trained (running statistics).
+  HTensor state(const char* name, const Shape& shape, hx_init init, DType dtype = DType::F32) {
+    const hx_type t = make_type(dtype, shape);
+    hx_value* out = nullptr;
+    detail::check(detail::api()->scope_state(scope_, name, &t, &init, &out));
+    return HTensor::adopt(out);
+  }
+  void update(const char* name, const HTensor& value) { detail::check(detail::api()->scope_update(scope_, name, value.raw())); }
+  // Uniform [0,1), fresh each step, the same on every run with the same seed.
+  HTensor random(const Shape& shape) {
+    const hx_type t = make_type(DType::F32, shape);
+    hx_value* out = nullptr;
+    detail::check(detail::api()->scope_random(scope_, &t, &out));
+    return HTensor::adopt(out);
+  }
+  bool training() const { return detail::api()->scope_training(scope_) != 0; }
+  // How many leading axes of x are batch and positions; the layer acts on the rest.
+  uint32_t leading() const { return detail::api()->scope_leading(scope_); }
+  // The width of the arrow's target, for a layer whose own width is not written.
+  int64_t width() const {
+    int64_t w = 0;
+    detail::check(detail::api()->scope_width(scope_, &w));
+    return w;
+  }
+  // Symbols of the stream that feeds x (vocabulary); 0: unknown.
+  int64_t classes() const {
+    int64_t n = 0;
+    detail::check(detail::api()->scope_classes(scope_, &n));
+    return n;
+  }
+
+ private:
+  hx_scope* scope_;
+};
+
+inline hx_init constant_init(double value) { return {HX_INIT_CONSTANT, value, 0}; }
+inline hx_init uniform_init(double low, double high) { return {HX_INIT_UNIFORM, low, high}; }
+inline hx_init normal_init(double mean, double deviation) { return {HX_INIT_NORMAL, mean, deviation}; }
+inline hx_init kaiming_init(int64_t fan_in) { return {HX_INIT_KAIMING_UNIFORM, static_cast<double>(fan_in), 0}; }
+
+// y = f(x). Written with the functions of ops.hpp it is traced: gradient and every device for free. A body that reads
+// numbers (data<float>()) works for inference; to train with it, override gradient().
+class ActivationFunction {
+ public:
+  virtual HTensor operator()(const HTensor& x) const = 0;
+  virtual HTensor operator()(const HTensor& x, const Arguments&) const { return (*this)(x); }
+  // dx; an empty tensor (the default) means "no own gradient".
+  virtual HTensor gradient(const HTensor& x, const HTensor& y, const HTensor& dy) const {
+    (void)x, (void)y, (void)dy;
+    return {};
+  }
+  virtual ~ActivationFunction() = default;
+};
+
+// Loss per sample: a tensor with the prediction's batch (and position) axes leading, or a scalar. The engine sums over the
+// other axes and averages over samples and positions.
+class LossFunction {
+ public:
+  virtual HTensor operator()(const HTensor& prediction, const HTensor& target) const = 0;
+  virtual HTensor operator()(const HTensor& prediction, const HTensor& target, const Arguments&) const {
+    return (*this)(prediction, target);
+  }
+  // The same on the value before the activation with this identity ("plugin-id/name", "" for none): the numerically
+  // safe pair. Empty: use operator(). Throw to refuse a pair that makes no sense.
+  virtual HTensor fused(const std::string& activation, const HTensor& logits, const HTensor& target, const Arguments&) const {
+    (void)activation, (void)logits, (void)target;
+    return {};
+  }
+  virtual HTensor gradient(const HTensor& prediction, const HTensor& target, const HTensor& dloss) const {
+    (void)prediction, (void)target, (void)dloss;
+    return {};
+  }
+  virtual ~LossFunction() = default;
+};
+
+// A function that may own parameters and change the shape. x has leading() batch and position axes.
+class LayerFunction {
+ public:
+  virtual HTensor operator()(Scope& scope, const HTensor& x, const Arguments& arguments) const = 0;
+  virtual ~LayerFunction() = default;
+};
+
+// Opens a producer or consumer for an address: the part after "scheme:", and its options.
+using ProducerFactory = std::function<std::shared_ptr<Producer>(const std::string& path, const Arguments& options)>;
+using ConsumerFactory = std::function<std::shared_ptr<Consumer>(const std::string& path, const Arguments& options)>;
+
+namespace detail {
+
+// Runs a body of this library for the host: nothing C++ leaves it.
+template <typename Body> HARMONICS_FACE hx_status guarded(Body&& body) {
+  try {
+    return body();
+  } catch (const NeedsValues&) {
+    return HX_NEEDS_VALUES;
+  } catch (const NeedsWidth&) {
+    return HX_NEEDS_WIDTH;
+  } catch (const Error& e) {
+    std::string text = e.what();
+    for (const std::string& n : e.notes()) text += "\n" + n;
+    api()->set_error(static_cast<uint32_t>(e.kind()), text.c_str());
+  } catch (const std::exception& e) {
+    api()->set_error(HX_ERROR_PLUGIN, e.what());
+  } catch (...) {
+    api()->set_error(HX_ERROR_PLUGIN, "threw something that is not a std::exception");
+  }
+  return HX_ERROR;
+}
+HARMONICS_FACE inline hx_status give(HTensor t, hx_value** out, const char* what) {
+  if (!t) throw Error(ErrorKind::Plugin, std::string(what) + " returned an empty tensor");
+  *out = t.release();
+  return HX_OK;
+}
+HARMONICS_FACE inline hx_status give_or_decline(HTensor t, hx_value** out) {
+  if (!t) return HX_DECLINED;
+  *out = t.release();
+  return HX_OK;
+}
+template <typename T> HARMONICS_FACE const T& object(void* self) { return **static_cast<std::shared_ptr<T>*>(self); }
+template <typename T> HARMONICS_FACE void destroy(void* self) { delete static_cast<std::shared_ptr<T>*>(self); }
+
+HARMONICS_FACE inline const hx_activation_vt* activation_vt() {
+  static const hx_activation_vt vt = {
+      sizeof(hx_activation_vt),
+      [](void* self, const hx_attributes* args, hx_value* x, hx_value** y) {
+        return guarded([&] { return give(object<ActivationFunction>(self)(HTensor::borrow(x), Arguments(args)), y, "the activation"); });
+      },
+      [](void* self, const hx_attributes*, hx_value* x, hx_value* y, hx_value* dy, hx_value** dx) {
+        return guarded([&] {
+          return give_or_decline(object<ActivationFunction>(self).gradient(HTensor::borrow(x), HTensor::borrow(y), HTensor::borrow(dy)), dx);
+        });
+      },
+      destroy<ActivationFunction>};
+  return &vt;
+}
+HARMONICS_FACE inline const hx_loss_vt* loss_vt() {
+  static const hx_loss_vt vt = {
+      sizeof(hx_loss_vt),
+      [](void* self, const hx_attributes* args, hx_value* p, hx_value* t, hx_value** out) {
+        return guarded([&] {
+          return give(object<LossFunction>(self)(HTensor::borrow(p), HTensor::borrow(t), Arguments(args)), out, "the loss");
+        });
+      },
+      [](void* self, const hx_attributes* args, const char* activation, hx_value* logits, hx_value* t, hx_value** out) {
+        return guarded([&] {
+          return give_or_decline(object<LossFunction>(self).fused(activation, HTensor::borrow(logits), HTensor::borrow(t), Arguments(args)), out);
+        });
+      },
+      [](void* self, const hx_attributes*, hx_value* p, hx_value* t, hx_value* d, hx_value** out) {
+        return guarded([&] {
+          return give_or_decline(object<LossFunction>(self).gradient(HTensor::borrow(p), HTensor::borrow(t), HTensor::borrow(d)), out);
+        });
+      },
+      destroy<LossFunction>};
+  return &vt;
+}
+HARMONICS_FACE inline const hx_layer_vt* layer_vt() {
+  static const hx_layer_vt vt = {sizeof(hx_layer_vt),
+                                 [](void* self, const hx_attributes* args, hx_scope* scope, hx_value* x, hx_value** y) {
+                                   return guarded([&] {
+                                     Scope s(scope);
+                                     return give(object<LayerFunction>(self)(s, HTensor::borrow(x), Arguments(args)), y, "the layer");
+                                   });
+                                 },
+                                 destroy<LayerFunction>};
+  return &vt;
+}
+
+// A producer object as the host holds it: the C++ object and what describe() gave, kept alive for the host's pointers.
+struct HeldProducer {
+  std::shared_ptr<Producer> producer;
+  std::optional<StreamInfo> info;
+  std::vector<const char*> symbols;
+};
+HARMONICS_FACE inline const hx_producer_vt* producer_vt() {
+  static const hx_producer_vt vt = {
+      sizeof(hx_producer_vt),
+      [](void* self, hx_stream_info* out) {
+        return guarded([&] {
+          auto& held = *static_cast<HeldProducer*>(self);
+          held.info = held.producer->describe();
+          if (!held.info) return HX_DECLINED;
+          const StreamInfo& i = *held.info;
+          held.symbols.clear();
+          for (const std::string& s : i.symbols) held.symbols.push_back(s.c_str());
+          const uint32_t room = out->struct_size;
+          *out = {};
+          out->struct_size = room;
+          out->position_axes = i.position_axes;
+          out->sample = make_type(i.dtype, i.sample);
+          out->size = i.size;
+          out->classes = i.classes;
+          out->live = i.live;
+          out->n_symbols = static_cast<uint32_t>(held.symbols.size());
+          out->symbols = held.symbols.data();
+          return HX_OK;
+        });
+      },
+      [](void* self, hx_value** out) {
+        return guarded([&] {
+          HTensor t = static_cast<HeldProducer*>(self)->producer->next();
+          if (!t) return HX_END;
+          *out = t.release();
+          return HX_OK;
+        });
+      },
+      [](void* self, uint64_t n, void* to, uint64_t* got) {
+        return guarded([&] {
+          const int64_t r = static_cast<HeldProducer*>(self)->producer->read(n, to);
+          if (r < 0) return HX_DECLINED;
+          *got = static_cast<uint64_t>(r);
+          return HX_OK;
+        });
+      },
+      [](void* self, uint64_t) {
+        return guarded([&] { return static_cast<HeldProducer*>(self)->producer->rewind() ? HX_OK : HX_DECLINED; });
+      },
+      [](void* self) -> uint64_t {
+        uint64_t n = 0;
+        guarded([&] { return n = static_cast<HeldProducer*>(self)->producer->size(), HX_OK; });
+        return n;
+      },
+      [](void* self) { delete static_cast<HeldProducer*>(self); }};
+  return &vt;
+}
+HARMONICS_FACE inline const hx_consumer_vt* consumer_vt() {
+  static const hx_consumer_vt vt = {
+      sizeof(hx_consumer_vt),
+      [](void* self, hx_value* sample) {
+        return guarded([&] { return (*static_cast<std::shared_ptr<Consumer>*>(self))->push(HTensor::borrow(sample)), HX_OK; });
+      },
+      [](void* self) { return guarded([&] { return (*static_cast<std::shared_ptr<Consumer>*>(self))->finish(), HX_OK; }); },
+      [](void* self) { delete static_cast<std::shared_ptr<Consumer>*>(self); }};
+  return &vt;
+}
+HARMONICS_FACE inline const hx_device_vt* device_vt() {
+  static const hx_device_vt vt = {
+      sizeof(hx_device_vt),
+      [](void* self) -> const char* {
+        thread_local std::string text;
+        guarded([&] { return text = (*static_cast<std::shared_ptr<Device>*>(self))->describe(), HX_OK; });
+        return text.c_str();
+      },
+      [](void* self, const hx_call_site* site, hx_kernel* out) {
+        return guarded([&] { return (*static_cast<std::shared_ptr<Device>*>(self))->find(*site, *out) ? HX_OK : HX_DECLINED; });
+      },
+      [](void* self) { delete static_cast<std::shared_ptr<Device>*>(self); }};
+  return &vt;
+}
+HARMONICS_FACE inline const hx_producer_factory_vt* producer_factory_vt() {
+  static const hx_producer_factory_vt vt = {
+      sizeof(hx_producer_factory_vt),
+      [](void* self, const char* path, const hx_attributes* args, const hx_producer_vt** out_vt, void** object) {
+        return guarded([&] {
+          auto producer = (*static_cast<ProducerFactory*>(self))(path, Arguments(args));
+          if (!producer) throw Error(ErrorKind::Plugin, "the producer's factory returned nothing");
+          *out_vt = producer_vt();
+          *object = new HeldProducer{std::move(producer), std::nullopt, {}};
+          return HX_OK;
+        });
+      },
+      [](void* self) { delete static_cast<ProducerFactory*>(self); }};
+  return &vt;
+}
+HARMONICS_FACE inline const hx_consumer_factory_vt* consumer_factory_vt() {
+  static const hx_consumer_factory_vt vt = {
+      sizeof(hx_consumer_factory_vt),
+      [](void* self, const char* path, const hx_attributes* args, const hx_consumer_vt** out_vt, void** object) {
+        return guarded([&] {
+          auto consumer = (*static_cast<ConsumerFactory*>(self))(path, Arguments(args));
+          if (!consumer) throw Error(ErrorKind::Plugin, "the consumer's factory returned nothing");
+          *out_vt = consumer_vt();
+          *object = new std::shared_ptr<Consumer>(std::move(consumer));
+          return HX_OK;
+        });
+      },
+      [](void* self) { delete static_cast<ConsumerFactory*>(self); }};
+  return &vt;
+}
+}  // namespace detail
+
+// Handed to harmonics_register by the host. A name registered again replaces the earlier one.
+class FunctionRegistry final {
+ public:
+  void register_activation(const std::string& name, std::shared_ptr<ActivationFunction> f, const std::string& description = "",
+                           const std::vector<Argument>& arguments = {}, uint32_t flags = 0) {
+    add(HX_ACTIVATION, name, description, arguments, flags, new std::shared_ptr<ActivationFunction>(std::move(f)),
+        [] { return static_cast<const void*>(detail::activation_vt()); });
+  }
+  void register_loss(const std::string& name, std::shared_ptr<LossFunction> f, const std::string& description = "",
+                     const std::vector<Argument>& arguments = {}, uint32_t flags = 0) {
+    add(HX_LOSS, name, description, arguments, flags, new std::shared_ptr<LossFunction>(std::move(f)),
+        [] { return static_cast<const void*>(detail::loss_vt()); });
+  }
+  void register_layer(const std::string& name, std::shared_ptr<LayerFunction> f, const std::string& description = "",
+                      const std::vector<Argument>& arguments = {}, uint32_t flags = 0) {
+    add(HX_LAYER, name, description, arguments, flags, new std::shared_ptr<LayerFunction>(std::move(f)),
+        [] { return static_cast<const void*>(detail::layer_vt()); });
+  }
+  // `scheme` is the word before the colon of an address.
+  void register_producer(const std::string& scheme, ProducerFactory open, const std::string& description = "",
+                         const std::vector<Argument>& options = {}) {
+    add(HX_PRODUCER, scheme, description, options, 0, new ProducerFactory(std::move(open)),
+        [] { return static_cast<const void*>(detail::producer_factory_vt()); });
+  }
+  void register_consumer(const std::string& scheme, ConsumerFactory open, const std::string& description = "",
+                         const std::vector<Argument>& options = {}) {
+    add(HX_CONSUMER, scheme, description, options, 0, new ConsumerFactory(std::move(open)),
+        [] { return static_cast<const void*>(detail::consumer_factory_vt()); });
+  }
+  void register_device(const std::string& name, std::shared_ptr<Device> device, const std::string& description = "") {
+    add(HX_DEVICE, name, description, {}, 0, new std::shared_ptr<Device>(std::move(device)),
+        [] { return static_cast<const void*>(detail::device_vt()); });
+  }
+
+ private:
+  FunctionRegistry() = delete;  // the host makes the hx_registration this class is a view of
+
+  template <typename Table>
+  HARMONICS_FACE void add(uint32_t kind, const std::string& name, const std::string& description,
+                          const std::vector<Argument>& arguments, uint32_t flags, void* self, Table table) {
+    detail::api_slot() = registration_.api;
+    std::vector<hx_argument_spec> specs;
+    for (const Argument& a : arguments)
+      specs.push_back({sizeof(hx_argument_spec), a.type, a.name.c_str(), a.required ? nullptr : a.default_text.c_str(), a.description.c_str()});
+    hx_item item{};
+    item.struct_size = sizeof item;
+    item.kind = kind;
+    item.flags = flags;
+    item.n_arguments = static_cast<uint32_t>(specs.size());
+    item.name = name.c_str();
+    item.description = description.c_str();
+    item.arguments = specs.data();
+    item.self = self;
+    item.vtable = table();
+    detail::check(registration_.api->register_item(registration_.registry, &item));
+  }
+
+  hx_registration registration_;
+};
+static_assert(sizeof(FunctionRegistry) == sizeof(hx_registration), "the registry is a view of the C struct");
+
+}  // namespace harmonics

@@ -1,0 +1,227 @@
+// The primitives as functions on HTensor: evaluated at once on numbers, recorded when traced.
+//
+// Names and meaning follow ONNX/StableHLO. Binary functions broadcast as NumPy does (the primitives themselves want equal
+// shapes; the broadcast is recorded). Operands share one dtype; numbers written in C++ take the tensor's dtype.
+#pragma once
+
+#include <harmonics/tensor.hpp>
+
+namespace harmonics {
+
+// ---- sources --------------------------------------------------------------------------------------------------------
+HARMONICS_FACE inline HTensor full(DType dtype, const Shape& shape, double value) {
+  return call1("full", {}, Attributes().set("dtype", static_cast<int64_t>(dtype)).set("shape", shape).set("value", value));
+}
+HARMONICS_FACE inline HTensor zeros_like(const HTensor& x) { return full(x.dtype(), x.shape(), 0); }
+// 0, 1, 2 ... along `axis`.
+HARMONICS_FACE inline HTensor iota(DType dtype, const Shape& shape, int64_t axis) {
+  return call1("iota", {}, Attributes().set("dtype", static_cast<int64_t>(dtype)).set("shape", shape).set("axis", axis));
+}
+
+// ---- layout ---------------------------------------------------------------------------------------------------------
+HARMONICS_FACE inline HTensor reshape(const HTensor& x, const Shape& shape) {
+  return x.shape() == shape ? x : call1("reshape", {x}, Attributes().set("shape", shape));
+}
+HARMONICS_FACE inline HTensor transpose(const HTensor& x, const std::vector<int64_t>& permutation) {
+  return call1("transpose", {x}, Attributes().set("permutation", permutation));
+}
+// To `shape`, trailing axes aligned, sizes 1 stretched.
+HARMONICS_FACE inline HTensor broadcast(const HTensor& x, const Shape& shape) {
+  return x.shape() == shape ? x : call1("broadcast", {x}, Attributes().set("shape", shape));
+}
+HARMONICS_FACE inline HTensor slice(const HTensor& x, const std::vector<int64_t>& starts, const std::vector<int64_t>& limits,
+                                    const std::vector<int64_t>& strides = {}) {
+  Attributes a;
+  a.set("starts", starts).set("limits", limits);
+  a.set("strides", strides.empty() ? std::vector<int64_t>(starts.size(), 1) : strides);
+  return call1("slice", {x}, a);
+}
+// One axis from start to limit.
+HARMONICS_FACE inline HTensor slice_axis(const HTensor& x, int64_t axis, int64_t start, int64_t limit) {
+  const Shape s = x.shape();
+  std::vector<int64_t> starts(s.rank(), 0), limits = s.vector();
+  starts[static_cast<size_t>(axis)] = start;
+  limits[static_cast<size_t>(axis)] = limit;
+  return slice(x, starts, limits);
+}
+// `interior` elements between neighbours; low and high may not be negative.
+HARMONICS_FACE inline HTensor pad(const HTensor& x, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
+                                  double value = 0, const std::vector<int64_t>& interior = {}) {
+  Attributes a;
+  a.set("low", low).set("high", high).set("value", value);
+  a.set("interior", interior.empty() ? std::vector<int64_t>(low.size(), 0) : interior);
+  return call1("pad", {x}, a);
+}
+HARMONICS_FACE inline HTensor concat(const std::vector<HTensor>& xs, int64_t axis) {
+  return call1("concat", xs, Attributes().set("axis", axis));
+}
+HARMONICS_FACE inline HTensor reverse(const HTensor& x, const std::vector<int64_t>& axes) {
+  return call1("reverse", {x}, Attributes().set("axes", axes));
+}
+HARMONICS_FACE inline HTensor cast(const HTensor& x, DType dtype) {
+  return x.dtype() == dtype ? x : call1("cast", {x}, Attributes().set("dtype", static_cast<int64_t>(dtype)));
+}
+
+// ---- elementwise ----------------------------------------------------------------------------------------------------
+#define HARMONICS_UNARY(name) \
+  HARMONICS_FACE inline HTensor name(const HTensor& x) { return call1(#name, {x}); }
+HARMONICS_UNARY(neg)
+HARMONICS_UNARY(abs)
+HARMONICS_UNARY(sign)
+HARMONICS_UNARY(floor)
+HARMONICS_UNARY(ceil)
+HARMONICS_UNARY(round)  // half to even
+HARMONICS_UNARY(exp)
+HARMONICS_UNARY(expm1)
+HARMONICS_UNARY(log)
+HARMONICS_UNARY(log1p)
+HARMONICS_UNARY(sqrt)
+HARMONICS_UNARY(rsqrt)
+HARMONICS_UNARY(sin)
+HARMONICS_UNARY(cos)
+HARMONICS_UNARY(tanh)
+HARMONICS_UNARY(erf)
+HARMONICS_UNARY(logistic)  // 1 / (1 + exp(-x))
+HARMONICS_UNARY(logical_not)
+HARMONICS_UNARY(stop_gradient)
+#undef HARMONICS_UNARY
+
+namespace detail {
+HARMONICS_FACE inline Shape broadcast_shape(const char* op, const Shape& a, const Shape& b) {
+  const Shape& longer = a.rank() >= b.rank() ? a : b;
+  const Shape& shorter = a.rank() >= b.rank() ? b : a;
+  Shape out = longer;
+  const uint32_t skip = longer.rank() - shorter.rank();
+  for (uint32_t i = 0; i < shorter.rank(); ++i) {
+    const int64_t x = longer[skip + i], y = shorter[i];
+    if (x != y && x != 1 && y != 1)
+      throw Error(ErrorKind::Shape, std::string(op) + ": shapes " + a.str() + " and " + b.str() + " do not fit together");
+    out[skip + i] = x == 1 ? y : x;
+  }
+  return out;
+}
+HARMONICS_FACE inline HTensor binary(const char* op, const HTensor& a, const HTensor& b) {
+  const Shape s = broadcast_shape(op, a.shape(), b.shape());
+  return call1(op, {broadcast(a, s), broadcast(b, s)});
+}
+HARMONICS_FACE inline HTensor number_like(const HTensor& x, double value) { return full(x.dtype(), x.shape(), value); }
+}  // namespace detail
+
+#define HARMONICS_BINARY(name)                                                            \
+  HARMONICS_FACE inline HTensor name(const HTensor& a, const HTensor& b) {               \
+    return detail::binary(#name, a, b);                                                   \
+  }                                                                                       \
+  HARMONICS_FACE inline HTensor name(const HTensor& a, double b) {                       \
+    return call1(#name, {a, detail::number_like(a, b)});                                  \
+  }                                                                                       \
+  HARMONICS_FACE inline HTensor name(double a, const HTensor& b) {                       \
+    return call1(#name, {detail::number_like(b, a), b});                                  \
+  }
+HARMONICS_BINARY(add)
+HARMONICS_BINARY(sub)
+HARMONICS_BINARY(mul)
+HARMONICS_BINARY(div)
+HARMONICS_BINARY(pow)
+HARMONICS_BINARY(maximum)
+HARMONICS_BINARY(minimum)
+HARMONICS_BINARY(remainder)  // sign of the dividend, as C's fmod
+HARMONICS_BINARY(equal)      // bool results
+HARMONICS_BINARY(less)
+HARMONICS_BINARY(less_equal)
+HARMONICS_BINARY(logical_and)
+HARMONICS_BINARY(logical_or)
+HARMONICS_BINARY(logical_xor)
+#undef HARMONICS_BINARY
+
+#define HARMONICS_OPERATOR(sign, name)                                                                       \
+  HARMONICS_FACE inline HTensor operator sign(const HTensor& a, const HTensor& b) { return name(a, b); }    \
+  HARMONICS_FACE inline HTensor operator sign(const HTensor& a, double b) { return name(a, b); }            \
+  HARMONICS_FACE inline HTensor operator sign(double a, const HTensor& b) { return name(a, b); }
+HARMONICS_OPERATOR(+, add)
+HARMONICS_OPERATOR(-, sub)
+HARMONICS_OPERATOR(*, mul)
+HARMONICS_OPERATOR(/, div)
+#undef HARMONICS_OPERATOR
+HARMONICS_FACE inline HTensor operator-(const HTensor& x) { return neg(x); }
+
+// condition (bool) ? a : b, elementwise; the three broadcast.
+HARMONICS_FACE inline HTensor select(const HTensor& condition, const HTensor& a, const HTensor& b) {
+  Shape s = detail::broadcast_shape("select", a.shape(), b.shape());
+  s = detail::broadcast_shape("select", condition.shape(), s);
+  return call1("select", {broadcast(condition, s), broadcast(a, s), broadcast(b, s)});
+}
+
+// ---- reductions -----------------------------------------------------------------------------------------------------
+#define HARMONICS_REDUCTION(name)                                                                              \
+  HARMONICS_FACE inline HTensor name(const HTensor& x, const std::vector<int64_t>& axes, bool keep = false) { \
+    return call1(#name, {x}, Attributes().set("axes", axes).set("keep", keep));                                \
+  }
+HARMONICS_REDUCTION(reduce_sum)
+HARMONICS_REDUCTION(reduce_max)
+HARMONICS_REDUCTION(reduce_min)
+HARMONICS_REDUCTION(reduce_prod)
+#undef HARMONICS_REDUCTION
+// The axes [first, rank).
+HARMONICS_FACE inline std::vector<int64_t> axes_from(const HTensor& x, int64_t first) {
+  std::vector<int64_t> axes;
+  for (int64_t i = first; i < static_cast<int64_t>(x.rank()); ++i) axes.push_back(i);
+  return axes;
+}
+HARMONICS_FACE inline HTensor reduce_mean(const HTensor& x, const std::vector<int64_t>& axes, bool keep = false) {
+  double n = 1;
+  for (int64_t a : axes) n *= static_cast<double>(x.shape()[static_cast<uint32_t>(a)]);
+  return mul(reduce_sum(x, axes, keep), 1.0 / n);
+}
+// Index (i64) of the first largest element along `axis`, which disappears.
+HARMONICS_FACE inline HTensor argmax(const HTensor& x, int64_t axis) { return call1("argmax", {x}, Attributes().set("axis", axis)); }
+HARMONICS_FACE inline HTensor argmin(const HTensor& x, int64_t axis) { return call1("argmin", {x}, Attributes().set("axis", axis)); }
+HARMONICS_FACE inline HTensor cumsum(const HTensor& x, int64_t axis) { return call1("cumsum", {x}, Attributes().set("axis", axis)); }
+// The k largest of the last axis, in falling order, and their indices (i64); ties: lowest index first.
+HARMONICS_FACE inline std::pair<HTensor, HTensor> top_k(const HTensor& x, int64_t k) {
+  auto r = call("top_k", {x}, Attributes().set("k", k));
+  return {r.at(0), r.at(1)};
+}
+
+// ---- indexing -------------------------------------------------------------------------------------------------------
+// x[..., indices, ...] along `axis`: result shape x[:axis] + indices.shape + x[axis+1:]. Out of range: an error eagerly,
+// clamped in compiled programs.
+HARMONICS_FACE inline HTensor gather(const HTensor& x, const HTensor& indices, int64_t axis = 0) {
+  return call1("gather", {x, indices}, Attributes().set("axis", axis));
+}
+// x with updates added at indices along `axis`; the transpose of gather. Added in index order: deterministic.
+HARMONICS_FACE inline HTensor scatter_add(const HTensor& x, const HTensor& indices, const HTensor& updates, int64_t axis = 0) {
+  return call1("scatter_add", {x, indices, updates}, Attributes().set("axis", axis));
+}
+// `starts` is an i64 vector, one per axis, clamped so that the slice fits.
+HARMONICS_FACE inline HTensor dynamic_slice(const HTensor& x, const HTensor& starts, const Shape& sizes) {
+  return call1("dynamic_slice", {x, starts}, Attributes().set("sizes", sizes));
+}
+HARMONICS_FACE inline HTensor update_slice(const HTensor& x, const HTensor& update, const HTensor& starts) {
+  return call1("update_slice", {x, update, starts});
+}
+
+// ---- contractions ---------------------------------------------------------------------------------------------------
+// StableHLO dot_general: result axes are batch, then the left's free, then the right's free axes. f32 sums (f64 for f64).
+HARMONICS_FACE inline HTensor dot(const HTensor& a, const HTensor& b, const std::vector<int64_t>& a_contract,
+                                  const std::vector<int64_t>& b_contract, const std::vector<int64_t>& a_batch = {},
+                                  const std::vector<int64_t>& b_batch = {}) {
+  return call1("dot", {a, b}, Attributes().set("lhs_contract", a_contract).set("rhs_contract", b_contract)
+                                  .set("lhs_batch", a_batch).set("rhs_batch", b_batch));
+}
+// [..., m, k] x [..., k, n] with equal leading axes.
+HARMONICS_FACE inline HTensor matmul(const HTensor& a, const HTensor& b) {
+  const int64_t r = a.rank();
+  std::vector<int64_t> batch;
+  for (int64_t i = 0; i + 2 < r; ++i) batch.push_back(i);
+  return dot(a, b, {r - 1}, {r - 2}, batch, batch);
+}
+
+// ---- functionals ----------------------------------------------------------------------------------------------------
+// x [..., in], weight [out, in], bias [out] or empty.
+HARMONICS_FACE inline HTensor linear(const HTensor& x, const HTensor& weight, const HTensor& bias = {}) {
+  return bias ? call1("linear", {x, weight, bias}) : call1("linear", {x, weight});
+}
+HARMONICS_FACE inline HTensor softmax(const HTensor& x) { return call1("softmax", {x}); }          // last axis
+HARMONICS_FACE inline HTensor log_softmax(const HTensor& x) { return call1("log_softmax", {x}); }  // last axis
+
+}  // namespace harmonics

@@ -1,0 +1,26 @@
+// Include this in a plugin and define
+//
+//   extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) { ... }
+//
+// Including it stamps the library with its descriptor, which the host reads from the file before it loads any code.
+// HARMONICS_PLUGIN("org.example.mine", "1.0.0", "MIT", "Example") in one source file says more than the default.
+#pragma once
+
+#include <harmonics/function.hpp>
+
+#if defined(__clang__)
+#define HARMONICS_COMPILER "clang " __clang_version__
+#else
+#define HARMONICS_COMPILER "g++ " __VERSION__
+#endif
+
+// `weak` keeps one descriptor per library however many sources include this header.
+extern "C" __attribute__((visibility("default"), weak, used)) const hx_plugin_abi harmonics_plugin_abi_default = {
+    "HXPLUG1", sizeof(hx_plugin_abi), HX_ABI_MAJOR, HX_ABI_MINOR, HX_ABI_MIN_MINOR, 0, "", "0.0.0", "", "", HARMONICS_COMPILER};
+
+#define HARMONICS_PLUGIN(id, version, license, vendor)                                                            \
+  extern "C" __attribute__((visibility("default"), used)) const hx_plugin_abi harmonics_plugin_abi = {            \
+      "HXPLUG1", sizeof(hx_plugin_abi), HX_ABI_MAJOR, HX_ABI_MINOR, HX_ABI_MIN_MINOR, 0, id, version, license,    \
+      vendor, HARMONICS_COMPILER}
+
+extern "C" __attribute__((visibility("default"))) void harmonics_register(harmonics::FunctionRegistry& registry);

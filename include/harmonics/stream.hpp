@@ -1,0 +1,49 @@
+// Streams: where samples come from and where results go.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include <harmonics/tensor.hpp>
+
+namespace harmonics {
+
+// What is known of a stream's samples before one was read.
+struct StreamInfo {
+  DType dtype = DType::F32;
+  Shape sample;                 // of one sample
+  uint64_t size = 0;            // samples in one pass; 0: unbounded
+  int64_t classes = 0;          // integer samples: how many classes or symbols; 0: unknown
+  uint32_t position_axes = 0;   // 1: the first axis of a sample is a sequence
+  bool live = false;
+  std::vector<std::string> symbols;  // text: the symbol of each index
+};
+
+// A source of samples. Never called from two threads at once.
+class Producer {
+ public:
+  // The next sample, or an empty tensor at the end of a pass.
+  virtual HTensor next() = 0;
+  // Samples in one pass; 0: unbounded.
+  virtual std::size_t size() const = 0;
+  // Back to the first sample; false: this source cannot (the host may cache it).
+  virtual bool rewind() { return false; }
+  // What the samples are; empty: the host looks at the first one.
+  virtual std::optional<StreamInfo> describe() { return std::nullopt; }
+  // Optional fast path when describe() is given: up to n samples back to back into `to`; less only at the end. -1: none.
+  virtual int64_t read(uint64_t n, void* to) {
+    (void)n, (void)to;
+    return -1;
+  }
+  virtual ~Producer() = default;
+};
+
+// A sink of samples (without batch axis). Never called from two threads at once.
+class Consumer {
+ public:
+  virtual void push(const HTensor& sample) = 0;
+  virtual void finish() {}  // after the last sample
+  virtual ~Consumer() = default;
+};
+
+}  // namespace harmonics

@@ -1,0 +1,309 @@
+// HTensor: one handle for a tensor's numbers or for a value of the program being traced.
+#pragma once
+
+#include <cstring>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <harmonics/abi.h>
+#include <harmonics/error.hpp>
+
+// Plainly built plugins would share inline functions' statics across libraries (STB_GNU_UNIQUE); hidden visibility
+// keeps each library's copy its own. Functions and data carry it, classes do not.
+#define HARMONICS_FACE __attribute__((visibility("hidden")))
+
+// Embedders link the library that defines it; in a plugin it stays null and the table arrives with registration.
+extern "C" __attribute__((weak)) const hx_api* harmonics_api(void);
+
+namespace harmonics {
+
+enum class DType : uint32_t {
+  Bool = HX_BOOL, U8 = HX_U8, I8 = HX_I8, I16 = HX_I16, U16 = HX_U16, I32 = HX_I32, U32 = HX_U32, I64 = HX_I64,
+  U64 = HX_U64, F16 = HX_F16, BF16 = HX_BF16, F32 = HX_F32, F64 = HX_F64,
+};
+
+namespace detail {
+
+template <typename T> struct dtype_of;
+template <> struct dtype_of<bool> { static constexpr DType value = DType::Bool; };
+template <> struct dtype_of<uint8_t> { static constexpr DType value = DType::U8; };
+template <> struct dtype_of<int8_t> { static constexpr DType value = DType::I8; };
+template <> struct dtype_of<int16_t> { static constexpr DType value = DType::I16; };
+template <> struct dtype_of<uint16_t> { static constexpr DType value = DType::U16; };
+template <> struct dtype_of<int32_t> { static constexpr DType value = DType::I32; };
+template <> struct dtype_of<uint32_t> { static constexpr DType value = DType::U32; };
+template <> struct dtype_of<int64_t> { static constexpr DType value = DType::I64; };
+template <> struct dtype_of<uint64_t> { static constexpr DType value = DType::U64; };
+template <> struct dtype_of<float> { static constexpr DType value = DType::F32; };
+template <> struct dtype_of<double> { static constexpr DType value = DType::F64; };
+
+// Thrown when a traced value is asked for its numbers; caught by the trampoline of the same library.
+struct NeedsValues {};
+// Thrown when a layer asks for a width that is not settled yet; caught likewise.
+struct NeedsWidth {};
+
+HARMONICS_FACE inline const hx_api*& api_slot() {
+  static const hx_api* slot = nullptr;
+  return slot;
+}
+
+HARMONICS_FACE inline const hx_api* api() {
+  if (const hx_api* a = api_slot()) return a;
+  if (harmonics_api) return api_slot() = harmonics_api();
+  throw Error(ErrorKind::Plugin, "no Harmonics host: tensors can be used only after harmonics_register was called");
+}
+
+HARMONICS_FACE inline void check(hx_status status) {
+  if (status == HX_OK) return;
+  if (status == HX_NEEDS_VALUES) throw NeedsValues{};
+  if (status == HX_NEEDS_WIDTH) throw NeedsWidth{};
+  uint32_t kind = 0;
+  const char* text = status == HX_ERROR ? api()->last_error(&kind) : "the operation was declined";
+  throw Error(static_cast<ErrorKind>(kind), text ? text : "unknown error");
+}
+
+}  // namespace detail
+
+// Up to eight dimensions, row-major; a value type.
+class Shape {
+ public:
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> dims) : Shape(dims.begin(), dims.end()) {}
+  explicit Shape(const std::vector<int64_t>& dims) : Shape(dims.data(), dims.data() + dims.size()) {}
+  Shape(const int64_t* first, const int64_t* last) {
+    if (last - first > HX_MAX_RANK)
+      throw Error(ErrorKind::Shape, "a tensor has at most 8 dimensions, not " + std::to_string(last - first));
+    for (; first != last; ++first) dims_[rank_++] = *first;
+  }
+
+  uint32_t rank() const { return rank_; }
+  int64_t operator[](uint32_t axis) const { return dims_[axis]; }
+  int64_t& operator[](uint32_t axis) { return dims_[axis]; }
+  int64_t back() const { return dims_[rank_ - 1]; }
+  const int64_t* begin() const { return dims_; }
+  const int64_t* end() const { return dims_ + rank_; }
+  // Number of elements; 1 for a scalar.
+  int64_t count() const {
+    int64_t n = 1;
+    for (uint32_t i = 0; i < rank_; ++i) n *= dims_[i];
+    return n;
+  }
+  void push_back(int64_t dim) {
+    if (rank_ == HX_MAX_RANK) throw Error(ErrorKind::Shape, "a tensor has at most 8 dimensions");
+    dims_[rank_++] = dim;
+  }
+  // The axes [first, last).
+  Shape slice(uint32_t first, uint32_t last) const { return Shape(dims_ + first, dims_ + last); }
+  Shape from(uint32_t first) const { return slice(first, rank_); }
+  std::vector<int64_t> vector() const { return std::vector<int64_t>(begin(), end()); }
+  // "[64, 784]"
+  std::string str() const {
+    std::string s = "[";
+    for (uint32_t i = 0; i < rank_; ++i) s += (i ? ", " : "") + std::to_string(dims_[i]);
+    return s + "]";
+  }
+  friend bool operator==(const Shape& a, const Shape& b) {
+    if (a.rank_ != b.rank_) return false;
+    for (uint32_t i = 0; i < a.rank_; ++i)
+      if (a.dims_[i] != b.dims_[i]) return false;
+    return true;
+  }
+  friend bool operator!=(const Shape& a, const Shape& b) { return !(a == b); }
+
+ private:
+  uint32_t rank_ = 0;
+  int64_t dims_[HX_MAX_RANK] = {};
+};
+
+inline hx_type make_type(DType dtype, const Shape& shape) {
+  hx_type t{};
+  t.dtype = static_cast<uint32_t>(dtype);
+  t.rank = shape.rank();
+  for (uint32_t i = 0; i < shape.rank(); ++i) t.dims[i] = shape[i];
+  return t;
+}
+
+// A counted reference to one value. Copies share it. Const use is safe from several threads.
+class HTensor {
+ public:
+  HTensor() = default;  // empty: no value; what a producer returns at its end
+  // Zeros.
+  HTensor(DType dtype, const Shape& shape) : HTensor(dtype, shape, nullptr) {}
+  // Copies shape.count() elements of dtype from data (NULL: zeros).
+  HTensor(DType dtype, const Shape& shape, const void* data) {
+    const hx_type t = make_type(dtype, shape);
+    api_ = detail::api();
+    detail::check(api_->create(&t, data, &v_));
+  }
+  template <typename T> static HTensor from(const Shape& shape, const std::vector<T>& values) {
+    if (static_cast<int64_t>(values.size()) != shape.count())
+      throw Error(ErrorKind::Shape, std::to_string(values.size()) + " values do not fill a tensor of shape " + shape.str());
+    return HTensor(detail::dtype_of<T>::value, shape, values.data());
+  }
+  static HTensor scalar(float value) { return HTensor(DType::F32, {}, &value); }
+
+  HTensor(const HTensor& o) : api_(o.api_), v_(o.v_) {
+    if (v_) api_->retain(v_);
+  }
+  HTensor(HTensor&& o) noexcept : api_(o.api_), v_(o.v_) { o.v_ = nullptr; }
+  HTensor& operator=(HTensor o) noexcept {
+    std::swap(api_, o.api_);
+    std::swap(v_, o.v_);
+    return *this;
+  }
+  ~HTensor() {
+    if (v_) api_->release(v_);
+  }
+
+  bool empty() const { return v_ == nullptr; }
+  explicit operator bool() const { return v_ != nullptr; }
+
+  hx_type type() const {
+    hx_type t{};
+    detail::check(need()->type_of(v_, &t));
+    return t;
+  }
+  DType dtype() const { return static_cast<DType>(type().dtype); }
+  Shape shape() const {
+    const hx_type t = type();
+    return Shape(t.dims, t.dims + t.rank);
+  }
+  uint32_t rank() const { return type().rank; }
+  int64_t size() const { return shape().count(); }
+
+  // The elements, row-major. Asking a traced value makes the host treat the caller's body as opaque.
+  const void* bytes() const {
+    const void* p = nullptr;
+    detail::check(need()->data(v_, &p));
+    return p;
+  }
+  template <typename T> const T* data() const {
+    expect(detail::dtype_of<T>::value);
+    return static_cast<const T*>(bytes());
+  }
+  // Writable elements; a shared tensor is copied first, so other handles keep their values.
+  void* mutable_bytes() {
+    void* p = nullptr;
+    detail::check(need()->mutable_data(&v_, &p));
+    return p;
+  }
+  template <typename T> T* mutable_data() {
+    expect(detail::dtype_of<T>::value);
+    return static_cast<T*>(mutable_bytes());
+  }
+  // The one element of a tensor of one element.
+  template <typename T> T item() const {
+    if (size() != 1) throw Error(ErrorKind::Shape, "item() needs one element, the shape is " + shape().str());
+    return *data<T>();
+  }
+
+  // The raw handle: borrowed, and taking over one reference.
+  hx_value* raw() const { return v_; }
+  hx_value* release() {
+    hx_value* v = v_;
+    v_ = nullptr;
+    return v;
+  }
+  static HTensor adopt(hx_value* v) {
+    HTensor t;
+    t.api_ = detail::api();
+    t.v_ = v;
+    return t;
+  }
+  static HTensor borrow(hx_value* v) {
+    HTensor t = adopt(v);
+    if (v) t.api_->retain(v);
+    return t;
+  }
+
+ private:
+  const hx_api* need() const {
+    if (!v_) throw Error(ErrorKind::Internal, "an empty HTensor has no value");
+    return api_;
+  }
+  void expect(DType want) const {
+    const DType have = dtype();
+    if (have != want)
+      throw Error(ErrorKind::Type, "the tensor's element type is not the one asked for (dtype " +
+                                       std::to_string(static_cast<uint32_t>(have)) + ", asked " +
+                                       std::to_string(static_cast<uint32_t>(want)) + ")");
+  }
+
+  const hx_api* api_ = nullptr;
+  hx_value* v_ = nullptr;
+};
+
+// Attributes of an operation, built by name: Attributes().set("axes", {1, 2}).set("keep", true).
+class Attributes {
+ public:
+  Attributes& set(const char* name, int64_t value) { return add(name, HX_ATTR_INT).i = value, *this; }
+  Attributes& set(const char* name, int value) { return set(name, static_cast<int64_t>(value)); }
+  Attributes& set(const char* name, uint32_t value) { return set(name, static_cast<int64_t>(value)); }
+  Attributes& set(const char* name, bool value) { return add(name, HX_ATTR_BOOL).i = value, *this; }
+  Attributes& set(const char* name, double value) { return add(name, HX_ATTR_FLOAT).f = value, *this; }
+  Attributes& set(const char* name, const char* value) { return set(name, std::string(value)); }
+  Attributes& set(const char* name, std::string value) { return add(name, HX_ATTR_STRING).s = std::move(value), *this; }
+  Attributes& set(const char* name, std::vector<int64_t> v) { return add(name, HX_ATTR_INTS).ints = std::move(v), *this; }
+  Attributes& set(const char* name, const Shape& shape) { return set(name, shape.vector()); }
+  Attributes& set(const char* name, std::vector<double> v) { return add(name, HX_ATTR_FLOATS).floats = std::move(v), *this; }
+
+  // A C view into this object; valid until it changes. `items` gives the storage.
+  hx_attributes view(std::vector<hx_attribute>& items) const {
+    items.clear();
+    for (const Entry& e : entries_) {
+      hx_attribute a{};
+      a.name = e.name.c_str();
+      a.kind = e.kind;
+      switch (e.kind) {
+        case HX_ATTR_FLOAT: a.as.f = e.f; break;
+        case HX_ATTR_STRING: a.as.s = e.s.c_str(); break;
+        case HX_ATTR_INTS: a.as.ints = e.ints.data(); a.count = static_cast<uint32_t>(e.ints.size()); break;
+        case HX_ATTR_FLOATS: a.as.floats = e.floats.data(); a.count = static_cast<uint32_t>(e.floats.size()); break;
+        default: a.as.i = e.i;
+      }
+      items.push_back(a);
+    }
+    return {items.data(), static_cast<uint32_t>(items.size())};
+  }
+
+ private:
+  struct Entry {
+    std::string name;
+    uint32_t kind = 0;
+    int64_t i = 0;
+    double f = 0;
+    std::string s;
+    std::vector<int64_t> ints;
+    std::vector<double> floats;
+  };
+  Entry& add(const char* name, uint32_t kind) {
+    entries_.emplace_back();
+    entries_.back().name = name;
+    entries_.back().kind = kind;
+    return entries_.back();
+  }
+  std::vector<Entry> entries_;
+};
+
+// One operation or functional by name; the result list has as many tensors as the operation has results.
+HARMONICS_FACE inline std::vector<HTensor> call(const char* op, const std::vector<HTensor>& inputs,
+                                                const Attributes& attributes = {}) {
+  const hx_api* api = detail::api();
+  std::vector<hx_attribute> items;
+  const hx_attributes view = attributes.view(items);
+  std::vector<hx_value*> in;
+  for (const HTensor& t : inputs) in.push_back(t.raw());
+  hx_value* out[16] = {};
+  uint32_t n = 0;
+  detail::check(api->apply(op, &view, in.data(), static_cast<uint32_t>(in.size()), out, 16, &n));
+  std::vector<HTensor> results;
+  for (uint32_t i = 0; i < n; ++i) results.push_back(HTensor::adopt(out[i]));
+  return results;
+}
+HARMONICS_FACE inline HTensor call1(const char* op, const std::vector<HTensor>& inputs, const Attributes& attributes = {}) {
+  return call(op, inputs, attributes).at(0);
+}
+
+}  // namespace harmonics
