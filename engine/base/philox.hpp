@@ -1,44 +1,4 @@
-// Philox 4x32-10 (Salmon et al., SC'11): counter-based random numbers. Every random number of Harmonics comes from here,
-// keyed by what it is for, so it does not depend on order, threads or resumption.
+// The engine's random numbers are the public ones.
 #pragma once
 
-#include <array>
-#include <cstdint>
-
-namespace harmonics {
-
-inline std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t a = uint64_t{0xD2511F53u} * counter[0], b = uint64_t{0xCD9E8D57u} * counter[2];
-    counter = {static_cast<uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(b),
-               static_cast<uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(a)};
-    key[0] += 0x9E3779B9u;
-    key[1] += 0xBB67AE85u;
-  }
-  return counter;
-}
-
-inline uint64_t splitmix64(uint64_t x) {
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
-// The key of one stream of numbers under one seed.
-inline std::array<uint32_t, 2> philox_key(uint64_t seed, uint64_t stream) {
-  const uint64_t k = splitmix64(seed ^ splitmix64(stream));
-  return {static_cast<uint32_t>(k), static_cast<uint32_t>(k >> 32)};
-}
-
-// Uniform in [0, 1) with 24 bits.
-inline float unit_float(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
-
-// FNV-1a, for streams named by a text.
-inline uint64_t stream_of(const char* text, size_t length) {
-  uint64_t h = 0xcbf29ce484222325u;
-  for (size_t i = 0; i < length; ++i) h = (h ^ static_cast<unsigned char>(text[i])) * 0x100000001b3u;
-  return h;
-}
-
-}  // namespace harmonics
+#include <harmonics/philox.hpp>

@@ -8,6 +8,16 @@
 
 namespace harmonics {
 
+HARMONICS_FACE inline size_t element_bytes(DType dtype) {
+  switch (dtype) {
+    case DType::Bool: case DType::U8: case DType::I8: return 1;
+    case DType::I16: case DType::U16: case DType::F16: case DType::BF16: return 2;
+    case DType::I32: case DType::U32: case DType::F32: return 4;
+    case DType::I64: case DType::U64: case DType::F64: return 8;
+  }
+  throw Error(ErrorKind::Type, "there is no dtype " + std::to_string(static_cast<uint32_t>(dtype)));
+}
+
 // What is known of a stream's samples before one was read.
 struct StreamInfo {
   DType dtype = DType::F32;
@@ -17,6 +27,8 @@ struct StreamInfo {
   uint32_t position_axes = 0;   // 1: the first axis of a sample is a sequence
   bool live = false;
   std::vector<std::string> symbols;  // text: the symbol of each index
+
+  size_t sample_bytes() const { return static_cast<size_t>(sample.count()) * element_bytes(dtype); }
 };
 
 // A source of samples. Never called from two threads at once.

@@ -1,0 +1,213 @@
+#include "engine/runtime/joint_reader.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include <harmonics/philox.hpp>
+
+namespace harmonics {
+namespace {
+
+// "stream 'labels' has 59999 samples" · "stream 'pairs' has 100 samples (50 groups of 2)"
+std::string length_text(const JointMember& m, uint64_t samples) {
+  std::string text = std::to_string(samples) + (samples == 1 ? " sample" : " samples");
+  if (m.per_group > 1) text += " (" + std::to_string(samples / m.per_group) + " groups of " + std::to_string(m.per_group) + ")";
+  return text;
+}
+
+[[noreturn]] void refuse_lengths(const JointMember& ended, uint64_t samples, const JointMember& longer, uint64_t groups) {
+  throw Error(ErrorKind::Stream, "stream '" + ended.source->name() + "' ends after " + length_text(ended, samples) + ", '" + longer.source->name() +
+                                     "' has " + length_text(longer, longer.source->info().size) +
+                                     ": they do not belong together; bind streams of one length, or read fewer with take=" +
+                                     std::to_string(groups));
+}
+
+}  // namespace
+
+JointReader::JointReader(std::vector<JointMember> members, const JointOptions& options)
+    : members_(std::move(members)), options_(options) {
+  if (members_.empty()) throw Error(ErrorKind::Internal, "a joint reader needs a source");
+  if (options_.batch == 0) throw Error(ErrorKind::Usage, "batch=0 asks for empty batches; the least is 1");
+  if (options_.repeat == 0) throw Error(ErrorKind::Usage, "repeat=0 asks for no pass; the least is 1");
+  if (options_.shard >= options_.shards)
+    throw Error(ErrorKind::Usage, "shard=" + std::to_string(options_.shard) + "/" + std::to_string(options_.shards) +
+                                      " names a shard that is not there; shards are counted from 0");
+  for (const JointMember& m : members_) {
+    size_t bytes = 0;
+    if (m.per_group == 0 || __builtin_mul_overflow(m.source->sample_bytes(), m.per_group, &bytes))
+      throw Error(ErrorKind::Usage, "stream '" + m.source->name() + "' has " + std::to_string(m.per_group) + " samples in a joint sample");
+    bytes_.push_back(bytes);
+  }
+  left_over_.resize(members_.size());
+  got_.resize(members_.size());
+  write_.resize(members_.size());
+  check_lengths();
+  count();
+  if (options_.shuffle > 1) allocate_blocks();
+}
+
+void JointReader::check_lengths() const {
+  const JointMember* shortest = nullptr;
+  const auto groups = [](const JointMember& m) { return m.source->info().size / m.per_group; };
+  for (const JointMember& m : members_)
+    if (m.source->info().size && (!shortest || groups(m) < groups(*shortest))) shortest = &m;
+  if (!shortest || (options_.take && options_.skip + options_.take <= groups(*shortest))) return;
+  for (const JointMember& m : members_)
+    if (m.source->info().size && groups(m) > groups(*shortest))
+      refuse_lengths(*shortest, shortest->source->info().size, m, groups(*shortest));
+}
+
+void JointReader::count() {
+  uint64_t groups = std::numeric_limits<uint64_t>::max();
+  for (const JointMember& m : members_)
+    if (const uint64_t n = m.source->info().size) groups = std::min(groups, n / m.per_group);
+  const bool bounded = groups != std::numeric_limits<uint64_t>::max();
+  if (bounded) groups -= std::min(groups, options_.skip);
+  if (options_.take) groups = std::min(groups, options_.take);
+  if (!bounded && !options_.take) return;
+  groups = groups / options_.shards + (options_.shard < groups % options_.shards ? 1 : 0);
+  size_ = groups * options_.repeat;
+}
+
+void JointReader::allocate_blocks() {
+  const uint64_t n = size_ ? std::min(options_.shuffle, size_) : options_.shuffle;
+  size_t needed = 0, total = 0;
+  bool fits = n <= std::numeric_limits<uint32_t>::max();
+  for (const size_t bytes : bytes_) fits = fits && !__builtin_mul_overflow(bytes, n, &needed) && !__builtin_add_overflow(total, needed, &total);
+  try {
+    if (!fits) throw std::bad_alloc();
+    for (const size_t bytes : bytes_) blocks_.emplace_back(bytes * n);
+    order_.resize(n);
+  } catch (const std::exception&) {
+    throw Error(ErrorKind::Usage, "shuffle=" + std::to_string(options_.shuffle) + " needs more memory than there is" +
+                                      (fits ? ": " + std::to_string(total) + " bytes" : "") + "; give a smaller block, for example shuffle=8192");
+  }
+}
+
+void JointReader::begin(uint64_t epoch) {
+  for (const JointMember& m : members_) m.source->rewind(epoch * options_.repeat);
+  epoch_ = epoch;
+  position_ = pass_ = pass_position_ = pass_given_ = 0;
+  block_ = block_size_ = block_at_ = 0;
+  pass_ended_ = false;
+}
+
+uint64_t JointReader::read(void* const* to) { return read(options_.batch, to); }
+
+uint64_t JointReader::read(uint64_t n, void* const* to) {
+  uint64_t got = 0;
+  if (options_.shuffle > 1) {
+    got = read_shuffled(n, to);
+  } else {
+    for (size_t i = 0; i < members_.size(); ++i) write_[i] = static_cast<std::byte*>(to[i]);
+    got = read_ordered(n);
+  }
+  position_ += got;
+  return got;
+}
+
+uint64_t JointReader::read_shuffled(uint64_t n, void* const* to) {
+  for (uint64_t k = 0; k < n; ++k) {
+    if (block_at_ == block_size_ && !fill_block()) return k;
+    const size_t from = order_[block_at_++];
+    for (size_t i = 0; i < members_.size(); ++i)
+      std::memcpy(static_cast<std::byte*>(to[i]) + k * bytes_[i], blocks_[i].data() + from * bytes_[i], bytes_[i]);
+  }
+  return n;
+}
+
+bool JointReader::fill_block() {
+  for (size_t i = 0; i < members_.size(); ++i) write_[i] = blocks_[i].data();
+  block_size_ = read_ordered(order_.size());
+  block_at_ = 0;
+  shuffled_order(order_.data(), static_cast<uint32_t>(block_size_), options_.seed, epoch_, block_++);
+  return block_size_ > 0;
+}
+
+// Up to n joint samples through the passes of this epoch.
+uint64_t JointReader::read_ordered(uint64_t n) {
+  uint64_t got = 0;
+  while (got < n) {
+    if (pass_ended_ && !next_pass()) break;
+    got += read_pass(n - got);
+  }
+  return got;
+}
+
+bool JointReader::next_pass() {
+  if (pass_ + 1 >= options_.repeat || pass_given_ == 0) return false;
+  ++pass_;
+  for (const JointMember& m : members_) m.source->rewind(epoch_ * options_.repeat + pass_);
+  pass_position_ = pass_given_ = 0;
+  pass_ended_ = false;
+  return true;
+}
+
+// Up to n joint samples of this pass, after skip, within take, of this shard.
+uint64_t JointReader::read_pass(uint64_t n) {
+  if (pass_position_ < options_.skip) drop_groups(options_.skip - pass_position_);
+  if (pass_ended_) return 0;
+  const uint64_t index = pass_position_ - options_.skip;
+  const uint64_t left = options_.take ? options_.take - index : std::numeric_limits<uint64_t>::max();
+  uint64_t got = 0;
+  if (options_.shards == 1) {
+    got = left ? read_groups(std::min(n, left)) : 0;
+  } else {
+    const uint64_t others = (options_.shard + options_.shards - index % options_.shards) % options_.shards;
+    if (others < left && drop_groups(others) == others) got = read_groups(1);
+    if (others >= left) pass_ended_ = true;
+  }
+  if (options_.take && pass_position_ - options_.skip >= options_.take) pass_ended_ = true;
+  pass_given_ += got;
+  return got;
+}
+
+uint64_t JointReader::read_groups(uint64_t n) {
+  bool complete = true;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    const uint64_t wanted = n * members_[i].per_group;
+    got_[i] = members_[i].source->read(wanted, write_[i]);
+    complete = complete && got_[i] == wanted;
+  }
+  const uint64_t groups = complete ? n : end_of_pass();
+  for (size_t i = 0; i < members_.size(); ++i) write_[i] += groups * bytes_[i];
+  pass_position_ += groups;
+  return groups;
+}
+
+uint64_t JointReader::drop_groups(uint64_t n) {
+  bool complete = true;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    const uint64_t wanted = n * members_[i].per_group;
+    got_[i] = members_[i].source->skip(wanted);
+    complete = complete && got_[i] == wanted;
+  }
+  const uint64_t groups = complete ? n : end_of_pass();
+  pass_position_ += groups;
+  return groups;
+}
+
+// A member gave less than was wanted. The joint samples that all members still gave; throws when a finite member has
+// joint samples more than the one that ended, or ended before it had given what it announced.
+uint64_t JointReader::end_of_pass() {
+  pass_ended_ = true;
+  size_t shortest = 0;
+  const auto groups = [&](size_t i) { return got_[i] / members_[i].per_group; };
+  for (size_t i = 1; i < members_.size(); ++i)
+    if (groups(i) < groups(shortest)) shortest = i;
+  const Source& ended = *members_[shortest].source;
+  if (ended.info().size && ended.position() < ended.info().size)
+    throw Error(ErrorKind::Stream, "stream '" + ended.name() + "' ended after " + length_text(members_[shortest], ended.position()) +
+                                       ", it had announced " + std::to_string(ended.info().size));
+  for (size_t i = 0; i < members_.size(); ++i) {
+    const Source& source = *members_[i].source;
+    left_over_[i] = got_[i] - groups(shortest) * members_[i].per_group;
+    if (left_over_[i] < members_[i].per_group || source.info().size == 0) continue;
+    refuse_lengths(members_[shortest], ended.position(), members_[i], pass_position_ + groups(shortest));
+  }
+  return groups(shortest);
+}
+
+}  // namespace harmonics

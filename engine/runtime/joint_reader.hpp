@@ -1,0 +1,85 @@
+// JointReader: several sources read in step, as batches of joint samples.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/runtime/stream_source.hpp"
+
+namespace harmonics {
+
+// A joint sample holds `per_group` consecutive samples of this source (p of p/q; 1 in lock step).
+struct JointMember {
+  Source* source = nullptr;
+  uint64_t per_group = 1;
+};
+
+// What acts on joint samples, in this order: skip, take, shard, repeat, shuffle, batch.
+struct JointOptions {
+  uint64_t batch = 64;
+  uint64_t shuffle = 0;  // block size; 0 and 1: as they come
+  uint64_t seed = 0;     // of the shuffle
+  uint64_t skip = 0;
+  uint64_t take = 0;  // 0: all
+  uint64_t shard = 0, shards = 1;
+  uint64_t repeat = 1;  // passes in one epoch
+};
+
+// Joins sources by order. The permutation of a shuffled block is one for all members, a function of (seed, epoch, block).
+// Allocates while constructed, not while reading. One thread at a time.
+class JointReader {
+ public:
+  // Throws when finite members differ in length by a whole joint sample or more. The sources must outlive the reader.
+  JointReader(std::vector<JointMember> members, const JointOptions& options);
+
+  size_t members() const { return members_.size(); }
+  const Source& source(size_t member) const { return *members_[member].source; }
+  const JointOptions& options() const { return options_; }
+  // Bytes of one joint sample of this member.
+  size_t bytes(size_t member) const { return bytes_[member]; }
+  // Joint samples in one epoch; 0: unbounded or unknown.
+  uint64_t size() const { return size_; }
+
+  // Starts an epoch: back to the first sample, with this epoch's permutation. Needed before every epoch but the first
+  // when that is epoch 0.
+  void begin(uint64_t epoch);
+  // The next options().batch joint samples, member by member into `to`; fewer only at the end of the epoch, 0 after it.
+  uint64_t read(void* const* to);
+  uint64_t read(uint64_t n, void* const* to);
+
+  uint64_t epoch() const { return epoch_; }
+  uint64_t position() const { return position_; }  // joint samples given in this epoch
+  // Samples of a member that the last pass read but could not use: an incomplete group at its end, or what a longer
+  // unbounded stream had already given when a finite one ended.
+  uint64_t left_over(size_t member) const { return left_over_[member]; }
+
+ private:
+  void check_lengths() const;
+  void count();
+  void allocate_blocks();
+  uint64_t read_ordered(uint64_t n);
+  uint64_t read_shuffled(uint64_t n, void* const* to);
+  uint64_t read_pass(uint64_t n);
+  uint64_t read_groups(uint64_t n);
+  uint64_t drop_groups(uint64_t n);
+  uint64_t end_of_pass();
+  bool next_pass();
+  bool fill_block();
+
+  std::vector<JointMember> members_;
+  JointOptions options_;
+  std::vector<size_t> bytes_;
+  std::vector<uint64_t> left_over_, got_;
+  uint64_t size_ = 0, epoch_ = 0, position_ = 0;
+  uint64_t pass_ = 0, pass_position_ = 0, pass_given_ = 0;  // position counts skipped and other shards' samples too
+  bool pass_ended_ = false;
+
+  std::vector<std::byte*> write_;               // where read_* put the next joint sample of each member
+  std::vector<std::vector<std::byte>> blocks_;  // per member, when shuffling
+  std::vector<uint32_t> order_;
+  uint64_t block_ = 0, block_size_ = 0, block_at_ = 0;
+};
+
+}  // namespace harmonics

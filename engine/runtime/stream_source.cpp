@@ -1,0 +1,272 @@
+#include "engine/runtime/stream_source.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+namespace harmonics {
+namespace {
+
+// A table made by an older contract ends earlier: what lies behind its struct_size is not there.
+template <typename Table, typename Member> bool has(const Table* table, Member Table::*member) {
+  const auto end = reinterpret_cast<const char*>(&(table->*member)) - reinterpret_cast<const char*>(table) + sizeof(Member);
+  return table->struct_size >= static_cast<size_t>(end) && table->*member != nullptr;
+}
+
+const char* dtype_text(DType dtype) {
+  static const char* const names[] = {"bool", "u8", "i8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64"};
+  const auto i = static_cast<uint32_t>(dtype);
+  return i < std::size(names) ? names[i] : "unknown dtype";
+}
+
+[[noreturn]] void fail_with_host_error(const std::string& who) {
+  uint32_t kind = HX_ERROR_INTERNAL;
+  const char* text = detail::api()->last_error(&kind);
+  throw Error(static_cast<ErrorKind>(kind), who + ": " + (text && *text ? text : "failed without saying why"));
+}
+
+[[noreturn]] void refuse(const std::string& who, const std::string& what) { throw Error(ErrorKind::Plugin, who + " " + what); }
+
+// The bytes of one sample of this type; throws when the description makes no sense.
+size_t checked_bytes(const std::string& who, const StreamInfo& info) {
+  size_t bytes = element_bytes(info.dtype);
+  for (const int64_t dim : info.sample) {
+    if (dim <= 0) refuse(who, "announces samples of shape " + info.sample.str() + "; every size must be at least 1");
+    if (__builtin_mul_overflow(bytes, static_cast<size_t>(dim), &bytes) || bytes > (size_t{1} << 48))
+      refuse(who, "announces samples of shape " + info.sample.str() + ", which no memory holds");
+  }
+  if (info.position_axes > std::min(1u, info.sample.rank()))
+    refuse(who, "announces " + std::to_string(info.position_axes) + " position axes for samples of shape " + info.sample.str());
+  return bytes;
+}
+
+StreamInfo from_c(const std::string& who, const hx_stream_info& c) {
+  if (c.sample.rank > HX_MAX_RANK) refuse(who, "announces samples of rank " + std::to_string(c.sample.rank) + "; the most is 8");
+  if (c.sample.dtype > HX_F64) refuse(who, "announces samples of the unknown dtype " + std::to_string(c.sample.dtype));
+  StreamInfo info;
+  info.dtype = static_cast<DType>(c.sample.dtype);
+  info.sample = Shape(c.sample.dims, c.sample.dims + c.sample.rank);
+  info.size = c.size;
+  info.classes = c.classes;
+  info.position_axes = c.position_axes;
+  info.live = c.live != 0;
+  for (uint32_t i = 0; i < c.n_symbols; ++i) info.symbols.emplace_back(c.symbols[i]);
+  return info;
+}
+
+}  // namespace
+
+std::string sample_type_text(DType dtype, const Shape& shape) {
+  return shape.rank() ? dtype_text(dtype) + shape.str() : std::string(dtype_text(dtype));
+}
+
+Source::Source(std::string name, const hx_producer_vt* table, void* object, std::shared_ptr<const void> owner)
+    : Source(Taken{}, std::move(name), table, object, std::move(owner)) {
+  if (!has(table_, &hx_producer_vt::next)) refuse(who(), "has no next function");
+  describe();
+  sample_bytes_ = checked_bytes(who(), info_);
+}
+
+Source::Source(Taken, std::string name, const hx_producer_vt* table, void* object, std::shared_ptr<const void> owner)
+    : name_(std::move(name)), table_(table), object_(object), owner_(std::move(owner)) {}
+
+Source::Source(std::string name, std::shared_ptr<Producer> producer)
+    : Source(std::move(name), detail::producer_vt(), new detail::HeldProducer{std::move(producer), std::nullopt, {}}) {}
+
+Source Source::open(std::string name, const hx_producer_factory_vt& factory, void* self, const std::string& path,
+                    const hx_attributes& options, std::shared_ptr<const void> owner) {
+  const hx_producer_vt* table = nullptr;
+  void* object = nullptr;
+  if (factory.open(self, path.c_str(), &options, &table, &object) != HX_OK) fail_with_host_error("stream '" + name + "'");
+  return Source(std::move(name), table, object, std::move(owner));
+}
+
+Source::Source(Source&& o) noexcept { *this = std::move(o); }
+
+Source& Source::operator=(Source&& o) noexcept {
+  std::swap(name_, o.name_);
+  std::swap(table_, o.table_);
+  std::swap(object_, o.object_);
+  std::swap(owner_, o.owner_);
+  std::swap(info_, o.info_);
+  std::swap(sample_bytes_, o.sample_bytes_);
+  std::swap(first_, o.first_);
+  std::swap(reads_, o.reads_);
+  std::swap(touched_, o.touched_);
+  std::swap(ended_, o.ended_);
+  std::swap(position_, o.position_);
+  std::swap(dropped_, o.dropped_);
+  return *this;
+}
+
+Source::~Source() {
+  first_ = {};
+  if (object_ && has(table_, &hx_producer_vt::destroy)) table_->destroy(object_);
+}
+
+std::string Source::who() const { return "stream '" + name_ + "'"; }
+
+void Source::fail() const { fail_with_host_error(who()); }
+
+void Source::describe() {
+  hx_stream_info c{};
+  c.struct_size = sizeof c;
+  const hx_status status = has(table_, &hx_producer_vt::describe) ? table_->describe(object_, &c) : HX_DECLINED;
+  if (status == HX_OK) {
+    info_ = from_c(who(), c);
+    reads_ = has(table_, &hx_producer_vt::read);
+  } else if (status == HX_DECLINED) {
+    look_at_first();
+  } else {
+    fail();
+  }
+}
+
+void Source::look_at_first() {
+  hx_value* value = nullptr;
+  const hx_status status = pull(&value);
+  if (status == HX_END) throw Error(ErrorKind::Stream, who() + " ended before its first sample, so its type is not known");
+  if (status != HX_OK) fail();
+  first_ = HTensor::adopt(value);
+  info_.dtype = first_.dtype();
+  info_.sample = first_.shape();
+  if (has(table_, &hx_producer_vt::size)) info_.size = table_->size(object_);
+}
+
+hx_status Source::pull(hx_value** out) {
+  const hx_status status = table_->next(object_, out);
+  if (status == HX_OK && !*out) refuse(who(), "gave neither a sample nor the end");
+  return status;
+}
+
+HTensor Source::next() {
+  if (ended_) return {};
+  touched_ = true;
+  if (first_) {
+    ++position_;
+    HTensor sample = std::move(first_);
+    first_ = {};
+    return sample;
+  }
+  hx_value* value = nullptr;
+  const hx_status status = pull(&value);
+  if (status == HX_END) return ended_ = true, HTensor();
+  if (status != HX_OK) fail();
+  HTensor sample = HTensor::adopt(value);
+  check_type(sample);
+  ++position_;
+  return sample;
+}
+
+void Source::check_type(const HTensor& sample) const {
+  const hx_type type = sample.type();
+  const Shape shape(type.dims, type.dims + type.rank);
+  const auto dtype = static_cast<DType>(type.dtype);
+  if (dtype == info_.dtype && shape == info_.sample) return;
+  throw Error(ErrorKind::Stream, who() + ": sample " + std::to_string(position_) + " is " + sample_type_text(dtype, shape) +
+                                     ", the stream was announced as " + sample_type_text(info_.dtype, info_.sample) +
+                                     "; all samples of a stream have one type");
+}
+
+uint64_t Source::read(uint64_t n, void* to) {
+  if (ended_ || n == 0) return 0;
+  touched_ = true;
+  if (reads_) {
+    uint64_t got = 0;
+    const hx_status status = table_->read(object_, n, to, &got);
+    if (status == HX_OK) {
+      if (got > n) refuse(who(), "gave " + std::to_string(got) + " samples when asked for " + std::to_string(n));
+      ended_ = got < n;
+      position_ += got;
+      return got;
+    }
+    if (status == HX_END) return ended_ = true, 0;
+    if (status != HX_DECLINED) fail();
+    reads_ = false;
+  }
+  return read_one_by_one(n, static_cast<std::byte*>(to));
+}
+
+uint64_t Source::read_one_by_one(uint64_t n, std::byte* to) {
+  for (uint64_t i = 0; i < n; ++i, to += sample_bytes_) {
+    const HTensor sample = next();
+    if (!sample) return i;
+    std::memcpy(to, sample.bytes(), sample_bytes_);
+  }
+  return n;
+}
+
+uint64_t Source::skip(uint64_t n) {
+  if (n == 0) return 0;
+  const uint64_t chunk = std::clamp<uint64_t>((1 << 16) / std::max<size_t>(sample_bytes_, 1), 1, n);
+  dropped_.resize(std::max<size_t>(dropped_.size(), chunk * sample_bytes_));
+  uint64_t done = 0;
+  while (done < n) {
+    const uint64_t got = read(std::min(chunk, n - done), dropped_.data());
+    if (got == 0) break;
+    done += got;
+  }
+  return done;
+}
+
+void Source::rewind(uint64_t epoch) {
+  if (!touched_ && epoch == 0) return;
+  const hx_status status = has(table_, &hx_producer_vt::rewind) ? table_->rewind(object_, epoch) : HX_DECLINED;
+  if (status == HX_DECLINED) {
+    if (!touched_) return;
+    throw Error(ErrorKind::Stream, who() + " cannot be read a second time, its producer does not rewind; run one epoch, or keep its samples in a file");
+  }
+  if (status != HX_OK) fail();
+  first_ = {};
+  touched_ = ended_ = false;
+  position_ = 0;
+}
+
+Sink::Sink(std::string name, const hx_consumer_vt* table, void* object, std::shared_ptr<const void> owner)
+    : name_(std::move(name)), table_(table), object_(object), owner_(std::move(owner)) {}
+
+Sink::Sink(std::string name, std::shared_ptr<Consumer> consumer)
+    : Sink(std::move(name), detail::consumer_vt(), new std::shared_ptr<Consumer>(std::move(consumer))) {}
+
+Sink Sink::open(std::string name, const hx_consumer_factory_vt& factory, void* self, const std::string& path,
+                const hx_attributes& options, std::shared_ptr<const void> owner) {
+  const hx_consumer_vt* table = nullptr;
+  void* object = nullptr;
+  if (factory.open(self, path.c_str(), &options, &table, &object) != HX_OK) fail_with_host_error("consumer '" + name + "'");
+  return Sink(std::move(name), table, object, std::move(owner));
+}
+
+Sink::Sink(Sink&& o) noexcept
+    : name_(std::move(o.name_)), table_(o.table_), object_(std::exchange(o.object_, nullptr)), owner_(std::move(o.owner_)), position_(o.position_) {}
+
+Sink& Sink::operator=(Sink&& o) noexcept {
+  std::swap(name_, o.name_);
+  std::swap(table_, o.table_);
+  std::swap(object_, o.object_);
+  std::swap(owner_, o.owner_);
+  std::swap(position_, o.position_);
+  return *this;
+}
+
+Sink::~Sink() {
+  if (object_ && has(table_, &hx_consumer_vt::destroy)) table_->destroy(object_);
+}
+
+void Sink::fail() const { fail_with_host_error("consumer '" + name_ + "'"); }
+
+void Sink::push(const HTensor& sample) {
+  if (table_->push(object_, sample.raw()) != HX_OK) fail();
+  ++position_;
+}
+
+void Sink::push(DType dtype, const Shape& sample, uint64_t n, const void* data) {
+  const size_t bytes = static_cast<size_t>(sample.count()) * element_bytes(dtype);
+  const auto* at = static_cast<const std::byte*>(data);
+  for (uint64_t i = 0; i < n; ++i, at += bytes) push(HTensor(dtype, sample, at));
+}
+
+void Sink::finish() {
+  if (has(table_, &hx_consumer_vt::finish) && table_->finish(object_) != HX_OK) fail();
+}
+
+}  // namespace harmonics

@@ -1,0 +1,97 @@
+// Source and Sink: the engine's handles on producers and consumers, whoever made them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <harmonics/function.hpp>
+
+namespace harmonics {
+
+// "u8[28, 28]"; a scalar is "i64".
+std::string sample_type_text(DType dtype, const Shape& shape);
+
+// A producer object behind its C table, with a name for errors and the type of its samples always known: without
+// describe() the first sample is looked at and kept. Every sample is checked against that type. One thread at a time.
+class Source {
+ public:
+  // Owns `object`; `owner` keeps alive whatever `table` and `object` need (a plugin's library).
+  Source(std::string name, const hx_producer_vt* table, void* object, std::shared_ptr<const void> owner = nullptr);
+  Source(std::string name, std::shared_ptr<Producer> producer);
+  // What the producer of `factory` opens for an address's path.
+  static Source open(std::string name, const hx_producer_factory_vt& factory, void* self, const std::string& path,
+                     const hx_attributes& options, std::shared_ptr<const void> owner = nullptr);
+  Source(Source&&) noexcept;
+  Source& operator=(Source&&) noexcept;
+  ~Source();
+
+  const std::string& name() const { return name_; }
+  const StreamInfo& info() const { return info_; }
+  size_t sample_bytes() const { return sample_bytes_; }
+
+  // The next sample; empty at the end of a pass.
+  HTensor next();
+  // Up to n samples, back to back; fewer only at the end of a pass.
+  uint64_t read(uint64_t n, void* to);
+  // Reads and drops; how many there were.
+  uint64_t skip(uint64_t n);
+  // Back to the first sample for this epoch; throws when the producer cannot. Nothing to do before the first sample.
+  void rewind(uint64_t epoch);
+  // Samples given since the last rewind.
+  uint64_t position() const { return position_; }
+
+ private:
+  struct Taken {};
+  Source(Taken, std::string name, const hx_producer_vt* table, void* object, std::shared_ptr<const void> owner);
+
+  std::string who() const;
+  void describe();
+  void look_at_first();
+  hx_status pull(hx_value** out);
+  uint64_t read_one_by_one(uint64_t n, std::byte* to);
+  void check_type(const HTensor& sample) const;
+  [[noreturn]] void fail() const;
+
+  std::string name_;
+  const hx_producer_vt* table_ = nullptr;
+  void* object_ = nullptr;
+  std::shared_ptr<const void> owner_;
+  StreamInfo info_;
+  size_t sample_bytes_ = 0;
+  HTensor first_;  // looked at, not yet given
+  bool reads_ = false, touched_ = false, ended_ = false;
+  uint64_t position_ = 0;
+  std::vector<std::byte> dropped_;  // skip's scratch
+};
+
+// A consumer object behind its C table.
+class Sink {
+ public:
+  Sink(std::string name, const hx_consumer_vt* table, void* object, std::shared_ptr<const void> owner = nullptr);
+  Sink(std::string name, std::shared_ptr<Consumer> consumer);
+  static Sink open(std::string name, const hx_consumer_factory_vt& factory, void* self, const std::string& path,
+                   const hx_attributes& options, std::shared_ptr<const void> owner = nullptr);
+  Sink(Sink&&) noexcept;
+  Sink& operator=(Sink&&) noexcept;
+  ~Sink();
+
+  const std::string& name() const { return name_; }
+  uint64_t position() const { return position_; }  // samples taken
+
+  void push(const HTensor& sample);
+  // n samples of this type, back to back.
+  void push(DType dtype, const Shape& sample, uint64_t n, const void* data);
+  void finish();
+
+ private:
+  [[noreturn]] void fail() const;
+
+  std::string name_;
+  const hx_consumer_vt* table_;
+  void* object_;
+  std::shared_ptr<const void> owner_;
+  uint64_t position_ = 0;
+};
+
+}  // namespace harmonics
