@@ -36,15 +36,19 @@ struct OpRow {
 };
 
 const OpRow& op_row(Op op);
+std::string_view op_name(Op op);
 // By name; null when there is none. Only rows that apply() may call (not leaves and control).
 const OpRow* find_op(std::string_view name);
+// Likewise, all rows.
+const OpRow* find_any_op(std::string_view name);
 std::span<const OpRow> op_rows();
 inline bool is_elementwise(Op op) {
   const Family f = op_row(op).family;
   return f == Family::unary || f == Family::binary || f == Family::ternary;
 }
 
-// Rows with the functions filled in, one function per family file (ops/FAMILY.cpp). infer/evaluate/gradient.
+// Rows with the functions filled in, one function per family file (ops/FAMILY.cpp). infer/evaluate/gradient; the table
+// itself sets op, name and family.
 OpRow source_row(Op op), unary_row(Op op), binary_row(Op op), ternary_row(Op op), layout_row(Op op), index_row(Op op),
     reduce_row(Op op), linear_row(Op op), storage_row(Op op), mark_row(Op op);
 

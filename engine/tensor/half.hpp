@@ -1,4 +1,4 @@
-// The two 16-bit floats as C++ types that convert to and from float, rounding to nearest even.
+// The 16-bit floats: stored as bits, computed in float.
 #pragma once
 
 #include <bit>
@@ -6,46 +6,47 @@
 
 namespace harmonics {
 
-inline float f16_to_float(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16, rest = bits & 0x7FFFu;
-  if (rest >= 0x7C00u) return std::bit_cast<float>(sign | 0x7F800000u | (rest & 0x3FFu) << 13);
-  if (rest >= 0x400u) return std::bit_cast<float>(sign | ((rest << 13) + 0x38000000u));
-  const float magnitude = static_cast<float>(rest) * 0x1p-24f;  // subnormal
-  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
+// IEEE 754 binary16; to the nearest, ties to even.
+inline float half_to_float(uint16_t h) {
+  const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, fraction = h & 0x3ffu;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | fraction << 13);
+  if (exponent) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
+  const float tiny = static_cast<float>(fraction) * 0x1p-24f;
+  return sign ? -tiny : tiny;
 }
 
-inline uint16_t float_to_f16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value), rest = bits & 0x7FFFFFFFu;
-  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
-  if (rest > 0x7F800000u) return sign | 0x7E00u | static_cast<uint16_t>(rest >> 13 & 0x3FFu);
-  if (rest >= 0x477FF000u) return sign | 0x7C00u;  // rounds past 65504
-  if (rest < 0x38800000u) {                        // subnormal: an addition rounds it to steps of 2^-24
-    const float magnitude = std::bit_cast<float>(rest) + 0.5f;
-    return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(magnitude) - 0x3F000000u);
+inline uint16_t float_to_half(float f) {
+  const uint32_t bits = std::bit_cast<uint32_t>(f), sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to 65536 or more
+  if (magnitude >= 0x38800000u) {
+    const uint32_t rounded = magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u);
+    return static_cast<uint16_t>(sign | rounded >> 13);
   }
-  return sign | static_cast<uint16_t>((rest - 0x38000000u + 0xFFFu + (rest >> 13 & 1u)) >> 13);
+  // Subnormal: adding one half shifts the fraction to the place where float addition rounds it.
+  const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+  return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
 }
 
-inline float bf16_to_float(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+inline float bfloat_to_float(uint16_t b) { return std::bit_cast<float>(static_cast<uint32_t>(b) << 16); }
 
-inline uint16_t float_to_bf16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<uint16_t>(bits >> 16 | 0x40u);
-  return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+inline uint16_t float_to_bfloat(float f) {
+  const uint32_t bits = std::bit_cast<uint32_t>(f);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40u);
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
 struct Half {
   uint16_t bits = 0;
   Half() = default;
-  explicit Half(float value) : bits(float_to_f16(value)) {}
-  operator float() const { return f16_to_float(bits); }
+  explicit Half(float f) : bits(float_to_half(f)) {}
+  operator float() const { return half_to_float(bits); }
 };
-
 struct BFloat16 {
   uint16_t bits = 0;
   BFloat16() = default;
-  explicit BFloat16(float value) : bits(float_to_bf16(value)) {}
-  operator float() const { return bf16_to_float(bits); }
+  explicit BFloat16(float f) : bits(float_to_bfloat(f)) {}
+  operator float() const { return bfloat_to_float(bits); }
 };
 
 }  // namespace harmonics
