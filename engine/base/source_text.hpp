@@ -18,7 +18,10 @@ class SourceText {
   Span span(size_t offset, size_t length) const;
   std::string_view line(uint32_t number) const;  // 1-based, without its end
 
-  // "name:9:22: error: message" + the line + caret and tildes + "help: ..." / "note: ..." lines; ends with a newline.
+  // "name:9:22", or the name alone when the span has no place.
+  std::string place(Span span) const;
+  // "name:9:22: error: message" + the line + caret and tildes + one line per note; ends with a newline. A note is a
+  // remedy and printed after "help: ", unless it begins with "note: ".
   std::string render(const Error& error, std::string_view severity = "error") const;
 
  private:

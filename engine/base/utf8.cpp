@@ -1,0 +1,60 @@
+#include "engine/base/utf8.hpp"
+
+namespace harmonics {
+
+namespace {
+
+struct Range {
+  char32_t first, last;
+};
+
+// Unicode blocks, coarse: enough to put a caret under the right character.
+constexpr Range kZeroWidth[] = {{0x300, 0x36F},   {0x483, 0x489},   {0x591, 0x5BD},   {0x610, 0x61A},
+                                {0x64B, 0x65F},   {0x1AB0, 0x1AFF}, {0x1DC0, 0x1DFF}, {0x200B, 0x200F},
+                                {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}, {0xE0100, 0xE01EF}};
+constexpr Range kWide[] = {{0x1100, 0x115F}, {0x2E80, 0x303E},   {0x3041, 0xA4CF},   {0xAC00, 0xD7A3},
+                           {0xF900, 0xFAFF}, {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},   {0xFFE0, 0xFFE6},
+                           {0x1F300, 0x1F64F}, {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
+constexpr Range kUnprintable[] = {{0x0, 0x1F}, {0x7F, 0x9F}, {0x2028, 0x202E}, {0x2066, 0x2069}, {0xFEFF, 0xFEFF}};
+
+template <size_t N>
+bool in(const Range (&ranges)[N], char32_t value) {
+  for (const Range& range : ranges) {
+    if (value >= range.first && value <= range.last) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+CodePoint decode_utf8(std::string_view text, size_t offset) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[offset + i]); };
+  const unsigned char lead = byte(0);
+  const CodePoint invalid{lead, 1, false};
+  if (lead < 0x80) return {lead, 1, true};
+  const uint32_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() - offset < length) return invalid;
+  char32_t value = lead & (0x7F >> length);
+  for (uint32_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return invalid;
+    value = value << 6 | (byte(i) & 0x3F);
+  }
+  const bool overlong = (length == 3 && value < 0x800) || (length == 4 && value < 0x10000);
+  if (overlong || value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF)) return invalid;
+  return {value, length, true};
+}
+
+std::optional<size_t> find_invalid_utf8(std::string_view text) {
+  for (size_t offset = 0; offset < text.size();) {
+    const CodePoint point = decode_utf8(text, offset);
+    if (!point.valid) return offset;
+    offset += point.length;
+  }
+  return std::nullopt;
+}
+
+int display_width(char32_t value) { return in(kZeroWidth, value) ? 0 : in(kWide, value) ? 2 : 1; }
+
+bool is_unprintable(char32_t value) { return in(kUnprintable, value); }
+
+}  // namespace harmonics
