@@ -1,0 +1,146 @@
+#include <cmath>
+#include <limits>
+
+#include "engine/functional/reference.hpp"
+
+namespace harmonics::reference {
+namespace {
+
+// Pairs (i, i + D/2) turn by (offset + t) base^(-2i/D). Angles in f64: a late position keeps its digits.
+Values rope(const AttributeMap& a, Inputs in) {
+  expect_inputs("rope", in, 1, 1);
+  const HTensor& x = in[0];
+  expect(x.rank() >= 2 && x.shape().back() % 2 == 0, "rope",
+         "x is [..., positions, width] with an even width, not " + text_of(x));
+  const int64_t axis = static_cast<int64_t>(x.rank()) - 1, half = x.shape().back() / 2;
+  const Shape table{x.shape()[x.rank() - 2], half};
+  const HTensor position = iota(DType::F64, table, 0) + static_cast<double>(a.integer("offset", 0));
+  const double decay = -std::log(a.number("base", 10000)) / static_cast<double>(half);
+  const HTensor angle = position * exp(iota(DType::F64, table, 1) * decay);
+  const HTensor v = wide(x);
+  const HTensor c = wide(cos(angle), v), turn = wide(sin(angle), v);
+  const HTensor s = a.flag("inverse") ? -turn : turn;
+  const HTensor first = slice_axis(v, axis, 0, half), second = slice_axis(v, axis, half, 2 * half);
+  return {as_type_of(concat({first * c - second * s, second * c + first * s}, axis), x)};
+}
+Values rope_gradient(const AttributeMap& a, Inputs, Inputs, Inputs gradients) {
+  AttributeMap back = a;
+  return {one("rope", back.set("inverse", !a.flag("inverse")), {gradients[0]})};
+}
+
+// The sizes of one attention; query heads come in groups that share a key and value head.
+struct Heads {
+  int64_t batch, shared, group, queries, width, keys, value_width;
+  double scale;
+  bool causal;
+
+  Heads(const char* name, const AttributeMap& a, const HTensor& q, const HTensor& k, const HTensor& v) {
+    const Shape qs = q.shape(), ks = k.shape(), vs = v.shape();
+    expect(qs.rank() == 4 && ks.rank() == 4 && vs.rank() == 4 && qs[0] == ks[0] && qs[0] == vs[0] && ks[1] == vs[1] &&
+               ks[1] > 0 && qs[1] % ks[1] == 0 && qs[3] == ks[3] && ks[2] == vs[2],
+           name,
+           "q " + text_of(q) + ", k " + text_of(k) + " and v " + text_of(v) +
+               " do not fit: q is [B, H, T, D], k and v [B, Hkv, S, D], and Hkv divides H");
+    batch = qs[0];
+    shared = ks[1];
+    group = qs[1] / ks[1];
+    queries = qs[2];
+    width = qs[3];
+    keys = ks[2];
+    value_width = vs[3];
+    scale = a.number("scale", 1 / std::sqrt(static_cast<double>(width)));
+    causal = a.flag("causal");
+  }
+  // [B, H, T, ...] -> [B, Hkv, group, T, ...] and back.
+  HTensor split(const HTensor& x) const {
+    std::vector<int64_t> dims{batch, shared, group};
+    for (int64_t d : x.shape().from(2)) dims.push_back(d);
+    return reshape(x, Shape(dims));
+  }
+  HTensor join(const HTensor& x) const {
+    std::vector<int64_t> dims{batch, shared * group};
+    for (int64_t d : x.shape().from(3)) dims.push_back(d);
+    return reshape(x, Shape(dims));
+  }
+  // Are there queries that see no key at all? The mask is aligned at its lower right corner: the last query sees all.
+  bool has_blind() const { return causal && queries > keys; }
+  // Scaled and masked scores [B, Hkv, group, T, S].
+  HTensor scores(const HTensor& q, const HTensor& k) const {
+    const HTensor s = dot(split(q), k, {4}, {3}, {0, 1}, {0, 1}) * scale;
+    if (!causal) return s;
+    const Shape mask{queries, keys};
+    const HTensor last_seen = iota(DType::I64, mask, 0) + static_cast<double>(keys - queries);
+    const HTensor seen = less_equal(iota(DType::I64, mask, 1), last_seen);
+    return select(seen, s, full(s.dtype(), s.shape(), -std::numeric_limits<double>::infinity()));
+  }
+  // Finite in place of the -inf of blind rows, so that exp(-inf - it) is 0 and not NaN.
+  HTensor finite(const HTensor& x) const {
+    return has_blind() ? select(equal(x, -std::numeric_limits<double>::infinity()), zeros_like(x), x) : x;
+  }
+  HTensor probabilities(const HTensor& scores, const HTensor& lse) const {
+    return exp(scores - column(finite(split(lse))));
+  }
+};
+
+// A query that sees no key gives 0, with lse -inf.
+Values attention(const AttributeMap& a, Inputs in) {
+  expect_inputs("attention", in, 3, 3);
+  const Heads h("attention", a, in[0], in[1], in[2]);
+  const HTensor scores = h.scores(wide(in[0]), wide(in[1]));
+  const HTensor largest = h.finite(stop_gradient(reduce_max(scores, {4})));
+  const HTensor e = exp(scores - column(largest));
+  const HTensor sum = reduce_sum(e, {4});
+  const HTensor lse = log(sum) + largest;
+  const HTensor divisor = h.has_blind() ? select(equal(sum, 0.0), full(sum.dtype(), sum.shape(), 1), sum) : sum;
+  const HTensor out = dot(e, wide(in[2]), {4}, {2}, {0, 1}, {0, 1}) / column(divisor);
+  return {as_type_of(h.join(out), in[0]), h.join(lse)};
+}
+
+// dlse reaches the scores as probabilities times dlse.
+Values through_lse(const Heads& h, Inputs in, const HTensor& lse, const HTensor& dlse) {
+  const HTensor q = wide(in[0]), k = wide(in[1]);
+  const HTensor ds = h.probabilities(h.scores(q, k), lse) * column(h.split(dlse));
+  return {as_type_of(h.join(dot(ds, k, {4}, {2}, {0, 1}, {0, 1})) * h.scale, in[0]),
+          as_type_of(dot(ds, h.split(q), {2, 3}, {2, 3}, {0, 1}, {0, 1}) * h.scale, in[1])};
+}
+Values attention_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gradients) {
+  Values result = apply("attention_grad", a, {in[0], in[1], in[2], out[0], out[1], or_zero(gradients[0], out[0])});
+  if (gradients[1]) {
+    const Values more = through_lse(Heads("attention", a, in[0], in[1], in[2]), in, out[1], gradients[1]);
+    for (size_t i = 0; i < more.size(); ++i) result[i] = result[i] + more[i];
+  }
+  return result;
+}
+Values attention_grad(const AttributeMap& a, Inputs in) {
+  expect_inputs("attention_grad", in, 6, 6);
+  const Heads h("attention_grad", a, in[0], in[1], in[2]);
+  const HTensor q = wide(in[0]), k = wide(in[1]), v = wide(in[2]), out = wide(in[3]), dout = wide(in[5]);
+  const HTensor p = h.probabilities(h.scores(q, k), in[4]);
+  const HTensor dout_heads = h.split(dout);
+  const HTensor dv = dot(p, dout_heads, {2, 3}, {2, 3}, {0, 1}, {0, 1});
+  const HTensor dp = dot(dout_heads, v, {4}, {3}, {0, 1}, {0, 1});
+  const HTensor dot_out = reduce_sum(h.split(out) * dout_heads, {4});
+  const HTensor ds = p * (dp - column(dot_out)) * h.scale;
+  const HTensor dq = h.join(dot(ds, k, {4}, {2}, {0, 1}, {0, 1}));
+  const HTensor dk = dot(ds, h.split(q), {2, 3}, {2, 3}, {0, 1}, {0, 1});
+  return {as_type_of(dq, in[0]), as_type_of(dk, in[1]), as_type_of(dv, in[2])};
+}
+
+}  // namespace
+
+std::vector<Functional> attentions() {
+  return {
+      {"rope", "rotary positions: pairs (i, i + D/2) turned by an angle that grows with the position",
+       "x [..., T, D] {base = 10000, offset = 0, inverse = false} -> y [..., T, D]", rope, rope_gradient},
+      {"attention",
+       "softmax(q k' scale) v per head; causal: the last query sees every key; lse is log(sum(exp)) of a row",
+       "q [B, H, T, D], k [B, Hkv, S, D], v [B, Hkv, S, D] {causal = false, scale = 1/sqrt(D)} -> out [B, H, T, D], "
+       "lse [B, H, T]",
+       attention, attention_gradient},
+      {"attention_grad", "gradient of attention",
+       "q, k, v, out [B, H, T, D], lse [B, H, T], dout [B, H, T, D] {causal = false, scale = 1/sqrt(D)} -> dq, dk, dv",
+       attention_grad, nullptr},
+  };
+}
+
+}  // namespace harmonics::reference

@@ -1,0 +1,13 @@
+#include "engine/functional/reference.hpp"
+
+namespace harmonics {
+
+void register_reference_functionals(FunctionalTable& table) {
+  using Family = std::vector<Functional> (*)();
+  for (Family family :
+       {reference::activations, reference::losses, reference::linears, reference::norms, reference::convolutions,
+        reference::pools, reference::embeddings, reference::dropouts, reference::attentions, reference::optimizers})
+    for (Functional& functional : family()) table.add(std::move(functional));
+}
+
+}  // namespace harmonics

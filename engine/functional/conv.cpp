@@ -1,0 +1,148 @@
+// Convolution as a product: the patches of each window become columns, the weight a matrix per group.
+#include "engine/functional/reference.hpp"
+
+namespace harmonics::reference {
+
+AttributeMap window(const char* name, const AttributeMap& attributes, const std::vector<int64_t>& kernel, double fill) {
+  AttributeMap result;
+  const auto list = [&](const char* key, int64_t otherwise, int64_t least) {
+    std::vector<int64_t> values =
+        attributes.has(key) ? attributes.integers(key) : std::vector<int64_t>(kernel.size(), otherwise);
+    expect(values.size() == kernel.size(), name,
+           std::string(key) + " has " + std::to_string(values.size()) + " numbers; give one for each of the " +
+               std::to_string(kernel.size()) + " spatial axes");
+    for (int64_t v : values)
+      expect(v >= least, name,
+             std::string(key) + " holds " + std::to_string(v) + "; the least is " + std::to_string(least));
+    result.set(key, values);
+  };
+  list("strides", 1, 1);
+  list("dilation", 1, 1);
+  list("padding_low", 0, 0);
+  list("padding_high", 0, 0);
+  return result.set("kernel", kernel).set("fill", fill);
+}
+
+namespace {
+
+// The sizes of one convolution, from x's (or dx's) shape and the weight's.
+struct Geometry {
+  int64_t samples, groups, outputs, outputs_per_group, rows;  // rows: channels per group times kernel elements
+  AttributeMap patches;
+
+  Geometry(const char* name, const AttributeMap& a, const Shape& x, const Shape& weight) {
+    groups = a.integer("groups", 1);
+    expect(x.rank() >= 3 && weight.rank() == x.rank(), name,
+           "x " + x.str() + " and weight " + weight.str() +
+               " do not fit: x is [N, C, ...], the weight [O, C/groups, ...]");
+    expect(groups >= 1 && weight[0] % groups == 0 && x[1] == weight[1] * groups, name,
+           "x " + x.str() + " with " + std::to_string(groups) + " groups does not fit weight " + weight.str() +
+               ": C must be the weight's second axis times groups, and groups must divide its first");
+    samples = x[0];
+    outputs = weight[0];
+    outputs_per_group = outputs / groups;
+    rows = weight.from(1).count();
+    patches = window(name, a, weight.from(2).vector(), 0);
+  }
+  HTensor matrices(const HTensor& weight) const { return reshape(weight, {groups, outputs_per_group, rows}); }
+  // [N, groups, rows, places] of x's patches, or of a gradient in their place.
+  HTensor columns(const HTensor& p) const { return reshape(p, {samples, groups, rows, p.shape().from(2).count()}); }
+  HTensor grouped(const HTensor& y) const {
+    return reshape(y, {samples, groups, outputs_per_group, y.shape().from(2).count()});
+  }
+};
+
+// {1, 0, 2, ...}: swaps the first two axes of `rank`.
+std::vector<int64_t> swapped(int64_t rank) {
+  std::vector<int64_t> p{1, 0};
+  for (int64_t i = 2; i < rank; ++i) p.push_back(i);
+  return p;
+}
+
+Values conv(const AttributeMap& a, Inputs in) {
+  expect_inputs("conv", in, 2, 3);
+  const HTensor &x = in[0], &weight = in[1];
+  const Geometry g("conv", a, x.shape(), weight.shape());
+  const HTensor patches = one("patches", g.patches, {x});
+  Shape shape = patches.shape();  // [N, C * kernel, out...] -> [O, N, out...]
+  shape[0] = g.outputs;
+  shape[1] = g.samples;
+  const HTensor product = dot(g.matrices(weight), g.columns(patches), {2}, {2}, {0}, {1});
+  HTensor y = transpose(reshape(product, shape), swapped(shape.rank()));
+  if (in.size() == 3) {
+    expect(in[2].shape() == Shape{g.outputs}, "conv",
+           "bias " + text_of(in[2]) + " does not fit the weight " + text_of(weight) + ": it needs its first axis");
+    y = y + along(in[2], y.rank(), 1);
+  }
+  return {activate("conv", a, y)};
+}
+
+AttributeMap geometry_attributes(const AttributeMap& a) {
+  AttributeMap result;
+  for (const char* key : {"strides", "dilation", "padding_low", "padding_high", "groups"})
+    if (const AttributeValue* value = a.find(key)) result.set(key, *value);
+  return result;
+}
+
+Values conv_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gradients) {
+  const HTensor &x = in[0], &weight = in[1];
+  const AttributeMap plain = geometry_attributes(a);
+  const HTensor dy = before_activation(a, out[0], gradients[0], [&] {
+    return one("conv", plain, {in.begin(), in.end()});
+  });
+  AttributeMap for_input = plain, for_weight = plain;
+  for_input.set("input_shape", x.shape().vector());
+  for_weight.set("weight_shape", weight.shape().vector());
+  Values result{one("conv_grad_input", for_input, {weight, dy}), one("conv_grad_weight", for_weight, {x, dy})};
+  if (in.size() == 3) {
+    std::vector<int64_t> axes{0};
+    for (int64_t i = 2; i < static_cast<int64_t>(dy.rank()); ++i) axes.push_back(i);
+    result.push_back(reduce_sum(dy, axes));
+  }
+  return result;
+}
+
+Values conv_grad_input(const AttributeMap& a, Inputs in) {
+  expect_inputs("conv_grad_input", in, 2, 2);
+  const HTensor &weight = in[0], &dy = in[1];
+  const Shape input_shape = a.shape("input_shape");
+  const Geometry g("conv_grad_input", a, input_shape, weight.shape());
+  // [groups, rows, N, places] -> [N, C * kernel, out...]
+  const HTensor product = dot(g.matrices(weight), g.grouped(dy), {1}, {2}, {0}, {1});
+  Shape shape = dy.shape();
+  shape[1] = g.groups * g.rows;
+  const HTensor columns = reshape(transpose(product, {2, 0, 1, 3}), shape);
+  AttributeMap fold = g.patches;
+  fold.set("input_shape", input_shape.vector());
+  return {one("unpatches", fold, {columns})};
+}
+
+Values conv_grad_weight(const AttributeMap& a, Inputs in) {
+  expect_inputs("conv_grad_weight", in, 2, 2);
+  const HTensor &x = in[0], &dy = in[1];
+  const Shape weight_shape = a.shape("weight_shape");
+  const Geometry g("conv_grad_weight", a, x.shape(), weight_shape);
+  const HTensor columns = g.columns(one("patches", g.patches, {x}));
+  return {reshape(dot(g.grouped(dy), columns, {0, 3}, {0, 3}, {1}, {1}), weight_shape)};
+}
+
+}  // namespace
+
+std::vector<Functional> convolutions() {
+  return {
+      {"conv", "convolution (cross-correlation) over any number of spatial axes",
+       "x [N, C, ...], weight [O, C/groups, ...], bias [O]? {strides, padding_low, padding_high, dilation, groups = 1, "
+       "activation = \"\"} -> y [N, O, ...]",
+       conv, conv_gradient},
+      {"conv_grad_input", "gradient of conv with respect to x",
+       "weight [O, C/groups, ...], dy [N, O, ...] {strides, padding_low, padding_high, dilation, groups = 1, "
+       "input_shape} -> dx [N, C, ...]",
+       conv_grad_input, nullptr},
+      {"conv_grad_weight", "gradient of conv with respect to the weight",
+       "x [N, C, ...], dy [N, O, ...] {strides, padding_low, padding_high, dilation, groups = 1, weight_shape} -> "
+       "dweight [O, C/groups, ...]",
+       conv_grad_weight, nullptr},
+  };
+}
+
+}  // namespace harmonics::reference

@@ -1,0 +1,92 @@
+// What the reference functionals share: their families' tables, checks of their inputs, and compositions used by
+// several.
+//
+// Bodies and gradients are plain functions on HTensor: run on numbers they compute, run on traced values they are
+// recorded. Half precision inputs are widened to f32 inside; statistics (mean, rstd, lse) stay wide; results have the
+// input's dtype.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <harmonics/ops.hpp>
+
+#include "engine/program/functional.hpp"
+#include "engine/program/tracer.hpp"
+
+namespace harmonics::reference {
+
+using Inputs = std::span<const HTensor>;
+
+// One table per family: name, one line, formula, body, gradient.
+std::vector<Functional> activations();
+std::vector<Functional> losses();
+std::vector<Functional> linears();
+std::vector<Functional> norms();
+std::vector<Functional> convolutions();
+std::vector<Functional> pools();
+std::vector<Functional> embeddings();
+std::vector<Functional> dropouts();
+std::vector<Functional> attentions();
+std::vector<Functional> optimizers();
+
+// ErrorKind::Shape or Type "NAME: text" unless `holds`.
+inline void expect(bool holds, const char* name, const std::string& text, ErrorKind kind = ErrorKind::Shape) {
+  if (!holds) throw Error(kind, std::string(name) + ": " + text);
+}
+inline void expect_inputs(const char* name, Inputs in, size_t least, size_t most) {
+  expect(in.size() >= least && in.size() <= most, name,
+         "takes " + std::to_string(least) + (most > least ? " to " + std::to_string(most) : "") + " inputs, got " +
+             std::to_string(in.size()));
+}
+inline std::string text_of(const HTensor& x) { return type_of(x).str(); }
+
+// The only result of an operation or functional.
+inline HTensor one(std::string_view op, const AttributeMap& attributes, const std::vector<HTensor>& inputs) {
+  return apply(op, attributes, inputs).at(0);
+}
+
+inline HTensor wide(const HTensor& x) {
+  return x.dtype() == DType::F16 || x.dtype() == DType::BF16 ? cast(x, DType::F32) : x;
+}
+inline HTensor wide(const HTensor& x, const HTensor& like) { return cast(x, wide(like).dtype()); }
+inline HTensor as_type_of(const HTensor& x, const HTensor& like) { return cast(x, like.dtype()); }
+inline HTensor square(const HTensor& x) { return mul(x, x); }
+
+// Gradients may be absent, which means zero.
+inline HTensor or_zero(const HTensor& gradient, const HTensor& like) { return gradient ? gradient : zeros_like(like); }
+
+inline std::vector<int64_t> last_axis(const HTensor& x) { return {static_cast<int64_t>(x.rank()) - 1}; }
+inline std::vector<int64_t> leading_axes(const HTensor& x, int64_t but_last = 1) {
+  std::vector<int64_t> axes;
+  for (int64_t i = 0; i + but_last < static_cast<int64_t>(x.rank()); ++i) axes.push_back(i);
+  return axes;
+}
+// `x` with one more axis of size 1 at the end.
+inline HTensor column(const HTensor& x) {
+  Shape s = x.shape();
+  s.push_back(1);
+  return reshape(x, s);
+}
+// A vector along one axis of a tensor of `rank` axes.
+inline HTensor along(const HTensor& vector, uint32_t rank, uint32_t axis) {
+  std::vector<int64_t> dims(rank, 1);
+  dims[axis] = vector.size();
+  return reshape(vector, Shape(dims));
+}
+// log(sum(exp(x))) over the last axis, which disappears.
+HTensor log_sum_exp(const HTensor& x);
+
+// The activation fused into linear and conv: "", "relu", "tanh", "logistic" or "gelu".
+HTensor activate(const char* name, const AttributeMap& attributes, const HTensor& x);
+// Gradient before it, from its result y where its derivative is a function of y, else from the value before it.
+HTensor before_activation(const AttributeMap& attributes, const HTensor& y, const HTensor& dy,
+                          const std::function<HTensor()>& before);
+
+// The sliding window of conv and pooling with every attribute of `patches` present: strides and dilation default to 1,
+// padding to 0.
+AttributeMap window(const char* name, const AttributeMap& attributes, const std::vector<int64_t>& kernel, double fill);
+
+}  // namespace harmonics::reference
