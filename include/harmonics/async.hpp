@@ -1,0 +1,151 @@
+// AsyncProducer: reads another producer ahead on its own thread.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include <harmonics/wrappers.hpp>
+
+namespace harmonics {
+
+// At most `capacity` samples wait; then the source is not read further. What the source throws comes out of next() or
+// read() after the samples before it. A rewind, and the end of this object, wait for the sample being read just then.
+class AsyncProducer final : public WrappedProducer {
+ public:
+  AsyncProducer(std::shared_ptr<Producer> inner, std::size_t capacity)
+      : WrappedProducer(std::move(inner)), capacity_(capacity), size_(inner_->size()), info_(inner_->describe()) {
+    if (capacity == 0) throw Error(ErrorKind::Usage, "async: at least 1 sample waits");
+    char none = 0;
+    if (!info_ || inner_->read(0, &none) < 0) return;  // one by one
+    bytes_ = info_->sample_bytes();
+    ring_.resize(bytes_ * capacity_);
+  }
+  ~AsyncProducer() override { stop(); }
+
+  HTensor next() override {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!await(lock)) return {};
+    HTensor sample;
+    if (bytes_) {
+      lock.unlock();  // the thread does not touch what waits
+      sample = HTensor(info_->dtype, info_->sample, ring_.data() + first_ * bytes_);
+      lock.lock();
+      first_ = (first_ + 1) % capacity_;
+    } else {
+      sample = std::move(samples_.front());
+      samples_.pop_front();
+    }
+    --waiting_;
+    room_.notify_one();
+    return sample;
+  }
+  std::size_t size() const override { return size_; }
+  std::optional<StreamInfo> describe() override { return info_; }
+  bool rewind() override {
+    stop();
+    first_ = waiting_ = 0;
+    samples_.clear();
+    failure_ = nullptr;
+    ended_ = false;
+    return inner_->rewind();
+  }
+  int64_t read(uint64_t n, void* to) override {
+    if (!bytes_) return -1;
+    uint64_t got = 0;
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (got < n && await(lock)) {
+      const std::size_t k = std::min<std::size_t>({n - got, waiting_, capacity_ - first_});
+      lock.unlock();
+      std::memcpy(static_cast<char*>(to) + got * bytes_, ring_.data() + first_ * bytes_, k * bytes_);
+      lock.lock();
+      first_ = (first_ + k) % capacity_;
+      waiting_ -= k;
+      got += k;
+      room_.notify_one();
+    }
+    return static_cast<int64_t>(got);
+  }
+
+ private:
+  // True when a sample waits; false at the end. Starts the thread when it is not there.
+  bool await(std::unique_lock<std::mutex>& lock) {
+    if (!thread_.joinable() && !ended_) thread_ = std::thread([this] { run(); });
+    filled_.wait(lock, [this] { return waiting_ > 0 || ended_; });
+    if (waiting_ > 0) return true;
+    if (failure_) std::rethrow_exception(failure_);
+    return false;
+  }
+
+  void run() {
+    try {
+      while (bytes_ ? fill_ring() : fill_one()) {
+      }
+    } catch (...) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      failure_ = std::current_exception();
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ended_ = true;
+    filled_.notify_one();
+  }
+
+  // Waits for room; how many samples fit in one piece, 0: stopped.
+  std::size_t await_room() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    room_.wait(lock, [this] { return stopping_ || waiting_ < capacity_; });
+    const std::size_t end = (first_ + waiting_) % capacity_;
+    last_ = end;
+    return stopping_ ? 0 : std::min(capacity_ - waiting_, capacity_ - end);
+  }
+  bool fill_ring() {
+    // Small pieces, so that the first samples are there soon.
+    const std::size_t n = std::min<std::size_t>(await_room(), std::max<std::size_t>(capacity_ / 4, 1));
+    if (n == 0) return false;
+    const int64_t got = inner_->read(n, ring_.data() + last_ * bytes_);
+    if (got < 0) throw Error(ErrorKind::Plugin, "async: the producer gave blocks of samples and then refused to");
+    publish(static_cast<std::size_t>(got));
+    return static_cast<std::size_t>(got) == n;
+  }
+  bool fill_one() {
+    if (await_room() == 0) return false;
+    HTensor sample = inner_->next();
+    if (!sample) return false;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    samples_.push_back(std::move(sample));
+    ++waiting_;
+    filled_.notify_one();
+    return true;
+  }
+  void publish(std::size_t n) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    waiting_ += n;
+    filled_.notify_one();
+  }
+
+  void stop() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = true;
+    }
+    room_.notify_all();
+    if (thread_.joinable()) thread_.join();
+    stopping_ = false;
+  }
+
+  std::size_t capacity_, size_;
+  std::optional<StreamInfo> info_;
+  std::size_t bytes_ = 0;      // of one sample; 0: the source gives them one by one
+  std::vector<char> ring_;     // samples wait here ...
+  std::deque<HTensor> samples_;  // ... or here
+  std::size_t first_ = 0, waiting_ = 0, last_ = 0;
+  bool ended_ = false, stopping_ = false;
+  std::exception_ptr failure_;
+  std::mutex mutex_;
+  std::condition_variable filled_, room_;
+  std::thread thread_;
+};
+
+}  // namespace harmonics

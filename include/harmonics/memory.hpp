@@ -1,0 +1,36 @@
+// Streams that begin and end in memory.
+#pragma once
+
+#include <vector>
+
+#include <harmonics/stream.hpp>
+
+namespace harmonics {
+
+// Gives the tensors of a list, which all have one type.
+class MemoryProducer final : public Producer {
+ public:
+  explicit MemoryProducer(std::vector<HTensor> samples) : samples_(std::move(samples)) {}
+  HTensor next() override { return at_ < samples_.size() ? samples_[at_++] : HTensor(); }
+  std::size_t size() const override { return samples_.size(); }
+  bool rewind() override { return at_ = 0, true; }
+
+ private:
+  std::vector<HTensor> samples_;
+  std::size_t at_ = 0;
+};
+
+// Keeps what it is given.
+class CollectConsumer final : public Consumer {
+ public:
+  void push(const HTensor& sample) override { samples_.push_back(sample); }
+  void finish() override { finished_ = true; }
+  const std::vector<HTensor>& samples() const { return samples_; }
+  bool finished() const { return finished_; }
+
+ private:
+  std::vector<HTensor> samples_;
+  bool finished_ = false;
+};
+
+}  // namespace harmonics

@@ -1,0 +1,295 @@
+// Producers over producers: shuffle, batch, async, take, skip, repeat, shard. They combine freely.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include <harmonics/philox.hpp>
+#include <harmonics/stream.hpp>
+
+namespace harmonics {
+
+// Passes everything on; the wrappers below change what they are for.
+class WrappedProducer : public Producer {
+ public:
+  explicit WrappedProducer(std::shared_ptr<Producer> inner) : inner_(std::move(inner)) {
+    if (!inner_) throw Error(ErrorKind::Usage, "a wrapper needs a producer to wrap");
+  }
+  HTensor next() override { return inner_->next(); }
+  std::size_t size() const override { return inner_->size(); }
+  bool rewind() override { return inner_->rewind(); }
+  std::optional<StreamInfo> describe() override {
+    std::optional<StreamInfo> info = inner_->describe();
+    if (info) info->size = size();
+    return info;
+  }
+  int64_t read(uint64_t n, void* to) override { return inner_->read(n, to); }
+
+ protected:
+  // Reads and drops up to n samples; false: the pass ended first.
+  bool drop(uint64_t n) {
+    for (; n > 0; --n)
+      if (!inner_->next()) return false;
+    return true;
+  }
+
+  std::shared_ptr<Producer> inner_;
+};
+
+// The first n samples of each pass.
+class TakeProducer final : public WrappedProducer {
+ public:
+  TakeProducer(std::shared_ptr<Producer> inner, uint64_t n) : WrappedProducer(std::move(inner)), n_(n), left_(n) {}
+  HTensor next() override {
+    if (left_ == 0) return {};
+    HTensor sample = inner_->next();
+    left_ = sample ? left_ - 1 : 0;
+    return sample;
+  }
+  std::size_t size() const override {
+    const std::size_t n = inner_->size();
+    return n ? std::min<std::size_t>(n, n_) : n_;
+  }
+  bool rewind() override { return inner_->rewind() && (left_ = n_, true); }
+  int64_t read(uint64_t n, void* to) override {
+    const int64_t got = inner_->read(std::min(n, left_), to);
+    if (got >= 0) left_ -= static_cast<uint64_t>(got);
+    return got;
+  }
+
+ private:
+  uint64_t n_, left_;
+};
+
+// Without the first n samples of each pass.
+class SkipProducer final : public WrappedProducer {
+ public:
+  SkipProducer(std::shared_ptr<Producer> inner, uint64_t n) : WrappedProducer(std::move(inner)), n_(n) {}
+  HTensor next() override { return start() ? inner_->next() : HTensor(); }
+  std::size_t size() const override {
+    const std::size_t n = inner_->size();
+    return n - std::min<std::size_t>(n, n_);
+  }
+  bool rewind() override { return inner_->rewind() && (started_ = ended_ = false, true); }
+  int64_t read(uint64_t n, void* to) override { return start() ? inner_->read(n, to) : 0; }
+
+ private:
+  bool start() {
+    if (!started_) {
+      started_ = true;
+      ended_ = !drop(n_);
+    }
+    return !ended_;
+  }
+
+  uint64_t n_;
+  bool started_ = false, ended_ = false;
+};
+
+// Every count-th sample, beginning with the index-th.
+class ShardProducer final : public WrappedProducer {
+ public:
+  ShardProducer(std::shared_ptr<Producer> inner, uint64_t index, uint64_t count)
+      : WrappedProducer(std::move(inner)), index_(index), count_(count), gap_(index) {
+    if (index >= count)
+      throw Error(ErrorKind::Usage, "shard " + std::to_string(index) + "/" + std::to_string(count) + " is not there; shards are counted from 0");
+  }
+  HTensor next() override {
+    if (!drop(gap_)) return {};
+    gap_ = count_ - 1;
+    return inner_->next();
+  }
+  std::size_t size() const override {
+    const std::size_t n = inner_->size();
+    return n / count_ + (index_ < n % count_ ? 1 : 0);
+  }
+  bool rewind() override { return inner_->rewind() && (gap_ = index_, true); }
+  int64_t read(uint64_t n, void* to) override { return count_ == 1 ? inner_->read(n, to) : -1; }
+
+ private:
+  uint64_t index_, count_, gap_;
+};
+
+// The source `times` times over; 0: for ever.
+class RepeatProducer final : public WrappedProducer {
+ public:
+  RepeatProducer(std::shared_ptr<Producer> inner, uint64_t times) : WrappedProducer(std::move(inner)), times_(times) {}
+  HTensor next() override {
+    for (;;) {
+      HTensor sample = inner_->next();
+      if (sample) return given_ = true, sample;
+      if (!again()) return {};
+    }
+  }
+  std::size_t size() const override {
+    const std::size_t n = inner_->size();
+    return n > std::numeric_limits<std::size_t>::max() / std::max<uint64_t>(times_, 1) ? 0 : n * times_;
+  }
+  bool rewind() override { return inner_->rewind() && (pass_ = 0, given_ = false, true); }
+  int64_t read(uint64_t n, void* to) override {
+    if (!info_) info_ = inner_->describe();
+    if (!info_ || n == 0) return info_ ? inner_->read(0, to) : -1;
+    uint64_t got = 0;
+    while (got < n) {
+      const int64_t more = inner_->read(n - got, static_cast<char*>(to) + got * info_->sample_bytes());
+      if (more < 0) return -1;
+      got += static_cast<uint64_t>(more);
+      given_ = given_ || more > 0;
+      if (got < n && !again()) break;
+    }
+    return static_cast<int64_t>(got);
+  }
+
+ private:
+  bool again() {
+    if (!given_ || (times_ && pass_ + 1 >= times_)) return false;
+    if (!inner_->rewind()) throw Error(ErrorKind::Stream, "repeat: the producer cannot be read a second time");
+    ++pass_;
+    given_ = false;
+    return true;
+  }
+
+  uint64_t times_, pass_ = 0;
+  bool given_ = false;
+  std::optional<StreamInfo> info_;
+};
+
+// Samples in blocks of `block`, each block in an order that depends on (seed, epoch, block number) alone. Each rewind
+// begins the next epoch.
+class ShuffleProducer final : public WrappedProducer {
+ public:
+  ShuffleProducer(std::shared_ptr<Producer> inner, uint32_t block, uint64_t seed = 0)
+      : WrappedProducer(std::move(inner)), capacity_(block), seed_(seed) {
+    if (block == 0) throw Error(ErrorKind::Usage, "shuffle: a block holds at least 1 sample");
+  }
+  HTensor next() override {
+    if (at_ == order_.size() && !fill()) return {};
+    const uint32_t from = order_[at_++];
+    if (!bytes_) return std::move(samples_[from]);
+    return HTensor(info_->dtype, info_->sample, block_.data() + from * bytes_);
+  }
+  bool rewind() override {
+    if (!inner_->rewind()) return false;
+    ++epoch_;
+    number_ = 0;
+    at_ = 0;
+    order_.clear();
+    return true;
+  }
+  int64_t read(uint64_t n, void* to) override {
+    prepare();
+    if (!bytes_) return -1;
+    for (uint64_t i = 0; i < n; ++i) {
+      if (at_ == order_.size() && !fill()) return static_cast<int64_t>(i);
+      std::memcpy(static_cast<char*>(to) + i * bytes_, block_.data() + order_[at_++] * bytes_, bytes_);
+    }
+    return static_cast<int64_t>(n);
+  }
+
+ private:
+  void prepare() {
+    if (prepared_) return;
+    prepared_ = true;
+    info_ = inner_->describe();
+    char none = 0;
+    if (!info_ || inner_->read(0, &none) < 0) return;  // one by one
+    if (const std::size_t n = inner_->size()) capacity_ = static_cast<uint32_t>(std::min<std::size_t>(n, capacity_));
+    bytes_ = info_->sample_bytes();
+    block_.resize(bytes_ * capacity_);
+  }
+  bool fill() {
+    prepare();
+    uint32_t n = 0;
+    if (bytes_) {
+      const int64_t got = inner_->read(capacity_, block_.data());
+      if (got < 0) throw Error(ErrorKind::Plugin, "shuffle: the producer gave blocks of samples and then refused to");
+      n = static_cast<uint32_t>(got);
+    } else {
+      samples_.clear();
+      while (samples_.size() < capacity_) {
+        HTensor sample = inner_->next();
+        if (!sample) break;
+        samples_.push_back(std::move(sample));
+      }
+      n = static_cast<uint32_t>(samples_.size());
+    }
+    order_.resize(n);
+    at_ = 0;
+    shuffled_order(order_.data(), n, seed_, epoch_, number_++);
+    return n > 0;
+  }
+
+  uint32_t capacity_;
+  uint64_t seed_, epoch_ = 0, number_ = 0;
+  std::vector<uint32_t> order_;
+  std::size_t at_ = 0, bytes_ = 0;
+  bool prepared_ = false;
+  std::optional<StreamInfo> info_;
+  std::vector<char> block_;
+  std::vector<HTensor> samples_;
+};
+
+// n samples as one, along a new first axis. The last one of a pass is shorter, or left out.
+class BatchProducer final : public WrappedProducer {
+ public:
+  enum class Last { Short, Dropped };
+  BatchProducer(std::shared_ptr<Producer> inner, uint64_t n, Last last = Last::Short)
+      : WrappedProducer(std::move(inner)), n_(n), last_(last) {
+    if (n == 0) throw Error(ErrorKind::Usage, "batch: a batch holds at least 1 sample");
+  }
+  HTensor next() override {
+    std::vector<HTensor> samples;
+    while (samples.size() < n_) {
+      HTensor sample = inner_->next();
+      if (!sample) break;
+      samples.push_back(std::move(sample));
+    }
+    if (samples.empty() || (samples.size() < n_ && last_ == Last::Dropped)) return {};
+    return stacked(samples);
+  }
+  std::size_t size() const override {
+    const std::size_t n = inner_->size();
+    return n / n_ + (n % n_ && last_ == Last::Short ? 1 : 0);
+  }
+  // Known beforehand only when every batch is full.
+  std::optional<StreamInfo> describe() override {
+    std::optional<StreamInfo> info = inner_->describe();
+    if (!info || (last_ == Last::Short && (inner_->size() == 0 || inner_->size() % n_))) return std::nullopt;
+    Shape shape{static_cast<int64_t>(n_)};
+    for (const int64_t d : info->sample) shape.push_back(d);
+    info->sample = shape;
+    info->size = size();
+    info->position_axes = 0;
+    return info;
+  }
+  int64_t read(uint64_t n, void* to) override {
+    const int64_t got = inner_->read(n * n_, to);
+    return got < 0 ? got : got / static_cast<int64_t>(n_);
+  }
+
+ private:
+  static HTensor stacked(const std::vector<HTensor>& samples) {
+    const DType dtype = samples[0].dtype();
+    const Shape one = samples[0].shape();
+    Shape shape{static_cast<int64_t>(samples.size())};
+    for (const int64_t d : one) shape.push_back(d);
+    HTensor batch(dtype, shape);
+    const size_t bytes = static_cast<size_t>(one.count()) * element_bytes(dtype);
+    char* at = static_cast<char*>(batch.mutable_bytes());
+    for (const HTensor& sample : samples) {
+      if (sample.dtype() != dtype || sample.shape() != one)
+        throw Error(ErrorKind::Stream, "batch: samples of shapes " + one.str() + " and " + sample.shape().str() + " cannot stand in one batch; all must have one type");
+      std::memcpy(at, sample.bytes(), bytes);
+      at += bytes;
+    }
+    return batch;
+  }
+
+  uint64_t n_;
+  Last last_;
+};
+
+}  // namespace harmonics

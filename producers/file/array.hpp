@@ -1,0 +1,46 @@
+// Samples laid out as one array in a file's bytes: what IDX, NPY and read CSV are.
+#pragma once
+
+#include <harmonics/stream.hpp>
+
+#include "producers/file/bytes.hpp"
+
+namespace harmonics {
+
+struct ArrayLayout {
+  FileBytesPtr bytes;
+  size_t offset = 0;  // of the first element
+  DType dtype = DType::F32;
+  Shape sample;
+  uint64_t count = 0;         // samples; at least 1
+  bool swapped = false;       // other byte order than this machine's
+  bool column_major = false;  // Fortran order over all axes, samples first
+  std::vector<std::string> symbols;
+};
+
+// bytes of `count` samples, or refuses the file when no address space holds them.
+size_t array_bytes(const std::string& name, DType dtype, const std::vector<uint64_t>& dims);
+
+// The part [first, last) of all samples; classes are counted over all of them.
+class ArrayProducer final : public Producer {
+ public:
+  explicit ArrayProducer(ArrayLayout layout) : ArrayProducer(std::move(layout), 0, 0) {}
+  ArrayProducer(ArrayLayout layout, uint64_t first, uint64_t last);  // last 0: to the end
+  HTensor next() override;
+  std::size_t size() const override { return last_ - first_; }
+  bool rewind() override { return at_ = first_, true; }
+  std::optional<StreamInfo> describe() override { return info_; }
+  int64_t read(uint64_t n, void* to) override;
+
+ private:
+  void copy(uint64_t sample, uint64_t n, uint8_t* to) const;
+  void gather(uint64_t sample, uint8_t* to) const;
+  int64_t count_classes() const;
+
+  ArrayLayout layout_;
+  StreamInfo info_;
+  size_t element_, bytes_;
+  uint64_t first_, last_, at_;
+};
+
+}  // namespace harmonics

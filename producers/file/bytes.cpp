@@ -1,0 +1,80 @@
+#include "producers/file/bytes.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace harmonics {
+namespace {
+
+uint8_t* map_anonymous(const std::string& name, size_t size) {
+  void* p = mmap(nullptr, size ? size : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) refuse_file(name, "needs " + std::to_string(size) + " bytes of memory, which the system refuses");
+  return static_cast<uint8_t*>(p);
+}
+
+[[noreturn]] void cannot_read(const std::string& path, const std::string& why, int fd = -1) {
+  if (fd >= 0) ::close(fd);
+  throw Error(ErrorKind::NoInput, "cannot read '" + path + "': " + why);
+}
+
+}  // namespace
+
+void refuse_file(const std::string& name, const std::string& what, const std::string& remedy) {
+  throw Error(ErrorKind::Stream, "'" + name + "' " + what + (remedy.empty() ? "" : "; " + remedy));
+}
+
+std::shared_ptr<const FileBytes> FileBytes::open(const std::string& path) {
+  if (path.empty()) throw Error(ErrorKind::Usage, "file: names no file; write file:PATH");
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) cannot_read(path, std::strerror(errno));
+  struct stat st {};
+  if (fstat(fd, &st) != 0) cannot_read(path, std::strerror(errno), fd);
+  if (S_ISDIR(st.st_mode)) cannot_read(path, "it is a directory", fd);
+  if (!S_ISREG(st.st_mode)) cannot_read(path, "it is not a regular file", fd);
+  if (st.st_size == 0) {
+    ::close(fd);
+    refuse_file(path, "is empty");
+  }
+  const auto size = static_cast<size_t>(st.st_size);
+  void* p = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (p == MAP_FAILED) cannot_read(path, std::strerror(errno), fd);
+  return std::shared_ptr<const FileBytes>(new FileBytes(path, static_cast<uint8_t*>(p), size, fd));
+}
+
+std::shared_ptr<const FileBytes> FileBytes::copy(std::string name, const void* data, size_t size) {
+  const auto bytes = reserve(std::move(name), size);
+  if (size) std::memcpy(bytes->writable(), data, size);
+  return bytes;
+}
+
+std::shared_ptr<FileBytes> FileBytes::reserve(std::string name, size_t size) {
+  uint8_t* data = map_anonymous(name, size);
+  return std::shared_ptr<FileBytes>(new FileBytes(std::move(name), data, size, -1));
+}
+
+FileBytes::~FileBytes() {
+  munmap(data_, size_ ? size_ : 1);
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void FileBytes::check() const {
+  if (fd_ < 0) return;
+  struct stat st {};
+  if (fstat(fd_, &st) == 0 && static_cast<size_t>(st.st_size) < size_)
+    refuse_file(name_, "became shorter while it was read: it had " + std::to_string(size_) + " bytes and has " + std::to_string(st.st_size),
+                "write new data beside the old file and rename it");
+}
+
+void FileBytes::shrink(size_t size) {
+  if (size >= size_) return;
+  void* p = mremap(data_, size_, size ? size : 1, MREMAP_MAYMOVE);
+  if (p == MAP_FAILED) refuse_file(name_, "cannot be kept in memory");
+  data_ = static_cast<uint8_t*>(p);
+  size_ = size;
+}
+
+}  // namespace harmonics

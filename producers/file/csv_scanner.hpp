@@ -1,0 +1,36 @@
+// Rows and cells of a CSV text (RFC 4180: quotes, doubled quotes, line ends inside quotes), without meaning.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace harmonics {
+
+class CsvScanner {
+ public:
+  // `name` stands in errors. A byte order mark at the beginning is passed over.
+  CsvScanner(const std::string& name, std::string_view text, char delimiter);
+
+  // The cells of the next row that is not blank; false at the end. They stay valid until the next call.
+  bool next(std::vector<std::string_view>& cells);
+  // Where that row began, counted from 1.
+  size_t line() const { return row_line_; }
+
+ private:
+  std::string_view cell();
+  std::string_view quoted_cell();
+  std::string_view plain_cell();
+  bool at_row_end() const { return at_ == text_.size() || text_[at_] == '\n' || text_[at_] == '\r'; }
+  void pass_line_end();
+  [[noreturn]] void fail(size_t line, const std::string& what, const std::string& remedy) const;
+
+  const std::string& name_;
+  std::string_view text_;
+  char delimiter_;
+  size_t at_ = 0, line_ = 1, row_line_ = 1;
+  std::deque<std::string> unescaped_;  // cells with doubled quotes
+};
+
+}  // namespace harmonics

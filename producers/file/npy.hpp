@@ -1,0 +1,14 @@
+// NPY, NumPy's array format, versions 1 to 3.
+#pragma once
+
+#include "producers/file/array.hpp"
+
+namespace harmonics {
+
+bool looks_like_npy(const uint8_t* data, size_t size);
+// The array that begins at `offset`; `end` receives the place after its last element. The first axis counts samples.
+ArrayLayout read_npy_at(const FileBytesPtr& file, size_t offset, size_t& end);
+// A file that holds one array and nothing else.
+ArrayLayout read_npy(const FileBytesPtr& file);
+
+}  // namespace harmonics

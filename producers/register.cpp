@@ -1,0 +1,18 @@
+#include "producers/register.hpp"
+
+#include "producers/file/open.hpp"
+#include "producers/memory.hpp"
+
+namespace harmonics {
+
+void register_builtin_producers(FunctionRegistry& registry) {
+  registry.register_producer("file", open_file, "samples of a file: IDX, NPY, CSV, TSV or text, also packed with gzip", file_options());
+  registry.register_producer(
+      "memory", [](const std::string& name, const Arguments&) { return open_memory_producer(name); },
+      "what the consumer memory: of the same name was given");
+  registry.register_consumer(
+      "memory", [](const std::string& name, const Arguments&) { return open_memory_consumer(name); },
+      "keeps samples for a producer memory: of the same name");
+}
+
+}  // namespace harmonics
