@@ -1,8 +1,9 @@
-// Program -> Program functions and the small tool they share.
+// Program -> Program functions and the small tools they share.
 #pragma once
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/program/functional.hpp"
@@ -10,35 +11,64 @@
 
 namespace harmonics {
 
-// Each keeps the meaning: same outputs, same updates. Updates count as uses.
-Program cse(const Program& program);  // equal nodes once; literals and constants compared by content; random nodes by stream
+// Asked about a node of a program: is there a kernel for it?
+using HasKernel = std::function<bool(const Program&, const Node&)>;
+
+// Each keeps the meaning: same outputs, same updates, bit for bit. Updates count as uses.
+//
+// Equal nodes once; constants are compared by content; random nodes are equal when counter and stream are. Nodes in the
+// scope "recomputed/" are never joined with nodes outside it.
+Program cse(const Program& program);
 Program dce(const Program& program);  // nodes nothing uses go; input, parameter and state leaves stay only when used
-// Algebra that keeps bits: x+0... is NOT done; folds nodes over constants of at most 4096 elements, removes
-// identity reshape/transpose/broadcast/cast, reshape of reshape, double transpose.
+// Algebra that keeps bits (x + 0 does not: it loses the sign of zero): folds nodes over constants of at most 4096 elements,
+// removes what changes nothing, joins neighbouring reshapes, transposes and broadcasts. stop_gradient goes too, so this is
+// for programs that have their gradients already.
 Program simplify(const Program& program);
-// {linear -> relu/tanh/logistic} into one linear{activation}; residual+norm etc. as rows of one table. Used before
-// differentiation only when the fused functional has its own gradient; `accepts` says whether the device has a kernel.
+// {linear -> relu, tanh, logistic, gelu}, {conv -> relu} ... into one call {activation}; rows of one table. Only where nothing
+// else reads the intermediate value and `accepts` says so for the joined call.
 Program fuse_calls(const Program& program, const std::function<bool(const std::string& callee, const AttributeMap&,
                                                                     const std::vector<TensorType>&)>& accepts);
-// Forward nodes in scopes that match a pattern ("*/attention") are cloned before their first use by "gradient/..." nodes,
-// so that their results need not be kept.
+// Forward nodes in scopes that match a pattern ("*/attention") are cloned before their first use by later nodes, so that
+// their results need not be kept. Clones carry the scope "recomputed/" + the original's. Nodes in a scope that ends in
+// "residual" are kept always, and small second results (an attention's log-sum-exp) are used as the forward left them.
 Program recompute(const Program& program, const std::vector<std::string>& scope_patterns);
 // Calls for which `has_kernel` is false are replaced by their body, recursively.
-Program inline_calls(const Program& program, const std::function<bool(const Program&, const Node&)>& has_kernel);
-// Chains of elementwise nodes (and broadcasts of their inputs) into fused_elementwise nodes; single-use or recomputed cheaply.
-Program fuse_elementwise(const Program& program);
+Program inline_calls(const Program& program, const HasKernel& has_kernel);
+// Chains of elementwise nodes (and broadcasts of their inputs) into fused_elementwise nodes, kept where `accepts` (null:
+// always) says so.
+Program fuse_elementwise(const Program& program, const HasKernel& accepts = {});
+
+// The parts a training step runs in, by scope: everything under "gradient/", "optimizer/" and "recomputed/" comes after
+// the forward pass.
+bool is_forward_scope(std::string_view scope);
+inline bool is_forward(const Program& program, const Node& node) { return is_forward_scope(program.scopes[node.scope]); }
+bool is_recomputed(const Program& program, const Node& node);
+// '*' stands for any characters, '/' included.
+bool matches_pattern(std::string_view text, std::string_view pattern);
+// How often each value is read, by nodes, outputs and updates.
+std::vector<uint32_t> count_uses(const Program& program);
+std::vector<TensorType> input_types(const Program& program, const Node& node);
+std::vector<TensorType> output_types(const Program& program, const Node& node);
+// Constants: literal, full, iota.
+inline bool is_constant(Op op) { return op == Op::literal || op == Op::full || op == Op::iota; }
+inline bool is_leaf(Op op) { return op == Op::input || op == Op::parameter || op == Op::state; }
 
 // Copies a program node by node with replacements; what passes are written with.
 class Rewriter {
  public:
-  explicit Rewriter(const Program& from) : from_(from), map_(from.values.size(), kNone) { to_.name = from.name; }
+  explicit Rewriter(const Program& from);
   static constexpr ValueId kNone = ~0u;
   Program& to() { return to_; }
+  const Program& to() const { return to_; }
   ValueId mapped(ValueId old) const { return map_[old]; }
   void map(ValueId old, ValueId now) { map_[old] = now; }
-  void copy(const Node& node);                                       // with its inputs mapped
-  void splice(const Program& body, const Node& call);                // a body in the place of a call node
-  Program finish();                                                  // outputs and updates mapped, verified
+  void copy(const Node& node);                         // with its inputs mapped
+  void splice(const Program& body, const Node& call);  // a body in the place of a call node, in the call's scope
+  // A node with its inputs mapped and no outputs yet, for a pass that changes it before appending.
+  Node prepared(const Node& node) const;
+  // Appends a node whose inputs are mapped already; its outputs stand for those of `original`.
+  void put(Node node, const Node& original);
+  Program finish();  // outputs and updates mapped, verified
 
  private:
   const Program& from_;

@@ -1,0 +1,39 @@
+// Which elementwise nodes become one: groups that can run at one point of the program.
+#pragma once
+
+#include "engine/passes/pass.hpp"
+
+namespace harmonics {
+
+struct ElementGroup {
+  std::vector<uint32_t> members;  // nodes, in order
+  std::vector<ValueId> inputs;    // what members read from outside; broadcasts seen through
+  std::vector<ValueId> outputs;   // members' results that others read
+};
+
+class ElementGroups {
+ public:
+  ElementGroups(const Program& program, const HasKernel& accepts);
+
+  static constexpr int32_t kNone = -1;
+  int32_t of(uint32_t node) const { return group_[node]; }
+  const ElementGroup& group(int32_t g) const { return groups_[static_cast<size_t>(g)]; }
+  // An operand as a group reads it: a broadcast's source instead of the broadcast.
+  ValueId source(ValueId operand) const;
+
+ private:
+  bool fits(uint32_t node, const HasKernel& accepts) const;
+  ElementGroup joined(const ElementGroup& a, const ElementGroup& b) const;
+  void try_join(int32_t a, int32_t b);
+  bool would_cycle(int32_t a, int32_t b, const ElementGroup& both);
+
+  const Program& program_;
+  std::vector<std::vector<uint32_t>> readers_;  // by value
+  std::vector<bool> result_;                    // by value: an output or update
+  std::vector<int32_t> group_;                  // by node
+  std::vector<ElementGroup> groups_;            // joined ones are left empty
+  std::vector<uint32_t> stamp_;                 // by node: visited in search number `search_`
+  uint32_t search_ = 0;
+};
+
+}  // namespace harmonics

@@ -1,0 +1,41 @@
+#include <fmt/core.h>
+
+#include "engine/base/spelling.hpp"
+#include "engine/passes/pass.hpp"
+
+namespace harmonics {
+
+namespace {
+
+const Functional& functional_of(const Node& call) {
+  if (const Functional* f = FunctionalTable::global().find(call.callee)) return *f;
+  throw Error(ErrorKind::Internal, fmt::format("the program calls '{}', which is no registered functional", call.callee));
+}
+
+// One level; true when something was replaced whose body may hold calls again.
+bool inline_once(Program& program, const HasKernel& has_kernel) {
+  Rewriter rewriter(program);
+  bool again = false;
+  for (const Node& node : program.nodes) {
+    if (node.op != Op::call || has_kernel(program, node)) {
+      rewriter.copy(node);
+      continue;
+    }
+    const auto body = body_program(functional_of(node), node.attributes, input_types(program, node));
+    for (const Node& inner : body->nodes) again = again || inner.op == Op::call;
+    rewriter.splice(*body, node);
+  }
+  program = rewriter.finish();
+  return again;
+}
+
+}  // namespace
+
+Program inline_calls(const Program& program, const HasKernel& has_kernel) {
+  Program result = program;
+  while (inline_once(result, has_kernel)) {
+  }
+  return result;
+}
+
+}  // namespace harmonics

@@ -1,0 +1,91 @@
+#include <algorithm>
+#include <unordered_map>
+
+#include "engine/passes/pass.hpp"
+
+namespace harmonics {
+
+namespace {
+
+class Recomputer {
+ public:
+  Recomputer(const Program& program, const std::vector<std::string>& patterns)
+      : program_(program), rewriter_(program), cloned_(program.nodes.size(), false) {
+    std::vector<bool> kept(program.values.size(), false);  // results live to the end whatever happens
+    for (const NamedValue& v : program.outputs) kept[v.value] = true;
+    for (const NamedValue& v : program.updates) kept[v.value] = true;
+    for (const Node& node : program.nodes) {
+      const std::string& scope = program.scopes[node.scope];
+      const bool matches = std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return matches_pattern(scope, p); });
+      const bool lives = std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return kept[v]; });
+      recomputable_.push_back(matches && !lives && is_forward_scope(scope) && !scope.ends_with("residual") && !is_leaf(node.op) &&
+                              !is_constant(node.op));
+    }
+  }
+
+  Program run() {
+    for (const Node& node : program_.nodes) {
+      if (is_forward(program_, node)) {
+        rewriter_.copy(node);
+        continue;
+      }
+      for (ValueId v : node.inputs) clone(v);
+      Node later = node;
+      later.outputs.clear();
+      for (ValueId& v : later.inputs) v = late(v);
+      rewriter_.put(std::move(later), node);
+    }
+    return rewriter_.finish();
+  }
+
+ private:
+  bool from_clone(ValueId v) const {
+    const ValueInfo& info = program_.values[v];
+    if (!recomputable_[info.node]) return false;
+    const Node& node = program_.nodes[info.node];
+    return info.output == 0 || program_.type(v).bytes() * 8 > program_.type(node.outputs[0]).bytes();
+  }
+  ValueId late(ValueId v) const {
+    const auto it = clones_.find(v);
+    return it != clones_.end() && from_clone(v) ? it->second : rewriter_.mapped(v);
+  }
+
+  // Clones the producer of v, and what it needs, here: before the first use after the forward pass.
+  void clone(ValueId v) {
+    if (!from_clone(v)) return;
+    const uint32_t index = program_.values[v].node;
+    if (cloned_[index]) return;
+    cloned_[index] = true;
+    Node node = program_.nodes[index];
+    for (ValueId input : node.inputs) clone(input);
+    for (ValueId& input : node.inputs) input = late(input);
+    const std::vector<ValueId> outputs = std::move(node.outputs);
+    node.outputs.clear();
+    node.scope = recomputed_scope(node.scope);
+    const uint32_t made = rewriter_.to().append(std::move(node), output_types(program_, program_.nodes[index]));
+    for (size_t i = 0; i < outputs.size(); ++i) clones_[outputs[i]] = rewriter_.to().nodes[made].outputs[i];
+  }
+
+  uint32_t recomputed_scope(uint32_t scope) {
+    auto& scopes = rewriter_.to().scopes;
+    const std::string path = "recomputed/" + program_.scopes[scope];
+    const auto it = std::find(scopes.begin(), scopes.end(), path);
+    if (it != scopes.end()) return static_cast<uint32_t>(it - scopes.begin());
+    scopes.push_back(path);
+    return static_cast<uint32_t>(scopes.size() - 1);
+  }
+
+  const Program& program_;
+  Rewriter rewriter_;
+  std::vector<bool> recomputable_, cloned_;          // by node
+  std::unordered_map<ValueId, ValueId> clones_;      // a value of the forward pass -> its clone
+};
+
+}  // namespace
+
+Program recompute(const Program& program, const std::vector<std::string>& scope_patterns) {
+  if (scope_patterns.empty()) return program;
+  return Recomputer(program, scope_patterns).run();
+}
+
+}  // namespace harmonics

@@ -1,0 +1,107 @@
+#include <fmt/core.h>
+
+#include "engine/passes/pass.hpp"
+
+namespace harmonics {
+
+Rewriter::Rewriter(const Program& from) : from_(from), map_(from.values.size(), kNone) {
+  to_.name = from.name;
+  to_.scopes = from.scopes;
+  to_.nodes.reserve(from.nodes.size());
+  to_.values.reserve(from.values.size());
+}
+
+Node Rewriter::prepared(const Node& node) const {
+  Node n = node;
+  n.outputs.clear();
+  for (ValueId& v : n.inputs) {
+    if (map_[v] == kNone)
+      throw Error(ErrorKind::Internal, fmt::format("program '{}': a pass lost value %{}", from_.name, v));
+    v = map_[v];
+  }
+  return n;
+}
+
+void Rewriter::put(Node node, const Node& original) {
+  const uint32_t index = to_.append(std::move(node), output_types(from_, original));
+  for (size_t i = 0; i < original.outputs.size(); ++i) map_[original.outputs[i]] = to_.nodes[index].outputs[i];
+}
+
+void Rewriter::copy(const Node& node) { put(prepared(node), node); }
+
+void Rewriter::splice(const Program& body, const Node& call) {
+  std::vector<ValueId> inner(body.values.size(), kNone);
+  for (const Node& node : body.nodes) {
+    if (node.op == Op::input) {
+      inner[node.outputs[0]] = map_[call.inputs.at(std::stoul(node.callee))];
+      continue;
+    }
+    Node n = node;
+    n.outputs.clear();
+    n.scope = call.scope;
+    for (ValueId& v : n.inputs) v = inner[v];
+    const uint32_t index = to_.append(std::move(n), output_types(body, node));
+    for (size_t i = 0; i < node.outputs.size(); ++i) inner[node.outputs[i]] = to_.nodes[index].outputs[i];
+  }
+  for (const NamedValue& out : body.outputs) map_[call.outputs.at(std::stoul(out.name))] = inner[out.value];
+}
+
+Program Rewriter::finish() {
+  const auto renamed = [&](const NamedValue& v) {
+    if (map_[v.value] == kNone) throw Error(ErrorKind::Internal, fmt::format("program '{}': a pass lost '{}'", from_.name, v.name));
+    return NamedValue{v.name, map_[v.value]};
+  };
+  for (const NamedValue& v : from_.outputs) to_.outputs.push_back(renamed(v));
+  for (const NamedValue& v : from_.updates) to_.updates.push_back(renamed(v));
+  verify(to_);
+  return std::move(to_);
+}
+
+bool is_forward_scope(std::string_view scope) {
+  return !scope.starts_with("gradient/") && !scope.starts_with("optimizer/") && !scope.starts_with("recomputed/") &&
+         scope != "gradient" && scope != "optimizer";
+}
+
+bool is_recomputed(const Program& program, const Node& node) { return program.scopes[node.scope].starts_with("recomputed/"); }
+
+bool matches_pattern(std::string_view text, std::string_view pattern) {
+  size_t t = 0, p = 0, star = std::string_view::npos, resume = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = t;
+    } else if (p < pattern.size() && pattern[p] == text[t]) {
+      ++p, ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++resume;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+std::vector<uint32_t> count_uses(const Program& program) {
+  std::vector<uint32_t> uses(program.values.size(), 0);
+  for (const Node& n : program.nodes)
+    for (ValueId v : n.inputs) ++uses[v];
+  for (const NamedValue& v : program.outputs) ++uses[v.value];
+  for (const NamedValue& v : program.updates) ++uses[v.value];
+  return uses;
+}
+
+namespace {
+std::vector<TensorType> types_of(const Program& program, const std::vector<ValueId>& values) {
+  std::vector<TensorType> types;
+  types.reserve(values.size());
+  for (ValueId v : values) types.push_back(program.type(v));
+  return types;
+}
+}  // namespace
+
+std::vector<TensorType> input_types(const Program& program, const Node& node) { return types_of(program, node.inputs); }
+std::vector<TensorType> output_types(const Program& program, const Node& node) { return types_of(program, node.outputs); }
+
+}  // namespace harmonics
