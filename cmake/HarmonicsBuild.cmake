@@ -54,6 +54,8 @@ function(hm_archive name)
   list(REMOVE_DUPLICATES links)
   target_include_directories(${name} INTERFACE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC harmonics_headers fmt::fmt Threads::Threads ${links})
+  # The face refers to harmonics_api weakly, which alone would not take its member out of the archive.
+  target_link_options(${name} INTERFACE -Wl,-u,harmonics_api)
 endfunction()
 
 # An in-tree plugin: the same function outsiders use, put where the built program looks for plugins.

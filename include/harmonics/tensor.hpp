@@ -55,13 +55,25 @@ HARMONICS_FACE inline const hx_api* api() {
   throw Error(ErrorKind::Plugin, "no Harmonics host: tensors can be used only after harmonics_register was called");
 }
 
+// An error as it crosses the boundary: the first line is the message, the others are its notes.
+HARMONICS_FACE inline Error error_of(ErrorKind kind, const std::string& text) {
+  size_t end = text.find('\n');
+  Error error(kind, text.substr(0, end));
+  while (end != std::string::npos) {
+    const size_t start = end + 1;
+    end = text.find('\n', start);
+    error.note(text.substr(start, end == std::string::npos ? end : end - start));
+  }
+  return error;
+}
+
 HARMONICS_FACE inline void check(hx_status status) {
   if (status == HX_OK) return;
   if (status == HX_NEEDS_VALUES) throw NeedsValues{};
   if (status == HX_NEEDS_WIDTH) throw NeedsWidth{};
   uint32_t kind = 0;
   const char* text = status == HX_ERROR ? api()->last_error(&kind) : "the operation was declined";
-  throw Error(static_cast<ErrorKind>(kind), text ? text : "unknown error");
+  throw error_of(static_cast<ErrorKind>(kind), text ? text : "unknown error");
 }
 
 }  // namespace detail
