@@ -18,8 +18,10 @@ struct TensorFile {
 // Checks everything the format demands (header <= 100 MB and <= file, sorted gapless offsets to the end, overflow, duplicate
 // names, dtype and size agreement) before any tensor is made; errors name file, offset and tensor.
 TensorFile read_safetensors(const std::string& path);
-TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name);  // copies nothing; data must outlive it
-std::string write_safetensors(const TensorFile& file);                // the bytes, tensors sorted by name, 8-byte aligned header
-void save_safetensors(const TensorFile& file, const std::string& path);  // written aside, synced, renamed
+// Tensors are views (a tensor that lies unaligned is copied); here `data` must outlive them. `name` is for messages.
+TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name);
+// The bytes the reference writer makes: header padded to 8, tensors by falling width of their elements, then by name.
+std::string write_safetensors(const TensorFile& file);
+void save_safetensors(const TensorFile& file, const std::string& path);  // as write_file_atomically
 
 }  // namespace harmonics

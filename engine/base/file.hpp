@@ -1,0 +1,50 @@
+// Files as the engine needs them: mapped to be read, replaced as a whole when written.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace harmonics {
+
+// The calls to the operating system that writing takes. Results and errno as POSIX says. Tests put a full disk here.
+class FileCalls {
+ public:
+  virtual ~FileCalls() = default;
+  virtual int open(const char* path, int flags, unsigned mode);
+  virtual long write(int file, const void* data, size_t bytes);
+  virtual int sync(int file);
+  virtual int close(int file);
+  virtual int rename(const char* from, const char* to);
+  virtual int remove(const char* path);
+  static FileCalls& system();
+};
+
+// Writes the pieces one after the other to a new file beside `path`, syncs it, and puts it in path's place: whoever opens
+// `path`, even after a crash, finds the former content or all of the new. Keeps the former file's permissions and follows
+// a symbolic link. Throws ErrorKind::Output with the reason; then nothing is left behind and the former file stands.
+void write_file_atomically(const std::string& path, std::span<const std::string_view> pieces,
+                           FileCalls& calls = FileCalls::system());
+void write_file_atomically(const std::string& path, std::string_view bytes, FileCalls& calls = FileCalls::system());
+
+// A plain file's bytes, read-only, brought in by the system as they are touched. Shrinking the file while it is mapped
+// breaks whoever reads the part that went away.
+class MappedFile {
+ public:
+  // Throws ErrorKind::NoInput when there is no such file, it cannot be read or is no plain file.
+  static std::shared_ptr<const MappedFile> open(const std::string& path);
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+  const void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  MappedFile(void* data, size_t bytes) : data_(data), bytes_(bytes) {}
+  void* data_;
+  size_t bytes_;
+};
+
+}  // namespace harmonics

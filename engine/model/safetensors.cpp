@@ -1,0 +1,109 @@
+#include "engine/model/safetensors.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/base/file.hpp"
+#include "engine/base/utf8.hpp"
+#include "engine/model/safetensors_header.hpp"
+
+namespace harmonics {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "tensors are mapped as they lie in the file: little-endian");
+
+// Truth values are read as C++ bools, which may hold nothing but 0 and 1.
+void expect_truth_values(const std::string& file, const TensorEntry& entry, const unsigned char* bytes, uint64_t offset) {
+  const auto* end = bytes + (entry.end - entry.begin);
+  const auto* bad = std::find_if(bytes, end, [](unsigned char b) { return b > 1; });
+  if (bad != end)
+    refuse_safetensors(file, offset + static_cast<uint64_t>(bad - bytes), &entry.name,
+                       "a BOOL is the byte 0 or 1, not " + std::to_string(*bad));
+}
+
+HTensor tensor_at(const TensorEntry& entry, const void* bytes, std::shared_ptr<const void> keep) {
+  const size_t size = entry.type.bytes();
+  if (reinterpret_cast<uintptr_t>(bytes) % dtype_bytes(entry.type.dtype) == 0)
+    return make_value(entry.type, std::make_shared<Storage>(const_cast<void*>(bytes), size, std::move(keep), false));
+  auto storage = std::make_shared<Storage>(size);
+  std::memcpy(storage->data(), bytes, size);
+  return make_value(entry.type, std::move(storage));
+}
+
+TensorFile read(const void* data, size_t bytes, const std::string& name, const std::shared_ptr<const void>& keep) {
+  SafetensorsHeader header = read_safetensors_header(data, bytes, name);
+  TensorFile file;
+  file.metadata = std::move(header.metadata);
+  for (const TensorEntry& entry : header.tensors) {
+    const uint64_t offset = header.data_offset + entry.begin;
+    const auto* at = static_cast<const unsigned char*>(data) + offset;
+    if (entry.type.dtype == DType::Bool) expect_truth_values(name, entry, at, offset);
+    file.tensors.emplace(entry.name, tensor_at(entry, at, keep));
+  }
+  return file;
+}
+
+const Storage& numbers_of(const std::string& name, const HTensor& tensor) {
+  if (!tensor || tensor.raw()->traced())
+    throw Error(ErrorKind::Internal, "tensor " + shown_name(name) + " has no numbers to be saved");
+  return *tensor.raw()->storage;
+}
+
+void expect_text(const std::string& text, const std::string& what) {
+  if (find_invalid_utf8(text)) throw Error(ErrorKind::Weights, what + " " + shown_name(text) + " is no UTF-8 and cannot be saved");
+}
+
+void expect_name(const std::string& name) {
+  expect_text(name, "tensor name");
+  if (name == "__metadata__" || name.find('\0') != std::string::npos)
+    throw Error(ErrorKind::Weights, "no tensor in a safetensors file can be called " + shown_name(name) + "; give it another name");
+}
+
+// The header and every tensor's bytes; `header` must outlive the views.
+std::vector<std::string_view> pieces_of(const TensorFile& file, std::string& header) {
+  SafetensorsHeader table;
+  table.metadata = file.metadata;
+  for (const auto& [key, value] : file.metadata) {
+    expect_text(key, "metadata key");
+    expect_text(value, "metadata value");
+  }
+  for (const auto& [name, tensor] : file.tensors) {
+    expect_name(name);
+    numbers_of(name, tensor);
+    table.tensors.push_back({name, type_of(tensor)});
+  }
+  order_as_written(table.tensors);
+  std::vector<std::string_view> pieces(1);
+  uint64_t at = 0;
+  for (TensorEntry& entry : table.tensors) {
+    entry.begin = at;
+    entry.end = at += entry.type.bytes();
+    pieces.emplace_back(static_cast<const char*>(numbers_of(entry.name, file.tensors.at(entry.name)).data()), entry.type.bytes());
+  }
+  header = write_safetensors_header(table);
+  pieces[0] = header;
+  return pieces;
+}
+
+}  // namespace
+
+TensorFile read_safetensors(const std::string& path) {
+  const auto file = MappedFile::open(path);
+  return read(file->data(), file->bytes(), path, file);
+}
+
+TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name) { return read(data, bytes, name, nullptr); }
+
+std::string write_safetensors(const TensorFile& file) {
+  std::string header, out;
+  for (const std::string_view piece : pieces_of(file, header)) out += piece;
+  return out;
+}
+
+void save_safetensors(const TensorFile& file, const std::string& path) {
+  std::string header;
+  write_file_atomically(path, pieces_of(file, header));
+}
+
+}  // namespace harmonics

@@ -1,0 +1,206 @@
+#include "engine/model/safetensors_header.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include <boost/json/serialize.hpp>
+#include <boost/json/string_view.hpp>
+
+#include "engine/base/utf8.hpp"
+#include "engine/model/safetensors_json.hpp"
+
+namespace harmonics {
+
+namespace {
+
+constexpr uint64_t kLengthBytes = 8, kLongestHeader = 100'000'000;
+constexpr size_t kLongestShown = 80;
+
+struct DTypeSpelling {
+  DType dtype;
+  std::string_view name;
+};
+// In the order the reference writer sorts by: the widest alignment last.
+constexpr DTypeSpelling kDTypes[] = {{DType::Bool, "BOOL"}, {DType::U8, "U8"},   {DType::I8, "I8"},     {DType::I16, "I16"},
+                                     {DType::U16, "U16"},   {DType::F16, "F16"}, {DType::BF16, "BF16"}, {DType::I32, "I32"},
+                                     {DType::U32, "U32"},   {DType::F32, "F32"}, {DType::F64, "F64"},   {DType::I64, "I64"},
+                                     {DType::U64, "U64"}};
+
+const DTypeSpelling* spelling(std::string_view name) {
+  const auto at = std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& row) { return row.name == name; });
+  return at == std::end(kDTypes) ? nullptr : at;
+}
+
+const DTypeSpelling* spelling(DType dtype) {
+  return std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& row) { return row.dtype == dtype; });
+}
+
+std::string list_text(const std::vector<uint64_t>& values) {
+  std::string s = "[";
+  for (size_t i = 0; i < values.size(); ++i) s += (i ? ", " : "") + std::to_string(values[i]);
+  return s + "]";
+}
+
+// Turns what the header says about one tensor into an entry.
+class EntryCheck {
+ public:
+  EntryCheck(const std::string& file, const RawTensor& raw, uint64_t data_bytes)
+      : file_(file), raw_(raw), data_bytes_(data_bytes) {}
+
+  TensorEntry entry() const {
+    if (!raw_.dtype) refuse("has no 'dtype'");
+    if (!raw_.shape) refuse("has no 'shape'");
+    if (!raw_.data_offsets) refuse("has no 'data_offsets'");
+    if (raw_.name.find('\0') != std::string::npos) refuse("has a name with a zero character in it");
+    if (raw_.data_offsets->size() != 2)
+      refuse("data_offsets = " + list_text(*raw_.data_offsets) + " must have two entries, begin and end");
+    TensorEntry out{raw_.name, {dtype(), shape()}, (*raw_.data_offsets)[0], (*raw_.data_offsets)[1]};
+    if (out.begin > out.end || out.end > data_bytes_)
+      refuse("data_offsets = " + list_text(*raw_.data_offsets) + " do not lie inside the " + std::to_string(data_bytes_) +
+             " bytes of data");
+    const uint64_t expected = size(out.type.dtype);
+    if (out.end - out.begin != expected)
+      refuse(*raw_.dtype + " " + list_text(*raw_.shape) + " takes " + std::to_string(expected) + " bytes, data_offsets = " +
+             list_text(*raw_.data_offsets) + " hold " + std::to_string(out.end - out.begin));
+    return out;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const { refuse_safetensors(file_, kLengthBytes, &raw_.name, what); }
+
+  DType dtype() const {
+    if (const DTypeSpelling* found = spelling(*raw_.dtype)) return found->dtype;
+    std::string known;
+    for (const DTypeSpelling& row : kDTypes) known += (known.empty() ? "" : ", ") + std::string(row.name);
+    refuse("dtype " + shown_name(*raw_.dtype) + " is not one that can be read: " + known);
+  }
+
+  uint64_t size(DType dtype) const {
+    uint64_t bytes = dtype_bytes(dtype);
+    for (const uint64_t d : *raw_.shape) {
+      if (__builtin_mul_overflow(bytes, d, &bytes) || bytes > INT64_MAX)
+        refuse("the size of shape " + list_text(*raw_.shape) + " overflows");
+    }
+    return bytes;
+  }
+
+  Shape shape() const {
+    if (raw_.shape->size() > HX_MAX_RANK)
+      refuse("has " + std::to_string(raw_.shape->size()) + " dimensions; a tensor has at most 8");
+    Shape out;
+    for (const uint64_t d : *raw_.shape) {
+      if (d > INT64_MAX) refuse("the dimension " + std::to_string(d) + " is too large");
+      out.push_back(static_cast<int64_t>(d));
+    }
+    return out;
+  }
+
+  const std::string& file_;
+  const RawTensor& raw_;
+  uint64_t data_bytes_;
+};
+
+// Sorted, the tensors fill the data from its first to its last byte.
+void expect_gapless(const std::string& file, const SafetensorsHeader& header, uint64_t data_bytes) {
+  uint64_t at = 0;
+  const std::string* former = nullptr;
+  for (const TensorEntry& t : header.tensors) {
+    if (t.begin != at)
+      refuse_safetensors(file, header.data_offset + t.begin, &t.name,
+                         "begins at byte " + std::to_string(t.begin) + " of the data, expected " + std::to_string(at) +
+                             (former ? ", where " + shown_name(*former) + " ends" : ", the first") +
+                             (t.begin > at ? "; a gap hides bytes that no tensor owns" : "; the two overlap"));
+    at = t.end;
+    former = &t.name;
+  }
+  if (at != data_bytes)
+    refuse_safetensors(file, header.data_offset + at, nullptr,
+                       std::to_string(data_bytes - at) + " bytes follow the last tensor; the file must end there");
+}
+
+uint64_t header_length(const void* data, size_t bytes, const std::string& file) {
+  if (bytes < kLengthBytes)
+    refuse_safetensors(file, 0, nullptr, "it holds " + std::to_string(bytes) + " bytes, the header's length alone takes 8");
+  uint64_t length = 0;
+  for (size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<const unsigned char*>(data)[i];
+  if (length > kLongestHeader)
+    refuse_safetensors(file, 0, nullptr,
+                       "the header's length is " + std::to_string(length) + ", at most " + std::to_string(kLongestHeader) +
+                           " are allowed");
+  if (length > bytes - kLengthBytes)
+    refuse_safetensors(file, 0, nullptr,
+                       "the header's length is " + std::to_string(length) + ", but only " + std::to_string(bytes - kLengthBytes) +
+                           " bytes follow");
+  return length;
+}
+
+std::string json_text(std::string_view s) { return boost::json::serialize(boost::json::string_view(s.data(), s.size())); }
+
+}  // namespace
+
+void refuse_safetensors(const std::string& file, uint64_t offset, const std::string* tensor, const std::string& what) {
+  throw Error(ErrorKind::Weights, "'" + file + "' is no safetensors file: at byte " + std::to_string(offset) + ", " +
+                                      (tensor ? "tensor " + shown_name(*tensor) + ": " : "") + what)
+      .note("the file is damaged, cut short or of another kind; fetch or save it again");
+}
+
+std::string shown_name(std::string_view name) {
+  std::string out = "'";
+  for (size_t at = 0; at < name.size();) {
+    if (out.size() > kLongestShown) return out + "...'";
+    const CodePoint point = decode_utf8(name, at);
+    if (point.valid && !is_unprintable(point.value))
+      out += name.substr(at, point.length);
+    else
+      out += '?';
+    at += point.length;
+  }
+  return out + "'";
+}
+
+SafetensorsHeader read_safetensors_header(const void* data, size_t bytes, const std::string& name) {
+  const uint64_t length = header_length(data, bytes, name);
+  const std::string_view text(static_cast<const char*>(data) + kLengthBytes, length);
+  if (text.empty() || text[0] != '{')
+    refuse_safetensors(name, kLengthBytes, nullptr, "the header must begin with '{'");
+  RawHeader raw = parse_safetensors_json(text, name, kLengthBytes);
+  SafetensorsHeader header;
+  header.metadata = std::move(raw.metadata);
+  header.data_offset = kLengthBytes + length;
+  const uint64_t data_bytes = bytes - header.data_offset;
+  for (const RawTensor& tensor : raw.tensors) header.tensors.push_back(EntryCheck(name, tensor, data_bytes).entry());
+  std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  expect_gapless(name, header, data_bytes);
+  return header;
+}
+
+void order_as_written(std::vector<TensorEntry>& tensors) {
+  std::sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
+    const auto *x = spelling(a.type.dtype), *y = spelling(b.type.dtype);
+    return x != y ? x > y : a.name < b.name;
+  });
+}
+
+std::string write_safetensors_header(const SafetensorsHeader& header) {
+  std::string json = "{";
+  if (!header.metadata.empty()) {
+    json += "\"__metadata__\":{";
+    for (const auto& [key, value] : header.metadata) json += (json.back() == '{' ? "" : ",") + json_text(key) + ":" + json_text(value);
+    json += "}";
+  }
+  for (const TensorEntry& t : header.tensors) {
+    json += (json.back() == '{' ? "" : ",") + json_text(t.name);
+    json += ":{\"dtype\":\"" + std::string(spelling(t.type.dtype)->name) + "\",\"shape\":[";
+    for (uint32_t i = 0; i < t.type.shape.rank(); ++i) json += (i ? "," : "") + std::to_string(t.type.shape[i]);
+    json += "],\"data_offsets\":[" + std::to_string(t.begin) + "," + std::to_string(t.end) + "]}";
+  }
+  json += "}";
+  json.resize((json.size() + 7) / 8 * 8, ' ');
+  std::string out;
+  for (size_t i = 0; i < kLengthBytes; ++i) out += static_cast<char>(json.size() >> (8 * i) & 0xFF);
+  return out + json;
+}
+
+}  // namespace harmonics
