@@ -1,0 +1,151 @@
+#include "dsl/hmx/reader.hpp"
+
+#include <charconv>
+#include <cstdio>
+
+#include "dsl/hmx/slips.hpp"
+#include "engine/base/utf8.hpp"
+
+namespace harmonics::hmx {
+
+namespace {
+
+constexpr size_t kLongestQuote = 40;
+
+std::string code_point_name(char32_t value) {
+  char name[16];
+  std::snprintf(name, sizeof name, "U+%04X", static_cast<unsigned>(value));
+  return name;
+}
+
+}  // namespace
+
+std::string quoted(std::string_view text) {
+  std::string out = "'";
+  for (size_t at = 0; at < text.size();) {
+    if (at > kLongestQuote) return out + "...'";
+    const CodePoint point = decode_utf8(text, at);
+    if (is_unprintable(point.value)) {
+      out += code_point_name(point.value);
+    } else {
+      out += text.substr(at, point.length);
+    }
+    at += point.length;
+  }
+  return out + "'";
+}
+
+std::string_view Reader::text(size_t begin, size_t end) const {
+  return std::string_view(source_.text()).substr(begin, end - begin);
+}
+
+void Reader::complain(ErrorKind kind, Span span, const std::string& message, Notes notes) {
+  for (const Error& error : errors_) {
+    if (error.span().line == span.line && error.span().column == span.column) return;
+  }
+  errors_.emplace_back(kind, message, span, std::move(notes));
+  if (errors_.size() < kMostErrors) return;
+  errors_.back().note("note: stopped after " + std::to_string(kMostErrors) + " errors");
+  throw Stop{};
+}
+
+void Reader::fail(Span span, const std::string& message, Notes notes) {
+  complain(ErrorKind::Syntax, span, message, std::move(notes));
+  throw Recover{};
+}
+
+std::string Reader::found() const { return lexer.at_end() ? "the end of the file" : quoted(lexer.peek().text); }
+
+void Reader::unexpected(const std::string& what, Notes notes) {
+  if (const auto slip = find_slip(lexer)) fail(here(), slip->message, {slip->remedy});
+  // At the end of a line the gap is where the reader should look, not at the token that follows it.
+  const bool gap = lexer.at_end() || (lexer.on_new_line() && (lexer.at("}") || lexer.at_reserved()));
+  fail(gap ? behind_previous() : here(), "expected " + what + ", found " + found(), std::move(notes));
+}
+
+Name Reader::expect_name(const std::string& what, Notes notes) {
+  count_node();
+  if (const auto token = lexer.name()) return {std::string(token->text), span(*token)};
+  if (lexer.at_reserved() && !lexer.on_new_line()) {
+    const Token word = lexer.peek();
+    lexer.skip();  // or the rest would be read as a statement
+    fail(span(word), quoted(word.text) + " is a reserved word and cannot be a name",
+         {"choose another name, for example '" + std::string(word.text) + "_1'"});
+  }
+  const std::string_view word = lexer.peek_word();
+  if (!word.empty() && word[0] <= '9' && word.find_first_not_of("0123456789") != std::string_view::npos) {
+    fail(here(), "a name cannot begin with a digit: " + quoted(word), {"write 'n" + std::string(word) + "'"});
+  }
+  if (lexer.at("\"") && lexer.peek().text.size() > 2 && lexer.peek().text.back() == '"') {
+    const std::string_view text = lexer.peek().text;
+    fail(here(), "a name stands without quotes",
+         {"write " + std::string(text.substr(1, text.size() - 2)) + " instead of " + std::string(text)});
+  }
+  unexpected(what, std::move(notes));
+}
+
+bool Reader::begins_statement() const {
+  if (lexer.at("}") || lexer.at_end() || lexer.at_reserved()) return true;
+  Lexer ahead = lexer;
+  return ahead.name() && !ahead.at("=") && !ahead.peek_arrow().text.empty();
+}
+
+void Reader::end_statement(const std::string& what) {
+  if (lexer.accept(";")) return;
+  const std::string message = "expected ';' after " + what;
+  if (!find_slip(lexer) && (lexer.on_new_line() || begins_statement())) {
+    complain(ErrorKind::Syntax, behind_previous(), message);
+    return;
+  }
+  unexpected("';' after " + what);
+}
+
+int64_t Reader::whole_number(const Token& digits) {
+  int64_t value = 0;
+  const auto result = std::from_chars(digits.text.data(), digits.text.data() + digits.text.size(), value);
+  if (result.ec == std::errc()) return value;
+  complain(ErrorKind::Type, span(digits), "number out of range: " + quoted(digits.text),
+           {"the largest whole number is 9223372036854775807"});
+  return 1;
+}
+
+void Reader::skip_block() {
+  size_t depth = 0;
+  while (!lexer.at_end() && !lexer.at_word("harmonic")) {
+    depth += lexer.at("{");
+    const bool closes = lexer.at("}");
+    lexer.skip();
+    if (closes && --depth == 0) return;
+  }
+}
+
+void Reader::recover(size_t start) {
+  const bool shape_open = in_shape;
+  in_shape = false;
+  bool moved = lexer.position() > start;
+  while (!lexer.at_end()) {
+    if (lexer.accept(";")) return;
+    if (lexer.at("}")) {
+      // The brace of a broken shape stands on its own line's statement; any other one closes the block.
+      if (!shape_open || lexer.on_new_line()) return;
+    } else if (moved && lexer.at_reserved()) {
+      return;
+    }
+    if (lexer.at("{")) {
+      skip_block();
+      if (lexer.on_new_line()) return;
+    } else {
+      lexer.skip();
+    }
+    moved = true;
+  }
+}
+
+void Reader::count_node() {
+  if (++nodes_ <= kMostNodes) return;
+  complain(ErrorKind::Syntax, here(), "the file holds more than " + std::to_string(kMostNodes) + " names and values",
+           {"describe repeated structure in a model file and use it with model(\"file\")"});
+  throw Stop{};
+}
+
+}  // namespace harmonics::hmx

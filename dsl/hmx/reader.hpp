@@ -1,0 +1,72 @@
+// What every rule of the parser works on: the lexer, the errors found so far, and what to do after one.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dsl/hmx/lexer.hpp"
+#include "engine/runtime/flow.hpp"
+
+namespace harmonics::hmx {
+
+// Thrown after an error was noted: the statement cannot be read further.
+struct Recover {};
+// Thrown when enough errors were noted.
+struct Stop {};
+
+constexpr size_t kMostErrors = 20;
+constexpr size_t kMostNodes = 1'000'000;  // keeps memory in proportion to what a person could have written
+constexpr size_t kDeepestNesting = 64;    // of lists, and of blocks
+
+using Notes = std::vector<std::string>;
+
+class Reader {
+ public:
+  explicit Reader(const SourceText& source) : lexer(source), source_(source) {}
+
+  Lexer lexer;
+
+  // Places.
+  Span span(const Token& token) const { return source_.span(token.offset, token.text.size()); }
+  Span span(size_t begin, size_t end) const { return source_.span(begin, end - begin); }
+  Span since(size_t begin) const { return span(begin, lexer.previous_end()); }
+  Span here() const { return span(lexer.peek()); }
+  Span behind_previous() const { return source_.span(lexer.previous_end(), 1); }
+  std::string place(Span span) const { return source_.place(span); }
+  std::string_view text(size_t begin, size_t end) const;
+
+  // Errors. A second error at the same place is dropped: it would tell the same mistake twice.
+  void complain(ErrorKind kind, Span span, const std::string& message, Notes notes = {});
+  [[noreturn]] void fail(Span span, const std::string& message, Notes notes = {});
+  // "expected <what>, found <the token here>", or the remedy when the token is a usual slip (curly quotes, /* ...).
+  [[noreturn]] void unexpected(const std::string& what, Notes notes = {});
+  // The same with notes made for this token where there is no better explanation.
+  std::string found() const;
+  std::vector<Error> take_errors() { return std::move(errors_); }
+  bool has_errors() const { return !errors_.empty(); }
+
+  // IDENT; `what` says for whom: "a name for the layer".
+  Name expect_name(const std::string& what, Notes notes = {});
+  // ';' after `what`. When it is merely forgotten the statement still counts.
+  void end_statement(const std::string& what);
+  int64_t whole_number(const Token& digits);
+
+  // Skips to where the next statement can begin; `start` is where the broken one began.
+  void recover(size_t start);
+  void count_node();
+  bool in_shape = false;  // a '{' of a shape is open
+
+ private:
+  void skip_block();
+  bool begins_statement() const;
+
+  const SourceText& source_;
+  std::vector<Error> errors_;
+  size_t nodes_ = 0;
+};
+
+// 'text' in quotes, shortened and printable.
+std::string quoted(std::string_view text);
+
+}  // namespace harmonics::hmx
