@@ -42,8 +42,8 @@ struct BoundArguments {
   std::vector<LayerArgument> layers;
 };
 
-// Positional arguments bind in the order of the schema and stand before named ones. Errors carry the place of the argument
-// (ErrorKind::Name for names and missing ones, which carry `call`; ErrorKind::Type for values).
+// Positional arguments bind in the order of the schema and stand before named ones. Errors carry the place of the
+// argument (ErrorKind::Name for names and missing ones, which carry `call`; ErrorKind::Type for values).
 BoundArguments bind_arguments(const Item& item, const std::vector<WrittenArgument>& arguments, Span call = {});
 
 // Options of an address, as text by name: "name=value&...". ErrorKind::Usage.

@@ -21,21 +21,28 @@ class Library {
   void* handle_;
 };
 
-// The descriptor as read from the file without running code (bounds-checked ELF reader); ErrorKind::Plugin with the
-// reason when the file is no plugin: not ELF, no descriptor, other contract ("is built for contract 1.3, this program speaks 0.1").
+// The descriptor as read from the file without running code; ErrorKind::Plugin with the reason when the file is no plugin:
+// not ELF, no descriptor, other contract ("is built for contract 1.3, this program speaks 0.1").
 hx_plugin_abi read_descriptor(const std::string& path);
 
 // Opens a plugin and registers everything it has, or nothing when it fails. Throws ErrorKind::Plugin naming the file and the
 // reason (missing file, refused directory, missing symbol or library, exception while registering).
 void load_plugin(const std::string& path, Registry& registry = Registry::global());
+// The same for a library whose manifest was announced: what it has yields to what was registered since.
+void load_announced(const std::string& path, Registry& registry);
+
+// Throws ErrorKind::Plugin when somebody other than the user and root could have put the file there: the file and the
+// folders it is reached through belong to one of them and nobody else may write to them.
+void check_trust(const std::string& path);
 
 // Directories searched, in order: HARMONICS_PLUGIN_PATH, the user's data directory, <prefix>/lib/harmonics/plugins beside
 // the running program or library.
 std::vector<std::string> plugin_search_path();
 // Reads the manifests of a directory (lib*.manifest) and announces them; libraries without manifest are left to --plugin.
+// ErrorKind::Plugin with file and line when a manifest cannot be understood.
 void announce_directory(const std::string& directory, Registry& registry);
 
-// Called once by Registry::global(): the library's own streams. Defined in engine/functional/builtin.cpp.
+// Called once by Registry::global(): the library's own streams. Defined in engine/functional/builtin_items.cpp.
 void register_builtin_items(Registry& registry);
 
 }  // namespace harmonics

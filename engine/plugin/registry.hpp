@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,15 +62,22 @@ class Registry {
   std::vector<std::string> names(uint32_t kind);
   void load_everything();  // opens all announced libraries (for `list`)
 
-  // Announces that `path` provides these, without opening it.
+  // Announces that `path` provides these, without opening it. Of two libraries that announce a name the first has it.
   void announce(const std::string& library_path, const std::vector<std::pair<uint32_t, std::string>>& names);
+  // An item of a library that was opened because of its manifest: it replaces nothing that was added since, nor what
+  // another library has announced.
+  void add_announced(std::shared_ptr<Item> item);
 
  private:
   using Key = std::pair<uint32_t, std::string>;
+  bool knows(uint32_t kind, const std::string& name);
+  void open_announced(const std::string& path);
+
   Registry* outer_;
-  std::recursive_mutex mutex_;
+  std::recursive_mutex mutex_;  // an item is looked for while a library registers others
   std::map<Key, ItemPtr> items_;
   std::map<Key, std::string> announced_;
+  std::set<std::string> opened_;  // announced libraries that are open
 };
 
 }  // namespace harmonics

@@ -1,0 +1,121 @@
+#include "engine/plugin/loader.hpp"
+
+#include <cstring>
+#include <dlfcn.h>
+#include <filesystem>
+
+#include <fmt/core.h>
+
+#include "engine/base/file.hpp"
+#include "engine/plugin/descriptor.hpp"
+#include "engine/plugin/pending_items.hpp"
+
+namespace harmonics {
+
+namespace fs = std::filesystem;
+
+void* Library::symbol(const char* name) const { return dlsym(handle_, name); }
+
+namespace {
+
+using Entry = void (*)(FunctionRegistry&);
+
+struct Opened {
+  std::shared_ptr<Library> library;
+  std::string id;
+  Entry entry;
+};
+
+std::shared_ptr<const MappedFile> map_plugin(const std::string& path) {
+  try {
+    return MappedFile::open(path);
+  } catch (const Error& e) {
+    throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' cannot be read: {}", path, e.what()));
+  }
+}
+std::span<const std::byte> bytes_of(const MappedFile& file) {
+  return {static_cast<const std::byte*>(file.data()), file.bytes()};
+}
+
+// What the loader of the system says, without the path it starts with.
+[[noreturn]] void refuse_by_system(const std::string& path, const std::string& file) {
+  const char* said = dlerror();
+  std::string text = said ? said : "unknown reason";
+  if (text.rfind(file + ": ", 0) == 0) text.erase(0, file.size() + 2);
+  Error error(ErrorKind::Plugin, fmt::format("plugin '{}' cannot be loaded: {}", path, text));
+  if (text.find("undefined symbol") != std::string::npos)
+    error.note(
+        "help: link it with the library that has the symbol, or define it; plugins get nothing from the program");
+  else if (text.find("cannot open shared object file") != std::string::npos)
+    error.note("help: install the library it needs, or build the plugin with its folder in the run path");
+  throw error;
+}
+
+std::string stem_of(const fs::path& path) {
+  std::string stem = path.stem().string();
+  return stem.rfind("lib", 0) == 0 && stem.size() > 3 ? stem.substr(3) : stem;
+}
+
+Opened open_library(const std::string& path) {
+  if (!fs::is_regular_file(path))
+    throw Error(ErrorKind::Plugin,
+                fmt::format("plugin '{}' {}", path, fs::exists(path) ? "is not a file" : "does not exist"));
+  check_trust(path);
+  const std::string file = fs::canonical(path).string();
+  const hx_plugin_abi descriptor = read_descriptor(path);
+  if (!defines_symbol(bytes_of(*map_plugin(path)), path, "harmonics_register"))
+    throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' has no function harmonics_register", path))
+        .note("help: define: extern \"C\" void harmonics_register(harmonics::FunctionRegistry& registry) { ... }");
+  void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) refuse_by_system(path, file);
+  auto library = std::make_shared<Library>(file, handle);
+  const auto entry = reinterpret_cast<Entry>(library->symbol("harmonics_register"));
+  if (!entry) refuse_by_system(path, file);
+  return {std::move(library), descriptor.id[0] ? descriptor.id : stem_of(path), entry};
+}
+
+// The plugin's code runs here: whatever it throws ends here. An Error of the plugin may be laid out otherwise than
+// ours, so only what() is asked.
+void run_entry(const Opened& opened, const std::string& path, hx_registry& pending) {
+  hx_registration registration{sizeof(hx_registration), harmonics_api(), &pending};
+  const auto failed = [&](const std::string& what) {
+    return Error(ErrorKind::Plugin, fmt::format("plugin '{}' failed while registering: {}", path, what));
+  };
+  try {
+    opened.entry(reinterpret_cast<FunctionRegistry&>(registration));
+  } catch (const std::exception& e) {
+    throw failed(e.what());
+  } catch (...) {
+    throw failed("it threw something that is not a std::exception");
+  }
+}
+
+template <typename Add>
+void load(const std::string& path, Add&& add) {
+  const Opened opened = open_library(path);
+  hx_registry pending;
+  pending.plugin = opened.id;
+  pending.path = opened.library->path();
+  pending.library = opened.library;
+  run_entry(opened, path, pending);
+  for (std::shared_ptr<Item>& item : pending.pending) add(std::move(item));
+}
+
+}  // namespace
+
+hx_plugin_abi read_descriptor(const std::string& path) {
+  const auto file = map_plugin(path);
+  const hx_plugin_abi descriptor = parse_descriptor(bytes_of(*file), path);
+  check_contract(descriptor, path);
+  return descriptor;
+}
+
+void load_plugin(const std::string& path, Registry& registry) {
+  load(path, [&](std::shared_ptr<Item> item) { registry.add(std::move(item)); });
+}
+
+void load_announced(const std::string& path, Registry& registry) {
+  load(path, [&](std::shared_ptr<Item> item) { registry.add_announced(std::move(item)); });
+}
+
+}  // namespace harmonics

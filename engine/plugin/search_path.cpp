@@ -1,0 +1,91 @@
+#include <algorithm>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <filesystem>
+#include <fstream>
+#include <link.h>
+
+#include <fmt/core.h>
+
+#include "engine/plugin/loader.hpp"
+
+namespace harmonics {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The file this code was loaded from: libharmonics.so of an embedder, or the program itself.
+fs::path own_file() {
+  Dl_info info{};
+  void* map = nullptr;
+  std::error_code ignored;
+  const auto here = reinterpret_cast<const void*>(&plugin_search_path);
+  if (dladdr1(here, &info, &map, RTLD_DL_LINKMAP) && map && static_cast<const link_map*>(map)->l_name[0])
+    return fs::canonical(static_cast<const link_map*>(map)->l_name, ignored);
+  return fs::canonical("/proc/self/exe", ignored);
+}
+
+// <prefix>/lib/harmonics/plugins, where the file lies in <prefix>/bin, <prefix>/lib or <prefix>/lib/<machine>.
+void add_beside_own_file(std::vector<std::string>& result) {
+  fs::path at = own_file().parent_path();
+  for (int up = 0; up < 3 && at.has_relative_path(); ++up, at = at.parent_path()) {
+    const fs::path candidate = at / "lib" / "harmonics" / "plugins";
+    std::error_code ignored;
+    if (fs::is_directory(candidate, ignored)) return result.push_back(candidate.string());
+  }
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// "activation relu" per line; empty lines and lines after '#' say nothing.
+std::vector<std::pair<uint32_t, std::string>> read_manifest(const fs::path& path) {
+  std::ifstream in(path);
+  if (!in) throw Error(ErrorKind::Plugin, fmt::format("manifest '{}' cannot be read", path.string()));
+  std::vector<std::pair<uint32_t, std::string>> names;
+  std::string line;
+  for (int number = 1; std::getline(in, line); ++number) {
+    if (line.empty() || line[0] == '#') continue;
+    const size_t space = line.find(' ');
+    const uint32_t kind = kind_named(line.substr(0, space));
+    if (!kind || space == std::string::npos || space + 1 == line.size())
+      throw Error(ErrorKind::Plugin, fmt::format("{}:{}: '{}' is not a kind and a name", path.string(), number, line))
+          .note("help: a line of a manifest reads like: activation relu");
+    names.emplace_back(kind, line.substr(space + 1));
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> plugin_search_path() {
+  std::vector<std::string> result;
+  const std::string own = variable("HARMONICS_PLUGIN_PATH");
+  for (size_t start = 0; start < own.size();) {
+    const size_t end = std::min(own.find(':', start), own.size());
+    if (end > start) result.push_back(own.substr(start, end - start));
+    start = end + 1;
+  }
+  const std::string data = variable("XDG_DATA_HOME"), home = variable("HOME");
+  if (!data.empty())
+    result.push_back(data + "/harmonics/plugins");
+  else if (!home.empty())
+    result.push_back(home + "/.local/share/harmonics/plugins");
+  add_beside_own_file(result);
+  return result;
+}
+
+void announce_directory(const std::string& directory, Registry& registry) {
+  std::error_code none;
+  std::vector<fs::path> manifests;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, none))
+    if (entry.path().extension() == ".manifest") manifests.push_back(entry.path());
+  std::sort(manifests.begin(), manifests.end());
+  for (const fs::path& manifest : manifests)
+    registry.announce(fs::path(manifest).replace_extension(".so").string(), read_manifest(manifest));
+}
+
+}  // namespace harmonics
