@@ -2,6 +2,7 @@
 // against the schema it registered.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -49,8 +50,11 @@ BoundArguments bind_arguments(const Item& item, const std::vector<WrittenArgumen
 // Options of an address, as text by name: "name=value&...". ErrorKind::Usage.
 AttributeMap bind_texts(const Item& item, const std::vector<std::pair<std::string, std::string>>& options);
 
-// "relu()", "conv(channels, kernel = 3, ...)": for people.
+// One value from its text, e.g. a default: "0.01", "true", "3" or "3, 5" or "[3, 5]" for lists. Null: not of this type.
+std::optional<AttributeValue> parse_argument(uint32_t type, const std::string& text);
+
+// "relu", "conv(channels, kernel = 3, bias = true)": for people.
 std::string signature(const Item& item);
-std::string_view argument_type_name(uint32_t type);  // "integer"
+std::string_view argument_type_name(uint32_t type);  // "a whole number"
 
 }  // namespace harmonics

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <set>
 
+#include "engine/plugin/arguments.hpp"
+
 namespace harmonics {
 
 namespace {
@@ -39,6 +41,9 @@ ArgumentSpec copy_spec(const Item& item, const hx_argument_spec& from) {
   if (!is_name(result.name)) refuse(item, "an argument has the name '" + result.name + "'");
   if (result.type < HX_ARG_INT || result.type > HX_ARG_LAYER)
     refuse(item, "argument '" + result.name + "' has the unknown type " + std::to_string(result.type));
+  if (!result.default_text.empty() && !parse_argument(result.type, result.default_text))
+    refuse(item, "the default '" + result.default_text + "' of argument '" + result.name + "' is not " +
+                     std::string(argument_type_name(result.type)));
   return result;
 }
 
