@@ -46,6 +46,8 @@ class AttributeMap {
 class AttributeView {
  public:
   explicit AttributeView(const AttributeMap& map);
+  AttributeView(AttributeView&&) = default;
+  AttributeView& operator=(AttributeView&&) = default;
   const hx_attributes* get() const { return &view_; }
   // Adds a tensor argument (HX_ATTR_VALUE), borrowed.
   void add_value(const char* name, hx_value* value);

@@ -42,6 +42,7 @@ class FunctionalTable {
  private:
   mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Functional>, std::less<>> table_;
+  std::vector<std::unique_ptr<Functional>> replaced_;  // pointers handed out stay valid
 };
 
 // Defined in engine/functional/builtin.cpp: the reference functionals, family by family.

@@ -63,7 +63,12 @@ struct Program {
   uint32_t append(Node node, const std::vector<TensorType>& types);
 };
 
+// Types of a node's results as inference gives them from its operands' types (leaves and host calls: as announced).
+// Throws what inference throws; an unknown functional is an error of kind Name.
+std::vector<TensorType> inferred_types(const Program& program, const Node& node);
 // Structural checks: order, arity, ids in range, types equal to what inference gives. Throws ErrorKind::Internal.
 void verify(const Program& program);
+// Values numbered in the order of the nodes that make them, scopes in the order of their first use; ids change.
+void renumber(Program& program);
 
 }  // namespace harmonics

@@ -1,8 +1,10 @@
 // Tracing: while a Tracer is open on a thread, operations on its values append nodes instead of computing.
 #pragma once
 
-#include <functional>
+#include <map>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/program/program.hpp"
@@ -36,16 +38,23 @@ class Tracer {
   std::string set_scope(const std::string& path);
   const std::string& scope() const { return scope_; }
 
-  Program take();  // verified; the tracer is empty afterwards and its handles are stale
+  // The program, verified, values in the order of its nodes. Ends the trace: its handles are stale from here on.
+  Program take();
 
  private:
   HTensor leaf(Op op, const std::string& name, const TensorType& type);
+  ValueId literal(const HTensor& numbers);
+  void close();  // no longer on this thread's stack
 
   Program program_;
   uint64_t generation_;
   Tracer* outer_;
+  bool open_ = true;
   std::string scope_;
   uint32_t scope_index_ = 0;
+  std::map<std::pair<Op, std::string>, ValueId> leaves_;
+  // Literals already made, by the numbers' handle; holding it keeps the numbers from being written.
+  std::unordered_map<const hx_value*, std::pair<HTensor, ValueId>> literals_;
 };
 
 // RAII for Tracer::set_scope on the current tracer (nothing when none is open).
@@ -57,6 +66,18 @@ class TraceScope {
  private:
   Tracer* tracer_;
   std::string former_;
+};
+
+// RAII: while it lives, no tracer is open on this thread; numbers are computed at once.
+class TracePause {
+ public:
+  TracePause();
+  ~TracePause();
+  TracePause(const TracePause&) = delete;
+  TracePause& operator=(const TracePause&) = delete;
+
+ private:
+  Tracer* paused_;
 };
 
 // One operation by name on values of any kind: traced when an input is traced or a source op is applied inside a tracer,

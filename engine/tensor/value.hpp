@@ -19,6 +19,8 @@ class Storage {
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   bool writable() const { return writable_; }
+  // False for memory that lives elsewhere and may change there.
+  bool owned() const { return owned_; }
 
  private:
   void* data_;

@@ -1,0 +1,200 @@
+// Elementwise operations of one operand.
+#include <cmath>
+#include <numbers>
+
+#include <harmonics/ops.hpp>
+
+#include "engine/program/ops/check.hpp"
+#include "engine/program/ops/dispatch.hpp"
+
+namespace harmonics {
+
+namespace {
+
+using Types = std::span<const TensorType>;
+using Tensors = std::span<const HTensor>;
+using Gradients = std::vector<HTensor>;
+
+// ---- inference ----------------------------------------------------------------------------------------------------------
+
+template <Op kOp>
+std::vector<TensorType> infer_float(const AttributeMap&, Types in) {
+  expect_operands(kOp, in, 1);
+  expect_float(kOp, in);
+  return {in[0]};
+}
+
+template <Op kOp>
+std::vector<TensorType> infer_number(const AttributeMap&, Types in) {
+  expect_operands(kOp, in, 1);
+  expect_number(kOp, in);
+  return {in[0]};
+}
+
+std::vector<TensorType> infer_not(const AttributeMap&, Types in) {
+  expect_operands(Op::logical_not, in, 1);
+  expect_bool(Op::logical_not, in);
+  return {in[0]};
+}
+
+std::vector<TensorType> infer_cast(const AttributeMap& a, Types in) {
+  expect_operands(Op::cast, in, 1);
+  return {checked_type(Op::cast, a.dtype(), in[0].shape)};
+}
+
+// ---- evaluation ---------------------------------------------------------------------------------------------------------
+
+template <typename F>
+void map_floats(const ConstView& in, const View& out, F f) {
+  visit_dtype(out.type.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (is_float_element<T>) {
+      const auto* x = static_cast<const T*>(in.data);
+      auto* y = static_cast<T*>(out.data);
+      const int64_t n = out.type.shape.count();
+      for (int64_t i = 0; i < n; ++i) y[i] = T(f(static_cast<Computed<T>>(x[i])));
+    } else {
+      throw Error(ErrorKind::Internal, "an operation on floats was given " + out.type.str());
+    }
+  });
+}
+
+template <typename F>
+void map_numbers(const ConstView& in, const View& out, F f) {
+  visit_dtype(out.type.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (!std::is_same_v<T, bool>) {
+      const auto* x = static_cast<const T*>(in.data);
+      auto* y = static_cast<T*>(out.data);
+      const int64_t n = out.type.shape.count();
+      for (int64_t i = 0; i < n; ++i) y[i] = T(f(static_cast<Computed<T>>(x[i])));
+    } else {
+      throw Error(ErrorKind::Internal, "an operation on numbers was given " + out.type.str());
+    }
+  });
+}
+
+// Integers wrap instead of overflowing.
+struct Negate {
+  template <typename T>
+  T operator()(T x) const {
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(uint64_t{0} - static_cast<uint64_t>(x));
+    else
+      return -x;
+  }
+};
+struct Absolute {
+  template <typename T>
+  T operator()(T x) const {
+    if constexpr (std::is_floating_point_v<T>)
+      return std::abs(x);
+    else if constexpr (std::is_signed_v<T>)
+      return x < 0 ? Negate{}(x) : x;
+    else
+      return x;
+  }
+};
+struct Sign {  // of NaN: NaN
+  template <typename T>
+  T operator()(T x) const {
+    return x > T{0} ? T(1) : x < T{0} ? T(-1) : x == T{0} ? T(0) : x;
+  }
+};
+struct Logistic {  // exp only of what is not positive, so that it cannot overflow
+  template <typename T>
+  T operator()(T x) const {
+    const T e = std::exp(-std::abs(x));
+    return (x >= 0 ? T(1) : e) / (T(1) + e);
+  }
+};
+
+template <typename F>
+void evaluate_floats(const AttributeMap&, std::span<const ConstView> in, std::span<const View> out) {
+  map_floats(in[0], out[0], F{});
+}
+template <typename F>
+void evaluate_numbers(const AttributeMap&, std::span<const ConstView> in, std::span<const View> out) {
+  map_numbers(in[0], out[0], F{});
+}
+
+void evaluate_not(const AttributeMap&, std::span<const ConstView> in, std::span<const View> out) {
+  const auto* x = static_cast<const bool*>(in[0].data);
+  auto* y = static_cast<bool*>(out[0].data);
+  const int64_t n = out[0].type.shape.count();
+  for (int64_t i = 0; i < n; ++i) y[i] = !x[i];
+}
+
+void evaluate_cast(const AttributeMap&, std::span<const ConstView> in, std::span<const View> out) {
+  const int64_t n = out[0].type.shape.count();
+  visit_dtype(in[0].type.dtype, [&](auto from) {
+    visit_dtype(out[0].type.dtype, [&](auto to) {
+      using From = typename decltype(from)::type;
+      using To = typename decltype(to)::type;
+      const auto* x = static_cast<const From*>(in[0].data);
+      auto* y = static_cast<To*>(out[0].data);
+      for (int64_t i = 0; i < n; ++i) y[i] = convert_element<To>(x[i]);
+    });
+  });
+}
+
+// ---- gradients ----------------------------------------------------------------------------------------------------------
+
+Gradients gradient_neg(const AttributeMap&, Tensors, Tensors, Tensors dy) { return {neg(dy[0])}; }
+Gradients gradient_abs(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {dy[0] * sign(x[0])}; }
+Gradients gradient_exp(const AttributeMap&, Tensors, Tensors y, Tensors dy) { return {dy[0] * y[0]}; }
+Gradients gradient_expm1(const AttributeMap&, Tensors, Tensors y, Tensors dy) { return {dy[0] * (y[0] + 1.0)}; }
+Gradients gradient_log(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {dy[0] / x[0]}; }
+Gradients gradient_log1p(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {dy[0] / (x[0] + 1.0)}; }
+Gradients gradient_sqrt(const AttributeMap&, Tensors, Tensors y, Tensors dy) { return {dy[0] / (y[0] * 2.0)}; }
+Gradients gradient_rsqrt(const AttributeMap&, Tensors, Tensors y, Tensors dy) {
+  return {dy[0] * (y[0] * y[0] * y[0] * -0.5)};
+}
+Gradients gradient_sin(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {dy[0] * cos(x[0])}; }
+Gradients gradient_cos(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {neg(dy[0] * sin(x[0]))}; }
+Gradients gradient_tanh(const AttributeMap&, Tensors, Tensors y, Tensors dy) { return {dy[0] * (1.0 - y[0] * y[0])}; }
+Gradients gradient_erf(const AttributeMap&, Tensors x, Tensors, Tensors dy) {
+  constexpr double kSlope = 2 * std::numbers::inv_sqrtpi;
+  return {dy[0] * (exp(neg(x[0] * x[0])) * kSlope)};
+}
+Gradients gradient_logistic(const AttributeMap&, Tensors, Tensors y, Tensors dy) {
+  return {dy[0] * (y[0] * (1.0 - y[0]))};
+}
+Gradients gradient_cast(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {cast(dy[0], x[0].dtype())}; }
+
+}  // namespace
+
+// Rows whose evaluation is one function of <cmath>.
+#define HM_FLOAT_ROW(name, expression, rule)                                                       \
+  case Op::name: {                                                                                  \
+    constexpr auto f = [](auto x) { return expression; };                                          \
+    return {op, {}, {}, infer_float<Op::name>, evaluate_floats<std::remove_const_t<decltype(f)>>, rule}; \
+  }
+
+OpRow unary_row(Op op) {
+  switch (op) {
+    case Op::neg: return {op, {}, {}, infer_number<Op::neg>, evaluate_numbers<Negate>, gradient_neg};
+    case Op::abs: return {op, {}, {}, infer_number<Op::abs>, evaluate_numbers<Absolute>, gradient_abs};
+    case Op::sign: return {op, {}, {}, infer_number<Op::sign>, evaluate_numbers<Sign>, nullptr};
+    case Op::logical_not: return {op, {}, {}, infer_not, evaluate_not, nullptr};
+    case Op::cast: return {op, {}, {}, infer_cast, evaluate_cast, gradient_cast};
+    case Op::logistic: return {op, {}, {}, infer_float<Op::logistic>, evaluate_floats<Logistic>, gradient_logistic};
+      HM_FLOAT_ROW(floor, std::floor(x), nullptr)
+      HM_FLOAT_ROW(ceil, std::ceil(x), nullptr)
+      HM_FLOAT_ROW(round, std::nearbyint(x), nullptr)  // the rounding mode is to even
+      HM_FLOAT_ROW(exp, std::exp(x), gradient_exp)
+      HM_FLOAT_ROW(expm1, std::expm1(x), gradient_expm1)
+      HM_FLOAT_ROW(log, std::log(x), gradient_log)
+      HM_FLOAT_ROW(log1p, std::log1p(x), gradient_log1p)
+      HM_FLOAT_ROW(sqrt, std::sqrt(x), gradient_sqrt)
+      HM_FLOAT_ROW(rsqrt, decltype(x)(1) / std::sqrt(x), gradient_rsqrt)
+      HM_FLOAT_ROW(sin, std::sin(x), gradient_sin)
+      HM_FLOAT_ROW(cos, std::cos(x), gradient_cos)
+      HM_FLOAT_ROW(tanh, std::tanh(x), gradient_tanh)
+      HM_FLOAT_ROW(erf, std::erf(x), gradient_erf)
+    default: throw Error(ErrorKind::Internal, std::string(op_name(op)) + " is not unary");
+  }
+}
+#undef HM_FLOAT_ROW
+
+}  // namespace harmonics

@@ -1,0 +1,184 @@
+#include "engine/program/program.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/program/functional.hpp"
+#include "engine/program/op.hpp"
+
+namespace harmonics {
+
+namespace {
+
+bool is_named_leaf(Op op) { return op == Op::input || op == Op::parameter || op == Op::state; }
+
+std::vector<TensorType> types_at(const Program& program, const std::vector<ValueId>& values) {
+  std::vector<TensorType> types;
+  types.reserve(values.size());
+  for (ValueId v : values) types.push_back(program.type(v));
+  return types;
+}
+
+std::string node_text(const Program& program, const Node& node) {
+  std::string text = node.outputs.empty() ? "" : "%" + std::to_string(node.outputs[0]) + " = ";
+  text += op_name(node.op);
+  if (!node.callee.empty()) text += " '" + node.callee + "'";
+  const std::string& scope = node.scope < program.scopes.size() ? program.scopes[node.scope] : "";
+  return scope.empty() ? text : text + " @" + scope;
+}
+
+class Verifier {
+ public:
+  explicit Verifier(const Program& program) : program_(program), made_(program.values.size(), false) {}
+
+  void run() {
+    if (program_.scopes.empty() || !program_.scopes[0].empty()) fail("the first scope must be the empty one");
+    for (uint32_t i = 0; i < program_.nodes.size(); ++i) node(i);
+    names(program_.outputs, "output");
+    names(program_.updates, "update");
+    for (const NamedValue& u : program_.updates)
+      for (Op op : {Op::parameter, Op::state})
+        if (const Node* leaf = program_.leaf(op, u.name); leaf && program_.type(leaf->outputs[0]) != program_.type(u.value))
+          fail("update '" + u.name + "' is " + program_.type(u.value).str() + ", its leaf " +
+               program_.type(leaf->outputs[0]).str());
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(ErrorKind::Internal, "program '" + program_.name + "': " + what);
+  }
+  [[noreturn]] void fail(const Node& n, const std::string& what) const { fail(node_text(program_, n) + ": " + what); }
+
+  void node(uint32_t index) {
+    const Node& n = program_.nodes[index];
+    if (n.scope >= program_.scopes.size()) fail(n, "its scope does not exist");
+    for (ValueId v : n.inputs)
+      if (v >= made_.size() || !made_[v]) fail(n, "it reads %" + std::to_string(v) + " before it is made");
+    for (uint32_t k = 0; k < n.outputs.size(); ++k) {
+      const ValueId v = n.outputs[k];
+      if (v >= made_.size() || made_[v]) fail(n, "it makes %" + std::to_string(v) + ", which is made already or not known");
+      if (program_.values[v].node != index || program_.values[v].output != k)
+        fail(n, "%" + std::to_string(v) + " names another node as its maker");
+      made_[v] = true;
+    }
+    structure(n);
+    types(n);
+  }
+
+  void structure(const Node& n) {
+    if (is_named_leaf(n.op) || n.op == Op::literal) {
+      if (!n.inputs.empty() || n.outputs.size() != 1) fail(n, "a leaf has no operands and one result");
+      if (is_named_leaf(n.op) && !leaves_.emplace(n.op, n.callee).second) fail(n, "a second leaf of this name");
+      if (n.op == Op::literal && (n.literal.empty() || n.literal.raw()->traced())) fail(n, "a literal without numbers");
+    }
+    if (n.op == Op::call && n.callee.empty()) fail(n, "a call without a name");
+    if (n.op == Op::host_call && !n.host) fail(n, "a host call without a function");
+  }
+
+  void types(const Node& n) const {
+    std::vector<TensorType> want;
+    try {
+      want = inferred_types(program_, n);
+    } catch (const Error& e) {
+      fail(n, e.what());
+    }
+    const std::vector<TensorType> have = types_at(program_, n.outputs);
+    if (have.size() != want.size())
+      fail(n, "it has " + std::to_string(have.size()) + " results, inference gives " + std::to_string(want.size()));
+    for (size_t i = 0; i < want.size(); ++i)
+      if (have[i] != want[i]) fail(n, "result " + std::to_string(i) + " is " + have[i].str() + ", inference gives " + want[i].str());
+  }
+
+  void names(const std::vector<NamedValue>& list, const char* kind) const {
+    std::set<std::string> seen;
+    for (const NamedValue& v : list) {
+      if (!seen.insert(v.name).second) fail(std::string("two values for ") + kind + " '" + v.name + "'");
+      if (v.value >= made_.size() || !made_[v.value]) fail(std::string(kind) + " '" + v.name + "' is a value nothing makes");
+    }
+  }
+
+  const Program& program_;
+  std::vector<bool> made_;
+  std::set<std::pair<Op, std::string>> leaves_;
+};
+
+}  // namespace
+
+const Node* Program::leaf(Op op, std::string_view wanted) const {
+  for (const Node& n : nodes)
+    if (n.op == op && n.callee == wanted) return &n;
+  return nullptr;
+}
+
+std::vector<const Node*> Program::leaves(Op op) const {
+  std::vector<const Node*> found;
+  for (const Node& n : nodes)
+    if (n.op == op) found.push_back(&n);
+  return found;
+}
+
+const NamedValue* Program::output(std::string_view wanted) const {
+  for (const NamedValue& v : outputs)
+    if (v.name == wanted) return &v;
+  return nullptr;
+}
+
+uint32_t Program::append(Node node, const std::vector<TensorType>& types) {
+  const auto index = static_cast<uint32_t>(nodes.size());
+  node.outputs.clear();
+  for (uint32_t i = 0; i < types.size(); ++i) {
+    node.outputs.push_back(static_cast<ValueId>(values.size()));
+    values.push_back({types[i], index, i});
+  }
+  nodes.push_back(std::move(node));
+  return index;
+}
+
+std::vector<TensorType> inferred_types(const Program& program, const Node& node) {
+  const std::vector<TensorType> inputs = types_at(program, node.inputs);
+  switch (node.op) {
+    case Op::input:
+    case Op::parameter:
+    case Op::state:
+    case Op::host_call: return types_at(program, node.outputs);
+    case Op::literal: return {type_of(node.literal)};
+    case Op::call: {
+      const Functional* functional = FunctionalTable::global().find(node.callee);
+      if (!functional) throw Error(ErrorKind::Name, "there is no functional '" + node.callee + "'");
+      const auto body = body_program(*functional, node.attributes, inputs);
+      std::vector<TensorType> types;
+      for (const NamedValue& v : body->outputs) types.push_back(body->type(v.value));
+      return types;
+    }
+    default: return op_row(node.op).infer(node.attributes, inputs);
+  }
+}
+
+void verify(const Program& program) { Verifier(program).run(); }
+
+void renumber(Program& program) {
+  std::vector<ValueId> now(program.values.size(), 0);
+  std::vector<ValueInfo> values;
+  std::vector<std::string> scopes{""};
+  std::map<std::string, uint32_t, std::less<>> scope_index{{"", 0}};
+  for (uint32_t i = 0; i < program.nodes.size(); ++i) {
+    Node& node = program.nodes[i];
+    const auto [it, fresh] = scope_index.try_emplace(program.scopes[node.scope], static_cast<uint32_t>(scopes.size()));
+    if (fresh) scopes.push_back(it->first);
+    node.scope = it->second;
+    for (ValueId& v : node.inputs) v = now[v];
+    for (uint32_t k = 0; k < node.outputs.size(); ++k) {
+      ValueId& v = node.outputs[k];
+      now[v] = static_cast<ValueId>(values.size());
+      values.push_back({program.values[v].type, i, k});
+      v = now[v];
+    }
+  }
+  program.values = std::move(values);
+  program.scopes = std::move(scopes);
+  for (NamedValue& v : program.outputs) v.value = now[v.value];
+  for (NamedValue& v : program.updates) v.value = now[v.value];
+}
+
+}  // namespace harmonics

@@ -1,0 +1,150 @@
+#include "engine/program/tracer.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "engine/program/op.hpp"
+
+namespace harmonics {
+
+namespace {
+
+thread_local Tracer* innermost = nullptr;
+
+uint64_t next_generation() {
+  static std::atomic<uint64_t> count{0};
+  return ++count;
+}
+
+HTensor copy_of(const HTensor& numbers) {
+  const TensorType type = type_of(numbers);
+  auto storage = std::make_shared<Storage>(type.bytes());
+  if (type.bytes()) std::memcpy(storage->data(), numbers.raw()->storage->data(), type.bytes());
+  return make_value(type, std::move(storage));
+}
+
+}  // namespace
+
+Tracer::Tracer(std::string name) : generation_(next_generation()), outer_(innermost) {
+  program_.name = std::move(name);
+  innermost = this;
+}
+
+Tracer::~Tracer() { close(); }
+
+void Tracer::close() {
+  if (!open_) return;
+  open_ = false;
+  if (innermost == this) {
+    innermost = outer_;
+    return;
+  }
+  for (Tracer* t = innermost; t; t = t->outer_)
+    if (t->outer_ == this) t->outer_ = outer_;
+}
+
+Tracer* Tracer::current() { return innermost; }
+
+HTensor Tracer::leaf(Op op, const std::string& name, const TensorType& type) {
+  const auto [it, fresh] = leaves_.try_emplace({op, name}, 0);
+  if (fresh) {
+    Node node{};
+    node.op = op;
+    node.callee = name;
+    it->second = id_of(append(std::move(node), {}, {type}).at(0));
+  } else if (program_.type(it->second) != type) {
+    throw Error(ErrorKind::Shape, std::string(op_name(op)) + " '" + name + "' is " + program_.type(it->second).str() +
+                                      " already; it cannot be " + type.str() + " as well");
+  }
+  return handle(it->second);
+}
+
+void Tracer::output(const std::string& name, const HTensor& value) {
+  if (program_.output(name)) throw Error(ErrorKind::Internal, "program '" + program_.name + "' has an output '" + name + "' already");
+  program_.outputs.push_back({name, id_of(value)});
+}
+
+void Tracer::update(const std::string& name, const HTensor& value) {
+  const ValueId id = id_of(value);
+  for (NamedValue& u : program_.updates)
+    if (u.name == name) {
+      u.value = id;
+      return;
+    }
+  program_.updates.push_back({name, id});
+}
+
+std::vector<HTensor> Tracer::append(Node node, const std::vector<HTensor>& inputs, const std::vector<TensorType>& types) {
+  if (!open_) throw Error(ErrorKind::Internal, "the trace of program '" + program_.name + "' has ended");
+  node.inputs.clear();
+  for (const HTensor& t : inputs) node.inputs.push_back(id_of(t));
+  node.scope = scope_index_;
+  const uint32_t index = program_.append(std::move(node), types);
+  std::vector<HTensor> results;
+  for (ValueId v : program_.nodes[index].outputs) results.push_back(handle(v));
+  return results;
+}
+
+ValueId Tracer::literal(const HTensor& numbers) {
+  const bool stable = numbers.raw()->storage->owned();
+  if (stable)
+    if (const auto it = literals_.find(numbers.raw()); it != literals_.end()) return it->second.second;
+  Node node{};
+  node.op = Op::literal;
+  node.literal = stable ? numbers : copy_of(numbers);
+  node.scope = scope_index_;
+  const uint32_t index = program_.append(std::move(node), {type_of(numbers)});
+  const ValueId id = program_.nodes[index].outputs[0];
+  if (stable) literals_.emplace(numbers.raw(), std::pair(numbers, id));
+  return id;
+}
+
+ValueId Tracer::id_of(const HTensor& value) {
+  if (value.empty()) throw Error(ErrorKind::Internal, "an empty tensor cannot be part of program '" + program_.name + "'");
+  const hx_value& v = *value.raw();
+  if (!v.traced()) return literal(value);
+  if (v.generation != generation_)
+    throw Error(ErrorKind::Plugin, "a traced value of type " + v.type.str() + " is used outside the trace it belongs to",
+                {}, {"keep numbers between calls, not the tensors that an operation gave while it was traced"});
+  return v.id;
+}
+
+HTensor Tracer::handle(ValueId id) { return make_traced(program_.type(id), generation_, id); }
+
+std::string Tracer::set_scope(const std::string& path) {
+  std::string former = std::exchange(scope_, path);
+  if (former == scope_) return former;
+  const auto it = std::find(program_.scopes.begin(), program_.scopes.end(), path);
+  scope_index_ = static_cast<uint32_t>(it - program_.scopes.begin());
+  if (it == program_.scopes.end()) program_.scopes.push_back(path);
+  return former;
+}
+
+Program Tracer::take() {
+  close();
+  generation_ = next_generation();
+  leaves_.clear();
+  literals_.clear();
+  scope_.clear();
+  scope_index_ = 0;
+  Program taken = std::exchange(program_, {});
+  program_.name = taken.name;
+  renumber(taken);
+  verify(taken);
+  return taken;
+}
+
+TraceScope::TraceScope(const std::string& path) : tracer_(Tracer::current()) {
+  if (tracer_) former_ = tracer_->set_scope(path);
+}
+
+TraceScope::~TraceScope() {
+  if (tracer_) tracer_->set_scope(former_);
+}
+
+TracePause::TracePause() : paused_(std::exchange(innermost, nullptr)) {}
+
+TracePause::~TracePause() { innermost = paused_; }
+
+}  // namespace harmonics
