@@ -32,7 +32,7 @@ std::string utf8(char32_t c) {
   std::string s;
   if (c < 0x80) return s += static_cast<char>(c);
   const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-  s += static_cast<char>((0xF00 >> more & 0xFF) | c >> (6 * more));
+  s += static_cast<char>((0xF0 << (3 - more) & 0xFF) | c >> (6 * more));
   for (int i = more; i-- > 0;) s += static_cast<char>(0x80 | (c >> (6 * i) & 0x3F));
   return s;
 }

@@ -1,0 +1,19 @@
+// stdout: and file: as consumers.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <harmonics/function.hpp>
+
+namespace harmonics {
+
+// One line a sample on standard output.
+std::shared_ptr<Consumer> open_stdout(const std::string& path, const Arguments& options);
+// .csv, .txt and .jsonl: one line a sample; .npy: one array whose first axis counts the samples.
+std::shared_ptr<Consumer> open_output_file(const std::string& path, const Arguments& options);
+// The schema of their options, for registration.
+std::vector<Argument> line_options();
+
+}  // namespace harmonics

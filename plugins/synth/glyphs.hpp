@@ -1,0 +1,22 @@
+// How people write the ten digits: skeletons of strokes in a unit square, x to the right, y down.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace synth {
+
+struct Point {
+  float x, y;
+};
+// A smooth curve through its points; a corner is where one stroke ends and the next begins.
+using Stroke = std::vector<Point>;
+struct Glyph {
+  std::vector<Stroke> strokes;
+  uint32_t weight;  // how common this way of writing it is
+};
+
+// The ways of writing a digit, 0 to 9.
+const std::vector<Glyph>& glyphs_of(uint32_t digit);
+
+}  // namespace synth
