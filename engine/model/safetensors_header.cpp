@@ -185,18 +185,25 @@ void order_as_written(std::vector<TensorEntry>& tensors) {
 
 std::string write_safetensors_header(const SafetensorsHeader& header) {
   std::string json = "{";
+  const auto key = [&json](std::string_view name) {
+    if (json.back() != '{') json += ',';
+    json.append(json_text(name)).append(":");
+  };
   if (!header.metadata.empty()) {
-    json += "\"__metadata__\":{";
-    for (const auto& [key, value] : header.metadata) json += (json.back() == '{' ? "" : ",") + json_text(key) + ":" + json_text(value);
-    json += "}";
+    json.append("\"__metadata__\":{");
+    for (const auto& [name, value] : header.metadata) {
+      key(name);
+      json.append(json_text(value));
+    }
+    json += '}';
   }
   for (const TensorEntry& t : header.tensors) {
-    json += (json.back() == '{' ? "" : ",") + json_text(t.name);
-    json += ":{\"dtype\":\"" + std::string(spelling(t.type.dtype)->name) + "\",\"shape\":[";
-    for (uint32_t i = 0; i < t.type.shape.rank(); ++i) json += (i ? "," : "") + std::to_string(t.type.shape[i]);
-    json += "],\"data_offsets\":[" + std::to_string(t.begin) + "," + std::to_string(t.end) + "]}";
+    key(t.name);
+    json.append("{\"dtype\":\"").append(spelling(t.type.dtype)->name).append("\",\"shape\":[");
+    for (const int64_t d : t.type.shape) json.append(json.back() == '[' ? "" : ",").append(std::to_string(d));
+    json.append("],\"data_offsets\":[").append(std::to_string(t.begin)).append(",").append(std::to_string(t.end)).append("]}");
   }
-  json += "}";
+  json += '}';
   json.resize((json.size() + 7) / 8 * 8, ' ');
   std::string out;
   for (size_t i = 0; i < kLengthBytes; ++i) out += static_cast<char>(json.size() >> (8 * i) & 0xFF);

@@ -18,30 +18,26 @@ using Inputs = std::span<const ConstView>;
 using Outputs = std::span<const View>;
 using Tensors = std::span<const HTensor>;
 
-// Integers of any width as int64.
-std::vector<int64_t> read_indices(const ConstView& view) {
+// Integers of any width as int64, held to [0, last]: what is out of range was refused before, or is clamped.
+std::vector<int64_t> read_indices(const ConstView& view, int64_t last) {
   std::vector<int64_t> out(static_cast<size_t>(view.type.shape.count()));
   visit_dtype(view.type.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     const T* from = static_cast<const T*>(view.data);
-    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<int64_t>(from[i]);
+    const auto clamped = [last](T index) -> int64_t {
+      if constexpr (std::is_unsigned_v<T>) return static_cast<int64_t>(std::min<uint64_t>(index, static_cast<uint64_t>(last)));
+      return std::clamp<int64_t>(static_cast<int64_t>(index), 0, last);
+    };
+    std::transform(from, from + out.size(), out.begin(), clamped);
   });
   return out;
-}
-
-void expect_in_range(Op op, const std::vector<int64_t>& indices, const TensorType& x, int64_t axis) {
-  const int64_t size = x.shape[static_cast<uint32_t>(axis)];
-  for (size_t i = 0; i < indices.size(); ++i) {
-    if (indices[i] >= 0 && indices[i] < size) continue;
-    throw Error(ErrorKind::Shape, std::string(op_name(op)) + ": index " + std::to_string(indices[i]) + " (number " +
-                                      std::to_string(i) + ") lies outside axis " + std::to_string(axis) + " of " + x.str() +
-                                      "; indices go from 0 to " + std::to_string(size) + " exclusive");
-  }
 }
 
 // x[:axis] + indices + x[axis+1:]
 TensorType gathered_type(Op op, Types in, int64_t axis) {
   std::vector<int64_t> dims = in[0].shape.vector();
+  if (dims[static_cast<size_t>(axis)] == 0 && in[1].shape.count() > 0)
+    misfit(op, ErrorKind::Shape, in, "axis " + std::to_string(axis) + " is empty and no index fits");
   const auto at = dims.erase(dims.begin() + axis);
   dims.insert(at, in[1].shape.begin(), in[1].shape.end());
   return checked_type(op, in, in[0].dtype, dims);
@@ -56,11 +52,9 @@ std::vector<TensorType> infer_gather(const AttributeMap& a, Types in) {
 }
 
 void evaluate_gather(const AttributeMap& a, Inputs in, Outputs out) {
-  const int64_t axis = a.integer("axis");
-  const std::vector<int64_t> indices = read_indices(in[1]);
   if (out[0].type.shape.count() == 0) return;
-  expect_in_range(Op::gather, indices, in[0].type, axis);
-  const AxisView x(in[0].type.shape, axis);
+  const AxisView x(in[0].type.shape, a.integer("axis"));
+  const std::vector<int64_t> indices = read_indices(in[1], x.size - 1);
   const size_t row = static_cast<size_t>(x.inner) * dtype_bytes(in[0].type.dtype);
   const char* from = static_cast<const char*>(in[0].data);
   char* to = static_cast<char*>(out[0].data);
@@ -100,14 +94,13 @@ void scatter_into(std::vector<Accumulator<T>>& sums, const std::vector<int64_t>&
 }
 
 void evaluate_scatter_add(const AttributeMap& a, Inputs in, Outputs out) {
-  const int64_t axis = a.integer("axis");
-  const std::vector<int64_t> indices = read_indices(in[1]);
-  if (in[2].type.shape.count() > 0) expect_in_range(Op::scatter_add, indices, in[0].type, axis);
+  const AxisView view(in[0].type.shape, a.integer("axis"));
+  const std::vector<int64_t> indices = read_indices(in[1], std::max<int64_t>(0, view.size - 1));
   visit_dtype(in[0].type.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     const T* x = static_cast<const T*>(in[0].data);
     std::vector<Accumulator<T>> sums(x, x + in[0].type.shape.count());
-    scatter_into<T>(sums, indices, static_cast<const T*>(in[2].data), AxisView(in[0].type.shape, axis));
+    scatter_into<T>(sums, indices, static_cast<const T*>(in[2].data), view);
     std::transform(sums.begin(), sums.end(), static_cast<T*>(out[0].data), [](auto sum) { return static_cast<T>(sum); });
   });
 }
@@ -126,11 +119,10 @@ void expect_starts(Op op, Types in, size_t which) {
 
 // The place of a block of `sizes` inside `shape`, starts clamped so that it fits: offset in elements.
 int64_t block_offset(const ConstView& starts, const Shape& shape, const Shape& sizes) {
-  const std::vector<int64_t> wanted = read_indices(starts);
+  const std::vector<int64_t> wanted = read_indices(starts, INT64_MAX);
   const Strides strides = row_major(shape);
   int64_t offset = 0;
-  for (uint32_t i = 0; i < shape.rank(); ++i)
-    offset += std::clamp<int64_t>(wanted[i], 0, shape[i] - sizes[i]) * strides[i];
+  for (uint32_t i = 0; i < shape.rank(); ++i) offset += std::min(wanted[i], shape[i] - sizes[i]) * strides[i];
   return offset;
 }
 
