@@ -1,6 +1,7 @@
 // Executable: a program compiled for one device and one set of shapes. One linear plan, one arena, nothing allocated per step.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,7 +17,8 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual int threads() const = 0;
-  // body(context, part) for every part in [0, parts), in any order, possibly at once; returns when all are done.
+  // body(context, part) for every part in [0, parts), in any order, possibly at once; returns when all are done. The body
+  // must not throw.
   virtual void run(uint32_t parts, void (*body)(const void* context, uint32_t part), const void* context) = 0;
 };
 std::unique_ptr<Executor> make_sequential_executor();
@@ -38,6 +40,8 @@ struct CompileOptions {
   std::vector<std::string> disabled;            // passes switched off by name
   // Called with each pass's name and its result: `explain --after`.
   std::function<void(const std::string& pass, const Program&)> observe;
+  // Fills the arena with ones before each run, so that reading what no step wrote shows (as NaN in floats).
+  bool poison = false;
 };
 
 struct PlanStep {  // one kernel call site of the plan, for people (explain) and profiles
@@ -47,6 +51,7 @@ struct PlanStep {  // one kernel call site of the plan, for people (explain) and
   std::vector<std::string> inputs, outputs;  // types
   uint32_t phases = 0, parts = 0;
   uint64_t offset = 0, bytes = 0;  // of the first output in the arena
+  std::string target;              // the parameter or state it is written into instead; "": the arena
   bool in_place = false;
   double flops = 0;
 };
@@ -62,8 +67,9 @@ class Executable {
   virtual ~Executable() = default;
   // Inputs by position of `input_names`; pointers must stay valid during the call. Outputs and updates are in place after it.
   virtual void run(const void* const* inputs) = 0;
-  // Runs the plan up to (not including) the first step that belongs to scope prefix "gradient/" or later; false when the whole
-  // plan is forward. Together with finish(): the loss can be checked before anything is changed.
+  // run() in two halves: up to (not including) the first step in scope "gradient/", "recomputed/" or "optimizer/", and from
+  // there. Between them the loss can be checked before any parameter or state is changed. When every step is forward the
+  // first half is everything, changes included.
   virtual void run_forward(const void* const* inputs) = 0;
   virtual void run_rest(const void* const* inputs) = 0;
   virtual const std::vector<std::string>& input_names() const = 0;
@@ -74,6 +80,11 @@ class Executable {
   virtual MemoryReport memory() const = 0;
   virtual const Program& program() const = 0;  // after the last pass
 };
+
+// The plan as a table for people: one line a step, then the memory.
+std::string print_plan(const Executable& executable);
+// The names of the passes in the order compile() runs them, for `explain --after`; some run more than once.
+std::vector<std::string> pass_names();
 
 // The one ordered list of passes, then kernel selection and memory plan. `binding` may be null for programs without parameters.
 // Device "cpu" or "reference" (every node evaluated by the slow reference). A node without kernel runs by the reference.

@@ -1,0 +1,186 @@
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "engine/execution/compiled_plan.hpp"
+#include "engine/execution/step_text.hpp"
+#include "engine/passes/fold.hpp"
+
+namespace harmonics {
+
+namespace {
+
+// (w, g, moments ..., lr, step?) -> w', moments' ...; their kernels may write each result over the tensor it replaces.
+bool is_update(const Node& node) {
+  return node.op == Op::call && (node.callee == "sgd" || node.callee == "adam" || node.callee == "adamw");
+}
+
+class Assembler {
+ public:
+  Assembler(Program program, TensorBinding* binding, KernelSource& kernels) : binding_(binding), source_(kernels) {
+    p_.program = std::move(program);
+  }
+
+  PlanParts run() {
+    choose_kernels();
+    plan_ = plan_memory(p_.program, planned_, rest_);
+    allocate();
+    for (const PlannedCopy& c : plan_.saves) add_copy(c, "keep");
+    for (uint32_t s = 0; s < planned_.size(); ++s) add_step(s);
+    for (const PlannedCopy& c : plan_.commits) add_copy(c, "store");
+    p_.rest = plan_.saves.size() + rest_;
+    if (rest_ == planned_.size()) p_.rest = p_.steps.size();
+    point_steps();
+    name_inputs();
+    name_outputs();
+    report();
+    return std::move(p_);
+  }
+
+ private:
+  const Program& program() const { return p_.program; }
+  const Node& node_of(uint32_t step) const { return program().nodes[planned_[step].node]; }
+
+  void choose_kernels() {
+    for (uint32_t i = 0; i < program().nodes.size(); ++i) {
+      const Node& node = program().nodes[i];
+      if (is_leaf(node.op) || is_constant(node.op) || is_view(program(), node)) continue;
+      PlannedStep step{i, 0, 0, false};
+      p_.kernels.push_back(source_.find(program(), node));
+      p_.host_kernels.emplace_back();
+      if (const KernelPtr& kernel = p_.kernels.back()) {
+        step.workspace = kernel->raw().workspace;
+        step.in_place = kernel->raw().in_place;
+        step.is_update = is_update(node);
+      } else {
+        p_.host_kernels.back() = node.op == Op::host_call ? host_call_kernel(program(), node) : reference_kernel(program(), node);
+        step.workspace = p_.host_kernels.back().workspace;
+      }
+      planned_.push_back(step);
+    }
+    const auto later = std::find_if(planned_.begin(), planned_.end(), [&](const PlannedStep& s) {
+      return !is_forward(program(), program().nodes[s.node]);
+    });
+    rest_ = static_cast<uint32_t>(later - planned_.begin());
+  }
+
+  void allocate() {
+    p_.arena = std::make_shared<Storage>(plan_.placement.bytes);
+    constants_.resize(program().nodes.size());
+    for (uint32_t i = 0; i < program().nodes.size(); ++i) {
+      const Node& node = program().nodes[i];
+      if (is_constant(node.op)) constants_[i] = constant_of(node, program().type(node.outputs[0]));
+    }
+    for (const MemoryPlan::State& s : plan_.states) {
+      if (!binding_)
+        throw Error(ErrorKind::Internal, fmt::format("program '{}' has the parameter '{}', but nothing to bind it to", program().name, s.name));
+      states_.push_back(binding_->parameter(s.name, s.type));
+    }
+  }
+
+  // The address, or null for an input, whose pointer comes with each run.
+  void* address(const Location& l) const {
+    switch (l.place) {
+      case Place::arena: return static_cast<std::byte*>(p_.arena->data()) + l.offset;
+      case Place::state: return static_cast<std::byte*>(states_[l.index]) + l.offset;
+      case Place::constant: return static_cast<std::byte*>(const_cast<void*>(constants_[l.index].bytes())) + l.offset;
+      case Place::input: return nullptr;
+      case Place::nowhere: break;
+    }
+    throw Error(ErrorKind::Internal, fmt::format("program '{}': a value without memory", program().name));
+  }
+
+  void add_pointer(const Location& l) {
+    if (l.place == Place::input) p_.inputs.push_back({static_cast<uint32_t>(p_.pointers.size()), l.index, l.offset});
+    p_.pointers.push_back(address(l));
+  }
+
+  void begin_step(Step step) {
+    firsts_.push_back(p_.pointers.size());
+    p_.steps.push_back(step);
+  }
+  static Step host_step(const HostKernel& kernel) { return {kernel.run, kernel.context.get(), nullptr, 1, {1, 0, 0, 0}}; }
+
+  void add_step(uint32_t s) {
+    const Node& node = node_of(s);
+    if (const KernelPtr& kernel = p_.kernels[s]) {
+      const hx_kernel& raw = kernel->raw();
+      begin_step({raw.run, raw.context, nullptr, raw.phases, {raw.parts[0], raw.parts[1], raw.parts[2], raw.parts[3]}});
+    } else {
+      begin_step(host_step(p_.host_kernels[s]));
+    }
+    for (ValueId v : node.inputs) add_pointer(plan_.values[v]);
+    for (ValueId v : node.outputs) add_pointer(plan_.values[v]);
+    add_pointer(plan_.workspaces[s]);
+    PlanStep text = describe_step(program(), node);
+    text.kernel = p_.kernels[s] ? p_.kernels[s]->raw().name : p_.host_kernels[s].name;
+    place(text, plan_.values[node.outputs.at(0)], plan_.in_place[s]);
+  }
+
+  void add_copy(const PlannedCopy& copy, const char* what) {
+    p_.host_kernels.push_back(copy_kernel(copy.bytes));
+    begin_step(host_step(p_.host_kernels.back()));
+    add_pointer(copy.from);
+    add_pointer(copy.to);
+    PlanStep text;
+    text.what = what;
+    text.kernel = "copy";
+    text.bytes = copy.bytes;
+    place(text, copy.to, false);
+  }
+
+  void place(PlanStep& text, const Location& l, bool in_place) {
+    const Step& step = p_.steps.back();
+    text.phases = step.phases;
+    text.parts = *std::max_element(step.parts, step.parts + step.phases);
+    text.in_place = in_place;
+    text.offset = l.offset;
+    if (l.place == Place::state) text.target = plan_.states[l.index].name;
+    p_.descriptions.push_back(std::move(text));
+  }
+
+  void point_steps() {
+    for (size_t i = 0; i < p_.steps.size(); ++i) p_.steps[i].buffers = p_.pointers.data() + firsts_[i];
+    for (HTensor& c : constants_)
+      if (c) p_.constants.push_back(c);
+  }
+
+  void name_inputs() {
+    for (uint32_t node : plan_.inputs) {
+      p_.input_names.push_back(program().nodes[node].callee);
+      p_.input_types.push_back(program().type(program().nodes[node].outputs[0]));
+    }
+  }
+
+  void name_outputs() {
+    for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+      const NamedValue& output = program().outputs[i];
+      p_.outputs.emplace(output.name, view_of(program().type(output.value), address(plan_.outputs[i]), p_.arena));
+    }
+  }
+
+  void report() {
+    p_.memory.arena_bytes = plan_.placement.bytes;
+    p_.memory.unshared_bytes = plan_.unshared_bytes;
+    p_.memory.workspace_bytes = plan_.workspace_bytes;
+    for (const MemoryPlan::State& s : plan_.states) p_.memory.state_bytes += s.type.bytes();
+  }
+
+  TensorBinding* binding_;
+  KernelSource& source_;
+  PlanParts p_;
+  MemoryPlan plan_;
+  std::vector<PlannedStep> planned_;
+  uint32_t rest_ = 0;
+  std::vector<HTensor> constants_;  // by node
+  std::vector<void*> states_;
+  std::vector<size_t> firsts_;      // by step: its first pointer
+};
+
+}  // namespace
+
+PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels) {
+  return Assembler(std::move(program), binding, kernels).run();
+}
+
+}  // namespace harmonics

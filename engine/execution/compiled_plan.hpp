@@ -1,0 +1,71 @@
+// The Executable: steps in one array, pointers in another, run from front to back.
+#pragma once
+
+#include <map>
+
+#include "engine/execution/executable.hpp"
+#include "engine/execution/host_step.hpp"
+#include "engine/execution/kernel_source.hpp"
+#include "engine/execution/memory_plan.hpp"
+
+namespace harmonics {
+
+struct Step {
+  void (*run)(const void* context, void* const* buffers, uint32_t phase, uint32_t part);
+  const void* context;
+  void* const* buffers;
+  uint32_t phases;
+  uint32_t parts[HX_MAX_PHASES];
+};
+
+// Where an input's pointer goes before each run.
+struct InputSlot {
+  uint32_t slot, input;
+  uint64_t offset;
+};
+
+// Everything a plan owns, filled by assemble().
+struct PlanParts {
+  Program program;
+  std::vector<Step> steps;
+  size_t rest = 0;                  // first step after the forward pass
+  std::vector<void*> pointers;      // all steps' buffers, back to back; never resized once steps point into it
+  std::vector<InputSlot> inputs;
+  std::vector<std::string> input_names;
+  std::vector<TensorType> input_types;
+  std::map<std::string, HTensor, std::less<>> outputs;
+  std::vector<PlanStep> descriptions;
+  MemoryReport memory;
+  std::shared_ptr<Storage> arena;
+  std::vector<HTensor> constants;
+  std::vector<KernelPtr> kernels;
+  std::vector<HostKernel> host_kernels;
+  bool poison = false;
+};
+
+// Chooses a kernel for every node, plans the memory and lays out the steps. Every call must have a kernel.
+PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels);
+
+class CompiledPlan final : public Executable {
+ public:
+  CompiledPlan(PlanParts parts, Executor& executor) : p_(std::move(parts)), executor_(executor) {}
+
+  void run(const void* const* inputs) override;
+  void run_forward(const void* const* inputs) override;
+  void run_rest(const void* const* inputs) override;
+  const std::vector<std::string>& input_names() const override { return p_.input_names; }
+  const TensorType& input_type(size_t i) const override { return p_.input_types.at(i); }
+  const HTensor& output(const std::string& name) const override;
+  const std::vector<PlanStep>& steps() const override { return p_.descriptions; }
+  MemoryReport memory() const override { return p_.memory; }
+  const Program& program() const override { return p_.program; }
+
+ private:
+  void point_at(const void* const* inputs);
+  void run_steps(size_t first, size_t last);
+
+  PlanParts p_;
+  Executor& executor_;
+};
+
+}  // namespace harmonics

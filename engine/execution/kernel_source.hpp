@@ -1,0 +1,48 @@
+// Asks a device for kernels and keeps what it gave: equal call sites share one.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "engine/plugin/registry.hpp"
+#include "engine/program/program.hpp"
+
+namespace harmonics {
+
+// A kernel a device made, given back when nobody runs it any more; keeps the device and its library.
+class Kernel {
+ public:
+  Kernel(const hx_kernel& raw, ItemPtr device) : raw_(raw), device_(std::move(device)) {}
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+  ~Kernel() {
+    if (raw_.destroy) raw_.destroy(raw_.context);
+  }
+  const hx_kernel& raw() const { return raw_; }
+
+ private:
+  hx_kernel raw_;
+  ItemPtr device_;
+};
+using KernelPtr = std::shared_ptr<const Kernel>;
+
+class KernelSource {
+ public:
+  // "reference" has no kernels; other names are devices of the registry (ErrorKind::Name when unknown).
+  KernelSource(const std::string& device, Registry& registry);
+  bool is_reference() const { return device_ == nullptr; }
+  // Null: the device has none. A device that fails is ErrorKind::Device naming the call site.
+  KernelPtr find(const Program& program, const Node& node);
+  KernelPtr find(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
+                 const std::vector<TensorType>& outputs);
+
+ private:
+  KernelPtr ask(const hx_call_site& site, const std::string& what);
+
+  std::string name_;
+  ItemPtr device_;
+  std::map<std::string, KernelPtr> known_;  // by call site; null: asked, none
+};
+
+}  // namespace harmonics
