@@ -11,7 +11,7 @@ namespace harmonics {
 class HostFunction {
  public:
   virtual ~HostFunction() = default;
-  virtual std::string name() const = 0;
+  virtual std::string name() const = 0;  // for messages: "activation 'my_act' (plugin /path/libmine.so)"
   // Numbers in, numbers out. Throws what the plugin threw, naming it; checks the result's type against the announced one.
   virtual std::vector<HTensor> run(const std::vector<HTensor>& inputs) const = 0;
   // Gradients of the inputs as traced values, or an empty list when the plugin supplies none (then training refuses).

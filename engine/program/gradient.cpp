@@ -1,0 +1,158 @@
+#include "engine/program/gradient.hpp"
+
+#include <harmonics/ops.hpp>
+
+#include "engine/program/expand_calls.hpp"
+#include "engine/program/functional.hpp"
+#include "engine/program/host_function.hpp"
+#include "engine/program/op.hpp"
+
+namespace harmonics {
+
+namespace {
+
+// Which values an operation lets gradients through to.
+bool has_rule(const Node& node) {
+  return node.op == Op::call || node.op == Op::host_call || op_row(node.op).gradient != nullptr;
+}
+
+const Functional& functional_of(const Node& node) {
+  if (const Functional* f = FunctionalTable::global().find(node.callee)) return *f;
+  throw Error(ErrorKind::Name, "there is no functional '" + node.callee + "'");
+}
+
+class Differentiator {
+ public:
+  Differentiator(Tracer& tracer, const HTensor& value, const std::vector<HTensor>& wrt)
+      : tracer_(tracer), value_(tracer.id_of(value)) {
+    for (const HTensor& w : wrt) wrt_.push_back(tracer.id_of(w));
+    const TensorType& type = program().type(value_);
+    if (type.shape.rank() != 0 || !is_float(type.dtype))
+      throw Error(ErrorKind::Shape, "a gradient is taken of a floating-point scalar, not of " + type.str() + "; reduce it first");
+    for (ValueId w : wrt_)
+      if (!is_float(program().type(w).dtype))
+        throw Error(ErrorKind::Type, "there is no gradient with respect to a value of type " + program().type(w).str());
+  }
+
+  std::vector<HTensor> run() {
+    find_path();
+    adjoints_.resize(program().values.size());
+    tracer_.set_scope("gradient/" + scope_of(program().producer(value_)));
+    if (depends_[value_]) {
+      adjoints_[value_] = full(program().type(value_).dtype, {}, 1);
+      for (size_t i = program().values[value_].node + 1; i-- > 0;) visit(i);
+    }
+    std::vector<HTensor> results;
+    for (ValueId w : wrt_) results.push_back(adjoints_[w] ? adjoints_[w] : zeros_like(tracer_.handle(w)));
+    return results;
+  }
+
+ private:
+  Program& program() { return tracer_.program(); }
+  const std::string& scope_of(const Node& node) { return program().scopes[node.scope]; }
+
+  std::vector<bool> needed_for_value() {
+    std::vector<bool> needed(program().values.size(), false);
+    needed[value_] = true;
+    for (auto node = program().nodes.rbegin(); node != program().nodes.rend(); ++node) {
+      bool any = false;
+      for (ValueId v : node->outputs) any = any || needed[v];
+      if (any)
+        for (ValueId v : node->inputs) needed[v] = true;
+    }
+    return needed;
+  }
+
+  // Marks the values that depend on wrt, and opens the calls on the way whose functional has no gradient of its own.
+  void find_path() {
+    const std::vector<bool> needed = needed_for_value();
+    depends_.assign(program().values.size(), false);
+    for (ValueId w : wrt_) depends_[w] = true;
+    expand_calls(program(), [&](const Node& node) {
+      depends_.resize(program().values.size(), false);
+      bool carries = false, used = false;
+      for (ValueId v : node.inputs) carries = carries || depends_[v];
+      for (ValueId v : node.outputs) used = used || v >= needed.size() || needed[v];
+      if (!carries || !has_rule(node)) return false;
+      if (used && node.op == Op::call && !functional_of(node).gradient) return true;
+      for (ValueId v : node.outputs) depends_[v] = depends_[v] || is_float(program().type(v).dtype);
+      return false;
+    });
+    depends_.resize(program().values.size(), false);
+  }
+
+  void visit(size_t index) {
+    // A copy: the rule appends nodes.
+    const Node node = program().nodes[index];
+    bool reached = false, carries = false;
+    for (ValueId v : node.outputs) reached = reached || !adjoints_[v].empty();
+    for (ValueId v : node.inputs) carries = carries || depends_[v];
+    if (!reached || !carries || !has_rule(node)) return;
+    tracer_.set_scope("gradient/" + scope_of(node));
+    const std::vector<HTensor> gradients = rule(node);
+    if (gradients.size() != node.inputs.size())
+      wrong(node, "gives " + std::to_string(gradients.size()) + " gradients for " + std::to_string(node.inputs.size()) + " operands");
+    for (size_t i = 0; i < gradients.size(); ++i)
+      if (depends_[node.inputs[i]] && gradients[i]) accumulate(node, i, gradients[i]);
+  }
+
+  void accumulate(const Node& node, size_t operand, const HTensor& gradient) {
+    const ValueId v = node.inputs[operand];
+    if (type_of(gradient) != program().type(v))
+      wrong(node, "gives " + type_of(gradient).str() + " for operand " + std::to_string(operand + 1) + ", which is " +
+                      program().type(v).str());
+    adjoints_[v] = adjoints_[v] ? add(adjoints_[v], gradient) : gradient;
+  }
+
+  std::vector<HTensor> rule(const Node& node) {
+    const std::vector<HTensor> inputs = handles(node.inputs), outputs = handles(node.outputs);
+    std::vector<HTensor> dy;
+    for (ValueId v : node.outputs) dy.push_back(adjoints_[v]);
+    if (node.op == Op::call) return functional_of(node).gradient(node.attributes, inputs, outputs, dy);
+    if (node.op != Op::host_call) return op_row(node.op).gradient(node.attributes, inputs, outputs, dy);
+    for (size_t i = 0; i < dy.size(); ++i)
+      if (!dy[i]) dy[i] = zeros_like(outputs[i]);
+    std::vector<HTensor> gradients = node.host->gradient(inputs, outputs, dy);
+    if (!gradients.empty()) return gradients;
+    throw Error(ErrorKind::Plugin, node.host->name() + " reads numbers and supplies no gradient: it can infer but not train; " +
+                                       "write it with harmonics operations or override gradient()");
+  }
+
+  [[noreturn]] void wrong(const Node& node, const std::string& what) const {
+    const std::string name = node.op == Op::call        ? "functional '" + node.callee + "'"
+                             : node.op == Op::host_call ? node.host->name()
+                                                        : std::string(op_name(node.op));
+    throw Error(node.op == Op::host_call ? ErrorKind::Plugin : ErrorKind::Internal, "the gradient of " + name + " " + what);
+  }
+
+  std::vector<HTensor> handles(const std::vector<ValueId>& values) {
+    std::vector<HTensor> list;
+    for (ValueId v : values) list.push_back(tracer_.handle(v));
+    return list;
+  }
+
+  Tracer& tracer_;
+  ValueId value_;
+  std::vector<ValueId> wrt_;
+  std::vector<bool> depends_;
+  std::vector<HTensor> adjoints_;  // by value
+};
+
+}  // namespace
+
+std::vector<HTensor> gradient(Tracer& tracer, const HTensor& value, const std::vector<HTensor>& wrt) {
+  if (Tracer::current() != &tracer)
+    throw Error(ErrorKind::Internal, "a gradient is recorded by the innermost open tracer only");
+  const std::string former = tracer.scope();
+  const auto restore = [&] { tracer.set_scope(former); };
+  try {
+    std::vector<HTensor> results = Differentiator(tracer, value, wrt).run();
+    restore();
+    return results;
+  } catch (...) {
+    restore();
+    throw;
+  }
+}
+
+}  // namespace harmonics
