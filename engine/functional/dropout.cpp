@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include "engine/functional/reference.hpp"
 
 namespace harmonics::reference {
@@ -6,7 +8,7 @@ namespace {
 // Kept elements are scaled so that the expectation stays; `random` is uniform in [0, 1).
 Values masked(const char* name, const AttributeMap& a, const HTensor& random, const HTensor& x) {
   const double rate = a.number("rate");
-  expect(rate >= 0 && rate < 1, name, "rate is " + std::to_string(rate) + "; it must be in [0, 1)", ErrorKind::Type);
+  expect(rate >= 0 && rate < 1, name, fmt::format("rate is {:g}; it must be in [0, 1)", rate), ErrorKind::Type);
   expect(random.shape() == x.shape(), name, "the random numbers " + text_of(random) + " do not fit " + text_of(x));
   return {select(less(random, rate), zeros_like(x), x * (1 / (1 - rate)))};
 }

@@ -1,5 +1,7 @@
 #include <limits>
 
+#include <fmt/core.h>
+
 #include "engine/functional/reference.hpp"
 
 namespace harmonics::reference {
@@ -83,7 +85,7 @@ Values huber(const AttributeMap& a, Inputs in) {
   expect_inputs("huber", in, 2, 2);
   expect_equal_shapes("huber", in[0], in[1]);
   const double delta = a.number("delta", 1.0);
-  expect(delta > 0, "huber", "delta is " + std::to_string(delta) + "; it must be positive", ErrorKind::Type);
+  expect(delta > 0, "huber", fmt::format("delta is {:g}; it must be positive", delta), ErrorKind::Type);
   const HTensor d = in[0] - in[1], size = abs(d);
   return {select(less_equal(size, delta), 0.5 * square(d), delta * (size - 0.5 * delta))};
 }

@@ -1,4 +1,6 @@
 // One step of one parameter; formulas and their order follow PyTorch. `lr` is a scalar, the step number counts from 1.
+#include <fmt/core.h>
+
 #include "engine/functional/reference.hpp"
 
 namespace harmonics::reference {
@@ -23,7 +25,7 @@ Values sgd(const AttributeMap& a, Inputs in) {
   HTensor g = in[1];
   if (decay != 0) g = g + decay * w;
   if (!has_momentum) {
-    expect(momentum == 0, "sgd", "momentum " + std::to_string(momentum) + " needs the velocity as third input");
+    expect(momentum == 0, "sgd", fmt::format("momentum {:g} needs the velocity as third input", momentum));
     return {w - lr * g};
   }
   const HTensor velocity = momentum * in[2] + g;
