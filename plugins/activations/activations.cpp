@@ -1,0 +1,84 @@
+// The activations of the catalogue: names, arguments and help; the operations and functionals they call hold the
+// meaning.
+#include <harmonics/plugin.hpp>
+
+HARMONICS_PLUGIN("harmonics.activations", "0.1.0", "Apache-2.0", "Harmonics");
+
+namespace {
+
+using namespace harmonics;
+
+class Activation : public ActivationFunction {
+ public:
+  using Body = HTensor (*)(const HTensor& x, const Arguments& arguments);
+  explicit Activation(Body body) : body_(body) {}
+  HTensor operator()(const HTensor& x) const override { return body_(x, {}); }
+  HTensor operator()(const HTensor& x, const Arguments& arguments) const override { return body_(x, arguments); }
+
+ private:
+  Body body_;
+};
+
+HTensor leaky_relu(const HTensor& x, const Arguments& a) {
+  return call1("leaky_relu", {x}, Attributes().set("slope", a.number("slope", 0.01)));
+}
+
+HTensor gelu(const HTensor& x, const Arguments& a) {
+  const std::string approximate = a.text("approximate", "none");
+  if (approximate != "none" && approximate != "tanh")
+    throw Error(ErrorKind::Type, "approximate is \"" + approximate + "\"; it can be \"none\" or \"tanh\"");
+  return call1("gelu", {x}, Attributes().set("approximate", approximate));
+}
+
+HTensor elu(const HTensor& x, const Arguments& a) {
+  return call1("elu", {x}, Attributes().set("alpha", a.number("alpha", 1)));
+}
+
+struct Row {
+  const char *name, *description;
+  Activation::Body body;
+  std::vector<Argument> arguments;
+};
+
+std::vector<Row> rows() {
+  return {
+      {"relu", "the positive part", [](const HTensor& x, const Arguments&) { return call1("relu", {x}); }, {}},
+      {"leaky_relu",
+       "x where positive, a fraction of it elsewhere",
+       leaky_relu,
+       {Argument::number("slope", "0.01", "the fraction")}},
+      {"sigmoid",
+       "1 / (1 + exp(-x)), between 0 and 1",
+       [](const HTensor& x, const Arguments&) { return logistic(x); },
+       {}},
+      {"tanh",
+       "hyperbolic tangent, between -1 and 1",
+       [](const HTensor& x, const Arguments&) { return harmonics::tanh(x); },
+       {}},
+      {"softmax",
+       "exp(x) divided by its sum over the last axis: probabilities",
+       [](const HTensor& x, const Arguments&) { return softmax(x); },
+       {}},
+      {"gelu",
+       "x times the normal distribution function of x",
+       gelu,
+       {Argument::text("approximate", "none", "\"none\" or \"tanh\"")}},
+      {"silu", "x times sigmoid(x) (swish)", [](const HTensor& x, const Arguments&) { return call1("silu", {x}); }, {}},
+      {"elu",
+       "x where positive, alpha (exp(x) - 1) elsewhere",
+       elu,
+       {Argument::number("alpha", "1", "minus the limit for very negative x")}},
+      {"softplus",
+       "log(1 + exp(x)), a smooth relu",
+       [](const HTensor& x, const Arguments&) { return call1("softplus", {x}); },
+       {}},
+      {"identity", "x itself", [](const HTensor& x, const Arguments&) { return x; }, {}},
+  };
+}
+
+}  // namespace
+
+extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
+  for (const Row& row : rows())
+    registry.register_activation(row.name, std::make_shared<Activation>(row.body), row.description, row.arguments);
+}

@@ -1,0 +1,49 @@
+// The layers of the catalogue: shape rules, parameters, arguments and help; the functionals they call hold the meaning.
+#pragma once
+
+#include <harmonics/function.hpp>
+
+namespace layers {
+
+using harmonics::Argument;
+using harmonics::Arguments;
+using harmonics::Attributes;
+using harmonics::DType;
+using harmonics::Error;
+using harmonics::ErrorKind;
+using harmonics::HTensor;
+using harmonics::Scope;
+using harmonics::Shape;
+
+using Body = HTensor (*)(Scope& scope, const HTensor& x, const Arguments& arguments);
+
+HTensor affine(Scope&, const HTensor&, const Arguments&);
+HTensor attention(Scope&, const HTensor&, const Arguments&);
+HTensor avgpool(Scope&, const HTensor&, const Arguments&);
+HTensor concat(Scope&, const HTensor&, const Arguments&);
+HTensor conv(Scope&, const HTensor&, const Arguments&);
+HTensor dropout(Scope&, const HTensor&, const Arguments&);
+HTensor embed(Scope&, const HTensor&, const Arguments&);
+HTensor flatten(Scope&, const HTensor&, const Arguments&);
+HTensor maxpool(Scope&, const HTensor&, const Arguments&);
+HTensor mul(Scope&, const HTensor&, const Arguments&);
+HTensor norm(Scope&, const HTensor&, const Arguments&);
+HTensor skip(Scope&, const HTensor&, const Arguments&);
+
+// Weight "NAME.weight" [width, features] and bias "NAME.bias" applied to the last axis; without a name "weight",
+// "bias".
+HTensor project(Scope& scope, const HTensor& x, const std::string& name, int64_t width, bool bias);
+// All axes after the leading ones as one.
+HTensor flat(const Scope& scope, const HTensor& x);
+// Throws unless x is [batch, channels, height, width]; says how to declare it.
+void expect_image(const char* layer, const HTensor& x);
+// One number for both axes, or one for each.
+std::vector<int64_t> pair_of(const Arguments& arguments, const char* name, std::vector<int64_t> otherwise,
+                             int64_t least);
+// The window as a functional's attributes; throws when no window fits.
+struct Window {
+  std::vector<int64_t> kernel, strides, dilation, low, high;
+};
+Attributes attributes_of(const char* layer, const HTensor& x, const Window& window);
+
+}  // namespace layers

@@ -1,0 +1,98 @@
+#include <harmonics/ops.hpp>
+
+#include "layers.hpp"
+
+namespace layers {
+
+namespace {
+
+using harmonics::constant_init;
+
+HTensor layer_norm(Scope& scope, const HTensor& x, double epsilon) {
+  const Shape own = x.shape().from(scope.leading());
+  const HTensor gain = scope.parameter("gain", own, constant_init(1)),
+                bias = scope.parameter("bias", own, constant_init(0));
+  const int64_t axes = own.rank();
+  return harmonics::call("layer_norm", {x, gain, bias}, Attributes().set("epsilon", epsilon).set("norm_axes", axes))
+      .at(0);
+}
+
+HTensor rms_norm(Scope& scope, const HTensor& x, double epsilon) {
+  const HTensor flattened = flat(scope, x);
+  const HTensor gain = scope.parameter("gain", {flattened.shape().back()}, constant_init(1));
+  return harmonics::reshape(harmonics::call("rms_norm", {flattened, gain}, Attributes().set("epsilon", epsilon)).at(0),
+                            x.shape());
+}
+
+// Channels come first after the leading axes, which all count as samples.
+HTensor as_samples(const Scope& scope, const HTensor& x) {
+  const Shape s = x.shape(), features = s.from(scope.leading());
+  Shape shape{s.slice(0, scope.leading()).count()};
+  for (int64_t d : features) shape.push_back(d);
+  return harmonics::reshape(x, shape);
+}
+
+HTensor along_channels(const HTensor& parameter, const HTensor& x) {
+  Shape shape = parameter.shape();
+  for (uint32_t i = 2; i < x.rank(); ++i) shape.push_back(1);
+  return harmonics::reshape(parameter, shape);
+}
+
+struct Running {
+  HTensor mean, variance;
+};
+
+HTensor normalise_by_batch(Scope& scope, const HTensor& x, const HTensor& gain, const HTensor& bias,
+                           const Running& running, double epsilon, double momentum) {
+  const double n = static_cast<double>(x.size() / x.shape()[1]);
+  if (n < 2)
+    throw Error(ErrorKind::Shape,
+                "norm(\"batch\") cannot train on one value per channel, a batch is " + x.shape().str())
+        .note("help: use a larger batch, or norm(\"layer\")");
+  const auto r = harmonics::call("batch_norm", {x, gain, bias}, Attributes().set("epsilon", epsilon));
+  const HTensor variance =
+      maximum(1.0 / (r.at(2) * r.at(2)) - epsilon, 0) * (n / (n - 1));  // unbiased, as PyTorch keeps it
+  scope.update("running_mean", running.mean * (1 - momentum) + r.at(1) * momentum);
+  scope.update("running_variance", running.variance * (1 - momentum) + variance * momentum);
+  return r.at(0);
+}
+
+HTensor batch_norm(Scope& scope, const HTensor& given, double epsilon, double momentum) {
+  if (given.rank() <= scope.leading())
+    throw Error(ErrorKind::Shape, "norm(\"batch\") needs channels; a sample here is a single number");
+  const HTensor x = as_samples(scope, given);
+  const Shape channels{x.shape()[1]};
+  const HTensor gain = scope.parameter("gain", channels, constant_init(1)),
+                bias = scope.parameter("bias", channels, constant_init(0));
+  const Running running{scope.state("running_mean", channels, constant_init(0)),
+                        scope.state("running_variance", channels, constant_init(1))};
+  if (scope.training())
+    return harmonics::reshape(normalise_by_batch(scope, x, gain, bias, running, epsilon, momentum), given.shape());
+  const HTensor scale = gain * harmonics::rsqrt(running.variance + epsilon);
+  const HTensor y = (x - along_channels(running.mean, x)) * along_channels(scale, x) + along_channels(bias, x);
+  return harmonics::reshape(y, given.shape());
+}
+
+}  // namespace
+
+HTensor norm(Scope& scope, const HTensor& x, const Arguments& a) {
+  const std::string kind = a.text("kind", "layer");
+  const double epsilon = a.number("epsilon", 1e-5), momentum = a.number("momentum", 0.1);
+  if (!(epsilon > 0)) throw Error(ErrorKind::Type, "epsilon is " + std::to_string(epsilon) + "; it must be positive");
+  if (!(momentum >= 0 && momentum <= 1))
+    throw Error(ErrorKind::Type, "momentum is " + std::to_string(momentum) + "; it must be in [0, 1]");
+  if (kind == "layer") return layer_norm(scope, x, epsilon);
+  if (kind == "rms") return rms_norm(scope, x, epsilon);
+  if (kind == "batch") return batch_norm(scope, x, epsilon, momentum);
+  throw Error(ErrorKind::Type, "kind is \"" + kind + "\"; it can be \"layer\", \"rms\" or \"batch\"");
+}
+
+HTensor dropout(Scope& scope, const HTensor& x, const Arguments& a) {
+  const double rate = a.number("rate", 0.5);
+  if (!(rate >= 0 && rate < 1))
+    throw Error(ErrorKind::Type, "rate is " + std::to_string(rate) + "; it must be in [0, 1)");
+  if (rate == 0 || !scope.training()) return x;
+  return harmonics::call1("dropout", {x, scope.random(x.shape())}, Attributes().set("rate", rate));
+}
+
+}  // namespace layers

@@ -1,0 +1,115 @@
+#include <harmonics/plugin.hpp>
+
+#include "layers.hpp"
+
+HARMONICS_PLUGIN("harmonics.layers", "0.1.0", "Apache-2.0", "Harmonics");
+
+namespace {
+
+using namespace layers;
+
+class Layer : public harmonics::LayerFunction {
+ public:
+  explicit Layer(Body body) : body_(body) {}
+  HTensor operator()(Scope& scope, const HTensor& x, const Arguments& arguments) const override {
+    return body_(scope, x, arguments);
+  }
+
+ private:
+  Body body_;
+};
+
+Argument numbers(const char* name, const char* otherwise, const char* description) {
+  Argument a = Argument::integers(name, description);
+  a.default_text = otherwise;
+  return a;
+}
+Argument with_bias() { return Argument::flag("bias", true, "add a learned bias"); }
+
+struct Row {
+  const char *name, *description;
+  Body body;
+  std::vector<Argument> arguments;
+  uint32_t flags;
+};
+
+std::vector<Row> rows() {
+  return {
+      {"affine",
+       "learned map of the features: weight x + bias",
+       affine,
+       {Argument::integer("width", "results; absent: the target's width"), with_bias()},
+       0},
+      {"conv",
+       "learned convolution over height and width",
+       conv,
+       {Argument::integer("channels", "channels that go out").must(), numbers("kernel", "3", "size of the window"),
+        numbers("stride", "1", "step of the window"),
+        Argument::text("padding", "same", "\"same\", \"valid\" or zeros on each side"),
+        numbers("dilation", "1", "distance of the window's elements"),
+        Argument::integer("groups", 1, "parts of the channels that are mapped apart"), with_bias()},
+       0},
+      {"maxpool",
+       "largest value of each window",
+       maxpool,
+       {numbers("size", "2", "size of the window"),
+        Argument::integers("stride", "step of the window; absent: its size"),
+        numbers("padding", "0", "padding on each side, which is never the largest")},
+       0},
+      {"avgpool",
+       "mean of each window",
+       avgpool,
+       {numbers("size", "2", "size of the window"),
+        Argument::integers("stride", "step of the window; absent: its size"),
+        numbers("padding", "0", "padding on each side, which does not count")},
+       0},
+      {"norm",
+       "zero mean and unit variance (rms: unit size), then a learned gain and bias",
+       norm,
+       {Argument::text("kind", "layer", "\"layer\", \"rms\" or \"batch\""),
+        Argument::number("epsilon", "1e-5", "added to the variance"),
+        Argument::number("momentum", "0.1", "batch: weight of the newest batch in the running statistics")},
+       0},
+      {"dropout",
+       "zeroes random values while training",
+       dropout,
+       {Argument::number("rate", "0.5", "how many, 0 to 1")},
+       HX_MODE_ONLY},
+      {"flatten", "all features in one axis", flatten, {}, 0},
+      {"embed",
+       "a learned row of numbers for each symbol",
+       embed,
+       {Argument::integer("width", "numbers per symbol; absent: the target's width"),
+        Argument::integer("vocabulary", "different symbols; absent: as the stream says"),
+        Argument::number("deviation", "0.02", "standard deviation the rows start with")},
+       HX_TAKES_CLASSES},
+      {"attention",
+       "multi-head attention over the positions of a sequence",
+       attention,
+       {Argument::integer("heads", 1, "parts the features are split in"),
+        Argument::flag("causal", false, "a position sees none after it"),
+        Argument::flag("rope", false, "rotary positions"),
+        Argument::layer("memory", "a layer that keys and values come from; absent: the source"),
+        Argument::integer("kv_heads", "heads of keys and values, shared by groups of heads; absent: as heads"),
+        with_bias()},
+       0},
+      {"skip", "hands its source on unchanged (residual)", skip, {}, HX_IDENTITY_SKIP},
+      {"concat",
+       "features of the source followed by those of another layer",
+       concat,
+       {Argument::layer("with", "the other layer").must()},
+       0},
+      {"mul",
+       "the source times another layer, element by element",
+       mul,
+       {Argument::layer("with", "the other layer").must()},
+       0},
+  };
+}
+
+}  // namespace
+
+extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
+  for (const Row& row : rows())
+    registry.register_layer(row.name, std::make_shared<Layer>(row.body), row.description, row.arguments, row.flags);
+}
