@@ -2,8 +2,8 @@
 // several.
 //
 // Bodies and gradients are plain functions on HTensor: run on numbers they compute, run on traced values they are
-// recorded. Half precision inputs are widened to f32 inside; statistics (mean, rstd, lse) stay wide; results have the
-// input's dtype.
+// recorded. Half precision inputs are widened to f32 inside; statistics (mean, rstd, lse and the loss made of lse)
+// stay wide; other results have the input's dtype.
 #pragma once
 
 #include <functional>

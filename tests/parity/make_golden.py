@@ -314,7 +314,7 @@ def mlp_loss(p, x, y):  # sigmoid and binary cross entropy on one-hot labels: su
 def cnn_loss(p, x, y):
     h = F.relu(F.conv2d(x, p["conv1.weight"], p["conv1.bias"], padding=1))
     h = F.max_pool2d(h, 2)
-    h = F.conv2d(h, p["conv2.weight"], p["conv2.bias"], stride=2, padding=1)
+    h = F.conv2d(h, p["conv2.weight"], stride=2, padding=1)  # batch_norm takes a bias out again
     h = F.relu(F.batch_norm(h, None, None, p["norm.gain"], p["norm.bias"], training=True))
     h = F.avg_pool2d(h, 2).flatten(1)
     return F.cross_entropy(F.linear(h, p["output.weight"], p["output.bias"]), y)
@@ -353,7 +353,7 @@ def nets():
     yield ("mlp", mlp_loss, rounded({**affine("hidden", 7, 12), **affine("output", 5, 7)}), d.normal(9, 12),
            d.whole(5, 9))
     yield ("cnn", cnn_loss,
-           rounded({**kernel("conv1", 4, 1), **kernel("conv2", 6, 4), **gain("norm", 6), "norm.bias": d.normal(6, scale=0.1),
+           rounded({**kernel("conv1", 4, 1), "conv2.weight": d.normal(6, 4, 3, 3, scale=0.3), **gain("norm", 6), "norm.bias": d.normal(6, scale=0.1),
                     **affine("output", 5, 6)}), d.normal(6, 1, 10, 10), d.whole(5, 6))
     text = d.whole(11, 3, 8)
     yield ("transformer", transformer_loss,

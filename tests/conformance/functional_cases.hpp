@@ -1,0 +1,289 @@
+// Calls of every functional with random odd shapes: what the conformance tests loop over.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <harmonics/ops.hpp>
+
+#include "engine/program/functional.hpp"
+
+namespace harmonics::conformance {
+
+// One input: its shape and what its numbers are.
+struct Operand {
+  enum Kind {
+    number,    // of the tested float type, away from 0 (kinks)
+    positive,  // the same, above 0
+    random,    // f32 in [0, 1), not differentiated
+    rate,      // f32 scalar, not differentiated
+    index,     // `dtype` in [0, limit)
+    step,      // the i64 scalar 3
+  };
+  Kind kind = number;
+  Shape shape;
+  DType dtype = DType::I64;
+  int64_t limit = 0;
+  bool statistic = false;  // mean, rstd, lse and what belongs to them: f32 where the tested type is a half
+};
+
+struct FunctionalCase {
+  std::string functional;
+  AttributeMap attributes;
+  std::vector<Operand> inputs;
+
+  std::string str() const {
+    std::string s = functional + attributes.str();
+    for (const Operand& o : inputs) s += " " + o.shape.str();
+    return s;
+  }
+};
+
+inline HTensor make_operand(const Operand& operand, DType dtype, std::mt19937_64& generator) {
+  const int64_t n = operand.shape.count();
+  if (operand.kind == Operand::step) return HTensor::from<int64_t>({}, {3});
+  if (operand.kind == Operand::index) {
+    std::vector<int64_t> values;
+    for (int64_t i = 0; i < n; ++i) values.push_back(static_cast<int64_t>(generator() % operand.limit));
+    return cast(HTensor::from(operand.shape, values), operand.dtype);
+  }
+  std::vector<double> values;
+  for (int64_t i = 0; i < n; ++i) {
+    const double u = static_cast<double>(generator() >> 40) / (1 << 24),
+                 v = static_cast<double>(generator() >> 40) / (1 << 24);
+    const double size = 0.05 + 1.9 * u;
+    switch (operand.kind) {
+      case Operand::positive:
+        values.push_back(size);
+        break;
+      case Operand::random:
+        values.push_back(u);
+        break;
+      case Operand::rate:
+        values.push_back(0.0625);
+        break;
+      default:
+        values.push_back(v < 0.5 ? -size : size);
+    }
+  }
+  const bool half = dtype == DType::F16 || dtype == DType::BF16;
+  const bool single = operand.kind == Operand::random || operand.kind == Operand::rate || (operand.statistic && half);
+  return cast(HTensor::from(operand.shape, values), single ? DType::F32 : dtype);
+}
+
+// Small odd sizes, reproducible.
+class Sizes {
+ public:
+  explicit Sizes(uint64_t seed) : generator_(seed) {}
+  int64_t odd() { return 1 + 2 * static_cast<int64_t>(generator_() % 3); }  // 1, 3, 5
+  int64_t some() { return 2 + static_cast<int64_t>(generator_() % 4); }     // 2 .. 5
+  bool coin() { return generator_() % 2 == 0; }
+
+ private:
+  std::mt19937_64 generator_;
+};
+
+inline Operand numbers(const Shape& shape) { return {Operand::number, shape}; }
+inline Operand statistics(const Shape& shape) { return {Operand::number, shape, DType::F32, 0, true}; }
+inline Operand spreads(const Shape& shape) { return {Operand::positive, shape, DType::F32, 0, true}; }
+inline Operand positives(const Shape& shape) { return {Operand::positive, shape}; }
+inline Operand randoms(const Shape& shape) { return {Operand::random, shape}; }
+inline Operand rate() { return {Operand::rate, {}}; }
+inline Operand indices(const Shape& shape, int64_t limit, DType dtype) { return {Operand::index, shape, dtype, limit}; }
+
+inline Shape joined(const Shape& a, const Shape& b) {
+  Shape s = a;
+  for (int64_t d : b) s.push_back(d);
+  return s;
+}
+
+using Cases = std::vector<FunctionalCase>;
+
+inline void add_activation_cases(Cases& cases, Sizes& sizes) {
+  const Operand x = numbers({sizes.odd(), sizes.some(), sizes.odd()});
+  for (const char* name : {"relu", "leaky_relu", "gelu", "silu", "elu", "softplus", "softmax", "log_softmax"})
+    cases.push_back({name, {}, {x}});
+  cases.push_back({"gelu", AttributeMap().set("approximate", std::string("tanh")), {x}});
+  cases.push_back({"leaky_relu", AttributeMap().set("slope", 0.3), {x}});
+  cases.push_back({"elu", AttributeMap().set("alpha", 0.7), {x}});
+  cases.push_back({"softmax_grad", {}, {x, x}});
+  cases.push_back({"log_softmax_grad", {}, {x, x}});
+}
+
+inline void add_linear_cases(Cases& cases, Sizes& sizes) {
+  const int64_t in = sizes.some(), out = sizes.odd();
+  for (const char* activation : {"", "relu", "tanh", "logistic", "gelu"})
+    cases.push_back({"linear",
+                     AttributeMap().set("activation", std::string(activation)),
+                     {numbers({sizes.odd(), sizes.odd(), in}), numbers({out, in}), numbers({out})}});
+  cases.push_back({"linear", {}, {numbers({sizes.some(), in}), numbers({out, in})}});
+  cases.push_back({"linear", {}, {numbers({in}), numbers({out, in}), numbers({out})}});
+}
+
+inline void add_norm_cases(Cases& cases, Sizes& sizes) {
+  const Shape lead{sizes.odd(), sizes.some()}, row{3 + sizes.odd()}, tile{sizes.some(), sizes.some()};
+  for (const Shape& own : {row, tile}) {
+    const AttributeMap axes = AttributeMap().set("norm_axes", int64_t{own.rank()});
+    AttributeMap with_epsilon = axes;
+    with_epsilon.set("epsilon", 1e-3);
+    const Operand x = numbers(joined(lead, own)), p = numbers(own);
+    cases.push_back({"layer_norm", with_epsilon, {x, p, p}});
+    cases.push_back({"layer_norm_grad", axes, {x, p, statistics(lead), spreads(lead), x}});
+  }
+  const Operand x = numbers(joined(lead, row)), gain = numbers(row);
+  cases.push_back({"rms_norm", AttributeMap().set("epsilon", 1e-4), {x, gain}});
+  cases.push_back({"rms_norm_grad", {}, {x, gain, spreads(lead), x}});
+  const int64_t channels = sizes.odd();
+  for (const Shape& image :
+       {Shape{3 + sizes.odd(), channels}, Shape{sizes.some(), channels, sizes.odd(), sizes.some()}}) {
+    const Operand pixels = numbers(image), c = numbers({channels});
+    cases.push_back({"batch_norm", AttributeMap().set("epsilon", 1e-3), {pixels, c, c}});
+    cases.push_back({"batch_norm_grad", {}, {pixels, c, statistics({channels}), spreads({channels}), pixels}});
+  }
+}
+
+inline void add_loss_cases(Cases& cases, Sizes& sizes) {
+  const int64_t classes = 1 + sizes.some();
+  for (const Shape& lead : {Shape{sizes.odd()}, Shape{sizes.odd(), sizes.some()}}) {
+    const Operand logits = numbers(joined(lead, {classes})), each = statistics(lead);
+    for (DType dtype : {DType::U8, DType::I32, DType::I64}) {
+      const Operand labels = indices(lead, classes, dtype);
+      cases.push_back({"softmax_cross_entropy", {}, {logits, labels}});
+      cases.push_back({"softmax_cross_entropy_grad", {}, {logits, labels, each, each}});
+      cases.push_back({"one_hot", AttributeMap().set("classes", classes).set("dtype", int64_t{HX_F64}), {labels}});
+    }
+    for (const char* name : {"sigmoid_cross_entropy", "mse", "mae"}) cases.push_back({name, {}, {logits, logits}});
+    cases.push_back({"huber", AttributeMap().set("delta", 0.6), {logits, logits}});
+    cases.push_back({"sigmoid_cross_entropy_grad", {}, {logits, logits, logits}});
+  }
+}
+
+// A random window over `axes` spatial axes; the attributes of conv and pooling.
+struct Window {
+  std::vector<int64_t> kernel, strides, low, high, dilation, input, output;
+
+  Window(Sizes& sizes, int64_t axes, bool dilated) {
+    for (int64_t i = 0; i < axes; ++i) {
+      kernel.push_back(1 + static_cast<int64_t>(sizes.coin()) + static_cast<int64_t>(sizes.coin()));
+      strides.push_back(sizes.coin() ? 1 : 2);
+      dilation.push_back(dilated && sizes.coin() ? 2 : 1);
+      const int64_t reach = (kernel.back() - 1) * dilation.back() + 1;
+      low.push_back(reach > 1 && sizes.coin() ? 1 : 0);
+      high.push_back(reach > 1 && sizes.coin() ? 1 : 0);
+      input.push_back(reach + static_cast<int64_t>(sizes.coin()) + static_cast<int64_t>(sizes.coin()));
+      output.push_back((input.back() + low.back() + high.back() - reach) / strides.back() + 1);
+    }
+  }
+  AttributeMap attributes() const {
+    return AttributeMap()
+        .set("strides", strides)
+        .set("padding_low", low)
+        .set("padding_high", high)
+        .set("dilation", dilation);
+  }
+  Shape in(int64_t n, int64_t c) const { return joined({n, c}, Shape(input)); }
+  Shape out(int64_t n, int64_t c) const { return joined({n, c}, Shape(output)); }
+};
+
+inline void add_conv_cases(Cases& cases, Sizes& sizes) {
+  for (int64_t axes : {1, 2, 3}) {
+    const Window w(sizes, axes, true);
+    const int64_t groups = axes == 2 && sizes.coin() ? 2 : 1, n = sizes.odd() > 1 ? 2 : 1;
+    const int64_t channels = axes == 3 ? 1 : sizes.odd(), outputs = groups * 2;
+    const Operand x = numbers(w.in(n, channels * groups)), y = numbers(w.out(n, outputs));
+    const Operand weight = numbers(joined({outputs, channels}, Shape(w.kernel)));
+    AttributeMap attributes = w.attributes();
+    attributes.set("groups", groups);
+    AttributeMap active = attributes, for_input = attributes, for_weight = attributes;
+    cases.push_back({"conv", attributes, {x, weight}});
+    for (const char* activation : {"relu", "tanh", "logistic", "gelu"})
+      cases.push_back({"conv", active.set("activation", std::string(activation)), {x, weight, numbers({outputs})}});
+    cases.push_back({"conv_grad_input", for_input.set("input_shape", x.shape.vector()), {weight, y}});
+    cases.push_back({"conv_grad_weight", for_weight.set("weight_shape", weight.shape.vector()), {x, y}});
+  }
+}
+
+inline void add_pool_cases(Cases& cases, Sizes& sizes) {
+  for (int64_t axes : {1, 2, 3}) {
+    const Window w(sizes, axes, true);
+    const int64_t n = sizes.odd() > 1 ? 2 : 1, channels = sizes.coin() ? 1 : 3;
+    const Operand x = numbers(w.in(n, channels)), y = numbers(w.out(n, channels));
+    AttributeMap attributes = w.attributes();
+    attributes.set("kernel", w.kernel);
+    cases.push_back({"max_pool", attributes, {x}});
+    const AttributeMap shape = AttributeMap().set("input_shape", x.shape.vector());
+    cases.push_back({"max_pool_grad", shape, {indices(y.shape, Shape(w.input).count(), DType::I32), y}});
+    for (bool include : {false, true}) {
+      attributes.set("count_include_pad", include);
+      AttributeMap grad = attributes;
+      cases.push_back({"avg_pool", attributes, {x}});
+      cases.push_back({"avg_pool_grad", grad.set("input_shape", x.shape.vector()), {y}});
+    }
+  }
+}
+
+inline void add_lookup_cases(Cases& cases, Sizes& sizes) {
+  const int64_t rows = sizes.some(), width = sizes.odd();
+  for (DType dtype : {DType::U8, DType::I32, DType::I64}) {
+    const Operand ids = indices({sizes.odd(), sizes.some()}, rows, dtype);
+    cases.push_back({"embedding", {}, {numbers({rows, width}), ids}});
+    cases.push_back({"embedding_grad", AttributeMap().set("rows", rows), {ids, numbers(joined(ids.shape, {width}))}});
+  }
+  const Shape s{sizes.odd(), sizes.some(), sizes.odd()};
+  const AttributeMap dropped = AttributeMap().set("rate", 0.375);
+  cases.push_back({"dropout", dropped, {numbers(s), randoms(s)}});
+  cases.push_back({"dropout_grad", dropped, {randoms(s), numbers(s)}});
+}
+
+inline void add_attention_cases(Cases& cases, Sizes& sizes) {
+  const int64_t batch = sizes.coin() ? 1 : 2, shared = sizes.coin() ? 1 : 2, group = sizes.coin() ? 1 : 3;
+  const int64_t width = sizes.some(), t = sizes.some();
+  const Operand turned = numbers({batch, shared, t, 2 * sizes.odd()});
+  cases.push_back({"rope", {}, {turned}});
+  cases.push_back({"rope", AttributeMap().set("base", 50.0).set("offset", int64_t{7}).set("inverse", true), {turned}});
+  for (int64_t more : {-1, 0, 2})  // queries that see nothing, square, keys from before
+    for (bool causal : {false, true}) {
+      AttributeMap a = AttributeMap().set("causal", causal);
+      if (more == 2) a.set("scale", 0.4);
+      const Shape rows{batch, shared * group, t};
+      const Operand q = numbers(joined(rows, {width})), k = numbers({batch, shared, t + more, width});
+      cases.push_back({"attention", a, {q, k, k}});
+      cases.push_back({"attention_grad", a, {q, k, k, q, statistics(rows), q}});
+    }
+}
+
+inline void add_optimizer_cases(Cases& cases, Sizes& sizes) {
+  const Operand w = numbers({sizes.odd(), sizes.some()}), v = positives(w.shape);
+  const Operand step{Operand::step, {}};
+  for (double decay : {0.0, 0.1}) {
+    const AttributeMap plain = AttributeMap().set("weight_decay", decay);
+    AttributeMap momentum = plain, nesterov = plain;
+    momentum.set("momentum", 0.9);
+    nesterov.set("momentum", 0.9).set("nesterov", true);
+    cases.push_back({"sgd", plain, {w, w, rate()}});
+    cases.push_back({"sgd", momentum, {w, w, w, rate()}});
+    cases.push_back({"sgd", nesterov, {w, w, w, rate()}});
+    for (const char* name : {"adam", "adamw"}) cases.push_back({name, plain, {w, w, w, v, rate(), step}});
+  }
+}
+
+// Every functional at least once, with shapes drawn from the seed.
+inline Cases functional_cases(uint64_t seed) {
+  Sizes sizes(seed);
+  Cases cases;
+  add_activation_cases(cases, sizes);
+  add_linear_cases(cases, sizes);
+  add_norm_cases(cases, sizes);
+  add_loss_cases(cases, sizes);
+  add_conv_cases(cases, sizes);
+  add_pool_cases(cases, sizes);
+  add_lookup_cases(cases, sizes);
+  add_attention_cases(cases, sizes);
+  add_optimizer_cases(cases, sizes);
+  return cases;
+}
+
+}  // namespace harmonics::conformance
