@@ -68,11 +68,16 @@ ArgumentList read_list(Reader& reader, size_t depth) {
   return values;
 }
 
-[[noreturn]] void refuse_value(Reader& reader, const std::string& what) {
+void refuse_missing_digit(Reader& reader) {
   const Lexer& lexer = reader.lexer;
   if (lexer.at(".") && !lexer.rest().substr(1).empty() && lexer.rest()[1] >= '0' && lexer.rest()[1] <= '9') {
     reader.fail(reader.here(), "a number begins with a digit", {"write '0.5' instead of '.5'"});
   }
+}
+
+[[noreturn]] void refuse_value(Reader& reader, const std::string& what) {
+  const Lexer& lexer = reader.lexer;
+  refuse_missing_digit(reader);
   if (lexer.at("{") || lexer.at("(")) reader.unexpected(what, {"a list stands in brackets: [3, 3]"});
   if (lexer.at("=")) reader.unexpected(what, {"an argument is written 'name=value'"});
   reader.unexpected(what, {"values are numbers, \"strings\", true, false, lists [1, 2] and names"});
@@ -129,7 +134,10 @@ void read_arguments(Reader& reader, Call& call) {
 
 Number read_number(Reader& reader, const std::string& what) {
   const auto token = reader.lexer.number();
-  if (!token) refuse_value(reader, what);
+  if (!token) {
+    refuse_missing_digit(reader);
+    reader.unexpected(what);
+  }
   refuse_rest_of_number(reader, *token);
   std::string_view digits = token->text;
   if (digits.front() == '+') digits.remove_prefix(1);

@@ -117,7 +117,9 @@ Comparison read_comparison(Reader& reader, std::string metric, const std::string
 [[noreturn]] void refuse_setting(Reader& reader, const Name& name, size_t begin) {
   Lexer& lexer = reader.lexer;
   if (at_comparison(lexer) || lexer.at(".")) {
-    reader.fail(reader.since(begin), "a comparison stands after 'until'", {"write 'until " + name.text + " ...'"});
+    std::string metric = name.text;
+    while (lexer.accept(".")) metric += "." + reader.expect_name("a name after '.'").text;
+    reader.fail(reader.since(begin), "a comparison stands after 'until'", {"write 'until " + metric + " < 0.05'"});
   }
   const auto near = nearest(name.text, kConditionWords);
   if (near && !lexer.at("=")) {

@@ -112,9 +112,7 @@ void refuse_rest_of_declaration(Reader& reader, const Declaration& declaration) 
   const Lexer& lexer = reader.lexer;
   const std::string& name = declaration.name.text;
   const std::string after = "';' after " + std::string(word_of(declaration.kind)) + " '" + name + "'";
-  if (lexer.touches_previous() && lexer.at("-") && !lexer.at("->") && !lexer.at("-(")) {
-    reader.fail(reader.here(), "'-' in a name", {"names consist of the letters A-Z and a-z, digits and '_'"});
-  }
+  if (reader.at_hyphenated_name()) reader.refuse_hyphenated_name();
   if (lexer.at("{")) {
     reader.unexpected(after, {declaration.has_shape ? "a declaration has one shape"
                                                     : "the shape stands before the ratio: '{10} 1/2 input'"});
@@ -124,11 +122,11 @@ void refuse_rest_of_declaration(Reader& reader, const Declaration& declaration) 
     reader.unexpected(after, {"declare one name at a time: '" + std::string(word_of(declaration.kind)) + " " + name +
                               "; " + word_of(declaration.kind) + " ...;'"});
   }
-  if (lexer.at("=") || lexer.at(":") || (lexer.at("\"") && lexer.peek().text.back() == '"')) {
+  if (lexer.peek_arrow().text == "=" || lexer.at(":") || (lexer.at("\"") && lexer.peek().text.back() == '"')) {
     reader.unexpected(after, {example(declaration)});
   }
   if (lexer.on_new_line()) return;
-  if (lexer.at("->") || lexer.at("-(") || lexer.at("<-")) {
+  if (!lexer.peek_arrow().text.empty()) {
     reader.unexpected(after, {"declare the name first, then write the flow as a statement of its own"});
   }
   if (declaration.ratio && declaration.ratio->of.text == "of" && lexer.at_name()) {

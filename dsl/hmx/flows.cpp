@@ -36,7 +36,7 @@ namespace {
   if (lexer.at(")")) {
     Lexer ahead = lexer;
     ahead.accept(")");
-    if (ahead.at("-")) {
+    if (ahead.at("-") && !ahead.touches_previous()) {
       reader.fail(reader.span(lexer.position(), ahead.position() + 1), "')-' is written without spaces", {remedy});
     }
     reader.fail(reader.here(), "a training tap ends with ')-'", {remedy});
@@ -56,9 +56,7 @@ namespace {
   if (run.text == "-" && after.substr(0, after.find_first_not_of(" \t") + 1).find('(') != std::string_view::npos) {
     reader.fail(reader.span(run), "'-(' is written without a space", {"write '-(relu)->'"});
   }
-  if (run.text == "-" && lexer.touches_previous() && !after.empty() && is_identifier_character(after.front())) {
-    reader.fail(reader.span(run), "'-' in a name", {"names consist of the letters A-Z and a-z, digits and '_'"});
-  }
+  if (run.text == "-" && reader.at_hyphenated_name()) reader.refuse_hyphenated_name();
   const Slip slip = describe_bad_arrow(lexer);
   reader.fail(reader.span(run), slip.message, {slip.remedy});
 }

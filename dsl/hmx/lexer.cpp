@@ -147,6 +147,7 @@ Token Lexer::peek() const {
   for (const std::string_view token : kArrowTokens) {
     if (length == 0 && at(token)) length = token.size();
   }
+  if (length == 0) length = peek_arrow().text.size();
   if (length == 0) length = decode_utf8(text_, position_).length;
   return {position_, text_.substr(position_, length)};
 }

@@ -42,7 +42,8 @@ class Parser {
   std::shared_ptr<Conditional> conditional();
   void misplaced(Block& block, const std::string& word);
 
-  void open(Block& block, const std::string& after);
+  // '{' after what is named; `notes` for when something else stands there.
+  void open(Block& block, const std::string& after, Notes notes = {});
   template <typename Read>
   void body(Block& block, const Read& read_statement);
   bool ends(const Block& block);
@@ -81,13 +82,13 @@ void Parser::skip_to_brace() {
   }
 }
 
-void Parser::open(Block& block, const std::string& after) {
+void Parser::open(Block& block, const std::string& after, Notes notes) {
   if (!lexer_.at("{")) {
     const std::string message = "expected '{' after " + after;
     const bool forgotten = lexer_.at_end() || lexer_.on_new_line() || lexer_.at_reserved();
     try {
       if (forgotten) reader_.fail(reader_.behind_previous(), message);
-      reader_.unexpected("'{' after " + after);
+      reader_.unexpected("'{' after " + after, std::move(notes));
     } catch (const Recover&) {
       if (!forgotten) skip_to_brace();
       if (!forgotten && !lexer_.at("{")) throw;
@@ -318,7 +319,7 @@ std::shared_ptr<Conditional> Parser::conditional() {
     if (!lexer_.at("{")) throw;
   }
   conditional->span = reader_.since(keyword.offset);
-  open(block, "the condition of 'if'");
+  open(block, "the condition of 'if'", {"'if' takes one comparison or predicate: 'if loss < 0.5 { a -> b; }'"});
   body(block, [&] { step(blocks_.back(), conditional->then_steps); });
   Lexer ahead = lexer_;
   if (!ahead.accept_word("else") || !ahead.at("{")) return conditional;

@@ -1,5 +1,6 @@
 #include "dsl/hmx/reader.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 
@@ -40,8 +41,10 @@ std::string_view Reader::text(size_t begin, size_t end) const {
 }
 
 void Reader::complain(ErrorKind kind, Span span, const std::string& message, Notes notes) {
-  for (const Error& error : errors_) {
-    if (error.span().line == span.line && error.span().column == span.column) return;
+  for (Error& error : errors_) {
+    if (error.span().line != span.line || error.span().column != span.column) continue;
+    if (kind == ErrorKind::Syntax && error.kind() != kind) error = Error(kind, message, span, std::move(notes));
+    return;
   }
   errors_.emplace_back(kind, message, span, std::move(notes));
   if (errors_.size() < kMostErrors) return;
@@ -74,7 +77,7 @@ Name Reader::expect_name(const std::string& what, Notes notes) {
   }
   const std::string_view word = lexer.peek_word();
   if (!word.empty() && word[0] <= '9' && word.find_first_not_of("0123456789") != std::string_view::npos) {
-    fail(here(), "a name cannot begin with a digit: " + quoted(word), {"write 'n" + std::string(word) + "'"});
+    fail(here(), "a name cannot begin with a digit: " + quoted(word), {"put a letter first: 'n" + std::string(word) + "'"});
   }
   if (lexer.at("\"") && lexer.peek().text.size() > 2 && lexer.peek().text.back() == '"') {
     const std::string_view text = lexer.peek().text;
@@ -82,6 +85,23 @@ Name Reader::expect_name(const std::string& what, Notes notes) {
          {"write " + std::string(text.substr(1, text.size() - 2)) + " instead of " + std::string(text)});
   }
   unexpected(what, std::move(notes));
+}
+
+bool Reader::at_hyphenated_name() const {
+  const std::string_view rest = lexer.rest();
+  return lexer.touches_previous() && rest.size() > 1 && rest[0] == '-' && is_identifier_character(rest[1]);
+}
+
+void Reader::refuse_hyphenated_name() {
+  const std::string_view text = source_.text();
+  const auto byte = [&](size_t at) { return at < text.size() ? text[at] : '\0'; };
+  size_t begin = lexer.previous_end(), end = lexer.position();
+  while (begin > 0 && is_identifier_character(text[begin - 1])) --begin;
+  while (is_identifier_character(byte(end)) || (byte(end) == '-' && is_identifier_character(byte(end + 1)))) ++end;
+  std::string name(this->text(begin, end)), remedy = name;
+  std::replace(remedy.begin(), remedy.end(), '-', '_');
+  while (lexer.position() < end) lexer.skip();
+  fail(span(begin, end), "'-' in the name " + quoted(name), {"write '" + remedy + "'"});
 }
 
 bool Reader::begins_statement() const {

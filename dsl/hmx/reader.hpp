@@ -36,18 +36,20 @@ class Reader {
   std::string place(Span span) const { return source_.place(span); }
   std::string_view text(size_t begin, size_t end) const;
 
-  // Errors. A second error at the same place is dropped: it would tell the same mistake twice.
+  // Errors. Of two at the same place one is kept, a syntax error before others: they tell of the same mistake.
   void complain(ErrorKind kind, Span span, const std::string& message, Notes notes = {});
   [[noreturn]] void fail(Span span, const std::string& message, Notes notes = {});
   // "expected <what>, found <the token here>", or the remedy when the token is a usual slip (curly quotes, /* ...).
   [[noreturn]] void unexpected(const std::string& what, Notes notes = {});
-  // The same with notes made for this token where there is no better explanation.
   std::string found() const;
   std::vector<Error> take_errors() { return std::move(errors_); }
   bool has_errors() const { return !errors_.empty(); }
 
   // IDENT; `what` says for whom: "a name for the layer".
   Name expect_name(const std::string& what, Notes notes = {});
+  // A '-' that touches the name before it: my-layer.
+  bool at_hyphenated_name() const;
+  [[noreturn]] void refuse_hyphenated_name();
   // ';' after `what`. When it is merely forgotten the statement still counts.
   void end_statement(const std::string& what);
   int64_t whole_number(const Token& digits);

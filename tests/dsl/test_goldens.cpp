@@ -1,0 +1,73 @@
+// tests/dsl/good: flows and their canonical print. tests/dsl/bad: flows and everything the parser says about them.
+#include <catch2/catch.hpp>
+
+#include "dsl/hmx/print.hpp"
+#include "dsl/load.hpp"
+#include "tests/dsl/golden.hpp"
+#include "tests/dsl/same_flow.hpp"
+
+using namespace harmonics;
+
+namespace {
+
+const std::filesystem::path kSource = HARMONICS_SOURCE_DIR;
+const std::filesystem::path kGood = kSource / "tests/dsl/good", kBad = kSource / "tests/dsl/bad";
+
+Flow parse(const std::string& name, const std::string& text) {
+  return parse_flow(std::make_shared<const SourceText>(name, text));
+}
+
+}  // namespace
+
+TEST_CASE("good flows parse, and print to what they were") {
+  golden::check_no_orphans(kGood, ".printed", ".hmx");
+  const auto paths = golden::files(kGood, ".hmx");
+  CHECK(paths.size() >= 15);
+  for (const auto& path : paths) {
+    INFO(path.string());
+    const Flow flow = parse(path.filename().string(), golden::read(path));
+    const std::string text = to_text(flow);
+    golden::check(std::filesystem::path(path).replace_extension(".printed"), text);
+    const Flow again = parse("printed", text);
+    CHECK(same_flow(flow, again));
+    CHECK(to_text(again) == text);
+  }
+}
+
+TEST_CASE("bad flows are refused in these words") {
+  golden::check_no_orphans(kBad, ".error", ".hmx");
+  const auto paths = golden::files(kBad, ".hmx");
+  CHECK(paths.size() >= 180);
+  for (const auto& path : paths) {
+    INFO(path.string());
+    std::string report;
+    try {
+      parse(path.filename().string(), golden::read(path));
+    } catch (const SourceErrors& errors) {
+      report = errors.what();
+      CHECK(errors.errors().size() <= 20);
+    }
+    CHECK(!report.empty());
+    golden::check(std::filesystem::path(path).replace_extension(".error"), report);
+  }
+}
+
+TEST_CASE("the sample flows parse from their files") {
+  const auto samples = golden::files(kSource / "samples", ".hmx");
+  CHECK(!samples.empty());
+  for (const auto& path : samples) {
+    INFO(path.string());
+    CHECK_NOTHROW(parse_flow_file(path.string()));
+  }
+  CHECK(golden::read(kSource / "samples/mnist.hmx") == golden::read(kGood / "mnist.hmx"));
+}
+
+TEST_CASE("a file that cannot be read says why") {
+  try {
+    parse_flow_file("/no/such/flow.hmx");
+    FAIL("read a file that is not there");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::NoInput);
+    CHECK(std::string(error.what()) == "cannot read '/no/such/flow.hmx': No such file or directory");
+  }
+}

@@ -1,0 +1,50 @@
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+#include <harmonics/error.hpp>
+
+#include "engine/base/read_file.hpp"
+
+using namespace harmonics;
+
+namespace {
+
+struct TemporaryFile {
+  std::filesystem::path path = std::filesystem::temp_directory_path() / "harmonics_read_file_test";
+  explicit TemporaryFile(const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+  ~TemporaryFile() { std::filesystem::remove(path); }
+};
+
+}  // namespace
+
+TEST_CASE("a file is read whole, whatever bytes it holds") {
+  std::string bytes(200'000, 'x');
+  bytes[77] = '\0';
+  bytes[78] = '\n';
+  const TemporaryFile file(bytes);
+  CHECK(read_file(file.path.string(), bytes.size()) == bytes);
+  CHECK(read_file(file.path.string(), 1 << 20) == bytes);
+  CHECK(read_file(TemporaryFile("").path.string(), 10).empty());
+}
+
+TEST_CASE("a file beyond the limit is refused") {
+  const TemporaryFile file("12345");
+  CHECK(read_file(file.path.string(), 5) == "12345");
+  CHECK_THROWS_WITH(read_file(file.path.string(), 4),
+                    "cannot read '" + file.path.string() + "': it holds more than the 4 bytes allowed");
+  // Endless: no more is read than the limit says.
+  CHECK_THROWS_WITH(read_file("/dev/zero", 1000), "cannot read '/dev/zero': it holds more than the 1000 bytes allowed");
+}
+
+TEST_CASE("what cannot be read is named with its reason") {
+  CHECK_THROWS_WITH(read_file("/no/such/file", 10), "cannot read '/no/such/file': No such file or directory");
+  CHECK_THROWS_WITH(read_file("/", 10), "cannot read '/': Is a directory");
+  try {
+    read_file("/no/such/file", 10);
+    FAIL("read a file that is not there");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::NoInput);
+  }
+}
