@@ -1,0 +1,27 @@
+// Scalar operations on blocks of elements: what elementwise kernels are made of.
+#pragma once
+
+#include <cstdint>
+
+namespace harmonics::cpu {
+
+// Elementwise operations by the name a call site has, and the number of their operands.
+#define HM_SCALAR_OPS(X)                                                                                             \
+  X(neg, 1) X(abs, 1) X(sign, 1) X(floor, 1) X(ceil, 1) X(round, 1) X(exp, 1) X(expm1, 1) X(log, 1) X(log1p, 1)     \
+  X(sqrt, 1) X(rsqrt, 1) X(sin, 1) X(cos, 1) X(tanh, 1) X(erf, 1) X(logistic, 1) X(logical_not, 1)                  \
+  X(stop_gradient, 1) X(cast, 1) X(add, 2) X(sub, 2) X(mul, 2) X(div, 2) X(pow, 2) X(maximum, 2) X(minimum, 2)      \
+  X(remainder, 2) X(equal, 2) X(less, 2) X(less_equal, 2) X(logical_and, 2) X(logical_or, 2) X(logical_xor, 2)      \
+  X(select, 3) X(sigmoid_cross_entropy, 2) X(sigmoid_cross_entropy_grad, 3)
+
+enum class ScalarOp : uint8_t {
+#define HM_ROW(name, operands) name##_,
+  HM_SCALAR_OPS(HM_ROW)
+#undef HM_ROW
+};
+
+// out[i] = op(a[i], b[i], c[i]) for i < n; out may be the same memory as an operand of the same width.
+using Block = void (*)(const void* a, const void* b, const void* c, void* out, int64_t n);
+
+enum Activation : int { kNone = 0, kRelu = 1, kTanh = 2, kLogistic = 3, kGelu = 4 };
+
+}  // namespace harmonics::cpu

@@ -1,0 +1,83 @@
+// The CPU device: which call sites have kernels.
+#include <unordered_map>
+
+#include <dnnl.h>
+#include <harmonics/plugin.hpp>
+
+#include "families.hpp"
+
+HARMONICS_PLUGIN("harmonics.cpu", "0.1.0", "Apache-2.0", "Harmonics");
+
+namespace harmonics::cpu {
+namespace {
+
+const std::unordered_map<std::string_view, Plan>& plans() {
+  static const std::unordered_map<std::string_view, Plan> table = {
+#define HM_ROW(name, operands) {#name, plan_elementwise},
+      HM_SCALAR_OPS(HM_ROW)
+#undef HM_ROW
+      {"reshape", plan_elementwise},
+      {"fused_elementwise", plan_chain},
+      {"dropout", plan_dropout},
+      {"dropout_grad", plan_dropout},
+      {"transpose", plan_transpose},
+      {"broadcast", plan_broadcast},
+      {"slice", plan_slice},
+      {"reverse", plan_reverse},
+      {"pad", plan_pad},
+      {"concat", plan_concat},
+      {"full", plan_full},
+      {"iota", plan_iota},
+      {"random_uniform", plan_random_uniform},
+      {"reduce_sum", plan_reduce},
+      {"reduce_max", plan_reduce},
+      {"reduce_min", plan_reduce},
+      {"reduce_prod", plan_reduce},
+      {"argmax", plan_arg_extreme},
+      {"argmin", plan_arg_extreme},
+      {"cumsum", plan_cumsum},
+      {"dot", plan_dot},
+      {"linear", plan_linear},
+      {"softmax", plan_softmax},
+      {"log_softmax", plan_softmax},
+      {"softmax_grad", plan_softmax},
+      {"log_softmax_grad", plan_softmax},
+      {"softmax_cross_entropy", plan_softmax_cross_entropy},
+      {"softmax_cross_entropy_grad", plan_softmax_cross_entropy},
+      {"sgd", plan_optimizer},
+      {"adam", plan_optimizer},
+      {"adamw", plan_optimizer},
+  };
+  return table;
+}
+
+// Empty tensors are left to the reference.
+bool has_elements(const Site& site) {
+  for (uint32_t i = 0; i < site.inputs(); ++i)
+    if (count(site.in(i)) == 0) return false;
+  for (uint32_t i = 0; i < site.outputs(); ++i)
+    if (count(site.out(i)) == 0) return false;
+  return true;
+}
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice() { isa(); }
+  std::string describe() const override {
+    const dnnl_version_t* v = dnnl_version();
+    return std::string("CPU, ") + isa().name + ", oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
+           std::to_string(v->patch);
+  }
+  bool find(const hx_call_site& raw, hx_kernel& out) override {
+    const Site site(raw);
+    const auto plan = plans().find(site.op());
+    return plan != plans().end() && has_elements(site) && plan->second(site, out);
+  }
+};
+
+}  // namespace
+}  // namespace harmonics::cpu
+
+extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
+  registry.register_device("cpu", std::make_shared<harmonics::cpu::CpuDevice>(), "vector kernels and oneDNN on this processor");
+}

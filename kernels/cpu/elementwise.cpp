@@ -1,0 +1,259 @@
+#include "elementwise.hpp"
+
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "families.hpp"
+
+namespace harmonics::cpu {
+namespace {
+
+struct Row {
+  std::string_view name;
+  ScalarOp op;
+  uint32_t operands;
+};
+constexpr Row kRows[] = {
+#define HM_ROW(name, operands) {#name, ScalarOp::name##_, operands},
+    HM_SCALAR_OPS(HM_ROW)
+#undef HM_ROW
+};
+const Row* row_of(std::string_view name) {
+  const Row* end = kRows + std::size(kRows);
+  const Row* row = std::find_if(kRows, end, [&](const Row& r) { return r.name == name; });
+  return row == end ? nullptr : row;
+}
+
+// Nanoseconds per element, roughly: what parts are cut by.
+double cost(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::pow_: case ScalarOp::remainder_: return 10;
+    case ScalarOp::sin_: case ScalarOp::cos_: return 3;
+    case ScalarOp::exp_: case ScalarOp::expm1_: case ScalarOp::log_: case ScalarOp::log1p_: case ScalarOp::tanh_:
+    case ScalarOp::erf_: case ScalarOp::logistic_: case ScalarOp::sigmoid_cross_entropy_:
+    case ScalarOp::sigmoid_cross_entropy_grad_: return 1;
+    default: return 0.1;
+  }
+}
+
+struct OwnedChain : ChainContext {
+  std::vector<ChainRegister> register_storage;
+  std::vector<ChainStep> step_storage;
+};
+
+// Builds a chain: inputs and constants first, then steps; then says where each register lives.
+class ChainBuilder {
+ public:
+  ChainBuilder(std::vector<int64_t> shape, uint32_t inputs) : shape_(std::move(shape)), inputs_(inputs) {
+    for (int64_t d : shape_) count_ *= d;
+  }
+
+  uint32_t input(uint32_t buffer, const hx_type& type) {
+    ChainRegister r{};
+    r.buffer = buffer;
+    r.width = static_cast<uint8_t>(width(type.dtype));
+    r.period = count(type);
+    r.place = r.period == count_ ? Place::input : Place::repeated;
+    if (r.place == Place::repeated) stretch_over_shape(r, type);
+    return add(r, type.dtype);
+  }
+  uint32_t constant(float value) {
+    ChainRegister r{};
+    r.place = Place::constant;
+    r.width = 4;
+    std::memcpy(&r.bits, &value, sizeof value);
+    return add(r, HX_F32);
+  }
+  // The register of the result; nothing when there is no such operation on these element types.
+  std::optional<uint32_t> step(const Row& row, uint32_t dtype, std::array<uint32_t, 3> operands) {
+    for (uint32_t i = 0; i < row.operands; ++i)
+      if (operands[i] >= registers_.size()) return std::nullopt;
+    for (uint32_t i = row.operands; i < 3; ++i) operands[i] = operands[0];
+    const Block block = isa().block(row.op, dtypes_[operands[0]], dtype);
+    if (!block) return std::nullopt;
+    ChainRegister r{};
+    r.place = Place::scratch;
+    r.width = static_cast<uint8_t>(width(dtype));
+    const uint32_t result = add(r, dtype);
+    steps_.push_back({block, result, operands[0], operands[1], operands[2]});
+    nanoseconds_ += cost(row.op);
+    return result;
+  }
+  bool output(uint32_t which, uint32_t from) {
+    if (from >= registers_.size()) return false;
+    if (registers_[from].place != Place::scratch) {  // an input, or stored already
+      const auto copy = step(*row_of("stop_gradient"), dtypes_[from], {from, from, from});
+      return copy && output(which, *copy);
+    }
+    registers_[from].place = Place::output;
+    registers_[from].buffer = inputs_ + which;
+    return true;
+  }
+  bool finish(hx_kernel& out, const char* name);
+
+ private:
+  uint32_t add(const ChainRegister& r, uint32_t dtype) {
+    registers_.push_back(r);
+    dtypes_.push_back(dtype);
+    return static_cast<uint32_t>(registers_.size() - 1);
+  }
+  void stretch_over_shape(ChainRegister& r, const hx_type& type);
+  bool place_scratch();
+  uint32_t in_place_mask() const;
+  // The last step that reads each register.
+  std::vector<int64_t> last_uses() const {
+    std::vector<int64_t> last(registers_.size(), -1);
+    for (size_t s = 0; s < steps_.size(); ++s)
+      for (uint32_t r : {steps_[s].a, steps_[s].b, steps_[s].c}) last[r] = static_cast<int64_t>(s);
+    return last;
+  }
+
+  std::vector<int64_t> shape_;
+  uint32_t inputs_;
+  int64_t count_ = 1, block_ = 0;
+  double nanoseconds_ = 0;
+  std::vector<ChainRegister> registers_;
+  std::vector<uint32_t> dtypes_;
+  std::vector<ChainStep> steps_;
+};
+
+// Joins axes that the buffer walks alike. What is left of a suffix or a scalar is one axis: a pattern that repeats.
+void ChainBuilder::stretch_over_shape(ChainRegister& r, const hx_type& type) {
+  const std::vector<int64_t> own = strides(type);
+  const size_t skip = shape_.size() - type.rank;
+  for (size_t i = 0; i < shape_.size(); ++i) {
+    if (shape_[i] == 1) continue;
+    const int64_t stride = i < skip || type.dims[i - skip] == 1 ? 0 : own[i - skip];
+    if (r.rank && r.strides[r.rank - 1] == stride * shape_[i]) {
+      r.dims[r.rank - 1] *= shape_[i];
+      r.strides[r.rank - 1] = stride;
+    } else {
+      r.dims[r.rank] = shape_[i];
+      r.strides[r.rank++] = stride;
+    }
+  }
+  const bool repeats = r.rank == 1 || (r.rank == 2 && r.strides[0] == 0 && r.strides[1] == 1);
+  r.place = repeats ? Place::repeated : Place::stretched;
+}
+
+bool ChainBuilder::place_scratch() {
+  const std::vector<int64_t> last = last_uses();
+  std::vector<int64_t> slot_free;  // the step after which each slot is free again
+  std::vector<int64_t> slot(registers_.size(), -1);
+  const auto take = [&](size_t r, int64_t from, int64_t until) {
+    size_t s = 0;
+    while (s < slot_free.size() && slot_free[s] >= from) ++s;
+    if (s == slot_free.size()) slot_free.push_back(0);
+    slot_free[s] = until;
+    slot[r] = static_cast<int64_t>(s);
+  };
+  int64_t widest = 1;
+  for (size_t r = 0; r < registers_.size(); ++r) {
+    const Place p = registers_[r].place;
+    if (p == Place::repeated || p == Place::stretched || p == Place::constant) take(r, 0, INT64_MAX);
+  }
+  for (size_t s = 0; s < steps_.size(); ++s)
+    if (registers_[steps_[s].result].place == Place::scratch)
+      take(steps_[s].result, static_cast<int64_t>(s), std::max<int64_t>(last[steps_[s].result], static_cast<int64_t>(s)));
+  for (size_t r = 0; r < registers_.size(); ++r)
+    if (slot[r] >= 0) widest = std::max<int64_t>(widest, registers_[r].width);
+
+  const int64_t slots = std::max<int64_t>(1, static_cast<int64_t>(slot_free.size()));
+  const int64_t room = std::min<int64_t>(1024, kScratchBytes / (slots * widest) & ~int64_t{63});
+  if (room < 64) return false;
+  // Blocks hold whole periods of repeated buffers; a longer buffer is stretched instead.
+  block_ = room;
+  for (ChainRegister& r : registers_) {
+    if (r.place != Place::repeated || r.period == 1) continue;
+    if (r.period > room / 2 || (block_ != room && block_ % r.period)) r.place = Place::stretched;
+    else if (block_ == room) block_ = room / r.period * r.period;
+  }
+  for (size_t r = 0; r < registers_.size(); ++r) registers_[r].offset = std::max<int64_t>(0, slot[r]) * room * widest;
+  return true;
+}
+
+// Output 0 may take the memory of an input it is as wide as when every such input has been read by the step that makes
+// it: two inputs may be one buffer, so all of them count.
+uint32_t ChainBuilder::in_place_mask() const {
+  const std::vector<int64_t> last = last_uses();
+  int64_t made = -1;
+  uint32_t wide = 0;
+  for (size_t s = 0; s < steps_.size(); ++s) {
+    const ChainRegister& r = registers_[steps_[s].result];
+    if (r.place == Place::output && r.buffer == inputs_) made = static_cast<int64_t>(s), wide = r.width;
+  }
+  uint32_t mask = 0;
+  for (size_t r = 0; r < registers_.size(); ++r) {
+    if (registers_[r].place != Place::input || registers_[r].buffer >= 32) continue;
+    if (last[r] > made) return 0;
+    if (registers_[r].width == wide) mask |= 1u << registers_[r].buffer;
+  }
+  return mask;
+}
+
+bool ChainBuilder::finish(hx_kernel& out, const char* name) {
+  if (registers_.size() > kMaxRegisters || !place_scratch()) return false;
+  auto c = std::make_unique<OwnedChain>();
+  c->register_storage = registers_;
+  c->step_storage = steps_;
+  c->count = count_;
+  c->block = block_;
+  c->n_registers = static_cast<uint32_t>(registers_.size());
+  c->n_steps = static_cast<uint32_t>(steps_.size());
+  c->registers = c->register_storage.data();
+  c->steps = c->step_storage.data();
+  double bytes = 0;
+  for (const ChainRegister& r : registers_)
+    if (r.place != Place::scratch && r.place != Place::constant) bytes += r.width;
+  c->parts = parts_for(static_cast<double>(count_) * (nanoseconds_ + bytes * 0.06), (count_ + block_ - 1) / block_);
+  answer<ChainContext>(out, std::move(c), isa().chain, name).in_place = in_place_mask();
+  return true;
+}
+
+}  // namespace
+
+bool plan_chain(const Site& site, hx_kernel& out) {
+  const hx_call_site& raw = site.raw();
+  ChainBuilder builder(dims(site.out()), site.inputs());
+  for (uint32_t i = 0; i < site.inputs(); ++i) builder.input(i, site.in(i));
+  for (uint32_t i = 0; i < raw.n_chain; ++i) {
+    const hx_scalar_op& op = raw.chain[i];
+    const Row* row = row_of(op.op);
+    if (!row || !builder.step(*row, op.dtype, {op.a, op.b, op.c})) return false;
+  }
+  for (uint32_t i = 0; i < site.outputs(); ++i)
+    if (!builder.output(i, raw.chain_outputs[i])) return false;
+  return builder.finish(out, "fused elementwise");
+}
+
+bool plan_elementwise(const Site& site, hx_kernel& out) {
+  const Row* row = row_of(site.op() == "reshape" ? "stop_gradient" : site.op());
+  if (!row || site.inputs() != row->operands || site.outputs() != 1) return false;
+  ChainBuilder builder(dims(site.out()), site.inputs());
+  std::array<uint32_t, 3> operands{};
+  for (uint32_t i = 0; i < site.inputs(); ++i) {
+    if (count(site.in(i)) != count(site.out())) return false;
+    operands[i] = builder.input(i, site.in(i));
+  }
+  const auto result = builder.step(*row, site.out().dtype, operands);
+  return result && builder.output(0, *result) && builder.finish(out, "elementwise");
+}
+
+// y = random < rate ? 0 : x / (1 - rate); the gradient is the same function of dy.
+bool plan_dropout(const Site& site, hx_kernel& out) {
+  if (!site.all_f32() || site.inputs() != 2 || !same_shape(site.in(0), site.in(1))) return false;
+  const double rate = site.number("rate");
+  ChainBuilder builder(dims(site.out()), 2);
+  const uint32_t first = builder.input(0, site.in(0)), second = builder.input(1, site.in(1));
+  const bool backward = site.op() == "dropout_grad";
+  const uint32_t x = backward ? second : first, random = backward ? first : second;
+  const uint32_t limit = builder.constant(static_cast<float>(rate)), zero = builder.constant(0);
+  const uint32_t scale = builder.constant(static_cast<float>(1 / (1 - rate)));
+  const auto dropped = builder.step(*row_of("less"), HX_BOOL, {random, limit, limit});
+  const auto scaled = builder.step(*row_of("mul"), HX_F32, {x, scale, scale});
+  const auto y = builder.step(*row_of("select"), HX_F32, {*dropped, zero, *scaled});
+  return builder.output(0, *y) && builder.finish(out, "dropout");
+}
+
+}  // namespace harmonics::cpu

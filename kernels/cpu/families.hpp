@@ -1,0 +1,38 @@
+// One planning function per family of call sites; device.cpp lists which names go to which.
+#pragma once
+
+#include "layout.hpp"
+#include "site.hpp"
+
+namespace harmonics::cpu {
+
+bool plan_chain(const Site&, hx_kernel&);
+bool plan_elementwise(const Site&, hx_kernel&);
+bool plan_dropout(const Site&, hx_kernel&);
+
+bool plan_transpose(const Site&, hx_kernel&);
+bool plan_broadcast(const Site&, hx_kernel&);
+bool plan_slice(const Site&, hx_kernel&);
+bool plan_reverse(const Site&, hx_kernel&);
+bool plan_pad(const Site&, hx_kernel&);
+bool plan_concat(const Site&, hx_kernel&);
+bool plan_full(const Site&, hx_kernel&);
+bool plan_iota(const Site&, hx_kernel&);
+bool plan_random_uniform(const Site&, hx_kernel&);
+
+bool plan_reduce(const Site&, hx_kernel&);
+bool plan_arg_extreme(const Site&, hx_kernel&);
+bool plan_cumsum(const Site&, hx_kernel&);
+
+bool plan_dot(const Site&, hx_kernel&);
+bool plan_linear(const Site&, hx_kernel&);
+
+bool plan_softmax(const Site&, hx_kernel&);
+bool plan_softmax_cross_entropy(const Site&, hx_kernel&);
+bool plan_optimizer(const Site&, hx_kernel&);
+
+// Shared between families.
+CopyContext copy_context(const StridedView& view, uint32_t element_bytes, uint32_t from_buffer, uint32_t to_buffer);
+bool activation_of(const Site& site, int& activation);  // false: not known
+
+}  // namespace harmonics::cpu

@@ -1,0 +1,36 @@
+#include "isa.hpp"
+
+#include <cstdlib>
+#include <string>
+
+#include <harmonics/error.hpp>
+
+namespace harmonics::cpu {
+namespace {
+
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"); }
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+}
+
+const IsaTable& choose() {
+  const char* wanted = std::getenv("HARMONICS_ISA");
+  if (!wanted || !*wanted) return has_avx512() ? avx512::table : has_avx2() ? avx2::table : baseline::table;
+  const std::string name = wanted;
+  if (name == "baseline") return baseline::table;
+  if (name == "avx2" && has_avx2()) return avx2::table;
+  if (name == "avx512" && has_avx512()) return avx512::table;
+  if (name == "avx2" || name == "avx512")
+    throw Error(ErrorKind::Device, "HARMONICS_ISA=" + name + " asks for instructions this processor lacks; unset it");
+  throw Error(ErrorKind::Device, "HARMONICS_ISA=" + name + " is not known; use baseline, avx2 or avx512");
+}
+
+}  // namespace
+
+const IsaTable& isa() {
+  static const IsaTable& chosen = choose();
+  return chosen;
+}
+
+}  // namespace harmonics::cpu

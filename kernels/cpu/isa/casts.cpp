@@ -1,0 +1,86 @@
+// Conversions between element types.
+#include <harmonics/abi.h>
+
+#include "kernels.hpp"
+#include "simd.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+namespace {
+
+struct Bool {
+  uint8_t value;
+};
+template <typename To, typename From>
+struct Convert {
+  HM_INLINE static To of(From x) { return static_cast<To>(x); }
+};
+template <typename From>
+struct Convert<Bool, From> {
+  HM_INLINE static Bool of(From x) { return {x != From(0)}; }
+};
+template <typename To>
+struct Convert<To, Bool> {
+  HM_INLINE static To of(Bool x) { return static_cast<To>(x.value); }
+};
+template <>
+struct Convert<Bool, Bool> {
+  HM_INLINE static Bool of(Bool x) { return x; }
+};
+
+template <typename To, typename From>
+void cast_loop(const void* a, const void*, const void*, void* out, int64_t n) {
+  const From* x = static_cast<const From*>(a);
+  To* y = static_cast<To*>(out);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) y[i] = Convert<To, From>::of(x[i]);
+}
+
+void bfloat_to_float(const void* a, const void*, const void*, void* out, int64_t n) {
+  const uint16_t* x = static_cast<const uint16_t*>(a);
+  uint32_t* y = static_cast<uint32_t*>(out);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<uint32_t>(x[i]) << 16;
+}
+// To nearest, ties to even; NaN stays NaN.
+void float_to_bfloat(const void* a, const void*, const void*, void* out, int64_t n) {
+  const uint32_t* x = static_cast<const uint32_t*>(a);
+  uint16_t* y = static_cast<uint16_t*>(out);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t b = x[i], rounded = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
+    y[i] = static_cast<uint16_t>((b & 0x7fffffffu) > 0x7f800000u ? (b >> 16) | 0x40u : rounded);
+  }
+}
+
+#define HM_CAST_TYPES(X) \
+  X(HX_BOOL, Bool) X(HX_U8, uint8_t) X(HX_I32, int32_t) X(HX_I64, int64_t) X(HX_F32, float) X(HX_F64, double)
+
+template <typename From>
+Block cast_from(uint32_t to) {
+  switch (to) {
+#define HM_ROW(dtype, Type) \
+  case dtype: return cast_loop<Type, From>;
+    HM_CAST_TYPES(HM_ROW)
+#undef HM_ROW
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+
+Block find_cast(uint32_t from, uint32_t to) {
+  if (from == HX_BF16 && to == HX_F32) return bfloat_to_float;
+  if (from == HX_F32 && to == HX_BF16) return float_to_bfloat;
+  switch (from) {
+#define HM_ROW(dtype, Type) \
+  case dtype: return cast_from<Type>(to);
+    HM_CAST_TYPES(HM_ROW)
+#undef HM_ROW
+    case HX_I8: return to == HX_F32 ? cast_loop<float, int8_t> : nullptr;
+    case HX_I16: return to == HX_F32 ? cast_loop<float, int16_t> : nullptr;
+    case HX_U16: return to == HX_F32 ? cast_loop<float, uint16_t> : nullptr;
+    default: return nullptr;
+  }
+}
+
+}  // namespace harmonics::cpu::HM_ISA

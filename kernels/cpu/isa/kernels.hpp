@@ -1,0 +1,16 @@
+// The functions of one instruction set.
+#pragma once
+
+#include "../block.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+
+Block find_block(ScalarOp op, uint32_t operand_dtype, uint32_t result_dtype);
+Block find_cast(uint32_t from, uint32_t to);
+void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation);
+
+#define HM_KERNEL(name) void name(const void* context, void* const* buffers, uint32_t phase, uint32_t part);
+#include "../kernel_list.inc"
+#undef HM_KERNEL
+
+}  // namespace harmonics::cpu::HM_ISA

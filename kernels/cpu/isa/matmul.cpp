@@ -1,0 +1,55 @@
+#include "../matmul.hpp"
+
+#include "gemm.hpp"
+#include "kernels.hpp"
+#include "vector_math.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+namespace {
+
+template <typename F>
+HM_INLINE void map_rows(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, F f) {
+  for (int64_t r = 0; r < rows; ++r, y += stride) {
+    int64_t j = 0;
+    for (; j + kWidth <= columns; j += kWidth) store(y + j, f(bias ? load(y + j) + load(bias + j) : load(y + j)));
+    if (j < columns) {
+      const vf v = load_part(y + j, columns - j);
+      store_part(y + j, f(bias ? v + load_part(bias + j, columns - j) : v), columns - j);
+    }
+  }
+}
+
+}  // namespace
+
+void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation) {
+  switch (activation) {
+    case kRelu: return map_rows(y, rows, columns, stride, bias, [](vf x) { return maximum(x, vf{}); });
+    case kTanh: return map_rows(y, rows, columns, stride, bias, [](vf x) { return vtanh(x); });
+    case kLogistic: return map_rows(y, rows, columns, stride, bias, [](vf x) { return vlogistic(x); });
+    case kGelu: return map_rows(y, rows, columns, stride, bias, [](vf x) { return vgelu(x); });
+    default:
+      if (bias) map_rows(y, rows, columns, stride, bias, [](vf x) { return x; });
+  }
+}
+
+// B is contiguous along n, or A and B are along k.
+void small_matmul(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const MatmulContext*>(context);
+  const Product& p = c.product;
+  const uint32_t column_part = part % c.column_parts, row_part = part / c.column_parts % c.row_parts;
+  const Range batches = share(p.batch, c.batch_parts, part / c.column_parts / c.row_parts);
+  const int64_t i = row_part * c.slice_rows, j = column_part * c.slice_columns;
+  const int64_t rows = p.m - i < c.slice_rows ? p.m - i : c.slice_rows;
+  const int64_t columns = p.n - j < c.slice_columns ? p.n - j : c.slice_columns;
+  const float* bias = p.has_bias ? static_cast<const float*>(buffers[p.bias]) + j : nullptr;
+  for (int64_t batch = batches.begin; batch < batches.end; ++batch) {
+    const float* a = static_cast<const float*>(buffers[p.a]) + c.a_offsets[batch] + i * p.a_row;
+    const float* b = static_cast<const float*>(buffers[p.b]) + c.b_offsets[batch] + j * p.b_column;
+    float* y = static_cast<float*>(buffers[p.c]) + batch * p.m * p.n + i * p.n + j;
+    if (p.b_column == 1) gemm_broadcast(rows, columns, p.k, {a, p.a_row, p.a_column}, b, p.b_row, y, p.n, false);
+    else gemm_inner(rows, columns, p.k, a, p.a_row, b, p.b_column, y, p.n, false);
+    if (bias || p.activation) epilogue(y, rows, columns, p.n, bias, p.activation);
+  }
+}
+
+}  // namespace harmonics::cpu::HM_ISA

@@ -1,0 +1,202 @@
+#include "../reduce.hpp"
+
+#include "kernels.hpp"
+#include "vector_math.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+namespace {
+
+struct Sum {
+  static constexpr float kStart = 0;
+  HM_INLINE static vf join(vf a, vf b) { return a + b; }
+  HM_INLINE static float join(float a, float b) { return a + b; }
+};
+struct Product {
+  static constexpr float kStart = 1;
+  HM_INLINE static vf join(vf a, vf b) { return a * b; }
+  HM_INLINE static float join(float a, float b) { return a * b; }
+};
+struct Maximum {
+  static constexpr float kStart = -kInfinity;
+  HM_INLINE static vf join(vf a, vf b) { return maximum(a, b); }
+  HM_INLINE static float join(float a, float b) { return a != a || a > b ? a : b; }
+};
+struct Minimum {
+  static constexpr float kStart = kInfinity;
+  HM_INLINE static vf join(vf a, vf b) { return minimum(a, b); }
+  HM_INLINE static float join(float a, float b) { return a != a || a < b ? a : b; }
+};
+
+template <typename Rule>
+float join_lanes(vf v) {
+  float s[kWidth];
+  store(s, v);
+  for (int64_t half = kWidth / 2; half > 0; half /= 2)
+    for (int64_t i = 0; i < half; ++i) s[i] = Rule::join(s[i], s[i + half]);
+  return s[0];
+}
+
+constexpr int64_t kGroup = 32;  // joined before they are joined to the total: keeps rounding errors of long sums small
+
+template <typename Rule>
+float reduce_row(const float* x, int64_t n) {
+  const vf start = splat(Rule::kStart);
+  vf total = start;
+  int64_t i = 0;
+  while (n - i >= 4 * kWidth) {
+    vf a = start, b = start, c = start, d = start;
+    for (int64_t k = 0; k < kGroup && n - i >= 4 * kWidth; ++k, i += 4 * kWidth) {
+      a = Rule::join(a, load(x + i));
+      b = Rule::join(b, load(x + i + kWidth));
+      c = Rule::join(c, load(x + i + 2 * kWidth));
+      d = Rule::join(d, load(x + i + 3 * kWidth));
+    }
+    total = Rule::join(total, Rule::join(Rule::join(a, b), Rule::join(c, d)));
+  }
+  for (; i + kWidth <= n; i += kWidth) total = Rule::join(total, load(x + i));
+  if (i < n) total = Rule::join(total, first(load_part(x + i, n - i), n - i, start));
+  return join_lanes<Rule>(total);
+}
+
+// kVectors neighbouring columns over `rows` rows.
+template <typename Rule, int kVectors>
+HM_INLINE void reduce_columns(const float* x, int64_t rows, int64_t stride, float* y) {
+  vf total[kVectors];
+  for (int v = 0; v < kVectors; ++v) total[v] = splat(Rule::kStart);
+  for (int64_t r = 0; r < rows;) {
+    vf group[kVectors];
+    for (int v = 0; v < kVectors; ++v) group[v] = splat(Rule::kStart);
+    for (int64_t k = 0; k < kGroup && r < rows; ++k, ++r)
+      for (int v = 0; v < kVectors; ++v) group[v] = Rule::join(group[v], load(x + r * stride + v * kWidth));
+    for (int v = 0; v < kVectors; ++v) total[v] = Rule::join(total[v], group[v]);
+  }
+  for (int v = 0; v < kVectors; ++v) store(y + v * kWidth, total[v]);
+}
+template <typename Rule>
+void reduce_last_columns(const float* x, int64_t rows, int64_t stride, float* y, int64_t n) {
+  vf total = splat(Rule::kStart);
+  for (int64_t r = 0; r < rows;) {
+    vf group = splat(Rule::kStart);
+    for (int64_t k = 0; k < kGroup && r < rows; ++k, ++r) group = Rule::join(group, load_part(x + r * stride, n));
+    total = Rule::join(total, group);
+  }
+  store_part(y, total, n);
+}
+
+constexpr int64_t kColumns = 4 * kWidth;
+
+template <typename Rule>
+void reduce_stage(const ReduceStage& s, const float* x, float* y, uint32_t part) {
+  const int64_t blocks = s.inner == 1 ? 1 : (s.inner + kColumns - 1) / kColumns;
+  const Range items = share(s.outer * s.chunks * blocks, s.parts, part);
+  for (int64_t item = items.begin; item < items.end; ++item) {
+    const int64_t block = item % blocks, chunk = item / blocks % s.chunks, o = item / blocks / s.chunks;
+    const int64_t begin = s.rows * chunk / s.chunks, rows = s.rows * (chunk + 1) / s.chunks - begin;
+    const float* from = x + (o * s.rows + begin) * s.inner;
+    float* to = y + (o * s.chunks + chunk) * s.inner;
+    if (s.inner == 1) {
+      *to = reduce_row<Rule>(from, rows);
+      continue;
+    }
+    int64_t j = block * kColumns;
+    const int64_t end = s.inner - j < kColumns ? s.inner : j + kColumns;
+    if (end - j == kColumns) {
+      reduce_columns<Rule, 4>(from + j, rows, s.inner, to + j);
+      continue;
+    }
+    for (; j + kWidth <= end; j += kWidth) reduce_columns<Rule, 1>(from + j, rows, s.inner, to + j);
+    if (j < end) reduce_last_columns<Rule>(from + j, rows, s.inner, to + j, end - j);
+  }
+}
+
+// Element types without vector code, in index order.
+template <typename T, typename Join>
+void reduce_plainly(const ReduceStage& s, const void* from, void* to, T start, uint32_t part, Join join) {
+  const T* x = static_cast<const T*>(from);
+  T* y = static_cast<T*>(to);
+  const Range items = share(s.outer * s.inner, s.parts, part);
+  for (int64_t item = items.begin; item < items.end; ++item) {
+    const T* lane = x + item / s.inner * s.rows * s.inner + item % s.inner;
+    T total = start;
+    for (int64_t r = 0; r < s.rows; ++r) total = join(total, lane[r * s.inner]);
+    y[item] = total;
+  }
+}
+template <typename T, typename Wrapping>
+void reduce_type(Reduction reduction, const ReduceStage& s, const void* x, void* y, T least, T most, uint32_t part) {
+  switch (reduction) {
+    case Reduction::sum: return reduce_plainly<Wrapping>(s, x, y, 0, part, [](Wrapping a, Wrapping b) { return a + b; });
+    case Reduction::product: return reduce_plainly<Wrapping>(s, x, y, 1, part, [](Wrapping a, Wrapping b) { return a * b; });
+    case Reduction::maximum: return reduce_plainly<T>(s, x, y, least, part, [](T a, T b) { return a != a || a > b ? a : b; });
+    case Reduction::minimum: return reduce_plainly<T>(s, x, y, most, part, [](T a, T b) { return a != a || a < b ? a : b; });
+  }
+}
+
+// Does b take the place of a, which came earlier? Equals do not, NaN does and stays.
+template <typename T>
+HM_INLINE bool beats(T b, T a, bool largest) {
+  if (a != a || b != b) return a == a;
+  return largest ? b > a : b < a;
+}
+template <typename T>
+void find_extremes(const AxisContext& c, const void* from, int64_t* y, Range lanes) {
+  const T* x = static_cast<const T*>(from);
+  for (int64_t l = lanes.begin; l < lanes.end; ++l) {
+    const T* lane = x + l / c.inner * c.size * c.inner + l % c.inner;
+    int64_t best = 0;
+    for (int64_t k = 1; k < c.size; ++k)
+      if (beats(lane[k * c.inner], lane[best * c.inner], c.largest)) best = k;
+    y[l] = best;
+  }
+}
+template <typename T>
+void running_sums(const AxisContext& c, const void* from, void* to, Range lanes) {
+  const T* x = static_cast<const T*>(from);
+  T* y = static_cast<T*>(to);
+  for (int64_t l = lanes.begin; l < lanes.end; ++l) {
+    const int64_t at = l / c.inner * c.size * c.inner + l % c.inner;
+    T sum = 0;
+    for (int64_t k = 0; k < c.size; ++k) y[at + k * c.inner] = sum += x[at + k * c.inner];
+  }
+}
+
+}  // namespace
+
+void reduce(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+  const auto& c = *static_cast<const ReduceContext*>(context);
+  const ReduceStage& s = c.stage[phase];
+  const void* from = buffers[s.from];
+  void* to = buffers[s.to];
+  if (c.dtype == HX_F64) return reduce_type<double, double>(c.reduction, s, from, to, -__builtin_inf(), __builtin_inf(), part);
+  if (c.dtype == HX_I32) return reduce_type<int32_t, uint32_t>(c.reduction, s, from, to, INT32_MIN, INT32_MAX, part);
+  if (c.dtype == HX_I64) return reduce_type<int64_t, uint64_t>(c.reduction, s, from, to, INT64_MIN, INT64_MAX, part);
+  const float* x = static_cast<const float*>(from) + s.from_offset;
+  float* y = static_cast<float*>(to) + s.to_offset;
+  switch (c.reduction) {
+    case Reduction::sum: return reduce_stage<Sum>(s, x, y, part);
+    case Reduction::product: return reduce_stage<Product>(s, x, y, part);
+    case Reduction::maximum: return reduce_stage<Maximum>(s, x, y, part);
+    case Reduction::minimum: return reduce_stage<Minimum>(s, x, y, part);
+  }
+}
+
+void arg_extreme(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const AxisContext*>(context);
+  const Range lanes = share(c.outer * c.inner, c.parts, part);
+  int64_t* y = static_cast<int64_t*>(buffers[1]);
+  if (c.dtype == HX_F32) find_extremes<float>(c, buffers[0], y, lanes);
+  else if (c.dtype == HX_F64) find_extremes<double>(c, buffers[0], y, lanes);
+  else if (c.dtype == HX_I32) find_extremes<int32_t>(c, buffers[0], y, lanes);
+  else find_extremes<int64_t>(c, buffers[0], y, lanes);
+}
+
+void cumsum(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const AxisContext*>(context);
+  const Range lanes = share(c.outer * c.inner, c.parts, part);
+  if (c.dtype == HX_F32) running_sums<float>(c, buffers[0], buffers[1], lanes);
+  else if (c.dtype == HX_F64) running_sums<double>(c, buffers[0], buffers[1], lanes);
+  else if (c.dtype == HX_I32) running_sums<uint32_t>(c, buffers[0], buffers[1], lanes);
+  else running_sums<uint64_t>(c, buffers[0], buffers[1], lanes);
+}
+
+}  // namespace harmonics::cpu::HM_ISA

@@ -1,0 +1,114 @@
+// Vectors of one instruction set as GCC vector types. Everything here is private to the translation unit that includes it.
+#pragma once
+
+#include <cstdint>
+#include <immintrin.h>
+
+#ifndef HM_ISA
+#error "sources of isa/ are compiled once per instruction set, with HM_ISA set to its name"
+#endif
+
+namespace harmonics::cpu::HM_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+#define HM_VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define HM_VECTOR_BYTES 32
+#else
+#define HM_VECTOR_BYTES 16
+#endif
+
+constexpr int64_t kWidth = HM_VECTOR_BYTES / 4;
+
+typedef float vf __attribute__((vector_size(HM_VECTOR_BYTES), may_alias));
+typedef int32_t vi __attribute__((vector_size(HM_VECTOR_BYTES), may_alias));
+typedef float vf_unaligned __attribute__((vector_size(HM_VECTOR_BYTES), may_alias, aligned(4)));
+typedef int32_t vi_unaligned __attribute__((vector_size(HM_VECTOR_BYTES), may_alias, aligned(4)));
+
+#define HM_INLINE [[gnu::always_inline, maybe_unused]] inline
+
+HM_INLINE vf load(const float* p) { return *reinterpret_cast<const vf_unaligned*>(p); }
+HM_INLINE void store(float* p, vf v) { *reinterpret_cast<vf_unaligned*>(p) = v; }
+HM_INLINE vi load_int(const int32_t* p) { return *reinterpret_cast<const vi_unaligned*>(p); }
+HM_INLINE vf splat(float x) { return x - vf{}; }
+HM_INLINE vi splat_int(int32_t x) { return x - vi{}; }
+HM_INLINE vi bits(vf v) { return reinterpret_cast<vi>(v); }
+HM_INLINE vf as_float(vi v) { return reinterpret_cast<vf>(v); }
+HM_INLINE vf choose(vi mask, vf a, vf b) { return mask ? a : b; }
+HM_INLINE vi lanes() {
+  vi v;
+  for (int i = 0; i < kWidth; ++i) v[i] = i;
+  return v;
+}
+
+#if defined(__AVX512F__)
+HM_INLINE vf fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+HM_INLINE vf vsqrt(vf v) { return _mm512_sqrt_ps(v); }
+HM_INLINE vf vround(vf v) { return _mm512_roundscale_ps(v, 8); }
+HM_INLINE vf vmax(vf a, vf b) { return _mm512_max_ps(a, b); }  // b where either is NaN
+HM_INLINE vf vmin(vf a, vf b) { return _mm512_min_ps(a, b); }
+HM_INLINE vf load_part(const float* p, int64_t n) { return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p); }
+HM_INLINE void store_part(float* p, vf v, int64_t n) { _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), v); }
+#elif defined(__AVX2__)
+HM_INLINE vf fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+HM_INLINE vf vsqrt(vf v) { return _mm256_sqrt_ps(v); }
+HM_INLINE vf vround(vf v) { return _mm256_round_ps(v, 8); }
+HM_INLINE vf vmax(vf a, vf b) { return _mm256_max_ps(a, b); }
+HM_INLINE vf vmin(vf a, vf b) { return _mm256_min_ps(a, b); }
+HM_INLINE __m256i first_lanes(int64_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+HM_INLINE vf load_part(const float* p, int64_t n) { return _mm256_maskload_ps(p, first_lanes(n)); }
+HM_INLINE void store_part(float* p, vf v, int64_t n) { _mm256_maskstore_ps(p, first_lanes(n), v); }
+#else
+HM_INLINE vf fma(vf a, vf b, vf c) { return a * b + c; }
+HM_INLINE vf vsqrt(vf v) { return _mm_sqrt_ps(v); }
+HM_INLINE vf vround(vf v) { return _mm_round_ps(v, 8); }
+HM_INLINE vf vmax(vf a, vf b) { return _mm_max_ps(a, b); }
+HM_INLINE vf vmin(vf a, vf b) { return _mm_min_ps(a, b); }
+HM_INLINE vf load_part(const float* p, int64_t n) {
+  vf v{};
+  for (int64_t i = 0; i < n; ++i) v[i] = p[i];
+  return v;
+}
+HM_INLINE void store_part(float* p, vf v, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) p[i] = v[i];
+}
+#endif
+
+HM_INLINE vf vabs(vf v) { return as_float(bits(v) & 0x7fffffff); }
+HM_INLINE vf copy_sign(vf size, vf sign) { return as_float((bits(size) & 0x7fffffff) | (bits(sign) & INT32_MIN)); }
+HM_INLINE vf with_sign_of(vf size, vf sign) { return as_float(bits(size) ^ (bits(sign) & INT32_MIN)); }
+// NaN in either operand gives NaN.
+HM_INLINE vf maximum(vf a, vf b) { return choose(a != a, a, choose(a > b, a, b)); }
+HM_INLINE vf minimum(vf a, vf b) { return choose(a != a, a, choose(a < b, a, b)); }
+// The first n lanes of v, `other` in the rest.
+HM_INLINE vf first(vf v, int64_t n, vf other) { return choose(lanes() < static_cast<int32_t>(n), v, other); }
+
+// Lanes are joined by halves: a tree that does not depend on anything but the width.
+HM_INLINE float sum_of(vf v) {
+  float s[kWidth];
+  store(s, v);
+  for (int64_t half = kWidth / 2; half > 0; half /= 2)
+    for (int64_t i = 0; i < half; ++i) s[i] += s[i + half];
+  return s[0];
+}
+HM_INLINE float max_of(vf v) {
+  float s[kWidth];
+  store(s, v);
+  for (int64_t half = kWidth / 2; half > 0; half /= 2)
+    for (int64_t i = 0; i < half; ++i) s[i] = s[i] != s[i] || s[i] > s[i + half] ? s[i] : s[i + half];
+  return s[0];
+}
+
+// The range of items that part `part` of `parts` has.
+struct Range {
+  int64_t begin, end;
+};
+HM_INLINE Range share(int64_t items, uint32_t parts, uint32_t part) {
+  return {items * part / parts, items * (part + 1) / parts};
+}
+
+}  // namespace
+}  // namespace harmonics::cpu::HM_ISA

@@ -1,0 +1,144 @@
+#include <harmonics/abi.h>
+
+#include "../rows.hpp"
+#include "kernels.hpp"
+#include "vector_math.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+namespace {
+
+float row_max(const float* x, int64_t n) {
+  vf m = splat(-kInfinity);
+  int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) m = maximum(m, load(x + i));
+  if (i < n) m = maximum(m, first(load_part(x + i, n - i), n - i, m));
+  return max_of(m);
+}
+
+// Sum of exp(x - shift); the terms are stored when y is given.
+template <bool kStore>
+float sum_of_exponentials(const float* x, float* y, float shift, int64_t n) {
+  vf sum{};
+  int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) {
+    const vf e = vexp(load(x + i) - shift);
+    if (kStore) store(y + i, e);
+    sum += e;
+  }
+  if (i < n) {
+    const vf e = vexp(load_part(x + i, n - i) - shift);
+    if (kStore) store_part(y + i, e, n - i);
+    sum += first(e, n - i, vf{});
+  }
+  return sum_of(sum);
+}
+
+float vector_log(float x) { return vlog(splat(x))[0]; }
+
+float log_sum_exp(const float* x, int64_t n) {
+  const float shift = row_max(x, n);
+  return vector_log(sum_of_exponentials<false>(x, nullptr, shift, n)) + shift;
+}
+
+template <typename F>
+HM_INLINE void map_row(float* y, int64_t n, F f) {
+  int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) store(y + i, f(i, kWidth));
+  if (i < n) store_part(y + i, f(i, n - i), n - i);
+}
+HM_INLINE vf load_some(const float* p, int64_t n) { return n == kWidth ? load(p) : load_part(p, n); }
+
+int64_t label_at(const void* labels, uint32_t dtype, int64_t i) {
+  if (dtype == HX_I64) return static_cast<const int64_t*>(labels)[i];
+  if (dtype == HX_I32) return static_cast<const int32_t*>(labels)[i];
+  return static_cast<const uint8_t*>(labels)[i];
+}
+
+}  // namespace
+
+void softmax(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const RowsContext*>(context);
+  const Range rows = share(c.rows, c.parts, part);
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const float* x = static_cast<const float*>(buffers[0]) + r * c.columns;
+    float* y = static_cast<float*>(buffers[1]) + r * c.columns;
+    const float sum = sum_of_exponentials<true>(x, y, row_max(x, c.columns), c.columns);
+    map_row(y, c.columns, [&](int64_t i, int64_t n) { return load_some(y + i, n) / sum; });
+  }
+}
+
+void log_softmax(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const RowsContext*>(context);
+  const Range rows = share(c.rows, c.parts, part);
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const float* x = static_cast<const float*>(buffers[0]) + r * c.columns;
+    float* y = static_cast<float*>(buffers[1]) + r * c.columns;
+    const float shift = row_max(x, c.columns);
+    const float log_sum = vector_log(sum_of_exponentials<false>(x, nullptr, shift, c.columns));
+    map_row(y, c.columns, [&](int64_t i, int64_t n) { return load_some(x + i, n) - shift - log_sum; });
+  }
+}
+
+void softmax_grad(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const RowsContext*>(context);
+  const Range rows = share(c.rows, c.parts, part);
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const float* y = static_cast<const float*>(buffers[0]) + r * c.columns;
+    const float* dy = static_cast<const float*>(buffers[1]) + r * c.columns;
+    vf sum{};
+    for (int64_t i = 0; i < c.columns; i += kWidth) {
+      const int64_t n = c.columns - i < kWidth ? c.columns - i : kWidth;
+      sum += load_some(y + i, n) * load_some(dy + i, n);
+    }
+    const float inner = sum_of(sum);
+    float* dx = static_cast<float*>(buffers[2]) + r * c.columns;
+    map_row(dx, c.columns, [&](int64_t i, int64_t n) { return load_some(y + i, n) * (load_some(dy + i, n) - inner); });
+  }
+}
+
+void log_softmax_grad(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const RowsContext*>(context);
+  const Range rows = share(c.rows, c.parts, part);
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const float* y = static_cast<const float*>(buffers[0]) + r * c.columns;
+    const float* dy = static_cast<const float*>(buffers[1]) + r * c.columns;
+    vf sum{};
+    for (int64_t i = 0; i < c.columns; i += kWidth) sum += load_some(dy + i, c.columns - i < kWidth ? c.columns - i : kWidth);
+    const float total = sum_of(sum);
+    float* dx = static_cast<float*>(buffers[2]) + r * c.columns;
+    map_row(dx, c.columns, [&](int64_t i, int64_t n) { return load_some(dy + i, n) - vexp(load_some(y + i, n)) * total; });
+  }
+}
+
+// A label outside the classes has probability 0: the loss is infinite.
+void softmax_cross_entropy(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const RowsContext*>(context);
+  const Range rows = share(c.rows, c.parts, part);
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const float* x = static_cast<const float*>(buffers[0]) + r * c.columns;
+    const int64_t label = label_at(buffers[1], c.index_dtype, r);
+    const float lse = log_sum_exp(x, c.columns);
+    static_cast<float*>(buffers[2])[r] = label >= 0 && label < c.columns ? lse - x[label] : kInfinity;
+    static_cast<float*>(buffers[3])[r] = lse;
+  }
+}
+
+void softmax_cross_entropy_grad(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const RowsContext*>(context);
+  const Range rows = share(c.rows, c.parts, part);
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const float* x = static_cast<const float*>(buffers[0]) + r * c.columns;
+    const int64_t label = label_at(buffers[1], c.index_dtype, r);
+    const float lse = static_cast<const float*>(buffers[2])[r], dloss = static_cast<const float*>(buffers[3])[r];
+    float* dx = static_cast<float*>(buffers[4]) + r * c.columns;
+    const vi place = lanes();
+    map_row(dx, c.columns, [&](int64_t i, int64_t n) {
+      const vf p = vexp(load_some(x + i, n) - lse);
+      const int64_t within = label - i;
+      if (within < 0 || within >= n) return p * dloss;
+      return choose(place == static_cast<int32_t>(within), p - 1.0f, p) * dloss;
+    });
+  }
+}
+
+}  // namespace harmonics::cpu::HM_ISA

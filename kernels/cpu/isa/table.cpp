@@ -1,0 +1,16 @@
+#include "../isa.hpp"
+#include "kernels.hpp"
+
+#define HM_TEXT_OF(x) #x
+#define HM_TEXT(x) HM_TEXT_OF(x)
+
+namespace harmonics::cpu::HM_ISA {
+
+extern const IsaTable table;
+const IsaTable table = {HM_TEXT(HM_ISA), find_block, epilogue,
+#define HM_KERNEL(name) name,
+#include "../kernel_list.inc"
+#undef HM_KERNEL
+};
+
+}  // namespace harmonics::cpu::HM_ISA

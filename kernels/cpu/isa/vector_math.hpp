@@ -1,0 +1,146 @@
+// Elementary functions on vectors of f32, accurate to a few units in the last place everywhere, infinities, NaN,
+// denormal numbers and signed zeros included.
+#pragma once
+
+#include <cmath>
+
+#include "simd.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+namespace {
+
+constexpr float kInfinity = __builtin_inff();
+
+// 2^n, n in [-252, 254], in two steps so that denormal results and 2^128 come out.
+HM_INLINE vf scale_by_power(vf x, vi n) {
+  const vi half = n >> 1;
+  const vf a = as_float((half + 127) << 23), b = as_float((n - half + 127) << 23);
+  return x * a * b;
+}
+
+struct Reduced {
+  vf r, n;
+  vi power;
+};
+// x = n log(2) + r, |r| <= log(2) / 2.
+HM_INLINE Reduced reduce_exponent(vf x) {
+  const vf n = vround(x * 1.44269504088896341f);
+  const vf r = fma(n, splat(-1.428606765330187e-06f), fma(n, splat(-0.693145751953125f), x));
+  return {r, n, __builtin_convertvector(n, vi)};
+}
+// (exp(r) - 1 - r) / r^2
+HM_INLINE vf exponential_tail(vf r) {
+  vf p = splat(1.9875691500e-4f);
+  p = fma(p, r, splat(1.3981999507e-3f));
+  p = fma(p, r, splat(8.3334519073e-3f));
+  p = fma(p, r, splat(4.1665795894e-2f));
+  p = fma(p, r, splat(1.6666665459e-1f));
+  return fma(p, r, splat(5.0000001201e-1f));
+}
+
+HM_INLINE vf vexp(vf x) {
+  const vf clamped = vmin(splat(89.0f), vmax(splat(-104.5f), x));  // NaN stays
+  const Reduced e = reduce_exponent(clamped);
+  const vf p = fma(exponential_tail(e.r), e.r * e.r, e.r) + 1.0f;
+  return scale_by_power(p, e.power);
+}
+
+HM_INLINE vf vexpm1(vf x) {
+  const vf clamped = vmin(splat(89.0f), vmax(splat(-20.0f), x));
+  const Reduced e = reduce_exponent(clamped);
+  const vf p = fma(exponential_tail(e.r), e.r * e.r, e.r);
+  // 2^n p + (2^n - 1), halved so that 2^128 does not overflow before it must.
+  const vf half = as_float((e.power + 126) << 23);
+  const vf y = fma(half, p, half - 0.5f) * 2.0f;
+  return choose(e.power == 0, choose(x == 0.0f, x, p), y);
+}
+
+// log(1 + f) for sqrt(1/2) <= 1 + f < sqrt(2), plus n log(2).
+HM_INLINE vf log_of_reduced(vf f, vf n) {
+  const vf z = f * f;
+  vf p = splat(7.0376836292e-2f);
+  p = fma(p, f, splat(-1.1514610310e-1f));
+  p = fma(p, f, splat(1.1676998740e-1f));
+  p = fma(p, f, splat(-1.2420140846e-1f));
+  p = fma(p, f, splat(1.4249322787e-1f));
+  p = fma(p, f, splat(-1.6668057665e-1f));
+  p = fma(p, f, splat(2.0000714765e-1f));
+  p = fma(p, f, splat(-2.4999993993e-1f));
+  p = fma(p, f, splat(3.3333331174e-1f));
+  vf y = p * f * z;
+  y = fma(n, splat(-2.12194440e-4f), y);
+  y = fma(z, splat(-0.5f), y);
+  return fma(n, splat(0.693359375f), f + y);
+}
+
+HM_INLINE vf vlog(vf x) {
+  const vi tiny = x < 1.17549435e-38f;
+  const vf scaled = choose(tiny, x * 8388608.0f, x);
+  vi b = bits(scaled) - 0x3f3504f3;  // sqrt(1/2): the exponent field becomes that of [sqrt(1/2), sqrt(2))
+  const vi exponent = (b >> 23) - (tiny & 23);
+  b = (b & 0x007fffff) + 0x3f3504f3;
+  vf y = log_of_reduced(as_float(b) - 1.0f, __builtin_convertvector(exponent, vf));
+  y = choose(x == 0.0f, splat(-kInfinity), y);
+  y = choose(x == kInfinity, x, y);
+  return choose((x < 0.0f) | (x != x), splat(__builtin_nanf("")), y);
+}
+
+HM_INLINE vf vlog1p(vf x) {
+  const vf u = x + 1.0f;
+  const vf lost = x - (u - 1.0f);  // what rounding u dropped
+  const vf y = vlog(u) + lost / u;
+  return choose((u == 1.0f) | (x == -1.0f) | (x == kInfinity), choose(u == 1.0f, x, vlog(u)), y);
+}
+
+HM_INLINE vf vlogistic(vf x) {
+  const vf e = vexp(-vabs(x));
+  return choose(x < 0.0f, e, splat(1.0f)) / (e + 1.0f);
+}
+
+HM_INLINE vf vtanh(vf x) {
+  const vf a = vabs(x);
+  const vf e = vexpm1(vmin(splat(20.0f), a + a));  // NaN: vmin keeps its second operand
+  return with_sign_of(e / (e + 2.0f), x);
+}
+
+// Two minimax polynomials (after N. Juffa), below and above 475/512.
+HM_INLINE vf verf(vf x) {
+  const vf t = vabs(x), s = x * x;
+  vf far = fma(splat(-1.72853470e-5f), t, splat(3.83197126e-4f));
+  const vf u = fma(splat(-3.88396438e-3f), t, splat(2.42546219e-2f));
+  far = fma(far, s, u);
+  far = fma(far, t, splat(-1.06777877e-1f));
+  far = fma(far, t, splat(-6.34846687e-1f));
+  far = fma(far, t, splat(-1.28717512e-1f));
+  far = fma(far, t, -t);
+  far = copy_sign(1.0f - vexp(choose(t > 9.0f, splat(-100.0f), far)), x);
+  vf near = splat(-5.96761703e-4f);
+  near = fma(near, s, splat(4.99119423e-3f));
+  near = fma(near, s, splat(-2.67681349e-2f));
+  near = fma(near, s, splat(1.12819925e-1f));
+  near = fma(near, s, splat(-3.76125336e-1f));
+  near = fma(near, s, splat(1.28379166e-1f));
+  near = fma(near, x, x);
+  return choose(t > 0.927734375f, choose(x != x, x, far), near);
+}
+
+HM_INLINE vf vgelu(vf x) { return 0.5f * x * (1.0f + verf(x * 0.70710678118654752f)); }
+
+// Sine of x + quarter * pi / 2 for |x| <= 8192, by three pieces of pi / 2.
+HM_INLINE vf sine(vf x, int quarter) {
+  const vf n = vround(x * 0.63661977236758134f);
+  vf r = fma(n, splat(-1.5703125f), x);
+  r = fma(n, splat(-4.837512969970703125e-4f), r);
+  r = fma(n, splat(-7.54978995489188216e-8f), r);
+  const vi q = __builtin_convertvector(n, vi) + quarter;
+  const vf z = r * r;
+  vf s = fma(fma(splat(-1.9515295891e-4f), z, splat(8.3321608736e-3f)), z, splat(-1.6666654611e-1f));
+  s = fma(s * z, r, r);
+  vf c = fma(fma(splat(2.443315711809948e-5f), z, splat(-1.388731625493765e-3f)), z, splat(4.166664568298827e-2f));
+  c = fma(c * z, z, fma(z, splat(-0.5f), splat(1.0f)));
+  const vf y = choose((q & 1) != 0, c, s);
+  return as_float(bits(y) ^ ((q & 2) << 30));
+}
+
+}  // namespace
+}  // namespace harmonics::cpu::HM_ISA

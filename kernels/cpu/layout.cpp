@@ -1,0 +1,208 @@
+#include "layout.hpp"
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "families.hpp"
+
+namespace harmonics::cpu {
+namespace {
+
+double copy_nanoseconds(int64_t bytes) { return 0.15 * static_cast<double>(bytes); }
+
+// Axes of size 1 dropped, axes that both sides walk alike joined.
+StridedView joined(const StridedView& v) {
+  StridedView out = v;
+  out.rank = 0;
+  for (uint32_t i = 0; i < v.rank; ++i) {
+    if (v.dims[i] == 1) continue;
+    if (out.rank && out.from_strides[out.rank - 1] == v.from_strides[i] * v.dims[i] &&
+        out.to_strides[out.rank - 1] == v.to_strides[i] * v.dims[i]) {
+      out.dims[out.rank - 1] *= v.dims[i];
+      out.from_strides[out.rank - 1] = v.from_strides[i];
+      out.to_strides[out.rank - 1] = v.to_strides[i];
+      continue;
+    }
+    out.dims[out.rank] = v.dims[i];
+    out.from_strides[out.rank] = v.from_strides[i];
+    out.to_strides[out.rank++] = v.to_strides[i];
+  }
+  if (out.rank == 0) {
+    out.rank = 1;
+    out.dims[0] = out.from_strides[0] = out.to_strides[0] = 1;
+  }
+  return out;
+}
+
+// The element of `dtype` nearest to a number, as bits.
+bool element_bits(uint32_t dtype, double value, uint64_t& bits) {
+  bits = 0;
+  switch (dtype) {
+    case HX_F32: bits = std::bit_cast<uint32_t>(static_cast<float>(value)); return true;
+    case HX_F64: bits = std::bit_cast<uint64_t>(value); return true;
+    case HX_BOOL: bits = value != 0; return true;
+    case HX_U8: bits = static_cast<uint8_t>(value); return true;
+    case HX_I32: bits = static_cast<uint32_t>(static_cast<int32_t>(value)); return true;
+    case HX_I64: bits = static_cast<uint64_t>(static_cast<int64_t>(value)); return true;
+    default: return false;
+  }
+}
+
+// A view of the result's elements in both; strides by axis of the result.
+StridedView view_of(const std::vector<int64_t>& shape, const std::vector<int64_t>& from, const std::vector<int64_t>& to) {
+  StridedView v{};
+  v.rank = static_cast<uint32_t>(shape.size());
+  for (uint32_t i = 0; i < v.rank; ++i) {
+    v.dims[i] = shape[i];
+    v.from_strides[i] = from[i];
+    v.to_strides[i] = to[i];
+  }
+  return v;
+}
+
+bool answer_copy(const Site& site, StridedView view, const char* name, hx_kernel& out, int64_t fill_count = 0, uint64_t fill = 0) {
+  auto c = std::make_unique<CopyContext>(copy_context(view, static_cast<uint32_t>(width(site.out().dtype)), 0, site.inputs()));
+  c->fill_count = fill_count;
+  c->fill = fill;
+  std::vector<uint32_t> parts(fill_count ? 2 : 1, c->parts);
+  answer(out, std::move(c), isa().strided_copy, name, parts);
+  return true;
+}
+
+}  // namespace
+
+CopyContext copy_context(const StridedView& view, uint32_t element_bytes, uint32_t from_buffer, uint32_t to_buffer) {
+  CopyContext c{};
+  c.view = joined(view);
+  c.element_bytes = element_bytes;
+  c.from_buffer = from_buffer;
+  c.to_buffer = to_buffer;
+  c.tile_axis = -1;
+  const uint32_t last = c.view.rank - 1;
+  int64_t n = 1;
+  for (uint32_t i = 0; i < c.view.rank; ++i) n *= c.view.dims[i];
+  for (uint32_t i = 0; i < last; ++i)
+    if (c.view.to_strides[last] == 1 && c.view.from_strides[last] != 1 && c.view.from_strides[i] == 1) c.tile_axis = static_cast<int32_t>(i);
+  c.split_axis = static_cast<uint32_t>(std::max_element(c.view.dims, c.view.dims + std::max(last, 1u)) - c.view.dims);
+  c.parts = parts_for(copy_nanoseconds(n * element_bytes) * (c.tile_axis >= 0 ? 3 : 1), c.view.dims[c.split_axis]);
+  return c;
+}
+
+bool plan_transpose(const Site& site, hx_kernel& out) {
+  const auto permutation = site.integers("permutation");
+  const auto from = strides(site.in(0));
+  std::vector<int64_t> permuted;
+  for (int64_t axis : permutation) permuted.push_back(from[static_cast<size_t>(axis)]);
+  return answer_copy(site, view_of(dims(site.out()), permuted, strides(site.out())), "transpose", out);
+}
+
+bool plan_broadcast(const Site& site, hx_kernel& out) {
+  const hx_type &x = site.in(0), &y = site.out();
+  const auto own = strides(x);
+  std::vector<int64_t> from(y.rank, 0);
+  const uint32_t skip = y.rank - x.rank;
+  for (uint32_t i = 0; i < x.rank; ++i) from[skip + i] = x.dims[i] == 1 ? 0 : own[i];
+  return answer_copy(site, view_of(dims(y), from, strides(y)), "broadcast", out);
+}
+
+bool plan_slice(const Site& site, hx_kernel& out) {
+  const auto starts = site.integers("starts");
+  auto steps = site.integers("strides");
+  auto from = strides(site.in(0));
+  if (steps.empty()) steps.assign(from.size(), 1);
+  int64_t offset = 0;
+  for (size_t i = 0; i < from.size(); ++i) {
+    offset += starts[i] * from[i];
+    from[i] *= steps[i];
+  }
+  StridedView v = view_of(dims(site.out()), from, strides(site.out()));
+  v.from_offset = offset;
+  return answer_copy(site, v, "slice", out);
+}
+
+bool plan_reverse(const Site& site, hx_kernel& out) {
+  auto from = strides(site.in(0));
+  int64_t offset = 0;
+  for (int64_t axis : site.integers("axes")) {
+    const auto a = static_cast<size_t>(axis);
+    offset += (site.in(0).dims[a] - 1) * from[a];
+    from[a] = -from[a];
+  }
+  StridedView v = view_of(dims(site.out()), from, strides(site.out()));
+  v.from_offset = offset;
+  return answer_copy(site, v, "reverse", out);
+}
+
+bool plan_pad(const Site& site, hx_kernel& out) {
+  const auto low = site.integers("low");
+  auto interior = site.integers("interior");
+  const hx_type &x = site.in(0), &y = site.out();
+  if (interior.empty()) interior.assign(x.rank, 0);
+  uint64_t fill = 0;
+  if (!element_bits(y.dtype, site.number("value"), fill)) return false;
+  auto to = strides(y);
+  int64_t offset = 0;
+  for (uint32_t i = 0; i < x.rank; ++i) {
+    if (low[i] < 0) return false;
+    offset += low[i] * to[i];
+    to[i] *= interior[i] + 1;
+  }
+  StridedView v = view_of(dims(x), strides(x), to);
+  v.to_offset = offset;
+  return answer_copy(site, v, "pad", out, count(y), fill);
+}
+
+bool plan_concat(const Site& site, hx_kernel& out) {
+  struct Owned : ConcatContext {
+    std::vector<int64_t> bytes;
+  };
+  const auto axis = static_cast<uint32_t>(site.integer("axis"));
+  const hx_type& y = site.out();
+  auto c = std::make_unique<Owned>();
+  c->outer = 1;
+  for (uint32_t i = 0; i < axis; ++i) c->outer *= y.dims[i];
+  c->row_bytes = count(y) / c->outer * width(y.dtype);
+  for (uint32_t i = 0; i < site.inputs(); ++i) c->bytes.push_back(count(site.in(i)) / c->outer * width(y.dtype));
+  c->input_bytes = c->bytes.data();
+  c->n_inputs = site.inputs();
+  c->parts = parts_for(copy_nanoseconds(c->outer * c->row_bytes), c->outer);
+  answer<ConcatContext>(out, std::move(c), isa().concat, "concat");
+  return true;
+}
+
+bool plan_full(const Site& site, hx_kernel& out) {
+  auto c = std::make_unique<FillContext>();
+  if (!element_bits(site.out().dtype, site.number("value"), c->bits)) return false;
+  c->count = count(site.out());
+  c->element_bytes = static_cast<uint32_t>(width(site.out().dtype));
+  c->parts = parts_for(copy_nanoseconds(c->count * c->element_bytes) / 2, c->count);
+  answer(out, std::move(c), isa().full, "full");
+  return true;
+}
+
+bool plan_iota(const Site& site, hx_kernel& out) {
+  const hx_type& y = site.out();
+  if (y.dtype != HX_F32 && y.dtype != HX_F64 && y.dtype != HX_I32 && y.dtype != HX_I64) return false;
+  auto c = std::make_unique<FillContext>();
+  const auto axis = static_cast<size_t>(site.integer("axis"));
+  c->count = count(y);
+  c->dtype = y.dtype;
+  c->size = y.dims[axis];
+  c->inner = strides(y)[axis];
+  c->parts = parts_for(static_cast<double>(c->count) * 5, c->count);
+  answer(out, std::move(c), isa().iota, "iota");
+  return true;
+}
+
+bool plan_random_uniform(const Site& site, hx_kernel& out) {
+  if (site.in(0).dtype != HX_I64 || count(site.in(0)) != 2 || !is_f32(site.out())) return false;
+  auto c = std::make_unique<RandomContext>();
+  c->count = count(site.out());
+  c->stream = static_cast<uint64_t>(site.integer("stream"));
+  c->parts = parts_for(static_cast<double>(c->count) * 1.5, (c->count + 63) / 64);
+  answer(out, std::move(c), isa().random_uniform, "philox");
+  return true;
+}
+
+}  // namespace harmonics::cpu

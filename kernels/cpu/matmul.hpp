@@ -1,0 +1,28 @@
+// C[b] = A[b] B[b], then bias and activation: what `dot` and `linear` come down to.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "block.hpp"
+
+namespace harmonics::cpu {
+
+// Strides in elements: A(m, k) = a[m * a_row + k * a_column], B(k, n) = b[k * b_row + n * b_column]; C is dense.
+struct Product {
+  int64_t batch, m, n, k;
+  int64_t a_row, a_column, b_row, b_column;
+  uint32_t a, b, c, bias;  // buffers
+  bool has_bias;
+  int activation;
+};
+
+struct MatmulContext {
+  Product product;
+  const int64_t *a_offsets, *b_offsets;  // of each batch entry
+  // The grid of parts: batches x row slices x column slices.
+  uint32_t batch_parts, row_parts, column_parts;
+  int64_t slice_rows, slice_columns;
+};
+
+}  // namespace harmonics::cpu

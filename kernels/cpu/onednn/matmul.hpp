@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include <harmonics/abi.h>
+
+#include "../matmul.hpp"
+
+namespace harmonics::cpu {
+
+// Answers with oneDNN matmul on the slices of `context`'s grid. Offsets are copied.
+void answer_onednn_matmul(const MatmulContext& context, hx_kernel& out);
+
+}  // namespace harmonics::cpu

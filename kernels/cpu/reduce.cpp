@@ -1,0 +1,124 @@
+#include "reduce.hpp"
+
+#include "families.hpp"
+
+namespace harmonics::cpu {
+namespace {
+
+bool is_number(uint32_t dtype) { return dtype == HX_F32 || dtype == HX_F64 || dtype == HX_I32 || dtype == HX_I64; }
+
+struct Group {
+  int64_t size;
+  bool reduced;
+};
+// Axes as alternating groups of kept and reduced ones.
+std::vector<Group> groups_of(const hx_type& x, const std::vector<int64_t>& axes) {
+  std::vector<Group> groups;
+  for (uint32_t i = 0; i < x.rank; ++i) {
+    const bool reduced = std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
+    if (x.dims[i] == 1) continue;
+    if (groups.empty() || groups.back().reduced != reduced) groups.push_back({1, reduced});
+    groups.back().size *= x.dims[i];
+  }
+  return groups;
+}
+
+constexpr int64_t kColumnBlock = 64;
+constexpr double kNanoseconds = 0.15;  // per element
+
+// Rows are cut when there are too few results to keep the parts busy.
+int64_t chunks_for(int64_t outer, int64_t rows, int64_t inner) {
+  const int64_t items = outer * ((inner + kColumnBlock - 1) / kColumnBlock);
+  const uint32_t wanted = parts_for(kNanoseconds * static_cast<double>(outer * rows * inner), INT32_MAX);
+  if (items * 2 >= wanted) return 1;
+  return std::clamp<int64_t>(wanted / items, 1, std::max<int64_t>(1, rows / 64));
+}
+
+ReduceStage stage_of(int64_t outer, int64_t rows, int64_t inner, int64_t chunks) {
+  ReduceStage s{};
+  s.outer = outer;
+  s.rows = rows;
+  s.inner = inner;
+  s.chunks = chunks;
+  s.parts = parts_for(kNanoseconds * static_cast<double>(outer * rows * inner), outer * chunks * ((inner + kColumnBlock - 1) / kColumnBlock));
+  return s;
+}
+
+// Stages from the last reduced group to the first; one with cut rows is followed by one that joins the pieces.
+bool stages_of(std::vector<Group> groups, ReduceContext& c) {
+  const auto last_reduced = [&] {
+    return std::find_if(groups.rbegin(), groups.rend(), [](const Group& g) { return g.reduced; });
+  };
+  if (last_reduced() == groups.rend()) groups.push_back({1, true});
+  for (auto it = last_reduced(); it != groups.rend(); it = last_reduced()) {
+    int64_t outer = 1, inner = 1;
+    for (auto g = groups.begin(); g != it.base() - 1; ++g) outer *= g->size;
+    for (auto g = it.base(); g != groups.end(); ++g) inner *= g->size;
+    const int64_t chunks = c.dtype == HX_F32 ? chunks_for(outer, it->size, inner) : 1;
+    if (c.stages + (chunks > 1 ? 2 : 1) > HX_MAX_PHASES) return false;
+    c.stage[c.stages++] = stage_of(outer, it->size, inner, chunks);
+    if (chunks > 1) c.stage[c.stages++] = stage_of(outer, chunks, inner, 1);
+    it->size = 1;
+    it->reduced = false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool plan_reduce(const Site& site, hx_kernel& out) {
+  const hx_type& x = site.in(0);
+  if (!is_number(x.dtype) || x.dtype != site.out().dtype) return false;
+  auto c = std::make_unique<ReduceContext>();
+  c->dtype = x.dtype;
+  c->reduction = site.op() == "reduce_sum" ? Reduction::sum : site.op() == "reduce_max" ? Reduction::maximum
+                 : site.op() == "reduce_min" ? Reduction::minimum : Reduction::product;
+  if (!stages_of(groups_of(x, site.integers("axes")), *c)) return false;
+  if (c->dtype != HX_F32 && c->stages > 1) return false;
+
+  int64_t workspace = 0;
+  std::vector<uint32_t> parts;
+  for (uint32_t i = 0; i < c->stages; ++i) {
+    ReduceStage& s = c->stage[i];
+    parts.push_back(s.parts);
+    s.from = i == 0 ? 0 : 2;
+    s.from_offset = i == 0 ? 0 : c->stage[i - 1].to_offset;
+    s.to = i + 1 == c->stages ? 1 : 2;
+    if (s.to == 1) continue;
+    s.to_offset = workspace;
+    workspace += (s.outer * s.chunks * s.inner + 15) & ~int64_t{15};
+  }
+  answer(out, std::move(c), isa().reduce, "reduce", parts).workspace = static_cast<uint64_t>(workspace) * 4;
+  return true;
+}
+
+namespace {
+std::unique_ptr<AxisContext> axis_context(const Site& site, double nanoseconds) {
+  const hx_type& x = site.in(0);
+  const auto axis = static_cast<size_t>(site.integer("axis"));
+  auto c = std::make_unique<AxisContext>();
+  c->dtype = x.dtype;
+  c->size = x.dims[axis];
+  c->inner = strides(x)[axis];
+  c->outer = count(x) / (c->size * c->inner);
+  c->parts = parts_for(nanoseconds * static_cast<double>(count(x)), c->outer * c->inner);
+  return c;
+}
+}  // namespace
+
+bool plan_arg_extreme(const Site& site, hx_kernel& out) {
+  if (!is_number(site.in(0).dtype) || site.out().dtype != HX_I64) return false;
+  auto c = axis_context(site, 1.0);
+  c->largest = site.op() == "argmax";
+  answer(out, std::move(c), isa().arg_extreme, site.op() == "argmax" ? "argmax" : "argmin");
+  return true;
+}
+
+bool plan_cumsum(const Site& site, hx_kernel& out) {
+  if (!is_number(site.in(0).dtype)) return false;
+  auto c = axis_context(site, 1.0);
+  answer(out, std::move(c), isa().cumsum, "cumsum");
+  return true;
+}
+
+}  // namespace harmonics::cpu

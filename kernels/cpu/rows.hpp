@@ -1,0 +1,14 @@
+// Kernels that take a tensor row by row: softmax and its losses.
+#pragma once
+
+#include <cstdint>
+
+namespace harmonics::cpu {
+
+struct RowsContext {
+  int64_t rows, columns;
+  uint32_t parts;
+  uint32_t index_dtype;  // of labels
+};
+
+}  // namespace harmonics::cpu

@@ -1,0 +1,122 @@
+// One call of a kernel of the CPU device, as the host makes it, and what its answer is compared with.
+#pragma once
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <initializer_list>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <harmonics/device.hpp>
+
+namespace harmonics::kernel_tests {
+
+using Dims = std::vector<int64_t>;
+
+template <typename T> struct DtypeOf;
+template <> struct DtypeOf<float> { static constexpr uint32_t value = HX_F32; };
+template <> struct DtypeOf<double> { static constexpr uint32_t value = HX_F64; };
+template <> struct DtypeOf<int32_t> { static constexpr uint32_t value = HX_I32; };
+template <> struct DtypeOf<int64_t> { static constexpr uint32_t value = HX_I64; };
+template <> struct DtypeOf<uint8_t> { static constexpr uint32_t value = HX_U8; };
+template <> struct DtypeOf<uint16_t> { static constexpr uint32_t value = HX_BF16; };
+
+inline int64_t elements(const Dims& dims) {
+  int64_t n = 1;
+  for (int64_t d : dims) n *= d;
+  return n;
+}
+int64_t bytes_of(uint32_t dtype);
+
+struct Tensor {
+  uint32_t dtype = HX_F32;
+  Dims dims;
+  std::vector<char> bytes;
+
+  Tensor() = default;
+  Tensor(uint32_t dtype, Dims dims) : dtype(dtype), dims(std::move(dims)), bytes(static_cast<size_t>(elements(this->dims) * bytes_of(dtype))) {}
+  template <typename T> Tensor(Dims dims, const std::vector<T>& values, uint32_t as = DtypeOf<T>::value) : Tensor(as, std::move(dims)) {
+    REQUIRE(bytes.size() == values.size() * sizeof(T));
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+  }
+  int64_t size() const { return elements(dims); }
+  hx_type type() const;
+  template <typename T> const T* data() const { return reinterpret_cast<const T*>(bytes.data()); }
+  template <typename T> std::vector<T> values() const { return {data<T>(), data<T>() + bytes.size() / sizeof(T)}; }
+  float operator[](int64_t i) const { return data<float>()[i]; }
+};
+
+// Random numbers in [low, high), the same on every run.
+class Random {
+ public:
+  explicit Random(uint32_t seed) : engine_(seed) {}
+  Tensor floats(Dims dims, float low = -1, float high = 1);
+  template <typename T> Tensor integers(Dims dims, int64_t low, int64_t high) {
+    std::vector<T> v(static_cast<size_t>(elements(dims)));
+    for (T& x : v) x = static_cast<T>(std::uniform_int_distribution<int64_t>(low, high - 1)(engine_));
+    return {std::move(dims), v};
+  }
+  int64_t below(int64_t n) { return std::uniform_int_distribution<int64_t>(0, n - 1)(engine_); }
+  std::mt19937& engine() { return engine_; }
+
+ private:
+  std::mt19937 engine_;
+};
+
+class KernelCall {
+ public:
+  explicit KernelCall(std::string op) : op_(std::move(op)) {}
+  KernelCall& set(const char* name, int64_t value);
+  KernelCall& set(const char* name, int value) { return set(name, static_cast<int64_t>(value)); }
+  KernelCall& set(const char* name, double value);
+  KernelCall& set(const char* name, const char* value);
+  KernelCall& set(const char* name, Dims values);
+  KernelCall& in(const Tensor& t) { return inputs_.push_back(t), *this; }
+  KernelCall& out(Dims dims, uint32_t dtype = HX_F32) { return outputs_.emplace_back(dtype, std::move(dims)), *this; }
+  // One operation of a fused chain; operands are registers, inputs first.
+  KernelCall& step(const char* op, std::vector<uint32_t> operands, uint32_t dtype = HX_F32);
+  KernelCall& stores(std::vector<uint32_t> registers) { return chain_outputs_ = std::move(registers), *this; }
+  // Output `output` takes the memory of input `input`.
+  KernelCall& alias(uint32_t output, uint32_t input) { return aliases_.push_back({output, input}), *this; }
+
+  bool served();
+  // Runs with outputs and workspace poisoned: parts in order, reversed, shuffled and on two threads. The bits must be the
+  // same each time.
+  std::vector<Tensor> run();
+  Tensor run_one() { return run().at(0); }
+  // Of the last run.
+  uint32_t parts() const { return parts_; }
+  uint32_t in_place() const { return in_place_; }
+  const std::string& kernel() const { return name_; }
+  // Seconds of the fastest of `repeats` runs on one thread, in order.
+  double seconds(int repeats);
+
+ private:
+  enum class Order { forward, reversed, shuffled, two_threads };
+  bool find(hx_kernel& kernel);
+  void once(const hx_kernel& kernel, Order order, std::vector<Tensor>& outputs);
+
+  std::string op_;
+  std::deque<Dims> int_lists_;
+  std::deque<std::string> texts_;
+  std::vector<hx_attribute> attributes_;
+  std::vector<Tensor> inputs_, outputs_;
+  std::vector<hx_scalar_op> chain_;
+  std::vector<uint32_t> chain_outputs_;
+  std::vector<std::pair<uint32_t, uint32_t>> aliases_;
+  uint32_t parts_ = 0, in_place_ = 0;
+  std::string name_;
+};
+
+// Every element within `absolute` + `relative` * |expected|; NaN where NaN is expected, infinities equal.
+void require_close(const Tensor& actual, const std::vector<double>& expected, double relative, double absolute);
+
+// The device's own line, with the instruction set it chose.
+std::string device_text();
+
+}  // namespace harmonics::kernel_tests

@@ -1,0 +1,231 @@
+#include "kernel_call.hpp"
+
+#include <functional>
+#include <limits>
+
+namespace harmonics::kernel_tests {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+double ulps(float actual, double expected) {
+  if (std::isnan(expected)) return std::isnan(actual) ? 0 : 1e9;
+  const float nearest = static_cast<float>(expected);
+  if (actual == nearest) return 0;
+  if (std::isinf(nearest) || std::isinf(actual)) return 1e9;
+  const float size = std::abs(nearest);
+  const double unit = std::max<double>(std::nextafter(size, kInf) - size, std::numeric_limits<float>::denorm_min());
+  return std::abs(actual - expected) / unit;
+}
+
+struct Unary {
+  const char* name;
+  double (*reference)(double);
+  float low, high;
+  double ulps;
+};
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+double rsqrt(double x) { return 1 / std::sqrt(x); }
+double sign(double x) { return std::isnan(x) ? x : (x > 0) - (x < 0); }
+double negate(double x) { return -x; }
+
+const Unary kUnaries[] = {
+    {"neg", negate, -10, 10, 0},        {"abs", std::fabs, -10, 10, 0},    {"sign", sign, -1, 1, 0},
+    {"floor", std::floor, -9, 9, 0},    {"ceil", std::ceil, -9, 9, 0},     {"round", std::nearbyint, -9, 9, 0},
+    {"exp", std::exp, -104, 89, 2},     {"exp", std::exp, -1, 1, 2},       {"expm1", std::expm1, -20, 89, 3},
+    {"expm1", std::expm1, -1e-3f, 1e-3f, 3}, {"expm1", std::expm1, -1, 1, 3}, {"log", std::log, 0, 1e6f, 2},
+    {"log", std::log, 0, 1e-37f, 2},    {"log", std::log, 0.5f, 2, 2},     {"log1p", std::log1p, -0.99f, 10, 3},
+    {"log1p", std::log1p, -1e-3f, 1e-3f, 3}, {"sqrt", std::sqrt, 0, 1e6f, 1}, {"rsqrt", rsqrt, 1e-3f, 1e6f, 2},
+    {"tanh", std::tanh, -10, 10, 4},    {"tanh", std::tanh, -0.5f, 0.5f, 4}, {"erf", std::erf, -5, 5, 3},
+    {"logistic", logistic, -100, 100, 3}, {"sin", std::sin, -3, 3, 4},     {"cos", std::cos, -1.5f, 1.5f, 4},
+};
+
+}  // namespace
+
+TEST_CASE("unary functions agree with the standard library to a few units in the last place") {
+  Random random(1);
+  for (const Unary& u : kUnaries) {
+    const Tensor x = random.floats({4099}, u.low, u.high);
+    const Tensor y = KernelCall(u.name).in(x).out({4099}).run_one();
+    double worst = 0;
+    for (int64_t i = 0; i < x.size(); ++i) worst = std::max(worst, ulps(y[i], u.reference(x[i])));
+    INFO(u.name << " on [" << u.low << ", " << u.high << "): " << worst << " units in the last place");
+    CHECK(worst <= u.ulps);
+  }
+}
+
+TEST_CASE("unary functions are right where numbers end") {
+  const std::vector<float> x = {0.0f, -0.0f, kInf, -kInf, kNan, 1e-45f, -1e-45f, 1e-40f, 3.4e38f, -3.4e38f, 1, -1, 88.8f, -88.8f, -103.9f, 20, -20, 1e-10f};
+  const auto n = static_cast<int64_t>(x.size());
+  for (const Unary& u : kUnaries) {
+    const Tensor y = KernelCall(u.name).in(Tensor({n}, x)).out({n}).run_one();
+    for (int64_t i = 0; i < n; ++i) {
+      INFO(u.name << "(" << x[static_cast<size_t>(i)] << ") = " << y[i]);
+      CHECK(ulps(y[i], u.reference(x[static_cast<size_t>(i)])) <= std::max(u.ulps, 1.0));
+    }
+  }
+}
+
+TEST_CASE("sine and cosine of large angles") {
+  Random random(2);
+  for (float range : {100.0f, 8000.0f, 1e7f}) {
+    const Tensor x = random.floats({515}, -range, range);
+    const Tensor s = KernelCall("sin").in(x).out({515}).run_one(), c = KernelCall("cos").in(x).out({515}).run_one();
+    for (int64_t i = 0; i < x.size(); ++i) {
+      CHECK(std::abs(s[i] - std::sin(static_cast<double>(x[i]))) < 2e-7);
+      CHECK(std::abs(c[i] - std::cos(static_cast<double>(x[i]))) < 2e-7);
+    }
+  }
+}
+
+TEST_CASE("binary functions, comparisons and selection") {
+  Random random(3);
+  const Dims d{7, 211};
+  const Tensor a = random.floats(d, -3, 3), b = random.floats(d, 0.5f, 3);
+  const auto check = [&](const char* name, std::function<double(double, double)> f) {
+    const Tensor y = KernelCall(name).in(a).in(b).out(d).run_one();
+    std::vector<double> e;
+    for (int64_t i = 0; i < a.size(); ++i) e.push_back(f(a[i], b[i]));
+    INFO(name);
+    require_close(y, e, 2e-7, 1e-7);
+  };
+  check("add", [](double x, double y) { return x + y; });
+  check("sub", [](double x, double y) { return x - y; });
+  check("mul", [](double x, double y) { return x * y; });
+  check("div", [](double x, double y) { return x / y; });
+  check("maximum", [](double x, double y) { return std::max(x, y); });
+  check("minimum", [](double x, double y) { return std::min(x, y); });
+  check("remainder", [](double x, double y) { return std::fmod(x, y); });
+  check("pow", [](double x, double y) { return std::pow(x, y); });
+
+  const Tensor less = KernelCall("less").in(a).in(b).out(d, HX_BOOL).run_one();
+  const Tensor chosen = KernelCall("select").in(less).in(a).in(b).out(d).run_one();
+  for (int64_t i = 0; i < a.size(); ++i) {
+    REQUIRE(less.data<uint8_t>()[i] == (a[i] < b[i] ? 1 : 0));
+    REQUIRE(chosen[i] == (a[i] < b[i] ? a[i] : b[i]));
+  }
+}
+
+TEST_CASE("NaN stays in maximum and minimum, whichever side it is on") {
+  const Tensor a({3}, std::vector<float>{kNan, 1, 2}), b({3}, std::vector<float>{1, kNan, 3});
+  for (const char* name : {"maximum", "minimum"}) {
+    const Tensor y = KernelCall(name).in(a).in(b).out({3}).run_one();
+    CHECK(std::isnan(y[0]));
+    CHECK(std::isnan(y[1]));
+    CHECK(y[2] == (name[1] == 'a' ? 3 : 2));
+  }
+}
+
+TEST_CASE("integers and casts") {
+  Random random(4);
+  const Tensor a = random.integers<int64_t>({333}, -1000, 1000), b = random.integers<int64_t>({333}, -1000, 1000);
+  const Tensor sum = KernelCall("add").in(a).in(b).out({333}, HX_I64).run_one();
+  const Tensor equal = KernelCall("equal").in(a).in(a).out({333}, HX_BOOL).run_one();
+  const Tensor bytes = random.integers<uint8_t>({1025}, 0, 256);
+  const Tensor floats = KernelCall("cast").in(bytes).out({1025}).run_one();
+  const Tensor back = KernelCall("cast").in(floats).out({1025}, HX_U8).run_one();
+  const Tensor truth = KernelCall("cast").in(bytes).out({1025}, HX_BOOL).run_one();
+  for (int64_t i = 0; i < 333; ++i) {
+    REQUIRE(sum.data<int64_t>()[i] == a.data<int64_t>()[i] + b.data<int64_t>()[i]);
+    REQUIRE(equal.data<uint8_t>()[i] == 1);
+  }
+  REQUIRE(back.bytes == bytes.bytes);
+  for (int64_t i = 0; i < 1025; ++i) {
+    REQUIRE(floats[i] == bytes.data<uint8_t>()[i]);
+    REQUIRE(truth.data<uint8_t>()[i] == (bytes.data<uint8_t>()[i] != 0));
+  }
+}
+
+namespace {
+// y = (x * scale + shift > 0) ? x * scale + shift : slope, and the product itself.
+KernelCall chain_of(const Tensor& x, const Tensor& scale, const Tensor& shift) {
+  KernelCall call("fused_elementwise");
+  call.in(x).in(scale).in(shift).in(Tensor({}, std::vector<float>{0.25f}));
+  call.step("mul", {0, 1}).step("add", {4, 2}).step("less", {3, 5}, HX_BOOL).step("select", {6, 5, 3});
+  return call.stores({7, 4}).out(x.dims).out(x.dims);
+}
+}  // namespace
+
+TEST_CASE("fused chains broadcast rows, columns, scalars and anything between") {
+  Random random(5);
+  const std::pair<Dims, Dims> shapes[] = {{{10}, {64, 1}}, {{64, 10}, {1}}, {{1, 10}, {64, 10}}, {{64, 1}, {10}}};
+  for (const auto& [scale_dims, shift_dims] : shapes) {
+    const Tensor x = random.floats({64, 10}), scale = random.floats(scale_dims), shift = random.floats(shift_dims);
+    const auto y = chain_of(x, scale, shift).run();
+    const auto at = [](const Tensor& t, int64_t r, int64_t c) {
+      const bool rows = t.dims.size() == 2 && t.dims[0] == 64, columns = t.dims.back() == 10;
+      return t[(rows ? r * (columns ? 10 : 1) : 0) + (columns ? c : 0)];
+    };
+    std::vector<double> selected, product;
+    for (int64_t i = 0; i < x.size(); ++i) {
+      const float p = x[i] * at(scale, i / 10, i % 10), s = p + at(shift, i / 10, i % 10);
+      product.push_back(p);
+      selected.push_back(0.25f < s ? s : 0.25f);
+    }
+    require_close(y[0], selected, 0, 0);
+    require_close(y[1], product, 0, 0);
+  }
+}
+
+TEST_CASE("fused chains stretch middle axes and long rows over several parts") {
+  Random random(6);
+  const Tensor x = random.floats({6, 5, 7, 1301}), scale = random.floats({5, 1, 1301}), shift = random.floats({1301});
+  KernelCall call = chain_of(x, scale, shift);
+  const auto y = call.run();
+  CHECK(call.parts() > 1);
+  std::vector<double> product;
+  for (int64_t i = 0; i < x.size(); ++i) product.push_back(x[i] * scale[i / (7 * 1301) % 5 * 1301 + i % 1301]);
+  require_close(y[1], product, 0, 0);
+}
+
+TEST_CASE("a chain works in place when it says so, and a long one fits") {
+  Random random(7);
+  const Tensor x = random.floats({3000}), y = random.floats({3000});
+  KernelCall call("fused_elementwise");
+  call.in(x).in(y).step("sub", {0, 1}).step("mul", {2, 0}).stores({3}).out({3000}).alias(0, 0);
+  const Tensor z = call.run_one();
+  CHECK(call.in_place() == 3);
+  for (int64_t i = 0; i < 3000; ++i) REQUIRE(z[i] == (x[i] - y[i]) * x[i]);
+
+  KernelCall early("fused_elementwise");  // the first output is made before the input is last read
+  early.in(x).step("neg", {0}).step("mul", {1, 0}).stores({1, 2}).out({3000}).out({3000});
+  early.run();
+  CHECK(early.in_place() == 0);
+
+  KernelCall lengthy("fused_elementwise");
+  lengthy.in(x);
+  for (uint32_t i = 0; i < 60; ++i) lengthy.step("add", {i, 0});
+  const Tensor sum = lengthy.stores({60}).out({3000}).run_one();
+  std::vector<double> e;
+  for (int64_t i = 0; i < 3000; ++i) e.push_back(61.0 * x[i]);
+  require_close(sum, e, 1e-5, 0);
+}
+
+TEST_CASE("dropout keeps, drops and scales") {
+  Random random(8);
+  const Tensor x = random.floats({37, 41}), r = random.floats({37, 41}, 0, 1);
+  const Tensor y = KernelCall("dropout").set("rate", 0.3).in(x).in(r).out(x.dims).run_one();
+  const Tensor dx = KernelCall("dropout_grad").set("rate", 0.3).in(r).in(x).out(x.dims).run_one();
+  std::vector<double> e;
+  for (int64_t i = 0; i < x.size(); ++i) e.push_back(r[i] < 0.3f ? 0 : x[i] / 0.7);
+  require_close(y, e, 1e-6, 0);
+  require_close(dx, e, 1e-6, 0);
+}
+
+TEST_CASE("sigmoid cross entropy and its gradient") {
+  Random random(9);
+  const Tensor x = random.floats({31, 17}, -30, 30), t = random.floats({31, 17}, 0, 1), d = random.floats({31, 17});
+  const Tensor loss = KernelCall("sigmoid_cross_entropy").in(x).in(t).out(x.dims).run_one();
+  const Tensor dx = KernelCall("sigmoid_cross_entropy_grad").in(x).in(t).in(d).out(x.dims).run_one();
+  std::vector<double> e, g;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const double v = x[i];
+    e.push_back(std::max(v, 0.0) - v * t[i] + std::log1p(std::exp(-std::abs(v))));
+    g.push_back((logistic(v) - t[i]) * d[i]);
+  }
+  require_close(loss, e, 1e-5, 2e-6);
+  require_close(dx, g, 1e-5, 1e-7);
+}
+
+}  // namespace harmonics::kernel_tests

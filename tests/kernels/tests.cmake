@@ -1,0 +1,10 @@
+# The kernel tests load the built device and run once more for every instruction set below the best one.
+if(TARGET test_kernels)
+  add_dependencies(test_kernels harmonics_cpu)
+  target_compile_definitions(test_kernels PRIVATE HARMONICS_CPU_PLUGIN="$<TARGET_FILE:harmonics_cpu>")
+  target_link_libraries(test_kernels PRIVATE ${CMAKE_DL_LIBS})
+  foreach(isa baseline avx2)
+    add_test(NAME "kernels: all on ${isa}" COMMAND test_kernels)
+    set_tests_properties("kernels: all on ${isa}" PROPERTIES ENVIRONMENT HARMONICS_ISA=${isa} TIMEOUT 300)
+  endforeach()
+endif()
