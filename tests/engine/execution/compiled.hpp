@@ -1,0 +1,58 @@
+// What the execution tests share: parameters by name, a compiled program's results as tensors.
+#pragma once
+
+#include <map>
+
+#include "engine/execution/executable.hpp"
+#include "tests/engine/passes/random_program.hpp"
+
+namespace harmonics::testing {
+
+class MapBinding : public TensorBinding {
+ public:
+  explicit MapBinding(const std::map<std::string, HTensor>& numbers = {}) {
+    for (const auto& [name, value] : numbers) {
+      auto storage = std::make_shared<Storage>(type_of(value).bytes());
+      std::memcpy(storage->data(), value.bytes(), storage->bytes());
+      memory_[name] = storage;
+    }
+  }
+  void* parameter(const std::string& name, const TensorType& type) override {
+    auto& storage = memory_[name];
+    if (!storage) storage = std::make_shared<Storage>(type.bytes());
+    return storage->data();
+  }
+  HTensor tensor(const std::string& name, const TensorType& type) { return view_of(type, parameter(name, type)); }
+
+ private:
+  std::map<std::string, std::shared_ptr<Storage>> memory_;
+};
+
+inline std::vector<const void*> input_pointers(const Executable& executable, const std::map<std::string, HTensor>& numbers) {
+  std::vector<const void*> pointers;
+  for (const std::string& name : executable.input_names()) pointers.push_back(numbers.at(name).bytes());
+  return pointers;
+}
+
+inline HTensor copy_of(const HTensor& t) { return HTensor(t.dtype(), t.shape(), t.bytes()); }
+
+// Outputs in order, then updates in order, as interpret() gives them.
+inline Values run_compiled(const Program& program, const std::map<std::string, HTensor>& numbers, Executor& executor,
+                           const CompileOptions& options) {
+  MapBinding binding(numbers);
+  const auto executable = compile(program, &binding, executor, options);
+  executable->run(input_pointers(*executable, numbers).data());
+  Values results;
+  for (const NamedValue& v : program.outputs) results.push_back(copy_of(executable->output(v.name)));
+  for (const NamedValue& v : program.updates) results.push_back(copy_of(binding.tensor(v.name, program.type(v.value))));
+  return results;
+}
+
+inline CompileOptions on(const std::string& device) {
+  CompileOptions options;
+  options.device = device;
+  options.poison = true;
+  return options;
+}
+
+}  // namespace harmonics::testing

@@ -1,0 +1,62 @@
+// Every pass keeps every bit of random programs.
+#include <catch2/catch.hpp>
+
+#include "engine/passes/pass.hpp"
+#include "tests/engine/passes/random_program.hpp"
+
+using namespace harmonics;
+using harmonics::testing::RandomProgram;
+using harmonics::testing::same_bits;
+
+namespace {
+
+struct NamedPass {
+  const char* name;
+  std::function<Program(const Program&)> run;
+};
+
+Program all_passes(const Program& program) {
+  const auto never = [](const Program&, const Node&) { return false; };
+  Program p = dce(cse(simplify(program)));
+  p = recompute(fuse_calls(p, [](const auto&...) { return true; }), {"hidden*"});
+  return fuse_elementwise(dce(cse(simplify(inline_calls(p, never)))));
+}
+
+const std::vector<NamedPass>& passes() {
+  static const std::vector<NamedPass> list{
+      {"cse", cse},
+      {"dce", dce},
+      {"simplify", simplify},
+      {"fuse_calls", [](const Program& p) { return fuse_calls(p, [](const auto&...) { return true; }); }},
+      {"recompute", [](const Program& p) { return recompute(p, {"hidden*"}); }},
+      {"inline_calls", [](const Program& p) { return inline_calls(p, [](const auto&...) { return false; }); }},
+      {"fuse_elementwise", [](const Program& p) { return fuse_elementwise(p); }},
+      {"all in order", all_passes},
+  };
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("passes keep the bits of random programs") {
+  for (uint32_t seed = 0; seed < 150; ++seed) {
+    const RandomProgram random(seed);
+    const Values expected = interpret(random.program(), random.numbers());
+    for (const NamedPass& pass : passes()) {
+      INFO("seed " << seed << ", pass " << pass.name);
+      const Program result = pass.run(random.program());
+      REQUIRE_NOTHROW(verify(result));
+      REQUIRE(same_bits(interpret(result, random.numbers()), expected));
+    }
+  }
+}
+
+TEST_CASE("passes reach a fixed point on random programs") {
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    INFO("seed " << seed);
+    const Program once = cse(dce(RandomProgram(seed).program()));
+    CHECK(cse(once).nodes.size() == once.nodes.size());
+    const Program clean = dce(once);
+    CHECK(dce(clean).nodes.size() == clean.nodes.size());
+  }
+}
