@@ -164,8 +164,7 @@ std::vector<HTensor> gradient_dot(const AttributeMap& a, Tensors in, Tensors, Te
 struct Windows {
   const Axes &kernel, &strides, &low, &high, &dilation;
   Shape image, places;  // spatial sizes of the image and of the grid of windows
-  int64_t images;       // N
-  int64_t planes;       // N * C
+  int64_t images, channels;
   int64_t taps = 1;     // elements of one window
 
   Windows(Op op, Types in, const AttributeMap& a, const Shape& shape)
@@ -176,7 +175,7 @@ struct Windows {
         dilation(list(op, in, a, "dilation", shape, 1)),
         image(shape.from(2)),
         images(shape[0]),
-        planes(shape[0] * shape[1]) {
+        channels(shape[1]) {
     for (uint32_t i = 0; i < image.rank(); ++i) {
       int64_t padded = 0, reach = 0;
       const bool overflow = __builtin_add_overflow(image[i], low[i], &padded) || __builtin_add_overflow(padded, high[i], &padded) ||
@@ -193,9 +192,9 @@ struct Windows {
 
   // [N, C * taps, places...]
   TensorType patches_type(Op op, Types in, DType dtype) const {
-    int64_t channels = images ? planes / images : 0;
-    if (__builtin_mul_overflow(channels, taps, &channels)) misfit(op, ErrorKind::Shape, in, "the size of the windows overflows");
-    Axes dims{images, channels};
+    int64_t rows = 0;
+    if (__builtin_mul_overflow(channels, taps, &rows)) misfit(op, ErrorKind::Shape, in, "the size of the windows overflows");
+    Axes dims{images, rows};
     dims.insert(dims.end(), places.begin(), places.end());
     return checked_type(op, in, dtype, dims);
   }
@@ -205,7 +204,7 @@ struct Windows {
   void for_each(Visit&& visit) const {
     const int64_t plane = image.count(), windows = places.count();
     int64_t at = 0;
-    for (int64_t p = 0; p < planes; ++p) {
+    for (int64_t p = 0; p < images * channels; ++p) {
       for (int64_t tap = 0; tap < taps; ++tap) {
         for (int64_t w = 0; w < windows; ++w, ++at) {
           const int64_t inside = element(tap, w);
