@@ -1,3 +1,7 @@
+#include <optional>
+
+#include <tbb/global_control.h>
+#include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/partitioner.h>
 #include <tbb/task_arena.h>
@@ -19,7 +23,11 @@ class SequentialExecutor final : public Executor {
 // The calling thread takes part: the arena holds a place for it.
 class TbbExecutor final : public Executor {
  public:
-  explicit TbbExecutor(int threads) : threads_(threads), arena_(threads) {}
+  explicit TbbExecutor(int threads) : threads_(threads), arena_(threads) {
+    // TBB gives more workers than there are cores only when told to.
+    if (threads > tbb::info::default_concurrency())
+      limit_.emplace(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
+  }
   int threads() const override { return threads_; }
   void run(uint32_t parts, void (*body)(const void*, uint32_t), const void* context) override {
     arena_.execute([=] {
@@ -29,6 +37,7 @@ class TbbExecutor final : public Executor {
 
  private:
   int threads_;
+  std::optional<tbb::global_control> limit_;
   tbb::task_arena arena_;
 };
 

@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
+
+#include "engine/execution/executable.hpp"
+
+using namespace harmonics;
+
+namespace {
+
+struct Counts {
+  std::vector<int> of;
+};
+void count_part(const void* context, uint32_t part) { ++const_cast<Counts*>(static_cast<const Counts*>(context))->of[part]; }
+
+std::vector<std::unique_ptr<Executor>> executors() {
+  std::vector<std::unique_ptr<Executor>> list;
+  list.push_back(make_sequential_executor());
+  for (int threads : {1, 2, 3}) {
+    list.push_back(make_tbb_executor(threads));
+    list.push_back(make_team_executor(threads));
+  }
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("every part runs once") {
+  for (const auto& executor : executors())
+    for (uint32_t parts : {0u, 1u, 2u, 3u, 16u, 1000u}) {
+      Counts counts{std::vector<int>(parts, 0)};
+      executor->run(parts, count_part, &counts);
+      REQUIRE(std::all_of(counts.of.begin(), counts.of.end(), [](int n) { return n == 1; }));
+    }
+}
+
+TEST_CASE("many short jobs in a row and pauses between them") {
+  for (const auto& executor : executors()) {
+    Counts counts{std::vector<int>(4, 0)};
+    for (int i = 0; i < 3000; ++i) executor->run(4, count_part, &counts);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    executor->run(4, count_part, &counts);
+    CHECK(counts.of == std::vector<int>(4, 3001));
+  }
+}
+
+TEST_CASE("executors say how many threads they have") {
+  CHECK(make_sequential_executor()->threads() == 1);
+  CHECK(make_tbb_executor(0)->threads() == 1);
+  CHECK(make_tbb_executor(2)->threads() == 2);
+  CHECK(make_team_executor(2)->threads() == 2);
+}
+
+TEST_CASE("the calling thread takes part and others help") {
+  struct Meeting {
+    std::atomic<int> here{0};
+    std::atomic<bool> met{false};
+  };
+  const auto meet = [](const void* context, uint32_t) {
+    auto& m = *const_cast<Meeting*>(static_cast<const Meeting*>(context));
+    ++m.here;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (m.here.load() < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    if (m.here.load() == 2) m.met = true;
+  };
+  for (const auto make : {make_tbb_executor, make_team_executor}) {
+    Meeting meeting;
+    make(2)->run(2, meet, &meeting);
+    CHECK(meeting.met);
+  }
+}
+
+TEST_CASE("a team serves callers from several threads one after the other") {
+  const auto team = make_team_executor(2);
+  Counts a{std::vector<int>(8, 0)}, b{std::vector<int>(8, 0)};
+  std::thread other([&] {
+    for (int i = 0; i < 500; ++i) team->run(8, count_part, &b);
+  });
+  for (int i = 0; i < 500; ++i) team->run(8, count_part, &a);
+  other.join();
+  CHECK(a.of == std::vector<int>(8, 500));
+  CHECK(b.of == std::vector<int>(8, 500));
+}
