@@ -35,8 +35,8 @@ std::string unescape(Reader& reader, const Token& token) {
     const char c = token.text[++i];
     const size_t known = std::string_view("\"\\ntr").find(c);
     if (known == std::string_view::npos) {
-      const std::string shown = c == '\n' || c == '\r' ? "a backslash at the end of the line"
-                                                       : quoted(token.text.substr(i - 1, 2));
+      const std::string shown =
+          c == '\n' || c == '\r' ? "a backslash at the end of the line" : quoted(token.text.substr(i - 1, 2));
       reader.complain(ErrorKind::Type, reader.span(token.offset + i - 1, token.offset + i + 1),
                       "unknown escape in a string: " + shown,
                       {"known are \\\" \\\\ \\n \\t \\r; write a backslash as \\\\"});

@@ -9,9 +9,12 @@ constexpr size_t kHighestRank = 8;
 
 const char* word_of(DeclarationKind kind) {
   switch (kind) {
-    case DeclarationKind::Producer: return "producer";
-    case DeclarationKind::Consumer: return "consumer";
-    case DeclarationKind::Layer: return "layer";
+    case DeclarationKind::Producer:
+      return "producer";
+    case DeclarationKind::Consumer:
+      return "consumer";
+    case DeclarationKind::Layer:
+      return "layer";
   }
   return "";
 }

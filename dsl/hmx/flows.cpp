@@ -49,11 +49,11 @@ namespace {
   const Lexer& lexer = reader.lexer;
   const Token run = lexer.peek_arrow();
   if (const auto bare = find_bare_tag(lexer)) {
-    const size_t length = bare->message.rfind('\'') - 1;  // the arrow as it stands between the quotes
-    reader.fail(reader.span(lexer.position(), lexer.position() + length), bare->message, {bare->remedy});
+    reader.fail(reader.span(lexer.position(), lexer.position() + bare->length), bare->message, {bare->remedy});
   }
   const std::string_view after = lexer.rest().substr(run.text.size());
-  if (run.text == "-" && after.substr(0, after.find_first_not_of(" \t") + 1).find('(') != std::string_view::npos) {
+  const size_t next = after.find_first_not_of(" \t");
+  if (run.text == "-" && next != std::string_view::npos && after[next] == '(') {
     reader.fail(reader.span(run), "'-(' is written without a space", {"write '-(relu)->'"});
   }
   if (run.text == "-" && reader.at_hyphenated_name()) reader.refuse_hyphenated_name();

@@ -119,8 +119,8 @@ bool Parser::ends(const Block& block) {
     note_indentation(block, brace);
     return true;
   }
-  const bool outdented = lexer_.at_reserved() && lexer_.on_new_line() && brace.column <= block.keyword.column &&
-                         blocks_.size() > 1;
+  const bool outdented =
+      lexer_.at_reserved() && lexer_.on_new_line() && brace.column <= block.keyword.column && blocks_.size() > 1;
   if (!lexer_.at_end() && !lexer_.at_word("harmonic") && !outdented) return false;
   missing_brace();
   return true;
@@ -181,8 +181,9 @@ std::vector<Harmonic> Parser::file() {
 void Parser::stray_text(const std::vector<Harmonic>& before) {
   const std::string shown = quoted(lexer_.peek().text);
   Notes notes;
-  if (!before.empty()) notes.push_back("note: harmonic '" + before.back().name.text + "' ends at " +
-                                       reader_.place(source_.span(lexer_.previous_end() - 1, 1)));
+  if (!before.empty())
+    notes.push_back("note: harmonic '" + before.back().name.text + "' ends at " +
+                    reader_.place(source_.span(lexer_.previous_end() - 1, 1)));
   if (lexer_.at("}")) reader_.fail(reader_.here(), "a '}' that closes nothing", std::move(notes));
   if (lexer_.at_reserved()) {
     notes.insert(notes.begin(), "statements stand inside 'harmonic NAME { ... }'");
@@ -242,7 +243,8 @@ Cycle Parser::cycle(const Token& keyword) {
   Block block{"cycle", reader_.span(keyword)};
   cycle.span = reader_.span(keyword);
   if (lexer_.at_name() && !lexer_.on_new_line()) {
-    reader_.complain(ErrorKind::Syntax, reader_.here(), "a cycle has no name", {"write 'cycle {' or 'cycle (epochs 10) {'"});
+    reader_.complain(ErrorKind::Syntax, reader_.here(), "a cycle has no name",
+                     {"write 'cycle {' or 'cycle (epochs 10) {'"});
     lexer_.skip();
   }
   if (lexer_.accept("(")) conditions(cycle);
@@ -292,7 +294,8 @@ void Parser::step(Block& block, std::vector<Step>& steps) {
   ahead.skip();
   const bool arrow_follows = !ahead.peek_arrow().text.empty();
   if (!arrow_follows && (lexer_.at_word("else") || lexer_.at_word("elif"))) {
-    reader_.fail(reader_.here(), quoted(lexer_.peek_word()) + " without 'if'", {"write 'if ... { } else { if ... { } }'"});
+    reader_.fail(reader_.here(), quoted(lexer_.peek_word()) + " without 'if'",
+                 {"write 'if ... { } else { if ... { } }'"});
   }
   if (!arrow_follows && lowered(lexer_.peek_word()) == "if") {
     if (!lexer_.at_word("if")) {

@@ -77,11 +77,16 @@ std::string text_of_duration(double seconds) {
 std::string text_of(const CycleCondition& condition) {
   using Kind = CycleCondition::Kind;
   switch (condition.kind) {
-    case Kind::For: return "for " + text_of_duration(condition.seconds);
-    case Kind::Until: return "until " + text_of(condition.until);
-    case Kind::Epochs: return "epochs " + std::to_string(condition.count);
-    case Kind::Steps: return "steps " + std::to_string(condition.count);
-    case Kind::Setting: return condition.setting.text + "=" + to_text(condition.value);
+    case Kind::For:
+      return "for " + text_of_duration(condition.seconds);
+    case Kind::Until:
+      return "until " + text_of(condition.until);
+    case Kind::Epochs:
+      return "epochs " + std::to_string(condition.count);
+    case Kind::Steps:
+      return "steps " + std::to_string(condition.count);
+    case Kind::Setting:
+      return condition.setting.text + "=" + to_text(condition.value);
   }
   return {};
 }
@@ -92,9 +97,10 @@ std::string text_of(const Declaration& declaration) {
                                                                     : "layer ";
   out += declaration.name.text;
   if (declaration.has_shape) {
-    out += " {" + joined(declaration.shape, [](const Dim& dim) {
-             return dim.size < 0 ? std::string("*") : std::to_string(dim.size);
-           }) + "}";
+    out += " {" +
+           joined(declaration.shape,
+                  [](const Dim& dim) { return dim.size < 0 ? std::string("*") : std::to_string(dim.size); }) +
+           "}";
   }
   if (const auto& ratio = declaration.ratio) {
     out += " " + std::to_string(ratio->numerator) + "/" + std::to_string(ratio->denominator) + " " + ratio->of.text;

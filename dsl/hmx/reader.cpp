@@ -77,7 +77,8 @@ Name Reader::expect_name(const std::string& what, Notes notes) {
   }
   const std::string_view word = lexer.peek_word();
   if (!word.empty() && word[0] <= '9' && word.find_first_not_of("0123456789") != std::string_view::npos) {
-    fail(here(), "a name cannot begin with a digit: " + quoted(word), {"put a letter first: 'n" + std::string(word) + "'"});
+    fail(here(), "a name cannot begin with a digit: " + quoted(word),
+         {"put a letter first: 'n" + std::string(word) + "'"});
   }
   if (lexer.at("\"") && lexer.peek().text.size() > 2 && lexer.peek().text.back() == '"') {
     const std::string_view text = lexer.peek().text;
@@ -146,7 +147,7 @@ void Reader::recover(size_t start) {
   while (!lexer.at_end()) {
     if (lexer.accept(";")) return;
     if (lexer.at("}")) {
-      // The brace of a broken shape stands on its own line's statement; any other one closes the block.
+      // On the same line it closes the shape that was being read; any other one closes the block.
       if (!shape_open || lexer.on_new_line()) return;
     } else if (moved && lexer.at_reserved()) {
       return;

@@ -52,8 +52,8 @@ Slip describe_bad_arrow(const Lexer& lexer) {
   const std::string message = "'" + run + "' is no arrow";
   const bool unicode = static_cast<unsigned char>(run.front()) >= 0x80;
   const char32_t c = unicode ? decode_utf8(run, 0).value : 0;
-  const bool right = unicode ? !(c == 0x2190 || c == 0x21D0 || c == 0x27F5 || c == 0x27F8)
-                             : run.find('>') != std::string::npos;
+  const bool right =
+      unicode ? !(c == 0x2190 || c == 0x21D0 || c == 0x27F5 || c == 0x27F8) : run.find('>') != std::string::npos;
   const bool left = unicode ? !right : run.front() == '<';
   if (left && right) return {message, "an arrow has one direction: write '->', or '<-' for a training tap"};
   if (lexer.rest().substr(run.size(), 1) == "(") {
@@ -72,11 +72,11 @@ std::optional<Slip> find_bare_tag(const Lexer& lexer) {
   if (end == begin) return std::nullopt;
   const std::string name(rest.substr(begin, end - begin));
   if (begin == 1 && rest.substr(end, 2) == "->") {
-    return Slip{"'-" + name + "->' is no arrow", "write '-(" + name + ")->'"};
+    return Slip{"'-" + name + "->' is no arrow", "write '-(" + name + ")->'", end + 2};
   }
   const std::string_view after = rest.substr(end, 2);
   if (begin == 2 && after.substr(0, 1) == "-" && after != "->" && after != "-(") {
-    return Slip{"'<-" + name + "-' is no arrow", "write '<-(" + name + ")-'"};
+    return Slip{"'<-" + name + "-' is no arrow", "write '<-(" + name + ")-'", end + 1};
   }
   return std::nullopt;
 }

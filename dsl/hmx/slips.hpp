@@ -11,6 +11,7 @@ namespace harmonics::hmx {
 
 struct Slip {
   std::string message, remedy;
+  size_t length = 0;  // bytes it covers, where that is more than one token
 };
 
 // A slip in the token here, whatever was expected instead.

@@ -1,5 +1,6 @@
-// A small interpreter of parsing expression grammars: reads dsl/hmx/grammar.peg, says which texts it accepts, and writes
-// random ones. Conventions are those in the head of that file: rules in capitals are tokens, SPACING is skipped between.
+// A small interpreter of parsing expression grammars: reads dsl/hmx/grammar.peg, says which texts it accepts, and
+// writes random ones. Conventions are those in the head of that file: rules in capitals are tokens, SPACING is skipped
+// between.
 #pragma once
 
 #include <cctype>
@@ -158,20 +159,21 @@ class Matcher {
   using Kind = Expression::Kind;
   using End = std::optional<size_t>;
 
-  size_t spaced(size_t at, bool in_token) const {
-    return in_token ? at : *match(grammar_.rule("SPACING"), at, true);
-  }
+  size_t spaced(size_t at, bool in_token) const { return in_token ? at : *match(grammar_.rule("SPACING"), at, true); }
 
   End match(const Expression& expression, size_t at, bool in_token) const {
     switch (expression.kind) {
-      case Kind::Literal: return literal(expression.text, spaced(at, in_token), in_token);
+      case Kind::Literal:
+        return literal(expression.text, spaced(at, in_token), in_token);
       case Kind::Class: {
         at = spaced(at, in_token);
         if (at >= text_.size()) return std::nullopt;
         const bool listed = expression.text.find(text_[at]) != std::string::npos;
         return listed != expression.negated ? End(at + 1) : std::nullopt;
       }
-      case Kind::Any: at = spaced(at, in_token); return at < text_.size() ? End(at + 1) : std::nullopt;
+      case Kind::Any:
+        at = spaced(at, in_token);
+        return at < text_.size() ? End(at + 1) : std::nullopt;
       case Kind::Rule: {
         const bool token = !in_token && Grammar::is_token(expression.text);
         return match(grammar_.rule(expression.text), token ? spaced(at, false) : at, in_token || token);
@@ -189,13 +191,16 @@ class Matcher {
           if (const End end = match(part, at, in_token)) return end;
         }
         return std::nullopt;
-      case Kind::Optional: return match(expression.parts[0], at, in_token).value_or(at);
-      case Kind::Star: return repeat(expression.parts[0], at, in_token);
+      case Kind::Optional:
+        return match(expression.parts[0], at, in_token).value_or(at);
+      case Kind::Star:
+        return repeat(expression.parts[0], at, in_token);
       case Kind::Plus: {
         const End first = match(expression.parts[0], at, in_token);
         return first ? End(repeat(expression.parts[0], *first, in_token)) : std::nullopt;
       }
-      case Kind::Not: return match(expression.parts[0], at, in_token) ? std::nullopt : End(at);
+      case Kind::Not:
+        return match(expression.parts[0], at, in_token) ? std::nullopt : End(at);
     }
     return std::nullopt;
   }
@@ -233,33 +238,45 @@ class Writer {
   using Kind = Expression::Kind;
 
   void space(bool in_token) {
-    static const std::vector<std::string> spaces = {" ", " ", " ", " ", " ", "", "\n", "\t", "\r\n", " // c -> ;\n", "# {\n"};
+    static const std::vector<std::string> spaces = {" ",    " ", " ", " ", " ", "", "\n", "\t", "\r\n", " // c -> ;\n",
+                                                    "# {\n"};
     if (!in_token) out_ += one_of(spaces);
   }
   void write(const Expression& expression, int depth, bool in_token) {
     const bool deep = depth > 24;
     switch (expression.kind) {
-      case Kind::Literal: space(in_token), out_ += expression.text; return;
-      case Kind::Class: out_ += expression.negated ? 'q' : expression.text[below(expression.text.size())]; return;
-      case Kind::Any: out_ += static_cast<char>(' ' + below(95)); return;
-      case Kind::Rule: return rule(expression.text, depth, in_token);
+      case Kind::Literal:
+        space(in_token), out_ += expression.text;
+        return;
+      case Kind::Class:
+        out_ += expression.negated ? 'q' : expression.text[below(expression.text.size())];
+        return;
+      case Kind::Any:
+        out_ += static_cast<char>(' ' + below(95));
+        return;
+      case Kind::Rule:
+        return rule(expression.text, depth, in_token);
       case Kind::Sequence:
         for (const Expression& part : expression.parts) write(part, depth + 1, in_token);
         return;
-      case Kind::Choice: return write(expression.parts[below(expression.parts.size())], depth + 1, in_token);
-      case Kind::Plus: write(expression.parts[0], depth + 1, in_token); [[fallthrough]];
+      case Kind::Choice:
+        return write(expression.parts[below(expression.parts.size())], depth + 1, in_token);
+      case Kind::Plus:
+        write(expression.parts[0], depth + 1, in_token);
+        [[fallthrough]];
       case Kind::Star:
         for (size_t n = deep ? 0 : below(4); n > 0; --n) write(expression.parts[0], depth + 1, in_token);
         return;
       case Kind::Optional:
         if (!deep && below(2)) write(expression.parts[0], depth + 1, in_token);
         return;
-      case Kind::Not: return;
+      case Kind::Not:
+        return;
     }
   }
   void rule(const std::string& name, int depth, bool in_token) {
-    static const std::vector<std::string> names = {"a",     "b",    "x1",   "_",    "loss", "relu", "if",     "else",
-                                                   "for",   "true", "until", "steps", "e3",  "ms",   "layers", "epochs"};
+    static const std::vector<std::string> names = {"a",   "b",    "x1",    "_",     "loss", "relu", "if",     "else",
+                                                   "for", "true", "until", "steps", "e3",   "ms",   "layers", "epochs"};
     static const std::vector<std::string> integers = {"1", "2", "10", "784", "007", "0"};
     const bool token = !in_token && Grammar::is_token(name);
     if (token) space(false);

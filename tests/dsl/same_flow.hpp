@@ -68,9 +68,7 @@ inline bool same(const CycleCondition& a, const CycleCondition& b) {
   return a.kind == b.kind && a.seconds == b.seconds && a.count == b.count && same(a.until, b.until) &&
          same(a.setting, b.setting) && same(a.value, b.value);
 }
-inline bool same(const Cycle& a, const Cycle& b) {
-  return same(a.conditions, b.conditions) && same(a.steps, b.steps);
-}
+inline bool same(const Cycle& a, const Cycle& b) { return same(a.conditions, b.conditions) && same(a.steps, b.steps); }
 inline bool same(const Harmonic& a, const Harmonic& b) {
   return same(a.name, b.name) && same(a.declarations, b.declarations) && same(a.flows, b.flows) &&
          same(a.cycles, b.cycles);

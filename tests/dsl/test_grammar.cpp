@@ -40,17 +40,28 @@ struct Reference {
 
 std::string mutated(std::string text, peg::Writer& random) {
   static const std::vector<std::string> tokens = {
-      "->", "-(", ")->", "<-(", ")-", "<-", "<=", "<",     ">",      "-",   "(",        ")",      "{",     "}",     "[",
-      "]",  ",",  ";",   "|",   ".",  "=",  "*",  "/",     "//",     "#",   "\"",       "\\",     "if",    "else",  "for",
-      "1h", "5",  "0.5", "-1",  "e3", "a",  " ",  "until", "epochs", "true", "producer", "layer a", "cycle", "harmonic"};
+      "->", "-(", ")->", "<-(", ")-",    "<-",     "<=",   "<",        ">",       "-",     "(",
+      ")",  "{",  "}",   "[",   "]",     ",",      ";",    "|",        ".",       "=",     "*",
+      "/",  "//", "#",   "\"",  "\\",    "if",     "else", "for",      "1h",      "5",     "0.5",
+      "-1", "e3", "a",   " ",   "until", "epochs", "true", "producer", "layer a", "cycle", "harmonic"};
   for (size_t edits = 1 + random.below(3); edits > 0 && !text.empty(); --edits) {
     const size_t at = random.below(text.size()), length = 1 + random.below(4);
     switch (random.below(5)) {
-      case 0: text.erase(at, length); break;
-      case 1: text.insert(at, random.one_of(tokens)); break;
-      case 2: text.insert(at, text.substr(random.below(text.size()), length)); break;
-      case 3: std::swap(text[at], text[random.below(text.size())]); break;
-      case 4: text.replace(at, length, random.one_of(tokens)); break;
+      case 0:
+        text.erase(at, length);
+        break;
+      case 1:
+        text.insert(at, random.one_of(tokens));
+        break;
+      case 2:
+        text.insert(at, text.substr(random.below(text.size()), length));
+        break;
+      case 3:
+        std::swap(text[at], text[random.below(text.size())]);
+        break;
+      case 4:
+        text.replace(at, length, random.one_of(tokens));
+        break;
     }
   }
   return text;
@@ -62,7 +73,8 @@ void check_same_verdict(const peg::Grammar& grammar, const std::string& text, si
   const Verdict expected = grammar_verdict(grammar, text);
   accepted += expected == Verdict::Accepted;
   if (verdict == expected) return;
-  FAIL("the grammar " << (expected == Verdict::Accepted ? "accepts" : "refuses") << " and the parser does not:\n" << text);
+  FAIL("the grammar " << (expected == Verdict::Accepted ? "accepts" : "refuses") << " and the parser does not:\n"
+                      << text);
 }
 
 }  // namespace

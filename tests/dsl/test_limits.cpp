@@ -53,11 +53,12 @@ TEST_CASE("errors come in the order of the text, one a place") {
 }
 
 TEST_CASE("one mistake is told once") {
-  for (const char* text : {"harmonic a { layer b 1/2 c {10} {20}; x -> y; }", "harmonic a { cycle (epochs) { x -> y; } }",
-                           "harmonic a { cycle { if loss = 1 { x -> y; } else { y -> z; } x -> y; } layer b; }",
-                           "harmonic a { foo bar {10} 1/2 x; layer b; }", "harmonic a { layer b {28 28} 1/2 x; layer c; }",
-                           "harmonic a { harmless b { c -> d; } layer c; }", "harmonic a { x -> y; }}",
-                           "harmonic a { x -(f(1)-> y -(g)-> z; y -> z; }"}) {
+  for (const char* text :
+       {"harmonic a { layer b 1/2 c {10} {20}; x -> y; }", "harmonic a { cycle (epochs) { x -> y; } }",
+        "harmonic a { cycle { if loss = 1 { x -> y; } else { y -> z; } x -> y; } layer b; }",
+        "harmonic a { foo bar {10} 1/2 x; layer b; }", "harmonic a { layer b {28 28} 1/2 x; layer c; }",
+        "harmonic a { harmless b { c -> d; } layer c; }", "harmonic a { x -> y; }}",
+        "harmonic a { x -(f(1)-> y -(g)-> z; y -> z; }"}) {
     INFO(text);
     CHECK(errors_of(text).size() == 1);
   }

@@ -70,7 +70,8 @@ TEST_CASE("numbers survive printing") {
 
 TEST_CASE("strings survive printing") {
   std::mt19937 random(5);
-  const std::vector<std::string> pieces = {"\"", "\\", "\n", "\t", "\r", "//", "#", "a", " ", "{", ")->", "\xC3\xA9", "\xE6\xBC\xA2"};
+  const std::vector<std::string> pieces = {"\"", "\\", "\n", "\t",  "\r",       "//",          "#",
+                                           "a",  " ",  "{",  ")->", "\xC3\xA9", "\xE6\xBC\xA2"};
   for (int i = 0; i < 1000; ++i) {
     std::string text;
     for (size_t n = random() % 12; n > 0; --n) text += pieces[random() % pieces.size()];
@@ -89,12 +90,14 @@ TEST_CASE("durations and thresholds survive printing") {
     condition.seconds = seconds;
     cycle.conditions.push_back(condition);
   };
-  for (const double seconds : {0.0, 0.25, 1.0, 90.0, 3600.0, 5400.0, 86400.0, 0.1, 0.001, 1e-9, 1e15, 123456.789}) add(seconds);
+  for (const double seconds : {0.0, 0.25, 1.0, 90.0, 3600.0, 5400.0, 86400.0, 0.1, 0.001, 1e-9, 1e15, 123456.789})
+    add(seconds);
   for (int i = 0; i < 1000; ++i) add(std::ldexp(static_cast<double>(random() >> 11), -static_cast<int>(random() % 70)));
   for (int i = 0; i < 1000; ++i) {
     CycleCondition condition{};
     condition.kind = CycleCondition::Kind::Until;
-    condition.until = {"loss", "<=", std::ldexp(static_cast<double>(random() >> 11), -static_cast<int>(random() % 200)), {}};
+    condition.until = {
+        "loss", "<=", std::ldexp(static_cast<double>(random() >> 11), -static_cast<int>(random() % 200)), {}};
     cycle.conditions.push_back(condition);
   }
   harmonic.cycles = {cycle};

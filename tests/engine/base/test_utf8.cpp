@@ -13,7 +13,8 @@ TEST_CASE("every code point is read as it was written") {
     } else if (c < 0x800) {
       text = {static_cast<char>(0xC0 | c >> 6), static_cast<char>(0x80 | (c & 63))};
     } else if (c < 0x10000) {
-      text = {static_cast<char>(0xE0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 63)), static_cast<char>(0x80 | (c & 63))};
+      text = {static_cast<char>(0xE0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 63)),
+              static_cast<char>(0x80 | (c & 63))};
     } else {
       text = {static_cast<char>(0xF0 | c >> 18), static_cast<char>(0x80 | (c >> 12 & 63)),
               static_cast<char>(0x80 | (c >> 6 & 63)), static_cast<char>(0x80 | (c & 63))};
@@ -26,15 +27,16 @@ TEST_CASE("every code point is read as it was written") {
 TEST_CASE("what is no UTF-8 is found") {
   CHECK(find_invalid_utf8("größe 漢字 \xF0\x9F\x8E\xB5") == std::nullopt);
   CHECK(find_invalid_utf8("") == std::nullopt);
-  CHECK(find_invalid_utf8("ab\x80") == 2);                  // a continuation alone
-  CHECK(find_invalid_utf8("gr\xF6\xDF" "e") == 2);          // Latin-1
-  CHECK(find_invalid_utf8("a\xC3") == 1);                   // cut
-  CHECK(find_invalid_utf8("a\xE6\xBC") == 1);               // cut
-  CHECK(find_invalid_utf8("\xC0\x80") == 0);                // overlong
-  CHECK(find_invalid_utf8("\xE0\x80\x80") == 0);            // overlong
-  CHECK(find_invalid_utf8("\xF0\x80\x80\x80") == 0);        // overlong
-  CHECK(find_invalid_utf8("\xED\xA0\x80") == 0);            // a surrogate
-  CHECK(find_invalid_utf8("\xF4\x90\x80\x80") == 0);        // above U+10FFFF
+  CHECK(find_invalid_utf8("ab\x80") == 2);  // a continuation alone
+  CHECK(find_invalid_utf8("gr\xF6\xDF"
+                          "e") == 2);                 // Latin-1
+  CHECK(find_invalid_utf8("a\xC3") == 1);             // cut
+  CHECK(find_invalid_utf8("a\xE6\xBC") == 1);         // cut
+  CHECK(find_invalid_utf8("\xC0\x80") == 0);          // overlong
+  CHECK(find_invalid_utf8("\xE0\x80\x80") == 0);      // overlong
+  CHECK(find_invalid_utf8("\xF0\x80\x80\x80") == 0);  // overlong
+  CHECK(find_invalid_utf8("\xED\xA0\x80") == 0);      // a surrogate
+  CHECK(find_invalid_utf8("\xF4\x90\x80\x80") == 0);  // above U+10FFFF
   CHECK(find_invalid_utf8("ok\xFF") == 2);
 }
 

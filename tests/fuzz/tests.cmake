@@ -1,0 +1,15 @@
+# Every fuzz target as an ordinary test: fuzz_NAME.cpp over corpus/NAME (and the further folders of
+# HARMONICS_CORPUS_NAME), with any compiler.
+set(HARMONICS_CORPUS_flow ${CMAKE_CURRENT_SOURCE_DIR}/dsl/good ${CMAKE_CURRENT_SOURCE_DIR}/dsl/bad)
+
+file(GLOB fuzz_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/fuzz_*.cpp)
+foreach(source IN LISTS fuzz_sources)
+  get_filename_component(target ${source} NAME_WE)
+  string(REPLACE fuzz_ "" name ${target})
+  add_executable(replay_${name} ${source} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/replay_main.cpp)
+  target_include_directories(replay_${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(replay_${name} PRIVATE harmonics_objects)
+  add_test(NAME "fuzz: replay ${name}"
+           COMMAND replay_${name} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name} ${HARMONICS_CORPUS_${name}})
+  set_tests_properties("fuzz: replay ${name}" PROPERTIES TIMEOUT 300)
+endforeach()
