@@ -47,7 +47,8 @@ typedef enum hx_error_kind {
   HX_ERROR_STREAM = 8,    /* data that cannot be understood */
   HX_ERROR_NO_INPUT = 9,  /* a file or peer that is not there */
   HX_ERROR_USAGE = 10,
-  HX_ERROR_OUTPUT = 11    /* a file that cannot be written */
+  HX_ERROR_OUTPUT = 11,   /* a file that cannot be written */
+  HX_ERROR_DIVERGED = 12  /* numbers stopped being finite */
 } hx_error_kind;
 
 /* ---- tensors --------------------------------------------------------------------------------------------------- */
@@ -330,7 +331,8 @@ typedef struct hx_api {
   hx_status (*scope_width)(hx_scope*, int64_t* width);       /* of the arrow's target; HX_NEEDS_WIDTH */
   hx_status (*scope_classes)(hx_scope*, int64_t* classes);   /* symbols of x's stream; 0: unknown */
 
-  /* Registration. The host copies names, descriptions and schema; it owns self from here on (destroy). */
+  /* Registration. The host copies names, descriptions and schema; it owns self from here on (destroy), even when it
+   * refuses the item. */
   hx_status (*register_item)(hx_registry*, const hx_item* item);
 
   /* Optional parts by name and version ("hx.graph/0"); NULL when the host lacks it. */

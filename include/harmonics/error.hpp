@@ -23,6 +23,7 @@ enum class ErrorKind : uint32_t {
   NoInput = 9,
   Usage = 10,
   Output = 11,
+  Diverged = 12,
 };
 
 // A place in a text: 1-based line and column (columns count bytes), length in bytes. line 0: no place.
