@@ -30,8 +30,8 @@ const char* descr_of(DType dtype) {
 }  // namespace
 
 std::string NpyFileConsumer::header() const {
-  std::string shape = std::to_string(count_) + ",";
-  for (const int64_t d : sample_) shape += " " + std::to_string(d) + ",";
+  std::string shape = std::to_string(count_) + ',';
+  for (const int64_t d : sample_) shape.append(" ").append(std::to_string(d)) += ',';
   std::string text = std::string("{'descr': '") + descr_of(dtype_) + "', 'fortran_order': False, 'shape': (" + shape + "), }";
   text.resize(header_size - 10 - 1, ' ');
   const auto size = static_cast<uint16_t>(text.size() + 1);

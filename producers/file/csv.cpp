@@ -89,25 +89,34 @@ class CsvReader {
     return best;
   }
 
-  // The first row, and whether it is a header: none of its cells is a number, but a later row has one.
   void read_top() {
     CsvScanner scanner(file_->name(), file_->text(), delimiter_);
     Cells cells;
     if (!scanner.next(cells)) refuse_file(file_->name(), "has no rows");
     width_ = cells.size();
     first_line_ = scanner.line();
-    const std::vector<std::string> first(cells.begin(), cells.end());
-    const bool words = std::none_of(cells.begin(), cells.end(), [](std::string_view c) { return number(c).has_value(); }) &&
-                       std::any_of(cells.begin(), cells.end(), [](std::string_view c) { return !is_missing(c); });
-    bool header = options_.header == "true";
-    if (options_.header == "auto" && words) {
-      bool numbers_below = false;
-      for (int row = 0; row < 100 && !numbers_below && scanner.next(cells); ++row)
-        numbers_below = std::any_of(cells.begin(), cells.end(), [](std::string_view c) { return number(c).has_value(); });
-      if (!numbers_below) refuse_file(file_->name(), "line " + std::to_string(first_line_) + " may be a header or a row: no number stands in it or below", "write header=true or header=false");
-      header = true;
-    }
-    if (header) names_ = first;
+    std::vector<std::string> first(cells.begin(), cells.end());
+    if (options_.header == "true" || (options_.header == "auto" && is_header(first, scanner))) names_ = std::move(first);
+  }
+
+  // A header is a first row of words alone over at least one number. Where both readings make sense the user must say.
+  bool is_header(const std::vector<std::string>& first, CsvScanner& below) const {
+    const auto word = [](const std::string& c) { return !number(c) && !is_missing(c); };
+    const bool any_word = std::any_of(first.begin(), first.end(), word);
+    const bool any_number = std::any_of(first.begin(), first.end(), [](const std::string& c) { return number(c).has_value(); });
+    if (!any_word) return false;
+    Cells cells;
+    for (int row = 0; row < 100 && below.next(cells); ++row)
+      for (size_t c = 0; c < std::min(cells.size(), first.size()); ++c) {
+        if (!number(cells[c]) || !word(first[c])) continue;
+        if (!any_number) return true;
+        refuse_top("'" + first[c] + "' stands over numbers, beside numbers");
+      }
+    if (!any_number) refuse_top("no number stands in it or below");
+    return false;
+  }
+  [[noreturn]] void refuse_top(const std::string& why) const {
+    refuse_file(file_->name(), "line " + std::to_string(first_line_) + " may be a header or a row: " + why, "write header=true or header=false");
   }
 
   void select() {

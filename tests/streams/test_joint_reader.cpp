@@ -1,0 +1,315 @@
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <numeric>
+#include <random>
+
+#include <harmonics/philox.hpp>
+
+#include "engine/runtime/joint_reader.hpp"
+#include "tests/streams/under_test.hpp"
+
+namespace {
+std::atomic<uint64_t> allocations{0};
+}
+void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* p = std::malloc(size ? size : 1)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+
+using namespace harmonics;
+using namespace harmonics::testing;
+using Gives = CountingProducer::Gives;
+
+namespace {
+
+// Without end although it counts to `size`: what a live stream is.
+class UnboundedProducer final : public CountingProducer {
+ public:
+  using CountingProducer::CountingProducer;
+  std::size_t size() const override { return 0; }
+  std::optional<StreamInfo> describe() override {
+    auto info = CountingProducer::describe();
+    info->size = 0;
+    return info;
+  }
+};
+
+struct Group {
+  std::vector<std::unique_ptr<Source>> sources;
+  std::vector<JointMember> members;
+  Group& add(const char* name, std::shared_ptr<Producer> producer, uint64_t per_group = 1) {
+    sources.push_back(std::make_unique<Source>(name, std::move(producer)));
+    members.push_back({sources.back().get(), per_group});
+    return *this;
+  }
+  Group& add(const char* name, uint64_t n, uint64_t per_group = 1, Gives gives = Gives::Blocks) {
+    return add(name, std::make_shared<CountingProducer>(n, gives), per_group);
+  }
+};
+
+// The sample numbers that each member gave in one epoch, and the sizes of the batches.
+struct Epoch {
+  std::vector<std::vector<int>> given;
+  std::vector<uint64_t> batches;
+};
+Epoch run(JointReader& reader, uint64_t batch) {
+  Epoch epoch;
+  epoch.given.resize(reader.members());
+  std::vector<std::vector<int32_t>> buffers;
+  std::vector<void*> to;
+  for (size_t i = 0; i < reader.members(); ++i) {
+    buffers.emplace_back(batch * reader.bytes(i) / 4 + 1, -7);
+    to.push_back(buffers.back().data());
+  }
+  while (const uint64_t n = reader.read(batch, to.data())) {
+    epoch.batches.push_back(n);
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      for (size_t k = 0; k < n * reader.bytes(i) / 4; k += 2) {
+        CHECK(buffers[i][k + 1] == buffers[i][k] + 1);
+        epoch.given[i].push_back(buffers[i][k] / 10);
+      }
+      CHECK(buffers[i].back() == -7);
+    }
+  }
+  CHECK(reader.read(batch, to.data()) == 0);
+  return epoch;
+}
+
+std::vector<int> range(int first, int last, int step = 1) {
+  std::vector<int> v;
+  for (; first < last; first += step) v.push_back(first);
+  return v;
+}
+
+JointOptions options(uint64_t shuffle = 0, uint64_t seed = 0) {
+  JointOptions o;
+  o.shuffle = shuffle;
+  o.seed = seed;
+  return o;
+}
+
+}  // namespace
+
+TEST_CASE("streams in lock step give batches, the last one short") {
+  for (const Gives gives : {Gives::Blocks, Gives::Singles, Gives::SinglesWithoutType}) {
+    Group g;
+    g.add("a", 10).add("b", 10, 1, gives);
+    JointReader reader(g.members, {});
+    CHECK(reader.size() == 10);
+    CHECK(reader.bytes(0) == 8);
+    for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+      if (epoch) reader.begin(epoch);
+      const Epoch e = run(reader, 4);
+      CHECK(e.batches == std::vector<uint64_t>{4, 4, 2});
+      CHECK(e.given[0] == range(0, 10));
+      CHECK(e.given[1] == range(0, 10));
+      CHECK(reader.position() == 10);
+      CHECK(reader.epoch() == epoch);
+    }
+  }
+}
+
+TEST_CASE("a ratio joins groups of samples") {
+  Group g;
+  g.add("frames", 12, 3).add("labels", 8, 2);
+  JointReader reader(g.members, {});
+  CHECK(reader.size() == 4);
+  CHECK(reader.bytes(0) == 24);
+  const Epoch e = run(reader, 3);
+  CHECK(e.batches == std::vector<uint64_t>{3, 1});
+  CHECK(e.given[0] == range(0, 12));
+  CHECK(e.given[1] == range(0, 8));
+}
+
+TEST_CASE("an incomplete last group is left over and counted") {
+  Group g;
+  g.add("frames", 14, 3).add("labels", 4);
+  JointReader reader(g.members, {});
+  CHECK(run(reader, 64).given[0] == range(0, 12));
+  CHECK(reader.left_over(0) == 2);
+  CHECK(reader.left_over(1) == 0);
+}
+
+TEST_CASE("a shuffled group shares one permutation, which seed and epoch decide") {
+  for (const uint64_t block : {2u, 7u, 64u, 1000u}) {
+    Group g, h, other;
+    g.add("a", 100).add("b", 200, 2, Gives::Singles);
+    h.add("a", 100).add("b", 200, 2);
+    other.add("a", 100).add("b", 200, 2);
+    JointReader reader(g.members, options(block, 3)), same(h.members, options(block, 3)), different(other.members, options(block, 4));
+    std::vector<int> last;
+    for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+      for (JointReader* r : {&reader, &same, &different}) r->begin(epoch);
+      const Epoch e = run(reader, 9);
+      CHECK(e.given[0] == run(same, 30).given[0]);  // whatever the batch
+      CHECK(e.given[0] != run(different, 9).given[0]);
+      CHECK(e.given[0] != last);
+      last = e.given[0];
+      for (size_t i = 0; i < 100; ++i) {
+        CHECK(e.given[1][2 * i] == 2 * e.given[0][i]);
+        CHECK(e.given[1][2 * i + 1] == 2 * e.given[0][i] + 1);
+      }
+      const auto length = static_cast<uint32_t>(std::min<uint64_t>(block, 100));
+      std::vector<uint32_t> order(length);
+      shuffled_order(order.data(), length, 3, epoch, 0);
+      for (uint32_t i = 0; i < length; ++i) CHECK(e.given[0][i] == static_cast<int>(order[i]));
+      std::sort(last.begin(), last.end());
+      CHECK(last == range(0, 100));
+      last = e.given[0];
+    }
+  }
+}
+
+TEST_CASE("an epoch can be begun at any number") {
+  Group g, h;
+  g.add("a", 50);
+  h.add("a", 50);
+  JointReader straight(g.members, options(16, 1)), jumped(h.members, options(16, 1));
+  run(straight, 8);
+  straight.begin(1);
+  run(straight, 8);
+  straight.begin(2);
+  jumped.begin(2);
+  CHECK(run(straight, 8).given == run(jumped, 8).given);
+}
+
+TEST_CASE("skip, take, shard and repeat act on joint samples") {
+  std::mt19937 random(2);
+  for (int round = 0; round < 300; ++round) {
+    const int n = 1 + static_cast<int>(random() % 40);
+    JointOptions o;
+    o.skip = random() % 3 ? random() % 10 : 0;
+    o.take = random() % 2 ? 1 + random() % 20 : 0;
+    o.shards = 1 + random() % 4;
+    o.shard = random() % o.shards;
+    o.repeat = 1 + random() % 3;
+    Group g;
+    g.add("a", static_cast<uint64_t>(n)).add("b", static_cast<uint64_t>(2 * n), 2, random() % 2 ? Gives::Blocks : Gives::Singles);
+    std::vector<int> once, expected;
+    for (int i = static_cast<int>(o.skip), k = 0; i < n && (o.take == 0 || static_cast<uint64_t>(k) < o.take); ++i, ++k)
+      if (static_cast<uint64_t>(k) % o.shards == o.shard) once.push_back(i);
+    for (uint64_t r = 0; r < o.repeat; ++r) expected.insert(expected.end(), once.begin(), once.end());
+    INFO("n " << n << " skip " << o.skip << " take " << o.take << " shard " << o.shard << "/" << o.shards << " repeat " << o.repeat);
+    JointReader reader(g.members, o);
+    CHECK(reader.size() == expected.size());
+    for (uint64_t epoch = 0; epoch < 2; ++epoch) {
+      reader.begin(epoch);
+      const Epoch e = run(reader, 1 + random() % 9);
+      CHECK(e.given[0] == expected);
+      for (size_t i = 0; i < expected.size(); ++i) CHECK(e.given[1].at(2 * i) == 2 * expected[i]);
+    }
+    if (expected.empty()) continue;
+    o.shuffle = 2 + random() % 50;
+    JointReader shuffled(g.members, o);
+    shuffled.begin(0);
+    auto given = run(shuffled, 5).given[0];
+    std::sort(given.begin(), given.end());
+    std::sort(expected.begin(), expected.end());
+    CHECK(given == expected);
+  }
+}
+
+TEST_CASE("streams of different lengths are refused before the first sample") {
+  Group g;
+  g.add("images", 60).add("labels", 59);
+  CHECK(refusal([&] { JointReader(g.members, {}); }) ==
+        "stream 'labels' ends after 59 samples, 'images' has 60 samples: they do not belong together; bind streams of one length, or read fewer with take=59");
+  JointOptions cut;
+  cut.take = 59;
+  CHECK(run(*std::make_unique<JointReader>(g.members, cut), 64).given[0] == range(0, 59));
+  Group r;
+  r.add("frames", 30, 3).add("labels", 8);
+  CHECK(refusal([&] { JointReader(r.members, {}); }) ==
+        "stream 'labels' ends after 8 samples, 'frames' has 30 samples (10 groups of 3): they do not belong together; bind streams of one length, or read fewer with take=8");
+}
+
+TEST_CASE("streams that turn out to differ are refused at the end of the pass") {
+  class Unsure final : public CountingProducer {  // does not say how many there are
+   public:
+    using CountingProducer::CountingProducer;
+    std::size_t size() const override { return 0; }
+  };
+  for (const uint64_t batch : {1u, 7u, 10u, 59u, 60u, 64u}) {
+    Group g;
+    g.add("images", 60).add("labels", std::make_shared<Unsure>(59, Gives::SinglesWithoutType));
+    JointReader reader(g.members, {});
+    CHECK(refusal([&] { run(reader, batch); }) ==
+          "stream 'labels' ends after 59 samples, 'images' has 60 samples: they do not belong together; bind streams of one length, or read fewer with take=59");
+  }
+  class Boastful final : public CountingProducer {
+   public:
+    using CountingProducer::CountingProducer;
+    std::optional<StreamInfo> describe() override {
+      auto info = CountingProducer::describe();
+      info->size = 100;
+      return info;
+    }
+  };
+  Group g;
+  g.add("a", std::make_shared<Boastful>(90));
+  JointReader reader(g.members, {});
+  CHECK(refusal([&] { run(reader, 64); }) == "stream 'a' ended after 90 samples, it had announced 100");
+}
+
+TEST_CASE("an unbounded stream goes along with a finite one") {
+  Group g;
+  g.add("live", std::make_shared<UnboundedProducer>(1000)).add("labels", 10);
+  JointReader reader(g.members, {});
+  CHECK(reader.size() == 10);
+  CHECK(run(reader, 4).given[0] == range(0, 10));
+  CHECK(reader.left_over(0) == 2);  // the third batch had read so many more
+  Group alone;
+  alone.add("live", std::make_shared<UnboundedProducer>(1000));
+  CHECK(JointReader(alone.members, {}).size() == 0);
+  JointOptions take;
+  take.take = 5;
+  JointReader taken(alone.members, take);
+  CHECK(taken.size() == 5);
+  CHECK(run(taken, 3).given[0] == range(0, 5));
+}
+
+TEST_CASE("reading allocates nothing after the first batch") {
+  for (const uint64_t shuffle : {0u, 32u}) {
+    Group g;
+    g.add("a", 1000).add("b", 3000, 3);
+    JointOptions o = options(shuffle);
+    o.skip = 5;
+    o.shards = 2;
+    JointReader reader(g.members, o);
+    std::vector<int32_t> a(2 * 64), b(6 * 64);
+    void* const to[] = {a.data(), b.data()};
+    reader.read(to);
+    const uint64_t before = allocations;
+    for (uint64_t epoch = 1; epoch < 4; ++epoch) {
+      while (reader.read(to) != 0) {
+      }
+      reader.begin(epoch);
+    }
+    CHECK(allocations == before);
+  }
+}
+
+TEST_CASE("options that make no sense are refused") {
+  Group g;
+  g.add("a", 10);
+  const auto refuse = [&](auto change) {
+    JointOptions o;
+    change(o);
+    return refusal([&] { JointReader(g.members, o); });
+  };
+  CHECK(refuse([](JointOptions& o) { o.batch = 0; }) == "batch=0 asks for empty batches; the least is 1");
+  CHECK(refuse([](JointOptions& o) { o.repeat = 0; }) == "repeat=0 asks for no pass; the least is 1");
+  CHECK(refuse([](JointOptions& o) { o.shard = 2, o.shards = 2; }) == "shard=2/2 names a shard that is not there; shards are counted from 0");
+  Group unbounded;
+  unbounded.add("live", std::make_shared<UnboundedProducer>(1000));
+  JointOptions huge;
+  huge.shuffle = uint64_t{1} << 40;
+  CHECK(refusal([&] { JointReader(unbounded.members, huge); }) ==
+        "shuffle=1099511627776 needs more memory than there is; give a smaller block, for example shuffle=8192");
+  CHECK(refuse([](JointOptions& o) { o.shuffle = uint64_t{1} << 40; }) == "");  // no more than the stream has
+}

@@ -1,0 +1,196 @@
+// What the stream tests share: data, temporary files, refusals, and items registered as a plugin registers them.
+#pragma once
+
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <harmonics/function.hpp>
+
+namespace harmonics::testing {
+
+inline std::string data_path(const std::string& name) {
+  const char* folder = std::getenv("HARMONICS_TEST_DATA");
+  return (folder ? std::string(folder) : std::string(HARMONICS_SOURCE_DIR) + "/../shared/data") + "/" + name;
+}
+// False, with a warning that is printed, where the test data is not there.
+inline bool have_data(const std::string& name) {
+  if (std::filesystem::exists(data_path(name))) return true;
+  WARN("SKIPPED: no test data " << data_path(name) << "; set HARMONICS_TEST_DATA");
+  return false;
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "harmonics-streams-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string path(const std::string& name) const { return (path_ / name).string(); }
+  std::string write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path(name), std::ios::binary) << bytes;
+    return path(name);
+  }
+  std::string read(const std::string& name) const {
+    std::ostringstream out;
+    out << std::ifstream(path(name), std::ios::binary).rdbuf();
+    return out.str();
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) all.push_back(entry.path().filename().string());
+    return all;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// The text of the Error that `body` throws; "" when it throws none.
+inline std::string refusal(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// Options as an opened address hands them over; numbers written as text become integers.
+class Options {
+ public:
+  Options(std::initializer_list<std::pair<const char*, const char*>> options) {
+    for (const auto& [key, value] : options) {
+      const std::string name = key;
+      if (name == "window" || name == "shift" || name == "size" || name == "seed") attributes_.set(key, static_cast<int64_t>(std::atoll(value)));
+      else attributes_.set(key, value);
+    }
+    view_ = attributes_.view(items_);
+  }
+  const hx_attributes& view() const { return view_; }
+  operator Arguments() const { return Arguments(&view_); }
+
+ private:
+  Attributes attributes_;
+  std::vector<hx_attribute> items_;
+  hx_attributes view_{};
+};
+
+struct RegisteredItem {
+  void* self;
+  const void* vtable;
+  std::vector<std::string> arguments;
+};
+
+// A registry that only writes down what comes through the C table.
+class RecordingRegistry {
+ public:
+  RecordingRegistry() {
+    api_ = *harmonics_api();
+    api_.register_item = [](hx_registry* registry, const hx_item* item) {
+      RegisteredItem it{item->self, item->vtable, {}};
+      for (uint32_t i = 0; i < item->n_arguments; ++i) it.arguments.push_back(item->arguments[i].name);
+      auto& items = *reinterpret_cast<std::map<std::pair<uint32_t, std::string>, RegisteredItem>*>(registry);
+      items[{item->kind, item->name}] = it;
+      return HX_OK;
+    };
+    registration_ = {sizeof(hx_registration), &api_, reinterpret_cast<hx_registry*>(&items_)};
+  }
+  ~RecordingRegistry() { detail::api_slot() = harmonics_api(); }
+  FunctionRegistry& face() { return reinterpret_cast<FunctionRegistry&>(registration_); }
+  const RegisteredItem& producer(const std::string& name) { return items_.at({HX_PRODUCER, name}); }
+  const RegisteredItem& consumer(const std::string& name) { return items_.at({HX_CONSUMER, name}); }
+  size_t size() const { return items_.size(); }
+
+ private:
+  hx_api api_;
+  std::map<std::pair<uint32_t, std::string>, RegisteredItem> items_;
+  hx_registration registration_{};
+};
+
+// All samples of a pass, one by one, as numbers.
+template <typename T> std::vector<std::vector<T>> drain(Producer& producer) {
+  std::vector<std::vector<T>> samples;
+  while (HTensor sample = producer.next()) {
+    const T* data = sample.data<T>();
+    samples.emplace_back(data, data + sample.size());
+  }
+  return samples;
+}
+// The same through read(), `chunk` samples at a time.
+template <typename T> std::vector<std::vector<T>> drain_blocks(Producer& producer, uint64_t chunk) {
+  const size_t n = static_cast<size_t>(producer.describe()->sample.count());
+  std::vector<T> block(chunk * n);
+  std::vector<std::vector<T>> samples;
+  for (;;) {
+    const int64_t got = producer.read(chunk, block.data());
+    REQUIRE(got >= 0);
+    for (int64_t i = 0; i < got; ++i) samples.emplace_back(block.data() + static_cast<size_t>(i) * n, block.data() + static_cast<size_t>(i + 1) * n);
+    if (static_cast<uint64_t>(got) < chunk) return samples;
+  }
+}
+
+// Counts 0, 1, 2 ... as i32[width]; made by hand, so every path of a wrapper can be forced.
+class CountingProducer : public Producer {
+ public:
+  enum class Gives { Blocks, Singles, SinglesWithoutType };
+  explicit CountingProducer(uint64_t size, Gives gives = Gives::Blocks, int64_t width = 2) : size_(size), gives_(gives), width_(width) {}
+  HTensor next() override {
+    if (at_ == size_) return {};
+    HTensor sample(DType::I32, Shape{width_});
+    fill(sample.mutable_data<int32_t>());
+    return sample;
+  }
+  std::size_t size() const override { return size_; }
+  bool rewind() override { return at_ = 0, ++rewinds, true; }
+  std::optional<StreamInfo> describe() override {
+    if (gives_ == Gives::SinglesWithoutType) return std::nullopt;
+    StreamInfo info;
+    info.dtype = DType::I32;
+    info.sample = Shape{width_};
+    info.size = size_;
+    return info;
+  }
+  int64_t read(uint64_t n, void* to) override {
+    if (gives_ != Gives::Blocks) return -1;
+    n = std::min(n, size_ - at_);
+    for (uint64_t i = 0; i < n; ++i) fill(static_cast<int32_t*>(to) + i * static_cast<uint64_t>(width_));
+    return static_cast<int64_t>(n);
+  }
+  uint64_t at() const { return at_; }
+  int rewinds = 0;
+
+ private:
+  void fill(int32_t* to) {
+    for (int64_t k = 0; k < width_; ++k) to[k] = static_cast<int32_t>(at_) * 10 + static_cast<int32_t>(k);
+    ++at_;
+  }
+  uint64_t size_, at_ = 0;
+  Gives gives_;
+  int64_t width_;
+};
+
+// The sample numbers of what a CountingProducer gave.
+inline std::vector<int> numbers(const std::vector<std::vector<int32_t>>& samples) {
+  std::vector<int> out;
+  for (const auto& s : samples) {
+    for (size_t k = 0; k < s.size(); ++k) REQUIRE(s[k] == s[0] + static_cast<int32_t>(k));
+    out.push_back(s[0] / 10);
+  }
+  return out;
+}
+
+}  // namespace harmonics::testing
