@@ -21,7 +21,7 @@ if(MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
-add_compile_options(-Wall -Wextra -fno-math-errno -fno-trapping-math -ffp-contract=off)
+add_compile_options(-Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> -fno-math-errno -fno-trapping-math -ffp-contract=off)
 if(HARMONICS_WERROR)
   add_compile_options(-Werror)
 endif()

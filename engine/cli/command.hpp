@@ -1,0 +1,20 @@
+// The verbs: one row each in main.cpp's table, one function each.
+#pragma once
+
+#include "engine/cli/options.hpp"
+
+namespace harmonics::cli {
+
+int run_command(const Options& options);
+int infer_command(const Options& options);
+int validate_command(const Options& options);
+int explain_command(const Options& options);
+int list_command(const Options& options);
+int inspect_command(const Options& options);
+int version_command(const Options& options);
+
+// Exit codes (sysexits where there is one): docs/cli.md.
+enum Exit { kDone = 0, kFailed = 1, kWrongUse = 2, kBadData = 65, kNoInput = 66, kInternal = 70, kCannotWrite = 73, kInvalidGraph = 78, kInterrupted = 130 };
+int exit_code(ErrorKind kind);
+
+}  // namespace harmonics::cli

@@ -1,0 +1,52 @@
+// harmonics infer: the graph without its taps, on data, or writing text.
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "engine/cli/command.hpp"
+#include "engine/cli/open_graph.hpp"
+#include "engine/cli/terminal.hpp"
+#include "engine/runtime/generate.hpp"
+
+namespace harmonics::cli {
+
+namespace {
+
+int write_text(HarmonicGraph& graph, const Options& options) {
+  GenerateSettings s;
+  s.prompt = options.prompt;
+  s.symbols = options.generate;
+  s.temperature = options.temperature;
+  s.seed = static_cast<uint64_t>(options.run.seed.value_or(0));
+  s.threads = options.run.threads;
+  s.device = options.run.device;
+  std::string text;
+  if (!options.json) fmt::print("{}", options.prompt);
+  generate(graph, 0, s, [&](const std::string& symbol) {
+    text += symbol;
+    if (options.json) return;
+    fmt::print("{}", symbol);
+    std::fflush(stdout);
+  });
+  if (options.json) fmt::print("{}\n", boost::json::serialize(boost::json::object{{"version", 1}, {"graph", graph.graph().name}, {"prompt", options.prompt}, {"text", text}}));
+  else fmt::print("\n");
+  return kDone;
+}
+
+}  // namespace
+
+int infer_command(const Options& options) {
+  const Flow flow = read_flow(options);
+  if (!options.producers.empty() && !options.prompt_given) {
+    Options inference = options;
+    inference.inference = true;
+    return run_command(inference);
+  }
+  return with_source(flow.source, [&] {
+    if (options.weights.empty() && options.producers.empty())
+      throw Error(ErrorKind::Usage, "nothing to infer from", {}, {"help: bind data with --producer [NAME=]ADDRESS, or give --weights of a text model to write with"});
+    std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, true);
+    return write_text(*graph, options);
+  });
+}
+
+}  // namespace harmonics::cli

@@ -1,0 +1,44 @@
+#include "engine/cli/open_graph.hpp"
+
+#include "dsl/load.hpp"
+#include "engine/base/address.hpp"
+#include "engine/cli/command.hpp"
+#include "engine/cli/terminal.hpp"
+
+namespace harmonics::cli {
+
+Flow read_flow(const Options& options) {
+  if (options.files.empty()) throw Error(ErrorKind::Usage, "no graph file was given", {}, {"help: harmonics " + options.verb + " GRAPH.hmx"});
+  return parse_flow_file(options.files.front());
+}
+
+int with_source(const std::shared_ptr<const SourceText>& source, const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const Error& e) {
+    print_error(e, source.get());
+    return exit_code(e.kind());
+  }
+}
+
+std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& options, bool inference) {
+  Graph graph = make_graph(flow, Registry::global(), options.graph);
+  if (inference) graph.taps.clear();
+  auto result = std::make_unique<HarmonicGraph>(std::move(graph));
+  const auto bind = [&](const std::vector<std::string>& texts, StreamSet& set) {
+    for (const std::string& text : texts) {
+      Binding b = parse_binding(text);
+      set.bind(result->graph(), result->registry(), b.name, std::move(b.address));
+    }
+  };
+  bind(options.producers, result->streams());
+  bind(options.tests, result->test_streams());
+  for (const std::string& text : options.consumers) {
+    Binding b = parse_binding(text);
+    result->bind_consumer(b.name, std::move(b.address));
+  }
+  if (!options.weights.empty()) result->load_weights(options.weights);
+  return result;
+}
+
+}  // namespace harmonics::cli

@@ -1,0 +1,99 @@
+#include "engine/cli/terminal.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <unistd.h>
+
+#include <fmt/core.h>
+
+namespace harmonics::cli {
+
+namespace {
+
+bool colours() {
+  static const bool on = [] {
+    if (std::getenv("CLICOLOR_FORCE")) return true;
+    const char* term = std::getenv("TERM");
+    return !std::getenv("NO_COLOR") && isatty(STDERR_FILENO) && !(term && std::string(term) == "dumb");
+  }();
+  return on;
+}
+
+std::string paint(const char* code, const std::string& text) { return colours() ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text; }
+
+bool labelled(const std::string& note) { return note.rfind("help: ", 0) == 0 || note.rfind("note: ", 0) == 0; }
+
+}  // namespace
+
+void print_error(const Error& error, const SourceText* source) {
+  if (dynamic_cast<const SourceErrors*>(&error)) {
+    std::fputs(error.what(), stderr);
+    return;
+  }
+  if (source && error.span().line) {
+    std::fputs(source->render(error).c_str(), stderr);
+    return;
+  }
+  fmt::print(stderr, "{} {}\n", paint("1;31", "error:"), error.what());
+  for (const std::string& note : error.notes()) fmt::print(stderr, "{}\n", labelled(note) ? note : "help: " + note);
+}
+
+void print_note(const std::string& text) { fmt::print(stderr, "{} {}\n", paint("36", "note:"), text); }
+void say(const std::string& line) { fmt::print(stderr, "{}\n", line); }
+
+std::string thousands(int64_t n) {
+  std::string s = std::to_string(n);
+  for (int64_t i = static_cast<int64_t>(s.size()) - 3; i > (n < 0 ? 1 : 0); i -= 3) s.insert(static_cast<size_t>(i), ",");
+  return s;
+}
+
+std::string rate(double per_second) {
+  if (per_second >= 1e6) return fmt::format("{:.2f}M samples/s", per_second / 1e6);
+  if (per_second >= 1e4) return fmt::format("{:.1f}k samples/s", per_second / 1e3);
+  return fmt::format("{:.0f} samples/s", per_second);
+}
+
+std::string duration(double seconds) {
+  if (seconds < 0.0995) return fmt::format("{:.0f} ms", seconds * 1e3);
+  if (seconds < 99.95) return fmt::format("{:.1f} s", seconds);
+  const auto s = static_cast<int64_t>(seconds + 0.5);
+  if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
+  return fmt::format("{} h {:02} min", s / 3600, s % 3600 / 60);
+}
+
+std::string percent(double fraction) { return fmt::format("{:.2f} %", fraction * 100); }
+
+ProgressLine::ProgressLine(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
+ProgressLine::~ProgressLine() { clear(); }
+
+void ProgressLine::clear() {
+  if (!shown_) return;
+  std::fputs("\r\x1b[K", stderr);
+  shown_ = false;
+}
+
+void ProgressLine::show(const Progress& p) {
+  if (quiet_ || (!terminal_ && p.seconds < next_plain_)) return;
+  next_plain_ = p.seconds + 10;
+  std::string text;
+  if (terminal_ && p.fraction >= 0) {
+    constexpr int kWidth = 24;
+    const int full = static_cast<int>(p.fraction * kWidth + 0.5);
+    for (int i = 0; i < kWidth; ++i) text += i < full ? "━" : "·";
+    text += fmt::format(" {:3.0f} %  ", p.fraction * 100);
+  }
+  if (p.epochs > 0) text += fmt::format("epoch {}/{}  ", std::min(p.epoch + 1, p.epochs), p.epochs);
+  text += fmt::format("step {}  loss {:.4g}", thousands(p.step), p.loss);
+  if (p.accuracy >= 0) text += fmt::format("  accuracy {}", percent(p.accuracy));
+  text += "  " + rate(p.samples_per_second);
+  if (p.fraction > 0.01) text += fmt::format("  {} left", duration(p.seconds / p.fraction - p.seconds));
+  if (terminal_) {
+    fmt::print(stderr, "\r\x1b[K{}", text);
+    std::fflush(stderr);
+    shown_ = true;
+  } else {
+    fmt::print(stderr, "{}\n", text);
+  }
+}
+
+}  // namespace harmonics::cli

@@ -1,0 +1,37 @@
+// What people read: errors, notes, the progress line, numbers. Everything here goes to standard error.
+#pragma once
+
+#include <string>
+
+#include <harmonics/error.hpp>
+
+#include "engine/base/source_text.hpp"
+#include "engine/runtime/cycle_runtime.hpp"
+
+namespace harmonics::cli {
+
+// With its source's line and caret when it has a place; `source` may be null.
+void print_error(const Error& error, const SourceText* source = nullptr);
+void print_note(const std::string& text);
+void say(const std::string& line);
+
+std::string thousands(int64_t n);           // 600,000
+std::string rate(double per_second);        // "53.6k samples/s"
+std::string duration(double seconds);       // "11.2 s", "3 min 20 s"
+std::string percent(double fraction);       // "98.12 %"
+
+// A line that is rewritten in place on a terminal; elsewhere one plain line every ten seconds.
+class ProgressLine {
+ public:
+  explicit ProgressLine(bool quiet);
+  ~ProgressLine();
+  void show(const Progress& progress);
+  void clear();  // before other output
+
+ private:
+  bool quiet_, terminal_;
+  bool shown_ = false;
+  double next_plain_ = 10;
+};
+
+}  // namespace harmonics::cli

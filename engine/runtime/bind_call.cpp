@@ -1,0 +1,154 @@
+#include "engine/runtime/bind_call.hpp"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "engine/base/spelling.hpp"
+#include "engine/plugin/arguments.hpp"
+
+namespace harmonics {
+
+namespace {
+
+WrittenValue written(const ArgumentValue& v) {
+  WrittenValue w;
+  w.span = v.span;
+  if (const auto* n = std::get_if<Number>(&v.value)) w.value = WrittenNumber{n->value, n->integral};
+  else if (const auto* s = std::get_if<std::string>(&v.value)) w.value = *s;
+  else if (const auto* b = std::get_if<bool>(&v.value)) w.value = *b;
+  else if (const auto* word = std::get_if<Word>(&v.value)) w.value = WrittenWord{word->text};
+  else {
+    WrittenList list;
+    for (const ArgumentValue& item : std::get<ArgumentList>(v.value)) list.push_back(written(item));
+    w.value = std::move(list);
+  }
+  return w;
+}
+
+bool owns_parameters(const Item& item) { return item.kind == HX_LAYER && !(item.flags & (HX_MODE_ONLY | HX_IDENTITY_SKIP)); }
+bool in_schema(const Item& item, const std::string& name) {
+  return std::any_of(item.arguments.begin(), item.arguments.end(), [&](const ArgumentSpec& a) { return a.name == name; });
+}
+
+std::string text_of(const CallArgument& a) {
+  if (const auto* s = std::get_if<std::string>(&a.value.value)) return *s;
+  if (const auto* w = std::get_if<Word>(&a.value.value)) return w->text;
+  throw Error(ErrorKind::Type, fmt::format("'{}' wants a text", a.name->text), a.value.span);
+}
+bool flag_of(const CallArgument& a) {
+  if (const auto* b = std::get_if<bool>(&a.value.value)) return *b;
+  throw Error(ErrorKind::Type, fmt::format("'{}' wants true or false", a.name->text), a.value.span);
+}
+
+int layer_named(const Graph& graph, const std::string& name, Span span) {
+  const int i = graph.find(name);
+  if (i >= 0 && graph.nodes[static_cast<size_t>(i)].kind != DeclarationKind::Consumer) return i;
+  Error e(ErrorKind::Name, fmt::format("'{}' is not a layer or producer of this graph", name), span);
+  std::vector<std::string> known;
+  for (const GraphNode& n : graph.nodes)
+    if (n.kind != DeclarationKind::Consumer) known.push_back(n.name);
+  if (auto near = nearest(name, known)) e.note("help: did you mean '" + *near + "'?");
+  throw e;
+}
+
+// Layer functions of the language that this version does not have yet, by name.
+const char* not_yet(const std::string& name) {
+  if (name == "lstm" || name == "gru") return "recurrent layers are not part of this version";
+  if (name == "model") return "models from .ndsl and other files are not part of this version";
+  if (name == "last" || name == "mean") return "pooling over positions is not part of this version";
+  return nullptr;
+}
+
+// The engine's own arguments, taken out of a call before the function's schema sees the rest. True: taken.
+bool engine_argument(const CallArgument& a, const Item& item, const Graph& graph, BoundCall& bound) {
+  if (!a.name || in_schema(item, a.name->text)) return false;
+  const std::string& name = a.name->text;
+  if (item.kind == HX_LOSS) {
+    if (name == "weight") {
+      const auto* n = std::get_if<Number>(&a.value.value);
+      if (!n) throw Error(ErrorKind::Type, "'weight' of a loss wants a number", a.value.span);
+      bound.loss_weight = n->value;
+      return true;
+    }
+    if (name == "only") return bound.only = text_of(a), true;
+    return false;
+  }
+  if (item.kind != HX_ACTIVATION && !owns_parameters(item)) return false;
+  if (name == "name") return bound.parameter_name = text_of(a), true;
+  if (name == "freeze") return bound.freeze = flag_of(a), true;
+  if (name == "weights") return bound.weights = text_of(a), true;
+  if (name == "tied") return bound.tied = layer_named(graph, text_of(a), a.value.span), true;
+  if (name == "bias" && item.kind == HX_ACTIVATION) return bound.bias = flag_of(a), true;
+  return false;
+}
+
+}  // namespace
+
+BoundCall CallBinder::bind(const Call& call, const Graph& graph, ItemPtr item) {
+  BoundCall bound;
+  bound.item = item;
+  bound.span = call.name.span;
+  std::vector<WrittenArgument> rest;
+  for (const CallArgument& a : call.arguments) {
+    if (engine_argument(a, *item, graph, bound)) continue;
+    WrittenArgument w;
+    if (a.name) w.name = a.name->text, w.name_span = a.name->span;
+    w.value = written(a.value);
+    rest.push_back(std::move(w));
+  }
+  BoundArguments arguments = bind_arguments(*item, rest, call.name.span);
+  bound.arguments = std::move(arguments.values);
+  for (const LayerArgument& l : arguments.layers) bound.layers.emplace_back(l.argument, layer_named(graph, l.layer, l.span));
+  return bound;
+}
+
+BoundCall CallBinder::function(const Call& call, const Graph& graph) {
+  const std::string& name = call.name.text;
+  ItemPtr item = registry_.find(HX_ACTIVATION, name);
+  if (!item) item = registry_.find(HX_LAYER, name);
+  if (!item) {
+    if (const char* why = not_yet(name)) throw Error(ErrorKind::Name, fmt::format("'{}' cannot be used: {}", name, why), call.name.span);
+    if (registry_.find(HX_LOSS, name)) throw Error(ErrorKind::Name, fmt::format("'{}' is a loss; it belongs on a training tap", name), call.name.span, {"help: write LAYER <-(" + name + ")- TARGET;"});
+    Error e(ErrorKind::Name, fmt::format("unknown function '{}'", name), call.name.span);
+    std::vector<std::string> known = registry_.names(HX_ACTIVATION);
+    for (std::string& n : registry_.names(HX_LAYER)) known.push_back(n);
+    if (auto near = nearest(name, known)) e.note("help: did you mean '" + *near + "'?");
+    else e.note("help: 'harmonics list functions' shows what there is; --plugin PATH adds more");
+    throw e;
+  }
+  return bind(call, graph, std::move(item));
+}
+
+BoundCall CallBinder::loss(const Call& call, const Graph& graph) {
+  ItemPtr item = registry_.find(HX_LOSS, call.name.text);
+  if (!item) {
+    Error e(ErrorKind::Name, fmt::format("unknown loss '{}'", call.name.text), call.name.span);
+    if (auto near = nearest(call.name.text, registry_.names(HX_LOSS))) e.note("help: did you mean '" + *near + "'?");
+    else if (registry_.find(HX_ACTIVATION, call.name.text) || registry_.find(HX_LAYER, call.name.text)) e.note("help: that is no loss; on a tap stands what compares two streams, e.g. mse or cross_entropy");
+    else e.note("help: 'harmonics list losses' shows what there is; --plugin PATH adds more");
+    throw e;
+  }
+  return bind(call, graph, std::move(item));
+}
+
+void check_metric(const Comparison& c, const Graph& graph) {
+  std::string name = c.metric;
+  if (name == "loss") return;
+  const size_t dot = name.rfind('.');
+  if (dot != std::string::npos) {
+    const std::string what = name.substr(dot + 1), layer = name.substr(0, dot);
+    if (graph.find(layer) >= 0 && (what == "loss" || what == "accuracy")) return;
+    if (layer == "val" || layer.rfind("val.", 0) == 0)
+      throw Error(ErrorKind::Name, fmt::format("metric '{}' needs validation data, which this version does not take during a cycle", name), c.span, {"help: decide by a training metric: loss, LAYER.loss, LAYER.accuracy"});
+  }
+  Error e(ErrorKind::Name, fmt::format("unknown metric '{}'", name), c.span);
+  std::vector<std::string> known{"loss"};
+  for (const GraphNode& n : graph.nodes)
+    if (n.kind == DeclarationKind::Layer) known.push_back(n.name + ".loss"), known.push_back(n.name + ".accuracy");
+  if (auto near = nearest(name, known)) e.note("help: did you mean '" + *near + "'?");
+  else e.note("help: metrics are loss, LAYER.loss and LAYER.accuracy");
+  throw e;
+}
+
+}  // namespace harmonics

@@ -1,0 +1,22 @@
+// From a call as written in a tag to a registered function with checked arguments.
+#pragma once
+
+#include "engine/runtime/graph.hpp"
+
+namespace harmonics {
+
+class CallBinder {
+ public:
+  explicit CallBinder(Registry& registry) : registry_(registry) {}
+  BoundCall function(const Call& call, const Graph& graph);  // activation or layer
+  BoundCall loss(const Call& call, const Graph& graph);
+
+ private:
+  BoundCall bind(const Call& call, const Graph& graph, ItemPtr item);
+  Registry& registry_;
+};
+
+// Is `comparison` about a metric this graph can have: loss, LAYER.loss, LAYER.accuracy, val....
+void check_metric(const Comparison& comparison, const Graph& graph);
+
+}  // namespace harmonics

@@ -1,0 +1,43 @@
+// One compiled program of a graph with its inputs laid out: what a cycle runs again and again.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/execution/executable.hpp"
+#include "engine/runtime/lowering.hpp"
+
+namespace harmonics {
+
+class CompiledStep {
+ public:
+  CompiledStep(Lowered lowered, ParameterStore& store, Executor& executor, const CompileOptions& options);
+
+  // `streams`: one buffer per Lowered::inputs. Nothing is allocated.
+  void set(const void* const* streams, float lr, int64_t step, uint64_t seed);
+  void run() { executable_->run(inputs_.data()); }
+  void run_forward() { executable_->run_forward(inputs_.data()); }
+  void run_rest() { executable_->run_rest(inputs_.data()); }
+
+  float scalar(const std::string& output) const { return *executable_->output(output).data<float>(); }
+  const Lowered& lowered() const { return lowered_; }
+  const Executable& executable() const { return *executable_; }
+  // Pointers to scalar results, resolved once: loss, then per LossInfo its loss and (or null) its correct count.
+  const float* loss() const { return loss_; }
+  const float* layer_loss(size_t i) const { return layer_losses_[i]; }
+  const float* correct(size_t i) const { return correct_[i]; }
+
+ private:
+  Lowered lowered_;
+  std::unique_ptr<Executable> executable_;
+  std::vector<const void*> inputs_;
+  std::vector<int> stream_slot_;  // per program input: index into the streams, or -1
+  float lr_ = 0;
+  int64_t step_ = 0;
+  int64_t counter_[2] = {0, 0};
+  const float* loss_ = nullptr;
+  std::vector<const float*> layer_losses_, correct_;
+};
+
+}  // namespace harmonics

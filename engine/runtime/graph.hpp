@@ -1,0 +1,98 @@
+// Graph: one harmonic of a flow with its names resolved and every call bound to a registered function.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/plugin/registry.hpp"
+#include "engine/program/attributes.hpp"
+#include "engine/runtime/flow.hpp"
+
+namespace harmonics {
+
+// One call of a tag: the function, its checked arguments, and what the engine itself understands of them.
+struct BoundCall {
+  ItemPtr item;
+  Span span;
+  AttributeMap arguments;                                  // the function's own, defaults filled in
+  std::vector<std::pair<std::string, int>> layers;         // arguments that name further sources: argument, node index
+  // engine's arguments
+  std::string parameter_name;   // name="x": shared under that name
+  bool freeze = false;
+  int tied = -1;                // node whose incoming weight is used instead of an own one
+  std::string weights;          // file the parameters start from
+  double loss_weight = 1;       // losses: weight=
+  std::string only;             // losses: only="disc*"
+  std::optional<bool> bias;     // activations of an implied affine map: bias=false
+};
+
+struct GraphEdge {
+  int source = -1, target = -1;
+  std::vector<BoundCall> calls;
+  bool implied_affine = false;  // the learned map comes first
+  bool is_stream = false;       // the target is the producer's stream itself: no weights
+  std::string path;             // "source.target"
+  Span span;
+  int cycle = -1;               // -1: every cycle
+  std::vector<int> branches;    // branch literals that must hold: 2*i for "then" of conditional i, 2*i+1 for its "else"
+};
+
+struct GraphTap {
+  int layer = -1, target = -1;  // loss of `layer` against `target`
+  std::vector<BoundCall> losses;
+  Span span;
+  int cycle = -1;
+  std::vector<int> branches;
+};
+
+struct GraphNode {
+  DeclarationKind kind;
+  std::string name;
+  Span span;
+  std::vector<int64_t> shape;  // declared, -1 for '*'; empty with has_shape=false
+  bool has_shape = false;
+  std::optional<Ratio> ratio;
+  int ratio_of = -1;
+};
+
+struct GraphConditional {
+  Comparison metric;
+  int cycle = -1;
+};
+
+struct CycleSettings {
+  std::optional<double> seconds;
+  std::optional<int64_t> epochs, steps;
+  std::vector<Comparison> until;
+  std::optional<int64_t> batch, seed;
+  std::optional<double> lr;
+  std::optional<std::string> optimizer;
+  Span span;
+};
+
+struct Graph {
+  std::shared_ptr<const SourceText> source;
+  std::string name;
+  std::vector<GraphNode> nodes;
+  std::vector<GraphEdge> edges;
+  std::vector<GraphTap> taps;
+  std::vector<GraphConditional> conditionals;
+  std::vector<CycleSettings> cycles;  // at least one
+
+  int find(std::string_view name) const;  // -1: none
+  bool trains(int cycle) const;
+  std::vector<int> nodes_of(DeclarationKind kind) const;
+  // Nodes in an order in which every arrow goes forward.
+  std::vector<int> order() const;
+  // Layers of this cycle that no arrow of it leaves.
+  std::vector<int> terminal_layers(int cycle) const;
+  // Producers that some arrow (with_taps: or tap) of this cycle reads.
+  std::vector<int> producers_used(int cycle, bool with_taps) const;
+};
+
+// Resolves one harmonic (by name; empty: the only one, or the first). Reports up to twenty errors at once (SourceErrors).
+Graph make_graph(const Flow& flow, Registry& registry, const std::string& name = "");
+
+}  // namespace harmonics

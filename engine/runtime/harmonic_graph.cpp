@@ -1,0 +1,162 @@
+#include "engine/runtime/harmonic_graph.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <thread>
+
+#include <fmt/core.h>
+
+#include "engine/base/spelling.hpp"
+#include "engine/runtime/recorded_streams.hpp"
+
+namespace harmonics {
+
+Comparison parse_comparison(const std::string& text) {
+  const size_t at = text.find_first_of("<>");
+  const auto trim = [](std::string s) {
+    const size_t a = s.find_first_not_of(' '), b = s.find_last_not_of(' ');
+    return a == std::string::npos ? std::string() : s.substr(a, b - a + 1);
+  };
+  Comparison c;
+  if (at != std::string::npos) {
+    c.metric = trim(text.substr(0, at));
+    c.op = text.substr(at, at + 1 < text.size() && text[at + 1] == '=' ? 2 : 1);
+    const std::string number = trim(text.substr(at + c.op.size()));
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), c.value);
+    if (!c.metric.empty() && error == std::errc() && end == number.data() + number.size()) return c;
+  }
+  throw Error(ErrorKind::Usage, fmt::format("'{}' is not a condition", text), {}, {"help: write METRIC<NUMBER, e.g. 'loss<0.05' or 'output.accuracy>=0.98'"});
+}
+
+HarmonicGraph::HarmonicGraph(Graph graph, Registry* outer) : graph_(std::move(graph)), registry_(outer ? outer : &Registry::global()) {}
+
+void HarmonicGraph::bind_consumer(const std::string& name, Address address) {
+  int node = -1;
+  std::vector<std::string> known;
+  for (int n : graph_.nodes_of(DeclarationKind::Consumer)) {
+    known.push_back(graph_.nodes[static_cast<size_t>(n)].name);
+    if (name.empty() ? node < 0 && !sinks_.count(n) : graph_.nodes[static_cast<size_t>(n)].name == name) node = n;
+  }
+  if (node < 0 && !name.empty()) {
+    Error e(ErrorKind::Usage, fmt::format("'{}' has no consumer named '{}'", graph_.name, name));
+    if (auto near = nearest(name, known)) e.note("help: did you mean '" + *near + "'?");
+    throw e;
+  }
+  // Node -1 is the unnamed consumer: what layers at the end without consumer feed.
+  if (sinks_.count(node)) throw Error(ErrorKind::Usage, node < 0 ? std::string("the unnamed consumer is bound twice") : fmt::format("consumer '{}' is bound twice", name));
+  bind_consumer(node, open_sink(registry_, node < 0 ? address.str() : graph_.nodes[static_cast<size_t>(node)].name, address));
+}
+
+void HarmonicGraph::bind_consumer(int node, Sink sink) { sinks_[node] = std::make_unique<Sink>(std::move(sink)); }
+
+const std::map<int, StreamType>& HarmonicGraph::types() {
+  if (types_.empty()) {
+    types_ = recorded_;
+    for (auto& [n, t] : test_streams_.types(graph_)) types_[n] = t;
+    for (auto& [n, t] : streams_.types(graph_)) types_[n] = t;
+    check_recorded(graph_, recorded_, types_, weights_path_);
+  }
+  return types_;
+}
+
+void HarmonicGraph::assume_declared_streams() {
+  types();
+  for (int n : graph_.nodes_of(DeclarationKind::Producer)) {
+    const GraphNode& node = graph_.nodes[static_cast<size_t>(n)];
+    if (types_.count(n) || !node.has_shape || node.shape.front() < 0) continue;
+    StreamType t;
+    if (read_as_classes(graph_, n) && node.shape.size() == 1) {
+      t.dtype = DType::I32;
+      t.classes = node.shape.front();
+    } else {
+      t.sample = Shape(node.shape);
+    }
+    types_[n] = t;
+  }
+}
+
+const Widths& HarmonicGraph::widths() {
+  if (!widths_) widths_ = resolve_widths(graph_, types(), loaded_);
+  return *widths_;
+}
+
+ResolvedSettings HarmonicGraph::settings(int cycle, const RunSettings& run) const {
+  const CycleSettings& c = graph_.cycles.at(static_cast<size_t>(cycle));
+  ResolvedSettings r;
+  r.epochs = run.epochs ? run.epochs : c.epochs;
+  r.steps = run.steps ? run.steps : c.steps;
+  r.seconds = run.seconds ? run.seconds : c.seconds;
+  r.until = c.until;
+  if (!run.until.empty()) {
+    r.until.clear();
+    for (const std::string& text : run.until) r.until.push_back(parse_comparison(text));
+  }
+  r.batch = run.batch ? *run.batch : c.batch ? *c.batch : streams_.batch() ? static_cast<int64_t>(*streams_.batch()) : 64;
+  r.seed = static_cast<uint64_t>(run.seed ? *run.seed : c.seed.value_or(0));
+  r.optimizer = parse_optimizer(run.optimizer ? *run.optimizer : c.optimizer.value_or("adamw"));
+  if (run.lr) r.optimizer.lr = *run.lr;
+  else if (c.lr && !r.optimizer.lr_given) r.optimizer.lr = *c.lr;
+  return r;
+}
+
+Executor& HarmonicGraph::executor(int threads) {
+  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (!executor_ || executor_threads_ != threads) {
+    executor_ = make_tbb_executor(threads);
+    executor_threads_ = threads;
+  }
+  return *executor_;
+}
+
+std::vector<int> HarmonicGraph::results(int cycle) const {
+  std::vector<int> result;
+  for (const GraphEdge& e : graph_.edges)
+    if ((e.cycle < 0 || e.cycle == cycle) && graph_.nodes[static_cast<size_t>(e.target)].kind == DeclarationKind::Consumer) result.push_back(e.target);
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  for (int n : graph_.terminal_layers(cycle)) result.push_back(n);
+  return result;
+}
+
+void HarmonicGraph::load_weights(const std::string& path) {
+  TensorFile file = read_safetensors(path);
+  weights_path_ = path;
+  recorded_ = read_recorded_streams(graph_, file.metadata, path);
+  for (auto& [name, tensor] : file.tensors) {
+    StoredTensor& stored = store_.declare(name, type_of(tensor), Role::weight, hx_init{}, 0);
+    std::memcpy(stored.storage->data(), tensor.bytes(), stored.type.bytes());
+    loaded_[name] = stored.type.shape;
+  }
+  types_.clear();
+  widths_.reset();
+}
+
+Lowered HarmonicGraph::lower(const LoweringOptions& options) {
+  Lowered lowered = harmonics::lower(graph_, types(), widths(), store_, options);
+  if (weights_path_.empty()) return lowered;
+  std::string missing, surplus;
+  for (Op op : {Op::parameter, Op::state})
+    for (const Node* leaf : lowered.program.leaves(op)) {
+      const StoredTensor* stored = store_.find(leaf->callee);
+      if (stored->role != Role::moment && !loaded_.count(leaf->callee)) missing += "\n  " + leaf->callee + " " + stored->type.str();
+    }
+  if (!missing.empty() && options.mode != Mode::train)
+    throw Error(ErrorKind::Weights, fmt::format("{} lacks weights the graph needs:{}", weights_path_, missing), {}, {"help: these arrows were not part of the graph that was trained; train on, or take them out"});
+  weight_notes_.clear();
+  if (!missing.empty()) weight_notes_.push_back("not in the file, starting fresh:" + missing);
+  for (const auto& [name, shape] : loaded_)
+    if (!lowered.program.leaf(Op::parameter, name) && !lowered.program.leaf(Op::state, name)) surplus += "\n  " + name + " " + shape.str();
+  if (!surplus.empty()) weight_notes_.push_back("in the file but not used by this graph:" + surplus);
+  return lowered;
+}
+
+TensorFile HarmonicGraph::weights() const {
+  TensorFile file;
+  file.metadata = record_streams(graph_, types_);
+  for (const auto& [name, t] : store_.all())
+    if (t.role != Role::moment) file.tensors[name] = make_value(t.type, t.storage);
+  return file;
+}
+
+}  // namespace harmonics

@@ -1,0 +1,93 @@
+// HarmonicGraph: a flow with its streams, its weights and what is known about them. The object every front end works on.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/execution/executable.hpp"
+#include "engine/model/parameter_store.hpp"
+#include "engine/model/safetensors.hpp"
+#include "engine/runtime/compiled_step.hpp"
+#include "engine/runtime/graph.hpp"
+#include "engine/runtime/lowering.hpp"
+#include "engine/runtime/streams.hpp"
+
+namespace harmonics {
+
+// Settings of a run; what is absent comes from the cycle's parentheses, then from the defaults.
+struct RunSettings {
+  std::optional<int64_t> epochs, steps, batch, seed;
+  std::optional<double> seconds, lr;
+  std::optional<std::string> optimizer;
+  std::vector<std::string> until;  // "loss<0.05"
+  int threads = 0;                 // 0: all the machine has
+  std::string device = "cpu";
+  bool shuffle = true;
+};
+
+struct ResolvedSettings {
+  std::optional<int64_t> epochs, steps;
+  std::optional<double> seconds;
+  std::vector<Comparison> until;
+  int64_t batch = 64;
+  uint64_t seed = 0;
+  Optimizer optimizer;
+};
+
+// "loss<0.05", "output.accuracy >= 0.98"; throws ErrorKind::Usage.
+Comparison parse_comparison(const std::string& text);
+
+class HarmonicGraph {
+ public:
+  explicit HarmonicGraph(Graph graph, Registry* outer = nullptr);
+  HarmonicGraph(const HarmonicGraph&) = delete;
+  HarmonicGraph& operator=(const HarmonicGraph&) = delete;
+
+  const Graph& graph() const { return graph_; }
+  Registry& registry() { return registry_; }
+  ParameterStore& store() { return store_; }
+  StreamSet& streams() { return streams_; }          // --producer
+  StreamSet& test_streams() { return test_streams_; }  // --test
+  void bind_consumer(const std::string& name, Address address);  // "": the graph's only unbound consumer, else the unnamed one
+  void bind_consumer(int node, Sink sink);
+  std::map<int, std::unique_ptr<Sink>>& sinks() { return sinks_; }
+
+  // Stream types, then widths; once bound. Types of unbound producers come from the loaded weights or the other set.
+  const Widths& widths();
+  const std::map<int, StreamType>& types();
+  // Types declared in the file itself ({28, 28} and such), for explaining a graph without data.
+  void assume_declared_streams();
+
+  ResolvedSettings settings(int cycle, const RunSettings& run) const;
+  Executor& executor(int threads);
+  // With loaded weights, a parameter they lack is ErrorKind::Weights listing all that are missing (training: a note).
+  Lowered lower(const LoweringOptions& options);
+  // The nodes whose values a cycle hands out: consumers with an arrow, and layers at the end without one.
+  std::vector<int> results(int cycle) const;
+
+  // Weights and what is needed to use them (streams, symbols, graph text) as one safetensors file.
+  void load_weights(const std::string& path);
+  TensorFile weights() const;
+  // "surplus: a.b.affine.weight" and such, for people; filled by lower().
+  const std::vector<std::string>& weight_notes() const { return weight_notes_; }
+
+ private:
+  Graph graph_;
+  Registry registry_;
+  ParameterStore store_;
+  StreamSet streams_, test_streams_;
+  std::map<int, std::unique_ptr<Sink>> sinks_;
+  std::map<int, StreamType> recorded_;  // from the weights file
+  std::map<int, StreamType> types_;
+  std::optional<Widths> widths_;
+  LoadedShapes loaded_;
+  std::string weights_path_;
+  std::vector<std::string> weight_notes_;
+  std::unique_ptr<Executor> executor_;
+  int executor_threads_ = 0;
+};
+
+}  // namespace harmonics

@@ -1,0 +1,290 @@
+#include "engine/runtime/lowering.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <fnmatch.h>
+
+#include <fmt/core.h>
+
+#include "engine/base/philox.hpp"
+#include "engine/functional/plugin_functions.hpp"
+#include "engine/model/safetensors.hpp"
+#include "engine/program/gradient.hpp"
+#include "engine/program/tracer.hpp"
+#include "engine/runtime/run_edge.hpp"
+
+namespace harmonics {
+
+namespace {
+
+struct LayerValue {
+  FlowValue value, before_activation;
+  std::string activation;  // "mixed" when several arrows meet and one of them ends in an activation
+};
+
+struct LossTerm {
+  HTensor total;
+  std::string only;
+};
+
+class Lowerer : public ParameterSource {
+ public:
+  Lowerer(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store, const LoweringOptions& options)
+      : graph_(graph), streams_(streams), widths_(widths), store_(store), options_(options), tracer_(graph.name) {}
+
+  Lowered run() {
+    inputs();
+    for (int n : graph_.order()) visit(n);
+    if (options_.mode != Mode::infer) losses();
+    if (options_.mode == Mode::train && !terms_.empty()) train();
+    hand_out();
+    result_.program = tracer_.take();
+    return std::move(result_);
+  }
+
+  // ---- ParameterSource ----
+  HTensor parameter(const std::string& path, const TensorType& type, const hx_init& init, const BoundCall& call) override {
+    const bool fresh = store_.find(path) == nullptr;
+    store_.declare(path, type, call.freeze ? Role::frozen : Role::weight, init, options_.seed);
+    if (fresh && !call.weights.empty()) load_from(call.weights, path, type);
+    if (call.freeze) frozen_.insert(path);
+    const HTensor handle = tracer_.parameter(path, type);
+    if (std::find(parameters_.begin(), parameters_.end(), path) == parameters_.end()) parameters_.push_back(path);
+    return handle;
+  }
+  HTensor state(const std::string& path, const TensorType& type, const hx_init& init) override {
+    store_.declare(path, type, Role::state, init, options_.seed);
+    return tracer_.state(path, type);
+  }
+  void update(const std::string& path, const HTensor& value) override {
+    if (options_.mode == Mode::train) tracer_.update(path, value);
+  }
+  HTensor random(const std::string& path, const Shape& shape) override {
+    const HTensor counter = tracer_.input("@counter", {DType::I64, {2}});
+    AttributeMap a;
+    a.set("shape", shape.vector()).set("stream", static_cast<int64_t>(stream_of(path.data(), path.size())));
+    return apply("random_uniform", a, {counter}).at(0);
+  }
+  bool training() const override { return options_.mode == Mode::train; }
+  std::optional<int64_t> loaded_width(const std::string&) const override { return std::nullopt; }
+
+ private:
+  const GraphNode& node(int n) const { return graph_.nodes[static_cast<size_t>(n)]; }
+  bool active(int cycle, const std::vector<int>& branches) const {
+    if (cycle >= 0 && cycle != options_.cycle) return false;
+    return std::all_of(branches.begin(), branches.end(), [&](int b) { return options_.branches.count(b) != 0; });
+  }
+
+  void inputs() {
+    for (int n : graph_.producers_used(options_.cycle, options_.mode != Mode::infer)) {
+      const auto it = streams_.find(n);
+      if (it == streams_.end())
+        throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", node(n).name), node(n).span, {fmt::format("help: bind it: --producer {}=file:PATH", node(n).name)});
+      Shape batched{options_.batch};
+      for (int64_t d : it->second.sample) batched.push_back(d);
+      LayerValue v;
+      v.value = {tracer_.input(node(n).name, {it->second.dtype, batched}), it->second.positions, it->second.classes};
+      v.before_activation = v.value;
+      values_[n] = v;
+      result_.inputs.push_back(n);
+    }
+  }
+
+  const LayerValue& value_of(int n, Span where) {
+    const auto it = values_.find(n);
+    if (it != values_.end()) return it->second;
+    throw Error(ErrorKind::Name, fmt::format("'{}' is read here, but no arrow drives it when this branch is taken", node(n).name), where, {"help: drive it in both branches, or outside of 'if'"});
+  }
+
+  void visit(int n) {
+    if (node(n).kind == DeclarationKind::Producer) return;
+    std::vector<const GraphEdge*> in;
+    for (const GraphEdge& e : graph_.edges)
+      if (e.target == n && active(e.cycle, e.branches)) in.push_back(&e);
+    if (in.empty()) return;
+    std::optional<int64_t> width;
+    if (auto it = widths_.of.find(n); it != widths_.of.end()) width = it->second.shape.from(it->second.positions).count();
+    LayerValue v;
+    for (const GraphEdge* e : in) {
+      EdgeResult r = run_edge(graph_, *e, value_of(e->source, e->span).value, width, [&](int layer) { return value_of(layer, e->span).value; }, *this);
+      if (v.value.tensor.empty()) {
+        v = {r.value, r.before_activation, r.activation};
+        continue;
+      }
+      v.activation = v.activation.empty() && r.activation.empty() ? "" : "mixed";
+      v.value.tensor = add(as_numbers(v.value.tensor), as_numbers(r.value.tensor));
+      v.before_activation = v.value;
+    }
+    reshape_to_width(n, v);
+    values_[n] = std::move(v);
+  }
+
+  void reshape_to_width(int n, LayerValue& v) {
+    const auto it = widths_.of.find(n);
+    if (it == widths_.of.end() || node(n).kind != DeclarationKind::Layer) return;
+    Shape want{options_.batch};
+    for (int64_t d : it->second.shape) want.push_back(d);
+    if (want.count() != v.value.tensor.shape().count() || want == v.value.tensor.shape()) return;
+    v.value.tensor = reshape(v.value.tensor, want);
+    v.before_activation.tensor = reshape(v.before_activation.tensor, want);
+  }
+
+  // ---- losses ----
+  static HTensor mean_loss(const HTensor& loss, uint32_t leading) {
+    const Shape s = loss.shape();
+    if (s.rank() == 0) return loss;
+    std::vector<int64_t> all;
+    double samples = 1;
+    for (uint32_t i = 0; i < s.rank(); ++i) {
+      all.push_back(i);
+      if (i < leading) samples *= static_cast<double>(s[i]);
+    }
+    return mul(reduce_sum(loss, all), 1.0 / samples);
+  }
+
+  void losses() {
+    for (const GraphTap& t : graph_.taps) {
+      if (!active(t.cycle, t.branches)) continue;
+      const LayerValue& prediction = value_of(t.layer, t.span);
+      const LayerValue& target = value_of(t.target, t.span);
+      LossInfo info{t.layer, node(t.layer).name, false, 0};
+      HTensor layer_loss;
+      for (const BoundCall& c : t.losses) {
+        HTensor mean = loss(t, c, prediction, target, info);
+        if (c.loss_weight != 1) mean = mul(mean, c.loss_weight);
+        layer_loss = layer_loss.empty() ? mean : add(layer_loss, mean);
+        terms_.push_back({mean, c.only});
+      }
+      layer_losses_[info.name] = layer_losses_.count(info.name) ? add(layer_losses_[info.name], layer_loss) : layer_loss;
+      result_.losses.push_back(info);
+    }
+    if (terms_.empty()) return;
+    HTensor total = terms_.front().total;
+    for (size_t i = 1; i < terms_.size(); ++i) total = add(total, terms_[i].total);
+    tracer_.output("loss", total);
+    for (const auto& [name, value] : layer_losses_) tracer_.output(name + ".loss", value);
+  }
+
+  HTensor loss(const GraphTap& t, const BoundCall& c, const LayerValue& prediction, const LayerValue& target, LossInfo& info) {
+    TraceScope scope("loss/" + node(t.layer).name);
+    try {
+      const FlowValue& p = prediction.value;
+      const bool classes = (c.item->flags & HX_TAKES_CLASSES) && is_integer(target.value.tensor.dtype()) &&
+                           target.value.tensor.rank() + 1 == p.tensor.rank();
+      HTensor y;
+      if (classes) {
+        y = cast(target.value.tensor, DType::I32);
+        if (!(c.item->flags & HX_SHIFTS_TARGET)) count_correct(prediction.before_activation.tensor, y, info);
+      } else {
+        y = stop_gradient(as_numbers(target.value.tensor));
+        if (y.shape() != p.tensor.shape()) {
+          if (y.size() != p.tensor.size())
+            throw Error(ErrorKind::Shape, fmt::format("'{}' of shape {} cannot be compared with '{}' of shape {} (batch axis first)", node(t.layer).name, p.tensor.shape().str(), node(t.target).name, y.shape().str()));
+          y = reshape(y, p.tensor.shape());
+        }
+      }
+      const HTensor value = call_loss(c.item, c.arguments, prediction.activation, prediction.before_activation.tensor, p.tensor, y);
+      return mean_loss(value, 1 + p.positions);
+    } catch (const Error& e) {
+      if (e.span().line) throw;
+      throw Error(e.kind(), e.what(), c.span.line ? c.span : t.span, e.notes());
+    }
+  }
+
+  void count_correct(const HTensor& logits, const HTensor& labels, LossInfo& info) {
+    if (info.accuracy) return;
+    const HTensor best = argmax(logits, static_cast<int64_t>(logits.rank()) - 1);
+    const HTensor hit = cast(equal(best, cast(labels, DType::I64)), DType::F32);
+    std::vector<int64_t> all;
+    for (uint32_t i = 0; i < hit.rank(); ++i) all.push_back(i);
+    info.accuracy = true;
+    info.counted = hit.size();
+    tracer_.output(info.name + ".correct", reduce_sum(hit, all));
+  }
+
+  // ---- training ----
+  void train() {
+    std::map<std::string, HTensor> sums;
+    std::map<std::string, HTensor> groups;  // only= pattern -> sum of its losses
+    for (const LossTerm& term : terms_) groups[term.only] = groups.count(term.only) ? add(groups[term.only], term.total) : term.total;
+    for (const auto& [pattern, total] : groups) {
+      std::vector<std::string> names;
+      std::vector<HTensor> wrt;
+      for (const std::string& p : parameters_) {
+        if (frozen_.count(p) || (!pattern.empty() && fnmatch(pattern.c_str(), p.c_str(), 0) != 0)) continue;
+        names.push_back(p);
+        wrt.push_back(tracer_.parameter(p, store_.find(p)->type));
+      }
+      if (!pattern.empty() && names.empty())
+        throw Error(ErrorKind::Name, fmt::format("only=\"{}\" matches no parameter", pattern), {}, {"help: parameters are named SOURCE.TARGET.FUNCTION..., e.g. only=\"*.output.*\""});
+      const std::vector<HTensor> gradients = gradient(tracer_, total, wrt);
+      for (size_t i = 0; i < names.size(); ++i) sums[names[i]] = sums.count(names[i]) ? add(sums[names[i]], gradients[i]) : gradients[i];
+    }
+    TraceScope scope("optimizer");
+    const HTensor lr = tracer_.input("@lr", {DType::F32, {}});
+    const HTensor step = options_.optimizer.row->counts_steps ? tracer_.input("@step", {DType::I64, {}}) : HTensor();
+    for (const std::string& name : parameters_)
+      if (sums.count(name)) step_parameter(name, sums[name], lr, step);
+  }
+
+  void step_parameter(const std::string& name, const HTensor& gradient, const HTensor& lr, const HTensor& step) {
+    const Optimizer& o = options_.optimizer;
+    const TensorType type = store_.find(name)->type;
+    std::vector<HTensor> inputs{tracer_.parameter(name, type), gradient};
+    std::vector<std::string> moments;
+    for (const std::string& m : o.moments) {
+      moments.push_back("optimizer." + m + "." + name);
+      store_.declare(moments.back(), type, Role::moment, hx_init{HX_INIT_CONSTANT, 0, 0}, 0);
+      inputs.push_back(tracer_.state(moments.back(), type));
+    }
+    inputs.push_back(lr);
+    if (!step.empty()) inputs.push_back(step);
+    AttributeMap a = o.attributes;
+    a.set("weight_decay", type.shape.rank() >= 2 ? o.weight_decay : 0.0);
+    const std::vector<HTensor> next = apply(o.row->name, a, inputs);
+    tracer_.update(name, next.at(0));
+    for (size_t i = 0; i < moments.size(); ++i) tracer_.update(moments[i], next.at(i + 1));
+    result_.trained.push_back(name);
+  }
+
+  void load_from(const std::string& file, const std::string& path, const TensorType& type) {
+    const TensorFile loaded = read_safetensors(file);
+    auto it = loaded.tensors.find(path);
+    if (it == loaded.tensors.end()) it = loaded.tensors.find(path.substr(path.rfind('.') + 1));
+    if (it == loaded.tensors.end()) throw Error(ErrorKind::Weights, fmt::format("{} has neither '{}' nor '{}'", file, path, path.substr(path.rfind('.') + 1)));
+    if (type_of(it->second) != type) throw Error(ErrorKind::Weights, fmt::format("{}: '{}' is {}, the graph wants {}", file, it->first, type_of(it->second).str(), type.str()));
+    std::memcpy(store_.find(path)->storage->data(), it->second.bytes(), type.bytes());
+  }
+
+  void hand_out() {
+    for (int n : options_.wanted)
+      if (auto it = values_.find(n); it != values_.end()) {
+        result_.values[n] = "out:" + node(n).name;
+        tracer_.output("out:" + node(n).name, it->second.value.tensor);
+      }
+    if (!options_.observe) return;
+    for (const auto& [n, v] : values_)
+      if (node(n).kind == DeclarationKind::Layer) tracer_.output("value:" + node(n).name, v.value.tensor);
+  }
+
+  const Graph& graph_;
+  const std::map<int, StreamType>& streams_;
+  const Widths& widths_;
+  ParameterStore& store_;
+  const LoweringOptions& options_;
+  Tracer tracer_;
+  std::map<int, LayerValue> values_;
+  std::vector<std::string> parameters_;
+  std::set<std::string> frozen_;
+  std::vector<LossTerm> terms_;
+  std::map<std::string, HTensor> layer_losses_;
+  Lowered result_;
+};
+
+}  // namespace
+
+Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store, const LoweringOptions& options) {
+  return Lowerer(graph, streams, widths, store, options).run();
+}
+
+}  // namespace harmonics

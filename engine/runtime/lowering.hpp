@@ -1,0 +1,84 @@
+// From a graph to programs: widths first, then one trace per mode, batch size and set of active branches.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/model/parameter_store.hpp"
+#include "engine/program/program.hpp"
+#include "engine/runtime/graph.hpp"
+#include "engine/training/optimizer.hpp"
+
+namespace harmonics {
+
+// What is known of a bound stream.
+struct StreamType {
+  DType dtype = DType::F32;
+  Shape sample;                // as the source gives it, or as declared when counts are equal
+  uint32_t positions = 0;      // leading sequence axes of a sample
+  int64_t classes = 0;         // integers: classes or symbols; 0: unknown
+  std::vector<std::string> symbols;
+};
+
+// A layer's shape per sample (its position axes first) and why.
+struct Width {
+  Shape shape;
+  uint32_t positions = 0;
+  std::string reason;  // "declared", "1/2 of hidden", "classes of labels", ...
+};
+
+struct Widths {
+  std::map<int, Width> of;          // node index -> width
+  std::vector<std::string> notes;   // "layer 'output' is 10 wide ... not 196"
+};
+
+// Shapes of already loaded weights by parameter name; the strongest anchor.
+using LoadedShapes = std::map<std::string, Shape>;
+
+// Producers' sample types come from `streams` (node index); producers nothing in `cycles` uses may be absent.
+// Throws an Error with place when something disagrees or cannot be known.
+Widths resolve_widths(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded);
+
+// The sample type of a producer after its declaration was applied to what the source says.
+StreamType declared_stream(const GraphNode& node, const StreamType& source, const Graph& graph, bool as_classes);
+// Is this producer read by a tap whose loss takes classes?
+bool read_as_classes(const Graph& graph, int producer);
+
+enum class Mode { train, evaluate, infer };
+
+struct LoweringOptions {
+  Mode mode = Mode::train;
+  int cycle = 0;
+  int64_t batch = 1;
+  uint64_t seed = 0;
+  std::set<int> branches;         // active branch literals; see GraphEdge::branches
+  Optimizer optimizer;            // train
+  std::vector<int> wanted;        // infer: layers whose values are handed out; empty: terminal layers and consumers' sources
+  bool observe = false;           // hand out every layer's value as "value:LAYER"
+};
+
+struct LossInfo {
+  int layer;
+  std::string name;        // the layer's
+  bool accuracy = false;   // "LAYER.correct" is an output: how many of the batch's (positions') classes are right
+  int64_t counted = 0;     // samples times positions that accuracy counts
+};
+
+struct Lowered {
+  Program program;
+  std::vector<int> inputs;          // producers, in the order of the program's stream inputs (named after them)
+  std::vector<LossInfo> losses;
+  std::map<int, std::string> values;  // infer: node (layer or consumer) -> output name
+  std::vector<std::string> trained;   // parameters this program updates
+};
+
+// Program inputs: one per producer used ("NAME": [batch, sample...]); train also has "@lr" f32, "@step" i64; programs with random
+// nodes have "@counter" i64[2] = {seed, step}. Outputs: "loss", "LAYER.loss", "LAYER.correct"; updates: parameters, states, moments.
+Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store,
+              const LoweringOptions& options);
+
+}  // namespace harmonics

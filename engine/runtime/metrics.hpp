@@ -1,0 +1,42 @@
+// What a running cycle measures: means over the last hundred steps, and conditions on them.
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/runtime/flow.hpp"
+
+namespace harmonics {
+
+// Mean of the last hundred values, each with a weight (samples). Allocates nothing.
+class WindowMean {
+ public:
+  void add(double value, double weight);
+  bool empty() const { return used_ == 0; }
+  double mean() const { return weight_ > 0 ? sum_ / weight_ : 0; }
+
+ private:
+  static constexpr size_t kSize = 100;
+  std::array<double, kSize> values_{}, weights_{};
+  size_t next_ = 0, used_ = 0;
+  double sum_ = 0, weight_ = 0;
+};
+
+class Metrics {
+ public:
+  // Names are settled before the first step: "loss", "LAYER.loss", "LAYER.accuracy".
+  size_t declare(const std::string& name);
+  void add(size_t metric, double value, double weight) { windows_[metric].add(value, weight); }
+  // Before the first value every comparison is false.
+  bool holds(const Comparison& comparison) const;
+  double value(const std::string& name, double otherwise) const;
+  std::map<std::string, double> all() const;
+
+ private:
+  std::map<std::string, size_t> names_;
+  std::vector<WindowMean> windows_;
+};
+
+}  // namespace harmonics

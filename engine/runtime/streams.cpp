@@ -1,0 +1,163 @@
+#include "engine/runtime/streams.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include <fmt/core.h>
+
+#include "engine/base/spelling.hpp"
+#include "engine/plugin/arguments.hpp"
+
+namespace harmonics {
+
+namespace {
+
+constexpr uint64_t kShuffleBytes = uint64_t{256} << 20;  // what a shuffle block may hold when nobody says
+
+uint64_t number(const std::string& name, const std::string& key, const std::string& text) {
+  uint64_t v = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw Error(ErrorKind::Usage, fmt::format("option '{}={}' of '{}' wants a whole number", key, text, name));
+  return v;
+}
+
+AttributeMap options_of(const Item& item, const Address& address) {
+  AttributeMap map = bind_texts(item, [&] {
+    std::vector<std::pair<std::string, std::string>> texts;
+    for (const AddressOption& o : address.options) texts.emplace_back(o.key, o.value);
+    return texts;
+  }());
+  if (address.fragment) map.set("#", *address.fragment);
+  return map;
+}
+
+}  // namespace
+
+Source open_source(Registry& registry, const std::string& name, const Address& address) {
+  const ItemPtr item = registry.need(HX_PRODUCER, address.scheme);
+  const AttributeMap options = options_of(*item, address);
+  return Source::open(name, item->table<hx_producer_factory_vt>(), item->self, address.path, *AttributeView(options).get(), item);
+}
+
+Sink open_sink(Registry& registry, const std::string& name, const Address& address) {
+  const ItemPtr item = registry.need(HX_CONSUMER, address.scheme);
+  const AttributeMap options = options_of(*item, address);
+  return Sink::open(name, item->table<hx_consumer_factory_vt>(), item->self, address.path, *AttributeView(options).get(), item);
+}
+
+void StreamSet::take_joint_options(const std::string& name, Address& address) {
+  const auto take = [&](const char* key, std::optional<uint64_t>& slot) {
+    const std::optional<std::string> text = address.take(key);
+    if (!text) return;
+    const uint64_t v = number(name, key, *text);
+    if (slot && *slot != v)
+      throw Error(ErrorKind::Usage, fmt::format("'{}={}' of '{}' disagrees with {}={} of a stream it is joined with", key, v, name, key, *slot), {}, {"help: streams that are read together are shuffled and cut together; say it once"});
+    slot = v;
+  };
+  take("batch", batch_);
+  take("shuffle", shuffle_);
+  take("take", take_);
+  take("skip", skip_);
+  take("repeat", repeat_);
+  take("seed", seed_);
+  if (const std::optional<std::string> text = address.take("shard")) {
+    const size_t slash = text->find('/');
+    if (slash == std::string::npos) throw Error(ErrorKind::Usage, fmt::format("option 'shard={}' of '{}' is written INDEX/COUNT, e.g. 0/4", *text, name));
+    shard_ = number(name, "shard", text->substr(0, slash));
+    shards_ = number(name, "shard", text->substr(slash + 1));
+    if (*shards_ == 0 || *shard_ >= *shards_) throw Error(ErrorKind::Usage, fmt::format("shard {} of {} of '{}' does not exist", *shard_, *shards_, name));
+  }
+}
+
+void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& name, Address address) {
+  int producer = -1;
+  if (name.empty()) {
+    // In order of declaration: the first that is still unbound.
+    for (int n : graph.nodes_of(DeclarationKind::Producer))
+      if (producer < 0 && !bound(n)) producer = n;
+    if (producer < 0) throw Error(ErrorKind::Usage, fmt::format("'{}' has no unbound producer left for {}", graph.name, address.str()));
+  } else {
+    producer = graph.find(name);
+    if (producer < 0 || graph.nodes[static_cast<size_t>(producer)].kind != DeclarationKind::Producer) {
+      std::vector<std::string> known;
+      for (int n : graph.nodes_of(DeclarationKind::Producer)) known.push_back(graph.nodes[static_cast<size_t>(n)].name);
+      Error e(ErrorKind::Usage, fmt::format("'{}' has no producer named '{}'", graph.name, name));
+      if (auto near = nearest(name, known)) e.note("help: did you mean '" + *near + "'?");
+      else e.note("help: its producers are " + fmt::format("{}", known.empty() ? std::string("none") : std::accumulate(std::next(known.begin()), known.end(), known.front(), [](std::string a, const std::string& b) { return a + ", " + b; })));
+      throw e;
+    }
+    if (bound(producer)) throw Error(ErrorKind::Usage, fmt::format("producer '{}' is bound twice", name));
+  }
+  const std::string& bound_name = graph.nodes[static_cast<size_t>(producer)].name;
+  // A source with a seed of its own (synth:) keeps it; otherwise it is the shuffle's.
+  const ItemPtr item = registry.need(HX_PRODUCER, address.scheme);
+  const bool owns_seed = std::any_of(item->arguments.begin(), item->arguments.end(), [](const ArgumentSpec& a) { return a.name == "seed"; });
+  const std::optional<std::string> own_seed = owns_seed ? address.take("seed") : std::nullopt;
+  take_joint_options(bound_name, address);
+  if (own_seed) address.options.push_back({"seed", *own_seed});
+  bind(graph, producer, open_source(registry, bound_name, address));
+}
+
+void StreamSet::bind(const Graph&, int producer, Source source) { sources_[producer] = std::make_unique<Source>(std::move(source)); }
+
+// How many consecutive samples of this producer make one joint sample.
+uint64_t StreamSet::per_group(const Graph& graph, int producer) const {
+  // A ratio p/q of X: p of this for q of X. Followed to the stream without ratio, fractions multiply; the group is the
+  // least common multiple of the denominators.
+  const auto fraction = [&](int n) {
+    uint64_t p = 1, q = 1;
+    for (int hops = 0; graph.nodes[static_cast<size_t>(n)].ratio && hops < 64; ++hops) {
+      p *= static_cast<uint64_t>(graph.nodes[static_cast<size_t>(n)].ratio->numerator);
+      q *= static_cast<uint64_t>(graph.nodes[static_cast<size_t>(n)].ratio->denominator);
+      n = graph.nodes[static_cast<size_t>(n)].ratio_of;
+    }
+    const uint64_t g = std::gcd(p, q);
+    return std::pair{p / g, q / g};
+  };
+  uint64_t group = 1;
+  for (const auto& [n, source] : sources_) group = std::lcm(group, fraction(n).second);
+  const auto [p, q] = fraction(producer);
+  return group / q * p;
+}
+
+std::map<int, StreamType> StreamSet::types(const Graph& graph) const {
+  std::map<int, StreamType> result;
+  for (const auto& [n, source] : sources_) {
+    const StreamInfo& info = source->info();
+    StreamType t{info.dtype, info.sample, info.position_axes, info.classes, info.symbols};
+    t = declared_stream(graph.nodes[static_cast<size_t>(n)], t, graph, read_as_classes(graph, n));
+    if (const uint64_t k = per_group(graph, n); k > 1) {
+      Shape stacked{static_cast<int64_t>(k)};
+      for (int64_t d : t.sample) stacked.push_back(d);
+      t.sample = stacked;
+    }
+    result[n] = std::move(t);
+  }
+  return result;
+}
+
+std::unique_ptr<JointReader> StreamSet::reader(const Graph& graph, const std::vector<int>& producers, uint64_t batch, bool shuffle, uint64_t seed) {
+  std::vector<JointMember> members;
+  uint64_t bytes = 0;
+  bool finite = true;
+  for (int n : producers) {
+    members.push_back({sources_.at(n).get(), per_group(graph, n)});
+    bytes += sources_.at(n)->sample_bytes() * members.back().per_group;
+    finite = finite && sources_.at(n)->info().size > 0;
+  }
+  JointOptions o;
+  o.batch = batch;
+  o.seed = seed_.value_or(seed);
+  o.skip = skip_.value_or(0);
+  o.take = take_.value_or(0);
+  o.repeat = repeat_.value_or(1);
+  o.shard = shard_.value_or(0);
+  o.shards = shards_.value_or(1);
+  if (shuffle_) o.shuffle = *shuffle_;
+  else if (shuffle && finite) o.shuffle = std::clamp<uint64_t>(kShuffleBytes / std::max<uint64_t>(bytes, 1), 1, std::max<uint64_t>(1, sources_.at(producers.front())->info().size));
+  return std::make_unique<JointReader>(std::move(members), o);
+}
+
+}  // namespace harmonics

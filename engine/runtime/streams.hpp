@@ -1,0 +1,46 @@
+// The streams bound to a graph for one purpose (training, testing, inference): opened, typed, joined.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/base/address.hpp"
+#include "engine/plugin/registry.hpp"
+#include "engine/runtime/joint_reader.hpp"
+#include "engine/runtime/lowering.hpp"
+#include "engine/runtime/stream_source.hpp"
+
+namespace harmonics {
+
+// Opens what an address names. Options of the joint group (shuffle, batch, take, skip, repeat, shard, seed, async) must have
+// been taken out; the others are checked against the scheme's schema.
+Source open_source(Registry& registry, const std::string& name, const Address& address);
+Sink open_sink(Registry& registry, const std::string& name, const Address& address);
+
+class StreamSet {
+ public:
+  // `name` empty: the graph's only producer that is still unbound. Throws ErrorKind::Usage/Name with what to write.
+  void bind(const Graph& graph, Registry& registry, const std::string& name, Address address);
+  void bind(const Graph& graph, int producer, Source source);
+  bool bound(int producer) const { return sources_.count(producer) != 0; }
+  bool empty() const { return sources_.empty(); }
+  const Source& source(int producer) const { return *sources_.at(producer); }
+
+  // Types as the graph sees them: declarations applied, groups of a ratio stacked on a new first axis.
+  std::map<int, StreamType> types(const Graph& graph) const;
+
+  std::optional<uint64_t> batch() const { return batch_; }
+  // A reader over these producers (all bound), in this order. `shuffle`: whether to shuffle when no address says.
+  std::unique_ptr<JointReader> reader(const Graph& graph, const std::vector<int>& producers, uint64_t batch, bool shuffle, uint64_t seed);
+
+ private:
+  uint64_t per_group(const Graph& graph, int producer) const;
+  void take_joint_options(const std::string& name, Address& address);
+
+  std::map<int, std::unique_ptr<Source>> sources_;
+  std::optional<uint64_t> batch_, shuffle_, take_, skip_, repeat_, seed_, shard_, shards_;
+};
+
+}  // namespace harmonics

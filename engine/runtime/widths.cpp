@@ -1,0 +1,283 @@
+// Width resolution. Priority: loaded weights, declared shape, layer function's rule, tap's target, ratio, source's width.
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "engine/runtime/lowering.hpp"
+#include "engine/runtime/run_edge.hpp"
+
+namespace harmonics {
+
+namespace {
+
+int64_t product(const std::vector<int64_t>& dims) {
+  int64_t n = 1;
+  for (int64_t d : dims) n *= d < 0 ? 1 : d;
+  return n;
+}
+
+std::string shape_text(const std::vector<int64_t>& dims) {
+  std::string s = "{";
+  for (size_t i = 0; i < dims.size(); ++i) s += (i ? ", " : "") + (dims[i] < 0 ? std::string("*") : std::to_string(dims[i]));
+  return s + "}";
+}
+
+int64_t features(const Width& w) { return w.shape.from(w.positions).count(); }
+
+// Parameters while only types matter: leaves of the scratch tracer.
+class ScratchParameters : public ParameterSource {
+ public:
+  ScratchParameters(Tracer& tracer, const LoadedShapes& loaded) : tracer_(tracer), loaded_(loaded) {}
+  HTensor parameter(const std::string& path, const TensorType& type, const hx_init&, const BoundCall&) override { return tracer_.parameter(path, type); }
+  HTensor state(const std::string& path, const TensorType& type, const hx_init&) override { return tracer_.state(path, type); }
+  void update(const std::string&, const HTensor&) override {}
+  HTensor random(const std::string& path, const Shape& shape) override { return tracer_.input("@random." + path, {DType::F32, shape}); }
+  bool training() const override { return false; }
+  std::optional<int64_t> loaded_width(const std::string& path) const override {
+    const auto it = loaded_.find(path);
+    if (it == loaded_.end() || it->second.rank() == 0) return std::nullopt;
+    return it->second[0];
+  }
+
+ private:
+  Tracer& tracer_;
+  const LoadedShapes& loaded_;
+};
+
+class Solver {
+ public:
+  Solver(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded) : graph_(graph), streams_(streams), loaded_(loaded) {}
+
+  Widths run() {
+    for (int n : graph_.order()) {
+      const GraphNode& node = graph_.nodes[static_cast<size_t>(n)];
+      if (node.kind == DeclarationKind::Producer ? streams_.count(n) != 0 : driven(n)) width(n);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  const GraphNode& node(int n) const { return graph_.nodes[static_cast<size_t>(n)]; }
+  bool driven(int n) const {
+    return std::any_of(graph_.edges.begin(), graph_.edges.end(), [&](const GraphEdge& e) { return e.target == n; });
+  }
+
+  const Width& width(int n) {
+    if (auto it = result_.of.find(n); it != result_.of.end()) return it->second;
+    if (std::find(open_.begin(), open_.end(), n) != open_.end())
+      throw Error(ErrorKind::Shape, fmt::format("the width of '{}' depends on itself", node(n).name), node(n).span, {fmt::format("help: give it a shape: layer {} {{128}};", node(n).name)});
+    open_.push_back(n);
+    Width w = node(n).kind == DeclarationKind::Producer ? producer(n) : layer(n);
+    open_.pop_back();
+    return result_.of.emplace(n, std::move(w)).first->second;
+  }
+
+  Width producer(int n) {
+    const auto it = streams_.find(n);
+    if (it == streams_.end())
+      throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", node(n).name), node(n).span, {fmt::format("help: bind it: --producer {}=file:PATH", node(n).name)});
+    return {it->second.sample, it->second.positions, "the stream's samples"};
+  }
+
+  FlowValue input_of(Tracer& tracer, int n) {
+    const Width w = width(n);
+    Shape batched{1};
+    for (int64_t d : w.shape) batched.push_back(d);
+    FlowValue v;
+    v.positions = w.positions;
+    DType dtype = DType::F32;
+    const auto raw = raw_stream(n);
+    if (raw != streams_.end()) {
+      dtype = raw->second.dtype;
+      v.classes = raw->second.classes;
+    }
+    v.tensor = tracer.input(node(n).name, {dtype, batched});
+    return v;
+  }
+
+  // The stream whose untouched samples this node carries: a producer, or a stream layer without functions.
+  std::map<int, StreamType>::const_iterator raw_stream(int n) const {
+    if (node(n).kind == DeclarationKind::Producer) return streams_.find(n);
+    const GraphEdge* only = nullptr;
+    for (const GraphEdge& e : graph_.edges)
+      if (e.target == n) {
+        if (only && only->source != e.source) return streams_.end();
+        only = &e;
+      }
+    return only && only->is_stream && only->calls.empty() ? raw_stream(only->source) : streams_.end();
+  }
+
+  // Shape of the value an arrow delivers, or nothing when a function waits for the target's width.
+  std::optional<Width> try_edge(const GraphEdge& e, std::optional<int64_t> target) {
+    for (const BoundCall& c : e.calls)
+      for (const auto& [argument, layer] : c.layers) width(layer);
+    width(e.source);
+    Tracer scratch("widths");
+    ScratchParameters parameters(scratch, loaded_);
+    try {
+      const EdgeResult r = run_edge(graph_, e, input_of(scratch, e.source), target, [&](int layer) { return input_of(scratch, layer); }, parameters);
+      return Width{r.value.tensor.shape().from(1), r.value.positions, ""};
+    } catch (const detail::NeedsWidth&) {
+      return std::nullopt;
+    }
+  }
+
+  Width layer(int n) {
+    const GraphNode& me = node(n);
+    std::optional<Width> ruled;
+    const GraphEdge* ruled_by = nullptr;
+    std::vector<const GraphEdge*> waiting;
+    for (const GraphEdge& e : graph_.edges) {
+      if (e.target != n) continue;
+      std::optional<Width> w = try_edge(e, std::nullopt);
+      if (!w) {
+        waiting.push_back(&e);
+      } else if (!ruled) {
+        ruled = w;
+        ruled_by = &e;
+      } else if (ruled->shape != w->shape) {
+        throw Error(ErrorKind::Shape, fmt::format("two arrows into '{}' disagree: '{}' gives {} and '{}' gives {}", me.name, node(ruled_by->source).name, ruled->shape.str(), node(e.source).name, w->shape.str()), e.span,
+                    {"help: values that meet in a layer are added, so their shapes must be equal"});
+      }
+    }
+    const std::string declared = shape_text(me.shape);
+    int64_t wanted = 0;
+    std::string reason;
+    if (ruled) {
+      reason = ruled_by->is_stream ? "the stream itself" : loaded_rule(*ruled_by) ? "loaded weights" : "the functions of '" + ruled_by->path + "'";
+      wanted = features(*ruled);
+      if (me.has_shape && product(me.shape) != wanted)
+        throw Error(ErrorKind::Shape, fmt::format("layer '{}' is declared {} = {} wide, but {} give {} = {}", me.name, declared, product(me.shape), reason, ruled->shape.str(), wanted), me.span,
+                    {"help: change the declaration or take it out: the width follows from the functions"});
+      if (auto tapped = tap_width(n); tapped && tapped->first != wanted)
+        throw Error(ErrorKind::Shape, fmt::format("layer '{}' is {} wide by {}, but {} wants {}", me.name, wanted, reason, tapped->second, tapped->first), me.span);
+    } else if (me.has_shape) {
+      wanted = product(me.shape);
+      reason = "declared " + declared;
+      if (auto tapped = tap_width(n); tapped && tapped->first != wanted)
+        throw Error(ErrorKind::Shape, fmt::format("layer '{}' is declared {} wide, but {} wants {}", me.name, wanted, tapped->second, tapped->first), me.span, {fmt::format("help: write layer {} {{{}}}; or leave the shape out", me.name, tapped->first)});
+    } else if (auto tapped = tap_width(n)) {
+      wanted = tapped->first;
+      reason = tapped->second;
+      if (me.ratio)
+        if (const int64_t suggested = ratio_width(n); suggested != wanted)
+          result_.notes.push_back(fmt::format("layer '{}' is {} wide because of {}; {}/{} of '{}' would suggest {}", me.name, wanted, reason, me.ratio->numerator, me.ratio->denominator, me.ratio->of.text, suggested));
+    } else if (me.ratio) {
+      wanted = ratio_width(n);
+      reason = fmt::format("{}/{} of '{}'", me.ratio->numerator, me.ratio->denominator, me.ratio->of.text);
+    } else {
+      wanted = features(width(waiting.front()->source));
+      reason = "as wide as its source '" + node(waiting.front()->source).name + "'";
+      result_.notes.push_back(fmt::format("layer '{}' is {} wide, as its source '{}': nothing else says", me.name, wanted, node(waiting.front()->source).name));
+    }
+    Width w = ruled ? *ruled : Width{};
+    for (const GraphEdge* e : waiting) {
+      std::optional<Width> got = try_edge(*e, wanted);
+      if (!got || features(*got) != wanted || (w.shape.rank() && got->shape != w.shape))
+        throw Error(ErrorKind::Shape, fmt::format("the arrow from '{}' gives {}, but '{}' is {} wide by {}", node(e->source).name, got ? got->shape.str() : "no width", me.name, wanted, reason), e->span);
+      w = *got;
+    }
+    w.reason = reason;
+    if (me.has_shape && !me.shape.empty()) w.shape = declared_shape(me, w);
+    return w;
+  }
+
+  // The declared dimensions behind the value's position axes.
+  Shape declared_shape(const GraphNode& me, const Width& w) const {
+    Shape s = w.shape.slice(0, w.positions);
+    for (int64_t d : me.shape)
+      if (d >= 0) s.push_back(d);
+    return s;
+  }
+
+  bool loaded_rule(const GraphEdge& e) const {
+    for (size_t i = 0; i < e.calls.size(); ++i)
+      if (loaded_.count(parameter_prefix(e, i) + ".weight")) return true;
+    return false;
+  }
+
+  int64_t ratio_width(int n) {
+    const Ratio& r = *node(n).ratio;
+    const int64_t base = features(width(node(n).ratio_of));
+    return std::max<int64_t>(1, static_cast<int64_t>(static_cast<__int128>(base) * r.numerator / r.denominator));
+  }
+
+  std::optional<std::pair<int64_t, std::string>> tap_width(int n) {
+    std::optional<std::pair<int64_t, std::string>> found;
+    for (const GraphTap& t : graph_.taps) {
+      if (t.layer != n) continue;
+      if (node(t.target).kind == DeclarationKind::Producer && !streams_.count(t.target)) continue;
+      for (const BoundCall& loss : t.losses) {
+        auto w = target_width(t, loss);
+        if (found && found->first != w.first)
+          throw Error(ErrorKind::Shape, fmt::format("the taps of '{}' want different widths: {} wants {}, {} wants {}", node(n).name, found->second, found->first, w.second, w.first), t.span);
+        found = w;
+      }
+    }
+    return found;
+  }
+
+  std::pair<int64_t, std::string> target_width(const GraphTap& t, const BoundCall& loss) {
+    const GraphNode& target = node(t.target);
+    const auto raw = raw_stream(t.target);
+    if ((loss.item->flags & HX_TAKES_CLASSES) && raw != streams_.end() && is_integer(raw->second.dtype) && raw->second.sample.rank() == raw->second.positions) {
+      if (raw->second.classes <= 0)
+        throw Error(ErrorKind::Shape, fmt::format("how many classes '{}' has is not known", target.name), target.span, {fmt::format("help: declare it: producer {} {{10}};", target.name)});
+      return {raw->second.classes, fmt::format("the {} classes of '{}'", raw->second.classes, target.name)};
+    }
+    return {features(width(t.target)), fmt::format("the width of '{}'", target.name)};
+  }
+
+  const Graph& graph_;
+  const std::map<int, StreamType>& streams_;
+  const LoadedShapes& loaded_;
+  Widths result_;
+  std::vector<int> open_;
+};
+
+}  // namespace
+
+bool read_as_classes(const Graph& graph, int producer) {
+  for (const GraphTap& t : graph.taps)
+    if (t.target == producer)
+      for (const BoundCall& loss : t.losses)
+        if (loss.item->flags & HX_TAKES_CLASSES) return true;
+  return false;
+}
+
+StreamType declared_stream(const GraphNode& node, const StreamType& source, const Graph& graph, bool as_classes) {
+  (void)graph;
+  StreamType s = source;
+  if (as_classes && is_integer(s.dtype) && s.sample.rank() == s.positions + 1 && s.sample.back() == 1) s.sample = s.sample.slice(0, s.positions);
+  if (!node.has_shape) return s;
+  std::vector<int64_t> dims = node.shape;
+  const bool sequence = dims.front() < 0;
+  if (as_classes && is_integer(s.dtype) && s.sample.rank() <= 1 && dims.size() == (sequence ? 2u : 1u)) {
+    if (s.classes > dims.back())
+      throw Error(ErrorKind::Shape, fmt::format("producer '{}' is declared with {} classes, its source has {}", node.name, dims.back(), s.classes), node.span);
+    s.classes = dims.back();
+    if (sequence) s.positions = s.sample.rank();
+    return s;
+  }
+  const int64_t per_position = product(dims);
+  Shape shape;
+  if (sequence) {
+    if (per_position == 0 || s.sample.count() % per_position != 0)
+      throw Error(ErrorKind::Shape, fmt::format("producer '{}' is declared {}, its samples of shape {} do not divide into positions of {} values", node.name, shape_text(dims), s.sample.str(), per_position), node.span);
+    shape.push_back(s.sample.count() / per_position);
+  } else if (per_position != s.sample.count()) {
+    throw Error(ErrorKind::Shape, fmt::format("producer '{}' is declared {} = {} values, its samples have shape {} = {} values", node.name, shape_text(dims), per_position, s.sample.str(), s.sample.count()), node.span,
+                {"help: a declared shape arranges a sample's values anew, so the counts must be equal"});
+  }
+  for (int64_t d : dims)
+    if (d >= 0) shape.push_back(d);
+  s.sample = shape;
+  s.positions = sequence ? 1 : 0;
+  return s;
+}
+
+Widths resolve_widths(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded) {
+  return Solver(graph, streams, loaded).run();
+}
+
+}  // namespace harmonics

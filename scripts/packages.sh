@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Installs what Harmonics needs on Debian 12. "packages.sh build" or "packages.sh test".
+set -euo pipefail
+build=(g++ cmake ninja-build pkg-config libboost1.81-dev libboost-json1.81-dev libtbb-dev libdnnl-dev ocl-icd-opencl-dev
+       opencl-headers zlib1g-dev libfmt-dev libcli11-dev)
+test=(catch2 libbenchmark-dev clang libclang-rt-14-dev file)
+wanted=("${build[@]}")
+if [ "${1:-build}" = test ]; then wanted+=("${test[@]}"); fi
+missing=()
+for package in "${wanted[@]}"; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+done
+if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
+echo "installing: ${missing[*]}"
+sudo=()
+if [ "$(id -u)" -ne 0 ]; then sudo=(sudo); fi
+"${sudo[@]}" apt-get update -qq
+DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Installs what the tests need, builds and runs them. --full adds the sanitizer builds and a short round of fuzzing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+full=no
+for argument in "$@"; do
+  case "$argument" in
+    --full) full=yes ;;
+    *) echo "usage: scripts/test.sh [--full]" >&2; exit 2 ;;
+  esac
+done
+scripts/packages.sh test
+run() {
+  echo "== $1"
+  cmake --preset "$1" >/dev/null
+  cmake --build --preset "$1"
+  ctest --preset "$1" -j2 --timeout 600 "${@:2}"
+}
+run ci
+if [ "$full" = yes ]; then
+  ASAN_OPTIONS=detect_leaks=1 run dev -LE slow
+  TSAN_OPTIONS=halt_on_error=1 run tsan -L threads
+  echo "== fuzz"
+  cmake --preset fuzz >/dev/null
+  cmake --build --preset fuzz
+  for target in build/fuzz/bin/fuzz_*; do
+    name=$(basename "$target")
+    mkdir -p "build/fuzz/found/$name"
+    "$target" -max_total_time=30 -rss_limit_mb=2048 -timeout=10 "build/fuzz/found/$name" "tests/fuzz/corpus/${name#fuzz_}"
+  done
+fi
