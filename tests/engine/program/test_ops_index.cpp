@@ -6,7 +6,7 @@
 #include "numbers.hpp"
 
 using namespace harmonics;
-using namespace harmonics::test;
+using namespace harmonics::testing;
 
 using Ints = std::vector<int64_t>;
 

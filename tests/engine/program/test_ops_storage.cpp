@@ -5,7 +5,7 @@
 #include "numbers.hpp"
 
 using namespace harmonics;
-using namespace harmonics::test;
+using namespace harmonics::testing;
 
 namespace {
 
