@@ -1,0 +1,179 @@
+#include <catch2/catch.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <harmonics/error.hpp>
+
+#include "engine/base/file.hpp"
+
+using namespace harmonics;
+namespace fs = std::filesystem;
+
+namespace {
+
+// A folder of its own, gone at the end.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "harmonics-file-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~Folder() { fs::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  size_t entries() const { return static_cast<size_t>(std::distance(fs::directory_iterator(path_), fs::directory_iterator())); }
+
+ private:
+  fs::path path_;
+};
+
+std::string content(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string refusal(ErrorKind kind, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    CHECK(e.kind() == kind);
+    return e.what();
+  }
+  return "nothing";
+}
+
+// Fails at the call named, with this reason; writes only a few bytes at a time; is interrupted once.
+class Trouble : public FileCalls {
+ public:
+  explicit Trouble(std::string call = "", int reason = 0, size_t after = 0) : call_(std::move(call)), reason_(reason), after_(after) {}
+  int open(const char* path, int flags, unsigned mode) override { return fails("open") ? -1 : FileCalls::open(path, flags, mode); }
+  long write(int file, const void* data, size_t bytes) override {
+    if (!interrupted_) {
+      interrupted_ = true;
+      errno = EINTR;
+      return -1;
+    }
+    if (call_ == "write" && written_ >= after_) {
+      errno = reason_;
+      return reason_ ? -1 : 0;
+    }
+    const long wrote = FileCalls::write(file, data, std::min<size_t>(bytes, 3));
+    written_ += static_cast<size_t>(wrote);
+    return wrote;
+  }
+  int sync(int file) override {
+    ++syncs;
+    if (call_ == "sync directory" && syncs == 2) return errno = reason_, -1;
+    return fails("sync") ? -1 : FileCalls::sync(file);
+  }
+  int close(int file) override {
+    const int closed = FileCalls::close(file);
+    return fails("close") ? -1 : closed;
+  }
+  int rename(const char* from, const char* to) override { return fails("rename") ? -1 : FileCalls::rename(from, to); }
+  int syncs = 0;
+
+ private:
+  bool fails(const char* call) { return call_ == call && (errno = reason_, true); }
+  std::string call_;
+  int reason_;
+  size_t after_, written_ = 0;
+  bool interrupted_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("a file is replaced as a whole") {
+  const Folder folder;
+  const std::string path = folder / "weights";
+  write_file_atomically(path, "first");
+  CHECK(content(path) == "first");
+  const std::string_view pieces[] = {"sec", "", "ond, longer"};
+  Trouble slow;  // short writes and an interruption lose nothing
+  write_file_atomically(path, pieces, slow);
+  CHECK(content(path) == "second, longer");
+  CHECK(slow.syncs == 2);  // the file, then its directory
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("the former file stands whatever fails, and nothing is left beside it") {
+  const Folder folder;
+  const std::string path = folder / "weights";
+  write_file_atomically(path, "former");
+  const auto failing = [&](Trouble trouble) {
+    const std::string text = refusal(ErrorKind::Output, [&] { write_file_atomically(path, "0123456789", trouble); });
+    CHECK(content(path) == "former");
+    CHECK(folder.entries() == 1);
+    return text;
+  };
+  const std::string begin = "cannot write '" + path + "': ";
+  CHECK(failing(Trouble("write", ENOSPC, 6)) == begin + "No space left on device after 6 bytes");
+  CHECK(failing(Trouble("write", EIO)) == begin + "Input/output error after 0 bytes");
+  CHECK(failing(Trouble("write", 0, 3)) == begin + "the system takes no more after 3 bytes");
+  CHECK(failing(Trouble("sync", EIO)) == begin + "Input/output error");
+  CHECK(failing(Trouble("close", EDQUOT)) == begin + "Disk quota exceeded");
+  CHECK(failing(Trouble("rename", EXDEV)) == begin + "Invalid cross-device link");
+  CHECK(failing(Trouble("open", EROFS)) == begin + "Read-only file system");
+}
+
+TEST_CASE("a directory that cannot be synced is told, where none can be it is not") {
+  const Folder folder;
+  const std::string path = folder / "weights";
+  Trouble broken("sync directory", EIO);
+  CHECK(refusal(ErrorKind::Output, [&] { write_file_atomically(path, "new", broken); }) ==
+        "'" + path + "' was written, but its directory cannot be synced: Input/output error; a power cut may still bring back "
+        "the former file");
+  CHECK(content(path) == "new");
+  Trouble unknown("sync directory", EINVAL);
+  write_file_atomically(path, "newer", unknown);
+  CHECK(content(path) == "newer");
+}
+
+TEST_CASE("permissions are kept and symbolic links followed") {
+  const Folder folder;
+  const std::string path = folder / "weights", link = folder / "latest";
+  write_file_atomically(path, "one");
+  ::chmod(path.c_str(), 0640);
+  fs::create_symlink("weights", link);
+  write_file_atomically(link, "two");
+  CHECK(fs::is_symlink(link));
+  CHECK(content(path) == "two");
+  struct stat state {};
+  ::stat(path.c_str(), &state);
+  CHECK((state.st_mode & 07777) == 0640);
+}
+
+TEST_CASE("only plain files are written and mapped") {
+  const Folder folder;
+  const std::string here = folder / ".", missing = folder / "none/weights";
+  CHECK(refusal(ErrorKind::Output, [&] { write_file_atomically("/dev/null", "x"); }) ==
+        "cannot write '/dev/null': it is there and no plain file");
+  CHECK(refusal(ErrorKind::Output, [&] { write_file_atomically(here, "x"); }) ==
+        "cannot write '" + here + "': it is there and no plain file");
+  CHECK(refusal(ErrorKind::Output, [&] { write_file_atomically(missing, "x"); }) ==
+        "cannot write '" + missing + "': No such file or directory");
+  CHECK(refusal(ErrorKind::NoInput, [&] { MappedFile::open(here); }) == "cannot read '" + here + "': it is no plain file");
+  CHECK(refusal(ErrorKind::NoInput, [&] { MappedFile::open(missing); }) ==
+        "cannot read '" + missing + "': No such file or directory");
+  const std::string pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK(refusal(ErrorKind::NoInput, [&] { MappedFile::open(pipe); }) == "cannot read '" + pipe + "': it is no plain file");
+}
+
+TEST_CASE("a mapped file shows its bytes, even none") {
+  const Folder folder;
+  write_file_atomically(folder / "a", "bytes");
+  const auto file = MappedFile::open(folder / "a");
+  REQUIRE(file->bytes() == 5);
+  CHECK(std::memcmp(file->data(), "bytes", 5) == 0);
+  write_file_atomically(folder / "a", "replaced");  // what is mapped stays
+  CHECK(std::memcmp(file->data(), "bytes", 5) == 0);
+  write_file_atomically(folder / "empty", "");
+  CHECK(MappedFile::open(folder / "empty")->bytes() == 0);
+}

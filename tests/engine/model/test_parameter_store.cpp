@@ -1,0 +1,177 @@
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+#include <harmonics/philox.hpp>
+
+#include "engine/model/parameter_store.hpp"
+
+using namespace harmonics;
+
+namespace {
+
+const hx_init kZero{HX_INIT_CONSTANT, 0, 0};
+
+std::vector<float> drawn(const std::string& name, const Shape& shape, const hx_init& init, uint64_t seed = 1) {
+  std::vector<float> values(static_cast<size_t>(shape.count()));
+  initialise(values.data(), {DType::F32, shape}, init, seed, name);
+  return values;
+}
+
+struct Moments {
+  double mean = 0, deviation = 0, skew = 0, kurtosis = 0;
+  explicit Moments(const std::vector<float>& values) {
+    const double n = static_cast<double>(values.size());
+    for (const float v : values) mean += v / n;
+    double m2 = 0, m3 = 0, m4 = 0;
+    for (const float v : values) {
+      const double d = v - mean;
+      m2 += d * d / n;
+      m3 += d * d * d / n;
+      m4 += d * d * d * d / n;
+    }
+    deviation = std::sqrt(m2);
+    skew = m3 / std::pow(m2, 1.5);
+    kurtosis = m4 / (m2 * m2);
+  }
+};
+
+template <typename Body>
+std::string refusal(ErrorKind kind, Body&& body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    CHECK(e.kind() == kind);
+    std::string text = e.what();
+    for (const std::string& note : e.notes()) text += "\n" + note;
+    return text;
+  }
+  return "nothing";
+}
+
+}  // namespace
+
+TEST_CASE("a tensor's first values depend on the seed and its name, not on its company") {
+  const TensorType type{DType::F32, {5, 7}};
+  const hx_init init{HX_INIT_KAIMING_UNIFORM, 7, 0};
+  const auto weights = [&](const std::vector<std::string>& names, uint64_t seed) {
+    ParameterStore store;
+    for (const std::string& name : names) store.declare(name, type, Role::weight, init, seed);
+    const float* p = static_cast<const float*>(store.find("hidden.weight")->storage->data());
+    return std::vector<float>(p, p + 35);
+  };
+  const auto alone = weights({"hidden.weight"}, 3);
+  CHECK(weights({"a", "output.weight", "hidden.weight"}, 3) == alone);
+  CHECK(weights({"hidden.weight", "z"}, 3) == alone);
+  CHECK(weights({"hidden.weight"}, 4) != alone);
+  CHECK(drawn("hidden.weights", {5, 7}, init, 3) != alone);
+  // A larger tensor of the same name begins with the same numbers.
+  const auto larger = drawn("hidden.weight", {6, 7}, init, 3);
+  CHECK(std::equal(alone.begin(), alone.end(), larger.begin()));
+}
+
+TEST_CASE("element i takes word i mod 4 of block i / 4") {
+  const std::string name = "w";
+  const auto values = drawn(name, {6}, {HX_INIT_UNIFORM, 0, 1}, 9);
+  const auto key = philox_key(9, stream_of(name.data(), name.size()));
+  for (uint32_t i = 0; i < 6; ++i) CHECK(values[i] == unit_float(philox({i / 4, 0, 0, 0}, key)[i % 4]));
+}
+
+TEST_CASE("uniform numbers fill their range evenly") {
+  const auto values = drawn("u", {100000}, {HX_INIT_UNIFORM, -2, 6});
+  const Moments m(values);
+  CHECK(m.mean == Approx(2).margin(0.03));
+  CHECK(m.deviation == Approx(8 / std::sqrt(12.0)).epsilon(0.01));
+  CHECK(*std::min_element(values.begin(), values.end()) >= -2);
+  CHECK(*std::max_element(values.begin(), values.end()) <= 6);
+  std::vector<int> bins(20);
+  for (const float v : values) ++bins[static_cast<size_t>(std::min(19.0f, (v + 2) / 8 * 20))];
+  for (const int n : bins) CHECK(n == Approx(5000).margin(300));
+}
+
+TEST_CASE("normal numbers have the moments and tails of a normal distribution") {
+  const auto values = drawn("n", {200000}, {HX_INIT_NORMAL, 1, 0.5});
+  const Moments m(values);
+  CHECK(m.mean == Approx(1).margin(0.005));
+  CHECK(m.deviation == Approx(0.5).epsilon(0.01));
+  CHECK(m.skew == Approx(0).margin(0.03));
+  CHECK(m.kurtosis == Approx(3).margin(0.06));
+  const auto beyond = std::count_if(values.begin(), values.end(), [](float v) { return std::abs(v - 1) > 1; });
+  CHECK(beyond == Approx(200000 * 0.0455).epsilon(0.05));
+  double product = 0;  // the two numbers of a pair are independent
+  for (size_t i = 0; i < values.size(); i += 2) product += (values[i] - 1) * (values[i + 1] - 1) / 0.25;
+  CHECK(product / 100000 == Approx(0).margin(0.02));
+}
+
+TEST_CASE("Kaiming uniform has PyTorch's bounds") {
+  // torch.nn.Linear(784, 392): U(-1/sqrt(784), 1/sqrt(784)), whose deviation is 1/sqrt(3 * 784).
+  const auto values = drawn("hidden.weight", {392, 784}, {HX_INIT_KAIMING_UNIFORM, 784, 0});
+  const Moments m(values);
+  const float bound = 1 / 28.0f;
+  CHECK(*std::max_element(values.begin(), values.end()) <= bound);
+  CHECK(*std::min_element(values.begin(), values.end()) >= -bound);
+  CHECK(*std::max_element(values.begin(), values.end()) > 0.9999f * bound);
+  CHECK(m.mean == Approx(0).margin(1e-4));
+  CHECK(m.deviation == Approx(1 / std::sqrt(3.0 * 784)).epsilon(0.003));
+}
+
+TEST_CASE("every float type is initialised with the same numbers, rounded") {
+  const hx_init init{HX_INIT_UNIFORM, -1, 1};
+  const auto wide = drawn("w", {9}, init);
+  const std::string name = "w";
+  double doubles[9];
+  initialise(doubles, {DType::F64, {9}}, init, 1, name);
+  for (size_t i = 0; i < 9; ++i) CHECK(static_cast<float>(doubles[i]) == wide[i]);
+  uint16_t halves[9];
+  initialise(halves, {DType::BF16, {9}}, init, 1, name);
+  for (size_t i = 0; i < 9; ++i) CHECK((halves[i] >> 15) == (std::signbit(wide[i]) ? 1 : 0));
+  int32_t counters[2];
+  initialise(counters, {DType::I32, {2}}, {HX_INIT_CONSTANT, 7, 0}, 1, name);
+  CHECK(counters[1] == 7);
+}
+
+TEST_CASE("initialisations that make no sense are refused") {
+  float x[4];
+  int64_t n[1];
+  const TensorType type{DType::F32, {4}};
+  CHECK(refusal(ErrorKind::Type, [&] { initialise(n, {DType::I64, {1}}, {HX_INIT_NORMAL, 0, 1}, 1, "steps"); }) ==
+        "'steps' is i64[1]; only floating-point parameters can begin with random numbers");
+  CHECK(refusal(ErrorKind::Usage, [&] { initialise(x, type, {HX_INIT_KAIMING_UNIFORM, 0, 0}, 1, "w"); }) ==
+        "the initialisation of 'w' (0.000000, 0.000000) needs a fan-in above 0");
+  CHECK(refusal(ErrorKind::Usage, [&] { initialise(x, type, {HX_INIT_UNIFORM, 1, 0}, 1, "w"); }) ==
+        "the initialisation of 'w' (1.000000, 0.000000) needs bounds in rising order");
+  CHECK(refusal(ErrorKind::Usage, [&] { initialise(x, type, {HX_INIT_NORMAL, 0, -1}, 1, "w"); }) ==
+        "the initialisation of 'w' (0.000000, -1.000000) needs a deviation that is not negative");
+  CHECK(refusal(ErrorKind::Usage, [&] { initialise(x, type, {77, 0, 0}, 1, "w"); }) ==
+        "the initialisation of 'w' has the unknown kind 77");
+}
+
+TEST_CASE("a parameter is declared once and keeps its type") {
+  ParameterStore store;
+  const TensorType type{DType::F32, {196, 784}};
+  StoredTensor& first = store.declare("hidden.weight", type, Role::weight, {HX_INIT_CONSTANT, 2, 0}, 1);
+  first.role = Role::frozen;
+  StoredTensor& again = store.declare("hidden.weight", type, Role::weight, kZero, 2);
+  CHECK(&again == &first);
+  CHECK(again.role == Role::frozen);
+  CHECK(store.tensor("hidden.weight").data<float>()[5] == 2);
+  CHECK(refusal(ErrorKind::Weights, [&] { store.declare("hidden.weight", {DType::F32, {392, 784}}, Role::weight, kZero, 1); }) ==
+        "'hidden.weight' is f32[196, 784] in the weights at hand, the graph needs f32[392, 784]; give it weights of that shape "
+        "or change the layer back");
+}
+
+TEST_CASE("a binding gives the memory itself") {
+  ParameterStore store;
+  const TensorType type{DType::F32, {3}};
+  store.declare("output.bias", type, Role::weight, kZero, 1);
+  auto* memory = static_cast<float*>(store.parameter("output.bias", type));
+  CHECK(reinterpret_cast<uintptr_t>(memory) % 64 == 0);
+  const HTensor view = store.tensor("output.bias");
+  memory[1] = 4;
+  CHECK(view.data<float>()[1] == 4);
+  CHECK(refusal(ErrorKind::Weights, [&] { store.parameter("output.bia", type); }) ==
+        "there is no parameter 'output.bia'\ndid you mean 'output.bias'?");
+  CHECK(refusal(ErrorKind::Weights, [&] { store.parameter("output.bias", {DType::F64, {3}}); }) ==
+        "parameter 'output.bias' is f32[3], the program wants f64[3]; compile the program again for these weights");
+  CHECK(refusal(ErrorKind::Weights, [&] { store.tensor("x"); }) == "there is no parameter 'x'");
+}

@@ -1,0 +1,253 @@
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
+
+#include "engine/base/read_file.hpp"
+#include "engine/model/safetensors.hpp"
+#include "safetensors_bytes.hpp"
+
+using namespace harmonics;
+using harmonics::testing::safetensors_bytes;
+namespace fs = std::filesystem;
+
+namespace {
+
+TensorFile read_bytes(const std::string& bytes) { return read_safetensors(bytes.data(), bytes.size(), "t"); }
+
+template <typename Body>
+std::string refusal(Body&& body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    CHECK(e.kind() == ErrorKind::Weights);
+    return e.what();
+  }
+  return "nothing";
+}
+
+// What a file with this header and data is refused for, after "'t' is no safetensors file: ".
+std::string fault(const std::string& header, const std::string& data = "", uint64_t length = UINT64_MAX) {
+  const std::string text = refusal([&] { read_bytes(safetensors_bytes(header, data, length)); });
+  const std::string begin = "'t' is no safetensors file: ";
+  return text.rfind(begin, 0) == 0 ? text.substr(begin.size()) : text;
+}
+
+std::string tensor(const std::string& dtype, const std::string& shape, const std::string& offsets) {
+  return R"({"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
+}
+
+std::vector<float> floats(const HTensor& x) { return {x.data<float>(), x.data<float>() + x.size()}; }
+
+std::string data_folder() {
+  const char* folder = std::getenv("HARMONICS_TEST_DATA");
+  return folder ? folder : std::string(HARMONICS_SOURCE_DIR) + "/../shared/data";
+}
+
+}  // namespace
+
+TEST_CASE("tensors come back as they were written") {
+  TensorFile file;
+  file.metadata = {{"format", "pt"}, {"text", "quote \" backslash \\ line\nß"}};
+  file.tensors["weight"] = HTensor::from<float>({2, 2}, {1, 2.5, -3, 4});
+  file.tensors["a.scalar"] = HTensor::from<double>({}, {0.1});
+  file.tensors["bytes"] = HTensor::from<uint8_t>({3}, {1, 2, 3});
+  file.tensors["none"] = HTensor(DType::I64, {0, 4});
+  file.tensors["truth"] = HTensor(DType::Bool, {2}, "\1\0");
+  const std::string bytes = write_safetensors(file);
+  const TensorFile back = read_bytes(bytes);
+  CHECK(back.metadata == file.metadata);
+  REQUIRE(back.tensors.size() == file.tensors.size());
+  for (const auto& [name, x] : file.tensors) {
+    const HTensor& y = back.tensors.at(name);
+    CHECK(type_of(y) == type_of(x));
+    CHECK(std::memcmp(y.bytes(), x.bytes(), type_of(x).bytes()) == 0);
+  }
+  CHECK(write_safetensors(back) == bytes);
+}
+
+TEST_CASE("every element type is written and read") {
+  TensorFile file;
+  for (uint32_t d = 0; d <= HX_F64; ++d) file.tensors["t" + std::to_string(d)] = HTensor(static_cast<DType>(d), {3});
+  const TensorFile back = read_bytes(write_safetensors(file));
+  for (uint32_t d = 0; d <= HX_F64; ++d) CHECK(back.tensors.at("t" + std::to_string(d)).dtype() == static_cast<DType>(d));
+}
+
+TEST_CASE("the bytes are those of the reference writer") {
+  TensorFile file;
+  file.tensors["b"] = HTensor::from<uint8_t>({2}, {7, 8});
+  file.tensors["c"] = HTensor::from<float>({1}, {1});
+  file.tensors["a"] = HTensor::from<float>({1}, {2});
+  const std::string header =
+      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"c":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},)"
+      R"("b":{"dtype":"U8","shape":[2],"data_offsets":[8,10]}})";
+  const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
+  CHECK(write_safetensors(file) == safetensors_bytes(padded, std::string("\0\0\0\x40\0\0\x80\x3f\x07\x08", 10)));
+  CHECK(write_safetensors({}) == safetensors_bytes("{}      "));
+  CHECK(read_bytes(safetensors_bytes("{}")).tensors.empty());
+}
+
+TEST_CASE("a tensor that lies unaligned is copied to where it can be read") {
+  const std::string bytes = safetensors_bytes(R"({"x":)" + tensor("U8", "[1]", "[0,1]") + R"(,"y":)" + tensor("F32", "[2]", "[1,9]") + "}",
+                                              std::string("\7\0\0\x80\x3f\0\0\0\x40", 9));
+  const TensorFile file = read_bytes(bytes);
+  CHECK(floats(file.tensors.at("y")) == std::vector<float>{1, 2});
+  CHECK(reinterpret_cast<uintptr_t>(file.tensors.at("y").bytes()) % 4 == 0);
+}
+
+TEST_CASE("tensors of a mapped file outlive it and are copied when written to") {
+  const std::string path = (fs::temp_directory_path() / ("harmonics-mapped-" + std::to_string(::getpid()))).string();
+  TensorFile file;
+  file.tensors["w"] = HTensor::from<float>({2}, {1, 2});
+  save_safetensors(file, path);
+  CHECK(read_file(path, 1000) == write_safetensors(file));
+  HTensor w = read_safetensors(path).tensors.at("w");
+  fs::remove(path);
+  CHECK(floats(w) == std::vector<float>{1, 2});
+  w.mutable_data<float>()[0] = 5;
+  CHECK(floats(w) == std::vector<float>{5, 2});
+}
+
+TEST_CASE("keys the format does not name are passed over") {
+  const std::string header = R"({"x":{"dtype":"U8","note":{"a":[1,{"dtype":2}],"b":null},"more":[1.5,"s",true],"shape":[1],)"
+                             R"("extra":-1,"data_offsets":[0,1]}})";
+  CHECK(read_bytes(safetensors_bytes(header, "\5")).tensors.at("x").item<uint8_t>() == 5);
+}
+
+TEST_CASE("broken lengths are refused") {
+  CHECK(refusal([] { read_bytes("1234567"); }) ==
+        "'t' is no safetensors file: at byte 0, it holds 7 bytes, the header's length alone takes 8");
+  CHECK(fault("{}", "", 3) == "at byte 0, the header's length is 3, but only 2 bytes follow");
+  CHECK(fault("{}", "", 1ull << 63) == "at byte 0, the header's length is 9223372036854775808, at most 100000000 are allowed");
+  CHECK(fault("", "") == "at byte 8, the header must begin with '{'");
+  CHECK(fault(" {}") == "at byte 8, the header must begin with '{'");
+  CHECK(fault("[]") == "at byte 8, the header must begin with '{'");
+}
+
+TEST_CASE("broken JSON is refused") {
+  CHECK(fault(R"({"x":)").rfind("at byte 13, the header is no JSON: ", 0) == 0);
+  CHECK(fault("{}{").find("after the header's JSON only spaces may stand") != std::string::npos);
+  CHECK(fault(std::string("{}\0", 3)).find("at byte 10, after the header's JSON only spaces may stand") == 0);
+  CHECK(fault("{\"\xff\":1}").find("the header is no JSON: ") != std::string::npos);
+  CHECK(fault("{\"a\":" + std::string(100, '[')).find("a list stands where the object of 'a' was expected") != std::string::npos);
+  std::string deep = R"({"x":{"n":)" + std::string(100, '[');
+  CHECK(fault(deep).find("the header is no JSON: ") != std::string::npos);
+}
+
+TEST_CASE("values of another kind are refused") {
+  const std::string one = tensor("U8", "[1]", "[0,1]");
+  CHECK(fault(R"({"x":5})", "a") == "at byte 14, a number stands where the object of 'x' was expected");
+  CHECK(fault(R"({"x":"y"})", "a").find("a text stands where the object of 'x' was expected") != std::string::npos);
+  CHECK(fault(R"({"x":null})", "a").find("null stands where the object of 'x' was expected") != std::string::npos);
+  CHECK(fault(R"({"x":{"dtype":7}})", "a").find("tensor 'x': a number stands where the text 'dtype' was expected") != std::string::npos);
+  CHECK(fault(R"({"x":{"dtype":{}}})", "a").find("tensor 'x': an object stands where the text 'dtype' was expected") != std::string::npos);
+  CHECK(fault(R"({"x":{"shape":true}})", "a").find("a truth value stands where the list 'shape' was expected") != std::string::npos);
+  CHECK(fault(R"({"x":{"shape":["1"]}})", "a").find("a text stands where a whole number of 'shape' was expected") != std::string::npos);
+  CHECK(fault(R"({"x":{"shape":[[1]]}})", "a").find("a list stands where a whole number of 'shape' was expected") != std::string::npos);
+  CHECK(fault(R"({"x":{"shape":[1.0]}})", "a").find("tensor 'x': a number is not whole or larger than 64 bits hold") != std::string::npos);
+  CHECK(fault(R"({"x":{"shape":[99999999999999999999]}})", "a").find("not whole or larger") != std::string::npos);
+  CHECK(fault(R"({"x":{"shape":[-1]}})", "a").find("tensor 'x': the number -1 is negative") != std::string::npos);
+  CHECK(fault(R"({"__metadata__":{"a":1}})").find("a number stands where the text of metadata key 'a' was expected") != std::string::npos);
+  CHECK(fault(R"({"__metadata__":"a"})").find("a text stands where the object of '__metadata__' was expected") != std::string::npos);
+  CHECK(fault(R"({"x":)" + one + R"(,"x":)" + one + "}", "a").find("tensor 'x': the name comes a second time") != std::string::npos);
+  CHECK(fault(R"({"x":{"dtype":"U8","dtype":"U8"}})").find("tensor 'x': the key 'dtype' comes a second time") != std::string::npos);
+  CHECK(fault(R"({"__metadata__":{"a":"","a":""}})").find("the key 'a' comes a second time") != std::string::npos);
+}
+
+TEST_CASE("tensors that contradict themselves are refused") {
+  const auto one = [](const std::string& dtype, const std::string& shape, const std::string& offsets) {
+    return R"({"x":)" + tensor(dtype, shape, offsets) + "}";
+  };
+  CHECK(fault(R"({"x":{"shape":[],"data_offsets":[0,1]}})", "a") == "at byte 8, tensor 'x': has no 'dtype'");
+  CHECK(fault(R"({"x":{"dtype":"U8","data_offsets":[0,1]}})", "a") == "at byte 8, tensor 'x': has no 'shape'");
+  CHECK(fault(R"({"x":{"dtype":"U8","shape":[]}})", "a") == "at byte 8, tensor 'x': has no 'data_offsets'");
+  CHECK(fault(one("F8_E4M3", "[1]", "[0,1]"), "a") ==
+        "at byte 8, tensor 'x': dtype 'F8_E4M3' is not one that can be read: BOOL, U8, I8, I16, U16, F16, BF16, I32, U32, F32, "
+        "F64, I64, U64");
+  CHECK(fault(one("U8", "[1]", "[0]"), "a") == "at byte 8, tensor 'x': data_offsets = [0] must have two entries, begin and end");
+  CHECK(fault(one("U8", "[1]", "[1,0]"), "a") ==
+        "at byte 8, tensor 'x': data_offsets = [1, 0] do not lie inside the 1 bytes of data");
+  CHECK(fault(one("U8", "[2]", "[0,2]"), "a") ==
+        "at byte 8, tensor 'x': data_offsets = [0, 2] do not lie inside the 1 bytes of data");
+  CHECK(fault(one("F32", "[2,3]", "[0,20]"), std::string(20, 'a')) ==
+        "at byte 8, tensor 'x': F32 [2, 3] takes 24 bytes, data_offsets = [0, 20] hold 20");
+  CHECK(fault(one("F32", "[4294967296,4294967296]", "[0,0]")) ==
+        "at byte 8, tensor 'x': the size of shape [4294967296, 4294967296] overflows");
+  CHECK(fault(one("U8", "[18446744073709551615]", "[0,0]")) ==
+        "at byte 8, tensor 'x': the dimension 18446744073709551615 is too large");
+  CHECK(fault(one("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]"), "a") == "at byte 8, tensor 'x': has 9 dimensions; a tensor has at most 8");
+  CHECK(fault(one("BOOL", "[2]", "[0,2]"), "\1\2").find(", tensor 'x': a BOOL is the byte 0 or 1, not 2") != std::string::npos);
+  CHECK(fault(R"({"x\u0000y":)" + tensor("U8", "[1]", "[0,1]") + "}", "a") ==
+        "at byte 8, tensor 'x?y': has a name with a zero character in it");
+}
+
+TEST_CASE("tensors that do not fill the data are refused") {
+  const auto two = [](const std::string& first, const std::string& second) {
+    return R"({"x":)" + tensor("U8", "[2]", first) + R"(,"y":)" + tensor("U8", "[2]", second) + "}";
+  };
+  const std::string header = two("[0,2]", "[2,4]");
+  CHECK(read_bytes(safetensors_bytes(header, "abcd")).tensors.size() == 2);
+  CHECK(read_bytes(safetensors_bytes(two("[2,4]", "[0,2]"), "abcd")).tensors.size() == 2);
+  const auto at = [&](size_t byte) { return "at byte " + std::to_string(8 + header.size() + byte) + ", "; };
+  CHECK(fault(two("[0,2]", "[3,5]"), "abcde") ==
+        at(3) + "tensor 'y': begins at byte 3 of the data, expected 2, where 'x' ends; a gap hides bytes that no tensor owns");
+  CHECK(fault(two("[0,2]", "[1,3]"), "abc") ==
+        at(1) + "tensor 'y': begins at byte 1 of the data, expected 2, where 'x' ends; the two overlap");
+  CHECK(fault(two("[1,3]", "[3,5]"), "abcde") ==
+        at(1) + "tensor 'x': begins at byte 1 of the data, expected 0, the first; a gap hides bytes that no tensor owns");
+  CHECK(fault(header, "abcdef") == at(4) + "2 bytes follow the last tensor; the file must end there");
+}
+
+TEST_CASE("names in messages are cut and made safe") {
+  const std::string text = fault(R"({")" + std::string(200, 'n') + R"(\u001b[2J":5})");
+  CHECK(text.find(std::string(80, 'n') + "...'") != std::string::npos);
+  CHECK(text.find(std::string(90, 'n')) == std::string::npos);
+  CHECK(fault("{\"\\u001b[2J\":5}").find("the object of '?[2J'") != std::string::npos);
+}
+
+TEST_CASE("what cannot be written is refused") {
+  const auto written = [](const std::string& name, const std::string& value = "") {
+    TensorFile file;
+    file.tensors[name] = HTensor(DType::F32, {1});
+    if (!value.empty()) file.metadata["key"] = value;
+    return refusal([&] { write_safetensors(file); });
+  };
+  CHECK(written("__metadata__") == "no tensor in a safetensors file can be called '__metadata__'; give it another name");
+  CHECK(written("a\xff") == "tensor name 'a?' is no UTF-8 and cannot be saved");
+  CHECK(written("a", "\xff") == "metadata value '?' is no UTF-8 and cannot be saved");
+}
+
+TEST_CASE("files of other writers are read, and written again byte for byte") {
+  const fs::path folder = fs::path(data_folder()) / "safetensors";
+  if (!fs::exists(folder)) {
+    WARN("no safetensors files in " << folder << "; set HARMONICS_TEST_DATA");
+    return;
+  }
+  size_t files = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    INFO(entry.path());
+    const TensorFile file = read_safetensors(entry.path().string());
+    CHECK_FALSE(file.tensors.empty());
+    CHECK(write_safetensors(file) == read_file(entry.path().string(), 1 << 24));
+    ++files;
+  }
+  CHECK(files > 0);
+  const TensorFile net = read_safetensors((folder / "mnist-mlp.safetensors").string());
+  CHECK(type_of(net.tensors.at("l1.weight")).str() == "f32[128, 784]");
+}
+
+TEST_CASE("a file with bytes after its last tensor is refused") {
+  const fs::path path = fs::path(data_folder()) / "malformed/safetensors/trailing-bytes.safetensors";
+  if (!fs::exists(path)) {
+    WARN("no file " << path << "; set HARMONICS_TEST_DATA");
+    return;
+  }
+  const std::string text = refusal([&] { read_safetensors(path.string()); });
+  CHECK(text.find("'" + path.string() + "' is no safetensors file: at byte ") == 0);
+  CHECK(text.find("follow the last tensor; the file must end there") != std::string::npos);
+}
