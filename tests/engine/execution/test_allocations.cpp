@@ -1,0 +1,125 @@
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "tests/engine/execution/allocation_count.hpp"
+#include "tests/engine/execution/training_program.hpp"
+
+namespace {
+std::atomic<bool> counting{false};
+std::atomic<uint64_t> allocations{0};
+}  // namespace
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// glibc's own functions under their second names.
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+
+static void note_allocation() {
+  if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
+}
+void* malloc(size_t n) { return note_allocation(), __libc_malloc(n); }
+void* calloc(size_t n, size_t size) { return note_allocation(), __libc_calloc(n, size); }
+void* realloc(void* p, size_t n) { return note_allocation(), __libc_realloc(p, n); }
+void* memalign(size_t alignment, size_t n) { return note_allocation(), __libc_memalign(alignment, n); }
+void* aligned_alloc(size_t alignment, size_t n) { return note_allocation(), __libc_memalign(alignment, n); }
+int posix_memalign(void** p, size_t alignment, size_t n) {
+  note_allocation();
+  *p = __libc_memalign(alignment, n);
+  return *p ? 0 : 12;
+}
+}
+#endif
+
+namespace harmonics::testing {
+
+void start_counting() {
+  allocations = 0;
+  counting = true;
+}
+uint64_t stop_counting() {
+  counting = false;
+  return allocations;
+}
+
+namespace {
+
+uint64_t allocations_of(Executable& executable, const void* const* inputs, int steps) {
+  for (int i = 0; i < 50; ++i) executable.run(inputs);
+  start_counting();
+  for (int i = 0; i < steps; ++i) executable.run(inputs);
+  return stop_counting();
+}
+
+}  // namespace
+
+TEST_CASE("the counter counts") {
+  if (!kCountsAllocations) return;
+  start_counting();
+  const HTensor t(DType::F32, {4});
+  CHECK(stop_counting() >= 2);
+}
+
+TEST_CASE("a steady step on the reference device allocates nothing of the plan's own") {
+  if (!kCountsAllocations) return;
+  Builder b;
+  const ValueId x = b.input("x", {3, 4}), w = b.parameter("w", {3, 4});
+  b.update("w", b.apply(Op::add, {b.apply(Op::mul, {x, w}), x}));
+  b.output("y", x);
+  MapBinding binding;
+  const auto executor = make_team_executor(2);
+  CompileOptions options;
+  options.device = "reference";
+  options.fuse = false;  // the reference runs a fused chain in temporary memory
+  const auto executable = compile(b.program, &binding, *executor, options);
+  const HTensor numbers(DType::F32, {3, 4});
+  const void* inputs[1] = {numbers.bytes()};
+  CHECK(allocations_of(*executable, inputs, 100) == 0);
+}
+
+// oneDNN makes small allocations of its own in every execute(); they must stay that few.
+TEST_CASE("a steady training step on the CPU device allocates nothing outside oneDNN") {
+  if (!kCountsAllocations) return;
+  const TrainingStep step = training_step(16, {64, 32, 10});
+  MapBinding binding(step.numbers);
+  for (const bool parallel : {false, true}) {
+    const auto executor = parallel ? make_tbb_executor(2) : make_sequential_executor();
+    CompileOptions options;
+    options.device = "cpu";
+    const auto executable = compile(step.program, &binding, *executor, options);
+    uint64_t onednn = 0;
+    for (const PlanStep& s : executable->steps()) onednn += s.kernel.rfind("oneDNN", 0) == 0 ? s.phases * s.parts : 0;
+    const auto inputs = input_pointers(*executable, step.numbers);
+    constexpr uint64_t kSteps = 100, kPerExecute = 8;
+    const uint64_t counted = allocations_of(*executable, inputs.data(), kSteps);
+    INFO("parallel " << parallel << ", " << counted << " allocations in " << kSteps << " steps with " << onednn << " oneDNN parts each");
+    CHECK(counted <= kSteps * onednn * kPerExecute);
+  }
+}
+
+TEST_CASE("inference of a plan without oneDNN allocates nothing at all on the CPU device") {
+  if (!kCountsAllocations) return;
+  Builder b;
+  ValueId x = b.input("x", {256, 512});
+  const ValueId w = b.parameter("w", {512});
+  for (int i = 0; i < 4; ++i) {
+    x = b.apply(Op::tanh, {b.apply(Op::add, {x, b.apply(Op::broadcast, {w}, AttributeMap().set("shape", std::vector<int64_t>{256, 512}))})});
+    x = b.call("softmax", {x});
+  }
+  b.output("y", x);
+  MapBinding binding;
+  const HTensor numbers = noise({256, 512}, 5, 1.0f);
+  const void* inputs[1] = {numbers.bytes()};
+  for (const auto& executor : {make_tbb_executor(2), make_team_executor(2)}) {
+    CompileOptions options;
+    options.device = "cpu";
+    const auto executable = compile(b.program, &binding, *executor, options);
+    for (const PlanStep& s : executable->steps()) REQUIRE(s.kernel != "reference");
+    CHECK(allocations_of(*executable, inputs, 200) == 0);
+  }
+}
+
+}  // namespace harmonics::testing

@@ -1,0 +1,219 @@
+// What a plan asks of a device and of plugins' opaque functions, with devices made for the test.
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <iostream>
+
+#include "engine/program/host_function.hpp"
+#include "tests/engine/execution/compiled.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+namespace {
+
+std::atomic<int> destroyed{0};
+
+struct Doubling {
+  int64_t count;
+};
+
+// neg as x + x in two phases of four parts: the first doubles into the workspace, the second copies.
+void run_doubling(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+  const int64_t n = static_cast<const Doubling*>(context)->count, from = n * part / 4, to = n * (part + 1) / 4;
+  const auto* x = static_cast<const float*>(buffers[0]);
+  auto *y = static_cast<float*>(buffers[1]), *scratch = static_cast<float*>(buffers[2]);
+  for (int64_t i = from; i < to; ++i) {
+    if (phase == 0) scratch[n - 1 - i] = x[i] + x[i];
+    if (phase == 1) y[i] = scratch[n - 1 - i];
+  }
+}
+
+class TestDevice : public Device {
+ public:
+  std::vector<std::string> asked;
+  std::string mode;
+
+  std::string describe() const override { return "for tests"; }
+  bool find(const hx_call_site& site, hx_kernel& out) override {
+    asked.emplace_back(site.op);
+    if (mode == "throw") throw Error(ErrorKind::Device, "no more memory");
+    if (std::string(site.op) != "neg") return false;
+    int64_t n = 1;
+    for (uint32_t i = 0; i < site.inputs[0].rank; ++i) n *= site.inputs[0].dims[i];
+    out.phases = mode == "empty" ? 0 : 2;
+    out.parts[0] = out.parts[1] = 4;
+    out.run = run_doubling;
+    out.context = new Doubling{n};
+    out.destroy = [](void* p) {
+      delete static_cast<Doubling*>(p);
+      ++destroyed;
+    };
+    out.workspace = static_cast<uint64_t>(n) * sizeof(float);
+    out.name = "doubling";
+    return true;
+  }
+};
+
+struct WithDevice {
+  WithDevice() : device(std::make_shared<TestDevice>()) {
+    auto item = std::make_shared<Item>();
+    item->kind = HX_DEVICE;
+    item->name = "test";
+    item->self = new std::shared_ptr<Device>(device);
+    item->vtable = detail::device_vt();
+    registry.add(item);
+  }
+  CompileOptions options() {
+    CompileOptions o = on("test");
+    o.registry = &registry;
+    return o;
+  }
+  std::shared_ptr<TestDevice> device;
+  Registry registry;
+};
+
+class Tripling : public HostFunction {
+ public:
+  explicit Tripling(std::string mode = "") : mode_(std::move(mode)) {}
+  std::string name() const override { return "tripling"; }
+  std::vector<HTensor> run(const std::vector<HTensor>& inputs) const override {
+    if (mode_ == "throw") throw Error(ErrorKind::Plugin, "'tripling' threw: out of triples");
+    if (mode_ == "shape") return {HTensor(DType::F32, {7})};
+    HTensor y(DType::F32, inputs[0].shape());
+    for (int64_t i = 0; i < y.size(); ++i) y.mutable_data<float>()[i] = 3 * inputs[0].data<float>()[i];
+    return {y};
+  }
+  std::vector<HTensor> gradient(const std::vector<HTensor>&, const std::vector<HTensor>&, const std::vector<HTensor>&) const override { return {}; }
+
+ private:
+  std::string mode_;
+};
+
+ValueId host_call(Builder& b, ValueId x, const std::string& mode) {
+  Node node = b.node(Op::host_call);
+  node.callee = "tripling";
+  node.inputs = {x};
+  node.host = std::make_shared<Tripling>(mode);
+  return b.append(std::move(node), {b.program.type(x)})[0];
+}
+
+std::string message_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a device's kernels run phase by phase, with their workspace, and are given back") {
+  destroyed = 0;
+  WithDevice with;
+  Builder b;
+  const ValueId x = b.input("x", {2, 5}), doubled = b.apply(Op::neg, {x}), again = b.apply(Op::neg, {doubled});
+  b.output("y", b.apply(Op::sub, {again, b.apply(Op::floor, {x})}));
+  const HTensor numbers = HTensor::from<float>({2, 5}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  const HTensor expected = HTensor::from<float>({2, 5}, {0, 3, 6, 9, 12, 15, 18, 21, 24, 27});
+  for (const auto& executor : {make_sequential_executor(), make_tbb_executor(2), make_team_executor(2)}) {
+    CompileOptions options = with.options();
+    options.disabled = {"simplify"};
+    const auto executable = compile(b.program, nullptr, *executor, options);
+    const void* inputs[1] = {numbers.bytes()};
+    executable->run(inputs);
+    CHECK(same_bits(executable->output("y"), expected));
+    CHECK(executable->steps()[0].kernel == "doubling");
+    CHECK(executable->steps()[0].phases == 2);
+    CHECK(executable->steps()[3].kernel == "reference");
+    CHECK(executable->memory().workspace_bytes == 40);
+  }
+  CHECK(destroyed == 3);  // equal call sites share one
+}
+
+TEST_CASE("a call without a kernel is replaced by its body") {
+  WithDevice with;
+  Builder b;
+  b.output("y", b.call("silu", {b.input("x", {4})}));
+  const auto executor = make_sequential_executor();
+  const auto executable = compile(b.program, nullptr, *executor, with.options());
+  CHECK(std::count(with.device->asked.begin(), with.device->asked.end(), "silu") == 1);
+  for (const PlanStep& s : executable->steps()) CHECK(s.what != "silu");
+}
+
+TEST_CASE("a device that fails or answers nonsense is named with the call site") {
+  WithDevice with;
+  Builder b;
+  b.output("y", b.apply(Op::neg, {b.input("x", {4})}));
+  const auto executor = make_sequential_executor();
+  with.device->mode = "throw";
+  CHECK(message_of([&] { compile(b.program, nullptr, *executor, with.options()); }) ==
+        "device 'test' failed ('no more memory') for neg(f32[4]) -> f32[4]");
+  with.device->mode = "empty";
+  CHECK(message_of([&] { compile(b.program, nullptr, *executor, with.options()); }) ==
+        "device 'test' gave a kernel without function, name, phases or parts for neg(f32[4]) -> f32[4]");
+}
+
+TEST_CASE("a plugin's opaque function runs inside the plan, and its exception surfaces") {
+  const HTensor numbers = HTensor::from<float>({3}, {1, 2, 3});
+  const void* inputs[1] = {numbers.bytes()};
+  const auto run = [&](const std::string& mode) {
+    Builder b;
+    const ValueId x = b.input("x", {3});
+    b.output("y", b.apply(Op::add, {host_call(b, b.apply(Op::neg, {x}), mode), x}));
+    const auto executor = make_tbb_executor(2);
+    const auto executable = compile(b.program, nullptr, *executor, on("reference"));
+    executable->run(inputs);
+    return copy_of(executable->output("y"));
+  };
+  CHECK(same_bits(run(""), HTensor::from<float>({3}, {-2, -4, -6})));
+  CHECK(message_of([&] { run("throw"); }) == "'tripling' threw: out of triples");
+  CHECK(message_of([&] { run("shape"); }) == "'tripling' gave f32[7] instead of f32[3]");
+}
+
+TEST_CASE("the engine's cost of a step that does nothing") {
+  class Nothing : public Device {
+   public:
+    std::string describe() const override { return "nothing"; }
+    bool find(const hx_call_site&, hx_kernel& out) override {
+      out.phases = out.parts[0] = 1;
+      out.run = [](const void*, void* const*, uint32_t, uint32_t) {};
+      out.name = "nothing";
+      return true;
+    }
+  };
+  auto item = std::make_shared<Item>();
+  item->kind = HX_DEVICE;
+  item->name = "nothing";
+  item->self = new std::shared_ptr<Device>(std::make_shared<Nothing>());
+  item->vtable = detail::device_vt();
+  Registry registry;
+  registry.add(item);
+  const auto executor = make_sequential_executor();
+  const auto time_of = [&](int steps) {
+    Builder b;
+    ValueId x = b.input("x", {});
+    for (int i = 0; i < steps; ++i) x = b.apply(Op::neg, {x});
+    b.output("y", x);
+    CompileOptions options;
+    options.device = "nothing";
+    options.registry = &registry;
+    options.fuse = false;
+    options.disabled = {"simplify", "cse"};
+    const auto executable = compile(b.program, nullptr, *executor, options);
+    const float number = 1;
+    const void* inputs[1] = {&number};
+    double best = 1e12;
+    for (int repeat = 0; repeat < 100; ++repeat) {
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < 20; ++i) executable->run(inputs);
+      best = std::min(best, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 20);
+    }
+    return best;
+  };
+  const double cost = (time_of(1025) - time_of(1)) / 1024;
+  std::cout << "engine cost: " << cost << " ns a step\n";
+  CHECK(cost < 1000);
+}
