@@ -48,6 +48,16 @@ inline Values run_compiled(const Program& program, const std::map<std::string, H
   return results;
 }
 
+// Executors with several threads. ThreadSanitizer cannot follow TBB's own synchronisation: under it there are only teams.
+inline std::vector<std::unique_ptr<Executor>> parallel_executors(int threads = 2) {
+  std::vector<std::unique_ptr<Executor>> list;
+#if !defined(__SANITIZE_THREAD__)
+  list.push_back(make_tbb_executor(threads));
+#endif
+  list.push_back(make_team_executor(threads));
+  return list;
+}
+
 inline CompileOptions on(const std::string& device) {
   CompileOptions options;
   options.device = device;

@@ -113,7 +113,7 @@ TEST_CASE("inference of a plan without oneDNN allocates nothing at all on the CP
   MapBinding binding;
   const HTensor numbers = noise({256, 512}, 5, 1.0f);
   const void* inputs[1] = {numbers.bytes()};
-  for (const auto& executor : {make_tbb_executor(2), make_team_executor(2)}) {
+  for (const auto& executor : parallel_executors()) {
     CompileOptions options;
     options.device = "cpu";
     const auto executable = compile(b.program, &binding, *executor, options);

@@ -59,9 +59,7 @@ TEST_CASE("results have the same bits for one thread, two threads and a team") {
   const TrainingStep step = training_step(64, {784, 392, 196, 10});
   const auto one = make_sequential_executor();
   const Values expected = run_compiled(step.program, step.numbers, *one, on("cpu"));
-  std::vector<std::unique_ptr<Executor>> others;
-  others.push_back(make_tbb_executor(2));
-  others.push_back(make_team_executor(2));
+  std::vector<std::unique_ptr<Executor>> others = parallel_executors();
   others.push_back(make_team_executor(3));
   for (const auto& executor : others)
     for (int repeat = 0; repeat < 3; ++repeat)

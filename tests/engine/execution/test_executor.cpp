@@ -4,9 +4,10 @@
 #include <chrono>
 #include <thread>
 
-#include "engine/execution/executable.hpp"
+#include "tests/engine/execution/compiled.hpp"
 
 using namespace harmonics;
+using harmonics::testing::parallel_executors;
 
 namespace {
 
@@ -18,10 +19,8 @@ void count_part(const void* context, uint32_t part) { ++const_cast<Counts*>(stat
 std::vector<std::unique_ptr<Executor>> executors() {
   std::vector<std::unique_ptr<Executor>> list;
   list.push_back(make_sequential_executor());
-  for (int threads : {1, 2, 3}) {
-    list.push_back(make_tbb_executor(threads));
-    list.push_back(make_team_executor(threads));
-  }
+  for (int threads : {1, 2, 3})
+    for (auto& executor : parallel_executors(threads)) list.push_back(std::move(executor));
   return list;
 }
 
@@ -65,9 +64,9 @@ TEST_CASE("the calling thread takes part and others help") {
     while (m.here.load() < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
     if (m.here.load() == 2) m.met = true;
   };
-  for (const auto make : {make_tbb_executor, make_team_executor}) {
+  for (const auto& executor : parallel_executors()) {
     Meeting meeting;
-    make(2)->run(2, meet, &meeting);
+    executor->run(2, meet, &meeting);
     CHECK(meeting.met);
   }
 }
