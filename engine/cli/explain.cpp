@@ -79,7 +79,7 @@ void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options) {
   if (!options.after.empty() && options.after != "all" && std::find(passes.begin(), passes.end(), options.after) == passes.end()) {
     std::string known;
     for (const std::string& p : passes) known += (known.empty() ? "" : ", ") + p;
-    throw Error(ErrorKind::Usage, fmt::format("there is no pass '{}'", options.after), {}, {"help: passes are " + known + ", or 'all'"});
+    throw Error(ErrorKind::Usage, fmt::format("there is no pass '{}'", options.after), {}, {"passes are " + known + ", or 'all'"});
   }
   if (wants(options, "program")) fmt::print("program\n{}\n", print(executable->program()));
   if (wants(options, "kernels")) fmt::print("kernels\n{}\n", print_plan(*executable));
@@ -106,7 +106,7 @@ int explain_command(const Options& options) {
       for (int n : graph->graph().producers_used(cycle, !options.inference))
         if (!graph->types().count(n)) {
           const std::string& name = graph->graph().nodes[static_cast<size_t>(n)].name;
-          throw Error(ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name), {}, {fmt::format("help: bind it (--producer {}=ADDRESS), give --weights, or declare its shape; --show flow needs neither", name)});
+          throw Error(ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name), {}, {fmt::format("bind it (--producer {}=ADDRESS), give --weights, or declare its shape; --show flow needs neither", name)});
         }
     if (wants(options, "widths")) print_widths(*graph);
     for (int cycle = 0; cycle < static_cast<int>(graph->graph().cycles.size()); ++cycle) {

@@ -43,7 +43,7 @@ int infer_command(const Options& options) {
   }
   return with_source(flow.source, [&] {
     if (options.weights.empty() && options.producers.empty())
-      throw Error(ErrorKind::Usage, "nothing to infer from", {}, {"help: bind data with --producer [NAME=]ADDRESS, or give --weights of a text model to write with"});
+      throw Error(ErrorKind::Usage, "nothing to infer from", {}, {"bind data with --producer [NAME=]ADDRESS, or give --weights of a text model to write with"});
     std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, true);
     return write_text(*graph, options);
   });

@@ -62,8 +62,8 @@ void check_kind(const std::string& kind) {
   for (const std::string& k : known)
     if (singular(k) == singular(kind)) return;
   Error e(ErrorKind::Usage, "there is no kind '" + kind + "'");
-  if (auto near = nearest(kind, known)) e.note("help: did you mean '" + *near + "'?");
-  else e.note("help: kinds are activations, losses, layers, producers, consumers, devices, optimizers, functionals, primitives");
+  if (auto near = nearest(kind, known)) e.note("did you mean '" + *near + "'?");
+  else e.note("kinds are activations, losses, layers, producers, consumers, devices, optimizers, functionals, primitives");
   throw e;
 }
 
@@ -171,8 +171,8 @@ int inspect_command(const Options& options) {
   Error e(ErrorKind::Usage, "nothing is named '" + thing + "'");
   std::vector<std::string> known;
   for (const Listed& l : everything()) known.push_back(l.name);
-  if (auto near = nearest(thing, known)) e.note("help: did you mean '" + *near + "'?");
-  else e.note("help: 'harmonics list' shows what there is");
+  if (auto near = nearest(thing, known)) e.note("did you mean '" + *near + "'?");
+  else e.note("'harmonics list' shows what there is");
   throw e;
 }
 

@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
     print_error(e);
     return exit_code(e.kind());
   } catch (const std::exception& e) {
-    print_error(Error(ErrorKind::Internal, std::string("internal error: ") + e.what(), {}, {"help: this is a bug; please report the command line and the files it read"}));
+    print_error(Error(ErrorKind::Internal, std::string("internal error: ") + e.what(), {}, {"this is a bug; please report the command line and the files it read"}));
     return kInternal;
   }
 }

@@ -8,7 +8,7 @@
 namespace harmonics::cli {
 
 Flow read_flow(const Options& options) {
-  if (options.files.empty()) throw Error(ErrorKind::Usage, "no graph file was given", {}, {"help: harmonics " + options.verb + " GRAPH.hmx"});
+  if (options.files.empty()) throw Error(ErrorKind::Usage, "no graph file was given", {}, {"harmonics " + options.verb + " GRAPH.hmx"});
   return parse_flow_file(options.files.front());
 }
 

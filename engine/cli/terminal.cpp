@@ -21,7 +21,7 @@ bool colours() {
 
 std::string paint(const char* code, const std::string& text) { return colours() ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text; }
 
-bool labelled(const std::string& note) { return note.rfind("help: ", 0) == 0 || note.rfind("note: ", 0) == 0; }
+bool labelled(const std::string& note) { return note.rfind("note: ", 0) == 0; }
 
 }  // namespace
 

@@ -48,7 +48,7 @@ int layer_named(const Graph& graph, const std::string& name, Span span) {
   std::vector<std::string> known;
   for (const GraphNode& n : graph.nodes)
     if (n.kind != DeclarationKind::Consumer) known.push_back(n.name);
-  if (auto near = nearest(name, known)) e.note("help: did you mean '" + *near + "'?");
+  if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
   throw e;
 }
 
@@ -109,12 +109,12 @@ BoundCall CallBinder::function(const Call& call, const Graph& graph) {
   if (!item) item = registry_.find(HX_LAYER, name);
   if (!item) {
     if (const char* why = not_yet(name)) throw Error(ErrorKind::Name, fmt::format("'{}' cannot be used: {}", name, why), call.name.span);
-    if (registry_.find(HX_LOSS, name)) throw Error(ErrorKind::Name, fmt::format("'{}' is a loss; it belongs on a training tap", name), call.name.span, {"help: write LAYER <-(" + name + ")- TARGET;"});
+    if (registry_.find(HX_LOSS, name)) throw Error(ErrorKind::Name, fmt::format("'{}' is a loss; it belongs on a training tap", name), call.name.span, {"write LAYER <-(" + name + ")- TARGET;"});
     Error e(ErrorKind::Name, fmt::format("unknown function '{}'", name), call.name.span);
     std::vector<std::string> known = registry_.names(HX_ACTIVATION);
     for (std::string& n : registry_.names(HX_LAYER)) known.push_back(n);
-    if (auto near = nearest(name, known)) e.note("help: did you mean '" + *near + "'?");
-    else e.note("help: 'harmonics list functions' shows what there is; --plugin PATH adds more");
+    if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
+    else e.note("'harmonics list functions' shows what there is; --plugin PATH adds more");
     throw e;
   }
   return bind(call, graph, std::move(item));
@@ -124,9 +124,9 @@ BoundCall CallBinder::loss(const Call& call, const Graph& graph) {
   ItemPtr item = registry_.find(HX_LOSS, call.name.text);
   if (!item) {
     Error e(ErrorKind::Name, fmt::format("unknown loss '{}'", call.name.text), call.name.span);
-    if (auto near = nearest(call.name.text, registry_.names(HX_LOSS))) e.note("help: did you mean '" + *near + "'?");
-    else if (registry_.find(HX_ACTIVATION, call.name.text) || registry_.find(HX_LAYER, call.name.text)) e.note("help: that is no loss; on a tap stands what compares two streams, e.g. mse or cross_entropy");
-    else e.note("help: 'harmonics list losses' shows what there is; --plugin PATH adds more");
+    if (auto near = nearest(call.name.text, registry_.names(HX_LOSS))) e.note("did you mean '" + *near + "'?");
+    else if (registry_.find(HX_ACTIVATION, call.name.text) || registry_.find(HX_LAYER, call.name.text)) e.note("that is no loss; on a tap stands what compares two streams, e.g. mse or cross_entropy");
+    else e.note("'harmonics list losses' shows what there is; --plugin PATH adds more");
     throw e;
   }
   return bind(call, graph, std::move(item));
@@ -140,14 +140,14 @@ void check_metric(const Comparison& c, const Graph& graph) {
     const std::string what = name.substr(dot + 1), layer = name.substr(0, dot);
     if (graph.find(layer) >= 0 && (what == "loss" || what == "accuracy")) return;
     if (layer == "val" || layer.rfind("val.", 0) == 0)
-      throw Error(ErrorKind::Name, fmt::format("metric '{}' needs validation data, which this version does not take during a cycle", name), c.span, {"help: decide by a training metric: loss, LAYER.loss, LAYER.accuracy"});
+      throw Error(ErrorKind::Name, fmt::format("metric '{}' needs validation data, which this version does not take during a cycle", name), c.span, {"decide by a training metric: loss, LAYER.loss, LAYER.accuracy"});
   }
   Error e(ErrorKind::Name, fmt::format("unknown metric '{}'", name), c.span);
   std::vector<std::string> known{"loss"};
   for (const GraphNode& n : graph.nodes)
     if (n.kind == DeclarationKind::Layer) known.push_back(n.name + ".loss"), known.push_back(n.name + ".accuracy");
-  if (auto near = nearest(name, known)) e.note("help: did you mean '" + *near + "'?");
-  else e.note("help: metrics are loss, LAYER.loss and LAYER.accuracy");
+  if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
+  else e.note("metrics are loss, LAYER.loss and LAYER.accuracy");
   throw e;
 }
 

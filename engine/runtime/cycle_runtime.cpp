@@ -98,7 +98,7 @@ class CycleRun {
     if (producers_.empty()) throw Error(ErrorKind::Usage, fmt::format("no producer feeds this cycle of '{}'", g.name));
     for (int n : producers_)
       if (!graph_.streams().bound(n))
-        throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", g.nodes[static_cast<size_t>(n)].name), {}, {fmt::format("help: bind it: --producer {}=file:PATH", g.nodes[static_cast<size_t>(n)].name)});
+        throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", g.nodes[static_cast<size_t>(n)].name), {}, {fmt::format("bind it: --producer {}=file:PATH", g.nodes[static_cast<size_t>(n)].name)});
     for (int n : graph_.results(owner_.cycle_)) {
       const bool consumer = g.nodes[static_cast<size_t>(n)].kind == DeclarationKind::Consumer;
       if (graph_.sinks().count(consumer ? n : -1) && (consumer || !training_)) wanted_.push_back(n);
@@ -312,7 +312,7 @@ class CycleRun {
       break;
     }
     throw Error(ErrorKind::Diverged, fmt::format("the loss is {} at step {} (epoch {}); first not finite: {}", *program.loss(), step_ + 1, slot.epoch + 1, where), {},
-                {"note: the weights are those after step " + std::to_string(step_) + ", all finite", "help: lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step"});
+                {"note: the weights are those after step " + std::to_string(step_) + ", all finite", "lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step"});
   }
 
   // ---- output stage ----
@@ -390,7 +390,7 @@ Evaluation evaluate(HarmonicGraph& graph, int cycle, StreamSet& streams, const R
   const std::vector<int> producers = graph.graph().producers_used(cycle, true);
   for (int n : producers)
     if (!streams.bound(n))
-      throw Error(ErrorKind::Usage, fmt::format("producer '{}' has no test data", graph.graph().nodes[static_cast<size_t>(n)].name), {}, {fmt::format("help: give it: --test {}=file:PATH", graph.graph().nodes[static_cast<size_t>(n)].name)});
+      throw Error(ErrorKind::Usage, fmt::format("producer '{}' has no test data", graph.graph().nodes[static_cast<size_t>(n)].name), {}, {fmt::format("give it: --test {}=file:PATH", graph.graph().nodes[static_cast<size_t>(n)].name)});
   std::unique_ptr<JointReader> reader = streams.reader(graph.graph(), producers, static_cast<uint64_t>(settings.batch), false, settings.seed);
   if (reader->size() == 0) throw Error(ErrorKind::Usage, "test data must be finite");
   reader->begin(0);

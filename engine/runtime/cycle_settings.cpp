@@ -27,7 +27,7 @@ std::string text_of(const CycleCondition& c) {
 }
 
 template <typename T> void once(std::optional<T>& slot, T value, const char* what, Span span) {
-  if (slot) throw Error(ErrorKind::Name, std::string("'") + what + "' is given twice", span, {"help: keep one of them"});
+  if (slot) throw Error(ErrorKind::Name, std::string("'") + what + "' is given twice", span, {"keep one of them"});
   slot = std::move(value);
 }
 
@@ -58,8 +58,8 @@ void apply_condition(const CycleCondition& c, CycleSettings& s) {
     return once(s.optimizer, text_of(c), "optimizer", c.setting.span);
   }
   Error e(ErrorKind::Name, "unknown setting '" + name + "' of a cycle", c.setting.span);
-  if (auto near = nearest(name, {"batch", "optimizer", "lr", "seed", "epochs", "steps"})) e.note("help: did you mean '" + *near + "'?");
-  else e.note("help: settings are batch, optimizer, lr and seed");
+  if (auto near = nearest(name, {"batch", "optimizer", "lr", "seed", "epochs", "steps"})) e.note("did you mean '" + *near + "'?");
+  else e.note("settings are batch, optimizer, lr and seed");
   throw e;
 }
 

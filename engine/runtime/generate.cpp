@@ -59,7 +59,7 @@ void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings,
     throw Error(ErrorKind::Usage, fmt::format("'{}' has {} producers and {} results; writing text needs one of each", graph.graph().name, producers.size(), results.size()));
   const auto type = types.find(producers.front());
   if (type == types.end() || type->second.symbols.empty())
-    throw Error(ErrorKind::Usage, fmt::format("'{}' does not know the symbols of its producer", graph.graph().name), {}, {"help: give --weights of a model trained on text, or bind the text: --producer file:book.txt?window=128"});
+    throw Error(ErrorKind::Usage, fmt::format("'{}' does not know the symbols of its producer", graph.graph().name), {}, {"give --weights of a model trained on text, or bind the text: --producer file:book.txt?window=128"});
   const StreamType& stream = type->second;
   const auto classes = static_cast<int64_t>(stream.symbols.size());
   const int64_t window = stream.sample.count();

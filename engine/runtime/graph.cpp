@@ -137,16 +137,14 @@ class Resolver {
   void declare(const Declaration& d) {
     if (const int other = graph_.find(d.name.text); other >= 0)
       throw Error(ErrorKind::Name, std::string(kind_word(d.kind)) + " '" + d.name.text + "' has the name of another " + kind_word(node(other).kind), d.name.span,
-                  {"note: '" + d.name.text + "' was declared at " + place(node(other).span), "help: names of producers, consumers and layers are one namespace; choose another"});
+                  {"note: '" + d.name.text + "' was declared at " + place(node(other).span), "names of producers, consumers and layers are one namespace; choose another"});
     GraphNode n{d.kind, d.name.text, d.name.span, {}, d.has_shape, d.ratio, -1};
-    size_t stars = 0;
-    for (const Dim& dim : d.shape) {
-      n.shape.push_back(dim.size);
-      if (dim.size < 0 && (stars++ || &dim != &d.shape.front()))
-        throw Error(ErrorKind::Shape, "'*' can stand only once, as the first dimension of '" + d.name.text + "'", dim.span,
-                    {"help: write the sequence axis first: {*, 9}"});
-    }
+    for (const Dim& dim : d.shape) n.shape.push_back(dim.size);
     graph_.nodes.push_back(std::move(n));
+    for (const Dim& dim : d.shape)
+      if (dim.size < 0 && &dim != &d.shape.front())
+        throw Error(ErrorKind::Shape, "'*' can stand only once, as the first dimension of '" + d.name.text + "'", dim.span,
+                    {"write the sequence axis first: {*, 9}"});
   }
 
   std::vector<std::string> known_names() const {
@@ -160,9 +158,9 @@ class Resolver {
     if (i >= 0) return i;
     Error e(ErrorKind::Name, what + " '" + name.text + "'", name.span);
     if (auto near = nearest(name.text, known_names()))
-      e.note("help: did you mean '" + *near + "' (declared at " + place(node(graph_.find(*near)).span) + ")?");
+      e.note("did you mean '" + *near + "' (declared at " + place(node(graph_.find(*near)).span) + ")?");
     else
-      e.note("help: declare it first: layer " + name.text + ";");
+      e.note("declare it first: layer " + name.text + ";");
     throw e;
   }
 
@@ -172,7 +170,7 @@ class Resolver {
     if (i < 0 || node(i).span.line != d.name.span.line) return;
     node(i).ratio_of = lookup(d.ratio->of, std::string(kind_word(d.kind)) + " '" + d.name.text + "' refers to unknown layer");
     if (node(i).ratio_of == i)
-      throw Error(ErrorKind::Shape, "'" + d.name.text + "' is sized by a ratio of itself", d.ratio->of.span, {"help: name another layer or producer"});
+      throw Error(ErrorKind::Shape, "'" + d.name.text + "' is sized by a ratio of itself", d.ratio->of.span, {"name another layer or producer"});
     if (d.kind == DeclarationKind::Producer && node(node(i).ratio_of).kind != DeclarationKind::Producer)
       throw Error(ErrorKind::Name, "the ratio of producer '" + d.name.text + "' must name another producer, '" + d.ratio->of.text + "' is a " + kind_word(node(node(i).ratio_of).kind), d.ratio->of.span);
   }
@@ -188,7 +186,7 @@ class Resolver {
       int origin = before;
       if (line.source) origin = lookup(*line.source, "unknown name");
       if (origin < 0)
-        throw Error(ErrorKind::Syntax, "the first flow in these braces has no source", line.span, {"help: name the layer or producer it starts from: images -> hidden;"});
+        throw Error(ErrorKind::Syntax, "the first flow in these braces has no source", line.span, {"name the layer or producer it starts from: images -> hidden;"});
       before = origin;
       int from = origin;
       for (const Arrow& arrow : line.arrows) {
@@ -206,10 +204,10 @@ class Resolver {
 
   void edge(const Arrow& arrow, int from, int to, int cycle, const std::vector<int>& branches) {
     if (node(from).kind == DeclarationKind::Consumer)
-      throw Error(ErrorKind::Name, "consumer '" + node(from).name + "' cannot be the source of an arrow", arrow.span, {"help: a consumer only receives; start the arrow from the layer before it"});
+      throw Error(ErrorKind::Name, "consumer '" + node(from).name + "' cannot be the source of an arrow", arrow.span, {"a consumer only receives; start the arrow from the layer before it"});
     if (node(to).kind == DeclarationKind::Producer)
       throw Error(ErrorKind::Name, "producer '" + node(to).name + "' cannot be the target of an arrow", arrow.target.span,
-                  {"help: a producer only gives; for a training tap write '" + node(from).name + " <-(mse)- " + node(to).name + ";'"});
+                  {"a producer only gives; for a training tap write '" + node(from).name + " <-(mse)- " + node(to).name + ";'"});
     GraphEdge e;
     e.source = from;
     e.target = to;
@@ -226,18 +224,18 @@ class Resolver {
     e.implied_affine = learned && node(to).kind == DeclarationKind::Layer;
     for (BoundCall& c : e.calls)
       if (!e.implied_affine && c.item->kind == HX_ACTIVATION && (c.bias || c.freeze || !c.parameter_name.empty() || c.tied >= 0 || !c.weights.empty()))
-        throw Error(ErrorKind::Name, "activation '" + c.item->name + "' owns no parameters here", c.span, {"help: give the argument to the layer function that does"});
+        throw Error(ErrorKind::Name, "activation '" + c.item->name + "' owns no parameters here", c.span, {"give the argument to the layer function that does"});
     graph_.edges.push_back(std::move(e));
   }
 
   void tap(const Arrow& arrow, int layer, int target, int cycle, const std::vector<int>& branches) {
     if (cycle < 0)
-      throw Error(ErrorKind::Name, "a training tap stands outside of any cycle", arrow.span, {"help: move it into 'cycle { ... }'"});
+      throw Error(ErrorKind::Name, "a training tap stands outside of any cycle", arrow.span, {"move it into 'cycle { ... }'"});
     if (node(layer).kind != DeclarationKind::Layer)
       throw Error(ErrorKind::Name, "a training tap starts from a layer, '" + node(layer).name + "' is a " + kind_word(node(layer).kind), arrow.span,
-                  {"help: write LAYER <-(loss)- STREAM"});
+                  {"write LAYER <-(loss)- STREAM"});
     if (node(target).kind == DeclarationKind::Consumer)
-      throw Error(ErrorKind::Name, "consumer '" + node(target).name + "' cannot be the target of a training tap", arrow.target.span, {"help: a tap compares with a producer's stream or with a layer"});
+      throw Error(ErrorKind::Name, "consumer '" + node(target).name + "' cannot be the target of a training tap", arrow.target.span, {"a tap compares with a producer's stream or with a layer"});
     GraphTap t;
     t.layer = layer;
     t.target = target;
@@ -270,7 +268,7 @@ class Resolver {
         if (!comparison) {
           const Call& call = std::get<Call>(conditional.predicate);
           throw Error(ErrorKind::Name, "no predicate '" + call.name.text + "' is registered", call.name.span,
-                      {"help: this version decides by metrics: if loss < 0.5 { ... }"});
+                      {"this version decides by metrics: if loss < 0.5 { ... }"});
         }
         check_metric(*comparison, graph_);
       });
@@ -327,7 +325,7 @@ class Resolver {
     for (const GraphEdge& e : graph_.edges)
       if (!placed[static_cast<size_t>(e.source)] && !placed[static_cast<size_t>(e.target)])
         throw Error(ErrorKind::Name, "the arrows form a loop through '" + node(e.source).name + "' and '" + node(e.target).name + "'", e.span,
-                    {"help: a flow goes one way; what needs its own past is written as a recurrent layer function"});
+                    {"a flow goes one way; what needs its own past is written as a recurrent layer function"});
   }
 
   void ratio_loops() {
@@ -339,7 +337,7 @@ class Resolver {
         if (at < 0) break;
         path += " -> " + node(at).name;
         if (at != static_cast<int>(i)) continue;
-        guard([&] { throw Error(ErrorKind::Shape, "the ratios go in a circle: " + path, node(at).ratio->span, {"help: give one of them a shape: layer " + node(at).name + " {128};"}); });
+        guard([&] { throw Error(ErrorKind::Shape, "the ratios go in a circle: " + path, node(at).ratio->span, {"give one of them a shape: layer " + node(at).name + " {128};"}); });
         return;
       }
     }
@@ -362,13 +360,13 @@ class Resolver {
       for (const GraphEdge& e : graph_.edges)
         if (e.target == static_cast<int>(i)) in.push_back(&e);
       if (n.kind == DeclarationKind::Layer && in.empty() && used(static_cast<int>(i)))
-        guard([&] { throw Error(ErrorKind::Name, "layer '" + n.name + "' is read but no arrow leads into it", n.span, {"help: write SOURCE -> " + n.name + ";"}); });
+        guard([&] { throw Error(ErrorKind::Name, "layer '" + n.name + "' is read but no arrow leads into it", n.span, {"write SOURCE -> " + n.name + ";"}); });
       if (n.kind == DeclarationKind::Layer && in.empty() && !used(static_cast<int>(i)))
-        guard([&] { throw Error(ErrorKind::Name, "layer '" + n.name + "' is declared but no flow uses it", n.span, {"help: take it out, or write SOURCE -> " + n.name + ";"}); });
+        guard([&] { throw Error(ErrorKind::Name, "layer '" + n.name + "' is declared but no flow uses it", n.span, {"take it out, or write SOURCE -> " + n.name + ";"}); });
       if (n.kind != DeclarationKind::Consumer) continue;
       for (size_t a = 1; a < in.size(); ++a)
         if (in[a]->cycle == in[0]->cycle)
-          guard([&] { throw Error(ErrorKind::Name, "consumer '" + n.name + "' takes one arrow, this is another", in[a]->span, {"note: the first is at " + place(in[0]->span), "help: add the two in a layer, or declare a second consumer"}); });
+          guard([&] { throw Error(ErrorKind::Name, "consumer '" + n.name + "' takes one arrow, this is another", in[a]->span, {"note: the first is at " + place(in[0]->span), "add the two in a layer, or declare a second consumer"}); });
     }
   }
 
@@ -385,7 +383,7 @@ class Resolver {
         const bool owns_b = !b.is_stream && (b.implied_affine || std::any_of(b.calls.begin(), b.calls.end(), [](const BoundCall& c) { return c.item->kind == HX_LAYER && !(c.item->flags & (HX_MODE_ONLY | HX_IDENTITY_SKIP)); }));
         if (owns && owns_b && !named(a) && !named(b))
           guard([&] { throw Error(ErrorKind::Name, "a second arrow from '" + node(b.source).name + "' to '" + node(b.target).name + "' would share the parameters of the first", b.span,
-                                  {"note: the first is at " + place(a.span), "help: separate them by name: -(affine(name=\"second\"))->"}); });
+                                  {"note: the first is at " + place(a.span), "separate them by name: -(affine(name=\"second\"))->"}); });
       }
   }
 
@@ -408,7 +406,7 @@ Graph make_graph(const Flow& flow, Registry& registry, const std::string& name) 
   }
   if (!chosen) {
     Error e(ErrorKind::Name, "no harmonic named '" + name + "' in " + flow.source->name());
-    if (auto near = nearest(name, names)) e.note("help: did you mean '" + *near + "'?");
+    if (auto near = nearest(name, names)) e.note("did you mean '" + *near + "'?");
     throw e;
   }
   return Resolver(flow, *chosen, registry).run();

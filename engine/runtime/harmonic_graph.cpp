@@ -26,7 +26,7 @@ Comparison parse_comparison(const std::string& text) {
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), c.value);
     if (!c.metric.empty() && error == std::errc() && end == number.data() + number.size()) return c;
   }
-  throw Error(ErrorKind::Usage, fmt::format("'{}' is not a condition", text), {}, {"help: write METRIC<NUMBER, e.g. 'loss<0.05' or 'output.accuracy>=0.98'"});
+  throw Error(ErrorKind::Usage, fmt::format("'{}' is not a condition", text), {}, {"write METRIC<NUMBER, e.g. 'loss<0.05' or 'output.accuracy>=0.98'"});
 }
 
 HarmonicGraph::HarmonicGraph(Graph graph, Registry* outer) : graph_(std::move(graph)), registry_(outer ? outer : &Registry::global()) {}
@@ -40,7 +40,7 @@ void HarmonicGraph::bind_consumer(const std::string& name, Address address) {
   }
   if (node < 0 && !name.empty()) {
     Error e(ErrorKind::Usage, fmt::format("'{}' has no consumer named '{}'", graph_.name, name));
-    if (auto near = nearest(name, known)) e.note("help: did you mean '" + *near + "'?");
+    if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
     throw e;
   }
   // Node -1 is the unnamed consumer: what layers at the end without consumer feed.
@@ -142,7 +142,7 @@ Lowered HarmonicGraph::lower(const LoweringOptions& options) {
       if (stored->role != Role::moment && !loaded_.count(leaf->callee)) missing += "\n  " + leaf->callee + " " + stored->type.str();
     }
   if (!missing.empty() && options.mode != Mode::train)
-    throw Error(ErrorKind::Weights, fmt::format("{} lacks weights the graph needs:{}", weights_path_, missing), {}, {"help: these arrows were not part of the graph that was trained; train on, or take them out"});
+    throw Error(ErrorKind::Weights, fmt::format("{} lacks weights the graph needs:{}", weights_path_, missing), {}, {"these arrows were not part of the graph that was trained; train on, or take them out"});
   weight_notes_.clear();
   if (!missing.empty()) weight_notes_.push_back("not in the file, starting fresh:" + missing);
   for (const auto& [name, shape] : loaded_)

@@ -79,7 +79,7 @@ class Lowerer : public ParameterSource {
     for (int n : graph_.producers_used(options_.cycle, options_.mode != Mode::infer)) {
       const auto it = streams_.find(n);
       if (it == streams_.end())
-        throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", node(n).name), node(n).span, {fmt::format("help: bind it: --producer {}=file:PATH", node(n).name)});
+        throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", node(n).name), node(n).span, {fmt::format("bind it: --producer {}=file:PATH", node(n).name)});
       Shape batched{options_.batch};
       for (int64_t d : it->second.sample) batched.push_back(d);
       LayerValue v;
@@ -93,7 +93,7 @@ class Lowerer : public ParameterSource {
   const LayerValue& value_of(int n, Span where) {
     const auto it = values_.find(n);
     if (it != values_.end()) return it->second;
-    throw Error(ErrorKind::Name, fmt::format("'{}' is read here, but no arrow drives it when this branch is taken", node(n).name), where, {"help: drive it in both branches, or outside of 'if'"});
+    throw Error(ErrorKind::Name, fmt::format("'{}' is read here, but no arrow drives it when this branch is taken", node(n).name), where, {"drive it in both branches, or outside of 'if'"});
   }
 
   void visit(int n) {
@@ -216,7 +216,7 @@ class Lowerer : public ParameterSource {
         wrt.push_back(tracer_.parameter(p, store_.find(p)->type));
       }
       if (!pattern.empty() && names.empty())
-        throw Error(ErrorKind::Name, fmt::format("only=\"{}\" matches no parameter", pattern), {}, {"help: parameters are named SOURCE.TARGET.FUNCTION..., e.g. only=\"*.output.*\""});
+        throw Error(ErrorKind::Name, fmt::format("only=\"{}\" matches no parameter", pattern), {}, {"parameters are named SOURCE.TARGET.FUNCTION..., e.g. only=\"*.output.*\""});
       const std::vector<HTensor> gradients = gradient(tracer_, total, wrt);
       for (size_t i = 0; i < names.size(); ++i) sums[names[i]] = sums.count(names[i]) ? add(sums[names[i]], gradients[i]) : gradients[i];
     }

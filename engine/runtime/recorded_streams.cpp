@@ -55,7 +55,7 @@ void check_recorded(const Graph& graph, const std::map<int, StreamType>& recorde
     const StreamType& now = it->second;
     const std::string& name = graph.nodes[static_cast<size_t>(n)].name;
     if (!was.symbols.empty() && !now.symbols.empty() && was.symbols != now.symbols)
-      throw Error(ErrorKind::Weights, fmt::format("producer '{}' has {} symbols that are not the {} the weights of {} learned", name, now.symbols.size(), was.symbols.size(), file), {}, {"help: give the source the vocabulary of the training text: ?vocabulary=FILE"});
+      throw Error(ErrorKind::Weights, fmt::format("producer '{}' has {} symbols that are not the {} the weights of {} learned", name, now.symbols.size(), was.symbols.size(), file), {}, {"give the source the vocabulary of the training text: ?vocabulary=FILE"});
     if (was.positions == 0 && was.sample.count() != now.sample.count() && was.classes == 0)
       throw Error(ErrorKind::Weights, fmt::format("producer '{}' delivers samples of shape {}, the weights of {} learned from {}", name, now.sample.str(), file, was.sample.str()));
   }

@@ -59,7 +59,7 @@ std::string tied_prefix(const Graph& graph, int node, Span span) {
     for (size_t i = 0; i < e.calls.size(); ++i)
       if (owns_parameters(e.calls[i])) return parameter_prefix(e, i);
   }
-  throw Error(ErrorKind::Weights, "no arrow into '" + graph.nodes[static_cast<size_t>(node)].name + "' owns a weight to share", span, {"help: tied= names the layer whose incoming map or embedding is used again"});
+  throw Error(ErrorKind::Weights, "no arrow into '" + graph.nodes[static_cast<size_t>(node)].name + "' owns a weight to share", span, {"tied= names the layer whose incoming map or embedding is used again"});
 }
 
 HTensor as_numbers(const HTensor& raw) {

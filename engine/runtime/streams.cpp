@@ -53,7 +53,7 @@ void StreamSet::take_joint_options(const std::string& name, Address& address) {
     if (!text) return;
     const uint64_t v = number(name, key, *text);
     if (slot && *slot != v)
-      throw Error(ErrorKind::Usage, fmt::format("'{}={}' of '{}' disagrees with {}={} of a stream it is joined with", key, v, name, key, *slot), {}, {"help: streams that are read together are shuffled and cut together; say it once"});
+      throw Error(ErrorKind::Usage, fmt::format("'{}={}' of '{}' disagrees with {}={} of a stream it is joined with", key, v, name, key, *slot), {}, {"streams that are read together are shuffled and cut together; say it once"});
     slot = v;
   };
   take("batch", batch_);
@@ -84,8 +84,8 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
       std::vector<std::string> known;
       for (int n : graph.nodes_of(DeclarationKind::Producer)) known.push_back(graph.nodes[static_cast<size_t>(n)].name);
       Error e(ErrorKind::Usage, fmt::format("'{}' has no producer named '{}'", graph.name, name));
-      if (auto near = nearest(name, known)) e.note("help: did you mean '" + *near + "'?");
-      else e.note("help: its producers are " + fmt::format("{}", known.empty() ? std::string("none") : std::accumulate(std::next(known.begin()), known.end(), known.front(), [](std::string a, const std::string& b) { return a + ", " + b; })));
+      if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
+      else e.note("its producers are " + fmt::format("{}", known.empty() ? std::string("none") : std::accumulate(std::next(known.begin()), known.end(), known.front(), [](std::string a, const std::string& b) { return a + ", " + b; })));
       throw e;
     }
     if (bound(producer)) throw Error(ErrorKind::Usage, fmt::format("producer '{}' is bound twice", name));

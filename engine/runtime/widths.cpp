@@ -65,7 +65,7 @@ class Solver {
   const Width& width(int n) {
     if (auto it = result_.of.find(n); it != result_.of.end()) return it->second;
     if (std::find(open_.begin(), open_.end(), n) != open_.end())
-      throw Error(ErrorKind::Shape, fmt::format("the width of '{}' depends on itself", node(n).name), node(n).span, {fmt::format("help: give it a shape: layer {} {{128}};", node(n).name)});
+      throw Error(ErrorKind::Shape, fmt::format("the width of '{}' depends on itself", node(n).name), node(n).span, {fmt::format("give it a shape: layer {} {{128}};", node(n).name)});
     open_.push_back(n);
     Width w = node(n).kind == DeclarationKind::Producer ? producer(n) : layer(n);
     open_.pop_back();
@@ -75,7 +75,7 @@ class Solver {
   Width producer(int n) {
     const auto it = streams_.find(n);
     if (it == streams_.end())
-      throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", node(n).name), node(n).span, {fmt::format("help: bind it: --producer {}=file:PATH", node(n).name)});
+      throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", node(n).name), node(n).span, {fmt::format("bind it: --producer {}=file:PATH", node(n).name)});
     return {it->second.sample, it->second.positions, "the stream's samples"};
   }
 
@@ -137,7 +137,7 @@ class Solver {
         ruled_by = &e;
       } else if (ruled->shape != w->shape) {
         throw Error(ErrorKind::Shape, fmt::format("two arrows into '{}' disagree: '{}' gives {} and '{}' gives {}", me.name, node(ruled_by->source).name, ruled->shape.str(), node(e.source).name, w->shape.str()), e.span,
-                    {"help: values that meet in a layer are added, so their shapes must be equal"});
+                    {"values that meet in a layer are added, so their shapes must be equal"});
       }
     }
     const std::string declared = shape_text(me.shape);
@@ -148,14 +148,14 @@ class Solver {
       wanted = features(*ruled);
       if (me.has_shape && product(me.shape) != wanted)
         throw Error(ErrorKind::Shape, fmt::format("layer '{}' is declared {} = {} wide, but {} give {} = {}", me.name, declared, product(me.shape), reason, ruled->shape.str(), wanted), me.span,
-                    {"help: change the declaration or take it out: the width follows from the functions"});
+                    {"change the declaration or take it out: the width follows from the functions"});
       if (auto tapped = tap_width(n); tapped && tapped->first != wanted)
         throw Error(ErrorKind::Shape, fmt::format("layer '{}' is {} wide by {}, but {} wants {}", me.name, wanted, reason, tapped->second, tapped->first), me.span);
     } else if (me.has_shape) {
       wanted = product(me.shape);
       reason = "declared " + declared;
       if (auto tapped = tap_width(n); tapped && tapped->first != wanted)
-        throw Error(ErrorKind::Shape, fmt::format("layer '{}' is declared {} wide, but {} wants {}", me.name, wanted, tapped->second, tapped->first), me.span, {fmt::format("help: write layer {} {{{}}}; or leave the shape out", me.name, tapped->first)});
+        throw Error(ErrorKind::Shape, fmt::format("layer '{}' is declared {} wide, but {} wants {}", me.name, wanted, tapped->second, tapped->first), me.span, {fmt::format("write layer {} {{{}}}; or leave the shape out", me.name, tapped->first)});
     } else if (auto tapped = tap_width(n)) {
       wanted = tapped->first;
       reason = tapped->second;
@@ -222,7 +222,7 @@ class Solver {
     const auto raw = raw_stream(t.target);
     if ((loss.item->flags & HX_TAKES_CLASSES) && raw != streams_.end() && is_integer(raw->second.dtype) && raw->second.sample.rank() == raw->second.positions) {
       if (raw->second.classes <= 0)
-        throw Error(ErrorKind::Shape, fmt::format("how many classes '{}' has is not known", target.name), target.span, {fmt::format("help: declare it: producer {} {{10}};", target.name)});
+        throw Error(ErrorKind::Shape, fmt::format("how many classes '{}' has is not known", target.name), target.span, {fmt::format("declare it: producer {} {{10}};", target.name)});
       return {raw->second.classes, fmt::format("the {} classes of '{}'", raw->second.classes, target.name)};
     }
     return {features(width(t.target)), fmt::format("the width of '{}'", target.name)};
@@ -267,7 +267,7 @@ StreamType declared_stream(const GraphNode& node, const StreamType& source, cons
     shape.push_back(s.sample.count() / per_position);
   } else if (per_position != s.sample.count()) {
     throw Error(ErrorKind::Shape, fmt::format("producer '{}' is declared {} = {} values, its samples have shape {} = {} values", node.name, shape_text(dims), per_position, s.sample.str(), s.sample.count()), node.span,
-                {"help: a declared shape arranges a sample's values anew, so the counts must be equal"});
+                {"a declared shape arranges a sample's values anew, so the counts must be equal"});
   }
   for (int64_t d : dims)
     if (d >= 0) shape.push_back(d);

@@ -33,7 +33,7 @@ double value_of(std::string_view name, std::string_view text) {
   double v = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
   if (error != std::errc() || end != text.data() + text.size() || !(v >= 0) || v > 1e6)
-    throw Error(ErrorKind::Type, fmt::format("optimizer setting '{}' has the value '{}'", name, text), {}, {"help: give a number of at least 0: lr=1e-3"});
+    throw Error(ErrorKind::Type, fmt::format("optimizer setting '{}' has the value '{}'", name, text), {}, {"give a number of at least 0: lr=1e-3"});
   return v;
 }
 
@@ -51,8 +51,8 @@ Optimizer parse_optimizer(std::string_view text) {
   }
   if (!row) {
     Error e(ErrorKind::Name, fmt::format("unknown optimizer '{}'", name));
-    if (auto near = nearest(name, known)) e.note("help: did you mean '" + *near + "'?");
-    else e.note("help: optimizers are sgd, adam and adamw, e.g. 'adamw(lr=1e-3)'");
+    if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
+    else e.note("optimizers are sgd, adam and adamw, e.g. 'adamw(lr=1e-3)'");
     throw e;
   }
   Optimizer o{row, row->lr, false, {}, 0, row->moments};
@@ -65,7 +65,7 @@ Optimizer parse_optimizer(std::string_view text) {
       const std::string_view part = trim(rest.substr(0, comma));
       rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
       const size_t eq = part.find('=');
-      if (eq == std::string_view::npos) throw Error(ErrorKind::Syntax, fmt::format("optimizer setting '{}' lacks its value", part), {}, {"help: write NAME=VALUE, e.g. lr=1e-3"});
+      if (eq == std::string_view::npos) throw Error(ErrorKind::Syntax, fmt::format("optimizer setting '{}' lacks its value", part), {}, {"write NAME=VALUE, e.g. lr=1e-3"});
       const std::string key(trim(part.substr(0, eq)));
       const double v = value_of(key, trim(part.substr(eq + 1)));
       if (key == "lr") {
@@ -81,7 +81,7 @@ Optimizer parse_optimizer(std::string_view text) {
       }
       if (found) continue;
       Error e(ErrorKind::Name, fmt::format("optimizer '{}' has no setting '{}'", name, key));
-      if (auto near = nearest(key, names)) e.note("help: did you mean '" + *near + "'?");
+      if (auto near = nearest(key, names)) e.note("did you mean '" + *near + "'?");
       throw e;
     }
   }

@@ -1,0 +1,145 @@
+// Who may include whom, and what a file may look like: docs/map.md says it for people, this fails on the first breach.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path kRoot = HARMONICS_SOURCE_DIR;
+const std::vector<std::string> kEngine = {"base",      "tensor", "plugin",   "program", "functional", "passes",
+                                          "execution", "model",  "training", "runtime", "cli"};
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream s;
+  s << in.rdbuf();
+  return s.str();
+}
+
+bool is_source(const fs::path& p) {
+  static const std::set<std::string> kEndings = {".hpp", ".cpp", ".h", ".c", ".inc", ".def"};
+  return kEndings.count(p.extension().string()) != 0;
+}
+
+std::vector<fs::path> sources(const std::string& folder) {
+  std::vector<fs::path> found;
+  if (!fs::exists(kRoot / folder)) return found;
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
+    if (entry.is_regular_file() && is_source(entry.path())) found.push_back(entry.path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::vector<std::string> includes(const fs::path& path) {
+  static const std::regex kInclude("^\\s*#\\s*include\\s*[<\"]([^>\"]+)[>\"]");
+  std::vector<std::string> found;
+  std::stringstream text(read(path));
+  for (std::string line; std::getline(text, line);)
+    if (std::smatch m; std::regex_search(line, m, kInclude)) found.push_back(m[1]);
+  return found;
+}
+
+bool starts(const std::string& s, const std::string& prefix) { return s.rfind(prefix, 0) == 0; }
+bool ours(const std::string& include) {
+  for (const char* folder : {"engine/", "dsl/", "producers/", "consumers/", "kernels/", "plugins/", "samples/", "tests/"})
+    if (starts(include, folder)) return true;
+  return false;
+}
+
+size_t rank_of(const std::string& folder) { return static_cast<size_t>(std::find(kEngine.begin(), kEngine.end(), folder) - kEngine.begin()); }
+
+}  // namespace
+
+TEST_CASE("public headers include only themselves and the standard library") {
+  for (const fs::path& file : sources("include/harmonics"))
+    for (const std::string& i : includes(file)) {
+      INFO(file.string() << " includes " << i);
+      CHECK((starts(i, "harmonics/") || i.find('/') == std::string::npos));
+      CHECK(i.find("views") == std::string::npos);
+      CHECK(i != "source_location");
+      CHECK(i != "format");
+    }
+}
+
+TEST_CASE("engine folders include only those above them") {
+  for (const fs::path& file : sources("engine")) {
+    const std::string folder = fs::relative(file, kRoot / "engine").begin()->string();
+    for (const std::string& i : includes(file)) {
+      if (!ours(i)) continue;
+      INFO(file.string() << " includes " << i);
+      if (folder == "cli") continue;
+      REQUIRE(starts(i, "engine/"));
+      const std::string other = i.substr(7, i.find('/', 7) - 7);
+      REQUIRE(rank_of(other) < kEngine.size());
+      // program/attributes.hpp is plain data that argument binding shares.
+      if (folder == "plugin" && i == "engine/program/attributes.hpp") continue;
+      CHECK(rank_of(other) <= rank_of(folder));
+    }
+  }
+}
+
+TEST_CASE("the languages see only base and the plain data they make") {
+  const std::set<std::string> allowed = {"engine/runtime/flow.hpp"};
+  for (const fs::path& file : sources("dsl"))
+    for (const std::string& i : includes(file)) {
+      if (!ours(i)) continue;
+      INFO(file.string() << " includes " << i);
+      CHECK((starts(i, "dsl/") || starts(i, "engine/base/") || allowed.count(i)));
+    }
+}
+
+TEST_CASE("streams, kernels, plugins and samples see only public headers") {
+  for (const std::string folder : {"producers", "consumers", "kernels", "plugins", "samples"})
+    for (const fs::path& file : sources(folder))
+      for (const std::string& i : includes(file)) {
+        if (!ours(i)) continue;
+        INFO(file.string() << " includes " << i);
+        CHECK(starts(i, folder + "/"));
+      }
+}
+
+TEST_CASE("heavy headers stay in few sources") {
+  const std::map<std::string, size_t> limits = {{"CLI/CLI.hpp", 1}, {"oneapi/tbb/flow_graph.h", 1}, {"boost/asio.hpp", 4}, {"dnnl.hpp", 6}};
+  std::map<std::string, size_t> users;
+  for (const std::string folder : {"engine", "dsl", "producers", "consumers", "kernels", "plugins"})
+    for (const fs::path& file : sources(folder))
+      for (const std::string& i : includes(file))
+        if (limits.count(i)) ++users[i];
+  for (const auto& [header, limit] : limits) {
+    INFO(header);
+    CHECK(users[header] <= limit);
+  }
+}
+
+TEST_CASE("names and sizes") {
+  for (const std::string folder : {"include", "engine", "dsl", "producers", "consumers", "kernels", "plugins", "samples", "tests"})
+    for (const fs::path& file : sources(folder)) {
+      const std::string name = file.filename().string(), text = read(file);
+      INFO(file.string());
+      for (const char* word : {"manager", "helper", "utils"}) CHECK(name.find(word) == std::string::npos);
+      CHECK(std::count(text.begin(), text.end(), '\n') <= 600);
+    }
+}
+
+TEST_CASE("the map names every folder") {
+  const std::string map = read(kRoot / "docs/map.md");
+  REQUIRE(!map.empty());
+  for (const std::string& folder : kEngine) {
+    INFO(folder);
+    CHECK(map.find("engine/" + folder) != std::string::npos);
+  }
+  for (const char* folder : {"dsl", "producers", "consumers", "kernels/cpu", "plugins", "samples", "tests", "cmake", "scripts", "workloads"}) {
+    INFO(folder);
+    CHECK(map.find(folder) != std::string::npos);
+  }
+}
