@@ -22,7 +22,7 @@ std::string trimmed(const std::string& text) {
 template <typename T>
 std::optional<T> parse_number(const std::string& text) {
   T value{};
-  const char* first = text.data() + (text.size() > 1 && text[0] == '+');
+  const char* first = text.data() + (text.size() > 1 && text[0] == '+' && text[1] != '-');
   const auto [end, error] = std::from_chars(first, text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;

@@ -1,0 +1,65 @@
+// The in-tree plugins as a program finds them.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "engine/plugin/loader.hpp"
+
+using namespace harmonics;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kPlugins = HARMONICS_BINARY_DIR "/lib/harmonics/plugins";
+constexpr uint32_t kKinds[] = {HX_ACTIVATION, HX_LOSS, HX_LAYER, HX_PRODUCER, HX_CONSUMER, HX_DEVICE};
+
+}  // namespace
+
+TEST_CASE("what a manifest says is what the library registers") {
+  size_t libraries = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(kPlugins)) {
+    if (entry.path().extension() != ".manifest") continue;
+    ++libraries;
+    INFO(entry.path().string());
+    std::multiset<std::string> promised, registered;
+    std::ifstream in(entry.path());
+    for (std::string line; std::getline(in, line);) promised.insert(line);
+    Registry registry;
+    load_plugin(fs::path(entry.path()).replace_extension(".so").string(), registry);
+    for (uint32_t kind : kKinds)
+      for (const std::string& name : registry.names(kind)) registered.insert(std::string(kind_name(kind)) + " " + name);
+    CHECK(promised == registered);
+  }
+  CHECK(libraries >= 3);
+}
+
+TEST_CASE("everything registered can be explained") {
+  Registry registry;
+  announce_directory(kPlugins, registry);
+  registry.load_everything();
+  for (uint32_t kind : kKinds)
+    for (const std::string& name : registry.names(kind)) {
+      const ItemPtr item = registry.need(kind, name);
+      INFO(item->identity());
+      CHECK_FALSE(item->description.empty());
+      for (const ArgumentSpec& argument : item->arguments) CHECK_FALSE(argument.description.empty());
+    }
+}
+
+TEST_CASE("the catalogue has what the language promises") {
+  Registry& registry = Registry::global();
+  for (const char* name : {"relu", "leaky_relu", "sigmoid", "tanh", "softmax", "gelu", "silu", "elu", "softplus", "identity"})
+    CHECK(registry.need(HX_ACTIVATION, name)->identity() == "harmonics.activations/" + std::string(name));
+  for (const char* name : {"cross_entropy", "binary_cross_entropy", "mse", "mae", "huber", "next_token"})
+    CHECK(registry.need(HX_LOSS, name)->plugin == "harmonics.losses");
+  for (const char* name : {"affine", "conv", "maxpool", "avgpool", "norm", "dropout", "flatten", "embed", "attention", "skip", "concat", "mul"})
+    CHECK(registry.need(HX_LAYER, name)->plugin == "harmonics.layers");
+  CHECK(registry.need(HX_LOSS, "cross_entropy")->flags == HX_TAKES_CLASSES);
+  CHECK(registry.need(HX_LOSS, "next_token")->flags == (HX_TAKES_CLASSES | HX_SHIFTS_TARGET));
+  CHECK(registry.need(HX_LAYER, "dropout")->flags == HX_MODE_ONLY);
+  CHECK(registry.need(HX_LAYER, "skip")->flags == HX_IDENTITY_SKIP);
+  CHECK(registry.need(HX_PRODUCER, "file")->plugin.empty());
+}

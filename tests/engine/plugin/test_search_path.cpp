@@ -1,0 +1,130 @@
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/plugin/loader.hpp"
+
+using namespace harmonics;
+namespace fs = std::filesystem;
+
+namespace {
+
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (fs::temp_directory_path() / "harmonics_plugin_XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~Folder() { fs::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  std::string str() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* v = std::getenv(name)) former_ = v;
+    value ? setenv(name, value, 1) : unsetenv(name);
+  }
+  ~Variable() { former_ ? setenv(name_, former_->c_str(), 1) : unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> former_;
+};
+
+void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+
+std::string distrust(const std::string& path) {
+  try {
+    check_trust(path);
+  } catch (const Error& e) {
+    CHECK(e.kind() == ErrorKind::Plugin);
+    CHECK(e.notes() == std::vector<std::string>{"help: put it where only you can write, e.g. ~/.local/share/harmonics/plugins"});
+    return e.what();
+  }
+  return "trusted";
+}
+
+}  // namespace
+
+TEST_CASE("plugins are looked for where the user says, in the user's folder, beside the program") {
+  const Variable path("HARMONICS_PLUGIN_PATH", "/one::/two"), data("XDG_DATA_HOME", "/data"), home("HOME", "/home/me");
+  const std::vector<std::string> found = plugin_search_path();
+  REQUIRE(found.size() == 4);
+  CHECK(found[0] == "/one");
+  CHECK(found[1] == "/two");
+  CHECK(found[2] == "/data/harmonics/plugins");
+  CHECK(found[3] == fs::canonical(HARMONICS_BINARY_DIR "/lib/harmonics/plugins").string());
+  const Variable no_data("XDG_DATA_HOME", nullptr);
+  CHECK(plugin_search_path()[2] == "/home/me/.local/share/harmonics/plugins");
+}
+
+TEST_CASE("manifests announce names without opening anything") {
+  const Folder folder;
+  write(folder / "libx.manifest", "# mine\nactivation swish\n\nloss focal\n");
+  Registry registry;
+  announce_directory(folder.str(), registry);
+  announce_directory(folder / "missing", registry);
+  CHECK(registry.names(HX_ACTIVATION) == std::vector<std::string>{"swish"});
+  CHECK(registry.names(HX_LOSS) == std::vector<std::string>{"focal"});
+  CHECK_THROWS_WITH(registry.find(HX_ACTIVATION, "swish"), "plugin '" + (folder / "libx.so") + "' does not exist");
+}
+
+TEST_CASE("a manifest that cannot be understood is refused with its line") {
+  const Folder folder;
+  write(folder / "libx.manifest", "activation swish\nthing focal\n");
+  Registry registry;
+  CHECK_THROWS_WITH(announce_directory(folder.str(), registry), (folder / "libx.manifest") + ":2: 'thing focal' is not a kind and a name");
+  write(folder / "libx.manifest", "activation\n");
+  CHECK_THROWS_WITH(announce_directory(folder.str(), registry), (folder / "libx.manifest") + ":1: 'activation' is not a kind and a name");
+}
+
+TEST_CASE("a library whose manifest promises more than it has is refused") {
+  const Folder folder;
+  fs::copy_file(HARMONICS_BINARY_DIR "/lib/harmonics/plugins/libharmonics_activations.so", folder / "liby.so");
+  write(folder / "liby.manifest", "activation relu\nactivation rleu\n");
+  Registry registry;
+  announce_directory(folder.str(), registry);
+  CHECK(registry.need(HX_ACTIVATION, "relu")->plugin == "harmonics.activations");
+  CHECK(registry.find(HX_ACTIVATION, "gelu") != nullptr);  // came with it
+  CHECK_THROWS_WITH(registry.need(HX_ACTIVATION, "rleu"),
+                    "the manifest of plugin '" + (folder / "liby.so") + "' promises activation 'rleu', the library does not have it");
+}
+
+TEST_CASE("files that others can write are not loaded") {
+  const Folder folder;
+  const std::string file = folder / "libx.so";
+  write(file, "x");
+  chmod(file.c_str(), 0644);
+  CHECK(distrust(file) == "trusted");
+  chmod(file.c_str(), 0666);
+  CHECK(distrust(file) == "plugin '" + file + "' is not loaded: its file '" + file + "' can be written to by everybody");
+  chmod(file.c_str(), 0644);
+  chmod(folder.str().c_str(), 0777);
+  CHECK(distrust(file) == "plugin '" + file + "' is not loaded: its folder '" + folder.str() + "' can be written to by everybody");
+  chmod(folder.str().c_str(), 0755);
+  if (geteuid() != 0) return;  // only root can give files away
+  REQUIRE(chown(file.c_str(), 12345, 0) == 0);
+  CHECK(distrust(file) == "plugin '" + file + "' is not loaded: its file '" + file + "' belongs to another user (number 12345)");
+  REQUIRE(chown(file.c_str(), 0, 12345) == 0);
+  chmod(file.c_str(), 0664);
+  CHECK(distrust(file) == "plugin '" + file + "' is not loaded: its file '" + file + "' can be written to by its group");
+}
+
+TEST_CASE("the folder of a link counts as much as the folder of the file") {
+  const Folder open, closed;
+  write(closed / "libx.so", "x");
+  fs::create_symlink(closed / "libx.so", open / "libx.so");
+  CHECK(distrust(open / "libx.so") == "trusted");
+  chmod(open.str().c_str(), 0777);
+  CHECK(distrust(open / "libx.so") ==
+        "plugin '" + (open / "libx.so") + "' is not loaded: the folder of the link '" + open.str() + "' can be written to by everybody");
+}
