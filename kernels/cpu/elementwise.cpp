@@ -29,10 +29,10 @@ const Row* row_of(std::string_view name) {
 double cost(ScalarOp op) {
   switch (op) {
     case ScalarOp::pow_: case ScalarOp::remainder_: return 10;
-    case ScalarOp::sin_: case ScalarOp::cos_: return 3;
-    case ScalarOp::exp_: case ScalarOp::expm1_: case ScalarOp::log_: case ScalarOp::log1p_: case ScalarOp::tanh_:
-    case ScalarOp::erf_: case ScalarOp::logistic_: case ScalarOp::sigmoid_cross_entropy_:
-    case ScalarOp::sigmoid_cross_entropy_grad_: return 1;
+    case ScalarOp::sin_: case ScalarOp::cos_: return 1.5;
+    case ScalarOp::exp_: case ScalarOp::expm1_: return 0.45;
+    case ScalarOp::log_: case ScalarOp::log1p_: case ScalarOp::tanh_: case ScalarOp::erf_: case ScalarOp::logistic_:
+    case ScalarOp::sigmoid_cross_entropy_: case ScalarOp::sigmoid_cross_entropy_grad_: return 0.9;
     default: return 0.1;
   }
 }
@@ -206,7 +206,7 @@ bool ChainBuilder::finish(hx_kernel& out, const char* name) {
   double bytes = 0;
   for (const ChainRegister& r : registers_)
     if (r.place != Place::scratch && r.place != Place::constant) bytes += r.width;
-  c->parts = parts_for(static_cast<double>(count_) * (nanoseconds_ + bytes * 0.06), (count_ + block_ - 1) / block_);
+  c->parts = parts_for(static_cast<double>(count_) * (nanoseconds_ + bytes * 0.03), (count_ + block_ - 1) / block_);
   answer<ChainContext>(out, std::move(c), isa().chain, name).in_place = in_place_mask();
   return true;
 }

@@ -30,6 +30,17 @@ bool plan_linear(const Site&, hx_kernel&);
 bool plan_softmax(const Site&, hx_kernel&);
 bool plan_softmax_cross_entropy(const Site&, hx_kernel&);
 bool plan_optimizer(const Site&, hx_kernel&);
+bool plan_row_norm(const Site&, hx_kernel&);
+bool plan_batch_norm(const Site&, hx_kernel&);
+
+bool plan_convolution(const Site&, hx_kernel&);
+bool plan_pool(const Site&, hx_kernel&);
+bool plan_attention(const Site&, hx_kernel&);
+bool plan_rope(const Site&, hx_kernel&);
+
+bool plan_gather(const Site&, hx_kernel&);
+bool plan_scatter_add(const Site&, hx_kernel&);
+bool plan_embedding_grad(const Site&, hx_kernel&);
 
 // Shared between families.
 CopyContext copy_context(const StridedView& view, uint32_t element_bytes, uint32_t from_buffer, uint32_t to_buffer);

@@ -200,7 +200,7 @@ bool plan_random_uniform(const Site& site, hx_kernel& out) {
   auto c = std::make_unique<RandomContext>();
   c->count = count(site.out());
   c->stream = static_cast<uint64_t>(site.integer("stream"));
-  c->parts = parts_for(static_cast<double>(c->count) * 1.5, (c->count + 63) / 64);
+  c->parts = parts_for(static_cast<double>(c->count) * 1.2, (c->count + 63) / 64);
   answer(out, std::move(c), isa().random_uniform, "philox");
   return true;
 }

@@ -86,8 +86,8 @@ bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std:
   const bool small = std::min(p.m, p.n) <= 12 || flops < 1e5;
   const double batch = static_cast<double>(p.batch);
   if (small && (broadcasts || inner)) {
-    const double moved = 0.4 * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.n);
-    cut(*c, batch * std::max(flops / 50, moved), 20000);
+    const double moved = 0.1 * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.n);
+    cut(*c, batch * std::max(flops / 75, moved), 20000);
     const uint32_t parts = c->batch_parts * c->row_parts * c->column_parts;
     answer<MatmulContext>(out, std::move(c), isa().small_matmul, inner && !broadcasts ? "inner products" : "small matmul", {parts});
     return true;

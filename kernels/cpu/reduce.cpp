@@ -24,7 +24,7 @@ std::vector<Group> groups_of(const hx_type& x, const std::vector<int64_t>& axes)
 }
 
 constexpr int64_t kColumnBlock = 64;
-constexpr double kNanoseconds = 0.15;  // per element
+constexpr double kNanoseconds = 0.1;  // per element
 
 // Rows are cut when there are too few results to keep the parts busy.
 int64_t chunks_for(int64_t outer, int64_t rows, int64_t inner) {

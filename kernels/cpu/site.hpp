@@ -77,7 +77,7 @@ inline uint32_t parts_for(double nanoseconds, int64_t items, double grain = 2000
 template <typename Plain = void, typename Owner>
 hx_kernel& answer(hx_kernel& out, std::unique_ptr<Owner> context, Run run, const char* name, std::vector<uint32_t> parts = {}) {
   using Read = std::conditional_t<std::is_void_v<Plain>, Owner, Plain>;
-  if constexpr (requires { context->parts; })
+  if constexpr (requires { uint32_t{context->parts}; })
     if (parts.empty()) parts = {context->parts};
   Read* read = context.release();
   out.struct_size = sizeof(hx_kernel);

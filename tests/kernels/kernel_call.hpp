@@ -39,10 +39,16 @@ struct Tensor {
   std::vector<char> bytes;
 
   Tensor() = default;
-  Tensor(uint32_t dtype, Dims dims) : dtype(dtype), dims(std::move(dims)), bytes(static_cast<size_t>(elements(this->dims) * bytes_of(dtype))) {}
-  template <typename T> Tensor(Dims dims, const std::vector<T>& values, uint32_t as = DtypeOf<T>::value) : Tensor(as, std::move(dims)) {
+  template <typename T> Tensor(Dims dims, const std::vector<T>& values) : Tensor(zeros(std::move(dims), DtypeOf<T>::value)) {
     REQUIRE(bytes.size() == values.size() * sizeof(T));
     std::memcpy(bytes.data(), values.data(), bytes.size());
+  }
+  static Tensor zeros(Dims dims, uint32_t dtype = HX_F32) {
+    Tensor t;
+    t.dtype = dtype;
+    t.bytes.resize(static_cast<size_t>(elements(dims) * bytes_of(dtype)));
+    t.dims = std::move(dims);
+    return t;
   }
   int64_t size() const { return elements(dims); }
   hx_type type() const;
@@ -77,7 +83,7 @@ class KernelCall {
   KernelCall& set(const char* name, const char* value);
   KernelCall& set(const char* name, Dims values);
   KernelCall& in(const Tensor& t) { return inputs_.push_back(t), *this; }
-  KernelCall& out(Dims dims, uint32_t dtype = HX_F32) { return outputs_.emplace_back(dtype, std::move(dims)), *this; }
+  KernelCall& out(Dims dims, uint32_t dtype = HX_F32) { return outputs_.push_back(Tensor::zeros(std::move(dims), dtype)), *this; }
   // One operation of a fused chain; operands are registers, inputs first.
   KernelCall& step(const char* op, std::vector<uint32_t> operands, uint32_t dtype = HX_F32);
   KernelCall& stores(std::vector<uint32_t> registers) { return chain_outputs_ = std::move(registers), *this; }
@@ -116,7 +122,8 @@ class KernelCall {
 // Every element within `absolute` + `relative` * |expected|; NaN where NaN is expected, infinities equal.
 void require_close(const Tensor& actual, const std::vector<double>& expected, double relative, double absolute);
 
-// The device's own line, with the instruction set it chose.
+// The device's own line, with the instruction set it chose, and the name it registered.
 std::string device_text();
+std::string device_name();
 
 }  // namespace harmonics::kernel_tests

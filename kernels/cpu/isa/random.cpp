@@ -13,31 +13,45 @@ uint64_t splitmix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Lanes of one block of counters: word w of counter i.
-struct Words {
-  uint32_t w[4][kWidth];
-};
+typedef uint32_t vu __attribute__((vector_size(HM_VECTOR_BYTES), may_alias));
+typedef uint64_t vl __attribute__((vector_size(HM_VECTOR_BYTES), may_alias));
 
-Words philox(uint64_t first, uint64_t step, uint64_t key) {
-  Words c;
-  for (int64_t i = 0; i < kWidth; ++i) {
-    const uint64_t place = first + static_cast<uint64_t>(i);
-    c.w[0][i] = static_cast<uint32_t>(step);
-    c.w[1][i] = static_cast<uint32_t>(step >> 32);
-    c.w[2][i] = static_cast<uint32_t>(place);
-    c.w[3][i] = static_cast<uint32_t>(place >> 32);
-  }
+// Products of the even lanes.
+HM_INLINE vl multiply_even(vl a, vl b) {
+#if defined(__AVX512F__)
+  return (vl)_mm512_mul_epu32((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+  return (vl)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+#else
+  return (vl)_mm_mul_epu32((__m128i)a, (__m128i)b);
+#endif
+}
+HM_INLINE vu high_words(vu a, uint32_t factor) {
+  const vl f = factor - vl{};
+  const vl even = multiply_even((vl)a, f), odd = multiply_even((vl)a >> 32, f);
+  return (vu)((even >> 32) | (odd & 0xffffffff00000000u));
+}
+
+// y[4 i + w] = word w of counter first + i, as a number in [0, 1).
+HM_INLINE void philox(uint64_t first, uint64_t step, uint64_t key, float* y) {
+  vu c[4], place = (vu)lanes() + static_cast<uint32_t>(first);
+  c[0] = static_cast<uint32_t>(step) - vu{};
+  c[1] = static_cast<uint32_t>(step >> 32) - vu{};
+  c[2] = place;
+  c[3] = static_cast<uint32_t>(first >> 32) - (vu)(place < static_cast<uint32_t>(first));  // true is -1: the carry
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
-    for (int64_t i = 0; i < kWidth; ++i) {
-      const uint64_t a = uint64_t{0xD2511F53u} * c.w[0][i], b = uint64_t{0xCD9E8D57u} * c.w[2][i];
-      c.w[0][i] = static_cast<uint32_t>(b >> 32) ^ c.w[1][i] ^ k0;
-      c.w[1][i] = static_cast<uint32_t>(b);
-      c.w[2][i] = static_cast<uint32_t>(a >> 32) ^ c.w[3][i] ^ k1;
-      c.w[3][i] = static_cast<uint32_t>(a);
-    }
+    const vu high_a = high_words(c[0], 0xD2511F53u), low_a = c[0] * 0xD2511F53u;
+    const vu high_b = high_words(c[2], 0xCD9E8D57u), low_b = c[2] * 0xCD9E8D57u;
+    c[0] = high_b ^ c[1] ^ k0;
+    c[1] = low_b;
+    c[2] = high_a ^ c[3] ^ k1;
+    c[3] = low_a;
   }
-  return c;
+  float words[4][kWidth];
+  for (int w = 0; w < 4; ++w) store(words[w], __builtin_convertvector((vi)(c[w] >> 8), vf) * 0x1p-24f);
+  for (int64_t i = 0; i < kWidth; ++i)
+    for (int w = 0; w < 4; ++w) y[4 * i + w] = words[w][i];
 }
 
 }  // namespace
@@ -50,9 +64,11 @@ void random_uniform(const void* context, void* const* buffers, uint32_t, uint32_
   constexpr int64_t kBlock = 4 * kWidth;
   const Range blocks = share((c.count + kBlock - 1) / kBlock, c.parts, part);
   for (int64_t b = blocks.begin; b < blocks.end; ++b) {
-    const Words words = philox(static_cast<uint64_t>(b * kWidth), static_cast<uint64_t>(counter[1]), key);
-    const int64_t n = c.count - b * kBlock < kBlock ? c.count - b * kBlock : kBlock;
-    for (int64_t i = 0; i < n; ++i) y[b * kBlock + i] = static_cast<float>(words.w[i % 4][i / 4] >> 8) * 0x1p-24f;
+    const uint64_t first = static_cast<uint64_t>(b * kWidth), step = static_cast<uint64_t>(counter[1]);
+    const int64_t left = c.count - b * kBlock;
+    float last[kBlock];
+    philox(first, step, key, left < kBlock ? last : y + b * kBlock);
+    for (int64_t i = 0; left < kBlock && i < left; ++i) y[b * kBlock + i] = last[i];
   }
 }
 

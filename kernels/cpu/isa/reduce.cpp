@@ -36,10 +36,12 @@ float join_lanes(vf v) {
   return s[0];
 }
 
-constexpr int64_t kGroup = 32;  // joined before they are joined to the total: keeps rounding errors of long sums small
+// Sums are joined in groups, groups in blocks: rounding errors of long sums stay small.
+constexpr int64_t kGroup = 32;
+constexpr int64_t kBlockRows = kGroup * kGroup;
 
 template <typename Rule>
-float reduce_row(const float* x, int64_t n) {
+HM_INLINE vf reduce_block(const float* x, int64_t n) {
   const vf start = splat(Rule::kStart);
   vf total = start;
   int64_t i = 0;
@@ -55,32 +57,34 @@ float reduce_row(const float* x, int64_t n) {
   }
   for (; i + kWidth <= n; i += kWidth) total = Rule::join(total, load(x + i));
   if (i < n) total = Rule::join(total, first(load_part(x + i, n - i), n - i, start));
+  return total;
+}
+template <typename Rule>
+float reduce_row(const float* x, int64_t n) {
+  constexpr int64_t kBlock = kBlockRows * 4 * kWidth;
+  vf total = splat(Rule::kStart);
+  for (int64_t i = 0; i < n; i += kBlock) total = Rule::join(total, reduce_block<Rule>(x + i, n - i < kBlock ? n - i : kBlock));
   return join_lanes<Rule>(total);
 }
 
-// kVectors neighbouring columns over `rows` rows.
-template <typename Rule, int kVectors>
-HM_INLINE void reduce_columns(const float* x, int64_t rows, int64_t stride, float* y) {
-  vf total[kVectors];
+// `n` columns, n <= kVectors * kWidth, over `rows` rows.
+template <typename Rule, int kVectors, bool kFull>
+HM_INLINE void reduce_columns(const float* x, int64_t rows, int64_t stride, float* y, int64_t n) {
+  vf total[kVectors], block[kVectors], group[kVectors];
   for (int v = 0; v < kVectors; ++v) total[v] = splat(Rule::kStart);
   for (int64_t r = 0; r < rows;) {
-    vf group[kVectors];
-    for (int v = 0; v < kVectors; ++v) group[v] = splat(Rule::kStart);
-    for (int64_t k = 0; k < kGroup && r < rows; ++k, ++r)
-      for (int v = 0; v < kVectors; ++v) group[v] = Rule::join(group[v], load(x + r * stride + v * kWidth));
-    for (int v = 0; v < kVectors; ++v) total[v] = Rule::join(total[v], group[v]);
+    const int64_t block_end = rows - r < kBlockRows ? rows : r + kBlockRows;
+    for (int v = 0; v < kVectors; ++v) block[v] = splat(Rule::kStart);
+    while (r < block_end) {
+      for (int v = 0; v < kVectors; ++v) group[v] = splat(Rule::kStart);
+      for (int64_t k = 0; k < kGroup && r < block_end; ++k, ++r)
+        for (int v = 0; v < kVectors; ++v)
+          group[v] = Rule::join(group[v], kFull ? load(x + r * stride + v * kWidth) : load_part(x + r * stride, n));
+      for (int v = 0; v < kVectors; ++v) block[v] = Rule::join(block[v], group[v]);
+    }
+    for (int v = 0; v < kVectors; ++v) total[v] = Rule::join(total[v], block[v]);
   }
-  for (int v = 0; v < kVectors; ++v) store(y + v * kWidth, total[v]);
-}
-template <typename Rule>
-void reduce_last_columns(const float* x, int64_t rows, int64_t stride, float* y, int64_t n) {
-  vf total = splat(Rule::kStart);
-  for (int64_t r = 0; r < rows;) {
-    vf group = splat(Rule::kStart);
-    for (int64_t k = 0; k < kGroup && r < rows; ++k, ++r) group = Rule::join(group, load_part(x + r * stride, n));
-    total = Rule::join(total, group);
-  }
-  store_part(y, total, n);
+  for (int v = 0; v < kVectors; ++v) kFull ? store(y + v * kWidth, total[v]) : store_part(y, total[v], n);
 }
 
 constexpr int64_t kColumns = 4 * kWidth;
@@ -101,11 +105,11 @@ void reduce_stage(const ReduceStage& s, const float* x, float* y, uint32_t part)
     int64_t j = block * kColumns;
     const int64_t end = s.inner - j < kColumns ? s.inner : j + kColumns;
     if (end - j == kColumns) {
-      reduce_columns<Rule, 4>(from + j, rows, s.inner, to + j);
+      reduce_columns<Rule, 4, true>(from + j, rows, s.inner, to + j, kColumns);
       continue;
     }
-    for (; j + kWidth <= end; j += kWidth) reduce_columns<Rule, 1>(from + j, rows, s.inner, to + j);
-    if (j < end) reduce_last_columns<Rule>(from + j, rows, s.inner, to + j, end - j);
+    for (; j + kWidth <= end; j += kWidth) reduce_columns<Rule, 1, true>(from + j, rows, s.inner, to + j, kWidth);
+    if (j < end) reduce_columns<Rule, 1, false>(from + j, rows, s.inner, to + j, end - j);
   }
 }
 

@@ -1,0 +1,93 @@
+#include "index.hpp"
+
+#include <cmath>
+
+#include "families.hpp"
+
+namespace harmonics::cpu {
+namespace {
+
+std::unique_ptr<IndexContext> index_context(const hx_type& x, size_t axis, const hx_type& ids) {
+  auto c = std::make_unique<IndexContext>();
+  c->size = x.dims[axis];
+  c->inner = strides(x)[axis];
+  c->outer = count(x) / (c->size * c->inner);
+  c->indices = count(ids);
+  c->index_dtype = ids.dtype;
+  c->element_bytes = static_cast<uint32_t>(width(x.dtype));
+  return c;
+}
+
+bool answer_scatter(std::unique_ptr<IndexContext> c, hx_kernel& out, const char* name) {
+  const double updates = static_cast<double>(c->outer * c->indices);
+  const double ns = updates * (2 + 0.15 * static_cast<double>(c->inner)) + 0.1 * static_cast<double>(c->outer * c->size * c->inner);
+  c->row_parts = c->column_parts = 1;
+  if (c->inner >= 32) c->column_parts = parts_for(ns, c->inner / 16);
+  else c->row_parts = parts_for(ns, c->size);
+  const std::vector<uint32_t> parts = {c->row_parts * c->column_parts};
+  answer(out, std::move(c), isa().scatter_add, name, parts);
+  return true;
+}
+
+}  // namespace
+
+bool plan_gather(const Site& site, hx_kernel& out) {
+  if (!is_index(site.in(1)) || site.in(0).rank == 0) return false;
+  const int64_t axis = site.op() == "embedding" ? 0 : site.integer("axis");
+  auto c = index_context(site.in(0), static_cast<size_t>(axis), site.in(1));
+  c->x = 0;
+  c->ids = 1;
+  c->y = 2;
+  const int64_t rows = c->outer * c->indices;
+  c->parts = parts_for(static_cast<double>(rows) * (4 + 0.05 * static_cast<double>(c->inner * c->element_bytes)), rows);
+  answer(out, std::move(c), isa().gather, "gather");
+  return true;
+}
+
+bool plan_scatter_add(const Site& site, hx_kernel& out) {
+  if (!is_f32(site.in(0)) || !is_index(site.in(1)) || !is_f32(site.in(2)) || site.in(0).rank == 0) return false;
+  auto c = index_context(site.in(0), static_cast<size_t>(site.integer("axis")), site.in(1));
+  c->has_x = true;
+  c->ids = 1;
+  c->updates = 2;
+  c->y = 3;
+  answer_scatter(std::move(c), out, "scatter add");
+  out.in_place = 1;
+  return true;
+}
+
+bool plan_embedding_grad(const Site& site, hx_kernel& out) {
+  if (!is_index(site.in(0)) || !is_f32(site.in(1)) || !is_f32(site.out())) return false;
+  auto c = index_context(site.out(), 0, site.in(0));
+  c->updates = 1;
+  c->y = 2;
+  return answer_scatter(std::move(c), out, "embedding gradient");
+}
+
+bool plan_rope(const Site& site, hx_kernel& out) {
+  struct Owned : RopeContext {
+    std::vector<float> table;
+  };
+  const hx_type& x = site.in(0);
+  if (!site.all_f32() || x.rank < 2 || last(x) % 2) return false;
+  auto c = std::make_unique<Owned>();
+  c->half = last(x) / 2;
+  c->positions = x.dims[x.rank - 2];
+  c->rows = count(x) / last(x);
+  const int64_t cells = c->positions * c->half;
+  c->table.resize(static_cast<size_t>(2 * cells));
+  const double decay = -std::log(site.number("base", 10000)) / static_cast<double>(c->half), turn = site.flag("inverse") ? -1 : 1;
+  for (int64_t i = 0; i < cells; ++i) {
+    const double position = static_cast<double>(site.integer("offset") + i / c->half);
+    const double angle = position * std::exp(static_cast<double>(i % c->half) * decay);
+    c->table[static_cast<size_t>(i)] = static_cast<float>(std::cos(angle));
+    c->table[static_cast<size_t>(cells + i)] = static_cast<float>(turn * std::sin(angle));
+  }
+  c->cosines = c->table.data();
+  c->sines = c->table.data() + cells;
+  c->parts = parts_for(0.3 * static_cast<double>(count(x)) + 3.0 * static_cast<double>(c->rows), c->rows);
+  answer<RopeContext>(out, std::move(c), isa().rope, "rope").in_place = 1;
+  return true;
+}
+
+}  // namespace harmonics::cpu

@@ -1,0 +1,224 @@
+#include "../norm.hpp"
+
+#include "kernels.hpp"
+#include "simd.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+namespace {
+
+HM_INLINE vf load_some(const float* p, int64_t n) { return n == kWidth ? load(p) : load_part(p, n); }
+HM_INLINE void store_some(float* p, vf v, int64_t n) { n == kWidth ? store(p, v) : store_part(p, v, n); }
+HM_INLINE int64_t lanes_at(int64_t i, int64_t n) { return n - i < kWidth ? n - i : kWidth; }
+float scalar_sqrt(float x) { return vsqrt(splat(x))[0]; }
+
+// Sum of f(vector, lanes) over a row in groups, so that long rows keep their digits. f gives 0 in missing lanes.
+template <typename F>
+HM_INLINE float sum_row(int64_t n, F f) {
+  constexpr int64_t kGroup = 32 * kWidth;
+  vf total{};
+  for (int64_t g = 0; g < n; g += kGroup) {
+    const int64_t end = n - g < kGroup ? n : g + kGroup;
+    vf sum{};
+    for (int64_t i = g; i < end; i += kWidth) sum += f(i, lanes_at(i, end));
+    total += sum;
+  }
+  return sum_of(total);
+}
+
+}  // namespace
+
+// x, gain, [bias] -> y, [mean], rstd
+void row_norm(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const NormContext*>(context);
+  const uint32_t outputs = c.centred ? 3 : 2;
+  const float *gain = static_cast<const float*>(buffers[1]), *bias = c.centred ? static_cast<const float*>(buffers[2]) : nullptr;
+  float* mean_out = c.centred ? static_cast<float*>(buffers[4]) : nullptr;
+  float* rstd_out = static_cast<float*>(buffers[c.centred ? 5 : 3]);
+  const int64_t n = c.columns;
+  const Range rows = share(c.rows, c.parts, part);
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const float* x = static_cast<const float*>(buffers[0]) + r * n;
+    float* y = static_cast<float*>(buffers[outputs]) + r * n;
+    const float mean = c.centred ? sum_row(n, [&](int64_t i, int64_t k) { return load_some(x + i, k); }) / static_cast<float>(n) : 0.0f;
+    const float square = sum_row(n, [&](int64_t i, int64_t k) {
+      const vf d = load_some(x + i, k) - mean;
+      return first(d * d, k, vf{});
+    });
+    const float rstd = 1.0f / scalar_sqrt(square / static_cast<float>(n) + c.epsilon);
+    for (int64_t i = 0; i < n; i += kWidth) {
+      const int64_t k = lanes_at(i, n);
+      const vf v = (load_some(x + i, k) - mean) * rstd * load_some(gain + i, k);
+      store_some(y + i, bias ? v + load_some(bias + i, k) : v, k);
+    }
+    if (mean_out) mean_out[r] = mean;
+    rstd_out[r] = rstd;
+  }
+}
+
+// x, gain, [mean], rstd, dy -> dx, dgain, [dbias]. Phase 0: dx, and each part's sums in the workspace; phase 1 adds them up.
+void row_norm_grad(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+  const auto& c = *static_cast<const NormContext*>(context);
+  const uint32_t inputs = c.centred ? 5 : 4, sums = c.centred ? 2 : 1;
+  const int64_t n = c.columns;
+  float* workspace = static_cast<float*>(buffers[inputs + sums + 1]);
+  if (phase == 1) {
+    const Range vectors = share((n + kWidth - 1) / kWidth, c.column_parts, part);
+    for (uint32_t s = 0; s < sums; ++s)
+      for (int64_t v = vectors.begin; v < vectors.end; ++v) {
+        const int64_t k = lanes_at(v * kWidth, n);
+        vf total{};
+        for (uint32_t p = 0; p < c.parts; ++p) total += load_some(workspace + (p * sums + s) * n + v * kWidth, k);
+        store_some(static_cast<float*>(buffers[inputs + 1 + s]) + v * kWidth, total, k);
+      }
+    return;
+  }
+  const float* gain = static_cast<const float*>(buffers[1]);
+  const float* means = c.centred ? static_cast<const float*>(buffers[2]) : nullptr;
+  const float* rstds = static_cast<const float*>(buffers[c.centred ? 3 : 2]);
+  float *dgain = workspace + part * sums * n, *dbias = c.centred ? dgain + n : nullptr;
+  for (int64_t i = 0; i < n * sums; ++i) dgain[i] = 0;
+  const Range rows = share(c.rows, c.parts, part);
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const float* x = static_cast<const float*>(buffers[0]) + r * n;
+    const float* dy = static_cast<const float*>(buffers[c.centred ? 4 : 3]) + r * n;
+    float* dx = static_cast<float*>(buffers[inputs]) + r * n;
+    const float mean = c.centred ? means[r] : 0.0f, rstd = rstds[r], count = static_cast<float>(n);
+    vf sum{}, product{};
+    for (int64_t i = 0; i < n; i += kWidth) {
+      const int64_t k = lanes_at(i, n);
+      const vf d = load_some(dy + i, k), unit = (load_some(x + i, k) - mean) * rstd, dunit = d * load_some(gain + i, k);
+      sum += dunit;
+      product += first(dunit * unit, k, vf{});
+      store_some(dgain + i, load_some(dgain + i, k) + d * unit, k);
+      if (dbias) store_some(dbias + i, load_some(dbias + i, k) + d, k);
+    }
+    const float along = c.centred ? sum_of(sum) / count : 0.0f, across = sum_of(product) / count;
+    for (int64_t i = 0; i < n; i += kWidth) {
+      const int64_t k = lanes_at(i, n);
+      const vf unit = (load_some(x + i, k) - mean) * rstd, dunit = load_some(dy + i, k) * load_some(gain + i, k);
+      store_some(dx + i, rstd * (dunit - along - unit * across), k);
+    }
+  }
+}
+
+namespace {
+
+// Calls f(offset, lanes) for every vector of one channel.
+template <typename F>
+HM_INLINE void for_channel(const BatchNormContext& c, int64_t channel, F f) {
+  for (int64_t b = 0; b < c.batch; ++b) {
+    const int64_t start = (b * c.channels + channel) * c.places;
+    for (int64_t i = 0; i < c.places; i += kWidth) f(start + i, lanes_at(i, c.places));
+  }
+}
+// Sum over one channel, plane by plane.
+template <typename F>
+HM_INLINE float sum_channel(const BatchNormContext& c, int64_t channel, F f) {
+  vf total{};
+  for (int64_t b = 0; b < c.batch; ++b) {
+    const int64_t start = (b * c.channels + channel) * c.places;
+    vf sum{};
+    for (int64_t i = 0; i < c.places; i += kWidth) sum += f(start + i, lanes_at(i, c.places));
+    total += sum;
+  }
+  return sum_of(total);
+}
+
+}  // namespace
+
+// x, gain, bias -> y, mean, rstd. With one place per channel neighbouring channels are neighbours in memory: the same
+// function then takes a vector of channels at a time through batch_norm_columns.
+void batch_norm(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const BatchNormContext*>(context);
+  const float *x = static_cast<const float*>(buffers[0]), *gain = static_cast<const float*>(buffers[1]), *bias = static_cast<const float*>(buffers[2]);
+  float *y = static_cast<float*>(buffers[3]), *means = static_cast<float*>(buffers[4]), *rstds = static_cast<float*>(buffers[5]);
+  const float count = static_cast<float>(c.batch * c.places);
+  const Range channels = share(c.channels, c.parts, part);
+  for (int64_t ch = channels.begin; ch < channels.end; ++ch) {
+    const float mean = sum_channel(c, ch, [&](int64_t i, int64_t k) { return load_some(x + i, k); }) / count;
+    const float square = sum_channel(c, ch, [&](int64_t i, int64_t k) {
+      const vf d = load_some(x + i, k) - mean;
+      return first(d * d, k, vf{});
+    });
+    const float rstd = 1.0f / scalar_sqrt(square / count + c.epsilon);
+    for_channel(c, ch, [&](int64_t i, int64_t k) { store_some(y + i, (load_some(x + i, k) - mean) * rstd * gain[ch] + bias[ch], k); });
+    means[ch] = mean;
+    rstds[ch] = rstd;
+  }
+}
+
+// x, gain, mean, rstd, dy -> dx, dgain, dbias
+void batch_norm_grad(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const BatchNormContext*>(context);
+  const float *x = static_cast<const float*>(buffers[0]), *gain = static_cast<const float*>(buffers[1]);
+  const float *means = static_cast<const float*>(buffers[2]), *rstds = static_cast<const float*>(buffers[3]), *dy = static_cast<const float*>(buffers[4]);
+  float *dx = static_cast<float*>(buffers[5]), *dgain = static_cast<float*>(buffers[6]), *dbias = static_cast<float*>(buffers[7]);
+  const float count = static_cast<float>(c.batch * c.places);
+  const Range channels = share(c.channels, c.parts, part);
+  for (int64_t ch = channels.begin; ch < channels.end; ++ch) {
+    const float mean = means[ch], rstd = rstds[ch];
+    dbias[ch] = sum_channel(c, ch, [&](int64_t i, int64_t k) { return load_some(dy + i, k); });
+    dgain[ch] = sum_channel(c, ch, [&](int64_t i, int64_t k) {
+      return first(load_some(dy + i, k) * ((load_some(x + i, k) - mean) * rstd), k, vf{});
+    });
+    const float along = gain[ch] * dbias[ch] / count, across = gain[ch] * dgain[ch] / count;
+    for_channel(c, ch, [&](int64_t i, int64_t k) {
+      const vf unit = (load_some(x + i, k) - mean) * rstd;
+      store_some(dx + i, rstd * (gain[ch] * load_some(dy + i, k) - along - unit * across), k);
+    });
+  }
+}
+
+// The same for one place per channel: part takes vectors of channels.
+void batch_norm_columns(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const BatchNormContext*>(context);
+  const int64_t n = c.channels;
+  const float *x = static_cast<const float*>(buffers[0]), *gain = static_cast<const float*>(buffers[1]), *bias = static_cast<const float*>(buffers[2]);
+  float *y = static_cast<float*>(buffers[3]), *means = static_cast<float*>(buffers[4]), *rstds = static_cast<float*>(buffers[5]);
+  const float count = static_cast<float>(c.batch);
+  const Range vectors = share((n + kWidth - 1) / kWidth, c.parts, part);
+  for (int64_t i = vectors.begin * kWidth; i < vectors.end * kWidth; i += kWidth) {
+    const int64_t k = lanes_at(i, n);
+    vf mean{}, square{};
+    for (int64_t b = 0; b < c.batch; ++b) mean += load_some(x + b * n + i, k);
+    mean = mean / count;
+    for (int64_t b = 0; b < c.batch; ++b) {
+      const vf d = load_some(x + b * n + i, k) - mean;
+      square += d * d;
+    }
+    const vf rstd = 1.0f / vsqrt(square / count + c.epsilon);
+    const vf g = load_some(gain + i, k), shift = load_some(bias + i, k);
+    for (int64_t b = 0; b < c.batch; ++b) store_some(y + b * n + i, (load_some(x + b * n + i, k) - mean) * rstd * g + shift, k);
+    store_some(means + i, mean, k);
+    store_some(rstds + i, rstd, k);
+  }
+}
+
+void batch_norm_columns_grad(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const BatchNormContext*>(context);
+  const int64_t n = c.channels;
+  const float *x = static_cast<const float*>(buffers[0]), *gain = static_cast<const float*>(buffers[1]);
+  const float *means = static_cast<const float*>(buffers[2]), *rstds = static_cast<const float*>(buffers[3]), *dy = static_cast<const float*>(buffers[4]);
+  float *dx = static_cast<float*>(buffers[5]), *dgain = static_cast<float*>(buffers[6]), *dbias = static_cast<float*>(buffers[7]);
+  const float count = static_cast<float>(c.batch);
+  const Range vectors = share((n + kWidth - 1) / kWidth, c.parts, part);
+  for (int64_t i = vectors.begin * kWidth; i < vectors.end * kWidth; i += kWidth) {
+    const int64_t k = lanes_at(i, n);
+    const vf mean = load_some(means + i, k), rstd = load_some(rstds + i, k), g = load_some(gain + i, k);
+    vf sum{}, product{};
+    for (int64_t b = 0; b < c.batch; ++b) {
+      const vf d = load_some(dy + b * n + i, k);
+      sum += d;
+      product += d * ((load_some(x + b * n + i, k) - mean) * rstd);
+    }
+    store_some(dbias + i, sum, k);
+    store_some(dgain + i, product, k);
+    const vf along = g * sum / count, across = g * product / count;
+    for (int64_t b = 0; b < c.batch; ++b) {
+      const vf unit = (load_some(x + b * n + i, k) - mean) * rstd;
+      store_some(dx + b * n + i, rstd * (g * load_some(dy + b * n + i, k) - along - unit * across), k);
+    }
+  }
+}
+
+}  // namespace harmonics::cpu::HM_ISA

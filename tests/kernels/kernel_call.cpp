@@ -1,0 +1,238 @@
+#include "kernel_call.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <thread>
+
+#include <harmonics/function.hpp>
+
+namespace harmonics::kernel_tests {
+namespace {
+
+// The host as far as a device sees it: it registers, and it reports errors.
+struct FakeHost {
+  const hx_device_vt* vt = nullptr;
+  void* self = nullptr;
+  std::string name, error;
+};
+FakeHost& host() {
+  static FakeHost h;
+  return h;
+}
+
+hx_status take_item(hx_registry*, const hx_item* item) {
+  host().vt = static_cast<const hx_device_vt*>(item->vtable);
+  host().self = item->self;
+  host().name = item->name;
+  return item->kind == HX_DEVICE ? HX_OK : HX_ERROR;
+}
+
+const FakeHost& device() {
+  static const bool loaded = [] {
+    void* library = dlopen(HARMONICS_CPU_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+    if (!library) throw std::runtime_error(dlerror());
+    static hx_api api{};
+    api.struct_size = sizeof api;
+    api.set_error = [](uint32_t, const char* text) { host().error = text; };
+    api.last_error = [](uint32_t*) { return host().error.c_str(); };
+    api.register_item = take_item;
+    static hx_registration registration{sizeof(hx_registration), &api, nullptr};
+    auto enter = reinterpret_cast<void (*)(hx_registration*)>(dlsym(library, "harmonics_register"));
+    enter(&registration);
+    return true;
+  }();
+  (void)loaded;
+  return host();
+}
+
+struct Free {
+  void operator()(void* p) const { std::free(p); }
+};
+using Memory = std::unique_ptr<char, Free>;
+Memory aligned(size_t bytes) {
+  Memory m(static_cast<char*>(std::aligned_alloc(64, (bytes + 64) / 64 * 64)));
+  std::memset(m.get(), 0xff, (bytes + 64) / 64 * 64);  // NaN in every float type
+  return m;
+}
+
+}  // namespace
+
+int64_t bytes_of(uint32_t dtype) {
+  if (dtype == HX_BOOL || dtype == HX_U8 || dtype == HX_I8) return 1;
+  if (dtype == HX_BF16 || dtype == HX_F16 || dtype == HX_I16 || dtype == HX_U16) return 2;
+  return dtype == HX_F32 || dtype == HX_I32 || dtype == HX_U32 ? 4 : 8;
+}
+
+hx_type Tensor::type() const {
+  hx_type t{};
+  t.dtype = dtype;
+  t.rank = static_cast<uint32_t>(dims.size());
+  std::copy(dims.begin(), dims.end(), t.dims);
+  return t;
+}
+
+Tensor Random::floats(Dims dims, float low, float high) {
+  std::vector<float> v(static_cast<size_t>(elements(dims)));
+  for (float& x : v) x = std::uniform_real_distribution<float>(low, high)(engine_);
+  return {std::move(dims), v};
+}
+
+KernelCall& KernelCall::set(const char* name, int64_t value) {
+  hx_attribute a{name, HX_ATTR_INT, 0, {}};
+  a.as.i = value;
+  return attributes_.push_back(a), *this;
+}
+KernelCall& KernelCall::set(const char* name, double value) {
+  hx_attribute a{name, HX_ATTR_FLOAT, 0, {}};
+  a.as.f = value;
+  return attributes_.push_back(a), *this;
+}
+KernelCall& KernelCall::set(const char* name, const char* value) {
+  hx_attribute a{name, HX_ATTR_STRING, 0, {}};
+  a.as.s = texts_.emplace_back(value).c_str();
+  return attributes_.push_back(a), *this;
+}
+KernelCall& KernelCall::set(const char* name, Dims values) {
+  int_lists_.push_back(std::move(values));
+  hx_attribute a{name, HX_ATTR_INTS, static_cast<uint32_t>(int_lists_.back().size()), {}};
+  a.as.ints = int_lists_.back().data();
+  return attributes_.push_back(a), *this;
+}
+KernelCall& KernelCall::step(const char* op, std::vector<uint32_t> operands, uint32_t dtype) {
+  operands.resize(3);
+  chain_.push_back({op, operands[0], operands[1], operands[2], dtype});
+  return *this;
+}
+
+bool KernelCall::find(hx_kernel& kernel) {
+  std::vector<hx_type> in, out;
+  for (const Tensor& t : inputs_) in.push_back(t.type());
+  for (const Tensor& t : outputs_) out.push_back(t.type());
+  const hx_attributes attributes{attributes_.data(), static_cast<uint32_t>(attributes_.size())};
+  hx_call_site site{};
+  site.struct_size = sizeof site;
+  site.op = op_.c_str();
+  site.attributes = &attributes;
+  site.n_inputs = static_cast<uint32_t>(in.size());
+  site.n_outputs = static_cast<uint32_t>(out.size());
+  site.inputs = in.data();
+  site.outputs = out.data();
+  site.n_chain = static_cast<uint32_t>(chain_.size());
+  site.chain = chain_.data();
+  site.chain_outputs = chain_outputs_.data();
+  const hx_status status = device().vt->find(device().self, &site, &kernel);
+  INFO(op_ << ": " << host().error);
+  REQUIRE(status != HX_ERROR);
+  return status == HX_OK;
+}
+
+bool KernelCall::served() {
+  hx_kernel kernel{};
+  if (!find(kernel)) return false;
+  if (kernel.destroy) kernel.destroy(kernel.context);
+  return true;
+}
+
+void KernelCall::once(const hx_kernel& kernel, Order order, std::vector<Tensor>& outputs) {
+  std::vector<Memory> memory;
+  std::vector<void*> buffers;
+  for (const Tensor& t : inputs_) {
+    memory.push_back(aligned(t.bytes.size()));
+    std::memcpy(memory.back().get(), t.bytes.data(), t.bytes.size());
+    buffers.push_back(memory.back().get());
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    memory.push_back(aligned(outputs_[i].bytes.size()));
+    buffers.push_back(memory.back().get());
+    for (const auto& [output, input] : aliases_)
+      if (output == i) buffers.back() = buffers[input];
+  }
+  memory.push_back(aligned(kernel.workspace));
+  buffers.push_back(memory.back().get());
+
+  std::mt19937 engine(17);
+  for (uint32_t phase = 0; phase < kernel.phases; ++phase) {
+    std::vector<uint32_t> parts(kernel.parts[phase]);
+    std::iota(parts.begin(), parts.end(), 0);
+    if (order == Order::reversed) std::reverse(parts.begin(), parts.end());
+    if (order == Order::shuffled) std::shuffle(parts.begin(), parts.end(), engine);
+    const auto some = [&](size_t first, size_t step) {
+      for (size_t i = first; i < parts.size(); i += step) kernel.run(kernel.context, buffers.data(), phase, parts[i]);
+    };
+    if (order == Order::two_threads) {
+      std::thread other([&] { some(1, 2); });
+      some(0, 2);
+      other.join();
+    } else {
+      some(0, 1);
+    }
+  }
+  outputs = outputs_;
+  for (size_t i = 0; i < outputs.size(); ++i) std::memcpy(outputs[i].bytes.data(), buffers[inputs_.size() + i], outputs[i].bytes.size());
+}
+
+std::vector<Tensor> KernelCall::run() {
+  hx_kernel kernel{};
+  INFO(op_);
+  REQUIRE(find(kernel));
+  REQUIRE(kernel.phases >= 1);
+  REQUIRE(kernel.phases <= HX_MAX_PHASES);
+  parts_ = *std::max_element(kernel.parts, kernel.parts + kernel.phases);
+  in_place_ = kernel.in_place;
+  name_ = kernel.name;
+  std::vector<Tensor> result, again;
+  once(kernel, Order::forward, result);
+  for (Order order : {Order::reversed, Order::shuffled, Order::two_threads}) {
+    once(kernel, order, again);
+    for (size_t i = 0; i < result.size(); ++i) REQUIRE(again[i].bytes == result[i].bytes);
+  }
+  if (kernel.destroy) kernel.destroy(kernel.context);
+  return result;
+}
+
+double KernelCall::seconds(int repeats) {
+  hx_kernel kernel{};
+  REQUIRE(find(kernel));
+  std::vector<Memory> memory;
+  std::vector<void*> buffers;
+  for (const auto* list : {&inputs_, &outputs_})
+    for (const Tensor& t : *list) {
+      memory.push_back(aligned(t.bytes.size()));
+      std::memcpy(memory.back().get(), t.bytes.data(), t.bytes.size());
+      buffers.push_back(memory.back().get());
+    }
+  memory.push_back(aligned(kernel.workspace));
+  buffers.push_back(memory.back().get());
+  double best = 1e9;
+  for (int r = 0; r < repeats; ++r) {
+    const auto start = std::chrono::steady_clock::now();
+    for (uint32_t phase = 0; phase < kernel.phases; ++phase)
+      for (uint32_t part = 0; part < kernel.parts[phase]; ++part) kernel.run(kernel.context, buffers.data(), phase, part);
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  name_ = kernel.name;
+  parts_ = kernel.parts[0];
+  if (kernel.destroy) kernel.destroy(kernel.context);
+  return best;
+}
+
+void require_close(const Tensor& actual, const std::vector<double>& expected, double relative, double absolute) {
+  REQUIRE(actual.size() == static_cast<int64_t>(expected.size()));
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double e = expected[i], a = actual.dtype == HX_F64 ? actual.data<double>()[i] : static_cast<double>(actual.data<float>()[i]);
+    const bool same = std::isnan(e) ? std::isnan(a) : a == e || std::abs(a - e) <= absolute + relative * std::abs(e);
+    if (same) continue;
+    INFO("element " << i << ": " << a << " should be " << e);
+    REQUIRE(same);
+  }
+}
+
+std::string device_name() { return device().name; }
+std::string device_text() { return device().vt->describe(device().self); }
+
+}  // namespace harmonics::kernel_tests

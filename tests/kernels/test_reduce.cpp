@@ -1,0 +1,109 @@
+#include "kernel_call.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace harmonics::kernel_tests {
+namespace {
+
+// Reference by definition: which result an element belongs to, and the function that joins.
+template <typename T, typename Join>
+std::vector<double> reduce(const Tensor& x, const Dims& axes, double start, Join join) {
+  Dims kept = x.dims;
+  for (int64_t a : axes) kept[static_cast<size_t>(a)] = 1;
+  std::vector<double> y(static_cast<size_t>(elements(kept)), start);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    int64_t rest = i, at = 0, step = 1;
+    for (size_t k = kept.size(); k-- > 0; rest /= x.dims[k]) {
+      at += (kept[k] == 1 ? 0 : rest % x.dims[k]) * step;
+      step *= kept[k];
+    }
+    double& total = y[static_cast<size_t>(at)];
+    total = join(total, static_cast<double>(x.data<T>()[i]));
+  }
+  return y;
+}
+Dims left(const Tensor& x, const Dims& axes) {
+  Dims d;
+  for (size_t i = 0; i < x.dims.size(); ++i)
+    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) == axes.end()) d.push_back(x.dims[i]);
+  return d;
+}
+
+struct Case {
+  Dims dims, axes;
+};
+const Case kCases[] = {{{64, 392}, {0}},     {{64, 392}, {1}},      {{5, 7, 11}, {1}},         {{5, 7, 11}, {0, 2}}, {{5, 7, 11}, {0, 1, 2}},
+                       {{100003}, {0}},      {{1000, 33}, {0}},     {{8, 6, 28, 28}, {0, 2, 3}}, {{3, 4, 5, 6}, {0, 2}}, {{1, 9, 1}, {0}},
+                       {{20000, 3}, {0}},    {{16, 4096}, {0, 1}},  {{2, 3}, {}},              {{700, 1, 513}, {2}}, {{40, 3, 2000}, {0, 2}}};
+
+}  // namespace
+
+TEST_CASE("sums, products and extremes over any axes") {
+  Random random(21);
+  for (const Case& c : kCases) {
+    const Tensor x = random.floats(c.dims), near_one = random.floats(c.dims, 0.99f, 1.01f);
+    const auto run = [&](const char* name, const Tensor& t) {
+      return KernelCall(name).set("axes", c.axes).in(t).out(left(t, c.axes)).run_one();
+    };
+    INFO("rank " << c.dims.size() << ", " << x.size() << " elements, " << c.axes.size() << " axes");
+    const auto size = reduce<float>(x, c.axes, 0, [](double a, double b) { return a + std::abs(b); });
+    const auto sum = reduce<float>(x, c.axes, 0, [](double a, double b) { return a + b; });
+    require_close(run("reduce_sum", x), sum, 1e-6, 3e-7 * *std::max_element(size.begin(), size.end()));
+    require_close(run("reduce_max", x), reduce<float>(x, c.axes, -1e9, [](double a, double b) { return std::max(a, b); }), 0, 0);
+    require_close(run("reduce_min", x), reduce<float>(x, c.axes, 1e9, [](double a, double b) { return std::min(a, b); }), 0, 0);
+    require_close(run("reduce_prod", near_one), reduce<float>(near_one, c.axes, 1, [](double a, double b) { return a * b; }), 2e-5, 0);
+  }
+}
+
+TEST_CASE("a long sum keeps its digits") {
+  const Tensor x({1 << 20}, std::vector<float>(1 << 20, 0.1f));
+  const Tensor y = KernelCall("reduce_sum").set("axes", Dims{0}).in(x).out({}).run_one();
+  require_close(y, {(1 << 20) * static_cast<double>(0.1f)}, 1e-6, 0);
+}
+
+TEST_CASE("whole numbers are summed exactly and NaN wins extremes") {
+  Random random(22);
+  const Tensor x = random.integers<int64_t>({37, 19}, -1000000000, 1000000000);
+  const Tensor y = KernelCall("reduce_sum").set("axes", Dims{0}).in(x).out({19}, HX_I64).run_one();
+  for (int64_t c = 0; c < 19; ++c) {
+    int64_t sum = 0;
+    for (int64_t r = 0; r < 37; ++r) sum += x.data<int64_t>()[r * 19 + c];
+    REQUIRE(y.data<int64_t>()[c] == sum);
+  }
+  for (int64_t place : {0, 5, 99}) {
+    std::vector<float> v(100, 1);
+    v[static_cast<size_t>(place)] = std::numeric_limits<float>::quiet_NaN();
+    for (const char* name : {"reduce_max", "reduce_min", "reduce_sum"})
+      CHECK(std::isnan(KernelCall(name).set("axes", Dims{0}).in(Tensor({100}, v)).out({}).run_one()[0]));
+    CHECK(KernelCall("argmax").set("axis", 0).in(Tensor({100}, v)).out({}, HX_I64).run_one().data<int64_t>()[0] == place);
+  }
+}
+
+TEST_CASE("argmax, argmin and running sums") {
+  Random random(23);
+  for (int64_t axis : {0, 1, 2}) {
+    const Tensor x = random.integers<int32_t>({13, 17, 9}, -4, 5);  // many ties
+    Dims out = x.dims;
+    out.erase(out.begin() + axis);
+    const int64_t inner = axis == 0 ? 153 : axis == 1 ? 9 : 1, size = x.dims[static_cast<size_t>(axis)];
+    const Tensor high = KernelCall("argmax").set("axis", axis).in(x).out(out, HX_I64).run_one();
+    const Tensor low = KernelCall("argmin").set("axis", axis).in(x).out(out, HX_I64).run_one();
+    const Tensor sums = KernelCall("cumsum").set("axis", axis).in(x).out(x.dims, HX_I32).run_one();
+    for (int64_t l = 0; l < high.size(); ++l) {
+      const int32_t* lane = x.data<int32_t>() + l / inner * size * inner + l % inner;
+      int64_t best = 0, worst = 0;
+      int32_t sum = 0;
+      for (int64_t k = 0; k < size; ++k) {
+        if (lane[k * inner] > lane[best * inner]) best = k;
+        if (lane[k * inner] < lane[worst * inner]) worst = k;
+        sum += lane[k * inner];
+        REQUIRE(sums.data<int32_t>()[l / inner * size * inner + l % inner + k * inner] == sum);
+      }
+      REQUIRE(high.data<int64_t>()[l] == best);
+      REQUIRE(low.data<int64_t>()[l] == worst);
+    }
+  }
+}
+
+}  // namespace harmonics::kernel_tests
