@@ -44,7 +44,8 @@ class Replacement {
     static std::atomic<unsigned> number{0};
     aside_ = (slash == std::string::npos ? "" : directory_) + ".harmonics-" + std::to_string(::getpid()) + "-" +
              std::to_string(number++) + ".tmp";
-    file_ = calls_.open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode_ < 0 ? 0666u : static_cast<unsigned>(mode_));
+    file_ = calls_.open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                        mode_ < 0 ? 0666u : static_cast<unsigned>(mode_));
     if (file_ < 0) fail(std::strerror(errno));
     exists_ = true;
     // Without the mask of this process. Where it cannot be done the file keeps the mask's permissions, which are fewer.
@@ -61,8 +62,8 @@ class Replacement {
       const long wrote = calls_.write(file_, bytes.data(), bytes.size());
       if (wrote < 0 && errno == EINTR) continue;
       if (wrote <= 0)
-        fail(std::string(wrote < 0 ? std::strerror(errno) : "the system takes no more") + " after " + std::to_string(written_) +
-             " bytes");
+        fail(std::string(wrote < 0 ? std::strerror(errno) : "the system takes no more") + " after " +
+             std::to_string(written_) + " bytes");
       bytes.remove_prefix(static_cast<size_t>(wrote));
       written_ += static_cast<size_t>(wrote);
     }

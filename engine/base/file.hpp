@@ -22,9 +22,10 @@ class FileCalls {
   static FileCalls& system();
 };
 
-// Writes the pieces one after the other to a new file beside `path`, syncs it, and puts it in path's place: whoever opens
-// `path`, even after a crash, finds the former content or all of the new. Keeps the former file's permissions and follows
-// a symbolic link. Throws ErrorKind::Output with the reason; then nothing is left behind and the former file stands.
+// Writes the pieces one after the other to a new file beside `path`, syncs it, and puts it in path's place: whoever
+// opens `path`, even after a crash, finds the former content or all of the new. Keeps the former file's permissions and
+// follows a symbolic link. Throws ErrorKind::Output with the reason; then nothing is left behind and the former file
+// stands.
 void write_file_atomically(const std::string& path, std::span<const std::string_view> pieces,
                            FileCalls& calls = FileCalls::system());
 void write_file_atomically(const std::string& path, std::string_view bytes, FileCalls& calls = FileCalls::system());

@@ -48,14 +48,16 @@ void draw(void* data, const TensorType& type, std::array<uint32_t, 2> key, const
     T* to = static_cast<T*>(data);
     for (int64_t i = 0; i < count; i += 4) {
       const std::array<double, 4> values = distribution(block(key, static_cast<uint64_t>(i) / 4));
-      for (int64_t j = i; j < std::min(i + 4, count); ++j) to[j] = convert_element<T>(values[static_cast<size_t>(j - i)]);
+      for (int64_t j = i; j < std::min(i + 4, count); ++j)
+        to[j] = convert_element<T>(values[static_cast<size_t>(j - i)]);
     }
   });
 }
 
 void expect(bool holds, const std::string& name, const std::string& rule, double a, double b) {
   if (!holds)
-    throw Error(ErrorKind::Usage, "the initialisation of '" + name + "' (" + std::to_string(a) + ", " + std::to_string(b) + ") " + rule);
+    throw Error(ErrorKind::Usage,
+                "the initialisation of '" + name + "' (" + std::to_string(a) + ", " + std::to_string(b) + ") " + rule);
 }
 
 }  // namespace
@@ -63,7 +65,8 @@ void expect(bool holds, const std::string& name, const std::string& rule, double
 void initialise(void* data, const TensorType& type, const hx_init& init, uint64_t seed, const std::string& name) {
   if (init.kind == HX_INIT_CONSTANT) return fill_elements(type.dtype, data, type.shape.count(), init.a);
   if (!is_float(type.dtype))
-    throw Error(ErrorKind::Type, "'" + name + "' is " + type.str() + "; only floating-point parameters can begin with random numbers");
+    throw Error(ErrorKind::Type,
+                "'" + name + "' is " + type.str() + "; only floating-point parameters can begin with random numbers");
   const auto key = philox_key(seed, stream_of(name.data(), name.size()));
   switch (init.kind) {
     case HX_INIT_UNIFORM:
@@ -78,7 +81,8 @@ void initialise(void* data, const TensorType& type, const hx_init& init, uint64_
       return draw(data, type, key, Uniform{-bound, bound});
     }
     default:
-      throw Error(ErrorKind::Usage, "the initialisation of '" + name + "' has the unknown kind " + std::to_string(init.kind));
+      throw Error(ErrorKind::Usage,
+                  "the initialisation of '" + name + "' has the unknown kind " + std::to_string(init.kind));
   }
 }
 

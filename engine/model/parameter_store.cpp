@@ -8,8 +8,9 @@ StoredTensor& ParameterStore::declare(const std::string& name, const TensorType&
                                       uint64_t seed) {
   if (StoredTensor* known = find(name)) {
     if (known->type != type)
-      throw Error(ErrorKind::Weights, "'" + name + "' is " + known->type.str() + " in the weights at hand, the graph needs " +
-                                          type.str() + "; give it weights of that shape or change the layer back");
+      throw Error(ErrorKind::Weights, "'" + name + "' is " + known->type.str() +
+                                          " in the weights at hand, the graph needs " + type.str() +
+                                          "; give it weights of that shape or change the layer back");
     return *known;
   }
   auto storage = std::make_shared<Storage>(type.bytes());
@@ -32,8 +33,8 @@ void* ParameterStore::parameter(const std::string& name, const TensorType& type)
     throw error;
   }
   if (stored->type != type)
-    throw Error(ErrorKind::Weights, "parameter '" + name + "' is " + stored->type.str() + ", the program wants " + type.str() +
-                                        "; compile the program again for these weights");
+    throw Error(ErrorKind::Weights, "parameter '" + name + "' is " + stored->type.str() + ", the program wants " +
+                                        type.str() + "; compile the program again for these weights");
   return stored->storage->data();
 }
 

@@ -14,7 +14,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "tensors are mapped as they lie in the file: little-endian");
 
 // Truth values are read as C++ bools, which may hold nothing but 0 and 1.
-void expect_truth_values(const std::string& file, const TensorEntry& entry, const unsigned char* bytes, uint64_t offset) {
+void expect_truth_values(const std::string& file, const TensorEntry& entry, const unsigned char* bytes,
+                         uint64_t offset) {
   const auto* end = bytes + (entry.end - entry.begin);
   const auto* bad = std::find_if(bytes, end, [](unsigned char b) { return b > 1; });
   if (bad != end)
@@ -51,13 +52,15 @@ const Storage& numbers_of(const std::string& name, const HTensor& tensor) {
 }
 
 void expect_text(const std::string& text, const std::string& what) {
-  if (find_invalid_utf8(text)) throw Error(ErrorKind::Weights, what + " " + shown_name(text) + " is no UTF-8 and cannot be saved");
+  if (find_invalid_utf8(text))
+    throw Error(ErrorKind::Weights, what + " " + shown_name(text) + " is no UTF-8 and cannot be saved");
 }
 
 void expect_name(const std::string& name) {
   expect_text(name, "tensor name");
   if (name == "__metadata__" || name.find('\0') != std::string::npos)
-    throw Error(ErrorKind::Weights, "no tensor in a safetensors file can be called " + shown_name(name) + "; give it another name");
+    throw Error(ErrorKind::Weights,
+                "no tensor in a safetensors file can be called " + shown_name(name) + "; give it another name");
 }
 
 // The header and every tensor's bytes; `header` must outlive the views.
@@ -79,7 +82,8 @@ std::vector<std::string_view> pieces_of(const TensorFile& file, std::string& hea
   for (TensorEntry& entry : table.tensors) {
     entry.begin = at;
     entry.end = at += entry.type.bytes();
-    pieces.emplace_back(static_cast<const char*>(numbers_of(entry.name, file.tensors.at(entry.name)).data()), entry.type.bytes());
+    pieces.emplace_back(static_cast<const char*>(numbers_of(entry.name, file.tensors.at(entry.name)).data()),
+                        entry.type.bytes());
   }
   header = write_safetensors_header(table);
   pieces[0] = header;
@@ -93,7 +97,9 @@ TensorFile read_safetensors(const std::string& path) {
   return read(file->data(), file->bytes(), path, file);
 }
 
-TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name) { return read(data, bytes, name, nullptr); }
+TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name) {
+  return read(data, bytes, name, nullptr);
+}
 
 std::string write_safetensors(const TensorFile& file) {
   std::string header, out;

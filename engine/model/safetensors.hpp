@@ -1,4 +1,5 @@
-// Safetensors files (huggingface.co/docs/safetensors): u64 header length, JSON header, little-endian tensors back to back.
+// Safetensors files (huggingface.co/docs/safetensors): u64 header length, JSON header, little-endian tensors back to
+// back.
 #pragma once
 
 #include <map>
@@ -15,8 +16,8 @@ struct TensorFile {
   std::map<std::string, HTensor> tensors;  // views into the mapped file, or owned
 };
 
-// Checks everything the format demands (header <= 100 MB and <= file, sorted gapless offsets to the end, overflow, duplicate
-// names, dtype and size agreement) before any tensor is made; errors name file, offset and tensor.
+// Checks everything the format demands (header <= 100 MB and <= file, sorted gapless offsets to the end, overflow,
+// duplicate names, dtype and size agreement) before any tensor is made; errors name file, offset and tensor.
 TensorFile read_safetensors(const std::string& path);
 // Tensors are views (a tensor that lies unaligned is copied); here `data` must outlive them. `name` is for messages.
 TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name);

@@ -21,13 +21,14 @@ struct DTypeSpelling {
   std::string_view name;
 };
 // In the order the reference writer sorts by: the widest alignment last.
-constexpr DTypeSpelling kDTypes[] = {{DType::Bool, "BOOL"}, {DType::U8, "U8"},   {DType::I8, "I8"},     {DType::I16, "I16"},
-                                     {DType::U16, "U16"},   {DType::F16, "F16"}, {DType::BF16, "BF16"}, {DType::I32, "I32"},
-                                     {DType::U32, "U32"},   {DType::F32, "F32"}, {DType::F64, "F64"},   {DType::I64, "I64"},
-                                     {DType::U64, "U64"}};
+constexpr DTypeSpelling kDTypes[] = {
+    {DType::Bool, "BOOL"}, {DType::U8, "U8"},     {DType::I8, "I8"},   {DType::I16, "I16"}, {DType::U16, "U16"},
+    {DType::F16, "F16"},   {DType::BF16, "BF16"}, {DType::I32, "I32"}, {DType::U32, "U32"}, {DType::F32, "F32"},
+    {DType::F64, "F64"},   {DType::I64, "I64"},   {DType::U64, "U64"}};
 
 const DTypeSpelling* spelling(std::string_view name) {
-  const auto at = std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& row) { return row.name == name; });
+  const auto at =
+      std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& row) { return row.name == name; });
   return at == std::end(kDTypes) ? nullptr : at;
 }
 
@@ -56,12 +57,13 @@ class EntryCheck {
       refuse("data_offsets = " + list_text(*raw_.data_offsets) + " must have two entries, begin and end");
     TensorEntry out{raw_.name, {dtype(), shape()}, (*raw_.data_offsets)[0], (*raw_.data_offsets)[1]};
     if (out.begin > out.end || out.end > data_bytes_)
-      refuse("data_offsets = " + list_text(*raw_.data_offsets) + " do not lie inside the " + std::to_string(data_bytes_) +
-             " bytes of data");
+      refuse("data_offsets = " + list_text(*raw_.data_offsets) + " do not lie inside the " +
+             std::to_string(data_bytes_) + " bytes of data");
     const uint64_t expected = size(out.type.dtype);
     if (out.end - out.begin != expected)
-      refuse(*raw_.dtype + " " + list_text(*raw_.shape) + " takes " + std::to_string(expected) + " bytes, data_offsets = " +
-             list_text(*raw_.data_offsets) + " hold " + std::to_string(out.end - out.begin));
+      refuse(*raw_.dtype + " " + list_text(*raw_.shape) + " takes " + std::to_string(expected) +
+             " bytes, data_offsets = " + list_text(*raw_.data_offsets) + " hold " +
+             std::to_string(out.end - out.begin));
     return out;
   }
 
@@ -120,21 +122,24 @@ void expect_gapless(const std::string& file, const SafetensorsHeader& header, ui
 
 uint64_t header_length(const void* data, size_t bytes, const std::string& file) {
   if (bytes < kLengthBytes)
-    refuse_safetensors(file, 0, nullptr, "it holds " + std::to_string(bytes) + " bytes, the header's length alone takes 8");
+    refuse_safetensors(file, 0, nullptr,
+                       "it holds " + std::to_string(bytes) + " bytes, the header's length alone takes 8");
   uint64_t length = 0;
   for (size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<const unsigned char*>(data)[i];
   if (length > kLongestHeader)
     refuse_safetensors(file, 0, nullptr,
-                       "the header's length is " + std::to_string(length) + ", at most " + std::to_string(kLongestHeader) +
-                           " are allowed");
+                       "the header's length is " + std::to_string(length) + ", at most " +
+                           std::to_string(kLongestHeader) + " are allowed");
   if (length > bytes - kLengthBytes)
     refuse_safetensors(file, 0, nullptr,
-                       "the header's length is " + std::to_string(length) + ", but only " + std::to_string(bytes - kLengthBytes) +
-                           " bytes follow");
+                       "the header's length is " + std::to_string(length) + ", but only " +
+                           std::to_string(bytes - kLengthBytes) + " bytes follow");
   return length;
 }
 
-std::string json_text(std::string_view s) { return boost::json::serialize(boost::json::string_view(s.data(), s.size())); }
+std::string json_text(std::string_view s) {
+  return boost::json::serialize(boost::json::string_view(s.data(), s.size()));
+}
 
 }  // namespace
 
@@ -161,8 +166,7 @@ std::string shown_name(std::string_view name) {
 SafetensorsHeader read_safetensors_header(const void* data, size_t bytes, const std::string& name) {
   const uint64_t length = header_length(data, bytes, name);
   const std::string_view text(static_cast<const char*>(data) + kLengthBytes, length);
-  if (text.empty() || text[0] != '{')
-    refuse_safetensors(name, kLengthBytes, nullptr, "the header must begin with '{'");
+  if (text.empty() || text[0] != '{') refuse_safetensors(name, kLengthBytes, nullptr, "the header must begin with '{'");
   RawHeader raw = parse_safetensors_json(text, name, kLengthBytes);
   SafetensorsHeader header;
   header.metadata = std::move(raw.metadata);
@@ -201,7 +205,11 @@ std::string write_safetensors_header(const SafetensorsHeader& header) {
     key(t.name);
     json.append("{\"dtype\":\"").append(spelling(t.type.dtype)->name).append("\",\"shape\":[");
     for (const int64_t d : t.type.shape) json.append(json.back() == '[' ? "" : ",").append(std::to_string(d));
-    json.append("],\"data_offsets\":[").append(std::to_string(t.begin)).append(",").append(std::to_string(t.end)).append("]}");
+    json.append("],\"data_offsets\":[")
+        .append(std::to_string(t.begin))
+        .append(",")
+        .append(std::to_string(t.end))
+        .append("]}");
   }
   json += '}';
   json.resize((json.size() + 7) / 8 * 8, ' ');

@@ -23,8 +23,8 @@ struct SafetensorsHeader {
   uint64_t data_offset = 0;          // where the data begins in the file
 };
 
-// Checks all of the format: the header's length, its JSON (no name twice), types, shapes, sizes, and that the tensors fill
-// the data without gap or overlap. Throws ErrorKind::Weights with `name`, the offset and the tensor.
+// Checks all of the format: the header's length, its JSON (no name twice), types, shapes, sizes, and that the tensors
+// fill the data without gap or overlap. Throws ErrorKind::Weights with `name`, the offset and the tensor.
 SafetensorsHeader read_safetensors_header(const void* data, size_t bytes, const std::string& name);
 
 // Sorts as the reference writer does: wide elements first, so that all lie aligned, then by name.
@@ -33,7 +33,8 @@ void order_as_written(std::vector<TensorEntry>& tensors);
 std::string write_safetensors_header(const SafetensorsHeader& header);
 
 // "'PATH' is no safetensors file: at byte 24, tensor 'w': WHAT", ErrorKind::Weights. `tensor` null: about none.
-[[noreturn]] void refuse_safetensors(const std::string& file, uint64_t offset, const std::string* tensor, const std::string& what);
+[[noreturn]] void refuse_safetensors(const std::string& file, uint64_t offset, const std::string* tensor,
+                                     const std::string& what);
 
 // A name as messages show it: quoted, cut when long, with what disturbs a terminal replaced.
 std::string shown_name(std::string_view name);

@@ -84,7 +84,8 @@ class HeaderHandler {
       header.metadata[key_] = std::move(value);
       return true;
     }
-    if (in_ != In::tensor || numbers_ || depth_ != 2) return fault(ec, "a text stands where " + expected() + " was expected");
+    if (in_ != In::tensor || numbers_ || depth_ != 2)
+      return fault(ec, "a text stands where " + expected() + " was expected");
     header.tensors.back().dtype = std::move(value);
     return true;
   }
@@ -165,9 +166,11 @@ RawHeader parse_safetensors_json(std::string_view text, const std::string& file,
   HeaderHandler& handler = parser.handler();
   if (ec) {
     const bool grammar = handler.what.empty();
-    refuse_safetensors(file, offset + read, handler.subject(), grammar ? "the header is no JSON: " + ec.message() : handler.what);
+    refuse_safetensors(file, offset + read, handler.subject(),
+                       grammar ? "the header is no JSON: " + ec.message() : handler.what);
   }
-  if (read != text.size()) refuse_safetensors(file, offset + read, nullptr, "after the header's JSON only spaces may stand");
+  if (read != text.size())
+    refuse_safetensors(file, offset + read, nullptr, "after the header's JSON only spaces may stand");
   return std::move(handler.header);
 }
 

@@ -21,8 +21,9 @@ struct RawHeader {
   std::vector<RawTensor> tensors;  // as written
 };
 
-// Refuses (refuse_safetensors, offsets counted from `offset`) names that come twice, values of another kind than the format has, numbers that are not
-// whole; keys of a tensor that the format does not name are passed over, as the reference reader does.
+// Refuses (refuse_safetensors, offsets counted from `offset`) names that come twice, values of another kind than the
+// format has, numbers that are not whole; keys of a tensor that the format does not name are passed over, as the
+// reference reader does.
 RawHeader parse_safetensors_json(std::string_view text, const std::string& file, uint64_t offset);
 
 }  // namespace harmonics

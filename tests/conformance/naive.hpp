@@ -1,5 +1,5 @@
-// The primitives once more, each as the formula for one element of its result, in doubles: slow, obvious, independent of
-// the engine's loops.
+// The primitives once more, each as the formula for one element of its result, in doubles: slow, obvious, independent
+// of the engine's loops.
 #pragma once
 
 #include <algorithm>
@@ -81,8 +81,10 @@ inline Formula reduction(double start, double (*join)(double, double)) {
     for_each_index(in[0].shape, [&](const Index& i) {
       Index place;
       for (size_t axis = 0; axis < i.size(); ++axis) {
-        if (!reduced(a, static_cast<int64_t>(axis))) place.push_back(i[axis]);
-        else if (a.flag("keep")) place.push_back(0);
+        if (!reduced(a, static_cast<int64_t>(axis)))
+          place.push_back(i[axis]);
+        else if (a.flag("keep"))
+          place.push_back(0);
       }
       out[0].at(place) = join(out[0].at(place), in[0].at(i));
     });
@@ -108,7 +110,8 @@ inline void naive_dot(const AttributeMap& a, const Grids& in, Grids& out) {
   const auto free_axes = [](const Grid& x, const Index& batch, const Index& contract) {
     Index axes;
     for (int64_t i = 0; i < static_cast<int64_t>(x.shape.size()); ++i)
-      if (!std::count(batch.begin(), batch.end(), i) && !std::count(contract.begin(), contract.end(), i)) axes.push_back(i);
+      if (!std::count(batch.begin(), batch.end(), i) && !std::count(contract.begin(), contract.end(), i))
+        axes.push_back(i);
     return axes;
   };
   const Index lf = free_axes(in[0], lb, lc), rf = free_axes(in[1], rb, rc);
@@ -141,7 +144,8 @@ void for_each_tap(const AttributeMap& a, const Index& patches, Visit&& visit) {
     int64_t rest = p[1] % taps;
     for (size_t i = kernel.size(); i-- > 0; rest /= kernel[i]) tap[i] = rest % kernel[i];
     for (size_t i = 0; i < kernel.size(); ++i)
-      image.push_back(p[2 + i] * a.integers("strides")[i] + tap[i] * a.integers("dilation")[i] - a.integers("padding_low")[i]);
+      image.push_back(p[2 + i] * a.integers("strides")[i] + tap[i] * a.integers("dilation")[i] -
+                      a.integers("padding_low")[i]);
     visit(p, image);
   });
 }

@@ -47,7 +47,8 @@ class PrimitiveCases {
   Ints shuffled(size_t n) {
     Ints order(n);
     std::iota(order.begin(), order.end(), 0);
-    for (size_t i = n; i > 1; --i) std::swap(order[i - 1], order[static_cast<size_t>(pick(0, static_cast<int64_t>(i) - 1))]);
+    for (size_t i = n; i > 1; --i)
+      std::swap(order[i - 1], order[static_cast<size_t>(pick(0, static_cast<int64_t>(i) - 1))]);
     return order;
   }
   Ints some_axes(size_t rank) {
@@ -55,7 +56,9 @@ class PrimitiveCases {
     axes.resize(static_cast<size_t>(pick(0, static_cast<int64_t>(rank))));
     return axes;
   }
-  HTensor tensor(const Ints& dims) { return testing::random_tensor(Shape(dims), seed_ * 1000 + cases.size() * 10 + serial_++); }
+  HTensor tensor(const Ints& dims) {
+    return testing::random_tensor(Shape(dims), seed_ * 1000 + cases.size() * 10 + serial_++);
+  }
   HTensor whole(const Ints& dims, int64_t low, int64_t high) {
     std::vector<int64_t> values(static_cast<size_t>(Shape(dims).count()));
     for (int64_t& v : values) v = pick(low, high);
@@ -85,7 +88,11 @@ class PrimitiveCases {
     add("slice", {tensor(dims)}).set("starts", starts).set("limits", limits).set("strides", strides);
 
     const auto padding = [&] { return sizes(static_cast<int64_t>(rank), 0, 2); };
-    add("pad", {tensor(dims)}).set("low", padding()).set("high", padding()).set("interior", padding()).set("value", -1.5);
+    add("pad", {tensor(dims)})
+        .set("low", padding())
+        .set("high", padding())
+        .set("interior", padding())
+        .set("value", -1.5);
 
     const auto axis = static_cast<size_t>(pick(0, static_cast<int64_t>(rank) - 1));
     Values parts;
@@ -100,7 +107,8 @@ class PrimitiveCases {
 
   void index() {
     const Ints dims = sizes(pick(1, 3));
-    const int64_t rank = static_cast<int64_t>(dims.size()), axis = pick(0, rank - 1), size = dims[static_cast<size_t>(axis)];
+    const int64_t rank = static_cast<int64_t>(dims.size()), axis = pick(0, rank - 1),
+                  size = dims[static_cast<size_t>(axis)];
     const Ints places = sizes(pick(0, 2), 1, 4);
     const HTensor where = whole(places, 0, size - 1);
     add("gather", {tensor(dims), where}).set("axis", axis);

@@ -1,5 +1,5 @@
-// The layout, index, reduction, contraction and storage primitives: gradients against finite differences, results against
-// plain loops, both against PyTorch.
+// The layout, index, reduction, contraction and storage primitives: gradients against finite differences, results
+// against plain loops, both against PyTorch.
 #include <catch2/catch.hpp>
 
 #include <set>
@@ -73,7 +73,8 @@ TEST_CASE("results of primitives agree with plain loops") {
         const Values results = apply(c.op, c.attributes, inputs);
         for (const HTensor& y : results) out.emplace_back(y.shape().vector(), NAN);
         formulas().at(c.op)(c.attributes, in, out);
-        for (size_t i = 0; i < results.size(); ++i) check_close(results[i], out[i].values, dtype == DType::F64 ? 1e-14 : 2e-6);
+        for (size_t i = 0; i < results.size(); ++i)
+          check_close(results[i], out[i].values, dtype == DType::F64 ? 1e-14 : 2e-6);
       }
 }
 
@@ -109,7 +110,8 @@ namespace {
 
 class Golden {
  public:
-  Golden() : file_(read_safetensors(std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/primitives.safetensors")) {}
+  Golden()
+      : file_(read_safetensors(std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/primitives.safetensors")) {}
   const std::map<std::string, std::string>& cases() const { return file_.metadata; }
 
   AttributeMap attributes(const std::string& name) const {
@@ -125,7 +127,8 @@ class Golden {
   }
   Values inputs(const std::string& name, DType dtype) const {
     Values in;
-    while (const HTensor* x = find(name, "in", in.size())) in.push_back(x->dtype() == DType::F64 ? cast(*x, dtype) : *x);
+    while (const HTensor* x = find(name, "in", in.size()))
+      in.push_back(x->dtype() == DType::F64 ? cast(*x, dtype) : *x);
     return in;
   }
 
@@ -182,6 +185,7 @@ TEST_CASE("gradients of primitives agree with PyTorch") {
       for (size_t i = 0; i < slopes.size(); ++i) tracer.output(std::to_string(i), slopes[i]);
       const Values found = interpret(tracer.take(), leaves);
       REQUIRE_FALSE(found.empty());
-      for (size_t i = 0; i < found.size(); ++i) check_close(found[i], doubles(*expected[i]), dtype == DType::F64 ? 1e-13 : 1e-5);
+      for (size_t i = 0; i < found.size(); ++i)
+        check_close(found[i], doubles(*expected[i]), dtype == DType::F64 ? 1e-13 : 1e-5);
     }
 }

@@ -25,7 +25,8 @@ std::vector<int64_t> read_indices(const ConstView& view, int64_t last) {
     using T = typename decltype(type)::type;
     const T* from = static_cast<const T*>(view.data);
     const auto clamped = [last](T index) -> int64_t {
-      if constexpr (std::is_unsigned_v<T>) return static_cast<int64_t>(std::min<uint64_t>(index, static_cast<uint64_t>(last)));
+      if constexpr (std::is_unsigned_v<T>)
+        return static_cast<int64_t>(std::min<uint64_t>(index, static_cast<uint64_t>(last)));
       return std::clamp<int64_t>(static_cast<int64_t>(index), 0, last);
     };
     std::transform(from, from + out.size(), out.begin(), clamped);
@@ -43,7 +44,8 @@ TensorType gathered_type(Op op, Types in, int64_t axis) {
   return checked_type(op, in, in[0].dtype, dims);
 }
 
-// ---- gather -----------------------------------------------------------------------------------------------------------
+// ---- gather
+// -----------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_gather(const AttributeMap& a, Types in) {
   expect_operands(Op::gather, in, 2);
@@ -70,7 +72,8 @@ std::vector<HTensor> gradient_gather(const AttributeMap& a, Tensors in, Tensors,
   return {scatter_add(zeros_like(in[0]), in[1], dy[0], a.integer("axis")), HTensor()};
 }
 
-// ---- scatter_add ------------------------------------------------------------------------------------------------------
+// ---- scatter_add
+// ------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_scatter_add(const AttributeMap& a, Types in) {
   expect_operands(Op::scatter_add, in, 3);
@@ -83,7 +86,8 @@ std::vector<TensorType> infer_scatter_add(const AttributeMap& a, Types in) {
 }
 
 template <typename T>
-void scatter_into(std::vector<Accumulator<T>>& sums, const std::vector<int64_t>& indices, const T* from, const AxisView& x) {
+void scatter_into(std::vector<Accumulator<T>>& sums, const std::vector<int64_t>& indices, const T* from,
+                  const AxisView& x) {
   for (int64_t o = 0; o < x.outer; ++o) {
     for (const int64_t index : indices) {
       Accumulator<T>* to = sums.data() + (o * x.size + index) * x.inner;
@@ -101,7 +105,8 @@ void evaluate_scatter_add(const AttributeMap& a, Inputs in, Outputs out) {
     const T* x = static_cast<const T*>(in[0].data);
     std::vector<Accumulator<T>> sums(x, x + in[0].type.shape.count());
     scatter_into<T>(sums, indices, static_cast<const T*>(in[2].data), view);
-    std::transform(sums.begin(), sums.end(), static_cast<T*>(out[0].data), [](auto sum) { return static_cast<T>(sum); });
+    std::transform(sums.begin(), sums.end(), static_cast<T*>(out[0].data),
+                   [](auto sum) { return static_cast<T>(sum); });
   });
 }
 
@@ -109,12 +114,14 @@ std::vector<HTensor> gradient_scatter_add(const AttributeMap& a, Tensors in, Ten
   return {dy[0], HTensor(), gather(dy[0], in[1], a.integer("axis"))};
 }
 
-// ---- dynamic_slice, update_slice ----------------------------------------------------------------------------------------
+// ---- dynamic_slice, update_slice
+// ----------------------------------------------------------------------------------------
 
 void expect_starts(Op op, Types in, size_t which) {
   expect_integer(op, in, which);
   if (in[which].shape != Shape{static_cast<int64_t>(in[0].shape.rank())})
-    misfit(op, ErrorKind::Shape, in, "the starts must be a vector of " + std::to_string(in[0].shape.rank()) + ", one per axis");
+    misfit(op, ErrorKind::Shape, in,
+           "the starts must be a vector of " + std::to_string(in[0].shape.rank()) + ", one per axis");
 }
 
 // The place of a block of `sizes` inside `shape`, starts clamped so that it fits: offset in elements.
@@ -130,7 +137,8 @@ void expect_block(Op op, Types in, const Shape& sizes) {
   bool fits = sizes.rank() == in[0].shape.rank();
   for (uint32_t i = 0; fits && i < sizes.rank(); ++i) fits = sizes[i] >= 0 && sizes[i] <= in[0].shape[i];
   if (!fits)
-    misfit(op, ErrorKind::Shape, in, "a block of " + sizes.str() + " must have the rank of " + in[0].str() + " and fit inside it");
+    misfit(op, ErrorKind::Shape, in,
+           "a block of " + sizes.str() + " must have the rank of " + in[0].str() + " and fit inside it");
 }
 
 std::vector<TensorType> infer_dynamic_slice(const AttributeMap& a, Types in) {
@@ -143,8 +151,14 @@ std::vector<TensorType> infer_dynamic_slice(const AttributeMap& a, Types in) {
 
 void evaluate_dynamic_slice(const AttributeMap&, Inputs in, Outputs out) {
   const Shape &shape = in[0].type.shape, &sizes = out[0].type.shape;
-  StridedCopy{sizes,       in[0].data,       row_major(shape), block_offset(in[1], shape, sizes),
-              out[0].data, row_major(sizes), 0,                dtype_bytes(in[0].type.dtype)}
+  StridedCopy{sizes,
+              in[0].data,
+              row_major(shape),
+              block_offset(in[1], shape, sizes),
+              out[0].data,
+              row_major(sizes),
+              0,
+              dtype_bytes(in[0].type.dtype)}
       .run();
 }
 
@@ -163,8 +177,14 @@ std::vector<TensorType> infer_update_slice(const AttributeMap&, Types in) {
 void evaluate_update_slice(const AttributeMap&, Inputs in, Outputs out) {
   const Shape &shape = in[0].type.shape, &sizes = in[1].type.shape;
   if (const size_t bytes = in[0].type.bytes()) std::memcpy(out[0].data, in[0].data, bytes);
-  StridedCopy{sizes,       in[1].data,       row_major(sizes),                    0,
-              out[0].data, row_major(shape), block_offset(in[2], shape, sizes), dtype_bytes(in[0].type.dtype)}
+  StridedCopy{sizes,
+              in[1].data,
+              row_major(sizes),
+              0,
+              out[0].data,
+              row_major(shape),
+              block_offset(in[2], shape, sizes),
+              dtype_bytes(in[0].type.dtype)}
       .run();
 }
 
@@ -172,14 +192,16 @@ std::vector<HTensor> gradient_update_slice(const AttributeMap&, Tensors in, Tens
   return {update_slice(dy[0], zeros_like(in[1]), in[2]), dynamic_slice(dy[0], in[2], in[1].shape()), HTensor()};
 }
 
-// ---- top_k ------------------------------------------------------------------------------------------------------------
+// ---- top_k
+// ------------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_top_k(const AttributeMap& a, Types in) {
   expect_operands(Op::top_k, in, 1);
   expect_number(Op::top_k, in, 0);
   const int64_t k = a.integer("k");
   if (in[0].shape.rank() == 0 || k < 0 || k > in[0].shape.back())
-    misfit(Op::top_k, ErrorKind::Shape, in, "the " + std::to_string(k) + " largest need a last axis of at least so many");
+    misfit(Op::top_k, ErrorKind::Shape, in,
+           "the " + std::to_string(k) + " largest need a last axis of at least so many");
   Shape shape = in[0].shape;
   shape[shape.rank() - 1] = k;
   return {{in[0].dtype, shape}, {DType::I64, shape}};
@@ -189,7 +211,8 @@ std::vector<TensorType> infer_top_k(const AttributeMap& a, Types in) {
 template <typename T>
 bool comes_first(const T* row, int64_t a, int64_t b) {
   if constexpr (is_float_element<T>) {
-    const bool nan_a = std::isnan(static_cast<Computed<T>>(row[a])), nan_b = std::isnan(static_cast<Computed<T>>(row[b]));
+    const bool nan_a = std::isnan(static_cast<Computed<T>>(row[a])),
+               nan_b = std::isnan(static_cast<Computed<T>>(row[b]));
     if (nan_a || nan_b) return nan_a && nan_b ? a < b : nan_a;
   }
   return row[a] > row[b] || (row[a] == row[b] && a < b);
@@ -214,7 +237,8 @@ void evaluate_top_k(const AttributeMap&, Inputs in, Outputs out) {
     using T = typename decltype(type)::type;
     const T* x = static_cast<const T*>(in[0].data);
     for (int64_t row = 0; row < in[0].type.shape.count() / n; ++row)
-      top_k_row(x + row * n, n, k, static_cast<T*>(out[0].data) + row * k, static_cast<int64_t*>(out[1].data) + row * k);
+      top_k_row(x + row * n, n, k, static_cast<T*>(out[0].data) + row * k,
+                static_cast<int64_t*>(out[1].data) + row * k);
   });
 }
 
@@ -224,7 +248,8 @@ std::vector<HTensor> gradient_top_k(const AttributeMap& a, Tensors in, Tensors o
   const Shape shape = in[0].shape();
   const int64_t n = shape.back(), k = a.integer("k"), rows = shape.slice(0, shape.rank() - 1).count();
   const HTensor places = iota(DType::I64, {rows, k}, 0) * static_cast<double>(n) + reshape(out[1], {rows, k});
-  const HTensor flat = scatter_add(full(in[0].dtype(), {rows * n}, 0), reshape(places, {rows * k}), reshape(dy[0], {rows * k}));
+  const HTensor flat =
+      scatter_add(full(in[0].dtype(), {rows * n}, 0), reshape(places, {rows * k}), reshape(dy[0], {rows * k}));
   return {reshape(flat, shape)};
 }
 
@@ -232,15 +257,18 @@ std::vector<HTensor> gradient_top_k(const AttributeMap& a, Tensors in, Tensors o
 
 OpRow index_row(Op op) {
   switch (op) {
-    case Op::gather: return {op, "gather", Family::index, infer_gather, evaluate_gather, gradient_gather};
+    case Op::gather:
+      return {op, {}, {}, infer_gather, evaluate_gather, gradient_gather};
     case Op::scatter_add:
-      return {op, "scatter_add", Family::index, infer_scatter_add, evaluate_scatter_add, gradient_scatter_add};
+      return {op, {}, {}, infer_scatter_add, evaluate_scatter_add, gradient_scatter_add};
     case Op::dynamic_slice:
-      return {op, "dynamic_slice", Family::index, infer_dynamic_slice, evaluate_dynamic_slice, gradient_dynamic_slice};
+      return {op, {}, {}, infer_dynamic_slice, evaluate_dynamic_slice, gradient_dynamic_slice};
     case Op::update_slice:
-      return {op, "update_slice", Family::index, infer_update_slice, evaluate_update_slice, gradient_update_slice};
-    case Op::top_k: return {op, "top_k", Family::index, infer_top_k, evaluate_top_k, gradient_top_k};
-    default: throw Error(ErrorKind::Internal, "no index operation");
+      return {op, {}, {}, infer_update_slice, evaluate_update_slice, gradient_update_slice};
+    case Op::top_k:
+      return {op, {}, {}, infer_top_k, evaluate_top_k, gradient_top_k};
+    default:
+      throw Error(ErrorKind::Internal, "no index operation");
   }
 }
 

@@ -18,19 +18,26 @@ using Tensors = std::span<const HTensor>;
 
 // From the whole input, read with these strides, to the whole output.
 StridedCopy onto(const View& out, const ConstView& in, const Strides& from_strides, int64_t from_offset = 0) {
-  return {out.type.shape, in.data, from_strides, from_offset, out.data, row_major(out.type.shape), 0,
+  return {out.type.shape,
+          in.data,
+          from_strides,
+          from_offset,
+          out.data,
+          row_major(out.type.shape),
+          0,
           dtype_bytes(in.type.dtype)};
 }
 
-// ---- reshape ----------------------------------------------------------------------------------------------------------
+// ---- reshape
+// ----------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_reshape(const AttributeMap& a, Types in) {
   expect_operands(Op::reshape, in, 1);
   const TensorType out = checked_type(Op::reshape, in, in[0].dtype, a.integers("shape"));
   if (out.shape.count() != in[0].shape.count())
     misfit(Op::reshape, ErrorKind::Shape, in,
-           "its " + std::to_string(in[0].shape.count()) + " elements do not fill the shape " + out.shape.str() + " of " +
-               std::to_string(out.shape.count()));
+           "its " + std::to_string(in[0].shape.count()) + " elements do not fill the shape " + out.shape.str() +
+               " of " + std::to_string(out.shape.count()));
   return {out};
 }
 
@@ -42,7 +49,8 @@ std::vector<HTensor> gradient_reshape(const AttributeMap&, Tensors in, Tensors, 
   return {reshape(dy[0], in[0].shape())};
 }
 
-// ---- transpose --------------------------------------------------------------------------------------------------------
+// ---- transpose
+// --------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_transpose(const AttributeMap& a, Types in) {
   expect_operands(Op::transpose, in, 1);
@@ -64,11 +72,13 @@ void evaluate_transpose(const AttributeMap& a, Inputs in, Outputs out) {
 std::vector<HTensor> gradient_transpose(const AttributeMap& a, Tensors, Tensors, Tensors dy) {
   const auto& permutation = a.integers("permutation");
   std::vector<int64_t> inverse(permutation.size());
-  for (size_t i = 0; i < permutation.size(); ++i) inverse[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < permutation.size(); ++i)
+    inverse[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
   return {transpose(dy[0], inverse)};
 }
 
-// ---- broadcast --------------------------------------------------------------------------------------------------------
+// ---- broadcast
+// --------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_broadcast(const AttributeMap& a, Types in) {
   expect_operands(Op::broadcast, in, 1);
@@ -103,7 +113,8 @@ std::vector<HTensor> gradient_broadcast(const AttributeMap&, Tensors in, Tensors
   return {reshape(axes.empty() ? dy[0] : reduce_sum(dy[0], axes), from)};
 }
 
-// ---- slice ------------------------------------------------------------------------------------------------------------
+// ---- slice
+// ------------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_slice(const AttributeMap& a, Types in) {
   expect_operands(Op::slice, in, 1);
@@ -145,7 +156,8 @@ std::vector<HTensor> gradient_slice(const AttributeMap& a, Tensors in, Tensors, 
   return {pad(dy[0], starts, high, 0, interior)};
 }
 
-// ---- pad --------------------------------------------------------------------------------------------------------------
+// ---- pad
+// --------------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_pad(const AttributeMap& a, Types in) {
   expect_operands(Op::pad, in, 1);
@@ -158,7 +170,8 @@ std::vector<TensorType> infer_pad(const AttributeMap& a, Types in) {
   for (uint32_t i = 0; i < rank; ++i) {
     const int64_t gaps = in[0].shape[i] == 0 ? 0 : in[0].shape[i] - 1;
     int64_t between = 0;
-    if (__builtin_mul_overflow(gaps, interior[i], &between) || __builtin_add_overflow(between, in[0].shape[i], &between) ||
+    if (__builtin_mul_overflow(gaps, interior[i], &between) ||
+        __builtin_add_overflow(between, in[0].shape[i], &between) ||
         __builtin_add_overflow(between, low[i], &between) || __builtin_add_overflow(between, high[i], &dims[i]))
       misfit(Op::pad, ErrorKind::Shape, in, "the padded size of axis " + std::to_string(i) + " overflows");
   }
@@ -168,8 +181,14 @@ std::vector<TensorType> infer_pad(const AttributeMap& a, Types in) {
 void evaluate_pad(const AttributeMap& a, Inputs in, Outputs out) {
   const auto &low = a.integers("low"), &interior = a.integers("interior");
   fill_elements(out[0].type.dtype, out[0].data, out[0].type.shape.count(), a.number("value"));
-  StridedCopy copy{in[0].type.shape, in[0].data, row_major(in[0].type.shape), 0, out[0].data,
-                   row_major(out[0].type.shape), 0, dtype_bytes(in[0].type.dtype)};
+  StridedCopy copy{in[0].type.shape,
+                   in[0].data,
+                   row_major(in[0].type.shape),
+                   0,
+                   out[0].data,
+                   row_major(out[0].type.shape),
+                   0,
+                   dtype_bytes(in[0].type.dtype)};
   for (size_t i = 0; i < low.size(); ++i) {
     copy.to_offset += low[i] * copy.to_strides[i];
     copy.to_strides[i] *= interior[i] + 1;
@@ -188,7 +207,8 @@ std::vector<HTensor> gradient_pad(const AttributeMap& a, Tensors in, Tensors, Te
   return {slice(dy[0], low, limits, strides)};
 }
 
-// ---- concat -----------------------------------------------------------------------------------------------------------
+// ---- concat
+// -----------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_concat(const AttributeMap& a, Types in) {
   if (in.empty()) misfit(Op::concat, ErrorKind::Type, in, "at least one is needed");
@@ -200,7 +220,8 @@ std::vector<TensorType> infer_concat(const AttributeMap& a, Types in) {
     bool fits = t.shape.rank() == in[0].shape.rank();
     for (uint32_t i = 0; fits && i < t.shape.rank(); ++i) fits = i == axis || t.shape[i] == in[0].shape[i];
     if (!fits)
-      misfit(Op::concat, ErrorKind::Shape, in, "all sizes but those of axis " + std::to_string(axis) + " must be equal");
+      misfit(Op::concat, ErrorKind::Shape, in,
+             "all sizes but those of axis " + std::to_string(axis) + " must be equal");
     int64_t& joined = dims[static_cast<size_t>(axis)];
     if (__builtin_add_overflow(joined, t.shape[static_cast<uint32_t>(axis)], &joined))
       misfit(Op::concat, ErrorKind::Shape, in, "the joined size overflows");
@@ -231,7 +252,8 @@ std::vector<HTensor> gradient_concat(const AttributeMap& a, Tensors in, Tensors,
   return dx;
 }
 
-// ---- reverse ----------------------------------------------------------------------------------------------------------
+// ---- reverse
+// ----------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_reverse(const AttributeMap& a, Types in) {
   expect_operands(Op::reverse, in, 1);
@@ -258,14 +280,22 @@ std::vector<HTensor> gradient_reverse(const AttributeMap& a, Tensors, Tensors, T
 
 OpRow layout_row(Op op) {
   switch (op) {
-    case Op::reshape: return {op, "reshape", Family::layout, infer_reshape, evaluate_reshape, gradient_reshape};
-    case Op::transpose: return {op, "transpose", Family::layout, infer_transpose, evaluate_transpose, gradient_transpose};
-    case Op::broadcast: return {op, "broadcast", Family::layout, infer_broadcast, evaluate_broadcast, gradient_broadcast};
-    case Op::slice: return {op, "slice", Family::layout, infer_slice, evaluate_slice, gradient_slice};
-    case Op::pad: return {op, "pad", Family::layout, infer_pad, evaluate_pad, gradient_pad};
-    case Op::concat: return {op, "concat", Family::layout, infer_concat, evaluate_concat, gradient_concat};
-    case Op::reverse: return {op, "reverse", Family::layout, infer_reverse, evaluate_reverse, gradient_reverse};
-    default: throw Error(ErrorKind::Internal, "no layout operation");
+    case Op::reshape:
+      return {op, {}, {}, infer_reshape, evaluate_reshape, gradient_reshape};
+    case Op::transpose:
+      return {op, {}, {}, infer_transpose, evaluate_transpose, gradient_transpose};
+    case Op::broadcast:
+      return {op, {}, {}, infer_broadcast, evaluate_broadcast, gradient_broadcast};
+    case Op::slice:
+      return {op, {}, {}, infer_slice, evaluate_slice, gradient_slice};
+    case Op::pad:
+      return {op, {}, {}, infer_pad, evaluate_pad, gradient_pad};
+    case Op::concat:
+      return {op, {}, {}, infer_concat, evaluate_concat, gradient_concat};
+    case Op::reverse:
+      return {op, {}, {}, infer_reverse, evaluate_reverse, gradient_reverse};
+    default:
+      throw Error(ErrorKind::Internal, "no layout operation");
   }
 }
 

@@ -20,7 +20,8 @@ using Outputs = std::span<const View>;
 using Tensors = std::span<const HTensor>;
 using Axes = std::vector<int64_t>;
 
-// ---- dot ----------------------------------------------------------------------------------------------------------------
+// ---- dot
+// ----------------------------------------------------------------------------------------------------------------
 
 // One operand's axes by what they are for, each list in the order it takes in the product.
 struct DotAxes {
@@ -52,8 +53,8 @@ void expect_side(Types in, const AttributeMap& a, size_t which, const std::strin
 void expect_pairs(Types in, const AttributeMap& a, const std::string& what) {
   const Axes &left = a.integers("lhs_" + what), &right = a.integers("rhs_" + what);
   if (left.size() != right.size())
-    misfit(Op::dot, ErrorKind::Shape, in, "lhs_" + what + " = " + list_text(left) + " and rhs_" + what + " = " +
-                                              list_text(right) + " must pair up");
+    misfit(Op::dot, ErrorKind::Shape, in,
+           "lhs_" + what + " = " + list_text(left) + " and rhs_" + what + " = " + list_text(right) + " must pair up");
   for (size_t i = 0; i < left.size(); ++i) {
     const int64_t l = in[0].shape[static_cast<uint32_t>(left[i])], r = in[1].shape[static_cast<uint32_t>(right[i])];
     if (l != r)
@@ -132,17 +133,18 @@ Axes counting(size_t first, size_t count) {
   return axes;
 }
 
-// The gradient of one operand, `own`: dy contracted with the `other` operand over that one's free axes. What comes out has
-// the batch axes, own's free axes, then own's contracted axes in the order of other's; a transpose puts them home.
+// The gradient of one operand, `own`: dy contracted with the `other` operand over that one's free axes. What comes out
+// has the batch axes, own's free axes, then own's contracted axes in the order of other's; a transpose puts them home.
 // `other_free_at` is where the other's free axes begin in dy.
 HTensor operand_gradient(const HTensor& dy, const HTensor& other, const DotAxes& own_axes, const DotAxes& other_axes,
                          size_t other_free_at) {
   const size_t batch = own_axes.batch.size(), free = own_axes.free.size();
-  const HTensor product =
-      dot(dy, other, counting(other_free_at, other_axes.free.size()), other_axes.free, counting(0, batch), other_axes.batch);
+  const HTensor product = dot(dy, other, counting(other_free_at, other_axes.free.size()), other_axes.free,
+                              counting(0, batch), other_axes.batch);
   Axes permutation(batch + free + own_axes.contract.size());
   for (size_t i = 0; i < batch; ++i) permutation[static_cast<size_t>(own_axes.batch[i])] = static_cast<int64_t>(i);
-  for (size_t i = 0; i < free; ++i) permutation[static_cast<size_t>(own_axes.free[i])] = static_cast<int64_t>(batch + i);
+  for (size_t i = 0; i < free; ++i)
+    permutation[static_cast<size_t>(own_axes.free[i])] = static_cast<int64_t>(batch + i);
   for (size_t i = 0; i < own_axes.contract.size(); ++i) {
     const auto rank = std::count_if(other_axes.contract.begin(), other_axes.contract.end(),
                                     [&](int64_t axis) { return axis < other_axes.contract[i]; });
@@ -158,14 +160,15 @@ std::vector<HTensor> gradient_dot(const AttributeMap& a, Tensors in, Tensors, Te
           operand_gradient(dy[0], in[0], right, left, batch)};
 }
 
-// ---- patches, unpatches -------------------------------------------------------------------------------------------------
+// ---- patches, unpatches
+// -------------------------------------------------------------------------------------------------
 
 // Windows sliding over images [N, C, spatial...].
 struct Windows {
   const Axes &kernel, &strides, &low, &high, &dilation;
   Shape image, places;  // spatial sizes of the image and of the grid of windows
   int64_t images, channels;
-  int64_t taps = 1;     // elements of one window
+  int64_t taps = 1;  // elements of one window
 
   Windows(Op op, Types in, const AttributeMap& a, const Shape& shape)
       : kernel(list(op, in, a, "kernel", shape, 1)),
@@ -178,14 +181,15 @@ struct Windows {
         channels(shape[1]) {
     for (uint32_t i = 0; i < image.rank(); ++i) {
       int64_t padded = 0, reach = 0;
-      const bool overflow = __builtin_add_overflow(image[i], low[i], &padded) || __builtin_add_overflow(padded, high[i], &padded) ||
-                            __builtin_mul_overflow(kernel[i] - 1, dilation[i], &reach) ||
-                            __builtin_mul_overflow(taps, kernel[i], &taps);
+      const bool overflow =
+          __builtin_add_overflow(image[i], low[i], &padded) || __builtin_add_overflow(padded, high[i], &padded) ||
+          __builtin_mul_overflow(kernel[i] - 1, dilation[i], &reach) || __builtin_mul_overflow(taps, kernel[i], &taps);
       if (overflow || reach >= padded)
         misfit(op, ErrorKind::Shape, in,
-               "along spatial axis " + std::to_string(i) + " a window of " + std::to_string(kernel[i]) + " with dilation " +
-                   std::to_string(dilation[i]) + " is larger than the image of " + std::to_string(image[i]) +
-                   " padded by " + std::to_string(low[i]) + " and " + std::to_string(high[i]));
+               "along spatial axis " + std::to_string(i) + " a window of " + std::to_string(kernel[i]) +
+                   " with dilation " + std::to_string(dilation[i]) + " is larger than the image of " +
+                   std::to_string(image[i]) + " padded by " + std::to_string(low[i]) + " and " +
+                   std::to_string(high[i]));
       places.push_back((padded - reach - 1) / strides[i] + 1);
     }
   }
@@ -193,7 +197,8 @@ struct Windows {
   // [N, C * taps, places...]
   TensorType patches_type(Op op, Types in, DType dtype) const {
     int64_t rows = 0;
-    if (__builtin_mul_overflow(channels, taps, &rows)) misfit(op, ErrorKind::Shape, in, "the size of the windows overflows");
+    if (__builtin_mul_overflow(channels, taps, &rows))
+      misfit(op, ErrorKind::Shape, in, "the size of the windows overflows");
     Axes dims{images, rows};
     dims.insert(dims.end(), places.begin(), places.end());
     return checked_type(op, in, dtype, dims);
@@ -261,7 +266,8 @@ void evaluate_patches(const AttributeMap& a, Inputs in, Outputs out) {
 
 Attributes window_attributes(const AttributeMap& a) {
   Attributes out;
-  for (const char* name : {"kernel", "strides", "padding_low", "padding_high", "dilation"}) out.set(name, a.integers(name));
+  for (const char* name : {"kernel", "strides", "padding_low", "padding_high", "dilation"})
+    out.set(name, a.integers(name));
   return out.set("fill", 0.0);
 }
 
@@ -289,7 +295,8 @@ void evaluate_unpatches(const AttributeMap& a, Inputs in, Outputs out) {
     windows.for_each([&](int64_t patch, int64_t image) {
       if (image >= 0) sums[static_cast<size_t>(image)] += static_cast<Accumulator<T>>(x[patch]);
     });
-    std::transform(sums.begin(), sums.end(), static_cast<T*>(out[0].data), [](auto sum) { return static_cast<T>(sum); });
+    std::transform(sums.begin(), sums.end(), static_cast<T*>(out[0].data),
+                   [](auto sum) { return static_cast<T>(sum); });
   });
 }
 
@@ -301,10 +308,14 @@ std::vector<HTensor> gradient_unpatches(const AttributeMap& a, Tensors, Tensors,
 
 OpRow linear_row(Op op) {
   switch (op) {
-    case Op::dot: return {op, "dot", Family::linear, infer_dot, evaluate_dot, gradient_dot};
-    case Op::patches: return {op, "patches", Family::linear, infer_patches, evaluate_patches, gradient_patches};
-    case Op::unpatches: return {op, "unpatches", Family::linear, infer_unpatches, evaluate_unpatches, gradient_unpatches};
-    default: throw Error(ErrorKind::Internal, "no linear operation");
+    case Op::dot:
+      return {op, {}, {}, infer_dot, evaluate_dot, gradient_dot};
+    case Op::patches:
+      return {op, {}, {}, infer_patches, evaluate_patches, gradient_patches};
+    case Op::unpatches:
+      return {op, {}, {}, infer_unpatches, evaluate_unpatches, gradient_unpatches};
+    default:
+      throw Error(ErrorKind::Internal, "no linear operation");
   }
 }
 

@@ -14,7 +14,8 @@ std::vector<bool> expect_axes(Op op, std::span<const TensorType> inputs, const s
   for (const int64_t axis : axes) {
     const auto a = static_cast<size_t>(expect_axis(op, inputs, axis, which));
     if (mask[a])
-      misfit(op, ErrorKind::Shape, inputs, name + " = " + list_text(axes) + " names axis " + std::to_string(axis) + " twice");
+      misfit(op, ErrorKind::Shape, inputs,
+             name + " = " + list_text(axes) + " names axis " + std::to_string(axis) + " twice");
     mask[a] = true;
   }
   return mask;
@@ -25,7 +26,8 @@ const std::vector<int64_t>& expect_list(Op op, std::span<const TensorType> input
   const std::vector<int64_t>& values = attributes.integers(name);
   if (values.size() != length)
     misfit(op, ErrorKind::Shape, inputs,
-           name + " = " + list_text(values) + " must have " + std::to_string(length) + (length == 1 ? " entry" : " entries"));
+           name + " = " + list_text(values) + " must have " + std::to_string(length) +
+               (length == 1 ? " entry" : " entries"));
   for (const int64_t v : values) {
     if (v < least)
       misfit(op, ErrorKind::Shape, inputs,

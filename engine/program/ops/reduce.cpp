@@ -17,17 +17,32 @@ using Inputs = std::span<const ConstView>;
 using Outputs = std::span<const View>;
 using Tensors = std::span<const HTensor>;
 
-// ---- what two elements become -------------------------------------------------------------------------------------------
+// ---- what two elements become
+// -------------------------------------------------------------------------------------------
 
 struct Sum {
-  template <typename T> using State = Accumulator<T>;
-  template <typename S> static S start() { return S(0); }
-  template <typename S> static S join(S a, S b) { return a + b; }
+  template <typename T>
+  using State = Accumulator<T>;
+  template <typename S>
+  static S start() {
+    return S(0);
+  }
+  template <typename S>
+  static S join(S a, S b) {
+    return a + b;
+  }
 };
 struct Product {
-  template <typename T> using State = Accumulator<T>;
-  template <typename S> static S start() { return S(1); }
-  template <typename S> static S join(S a, S b) { return a * b; }
+  template <typename T>
+  using State = Accumulator<T>;
+  template <typename S>
+  static S start() {
+    return S(1);
+  }
+  template <typename S>
+  static S join(S a, S b) {
+    return a * b;
+  }
 };
 
 template <typename S>
@@ -43,16 +58,22 @@ bool beats(S b, S a) {
 }
 template <bool kLargest>
 struct Extreme {
-  template <typename T> using State = Computed<T>;
-  template <typename S> static S start() {
+  template <typename T>
+  using State = Computed<T>;
+  template <typename S>
+  static S start() {
     using Limits = std::numeric_limits<S>;
     if constexpr (std::is_floating_point_v<S>) return kLargest ? -Limits::infinity() : Limits::infinity();
     return kLargest ? Limits::lowest() : Limits::max();
   }
-  template <typename S> static S join(S a, S b) { return beats<kLargest>(b, a) ? b : a; }
+  template <typename S>
+  static S join(S a, S b) {
+    return beats<kLargest>(b, a) ? b : a;
+  }
 };
 
-// ---- reduce_* -----------------------------------------------------------------------------------------------------------
+// ---- reduce_*
+// -----------------------------------------------------------------------------------------------------------
 
 template <Op kOp>
 std::vector<TensorType> infer_reduction(const AttributeMap& a, Types in) {
@@ -64,7 +85,8 @@ std::vector<TensorType> infer_reduction(const AttributeMap& a, Types in) {
   Shape shape;
   for (uint32_t i = 0; i < in[0].shape.rank(); ++i) {
     if (kExtreme && reduced[i] && in[0].shape[i] == 0)
-      misfit(kOp, ErrorKind::Shape, in, "axis " + std::to_string(i) + " is empty and has no largest or smallest element");
+      misfit(kOp, ErrorKind::Shape, in,
+             "axis " + std::to_string(i) + " is empty and has no largest or smallest element");
     if (!reduced[i]) shape.push_back(in[0].shape[i]);
     if (reduced[i] && keep) shape.push_back(1);
   }
@@ -101,7 +123,8 @@ void reduce(const ConstView& in, const View& out, const Strides& strides) {
 template <typename Rule>
 void evaluate_reduction(const AttributeMap& a, Inputs in, Outputs out) {
   const Strides strides = result_strides(in[0].type.shape, a.integers("axes"));
-  visit_dtype(in[0].type.dtype, [&](auto type) { reduce<Rule, typename decltype(type)::type>(in[0], out[0], strides); });
+  visit_dtype(in[0].type.dtype,
+              [&](auto type) { reduce<Rule, typename decltype(type)::type>(in[0], out[0], strides); });
 }
 
 // A result or its gradient with the reduced axes put back as 1, so that it broadcasts over the input.
@@ -132,14 +155,16 @@ std::vector<HTensor> gradient_product(const AttributeMap& a, Tensors in, Tensors
   return {kept(dy[0], a, x) * select(counts, others, zeros_like(x))};
 }
 
-// ---- argmax, argmin -----------------------------------------------------------------------------------------------------
+// ---- argmax, argmin
+// -----------------------------------------------------------------------------------------------------
 
 template <Op kOp>
 std::vector<TensorType> infer_arg(const AttributeMap& a, Types in) {
   expect_operands(kOp, in, 1);
   const auto axis = static_cast<uint32_t>(expect_axis(kOp, in, a.integer("axis")));
   if (in[0].shape[axis] == 0)
-    misfit(kOp, ErrorKind::Shape, in, "axis " + std::to_string(axis) + " is empty and has no largest or smallest element");
+    misfit(kOp, ErrorKind::Shape, in,
+           "axis " + std::to_string(axis) + " is empty and has no largest or smallest element");
   std::vector<int64_t> dims = in[0].shape.vector();
   dims.erase(dims.begin() + axis);
   return {{DType::I64, Shape(dims)}};
@@ -152,7 +177,8 @@ void find_extremes(const T* x, int64_t* out, const AxisView& view) {
       const T* lane = x + o * view.size * view.inner + i;
       int64_t best = 0;
       for (int64_t k = 1; k < view.size; ++k) {
-        if (beats<kLargest>(static_cast<Computed<T>>(lane[k * view.inner]), static_cast<Computed<T>>(lane[best * view.inner])))
+        if (beats<kLargest>(static_cast<Computed<T>>(lane[k * view.inner]),
+                            static_cast<Computed<T>>(lane[best * view.inner])))
           best = k;
       }
       out[o * view.inner + i] = best;
@@ -169,7 +195,8 @@ void evaluate_arg(const AttributeMap& a, Inputs in, Outputs out) {
   });
 }
 
-// ---- cumsum -------------------------------------------------------------------------------------------------------------
+// ---- cumsum
+// -------------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_cumsum(const AttributeMap& a, Types in) {
   expect_operands(Op::cumsum, in, 1);
@@ -208,20 +235,23 @@ std::vector<HTensor> gradient_cumsum(const AttributeMap& a, Tensors, Tensors, Te
 }  // namespace
 
 OpRow reduce_row(Op op) {
-  constexpr auto kFamily = Family::reduce;
   switch (op) {
     case Op::reduce_sum:
-      return {op, "reduce_sum", kFamily, infer_reduction<Op::reduce_sum>, evaluate_reduction<Sum>, gradient_sum};
+      return {op, {}, {}, infer_reduction<Op::reduce_sum>, evaluate_reduction<Sum>, gradient_sum};
     case Op::reduce_max:
-      return {op, "reduce_max", kFamily, infer_reduction<Op::reduce_max>, evaluate_reduction<Extreme<true>>, gradient_extreme};
+      return {op, {}, {}, infer_reduction<Op::reduce_max>, evaluate_reduction<Extreme<true>>, gradient_extreme};
     case Op::reduce_min:
-      return {op, "reduce_min", kFamily, infer_reduction<Op::reduce_min>, evaluate_reduction<Extreme<false>>, gradient_extreme};
+      return {op, {}, {}, infer_reduction<Op::reduce_min>, evaluate_reduction<Extreme<false>>, gradient_extreme};
     case Op::reduce_prod:
-      return {op, "reduce_prod", kFamily, infer_reduction<Op::reduce_prod>, evaluate_reduction<Product>, gradient_product};
-    case Op::argmax: return {op, "argmax", kFamily, infer_arg<Op::argmax>, evaluate_arg<true>, nullptr};
-    case Op::argmin: return {op, "argmin", kFamily, infer_arg<Op::argmin>, evaluate_arg<false>, nullptr};
-    case Op::cumsum: return {op, "cumsum", kFamily, infer_cumsum, evaluate_cumsum, gradient_cumsum};
-    default: throw Error(ErrorKind::Internal, "no reduction");
+      return {op, {}, {}, infer_reduction<Op::reduce_prod>, evaluate_reduction<Product>, gradient_product};
+    case Op::argmax:
+      return {op, {}, {}, infer_arg<Op::argmax>, evaluate_arg<true>, nullptr};
+    case Op::argmin:
+      return {op, {}, {}, infer_arg<Op::argmin>, evaluate_arg<false>, nullptr};
+    case Op::cumsum:
+      return {op, {}, {}, infer_cumsum, evaluate_cumsum, gradient_cumsum};
+    default:
+      throw Error(ErrorKind::Internal, "no reduction");
   }
 }
 

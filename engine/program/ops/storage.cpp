@@ -21,8 +21,8 @@ void expect_steps(Op op, const AttributeMap& a, Types in) {
   const auto axis = static_cast<uint32_t>(expect_axis(op, in, a.integer("axis")));
   if (in[1].shape != Shape{in[0].shape[axis]})
     misfit(op, ErrorKind::Shape, in,
-           "scale and zero point must be scalars or vectors of " + std::to_string(in[0].shape[axis]) + ", the size of axis " +
-               std::to_string(axis));
+           "scale and zero point must be scalars or vectors of " + std::to_string(in[0].shape[axis]) +
+               ", the size of axis " + std::to_string(axis));
 }
 
 // [outer, channels, inner]; a scalar scale serves one channel that is everything.
@@ -40,7 +40,8 @@ void for_each_channel(const AxisView& view, Convert&& convert) {
       for (int64_t i = 0; i < view.inner; ++i) convert(at++, c);
 }
 
-// ---- quantize -----------------------------------------------------------------------------------------------------------
+// ---- quantize
+// -----------------------------------------------------------------------------------------------------------
 
 bool stores_quantized(DType dtype) { return is_integer(dtype) && dtype_bytes(dtype) <= 2; }
 
@@ -51,9 +52,11 @@ std::vector<TensorType> infer_quantize(const AttributeMap& a, Types in) {
   expect_steps(Op::quantize, a, in);
   const DType to = a.dtype();
   if (!stores_quantized(to))
-    misfit(Op::quantize, ErrorKind::Type, in, "the result can be u8, i8, u16 or i16, not " + std::string(dtype_name(to)));
+    misfit(Op::quantize, ErrorKind::Type, in,
+           "the result can be u8, i8, u16 or i16, not " + std::string(dtype_name(to)));
   if (in[2].dtype != to)
-    misfit(Op::quantize, ErrorKind::Type, in, "the zero point must be of the result's type, " + std::string(dtype_name(to)));
+    misfit(Op::quantize, ErrorKind::Type, in,
+           "the zero point must be of the result's type, " + std::string(dtype_name(to)));
   return {{to, in[0].shape}};
 }
 
@@ -96,7 +99,8 @@ void evaluate_quantize(const AttributeMap& a, Inputs in, Outputs out) {
   });
 }
 
-// ---- dequantize ---------------------------------------------------------------------------------------------------------
+// ---- dequantize
+// ---------------------------------------------------------------------------------------------------------
 
 std::vector<TensorType> infer_dequantize(const AttributeMap& a, Types in) {
   expect_operands(Op::dequantize, in, 3);
@@ -129,9 +133,12 @@ void evaluate_dequantize(const AttributeMap& a, Inputs in, Outputs out) {
 
 OpRow storage_row(Op op) {
   switch (op) {
-    case Op::quantize: return {op, "quantize", Family::storage, infer_quantize, evaluate_quantize, nullptr};
-    case Op::dequantize: return {op, "dequantize", Family::storage, infer_dequantize, evaluate_dequantize, nullptr};
-    default: throw Error(ErrorKind::Internal, "no storage operation");
+    case Op::quantize:
+      return {op, {}, {}, infer_quantize, evaluate_quantize, nullptr};
+    case Op::dequantize:
+      return {op, {}, {}, infer_dequantize, evaluate_dequantize, nullptr};
+    default:
+      throw Error(ErrorKind::Internal, "no storage operation");
   }
 }
 

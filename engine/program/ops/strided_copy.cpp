@@ -81,11 +81,16 @@ void StridedCopy::run() const {
   if (shape.count() == 0) return;
   const StridedCopy c = joined(*this);
   switch (element_bytes) {
-    case 1: return run_as<uint8_t>(c);
-    case 2: return run_as<uint16_t>(c);
-    case 4: return run_as<uint32_t>(c);
-    case 8: return run_as<uint64_t>(c);
-    default: throw Error(ErrorKind::Internal, "elements of " + std::to_string(element_bytes) + " bytes cannot be copied");
+    case 1:
+      return run_as<uint8_t>(c);
+    case 2:
+      return run_as<uint16_t>(c);
+    case 4:
+      return run_as<uint32_t>(c);
+    case 8:
+      return run_as<uint64_t>(c);
+    default:
+      throw Error(ErrorKind::Internal, "elements of " + std::to_string(element_bytes) + " bytes cannot be copied");
   }
 }
 

@@ -27,7 +27,9 @@ class Folder {
   }
   ~Folder() { fs::remove_all(path_); }
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  size_t entries() const { return static_cast<size_t>(std::distance(fs::directory_iterator(path_), fs::directory_iterator())); }
+  size_t entries() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
+  }
 
  private:
   fs::path path_;
@@ -51,8 +53,11 @@ std::string refusal(ErrorKind kind, const std::function<void()>& body) {
 // Fails at the call named, with this reason; writes only a few bytes at a time; is interrupted once.
 class Trouble : public FileCalls {
  public:
-  explicit Trouble(std::string call = "", int reason = 0, size_t after = 0) : call_(std::move(call)), reason_(reason), after_(after) {}
-  int open(const char* path, int flags, unsigned mode) override { return fails("open") ? -1 : FileCalls::open(path, flags, mode); }
+  explicit Trouble(std::string call = "", int reason = 0, size_t after = 0)
+      : call_(std::move(call)), reason_(reason), after_(after) {}
+  int open(const char* path, int flags, unsigned mode) override {
+    return fails("open") ? -1 : FileCalls::open(path, flags, mode);
+  }
   long write(int file, const void* data, size_t bytes) override {
     if (!interrupted_) {
       interrupted_ = true;
@@ -127,8 +132,9 @@ TEST_CASE("a directory that cannot be synced is told, where none can be it is no
   const std::string path = folder / "weights";
   Trouble broken("sync directory", EIO);
   CHECK(refusal(ErrorKind::Output, [&] { write_file_atomically(path, "new", broken); }) ==
-        "'" + path + "' was written, but its directory cannot be synced: Input/output error; a power cut may still bring back "
-        "the former file");
+        "'" + path +
+            "' was written, but its directory cannot be synced: Input/output error; a power cut may still bring back "
+            "the former file");
   CHECK(content(path) == "new");
   Trouble unknown("sync directory", EINVAL);
   write_file_atomically(path, "newer", unknown);
@@ -158,12 +164,14 @@ TEST_CASE("only plain files are written and mapped") {
         "cannot write '" + here + "': it is there and no plain file");
   CHECK(refusal(ErrorKind::Output, [&] { write_file_atomically(missing, "x"); }) ==
         "cannot write '" + missing + "': No such file or directory");
-  CHECK(refusal(ErrorKind::NoInput, [&] { MappedFile::open(here); }) == "cannot read '" + here + "': it is no plain file");
+  CHECK(refusal(ErrorKind::NoInput, [&] { MappedFile::open(here); }) ==
+        "cannot read '" + here + "': it is no plain file");
   CHECK(refusal(ErrorKind::NoInput, [&] { MappedFile::open(missing); }) ==
         "cannot read '" + missing + "': No such file or directory");
   const std::string pipe = folder / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  CHECK(refusal(ErrorKind::NoInput, [&] { MappedFile::open(pipe); }) == "cannot read '" + pipe + "': it is no plain file");
+  CHECK(refusal(ErrorKind::NoInput, [&] { MappedFile::open(pipe); }) ==
+        "cannot read '" + pipe + "': it is no plain file");
 }
 
 TEST_CASE("a mapped file shows its bytes, even none") {

@@ -7,7 +7,8 @@
 namespace harmonics::testing {
 
 // length, header, data; `length` replaces the true one when given.
-inline std::string safetensors_bytes(const std::string& header, const std::string& data = "", uint64_t length = UINT64_MAX) {
+inline std::string safetensors_bytes(const std::string& header, const std::string& data = "",
+                                     uint64_t length = UINT64_MAX) {
   if (length == UINT64_MAX) length = header.size();
   std::string out;
   for (int i = 0; i < 8; ++i) out += static_cast<char>(length >> (8 * i) & 0xFF);

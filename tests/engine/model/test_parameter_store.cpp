@@ -134,16 +134,21 @@ TEST_CASE("initialisations that make no sense are refused") {
   float x[4];
   int64_t n[1];
   const TensorType type{DType::F32, {4}};
-  CHECK(refusal(ErrorKind::Type, [&] { initialise(n, {DType::I64, {1}}, {HX_INIT_NORMAL, 0, 1}, 1, "steps"); }) ==
-        "'steps' is i64[1]; only floating-point parameters can begin with random numbers");
-  CHECK(refusal(ErrorKind::Usage, [&] { initialise(x, type, {HX_INIT_KAIMING_UNIFORM, 0, 0}, 1, "w"); }) ==
-        "the initialisation of 'w' (0.000000, 0.000000) needs a fan-in above 0");
-  CHECK(refusal(ErrorKind::Usage, [&] { initialise(x, type, {HX_INIT_UNIFORM, 1, 0}, 1, "w"); }) ==
-        "the initialisation of 'w' (1.000000, 0.000000) needs bounds in rising order");
-  CHECK(refusal(ErrorKind::Usage, [&] { initialise(x, type, {HX_INIT_NORMAL, 0, -1}, 1, "w"); }) ==
-        "the initialisation of 'w' (0.000000, -1.000000) needs a deviation that is not negative");
-  CHECK(refusal(ErrorKind::Usage, [&] { initialise(x, type, {77, 0, 0}, 1, "w"); }) ==
-        "the initialisation of 'w' has the unknown kind 77");
+  CHECK(refusal(ErrorKind::Type, [&] {
+          initialise(n, {DType::I64, {1}}, {HX_INIT_NORMAL, 0, 1}, 1, "steps");
+        }) == "'steps' is i64[1]; only floating-point parameters can begin with random numbers");
+  CHECK(refusal(ErrorKind::Usage, [&] {
+          initialise(x, type, {HX_INIT_KAIMING_UNIFORM, 0, 0}, 1, "w");
+        }) == "the initialisation of 'w' (0.000000, 0.000000) needs a fan-in above 0");
+  CHECK(refusal(ErrorKind::Usage, [&] {
+          initialise(x, type, {HX_INIT_UNIFORM, 1, 0}, 1, "w");
+        }) == "the initialisation of 'w' (1.000000, 0.000000) needs bounds in rising order");
+  CHECK(refusal(ErrorKind::Usage, [&] {
+          initialise(x, type, {HX_INIT_NORMAL, 0, -1}, 1, "w");
+        }) == "the initialisation of 'w' (0.000000, -1.000000) needs a deviation that is not negative");
+  CHECK(refusal(ErrorKind::Usage, [&] {
+          initialise(x, type, {77, 0, 0}, 1, "w");
+        }) == "the initialisation of 'w' has the unknown kind 77");
 }
 
 TEST_CASE("a parameter is declared once and keeps its type") {
@@ -155,8 +160,12 @@ TEST_CASE("a parameter is declared once and keeps its type") {
   CHECK(&again == &first);
   CHECK(again.role == Role::frozen);
   CHECK(store.tensor("hidden.weight").data<float>()[5] == 2);
-  CHECK(refusal(ErrorKind::Weights, [&] { store.declare("hidden.weight", {DType::F32, {392, 784}}, Role::weight, kZero, 1); }) ==
-        "'hidden.weight' is f32[196, 784] in the weights at hand, the graph needs f32[392, 784]; give it weights of that shape "
+  CHECK(refusal(ErrorKind::Weights,
+                [&] {
+                  store.declare("hidden.weight", {DType::F32, {392, 784}}, Role::weight, kZero, 1);
+                }) ==
+        "'hidden.weight' is f32[196, 784] in the weights at hand, the graph needs f32[392, 784]; give it weights of "
+        "that shape "
         "or change the layer back");
 }
 
@@ -171,7 +180,9 @@ TEST_CASE("a binding gives the memory itself") {
   CHECK(view.data<float>()[1] == 4);
   CHECK(refusal(ErrorKind::Weights, [&] { store.parameter("output.bia", type); }) ==
         "there is no parameter 'output.bia'\ndid you mean 'output.bias'?");
-  CHECK(refusal(ErrorKind::Weights, [&] { store.parameter("output.bias", {DType::F64, {3}}); }) ==
-        "parameter 'output.bias' is f32[3], the program wants f64[3]; compile the program again for these weights");
+  CHECK(
+      refusal(ErrorKind::Weights, [&] {
+        store.parameter("output.bias", {DType::F64, {3}});
+      }) == "parameter 'output.bias' is f32[3], the program wants f64[3]; compile the program again for these weights");
   CHECK(refusal(ErrorKind::Weights, [&] { store.tensor("x"); }) == "there is no parameter 'x'");
 }

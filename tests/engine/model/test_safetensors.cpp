@@ -74,7 +74,8 @@ TEST_CASE("every element type is written and read") {
   TensorFile file;
   for (uint32_t d = 0; d <= HX_F64; ++d) file.tensors["t" + std::to_string(d)] = HTensor(static_cast<DType>(d), {3});
   const TensorFile back = read_bytes(write_safetensors(file));
-  for (uint32_t d = 0; d <= HX_F64; ++d) CHECK(back.tensors.at("t" + std::to_string(d)).dtype() == static_cast<DType>(d));
+  for (uint32_t d = 0; d <= HX_F64; ++d)
+    CHECK(back.tensors.at("t" + std::to_string(d)).dtype() == static_cast<DType>(d));
 }
 
 TEST_CASE("the bytes are those of the reference writer") {
@@ -92,8 +93,9 @@ TEST_CASE("the bytes are those of the reference writer") {
 }
 
 TEST_CASE("a tensor that lies unaligned is copied to where it can be read") {
-  const std::string bytes = safetensors_bytes(R"({"x":)" + tensor("U8", "[1]", "[0,1]") + R"(,"y":)" + tensor("F32", "[2]", "[1,9]") + "}",
-                                              std::string("\7\0\0\x80\x3f\0\0\0\x40", 9));
+  const std::string bytes =
+      safetensors_bytes(R"({"x":)" + tensor("U8", "[1]", "[0,1]") + R"(,"y":)" + tensor("F32", "[2]", "[1,9]") + "}",
+                        std::string("\7\0\0\x80\x3f\0\0\0\x40", 9));
   const TensorFile file = read_bytes(bytes);
   CHECK(floats(file.tensors.at("y")) == std::vector<float>{1, 2});
   CHECK(reinterpret_cast<uintptr_t>(file.tensors.at("y").bytes()) % 4 == 0);
@@ -113,8 +115,9 @@ TEST_CASE("tensors of a mapped file outlive it and are copied when written to") 
 }
 
 TEST_CASE("keys the format does not name are passed over") {
-  const std::string header = R"({"x":{"dtype":"U8","note":{"a":[1,{"dtype":2}],"b":null},"more":[1.5,"s",true],"shape":[1],)"
-                             R"("extra":-1,"data_offsets":[0,1]}})";
+  const std::string header =
+      R"({"x":{"dtype":"U8","note":{"a":[1,{"dtype":2}],"b":null},"more":[1.5,"s",true],"shape":[1],)"
+      R"("extra":-1,"data_offsets":[0,1]}})";
   CHECK(read_bytes(safetensors_bytes(header, "\5")).tensors.at("x").item<uint8_t>() == 5);
 }
 
@@ -122,7 +125,8 @@ TEST_CASE("broken lengths are refused") {
   CHECK(refusal([] { read_bytes("1234567"); }) ==
         "'t' is no safetensors file: at byte 0, it holds 7 bytes, the header's length alone takes 8");
   CHECK(fault("{}", "", 3) == "at byte 0, the header's length is 3, but only 2 bytes follow");
-  CHECK(fault("{}", "", 1ull << 63) == "at byte 0, the header's length is 9223372036854775808, at most 100000000 are allowed");
+  CHECK(fault("{}", "", 1ull << 63) ==
+        "at byte 0, the header's length is 9223372036854775808, at most 100000000 are allowed");
   CHECK(fault("", "") == "at byte 8, the header must begin with '{'");
   CHECK(fault(" {}") == "at byte 8, the header must begin with '{'");
   CHECK(fault("[]") == "at byte 8, the header must begin with '{'");
@@ -133,7 +137,8 @@ TEST_CASE("broken JSON is refused") {
   CHECK(fault("{}{").find("after the header's JSON only spaces may stand") != std::string::npos);
   CHECK(fault(std::string("{}\0", 3)).find("at byte 10, after the header's JSON only spaces may stand") == 0);
   CHECK(fault("{\"\xff\":1}").find("the header is no JSON: ") != std::string::npos);
-  CHECK(fault("{\"a\":" + std::string(100, '[')).find("a list stands where the object of 'a' was expected") != std::string::npos);
+  CHECK(fault("{\"a\":" + std::string(100, '[')).find("a list stands where the object of 'a' was expected") !=
+        std::string::npos);
   std::string deep = R"({"x":{"n":)" + std::string(100, '[');
   CHECK(fault(deep).find("the header is no JSON: ") != std::string::npos);
 }
@@ -143,18 +148,28 @@ TEST_CASE("values of another kind are refused") {
   CHECK(fault(R"({"x":5})", "a") == "at byte 14, a number stands where the object of 'x' was expected");
   CHECK(fault(R"({"x":"y"})", "a").find("a text stands where the object of 'x' was expected") != std::string::npos);
   CHECK(fault(R"({"x":null})", "a").find("null stands where the object of 'x' was expected") != std::string::npos);
-  CHECK(fault(R"({"x":{"dtype":7}})", "a").find("tensor 'x': a number stands where the text 'dtype' was expected") != std::string::npos);
-  CHECK(fault(R"({"x":{"dtype":{}}})", "a").find("tensor 'x': an object stands where the text 'dtype' was expected") != std::string::npos);
-  CHECK(fault(R"({"x":{"shape":true}})", "a").find("a truth value stands where the list 'shape' was expected") != std::string::npos);
-  CHECK(fault(R"({"x":{"shape":["1"]}})", "a").find("a text stands where a whole number of 'shape' was expected") != std::string::npos);
-  CHECK(fault(R"({"x":{"shape":[[1]]}})", "a").find("a list stands where a whole number of 'shape' was expected") != std::string::npos);
-  CHECK(fault(R"({"x":{"shape":[1.0]}})", "a").find("tensor 'x': a number is not whole or larger than 64 bits hold") != std::string::npos);
+  CHECK(fault(R"({"x":{"dtype":7}})", "a").find("tensor 'x': a number stands where the text 'dtype' was expected") !=
+        std::string::npos);
+  CHECK(fault(R"({"x":{"dtype":{}}})", "a").find("tensor 'x': an object stands where the text 'dtype' was expected") !=
+        std::string::npos);
+  CHECK(fault(R"({"x":{"shape":true}})", "a").find("a truth value stands where the list 'shape' was expected") !=
+        std::string::npos);
+  CHECK(fault(R"({"x":{"shape":["1"]}})", "a").find("a text stands where a whole number of 'shape' was expected") !=
+        std::string::npos);
+  CHECK(fault(R"({"x":{"shape":[[1]]}})", "a").find("a list stands where a whole number of 'shape' was expected") !=
+        std::string::npos);
+  CHECK(fault(R"({"x":{"shape":[1.0]}})", "a").find("tensor 'x': a number is not whole or larger than 64 bits hold") !=
+        std::string::npos);
   CHECK(fault(R"({"x":{"shape":[99999999999999999999]}})", "a").find("not whole or larger") != std::string::npos);
   CHECK(fault(R"({"x":{"shape":[-1]}})", "a").find("tensor 'x': the number -1 is negative") != std::string::npos);
-  CHECK(fault(R"({"__metadata__":{"a":1}})").find("a number stands where the text of metadata key 'a' was expected") != std::string::npos);
-  CHECK(fault(R"({"__metadata__":"a"})").find("a text stands where the object of '__metadata__' was expected") != std::string::npos);
-  CHECK(fault(R"({"x":)" + one + R"(,"x":)" + one + "}", "a").find("tensor 'x': the name comes a second time") != std::string::npos);
-  CHECK(fault(R"({"x":{"dtype":"U8","dtype":"U8"}})").find("tensor 'x': the key 'dtype' comes a second time") != std::string::npos);
+  CHECK(fault(R"({"__metadata__":{"a":1}})").find("a number stands where the text of metadata key 'a' was expected") !=
+        std::string::npos);
+  CHECK(fault(R"({"__metadata__":"a"})").find("a text stands where the object of '__metadata__' was expected") !=
+        std::string::npos);
+  CHECK(fault(R"({"x":)" + one + R"(,"x":)" + one + "}", "a").find("tensor 'x': the name comes a second time") !=
+        std::string::npos);
+  CHECK(fault(R"({"x":{"dtype":"U8","dtype":"U8"}})").find("tensor 'x': the key 'dtype' comes a second time") !=
+        std::string::npos);
   CHECK(fault(R"({"__metadata__":{"a":"","a":""}})").find("the key 'a' comes a second time") != std::string::npos);
 }
 
@@ -166,9 +181,11 @@ TEST_CASE("tensors that contradict themselves are refused") {
   CHECK(fault(R"({"x":{"dtype":"U8","data_offsets":[0,1]}})", "a") == "at byte 8, tensor 'x': has no 'shape'");
   CHECK(fault(R"({"x":{"dtype":"U8","shape":[]}})", "a") == "at byte 8, tensor 'x': has no 'data_offsets'");
   CHECK(fault(one("F8_E4M3", "[1]", "[0,1]"), "a") ==
-        "at byte 8, tensor 'x': dtype 'F8_E4M3' is not one that can be read: BOOL, U8, I8, I16, U16, F16, BF16, I32, U32, F32, "
+        "at byte 8, tensor 'x': dtype 'F8_E4M3' is not one that can be read: BOOL, U8, I8, I16, U16, F16, BF16, I32, "
+        "U32, F32, "
         "F64, I64, U64");
-  CHECK(fault(one("U8", "[1]", "[0]"), "a") == "at byte 8, tensor 'x': data_offsets = [0] must have two entries, begin and end");
+  CHECK(fault(one("U8", "[1]", "[0]"), "a") ==
+        "at byte 8, tensor 'x': data_offsets = [0] must have two entries, begin and end");
   CHECK(fault(one("U8", "[1]", "[1,0]"), "a") ==
         "at byte 8, tensor 'x': data_offsets = [1, 0] do not lie inside the 1 bytes of data");
   CHECK(fault(one("U8", "[2]", "[0,2]"), "a") ==
@@ -179,8 +196,10 @@ TEST_CASE("tensors that contradict themselves are refused") {
         "at byte 8, tensor 'x': the size of shape [4294967296, 4294967296] overflows");
   CHECK(fault(one("U8", "[18446744073709551615]", "[0,0]")) ==
         "at byte 8, tensor 'x': the dimension 18446744073709551615 is too large");
-  CHECK(fault(one("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]"), "a") == "at byte 8, tensor 'x': has 9 dimensions; a tensor has at most 8");
-  CHECK(fault(one("BOOL", "[2]", "[0,2]"), "\1\2").find(", tensor 'x': a BOOL is the byte 0 or 1, not 2") != std::string::npos);
+  CHECK(fault(one("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]"), "a") ==
+        "at byte 8, tensor 'x': has 9 dimensions; a tensor has at most 8");
+  CHECK(fault(one("BOOL", "[2]", "[0,2]"), "\1\2").find(", tensor 'x': a BOOL is the byte 0 or 1, not 2") !=
+        std::string::npos);
   CHECK(fault(R"({"x\u0000y":)" + tensor("U8", "[1]", "[0,1]") + "}", "a") ==
         "at byte 8, tensor 'x?y': has a name with a zero character in it");
 }
@@ -193,12 +212,14 @@ TEST_CASE("tensors that do not fill the data are refused") {
   CHECK(read_bytes(safetensors_bytes(header, "abcd")).tensors.size() == 2);
   CHECK(read_bytes(safetensors_bytes(two("[2,4]", "[0,2]"), "abcd")).tensors.size() == 2);
   const auto at = [&](size_t byte) { return "at byte " + std::to_string(8 + header.size() + byte) + ", "; };
-  CHECK(fault(two("[0,2]", "[3,5]"), "abcde") ==
-        at(3) + "tensor 'y': begins at byte 3 of the data, expected 2, where 'x' ends; a gap hides bytes that no tensor owns");
+  CHECK(fault(two("[0,2]", "[3,5]"), "abcde") == at(3) +
+                                                     "tensor 'y': begins at byte 3 of the data, expected 2, where 'x' "
+                                                     "ends; a gap hides bytes that no tensor owns");
   CHECK(fault(two("[0,2]", "[1,3]"), "abc") ==
         at(1) + "tensor 'y': begins at byte 1 of the data, expected 2, where 'x' ends; the two overlap");
   CHECK(fault(two("[1,3]", "[3,5]"), "abcde") ==
-        at(1) + "tensor 'x': begins at byte 1 of the data, expected 0, the first; a gap hides bytes that no tensor owns");
+        at(1) +
+            "tensor 'x': begins at byte 1 of the data, expected 0, the first; a gap hides bytes that no tensor owns");
   CHECK(fault(header, "abcdef") == at(4) + "2 bytes follow the last tensor; the file must end there");
 }
 
@@ -216,7 +237,8 @@ TEST_CASE("what cannot be written is refused") {
     if (!value.empty()) file.metadata["key"] = value;
     return refusal([&] { write_safetensors(file); });
   };
-  CHECK(written("__metadata__") == "no tensor in a safetensors file can be called '__metadata__'; give it another name");
+  CHECK(written("__metadata__") ==
+        "no tensor in a safetensors file can be called '__metadata__'; give it another name");
   CHECK(written("a\xff") == "tensor name 'a?' is no UTF-8 and cannot be saved");
   CHECK(written("a", "\xff") == "metadata value '?' is no UTF-8 and cannot be saved");
 }

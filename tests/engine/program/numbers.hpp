@@ -31,8 +31,9 @@ inline HTensor counting(DType dtype, const Shape& shape) {
 }
 
 inline const std::vector<DType>& all_dtypes() {
-  static const std::vector<DType> all{DType::Bool, DType::U8,  DType::I8,  DType::I16,  DType::U16, DType::I32, DType::U32,
-                                      DType::I64,  DType::U64, DType::F16, DType::BF16, DType::F32, DType::F64};
+  static const std::vector<DType> all{DType::Bool, DType::U8,  DType::I8,  DType::I16, DType::U16,
+                                      DType::I32,  DType::U32, DType::I64, DType::U64, DType::F16,
+                                      DType::BF16, DType::F32, DType::F64};
   return all;
 }
 inline std::vector<DType> number_dtypes() { return {all_dtypes().begin() + 1, all_dtypes().end()}; }

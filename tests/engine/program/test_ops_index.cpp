@@ -37,12 +37,14 @@ TEST_CASE("gather takes every element type and every integer type of index") {
     const HTensor x = counting(dtype, {3, 2});
     CHECK(doubles(gather(x, i64({2}, {2, 1}))) == doubles(slice(reverse(x, {0}), {0, 0}, {2, 2})));
   }
-  for (const DType dtype : {DType::U8, DType::I8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64, DType::U64})
+  for (const DType dtype :
+       {DType::U8, DType::I8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64, DType::U64})
     CHECK(numbers<float>(gather(f32({3}, {5, 6, 7}), cast(i64({2}, {2, 0}), dtype))) == std::vector<float>{7, 5});
 }
 
 TEST_CASE("scatter_add adds in order, repeated indices too") {
-  const HTensor y = scatter_add(f32({3, 2}, {1, 2, 3, 4, 5, 6}), i64({3}, {2, 0, 2}), f32({3, 2}, {10, 20, 30, 40, 50, 60}));
+  const HTensor y =
+      scatter_add(f32({3, 2}, {1, 2, 3, 4, 5, 6}), i64({3}, {2, 0, 2}), f32({3, 2}, {10, 20, 30, 40, 50, 60}));
   CHECK(numbers<float>(y) == std::vector<float>{31, 42, 3, 4, 65, 86});
   // 1 is lost beside 2^24 when it comes later, kept when it comes earlier: the order is that of the indices.
   const HTensor big = scatter_add(f32({1}, {0}), i64({3}, {0, 0, 0}), f32({3}, {16777216, 1, 1}));
@@ -52,11 +54,13 @@ TEST_CASE("scatter_add adds in order, repeated indices too") {
 }
 
 TEST_CASE("scatter_add sums 16-bit floats in f32 and lets integers wrap") {
-  const HTensor half = scatter_add(cast(f32({1}, {2048}), DType::F16), i64({2}, {0, 0}), cast(f32({2}, {1, 1}), DType::F16));
+  const HTensor half =
+      scatter_add(cast(f32({1}, {2048}), DType::F16), i64({2}, {0, 0}), cast(f32({2}, {1, 1}), DType::F16));
   CHECK(doubles(half) == std::vector<double>{2050});
   const HTensor bytes = scatter_add(cast(i64({1}, {250}), DType::U8), i64({1}, {0}), cast(i64({1}, {10}), DType::U8));
   CHECK(doubles(bytes) == std::vector<double>{4});
-  const HTensor chars = scatter_add(cast(i64({1}, {-100}), DType::I8), i64({1}, {0}), cast(i64({1}, {-100}), DType::I8));
+  const HTensor chars =
+      scatter_add(cast(i64({1}, {-100}), DType::I8), i64({1}, {0}), cast(i64({1}, {-100}), DType::I8));
   CHECK(doubles(chars) == std::vector<double>{56});
 }
 
@@ -96,20 +100,30 @@ TEST_CASE("index operations say what does not fit") {
         "type error: gather: operands are f32[2, 3] and f32[2, 3]; operand 2 must be of integer type");
   CHECK(refusal([&] { gather(x, indices, 2); }) ==
         "shape error: gather: operands are f32[2, 3] and i64[4]; axis 2 does not exist; axes go from 0 to 2 exclusive");
-  CHECK(refusal([&] { gather(HTensor(DType::F32, {0, 3}), indices, 0); }) ==
-        "shape error: gather: operands are f32[0, 3] and i64[4]; axis 0 is empty and no index fits");
+  CHECK(refusal([&] {
+          gather(HTensor(DType::F32, {0, 3}), indices, 0);
+        }) == "shape error: gather: operands are f32[0, 3] and i64[4]; axis 0 is empty and no index fits");
   CHECK(refusal([&] { gather(x, i64({2}, {0, 2}), 0); }).find("shape error: gather: index 2 ") == 0);
   CHECK(refusal([&] { gather(x, i64({1}, {-1}), 0); }).find("shape error: gather: index -1 ") == 0);
   CHECK(refusal([&] { scatter_add(x, indices, x, 0); }) ==
         "shape error: scatter_add: operands are f32[2, 3], i64[4] and f32[2, 3]; the updates must be f32[4, 3]");
-  CHECK(refusal([&] { scatter_add(HTensor(DType::Bool, {2}), indices, HTensor(DType::Bool, {4}), 0); })
-            .find("type error: scatter_add: ") == 0);
-  CHECK(refusal([&] { dynamic_slice(x, indices, {1, 1}); }) ==
-        "shape error: dynamic_slice: operands are f32[2, 3] and i64[4]; the starts must be a vector of 2, one per axis");
-  CHECK(refusal([&] { dynamic_slice(x, i64({2}, {0, 0}), {3, 3}); }) ==
-        "shape error: dynamic_slice: operands are f32[2, 3] and i64[2]; a block of [3, 3] must have the rank of f32[2, 3] and "
+  CHECK(refusal([&] {
+          scatter_add(HTensor(DType::Bool, {2}), indices, HTensor(DType::Bool, {4}), 0);
+        }).find("type error: scatter_add: ") == 0);
+  CHECK(
+      refusal([&] {
+        dynamic_slice(x, indices, {1, 1});
+      }) ==
+      "shape error: dynamic_slice: operands are f32[2, 3] and i64[4]; the starts must be a vector of 2, one per axis");
+  CHECK(refusal([&] {
+          dynamic_slice(x, i64({2}, {0, 0}), {3, 3});
+        }) ==
+        "shape error: dynamic_slice: operands are f32[2, 3] and i64[2]; a block of [3, 3] must have the rank of f32[2, "
+        "3] and "
         "fit inside it");
-  CHECK(refusal([&] { update_slice(x, HTensor(DType::F64, {1, 1}), i64({2}, {0, 0})); }).find("type error: update_slice: ") == 0);
+  CHECK(refusal([&] {
+          update_slice(x, HTensor(DType::F64, {1, 1}), i64({2}, {0, 0}));
+        }).find("type error: update_slice: ") == 0);
   CHECK(refusal([&] { top_k(x, 4); }) ==
         "shape error: top_k: the operand is f32[2, 3]; the 4 largest need a last axis of at least so many");
 }

@@ -9,13 +9,27 @@ using Ints = std::vector<int64_t>;
 
 TEST_CASE("layout operations move every element type alike") {
   const std::vector<std::function<HTensor(const HTensor&)>> bodies{
-      [](const HTensor& x) { return reshape(x, {4, 6}); },
-      [](const HTensor& x) { return transpose(x, {2, 0, 1}); },
-      [](const HTensor& x) { return broadcast(reshape(x, {2, 3, 1, 4}), {2, 3, 5, 4}); },
-      [](const HTensor& x) { return slice(x, {0, 1, 0}, {2, 3, 4}, {1, 1, 3}); },
-      [](const HTensor& x) { return pad(x, {1, 0, 2}, {0, 1, 0}, 1, {0, 2, 1}); },
-      [](const HTensor& x) { return concat({x, x, slice_axis(x, 1, 0, 1)}, 1); },
-      [](const HTensor& x) { return reverse(x, {0, 2}); },
+      [](const HTensor& x) {
+        return reshape(x, {4, 6});
+      },
+      [](const HTensor& x) {
+        return transpose(x, {2, 0, 1});
+      },
+      [](const HTensor& x) {
+        return broadcast(reshape(x, {2, 3, 1, 4}), {2, 3, 5, 4});
+      },
+      [](const HTensor& x) {
+        return slice(x, {0, 1, 0}, {2, 3, 4}, {1, 1, 3});
+      },
+      [](const HTensor& x) {
+        return pad(x, {1, 0, 2}, {0, 1, 0}, 1, {0, 2, 1});
+      },
+      [](const HTensor& x) {
+        return concat({x, x, slice_axis(x, 1, 0, 1)}, 1);
+      },
+      [](const HTensor& x) {
+        return reverse(x, {0, 2});
+      },
   };
   for (const DType dtype : all_dtypes())
     for (const auto& body : bodies) {
@@ -86,29 +100,41 @@ TEST_CASE("layout operations say what does not fit") {
   CHECK(refusal([&] { reshape(x, {-1, -6}); }).find("shape error: reshape: negative dimension in [-1, -6]") == 0);
   CHECK(refusal([&] { transpose(x, {0}); }) ==
         "shape error: transpose: the operand is f32[2, 3]; permutation = [0] must have 2 entries");
-  CHECK(refusal([&] { transpose(x, {1, 1}); }) ==
-        "shape error: transpose: the operand is f32[2, 3]; permutation = [1, 1] names axis 1 twice");
-  CHECK(refusal([&] { transpose(x, {0, 2}); }) ==
-        "shape error: transpose: the operand is f32[2, 3]; axis 2 does not exist; axes go from 0 to 2 exclusive");
-  CHECK(refusal([&] { broadcast(x, {2, 4}); }) ==
-        "shape error: broadcast: the operand is f32[2, 3]; it does not stretch to [2, 4]: aligned at the last axis, every "
+  CHECK(refusal([&] {
+          transpose(x, {1, 1});
+        }) == "shape error: transpose: the operand is f32[2, 3]; permutation = [1, 1] names axis 1 twice");
+  CHECK(refusal([&] {
+          transpose(x, {0, 2});
+        }) == "shape error: transpose: the operand is f32[2, 3]; axis 2 does not exist; axes go from 0 to 2 exclusive");
+  CHECK(refusal([&] {
+          broadcast(x, {2, 4});
+        }) ==
+        "shape error: broadcast: the operand is f32[2, 3]; it does not stretch to [2, 4]: aligned at the last axis, "
+        "every "
         "size must be equal or 1");
   CHECK(refusal([&] { broadcast(x, {3}); }).find("it does not stretch to [3]") != std::string::npos);
-  CHECK(refusal([&] { slice(x, {0, 2}, {2, 4}); }) ==
-        "shape error: slice: the operand is f32[2, 3]; along axis 1, start 2 <= limit 4 <= size 3 must hold");
-  CHECK(refusal([&] { slice(x, {0, 0}, {2, 3}, {1, 0}); }) ==
-        "shape error: slice: the operand is f32[2, 3]; strides = [1, 0] must not hold a number below 1");
-  CHECK(refusal([&] { pad(x, {0, -1}, {0, 0}); }) ==
-        "shape error: pad: the operand is f32[2, 3]; low = [0, -1] must not hold a number below 0");
-  CHECK(refusal([&] { pad(x, {0, 1}, {0, INT64_MAX}); }) ==
-        "shape error: pad: the operand is f32[2, 3]; the padded size of axis 1 overflows");
-  CHECK(refusal([&] { concat({x, HTensor(DType::F32, {3, 3})}, 1); }) ==
-        "shape error: concat: operands are f32[2, 3] and f32[3, 3]; all sizes but those of axis 1 must be equal");
-  CHECK(refusal([&] { concat({x, HTensor(DType::F64, {2, 3})}, 1); }) ==
-        "type error: concat: operands are f32[2, 3] and f64[2, 3]; element types must be equal; cast one");
+  CHECK(refusal([&] {
+          slice(x, {0, 2}, {2, 4});
+        }) == "shape error: slice: the operand is f32[2, 3]; along axis 1, start 2 <= limit 4 <= size 3 must hold");
+  CHECK(refusal([&] {
+          slice(x, {0, 0}, {2, 3}, {1, 0});
+        }) == "shape error: slice: the operand is f32[2, 3]; strides = [1, 0] must not hold a number below 1");
+  CHECK(refusal([&] {
+          pad(x, {0, -1}, {0, 0});
+        }) == "shape error: pad: the operand is f32[2, 3]; low = [0, -1] must not hold a number below 0");
+  CHECK(refusal([&] {
+          pad(x, {0, 1}, {0, INT64_MAX});
+        }) == "shape error: pad: the operand is f32[2, 3]; the padded size of axis 1 overflows");
+  CHECK(refusal([&] {
+          concat({x, HTensor(DType::F32, {3, 3})}, 1);
+        }) == "shape error: concat: operands are f32[2, 3] and f32[3, 3]; all sizes but those of axis 1 must be equal");
+  CHECK(refusal([&] {
+          concat({x, HTensor(DType::F64, {2, 3})}, 1);
+        }) == "type error: concat: operands are f32[2, 3] and f64[2, 3]; element types must be equal; cast one");
   CHECK(refusal([&] { concat({}, 0); }) == "type error: concat: operands are none; at least one is needed");
   CHECK(refusal([&] { reverse(x, {2}); }) ==
         "shape error: reverse: the operand is f32[2, 3]; axis 2 does not exist; axes go from 0 to 2 exclusive");
-  CHECK(refusal([&] { call("reverse", {x, x}, Attributes().set("axes", Ints{0})); }) ==
-        "type error: reverse takes 1 operand, not 2 (f32[2, 3] and f32[2, 3])");
+  CHECK(refusal([&] {
+          call("reverse", {x, x}, Attributes().set("axes", Ints{0}));
+        }) == "type error: reverse takes 1 operand, not 2 (f32[2, 3] and f32[2, 3])");
 }

@@ -10,8 +10,13 @@ using Ints = std::vector<int64_t>;
 namespace {
 
 Attributes window(Ints kernel, Ints strides, Ints low, Ints high, Ints dilation, double fill = 0) {
-  return Attributes().set("kernel", kernel).set("strides", strides).set("padding_low", low).set("padding_high", high)
-      .set("dilation", dilation).set("fill", fill);
+  return Attributes()
+      .set("kernel", kernel)
+      .set("strides", strides)
+      .set("padding_low", low)
+      .set("padding_high", high)
+      .set("dilation", dilation)
+      .set("fill", fill);
 }
 
 }  // namespace
@@ -88,29 +93,41 @@ TEST_CASE("patches without windows or images") {
 TEST_CASE("contractions say what does not fit") {
   const HTensor a(DType::F32, {2, 3}), b(DType::F32, {4, 5});
   CHECK(refusal([&] { dot(a, b, {1}, {0}); }) ==
-        "shape error: dot: operands are f32[2, 3] and f32[4, 5]; contract axis 1 of the left has size 3, axis 0 of the right 4; "
+        "shape error: dot: operands are f32[2, 3] and f32[4, 5]; contract axis 1 of the left has size 3, axis 0 of the "
+        "right 4; "
         "they must be equal");
-  CHECK(refusal([&] { dot(a, b, {1}, {}); }) ==
-        "shape error: dot: operands are f32[2, 3] and f32[4, 5]; lhs_contract = [1] and rhs_contract = [] must pair up");
-  CHECK(refusal([&] { dot(a, b, {0}, {1}, {0}, {0}); }) ==
-        "shape error: dot: operands are f32[2, 3] and f32[4, 5]; lhs_batch and lhs_contract = [0, 0] names axis 0 twice");
+  CHECK(
+      refusal([&] { dot(a, b, {1}, {}); }) ==
+      "shape error: dot: operands are f32[2, 3] and f32[4, 5]; lhs_contract = [1] and rhs_contract = [] must pair up");
+  CHECK(
+      refusal([&] { dot(a, b, {0}, {1}, {0}, {0}); }) ==
+      "shape error: dot: operands are f32[2, 3] and f32[4, 5]; lhs_batch and lhs_contract = [0, 0] names axis 0 twice");
   CHECK(refusal([&] { dot(a, cast(b, DType::F64), {1}, {0}); }) ==
         "type error: dot: operands are f32[2, 3] and f64[4, 5]; element types must be equal; cast one");
   const HTensor wide(DType::F32, {1, 1, 1, 1, 1});
   CHECK(refusal([&] { dot(wide, wide, {}, {}); }).find("would have more than 8 dimensions") != std::string::npos);
 
   const HTensor x(DType::F32, {1, 1, 4, 4});
-  CHECK(refusal([&] { call1("patches", {x}, window({5, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1})); }) ==
-        "shape error: patches: the operand is f32[1, 1, 4, 4]; along spatial axis 0 a window of 5 with dilation 1 is larger "
+  CHECK(refusal([&] {
+          call1("patches", {x}, window({5, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}));
+        }) ==
+        "shape error: patches: the operand is f32[1, 1, 4, 4]; along spatial axis 0 a window of 5 with dilation 1 is "
+        "larger "
         "than the image of 4 padded by 0 and 0");
   CHECK(refusal([&] { call1("patches", {a}, window({}, {}, {}, {}, {})); }) ==
         "shape error: patches: the operand is f32[2, 3]; images have the shape [N, C, spatial...], not [2, 3]");
-  CHECK(refusal([&] { call1("patches", {x}, window({2}, {1, 1}, {0, 0}, {0, 0}, {1, 1})); }) ==
-        "shape error: patches: the operand is f32[1, 1, 4, 4]; kernel = [2] must have 2 entries");
-  CHECK(refusal([&] { call1("patches", {x}, window({2, 2}, {1, 0}, {0, 0}, {0, 0}, {1, 1})); }) ==
-        "shape error: patches: the operand is f32[1, 1, 4, 4]; strides = [1, 0] must not hold a number below 1");
+  CHECK(refusal([&] {
+          call1("patches", {x}, window({2}, {1, 1}, {0, 0}, {0, 0}, {1, 1}));
+        }) == "shape error: patches: the operand is f32[1, 1, 4, 4]; kernel = [2] must have 2 entries");
+  CHECK(refusal([&] {
+          call1("patches", {x}, window({2, 2}, {1, 0}, {0, 0}, {0, 0}, {1, 1}));
+        }) == "shape error: patches: the operand is f32[1, 1, 4, 4]; strides = [1, 0] must not hold a number below 1");
   CHECK(refusal([&] {
           call1("unpatches", {x}, window({2, 2}, {1, 1}, {0, 0}, {0, 0}, {1, 1}).set("input_shape", Ints{1, 1, 5, 5}));
-        }) == "shape error: unpatches: the operand is f32[1, 1, 4, 4]; the patches of an image f32[1, 1, 5, 5] are f32[1, 4, 4, 4]");
-  CHECK(refusal([&] { call1("patches", {x}, window({INT64_MAX, 2}, {1, 1}, {0, 0}, {0, 0}, {3, 1})); }).find("shape error: ") == 0);
+        }) ==
+        "shape error: unpatches: the operand is f32[1, 1, 4, 4]; the patches of an image f32[1, 1, 5, 5] are f32[1, 4, "
+        "4, 4]");
+  CHECK(refusal([&] {
+          call1("patches", {x}, window({INT64_MAX, 2}, {1, 1}, {0, 0}, {0, 0}, {3, 1}));
+        }).find("shape error: ") == 0);
 }

@@ -74,7 +74,9 @@ TEST_CASE("of nothing, the sum is 0 and the product 1; a largest there is none")
   CHECK(numbers<float>(reduce_sum(HTensor(DType::F32, {2, 0}), {1})) == std::vector<float>{0, 0});
   CHECK(numbers<float>(reduce_prod(HTensor(DType::F32, {2, 0}), {1})) == std::vector<float>{1, 1});
   CHECK(reduce_max(HTensor(DType::F32, {2, 0}), {0}).shape() == Shape{0});
-  CHECK(refusal([] { reduce_max(HTensor(DType::F32, {2, 0}), {1}); }) ==
+  CHECK(refusal([] {
+          reduce_max(HTensor(DType::F32, {2, 0}), {1});
+        }) ==
         "shape error: reduce_max: the operand is f32[2, 0]; axis 1 is empty and has no largest or smallest element");
   CHECK(refusal([] { argmin(HTensor(DType::F32, {0}), 0); }) ==
         "shape error: argmin: the operand is f32[0]; axis 0 is empty and has no largest or smallest element");
@@ -86,8 +88,9 @@ TEST_CASE("reductions say what does not fit") {
         "shape error: reduce_sum: the operand is f32[2, 3]; axis 2 does not exist; axes go from 0 to 2 exclusive");
   CHECK(refusal([&] { reduce_prod(x, {-1}); }) ==
         "shape error: reduce_prod: the operand is f32[2, 3]; axis -1 does not exist; axes go from 0 to 2 exclusive");
-  CHECK(refusal([&] { reduce_min(x, {1, 1}); }) ==
-        "shape error: reduce_min: the operand is f32[2, 3]; axes = [1, 1] names axis 1 twice");
+  CHECK(refusal([&] {
+          reduce_min(x, {1, 1});
+        }) == "shape error: reduce_min: the operand is f32[2, 3]; axes = [1, 1] names axis 1 twice");
   CHECK(refusal([&] { reduce_sum(cast(x, DType::Bool), {0}); }) ==
         "type error: reduce_sum: the operand is bool[2, 3]; it must be of number type");
   CHECK(refusal([&] { cumsum(x, 5); }) ==

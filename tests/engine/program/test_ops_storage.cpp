@@ -10,12 +10,15 @@ using namespace harmonics::testing;
 namespace {
 
 HTensor quantized(const HTensor& x, const HTensor& scale, const HTensor& zero, int64_t axis = 0) {
-  return call1("quantize", {x, scale, zero}, Attributes().set("axis", axis).set("dtype", static_cast<int64_t>(zero.dtype())));
+  return call1("quantize", {x, scale, zero},
+               Attributes().set("axis", axis).set("dtype", static_cast<int64_t>(zero.dtype())));
 }
 HTensor dequantized(const HTensor& q, const HTensor& scale, const HTensor& zero, int64_t axis = 0) {
   return call1("dequantize", {q, scale, zero}, Attributes().set("axis", axis));
 }
-HTensor whole(DType dtype, const Shape& shape, const std::vector<int64_t>& values) { return cast(HTensor::from(shape, values), dtype); }
+HTensor whole(DType dtype, const Shape& shape, const std::vector<int64_t>& values) {
+  return cast(HTensor::from(shape, values), dtype);
+}
 
 }  // namespace
 
@@ -24,7 +27,8 @@ TEST_CASE("quantize rounds half to even and saturates") {
   const HTensor y = quantized(x, f32({}, {2}), whole(DType::U8, {}, {128}));
   CHECK(y.dtype() == DType::U8);
   CHECK(doubles(y) == std::vector<double>{128, 128, 130, 130, 126, 255, 0, 128});
-  CHECK(doubles(quantized(x, f32({}, {2}), whole(DType::I8, {}, {0}))) == std::vector<double>{0, 0, 2, 2, -2, 127, -128, 0});
+  CHECK(doubles(quantized(x, f32({}, {2}), whole(DType::I8, {}, {0}))) ==
+        std::vector<double>{0, 0, 2, 2, -2, 127, -128, 0});
   CHECK(doubles(quantized(f32({2}, {1e30f, -1e30f}), f32({}, {1}), whole(DType::I16, {}, {0}))) ==
         std::vector<double>{32767, -32768});
 }
@@ -41,29 +45,37 @@ TEST_CASE("scales along an axis") {
 TEST_CASE("every pair of types") {
   for (const DType real : {DType::F16, DType::BF16, DType::F32, DType::F64})
     for (const DType stored : {DType::U8, DType::I8, DType::U16, DType::I16}) {
-      const HTensor x = cast(f32({3}, {0, 2.5, 9}), real), scale = cast(f32({}, {0.5}), real), zero = whole(stored, {}, {3});
+      const HTensor x = cast(f32({3}, {0, 2.5, 9}), real), scale = cast(f32({}, {0.5}), real),
+                    zero = whole(stored, {}, {3});
       const HTensor q = quantized(x, scale, zero);
       CHECK(doubles(q) == std::vector<double>{3, 8, 21});
       const HTensor back = dequantized(q, scale, zero);
       CHECK(back.dtype() == real);
       CHECK(doubles(back) == std::vector<double>{0, 2.5, 9});
     }
-  CHECK(doubles(dequantized(whole(DType::I32, {2}, {1000000, INT32_MIN}), f32({}, {0.5}), whole(DType::I32, {}, {0}))) ==
-        std::vector<double>{500000, -1073741824});
+  CHECK(doubles(dequantized(whole(DType::I32, {2}, {1000000, INT32_MIN}), f32({}, {0.5}),
+                            whole(DType::I32, {}, {0}))) == std::vector<double>{500000, -1073741824});
 }
 
 TEST_CASE("storage operations say what does not fit") {
   const HTensor x(DType::F32, {2, 3}), scale = f32({}, {1}), zero = whole(DType::I8, {}, {0});
   CHECK(refusal([&] { quantized(x, scale, whole(DType::I32, {}, {0})); }) ==
         "type error: quantize: operands are f32[2, 3], f32[] and i32[]; the result can be u8, i8, u16 or i16, not i32");
-  CHECK(refusal([&] { quantized(x, f32({2}, {1, 1}), whole(DType::I8, {2}, {0, 0}), 1); }) ==
-        "shape error: quantize: operands are f32[2, 3], f32[2] and i8[2]; scale and zero point must be scalars or vectors of 3, "
-        "the size of axis 1");
-  CHECK(refusal([&] { quantized(x, f32({3}, {1, 1, 1}), zero, 1); }) ==
-        "shape error: quantize: operands are f32[2, 3], f32[3] and i8[]; shapes must be equal");
   CHECK(refusal([&] {
-          call1("quantize", {x, scale, zero}, Attributes().set("axis", 0).set("dtype", static_cast<int64_t>(DType::U8)));
-        }) == "type error: quantize: operands are f32[2, 3], f32[] and i8[]; the zero point must be of the result's type, u8");
+          quantized(x, f32({2}, {1, 1}), whole(DType::I8, {2}, {0, 0}), 1);
+        }) ==
+        "shape error: quantize: operands are f32[2, 3], f32[2] and i8[2]; scale and zero point must be scalars or "
+        "vectors of 3, "
+        "the size of axis 1");
+  CHECK(refusal([&] {
+          quantized(x, f32({3}, {1, 1, 1}), zero, 1);
+        }) == "shape error: quantize: operands are f32[2, 3], f32[3] and i8[]; shapes must be equal");
+  CHECK(
+      refusal([&] {
+        call1("quantize", {x, scale, zero}, Attributes().set("axis", 0).set("dtype", static_cast<int64_t>(DType::U8)));
+      }) ==
+      "type error: quantize: operands are f32[2, 3], f32[] and i8[]; the zero point must be of the result's type, u8");
   CHECK(refusal([&] { dequantized(x, scale, zero); }) ==
-        "type error: dequantize: operands are f32[2, 3], f32[] and i8[]; the first operand can be u8, i8, u16, i16 or i32");
+        "type error: dequantize: operands are f32[2, 3], f32[] and i8[]; the first operand can be u8, i8, u16, i16 or "
+        "i32");
 }

@@ -1,0 +1,57 @@
+// Any bytes are a safetensors file or a refusal, and what is read is written and read again alike. An input is tried as
+// it is, and as "header newline data" with the length that fits, so that most mutations get past the first check.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "engine/model/safetensors.hpp"
+#include "tests/engine/model/safetensors_bytes.hpp"
+
+using namespace harmonics;
+
+namespace {
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "%s\n", what);
+  std::abort();
+}
+
+void expect_equal(const TensorFile& a, const TensorFile& b) {
+  require(a.metadata == b.metadata && a.tensors.size() == b.tensors.size(), "another table came back");
+  for (const auto& [name, x] : a.tensors) {
+    const auto at = b.tensors.find(name);
+    require(at != b.tensors.end() && type_of(x) == type_of(at->second), "a tensor came back as another type");
+    const size_t bytes = type_of(x).bytes();
+    require(bytes == 0 || std::memcmp(x.bytes(), at->second.bytes(), bytes) == 0,
+            "a tensor came back with other numbers");
+  }
+}
+
+void try_file(const void* data, size_t size) {
+  TensorFile file;
+  try {
+    file = read_safetensors(data, size, "input");
+  } catch (const Error& e) {
+    require(e.kind() == ErrorKind::Weights && std::strstr(e.what(), "at byte "), "a refusal without its place");
+    return;
+  }
+  const std::string once = write_safetensors(file);
+  const TensorFile back = read_safetensors(once.data(), once.size(), "written");
+  expect_equal(file, back);
+  require(write_safetensors(back) == once, "writing again gave other bytes");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try_file(data, size);
+  const auto* newline = static_cast<const uint8_t*>(std::memchr(data, '\n', size));
+  if (!newline) return 0;
+  const std::string header(data, newline), rest(newline + 1, data + size);
+  const std::string bytes = testing::safetensors_bytes(header, rest);
+  const std::vector<char> exact(bytes.begin(), bytes.end());
+  try_file(exact.data(), exact.size());
+  return 0;
+}
