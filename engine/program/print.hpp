@@ -1,0 +1,29 @@
+// The text form of a program, for people, goldens and tools: one node a line, read back exactly.
+//
+//   program "mnist"
+//   %0: f32[64, 784] = input "pixels"
+//   %1: f32[10, 784] = parameter "digits.weight"
+//   %2: f32[] = literal [0.5]
+//   %3: f32[64, 10] = linear(%0, %1) {activation = "relu"} @digits
+//   %4: f32[64, 3], %5: i64[64, 3] = top_k(%3) {k = 3}
+//   output "best" = %5
+//   update "digits.weight" = %1
+//
+// `#` begins a comment. Functionals are called by their name, or as call "NAME"(...) where that is no word or is a
+// primitive's. Long literals are written as their bytes, little-endian: literal bytes "0000803f".
+#pragma once
+
+#include <string>
+
+#include "engine/program/program.hpp"
+
+namespace harmonics {
+
+// Values are numbered in the order they are made.
+std::string print(const Program& program);
+
+// Reads what print() wrote; verified. Errors show their place in the text called `name` (SourceErrors). Host functions
+// come back by name only: running one is an error.
+Program parse_program(const std::string& text, const std::string& name);
+
+}  // namespace harmonics
