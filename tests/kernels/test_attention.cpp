@@ -1,0 +1,112 @@
+#include "kernel_call.hpp"
+
+#include <limits>
+
+namespace harmonics::kernel_tests {
+namespace {
+
+struct Heads {
+  int64_t batch, heads, shared, queries, keys, width, value_width;
+  bool causal;
+
+  Dims q() const { return {batch, heads, queries, width}; }
+  Dims k() const { return {batch, shared, keys, width}; }
+  Dims v() const { return {batch, shared, keys, value_width}; }
+  Dims out() const { return {batch, heads, queries, value_width}; }
+  Dims lse() const { return {batch, heads, queries}; }
+};
+
+// Everything by definition, in double.
+struct Reference {
+  std::vector<double> out, lse, dq, dk, dv;
+
+  Reference(const Heads& h, double scale, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dout)
+      : out(static_cast<size_t>(elements(h.out()))), dq(static_cast<size_t>(q.size())), dk(static_cast<size_t>(k.size())), dv(static_cast<size_t>(v.size())) {
+    const int64_t group = h.heads / h.shared;
+    for (int64_t row = 0; row < h.batch * h.heads * h.queries; ++row) {
+      const int64_t head = row / h.queries / group, t = row % h.queries;
+      const int64_t seen = h.causal ? std::max<int64_t>(0, t + 1 + h.keys - h.queries) : h.keys;
+      std::vector<double> p;
+      double sum = 0;
+      for (int64_t j = 0; j < seen; ++j) {
+        double s = 0;
+        for (int64_t d = 0; d < h.width; ++d) s += static_cast<double>(q[row * h.width + d]) * k[(head * h.keys + j) * h.width + d];
+        p.push_back(std::exp(s * scale));
+        sum += p.back();
+      }
+      lse.push_back(seen ? std::log(sum) : -std::numeric_limits<double>::infinity());
+      double inner = 0;
+      std::vector<double> dp(p.size());
+      for (int64_t j = 0; j < seen; ++j) {
+        const auto i = static_cast<size_t>(j);
+        p[i] /= sum;
+        for (int64_t d = 0; d < h.value_width; ++d) {
+          const int64_t at = (head * h.keys + j) * h.value_width + d;
+          out[static_cast<size_t>(row * h.value_width + d)] += p[i] * v[at];
+          dv[static_cast<size_t>(at)] += p[i] * dout[row * h.value_width + d];
+          dp[i] += static_cast<double>(dout[row * h.value_width + d]) * v[at];
+        }
+        inner += p[i] * dp[i];
+      }
+      for (int64_t j = 0; j < seen; ++j) {
+        const double ds = p[static_cast<size_t>(j)] * (dp[static_cast<size_t>(j)] - inner) * scale;
+        for (int64_t d = 0; d < h.width; ++d) {
+          const int64_t at = (head * h.keys + j) * h.width + d;
+          dq[static_cast<size_t>(row * h.width + d)] += ds * k[at];
+          dk[static_cast<size_t>(at)] += ds * q[row * h.width + d];
+        }
+      }
+    }
+  }
+};
+
+const Heads kHeads[] = {{2, 4, 4, 33, 33, 32, 32, true},  {1, 2, 2, 128, 128, 32, 32, true}, {2, 6, 2, 20, 300, 16, 24, false},
+                        {1, 4, 1, 40, 170, 20, 20, true}, {1, 1, 1, 1, 150, 64, 64, true},   {1, 2, 1, 9, 4, 8, 8, true},
+                        {1, 1, 1, 300, 290, 12, 7, true}, {3, 1, 1, 5, 1, 3, 1, false}};
+
+}  // namespace
+
+TEST_CASE("attention and its gradient, causal or not, with shared heads") {
+  Random random(81);
+  for (const Heads& h : kHeads) {
+    const Tensor q = random.floats(h.q(), -2, 2), k = random.floats(h.k(), -2, 2), v = random.floats(h.v()), dout = random.floats(h.out());
+    const double scale = 1 / std::sqrt(static_cast<double>(h.width));
+    KernelCall forward("attention"), backward("attention_grad");
+    const auto y = forward.set("causal", h.causal ? 1 : 0).in(q).in(k).in(v).out(h.out()).out(h.lse()).run();
+    backward.set("causal", h.causal ? 1 : 0).set("scale", scale).in(q).in(k).in(v).in(y[0]).in(y[1]).in(dout);
+    const auto g = backward.out(h.q()).out(h.k()).out(h.v()).run();
+    const Reference e(h, scale, q, k, v, dout);
+    INFO(h.queries << " queries, " << h.keys << " keys, width " << h.width << (h.causal ? ", causal" : ""));
+    require_close(y[0], e.out, 1e-5, 2e-6);
+    require_close(y[1], e.lse, 1e-6, 2e-6);
+    require_close(g[0], e.dq, 1e-4, 1e-5);
+    require_close(g[1], e.dk, 1e-4, 2e-5);
+    require_close(g[2], e.dv, 1e-4, 2e-5);
+  }
+}
+
+TEST_CASE("attention over scores far apart does not overflow") {
+  Random random(82);
+  const Tensor q = random.floats({1, 1, 4, 8}, 50, 60), k = random.floats({1, 1, 400, 8}, -60, 60), v = random.floats({1, 1, 400, 8});
+  const auto y = KernelCall("attention").set("scale", 1.0).in(q).in(k).in(v).out({1, 1, 4, 8}).out({1, 1, 4}).run();
+  for (int64_t i = 0; i < y[0].size(); ++i) CHECK(std::abs(y[0][i]) <= 1);
+}
+
+TEST_CASE("rotary positions turn pairs and turn them back") {
+  Random random(83);
+  const Tensor x = random.floats({2, 3, 50, 22});
+  const Tensor y = KernelCall("rope").set("base", 1000.0).set("offset", 7).in(x).out(x.dims).run_one();
+  const Tensor back = KernelCall("rope").set("base", 1000.0).set("offset", 7).set("inverse", 1).in(y).out(x.dims).run_one();
+  std::vector<double> e, same;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const int64_t row = i / 22, d = i % 22, pair = d % 11;
+    const double angle = static_cast<double>(7 + row % 50) * std::pow(1000.0, -static_cast<double>(pair) / 11);
+    const double a = x[row * 22 + pair], b = x[row * 22 + pair + 11];
+    e.push_back(d < 11 ? a * std::cos(angle) - b * std::sin(angle) : b * std::cos(angle) + a * std::sin(angle));
+    same.push_back(x[i]);
+  }
+  require_close(y, e, 1e-6, 1e-6);
+  require_close(back, same, 1e-5, 1e-6);
+}
+
+}  // namespace harmonics::kernel_tests

@@ -1,0 +1,122 @@
+#include "kernel_call.hpp"
+
+namespace harmonics::kernel_tests {
+namespace {
+
+// Rows of `n` numbers at any places: what all norms have in common.
+struct Row {
+  std::vector<int64_t> at;
+  double mean = 0, rstd = 0;
+
+  Row(const Tensor& x, std::vector<int64_t> places, bool centred) : at(std::move(places)) {
+    const auto n = static_cast<double>(at.size());
+    for (int64_t i : at) mean += centred ? x[i] / n : 0;
+    double square = 0;
+    for (int64_t i : at) square += (x[i] - mean) * (x[i] - mean) / n;
+    rstd = 1 / std::sqrt(square + 1e-5);
+  }
+  double unit(const Tensor& x, int64_t i) const { return (x[i] - mean) * rstd; }
+  // dx of this row, given the gain of each element.
+  template <typename Gain> void gradient(const Tensor& x, const Tensor& dy, Gain gain, bool centred, std::vector<double>& dx) const {
+    const auto n = static_cast<double>(at.size());
+    double sum = 0, product = 0;
+    for (int64_t i : at) sum += dy[i] * gain(i) / n, product += dy[i] * gain(i) * unit(x, i) / n;
+    for (int64_t i : at) dx[static_cast<size_t>(i)] = rstd * (dy[i] * gain(i) - (centred ? sum : 0) - unit(x, i) * product);
+  }
+};
+
+std::vector<double> zeros(int64_t n) { return std::vector<double>(static_cast<size_t>(n)); }
+
+void check_rows(const Dims& dims, int64_t axes, bool centred) {
+  Random random(71);
+  Tensor x = random.floats(dims, 2, 5);
+  int64_t n = 1;
+  for (size_t i = dims.size() - static_cast<size_t>(axes); i < dims.size(); ++i) n *= dims[i];
+  const int64_t rows = x.size() / n;
+  const Dims tail(dims.end() - axes, dims.end()), head(dims.begin(), dims.end() - axes);
+  const Tensor gain = random.floats(tail, 0.5f, 2), bias = random.floats(tail), dy = random.floats(dims);
+  KernelCall forward(centred ? "layer_norm" : "rms_norm"), backward(centred ? "layer_norm_grad" : "rms_norm_grad");
+  forward.set("epsilon", 1e-5).set("norm_axes", axes).in(x).in(gain);
+  if (centred) forward.in(bias);
+  forward.out(dims).out(head);
+  if (centred) forward.out(head);
+  const auto out = forward.run();
+  backward.set("norm_axes", axes).in(x).in(gain).in(out[1]);
+  if (centred) backward.in(out[2]);
+  backward.in(dy).out(dims).out(tail);
+  if (centred) backward.out(tail);
+  const auto back = backward.run();
+
+  std::vector<double> y, mean, rstd, dx = zeros(x.size()), dgain = zeros(n), dbias = zeros(n);
+  for (int64_t r = 0; r < rows; ++r) {
+    std::vector<int64_t> places;
+    for (int64_t i = 0; i < n; ++i) places.push_back(r * n + i);
+    const Row row(x, places, centred);
+    mean.push_back(row.mean);
+    rstd.push_back(row.rstd);
+    row.gradient(x, dy, [&](int64_t i) { return gain[i % n]; }, centred, dx);
+    for (int64_t i : row.at) {
+      y.push_back(row.unit(x, i) * gain[i % n] + (centred ? bias[i % n] : 0));
+      dgain[static_cast<size_t>(i % n)] += dy[i] * row.unit(x, i);
+      dbias[static_cast<size_t>(i % n)] += dy[i];
+    }
+  }
+  const double many = 1e-6 * static_cast<double>(rows) + 1e-5;
+  require_close(out[0], y, 1e-5, 2e-5);
+  if (centred) require_close(out[1], mean, 1e-6, 0);
+  require_close(out.back(), rstd, 1e-5, 0);
+  require_close(back[0], dx, 1e-4, 2e-5);
+  require_close(back[1], dgain, 1e-5, many);
+  if (centred) require_close(back[2], dbias, 1e-5, many);
+}
+
+void check_batch(const Dims& dims) {
+  Random random(72);
+  const Tensor x = random.floats(dims, -3, 1), dy = random.floats(dims);
+  const int64_t channels = dims[1], places = x.size() / dims[0] / channels;
+  const Tensor gain = random.floats({channels}, 0.5f, 2), bias = random.floats({channels});
+  const auto out = KernelCall("batch_norm").set("epsilon", 1e-5).in(x).in(gain).in(bias).out(dims).out({channels}).out({channels}).run();
+  const auto back = KernelCall("batch_norm_grad").in(x).in(gain).in(out[1]).in(out[2]).in(dy).out(dims).out({channels}).out({channels}).run();
+  std::vector<double> y = zeros(x.size()), mean, rstd, dx = zeros(x.size()), dgain = zeros(channels), dbias = zeros(channels);
+  for (int64_t c = 0; c < channels; ++c) {
+    std::vector<int64_t> at;
+    for (int64_t i = 0; i < x.size(); ++i)
+      if (i / places % channels == c) at.push_back(i);
+    const Row row(x, at, true);
+    mean.push_back(row.mean);
+    rstd.push_back(row.rstd);
+    row.gradient(x, dy, [&](int64_t) { return gain[c]; }, true, dx);
+    for (int64_t i : at) {
+      y[static_cast<size_t>(i)] = row.unit(x, i) * gain[c] + bias[c];
+      dgain[static_cast<size_t>(c)] += dy[i] * row.unit(x, i);
+      dbias[static_cast<size_t>(c)] += dy[i];
+    }
+  }
+  require_close(out[0], y, 1e-5, 2e-5);
+  require_close(out[1], mean, 1e-5, 1e-6);
+  require_close(out[2], rstd, 1e-5, 0);
+  require_close(back[0], dx, 1e-4, 2e-5);
+  require_close(back[1], dgain, 1e-5, 1e-4);
+  require_close(back[2], dbias, 1e-5, 1e-4);
+}
+
+}  // namespace
+
+TEST_CASE("layer norm and rms norm with their gradients") {
+  for (bool centred : {true, false}) {
+    check_rows({37, 65}, 1, centred);
+    check_rows({4, 1}, 1, centred);
+    check_rows({12, 100, 128}, 1, centred);
+  }
+  check_rows({9, 5, 7}, 2, true);
+}
+
+TEST_CASE("batch norm and its gradient") {
+  check_batch({8, 5, 6, 7});
+  check_batch({3, 2, 1000});
+  check_batch({64, 33});
+  check_batch({32, 600});
+  check_batch({16, 40, 14, 14});
+}
+
+}  // namespace harmonics::kernel_tests
