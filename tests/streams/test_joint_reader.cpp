@@ -1,7 +1,4 @@
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <numeric>
 #include <random>
 
@@ -9,17 +6,6 @@
 
 #include "engine/runtime/joint_reader.hpp"
 #include "tests/streams/under_test.hpp"
-
-namespace {
-std::atomic<uint64_t> allocations{0};
-}
-void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* p = std::malloc(size ? size : 1)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 using namespace harmonics;
 using namespace harmonics::testing;
@@ -271,27 +257,6 @@ TEST_CASE("an unbounded stream goes along with a finite one") {
   JointReader taken(alone.members, take);
   CHECK(taken.size() == 5);
   CHECK(run(taken, 3).given[0] == range(0, 5));
-}
-
-TEST_CASE("reading allocates nothing after the first batch") {
-  for (const uint64_t shuffle : {0u, 32u}) {
-    Group g;
-    g.add("a", 1000).add("b", 3000, 3);
-    JointOptions o = options(shuffle);
-    o.skip = 5;
-    o.shards = 2;
-    JointReader reader(g.members, o);
-    std::vector<int32_t> a(2 * 64), b(6 * 64);
-    void* const to[] = {a.data(), b.data()};
-    reader.read(to);
-    const uint64_t before = allocations;
-    for (uint64_t epoch = 1; epoch < 4; ++epoch) {
-      while (reader.read(to) != 0) {
-      }
-      reader.begin(epoch);
-    }
-    CHECK(allocations == before);
-  }
 }
 
 TEST_CASE("options that make no sense are refused") {

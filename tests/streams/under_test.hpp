@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -166,7 +168,7 @@ class CountingProducer : public Producer {
   }
   int64_t read(uint64_t n, void* to) override {
     if (gives_ != Gives::Blocks) return -1;
-    n = std::min(n, size_ - at_);
+    n = std::min(n, size_ - at());
     for (uint64_t i = 0; i < n; ++i) fill(static_cast<int32_t*>(to) + i * static_cast<uint64_t>(width_));
     return static_cast<int64_t>(n);
   }
@@ -175,10 +177,11 @@ class CountingProducer : public Producer {
 
  private:
   void fill(int32_t* to) {
-    for (int64_t k = 0; k < width_; ++k) to[k] = static_cast<int32_t>(at_) * 10 + static_cast<int32_t>(k);
+    for (int64_t k = 0; k < width_; ++k) to[k] = static_cast<int32_t>(at()) * 10 + static_cast<int32_t>(k);
     ++at_;
   }
-  uint64_t size_, at_ = 0;
+  uint64_t size_;
+  std::atomic<uint64_t> at_{0};  // read by tests while another thread counts
   Gives gives_;
   int64_t width_;
 };

@@ -1,0 +1,16 @@
+// Any bytes are an IDX file, plain or packed, or a refusal.
+#include "producers/file/idx.hpp"
+#include "tests/fuzz/guarded_bytes.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const GuardedBytes bytes("input.idx", data, size);
+  return refusing([&] {
+    FileBytesPtr file = bytes.file();
+    if (is_gzip(*file)) file = gunzip(file, size_t{1} << 20);
+    if (file->size() > (size_t{1} << 22)) return;  // well packed zeros: right, and slow to walk through
+    read_everything(read_idx(file));
+  });
+}

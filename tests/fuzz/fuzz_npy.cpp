@@ -1,0 +1,17 @@
+// Any bytes are an NPY file or a refusal; several arrays in one file are walked through.
+#include "producers/file/npy.hpp"
+#include "tests/fuzz/guarded_bytes.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const GuardedBytes bytes("input.npy", data, size);
+  return refusing([&] {
+    for (size_t at = 0; at < size;) {
+      const size_t begin = at;
+      read_everything(read_npy_at(bytes.file(), begin, at));
+      require(at > begin && at <= size, "an array that ends nowhere");
+    }
+  });
+}

@@ -1,0 +1,66 @@
+// A file's bytes for fuzzing: with AddressSanitizer, reading one byte past them is seen.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+
+#include "producers/file/array.hpp"
+
+#if defined(__SANITIZE_ADDRESS__) || (defined(__has_feature) && __has_feature(address_sanitizer))
+#include <sanitizer/asan_interface.h>
+#define HM_POISON(place, size) __asan_poison_memory_region(place, size)
+#define HM_UNPOISON(place, size) __asan_unpoison_memory_region(place, size)
+#else
+#define HM_POISON(place, size) (void)(place), (void)(size)
+#define HM_UNPOISON(place, size) (void)(place), (void)(size)
+#endif
+
+namespace harmonics::testing {
+
+class GuardedBytes {
+ public:
+  GuardedBytes(const char* name, const uint8_t* data, size_t size) : file_(FileBytes::copy(name, data, size)) {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    rest_ = (page - size % page) % page;
+    HM_POISON(file_->data() + size, rest_);
+  }
+  ~GuardedBytes() { HM_UNPOISON(file_->data() + file_->size(), rest_); }
+  const FileBytesPtr& file() const { return file_; }
+
+ private:
+  FileBytesPtr file_;
+  size_t rest_;
+};
+
+inline void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "%s\n", what);
+  std::abort();
+}
+
+// The layout lies inside its bytes, and all of it can be read, in order.
+inline void read_everything(const ArrayLayout& layout) {
+  require(layout.count > 0, "an array without samples");
+  const size_t bytes = static_cast<size_t>(layout.sample.count()) * element_bytes(layout.dtype);
+  require(bytes > 0 && layout.offset <= layout.bytes->size() && layout.count <= (layout.bytes->size() - layout.offset) / bytes, "an array beyond its file");
+  ArrayProducer producer(layout);
+  std::vector<uint8_t> to(bytes * 3);
+  uint64_t total = 0;
+  for (int64_t got = 3; got == 3; total += static_cast<uint64_t>(got)) got = producer.read(3, to.data());
+  require(total == layout.count, "not every sample came");
+}
+
+// Any refusal is an Error with a text; nothing else may leave a reader.
+inline int refusing(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    require(e.what()[0] != '\0', "a refusal without text");
+  }
+  return 0;
+}
+
+}  // namespace harmonics::testing

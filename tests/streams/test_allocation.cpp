@@ -1,0 +1,42 @@
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "engine/runtime/joint_reader.hpp"
+#include "tests/streams/under_test.hpp"
+
+namespace {
+std::atomic<uint64_t> allocations{0};
+}
+__attribute__((noinline)) void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* p = std::malloc(size ? size : 1)) return p;
+  throw std::bad_alloc();
+}
+__attribute__((noinline)) void operator delete(void* p) noexcept { std::free(p); }
+__attribute__((noinline)) void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+TEST_CASE("reading allocates nothing after the first batch") {
+  for (const uint64_t shuffle : {0u, 32u}) {
+    Source images("images", std::make_shared<CountingProducer>(1000)), frames("frames", std::make_shared<CountingProducer>(3000));
+    JointOptions options;
+    options.shuffle = shuffle;
+    options.skip = 5;
+    options.shards = 2;
+    JointReader reader({{&images, 1}, {&frames, 3}}, options);
+    std::vector<int32_t> a(2 * 64), b(6 * 64);
+    void* const to[] = {a.data(), b.data()};
+    reader.read(to);
+    const uint64_t before = allocations;
+    uint64_t batches = 0;
+    for (uint64_t epoch = 1; epoch < 4; ++epoch) {
+      while (reader.read(to) != 0) ++batches;
+      reader.begin(epoch);
+    }
+    CHECK(allocations == before);
+    CHECK(batches > 20);
+  }
+}
