@@ -20,3 +20,42 @@ foreach(source IN LISTS fixtures)
   add_dependencies(test_plugins fixture_${fixture})
 endforeach()
 target_compile_definitions(test_plugins PRIVATE HARMONICS_TEST_PLUGINS="${fixture_directory}")
+
+# Out of tree, from an installed prefix, with other compilers and another string ABI.
+set(out_of_tree ${CMAKE_BINARY_DIR}/out_of_tree)
+add_test(NAME "plugins: install" COMMAND ${CMAKE_COMMAND} --install ${CMAKE_BINARY_DIR} --prefix ${out_of_tree}/prefix)
+set_tests_properties("plugins: install" PROPERTIES FIXTURES_SETUP installed_prefix TIMEOUT 120)
+
+add_executable(check_custom_plugin ${CMAKE_CURRENT_LIST_DIR}/check_custom_plugin.cpp)
+target_include_directories(check_custom_plugin PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(check_custom_plugin PRIVATE harmonics_objects)
+
+# hm_out_of_tree(name folder compiler flags): built by the test "plugins: build NAME" into ${out_of_tree}/NAME.
+function(hm_out_of_tree name folder compiler flags)
+  add_test(NAME "plugins: build ${name}"
+           COMMAND ${CMAKE_COMMAND} -DSOURCE=${folder} -DBUILD=${out_of_tree}/${name} -DPREFIX=${out_of_tree}/prefix
+                   -DGENERATOR=${CMAKE_GENERATOR} -DCOMPILER=${compiler} "-DFLAGS=${flags}"
+                   -P ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/build_out_of_tree.cmake)
+  set_tests_properties("plugins: build ${name}" PROPERTIES FIXTURES_REQUIRED installed_prefix FIXTURES_SETUP built_${name} TIMEOUT 300)
+endfunction()
+function(hm_custom_plugin name compiler flags)
+  hm_out_of_tree(${name} ${PROJECT_SOURCE_DIR}/samples/custom_plugin ${compiler} "-Wall -Wextra -Wpedantic -Werror ${flags}")
+  add_test(NAME "plugins: load ${name}" COMMAND check_custom_plugin ${out_of_tree}/${name}/libmy_plugin.so)
+  set_tests_properties("plugins: load ${name}" PROPERTIES FIXTURES_REQUIRED built_${name} TIMEOUT 60)
+endfunction()
+
+hm_custom_plugin(same_compiler ${CMAKE_CXX_COMPILER} "")
+hm_custom_plugin(old_strings ${CMAKE_CXX_COMPILER} "-D_GLIBCXX_USE_CXX11_ABI=0")
+hm_custom_plugin(later_standard ${CMAKE_CXX_COMPILER} "-std=c++20 -O0")
+find_program(GNU_COMPILER g++)
+find_program(CLANG_COMPILER NAMES clang++ clang++-14)
+if(GNU_COMPILER)
+  hm_custom_plugin(gnu ${GNU_COMPILER} "-static-libstdc++")
+endif()
+if(CLANG_COMPILER)
+  hm_custom_plugin(clang ${CLANG_COMPILER} "")
+endif()
+
+hm_out_of_tree(embedder ${CMAKE_CURRENT_LIST_DIR}/out_of_tree ${CMAKE_CXX_COMPILER} "-Wall -Wextra -Wpedantic -Werror")
+add_test(NAME "plugins: embedder" COMMAND ${out_of_tree}/embedder/embedder)
+set_tests_properties("plugins: embedder" PROPERTIES FIXTURES_REQUIRED built_embedder TIMEOUT 60)

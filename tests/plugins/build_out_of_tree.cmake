@@ -1,0 +1,6 @@
+# cmake -DSOURCE=folder -DBUILD=folder -DPREFIX=installed -DCOMPILER=c++ -DFLAGS=... -P: configures and builds afresh.
+file(REMOVE_RECURSE ${BUILD})
+set(flags -S ${SOURCE} -B ${BUILD} -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${PREFIX} -DCMAKE_CXX_COMPILER=${COMPILER}
+    -DCMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_FLAGS=${FLAGS}")
+execute_process(COMMAND ${CMAKE_COMMAND} ${flags} COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${CMAKE_COMMAND} --build ${BUILD} COMMAND_ERROR_IS_FATAL ANY)

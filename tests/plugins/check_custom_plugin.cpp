@@ -1,0 +1,46 @@
+// check_custom_plugin LIBRARY: the sample's activation, loaded, traced and differentiated.
+#define CATCH_CONFIG_RUNNER
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+#include "tests/plugins/traced.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+namespace {
+std::string library;
+
+float value(float x) { return x / (1 + std::exp(-1.702f * x)); }
+float slope(float x) {
+  const float s = 1 / (1 + std::exp(-1.702f * x));
+  return s + 1.702f * x * s * (1 - s);
+}
+}  // namespace
+
+TEST_CASE("the activation of the sample plugin is traced and has its gradient") {
+  Registry registry;
+  load_plugin(library, registry);
+  const ItemPtr item = registry.need(HX_ACTIVATION, "my_act");
+  CHECK(item->identity() == "my_plugin/my_act");
+  const Floats xs{-3, -1, -0.25, 0, 0.5, 4};
+  const Ran ran = run(floats({2, 3}, xs), [&](const HTensor& x) { return call_activation(item, {}, x); }, true);
+  CHECK(ran.count(Op::host_call) == 0);
+  for (size_t i = 0; i < xs.size(); ++i) {
+    CHECK(numbers(ran.y)[i] == Approx(value(xs[i])).margin(1e-6));
+    CHECK(numbers(ran.dx)[i] == Approx(slope(xs[i])).margin(1e-5));
+  }
+}
+
+TEST_CASE("its manifest is found and its library opened when the name is needed") {
+  Registry registry;
+  announce_directory(library.substr(0, library.rfind('/')), registry);
+  CHECK(registry.need(HX_ACTIVATION, "my_act")->plugin == "my_plugin");
+}
+
+int main(int, char** arguments) {
+  library = arguments[1];
+  char* only[] = {arguments[0]};
+  return Catch::Session().run(1, only);
+}
