@@ -52,10 +52,12 @@ class BodyCache {
   std::shared_ptr<const Program> add(const std::string& key, Program body) {
     auto shared = std::make_shared<const Program>(std::move(body));
     const std::lock_guard lock(mutex_);
+    if (bodies_.size() >= kMost) bodies_.clear();  // who holds a body keeps it
     return bodies_.emplace(key, std::move(shared)).first->second;
   }
 
  private:
+  static constexpr size_t kMost = 4096;
   std::mutex mutex_;
   std::unordered_map<std::string, std::shared_ptr<const Program>> bodies_;
 };
