@@ -62,6 +62,15 @@ boost::json::object json_of(const HarmonicGraph& graph, const Outcome& outcome) 
   return o;
 }
 
+void require_bound(HarmonicGraph& graph) {
+  for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)
+    for (int n : graph.graph().producers_used(static_cast<int>(cycle), true))
+      if (!graph.streams().bound(n)) {
+        const std::string& name = graph.graph().nodes[static_cast<size_t>(n)].name;
+        throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", name), {}, {fmt::format("bind it: --producer {}=file:PATH", name)});
+      }
+}
+
 void announce(HarmonicGraph& graph, const Options& options) {
   if (options.quiet) return;
   std::string layers;
@@ -133,6 +142,7 @@ int run_command(const Options& options) {
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, options.inference);
+    require_bound(*graph);
     announce(*graph, options);
     const Outcome outcome = run_cycles(*graph, options);
     summarise(*graph, options, outcome);

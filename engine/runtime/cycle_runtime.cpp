@@ -104,6 +104,7 @@ class CycleRun {
       if (graph_.sinks().count(consumer ? n : -1) && (consumer || !training_)) wanted_.push_back(n);
     }
     reader_ = graph_.streams().reader(g, producers_, static_cast<uint64_t>(settings_.batch), training_ && owner_.settings_.shuffle, settings_.seed);
+    reader_->begin(0);
     epochs_ = settings_.epochs.value_or(-1);
     if (!settings_.epochs && !settings_.steps && !settings_.seconds && settings_.until.empty() && reader_->size() > 0) epochs_ = training_ ? kDefaultEpochs : 1;
     if (!training_ && !settings_.epochs && reader_->size() > 0) epochs_ = 1;

@@ -66,7 +66,6 @@ class Lowerer : public ParameterSource {
     return apply("random_uniform", a, {counter}).at(0);
   }
   bool training() const override { return options_.mode == Mode::train; }
-  std::optional<int64_t> loaded_width(const std::string&) const override { return std::nullopt; }
 
  private:
   const GraphNode& node(int n) const { return graph_.nodes[static_cast<size_t>(n)]; }

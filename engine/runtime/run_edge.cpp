@@ -24,7 +24,6 @@ class EdgeScope : public hx_scope {
   bool training() const override { return source_.training(); }
   uint32_t leading() const override { return 1 + x_.positions; }
   int64_t width() override {
-    if (auto w = source_.loaded_width(prefix_ + ".weight")) return *w;
     if (!width_) throw detail::NeedsWidth{};
     return *width_;
   }

@@ -25,8 +25,6 @@ class ParameterSource {
   virtual void update(const std::string& path, const HTensor& value) = 0;
   virtual HTensor random(const std::string& path, const Shape& shape) = 0;
   virtual bool training() const = 0;
-  // The leading dimension of loaded weights of this name, when there are some.
-  virtual std::optional<int64_t> loaded_width(const std::string& path) const = 0;
 };
 
 // "source.target.conv", "source.target.conv.2", or the name the call was given.

@@ -1,5 +1,6 @@
 // Width resolution. Priority: loaded weights, declared shape, layer function's rule, tap's target, ratio, source's width.
 #include <algorithm>
+#include <set>
 
 #include <fmt/core.h>
 
@@ -24,24 +25,27 @@ std::string shape_text(const std::vector<int64_t>& dims) {
 
 int64_t features(const Width& w) { return w.shape.from(w.positions).count(); }
 
+// Thrown when a function asks for a parameter of another shape than the loaded one.
+struct Mismatch {};
+
 // Parameters while only types matter: leaves of the scratch tracer.
 class ScratchParameters : public ParameterSource {
  public:
-  ScratchParameters(Tracer& tracer, const LoadedShapes& loaded) : tracer_(tracer), loaded_(loaded) {}
-  HTensor parameter(const std::string& path, const TensorType& type, const hx_init&, const BoundCall&) override { return tracer_.parameter(path, type); }
+  // `loaded`: null, or shapes that must be met.
+  ScratchParameters(Tracer& tracer, const LoadedShapes* loaded) : tracer_(tracer), loaded_(loaded) {}
+  HTensor parameter(const std::string& path, const TensorType& type, const hx_init&, const BoundCall&) override {
+    if (loaded_)
+      if (const auto it = loaded_->find(path); it != loaded_->end() && it->second != type.shape) throw Mismatch{};
+    return tracer_.parameter(path, type);
+  }
   HTensor state(const std::string& path, const TensorType& type, const hx_init&) override { return tracer_.state(path, type); }
   void update(const std::string&, const HTensor&) override {}
   HTensor random(const std::string& path, const Shape& shape) override { return tracer_.input("@random." + path, {DType::F32, shape}); }
   bool training() const override { return false; }
-  std::optional<int64_t> loaded_width(const std::string& path) const override {
-    const auto it = loaded_.find(path);
-    if (it == loaded_.end() || it->second.rank() == 0) return std::nullopt;
-    return it->second[0];
-  }
 
  private:
   Tracer& tracer_;
-  const LoadedShapes& loaded_;
+  const LoadedShapes* loaded_;
 };
 
 class Solver {
@@ -108,12 +112,12 @@ class Solver {
   }
 
   // Shape of the value an arrow delivers, or nothing when a function waits for the target's width.
-  std::optional<Width> try_edge(const GraphEdge& e, std::optional<int64_t> target) {
+  std::optional<Width> try_edge(const GraphEdge& e, std::optional<int64_t> target, const LoadedShapes* must_meet = nullptr) {
     for (const BoundCall& c : e.calls)
       for (const auto& [argument, layer] : c.layers) width(layer);
     width(e.source);
     Tracer scratch("widths");
-    ScratchParameters parameters(scratch, loaded_);
+    ScratchParameters parameters(scratch, must_meet);
     try {
       const EdgeResult r = run_edge(graph_, e, input_of(scratch, e.source), target, [&](int layer) { return input_of(scratch, layer); }, parameters);
       return Width{r.value.tensor.shape().from(1), r.value.positions, ""};
@@ -122,14 +126,35 @@ class Solver {
     }
   }
 
+  // For an arrow that waits for a width: the one with which its functions ask for exactly the loaded weights.
+  std::optional<Width> by_loaded_weights(const GraphEdge& e) {
+    std::set<int64_t> candidates;
+    for (size_t i = 0; i < e.calls.size(); ++i) {
+      const std::string prefix = parameter_prefix(e, i) + ".";
+      for (auto it = loaded_.lower_bound(prefix); it != loaded_.end() && it->first.compare(0, prefix.size(), prefix) == 0; ++it)
+        candidates.insert(it->second.begin(), it->second.end());
+    }
+    for (int64_t candidate : candidates) try {
+        if (auto w = try_edge(e, candidate, &loaded_)) return w;
+      } catch (const Mismatch&) {
+      } catch (const Error&) {
+        // This width does not suit the functions; another may.
+      }
+    return std::nullopt;
+  }
+
   Width layer(int n) {
     const GraphNode& me = node(n);
     std::optional<Width> ruled;
     const GraphEdge* ruled_by = nullptr;
+    bool from_weights = false;
     std::vector<const GraphEdge*> waiting;
     for (const GraphEdge& e : graph_.edges) {
       if (e.target != n) continue;
       std::optional<Width> w = try_edge(e, std::nullopt);
+      const bool open = !w;
+      if (open) w = by_loaded_weights(e);
+      from_weights = from_weights || (open && w);
       if (!w) {
         waiting.push_back(&e);
       } else if (!ruled) {
@@ -144,7 +169,7 @@ class Solver {
     int64_t wanted = 0;
     std::string reason;
     if (ruled) {
-      reason = ruled_by->is_stream ? "the stream itself" : loaded_rule(*ruled_by) ? "loaded weights" : "the functions of '" + ruled_by->path + "'";
+      reason = ruled_by->is_stream ? "the stream itself" : from_weights ? "loaded weights" : "the functions of '" + ruled_by->path + "'";
       wanted = features(*ruled);
       if (me.has_shape && product(me.shape) != wanted)
         throw Error(ErrorKind::Shape, fmt::format("layer '{}' is declared {} = {} wide, but {} give {} = {}", me.name, declared, product(me.shape), reason, ruled->shape.str(), wanted), me.span,
@@ -188,12 +213,6 @@ class Solver {
     for (int64_t d : me.shape)
       if (d >= 0) s.push_back(d);
     return s;
-  }
-
-  bool loaded_rule(const GraphEdge& e) const {
-    for (size_t i = 0; i < e.calls.size(); ++i)
-      if (loaded_.count(parameter_prefix(e, i) + ".weight")) return true;
-    return false;
   }
 
   int64_t ratio_width(int n) {

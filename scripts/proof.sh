@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# The measurements of the README on real data: three seeds each, medians. Takes about half an hour on two cores.
+#   scripts/proof.sh DATA_FOLDER        (mnist/*.gz, text/tinyshakespeare.txt)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+data=${1:-../shared/data}
+program=build/release/bin/harmonics
+[ -x "$program" ] || program=build/ci/bin/harmonics
+field() { sed -n '$p' | sed -E "s/.*\"$1\":([-0-9.E+]+).*/\1/"; }
+median() { sort -g | sed -n 2p; }
+mnist=(--producer "$data/mnist/train-images-idx3-ubyte.gz" --producer "$data/mnist/train-labels-idx1-ubyte.gz"
+       --test "$data/mnist/t10k-images-idx3-ubyte.gz" --test "$data/mnist/t10k-labels-idx1-ubyte.gz")
+for sample in mnist mnist_cnn; do
+  for seed in 0 1 2; do
+    accuracy=$("$program" run "samples/$sample.hmx" "${mnist[@]}" --seed "$seed" --quiet --json | field test_accuracy)
+    echo "$sample seed $seed: $accuracy" >&2
+    echo "$accuracy"
+  done | median | sed "s/^/$sample, median test accuracy: /"
+done
+text="$data/text/tinyshakespeare.txt"
+"$program" run samples/char_gpt.hmx --producer "file:$text?window=128&part=0-0.9" --test "file:$text?window=128&shift=128&part=0.9-1" \
+  --save build/char_gpt.safetensors --json | field test_loss | sed 's/^/char_gpt, loss per character of the last tenth: /'
+"$program" infer samples/char_gpt.hmx --weights build/char_gpt.safetensors --prompt 'ROMEO:' --generate 300

@@ -1,0 +1,193 @@
+// What a newcomer does with the command line, from training to inference.
+#include "tests/journeys/shell.hpp"
+
+#include <cmath>
+
+using namespace journeys;
+
+namespace {
+
+const std::string kDigits = "--producer 'synth:digits?size=2000&seed=1' --producer 'synth:digits?size=2000&seed=1#label' ";
+const std::string kDigitsTest = "--test 'synth:digits?size=500&seed=2' --test 'synth:digits?size=500&seed=2#label' ";
+
+std::string without_tap(const std::string& flow) {
+  const size_t at = flow.find("output <-(");
+  const size_t end = flow.find('\n', at);
+  REQUIRE(at != std::string::npos);
+  return flow.substr(0, at) + flow.substr(end + 1);
+}
+
+}  // namespace
+
+TEST_CASE("a flow learns drawn digits, says what it decided, and prints one object") {
+  const Result r = harmonics("run " + kSamples + "mnist.hmx " + kDigits + kDigitsTest + "--epochs 3 --json");
+  REQUIRE(r.code == 0);
+  for (const char* key : {"epochs", "steps", "samples", "seconds", "samples_per_second", "loss", "accuracy", "test_loss", "test_accuracy"}) {
+    INFO(key);
+    CHECK(std::isfinite(number(r.out, key)));
+  }
+  CHECK(number(r.out, "epochs") == 3);
+  CHECK(number(r.out, "steps") == 3 * 32);
+  CHECK(number(r.out, "samples") == 6000);
+  CHECK(number(r.out, "test_accuracy") > 0.7);
+  CHECK(has(r.err, "layer 'output' is 10 wide because of the 10 classes of 'mnist_label_data'; 1/2 of 'hidden' would suggest 196"));
+  CHECK(has(r.err, "the bytes of 'mnist_training_data' are scaled to [0, 1]"));
+}
+
+TEST_CASE("the same seed gives the same bits, on one thread and on two; another seed does not") {
+  Folder f;
+  const std::string common = "run " + kSamples + "mnist.hmx " + kDigits + "--epochs 1 --quiet ";
+  REQUIRE(harmonics(common + "--threads 1 --save " + (f / "a.safetensors")).code == 0);
+  REQUIRE(harmonics(common + "--threads 2 --save " + (f / "b.safetensors")).code == 0);
+  REQUIRE(harmonics(common + "--threads 2 --save " + (f / "c.safetensors")).code == 0);
+  REQUIRE(harmonics(common + "--seed 5 --save " + (f / "d.safetensors")).code == 0);
+  CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
+  CHECK(read(f / "b.safetensors") == read(f / "c.safetensors"));
+  CHECK(read(f / "a.safetensors") != read(f / "d.safetensors"));
+}
+
+TEST_CASE("convolutions and dropout repeat to the bit as well") {
+  Folder f;
+  const std::string digits = "--producer 'synth:digits?size=300&seed=1' --producer 'synth:digits?size=300&seed=1#label' ";
+  const std::string common = "run " + kSamples + "mnist_cnn.hmx " + digits + "--epochs 1 --quiet ";
+  REQUIRE(harmonics(common + "--threads 1 --save " + (f / "a.safetensors")).code == 0);
+  REQUIRE(harmonics(common + "--threads 2 --save " + (f / "b.safetensors")).code == 0);
+  CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
+}
+
+TEST_CASE("taking the tap out leaves a working inference graph with the trained weights") {
+  Folder f;
+  const std::string weights = f / "w.safetensors";
+  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kDigits + "--epochs 3 --quiet --save " + weights).code == 0);
+  const std::string flow = f.write("infer.hmx", without_tap(read(kSamples + "mnist.hmx")));
+  const Result r = harmonics("run " + flow + " --weights " + weights + " --producer 'synth:digits?size=200&seed=2' --consumer 'stdout:?format=argmax'");
+  REQUIRE(r.code == 0);
+  CHECK(std::count(r.out.begin(), r.out.end(), '\n') == 200);
+  const Result labels = harmonics("infer " + kSamples + "mnist.hmx --weights " + weights + " --producer 'synth:digits?size=200&seed=2' --consumer 'stdout:?format=argmax' --quiet");
+  CHECK(labels.out == r.out);  // infer leaves the tap out by itself
+  const Result widths = harmonics("explain " + flow + " --weights " + weights + " --show widths");
+  CHECK(has(widths.out, "output               [10]             loaded weights"));
+}
+
+TEST_CASE("results of a run without tap go to a file by its ending") {
+  Folder f;
+  const std::string flow = f.write("g.hmx", "harmonic g { producer x; layer s; consumer y; cycle { x -(relu)-> s -(identity)-> y; } }");
+  const std::string in = f.write("in.csv", "-1,2\n3,-4\n");
+  REQUIRE(harmonics("run " + flow + " --producer " + in + " --consumer y=file:" + (f / "out.csv") + " --quiet").code == 0);
+  CHECK(read(f / "out.csv") == "0,2\n3,0\n");
+}
+
+TEST_CASE("steps, time and a metric stop a run, and the object says which") {
+  const std::string common = "run " + kSamples + "mnist.hmx " + kDigits + "--json --quiet ";
+  const Result steps = harmonics(common + "--steps 7");
+  CHECK(number(steps.out, "steps") == 7);
+  CHECK(has(steps.out, "\"stopped_by\":\"steps\""));
+  const Result time = harmonics(common + "--for 500ms");
+  CHECK(has(time.out, "\"stopped_by\":\"for\""));
+  CHECK(number(time.out, "seconds") < 5);
+  const Result metric = harmonics(common + "--until 'loss<2.5' --epochs 50");
+  CHECK(has(metric.out, "\"stopped_by\":\"until loss < 2.5\""));
+  CHECK(number(metric.out, "loss") < 2.5);
+}
+
+TEST_CASE("zero epochs save the initial weights; nothing is trained") {
+  Folder f;
+  const Result r = harmonics("run " + kSamples + "mnist.hmx " + kDigits + "--epochs 0 --json --quiet --save " + (f / "w.safetensors"));
+  REQUIRE(r.code == 0);
+  CHECK(number(r.out, "steps") == 0);
+  CHECK(fs::file_size(f / "w.safetensors") > 4 * (784 * 392 + 392 * 10));
+}
+
+TEST_CASE("several optimizers learn the same flow") {
+  for (const char* optimizer : {"adamw", "adam(lr=1e-3)", "sgd(lr=0.05, momentum=0.9)", "sgd(lr=0.1, momentum=0.9, nesterov=true)"}) {
+    const Result r = harmonics("run " + kSamples + "mnist.hmx " + kDigits + kDigitsTest + "--epochs 3 --json --quiet --optimizer '" + optimizer + "'");
+    REQUIRE(r.code == 0);
+    INFO(optimizer);
+    CHECK(number(r.out, "test_accuracy") > 0.6);
+  }
+}
+
+TEST_CASE("a report draws the curve and the digits; an svg only the curve") {
+  Folder f;
+  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kDigits + kDigitsTest + "--epochs 1 --quiet --report " + (f / "r.html")).code == 0);
+  const std::string html = read(f / "r.html");
+  CHECK(has(html, "<polyline"));
+  CHECK(has(html, "<figure class=\"right\">"));
+  CHECK(has(html, "test accuracy"));
+  CHECK(!has(html, "src="));
+  CHECK(!has(html, "href="));
+  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kDigits + "--steps 20 --quiet --report " + (f / "r.svg")).code == 0);
+  CHECK(read(f / "r.svg").rfind("<svg", 0) == 0);
+}
+
+TEST_CASE("if chooses per step by a metric") {
+  Folder f;
+  const std::string flow = f.write("g.hmx", R"(harmonic g {
+    producer x; producer y 1/1 x;
+    layer h {32}; layer o;
+    cycle (epochs 4) {
+      x -(relu)-> h -> o;
+      if o.accuracy > 0.5 { o <-(cross_entropy(weight=0.5))- y; } else { o <-(cross_entropy)- y; }
+    }
+  })");
+  const Result r = harmonics("run " + flow + " " + kDigits + "--json --quiet");
+  REQUIRE(r.code == 0);
+  CHECK(number(r.out, "accuracy") > 0.6);
+}
+
+TEST_CASE("two cycles run in the order of the text and keep the weights") {
+  Folder f;
+  const std::string flow = f.write("g.hmx", R"(harmonic g {
+    producer x; producer y 1/1 x;
+    layer h {32}; layer o;
+    x -(relu)-> h -> o;
+    cycle (epochs 2, lr=0.003) { o <-(cross_entropy)- y; }
+    cycle (epochs 2) { o <-(cross_entropy)- y; }
+  })");
+  const Result r = harmonics("run " + flow + " " + kDigits + kDigitsTest + "--json --quiet");
+  REQUIRE(r.code == 0);
+  CHECK(number(r.out, "test_accuracy") > 0.6);
+}
+
+TEST_CASE("text is learned in windows, and infer writes some") {
+  Folder f;
+  std::string text;
+  for (int i = 0; i < 600; ++i) text += "abcd efgh\n";
+  const std::string file = f.write("t.txt", text), weights = f / "w.safetensors";
+  const std::string flow = f.write("g.hmx", R"(harmonic g {
+    producer text;
+    layer e {*, 16}; layer a {*, 16}; layer next;
+    cycle { text -(embed)-> e; e -(norm, attention(heads=2, causal=true, rope=true))-> a; e -(skip)-> a; a -(norm, affine)-> next; next <-(next_token)- text; }
+  })");
+  const Result r = harmonics("run " + flow + " --producer 'file:" + file + "?window=20&shift=3' --epochs 4 --lr 0.01 --json --quiet --save " + weights);
+  REQUIRE(r.code == 0);
+  CHECK(number(r.out, "loss") < 0.2);
+  const Result written = harmonics("infer " + flow + " --weights " + weights + " --prompt 'ab' --generate 18 --temperature 0");
+  REQUIRE(written.code == 0);
+  CHECK(written.out == "abcd efgh\nabcd efgh\n\n");
+  const Result foreign = harmonics("infer " + flow + " --weights " + weights + " --prompt 'xyz'");
+  CHECK(foreign.code == 2);
+  CHECK(has(foreign.err, "the prompt has 'x' at byte 0, which the model's 10 symbols do not include"));
+}
+
+TEST_CASE("looking around: version, list, inspect, explain, validate") {
+  CHECK(has(harmonics("version").out, "plugin contract 0."));
+  const Result all = harmonics("list functions");
+  for (const char* name : {"relu", "leaky_relu", "sigmoid", "tanh", "softmax", "gelu", "silu", "elu", "softplus", "identity", "cross_entropy", "binary_cross_entropy", "mse", "mae", "huber",
+                           "affine", "conv", "maxpool", "avgpool", "norm", "dropout", "flatten", "embed", "attention", "skip", "concat"}) {
+    INFO(name);
+    CHECK(has(all.out, std::string("  ") + name + " "));
+  }
+  CHECK(has(harmonics("inspect conv").out, "kernel"));
+  CHECK(has(harmonics("inspect adamw").out, "decoupled"));
+  CHECK(has(harmonics("list losses --json").out, "\"name\":\"huber\""));
+  CHECK(has(harmonics("validate " + kSamples + "mnist.hmx " + kSamples + "mnist_cnn.hmx " + kSamples + "char_gpt.hmx").err, "char_gpt.hmx: ok"));
+  const Result explained = harmonics("explain " + kSamples + "mnist.hmx " + kDigits + "--show widths,program,kernels,memory");
+  REQUIRE(explained.code == 0);
+  CHECK(has(explained.out, "1/2 of 'input'"));
+  CHECK(has(explained.out, "oneDNN"));
+  CHECK(has(explained.out, "arena"));
+  const Result traced = harmonics("explain " + kSamples + "mnist.hmx " + kDigits + "--after trace");
+  CHECK(has(traced.out, "adamw("));
+  CHECK(has(harmonics("explain " + kSamples + "mnist.hmx " + kDigits + "--dot").out, "digraph"));
+}
