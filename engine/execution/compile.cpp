@@ -25,6 +25,7 @@ struct PassRow {
 Program run_simplify(const Program& p, Context&) { return simplify(p); }
 Program run_cse(const Program& p, Context&) { return cse(p); }
 Program run_dce(const Program& p, Context&) { return dce(p); }
+Program run_advance_updates(const Program& p, Context&) { return advance_updates(p); }
 
 Program run_fuse_calls(const Program& p, Context& c) {
   if (!c.options.fuse) return p;
@@ -60,6 +61,7 @@ constexpr PassRow kPasses[] = {
     {"recompute", run_recompute}, {"inline_calls", run_inline_calls},
     {"simplify", run_simplify},   {"cse", run_cse},
     {"dce", run_dce},             {"fuse_elementwise", run_fuse_elementwise},
+    {"advance_updates", run_advance_updates},
 };
 
 bool is_disabled(const CompileOptions& options, std::string_view pass) {

@@ -37,6 +37,8 @@ Program inline_calls(const Program& program, const HasKernel& has_kernel);
 // Chains of elementwise nodes (and broadcasts of their inputs) into fused_elementwise nodes, kept where `accepts` (null:
 // always) says so.
 Program fuse_elementwise(const Program& program, const HasKernel& accepts = {});
+// Nodes in "optimizer/" scopes right after the last thing they wait for, so that a gradient lives no longer than its update.
+Program advance_updates(const Program& program);
 
 // The parts a training step runs in, by scope: everything under "gradient/", "optimizer/" and "recomputed/" comes after
 // the forward pass.

@@ -196,6 +196,24 @@ TEST_CASE("recompute clones what matches before its first later use, once") {
   CHECK(recompute(b.program, {}).nodes.size() == b.program.nodes.size());
 }
 
+TEST_CASE("updates come right after their gradients, after the last reader of the old weights, never in the forward pass") {
+  Builder b;
+  const ValueId x = b.input("x", {4}), w = b.parameter("w", {4}), v = b.parameter("v", {4}), lr = b.input("lr", {4});
+  b.output("y", b.apply(Op::mul, {b.apply(Op::mul, {x, w}), v}));
+  b.scope("gradient/hidden");
+  const ValueId dv = b.apply(Op::tanh, {x}), through_v = b.apply(Op::exp, {v}), dw = b.apply(Op::sin, {through_v});
+  b.scope("optimizer/v");
+  const ValueId rate = b.apply(Op::neg, {lr});
+  b.update("v", b.apply(Op::sub, {v, b.apply(Op::div, {dv, rate})}));
+  b.scope("optimizer/w");
+  b.update("w", b.apply(Op::minimum, {w, dw}));
+  const Program early = advance_updates(b.program);
+  std::vector<std::string> order;
+  for (const Node& n : early.nodes)
+    if (!is_leaf(n.op)) order.emplace_back(op_name(n.op));
+  CHECK(order == std::vector<std::string>{"mul", "mul", "tanh", "neg", "div", "exp", "sub", "sin", "minimum"});
+}
+
 TEST_CASE("a chain reads back from its attributes, and broken ones are refused") {
   Chain chain;
   chain.shape = {2, 3};

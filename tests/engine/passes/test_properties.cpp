@@ -19,7 +19,7 @@ Program all_passes(const Program& program) {
   const auto never = [](const Program&, const Node&) { return false; };
   Program p = dce(cse(simplify(program)));
   p = recompute(fuse_calls(p, [](const auto&...) { return true; }), {"hidden*"});
-  return fuse_elementwise(dce(cse(simplify(inline_calls(p, never)))));
+  return advance_updates(fuse_elementwise(dce(cse(simplify(inline_calls(p, never))))));
 }
 
 const std::vector<NamedPass>& passes() {
@@ -31,6 +31,7 @@ const std::vector<NamedPass>& passes() {
       {"recompute", [](const Program& p) { return recompute(p, {"hidden*"}); }},
       {"inline_calls", [](const Program& p) { return inline_calls(p, [](const auto&...) { return false; }); }},
       {"fuse_elementwise", [](const Program& p) { return fuse_elementwise(p); }},
+      {"advance_updates", advance_updates},
       {"all in order", all_passes},
   };
   return list;

@@ -1,0 +1,70 @@
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "engine/passes/pass.hpp"
+
+namespace harmonics {
+
+namespace {
+
+// The value whose memory v most likely shares: a leaf under reshapes and slices.
+ValueId behind_views(const Program& program, ValueId v) {
+  const Node& maker = program.producer(v);
+  return maker.op == Op::reshape || maker.op == Op::slice ? behind_views(program, maker.inputs[0]) : v;
+}
+
+class Scheduler {
+ public:
+  explicit Scheduler(const Program& program) : program_(program), key_(program.nodes.size()), readers_(program.values.size()) {
+    std::iota(key_.begin(), key_.end(), 0u);
+    for (uint32_t i = 0; i < program.nodes.size(); ++i) {
+      const Node& node = program.nodes[i];
+      for (ValueId v : node.inputs) readers_[behind_views(program, v)].push_back(i);
+      if (first_later_ == program.nodes.size() && !is_forward(program, node) && !in_optimizer(node)) first_later_ = i;
+    }
+    for (const NamedValue& update : program.updates)
+      for (Op op : {Op::parameter, Op::state})
+        if (const Node* leaf = program.leaf(op, update.name)) replaced_[program.values[update.value].node].push_back(leaf->outputs[0]);
+  }
+
+  Program run() {
+    for (uint32_t i = 0; i < program_.nodes.size(); ++i)
+      if (in_optimizer(program_.nodes[i])) key_[i] = earliest(i);
+    std::vector<uint32_t> order(program_.nodes.size());
+    std::iota(order.begin(), order.end(), 0u);
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return key_[a] < key_[b]; });
+    Rewriter rewriter(program_);
+    for (uint32_t i : order) rewriter.copy(program_.nodes[i]);
+    return rewriter.finish();
+  }
+
+ private:
+  bool in_optimizer(const Node& node) const { return program_.scopes[node.scope].starts_with("optimizer/"); }
+
+  // Right after the last node it waits for: an operand, or a reader of the tensor it replaces. Never before the backward pass.
+  uint32_t earliest(uint32_t node) const {
+    uint32_t key = std::min<uint32_t>(node, static_cast<uint32_t>(first_later_));
+    for (ValueId v : program_.nodes[node].inputs) key = std::max(key, key_[program_.values[v].node]);
+    const auto replaced = replaced_.find(node);
+    if (replaced == replaced_.end()) return key;
+    for (ValueId leaf : replaced->second)
+      for (uint32_t reader : readers_[leaf]) {
+        if (reader > node) return node;
+        if (reader != node) key = std::max(key, key_[reader]);
+      }
+    return key;
+  }
+
+  const Program& program_;
+  std::vector<uint32_t> key_;                             // by node: its place; nodes of one place keep their order
+  std::vector<std::vector<uint32_t>> readers_;            // by value
+  std::map<uint32_t, std::vector<ValueId>> replaced_;     // node -> leaves its results replace
+  size_t first_later_ = program_.nodes.size();
+};
+
+}  // namespace
+
+Program advance_updates(const Program& program) { return Scheduler(program).run(); }
+
+}  // namespace harmonics
