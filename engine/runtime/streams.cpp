@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/async.hpp>
+
 #include "engine/base/spelling.hpp"
 #include "engine/plugin/arguments.hpp"
 
@@ -22,6 +24,21 @@ uint64_t number(const std::string& name, const std::string& key, const std::stri
     throw Error(ErrorKind::Usage, fmt::format("option '{}={}' of '{}' wants a whole number", key, text, name));
   return v;
 }
+
+// A source as a producer, so that wrappers go around it.
+class SourceProducer final : public Producer {
+ public:
+  explicit SourceProducer(Source source) : source_(std::move(source)) {}
+  HTensor next() override { return source_.next(); }
+  std::size_t size() const override { return source_.info().size; }
+  bool rewind() override { return source_.rewind(++passes_), true; }
+  std::optional<StreamInfo> describe() override { return source_.info(); }
+  int64_t read(uint64_t n, void* to) override { return static_cast<int64_t>(source_.read(n, to)); }
+
+ private:
+  Source source_;
+  uint64_t passes_ = 0;
+};
 
 AttributeMap options_of(const Item& item, const Address& address) {
   AttributeMap map = bind_texts(item, [&] {
@@ -96,8 +113,11 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   const bool owns_seed = std::any_of(item->arguments.begin(), item->arguments.end(), [](const ArgumentSpec& a) { return a.name == "seed"; });
   const std::optional<std::string> own_seed = owns_seed ? address.take("seed") : std::nullopt;
   take_joint_options(bound_name, address);
+  const std::optional<std::string> ahead = address.take("async");
   if (own_seed) address.options.push_back({"seed", *own_seed});
-  bind(graph, producer, open_source(registry, bound_name, address));
+  Source source = open_source(registry, bound_name, address);
+  if (ahead) source = Source(bound_name, std::make_shared<AsyncProducer>(std::make_shared<SourceProducer>(std::move(source)), number(bound_name, "async", *ahead)));
+  bind(graph, producer, std::move(source));
 }
 
 void StreamSet::bind(const Graph&, int producer, Source source) { sources_[producer] = std::make_unique<Source>(std::move(source)); }

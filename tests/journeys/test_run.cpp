@@ -46,6 +46,14 @@ TEST_CASE("the same seed gives the same bits, on one thread and on two; another 
   CHECK(read(f / "a.safetensors") != read(f / "d.safetensors"));
 }
 
+TEST_CASE("reading ahead on threads changes nothing") {
+  Folder f;
+  const std::string common = "run " + kSamples + "mnist.hmx --epochs 2 --quiet ";
+  REQUIRE(harmonics(common + "--producer 'synth:digits?size=500' --producer 'synth:digits?size=500#label' --save " + (f / "a.safetensors")).code == 0);
+  REQUIRE(harmonics(common + "--producer 'synth:digits?size=500&async=7' --producer 'synth:digits?size=500&async=64#label' --save " + (f / "b.safetensors")).code == 0);
+  CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
+}
+
 TEST_CASE("convolutions and dropout repeat to the bit as well") {
   Folder f;
   const std::string digits = "--producer 'synth:digits?size=300&seed=1' --producer 'synth:digits?size=300&seed=1#label' ";
