@@ -9,7 +9,8 @@
 namespace harmonics {
 namespace {
 
-template <typename T> T load(const char* at) {
+template <typename T>
+T load(const char* at) {
   T v;
   std::memcpy(&v, at, sizeof v);
   return v;
@@ -23,9 +24,10 @@ float from_bits(uint32_t bits) {
 
 float half(uint16_t h) {
   const uint32_t exponent = h >> 10 & 31, fraction = h & 1023;
-  const float magnitude = exponent == 31  ? (fraction ? NAN : INFINITY)
-                          : exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
-                                          : std::ldexp(static_cast<float>(fraction | 1024), static_cast<int>(exponent) - 25);
+  const float magnitude = exponent == 31 ? (fraction ? NAN : INFINITY)
+                          : exponent == 0
+                              ? std::ldexp(static_cast<float>(fraction), -24)
+                              : std::ldexp(static_cast<float>(fraction | 1024), static_cast<int>(exponent) - 25);
   return h & 0x8000 ? -magnitude : magnitude;
 }
 
@@ -33,38 +35,56 @@ bool is_real(DType dtype) { return dtype >= DType::F16; }
 
 double real_at(DType dtype, const char* at) {
   switch (dtype) {
-    case DType::F16: return half(load<uint16_t>(at));
-    case DType::BF16: return from_bits(uint32_t{load<uint16_t>(at)} << 16);
-    case DType::F32: return load<float>(at);
-    default: return load<double>(at);
+    case DType::F16:
+      return half(load<uint16_t>(at));
+    case DType::BF16:
+      return from_bits(uint32_t{load<uint16_t>(at)} << 16);
+    case DType::F32:
+      return load<float>(at);
+    default:
+      return load<double>(at);
   }
 }
 
 int64_t integer_at(DType dtype, const char* at) {
   switch (dtype) {
-    case DType::Bool: case DType::U8: return load<uint8_t>(at);
-    case DType::I8: return load<int8_t>(at);
-    case DType::I16: return load<int16_t>(at);
-    case DType::U16: return load<uint16_t>(at);
-    case DType::I32: return load<int32_t>(at);
-    case DType::U32: return load<uint32_t>(at);
-    default: return load<int64_t>(at);
+    case DType::Bool:
+    case DType::U8:
+      return load<uint8_t>(at);
+    case DType::I8:
+      return load<int8_t>(at);
+    case DType::I16:
+      return load<int16_t>(at);
+    case DType::U16:
+      return load<uint16_t>(at);
+    case DType::I32:
+      return load<int32_t>(at);
+    case DType::U32:
+      return load<uint32_t>(at);
+    default:
+      return load<int64_t>(at);
   }
 }
 
 void add_number(std::string& out, DType dtype, const char* at) {
   char text[32];
-  if (is_real(dtype)) std::snprintf(text, sizeof text, "%.6g", real_at(dtype, at));
-  else if (dtype == DType::U64) std::snprintf(text, sizeof text, "%" PRIu64, load<uint64_t>(at));
-  else std::snprintf(text, sizeof text, "%" PRId64, integer_at(dtype, at));
+  if (is_real(dtype))
+    std::snprintf(text, sizeof text, "%.6g", real_at(dtype, at));
+  else if (dtype == DType::U64)
+    std::snprintf(text, sizeof text, "%" PRIu64, load<uint64_t>(at));
+  else
+    std::snprintf(text, sizeof text, "%" PRId64, integer_at(dtype, at));
   out += text;
 }
 
 // JSON has no word for infinity and NaN.
 void add_json_value(std::string& out, DType dtype, const char* at) {
-  if (dtype == DType::Bool) out += *at ? "true" : "false";
-  else if (is_real(dtype) && !std::isfinite(real_at(dtype, at))) out += "null";
-  else add_number(out, dtype, at);
+  if (dtype == DType::Bool)
+    out += *at ? "true" : "false";
+  else if (is_real(dtype) && !std::isfinite(real_at(dtype, at)))
+    out += "null";
+  else
+    add_number(out, dtype, at);
 }
 
 size_t characters(const std::string& text) {
@@ -73,9 +93,11 @@ size_t characters(const std::string& text) {
 
 }  // namespace
 
-LineWriter::LineWriter(LineFormat format, std::vector<std::string> symbols) : format_(format), symbols_(std::move(symbols)) {
+LineWriter::LineWriter(LineFormat format, std::vector<std::string> symbols)
+    : format_(format), symbols_(std::move(symbols)) {
   if (format_ == LineFormat::Symbols && symbols_.empty())
-    throw Error(ErrorKind::Usage, "format=symbols needs the symbols; write symbols=a,b,c for words or vocabulary=abc for characters");
+    throw Error(ErrorKind::Usage,
+                "format=symbols needs the symbols; write symbols=a,b,c for words or vocabulary=abc for characters");
   spaced_ = std::any_of(symbols_.begin(), symbols_.end(), [](const std::string& s) { return characters(s) != 1; });
 }
 
@@ -84,11 +106,19 @@ const std::string& LineWriter::line(const HTensor& sample) {
   const hx_type type = sample.type();
   const char* data = static_cast<const char*>(sample.bytes());
   switch (format_) {
-    case LineFormat::Text: add_elements(type, data, " "); break;
-    case LineFormat::Csv: add_elements(type, data, ","); break;
-    case LineFormat::Json: add_json(type, 0, data); break;
+    case LineFormat::Text:
+      add_elements(type, data, " ");
+      break;
+    case LineFormat::Csv:
+      add_elements(type, data, ",");
+      break;
+    case LineFormat::Json:
+      add_json(type, 0, data);
+      break;
     case LineFormat::Argmax:
-    case LineFormat::Symbols: add_indices(type, data); break;
+    case LineFormat::Symbols:
+      add_indices(type, data);
+      break;
   }
   return line_;
 }
@@ -143,7 +173,8 @@ void LineWriter::add_index(int64_t index, bool first) {
     return;
   }
   if (index < 0 || static_cast<size_t>(index) >= symbols_.size())
-    throw Error(ErrorKind::Stream, "the index " + std::to_string(index) + " has no symbol; " + std::to_string(symbols_.size()) + " symbols are known");
+    throw Error(ErrorKind::Stream, "the index " + std::to_string(index) + " has no symbol; " +
+                                       std::to_string(symbols_.size()) + " symbols are known");
   if (spaced_ && !first) line_ += ' ';
   line_ += symbols_[static_cast<size_t>(index)];
 }

@@ -29,7 +29,9 @@ OutputFile::~OutputFile() {
   if (!temporary_.empty()) unlink(temporary_.c_str());
 }
 
-void OutputFile::fail(int error) const { throw Error(ErrorKind::Output, "cannot write '" + path_ + "': " + std::strerror(error)); }
+void OutputFile::fail(int error) const {
+  throw Error(ErrorKind::Output, "cannot write '" + path_ + "': " + std::strerror(error));
+}
 
 void OutputFile::write(std::string_view bytes) {
   if (!file_) throw Error(ErrorKind::Output, "cannot write '" + path_ + "': it is finished");

@@ -57,7 +57,9 @@ class StdoutConsumer final : public Consumer {
   }
 
  private:
-  [[noreturn]] static void fail() { throw Error(ErrorKind::Output, std::string("cannot write to standard output: ") + std::strerror(errno)); }
+  [[noreturn]] static void fail() {
+    throw Error(ErrorKind::Output, std::string("cannot write to standard output: ") + std::strerror(errno));
+  }
   LineWriter writer_;
 };
 
@@ -83,18 +85,22 @@ bool ends_with(const std::string& text, const char* ending) {
 }  // namespace
 
 std::shared_ptr<Consumer> open_stdout(const std::string& path, const Arguments& options) {
-  if (!path.empty()) throw Error(ErrorKind::Usage, "stdout:" + path + " names a place; write stdout: alone, or file:" + path);
+  if (!path.empty())
+    throw Error(ErrorKind::Usage, "stdout:" + path + " names a place; write stdout: alone, or file:" + path);
   return std::make_shared<StdoutConsumer>(line_writer(options, LineFormat::Text));
 }
 
 std::shared_ptr<Consumer> open_output_file(const std::string& path, const Arguments& options) {
   if (ends_with(path, ".npy")) {
-    if (options.has("format")) throw Error(ErrorKind::Usage, "the option format= means nothing for '" + path + "'; leave it out");
+    if (options.has("format"))
+      throw Error(ErrorKind::Usage, "the option format= means nothing for '" + path + "'; leave it out");
     return std::make_shared<NpyFileConsumer>(path);
   }
-  for (const auto& [ending, format] : {std::pair{".csv", LineFormat::Csv}, std::pair{".jsonl", LineFormat::Json}, std::pair{".txt", LineFormat::Text}})
+  for (const auto& [ending, format] :
+       {std::pair{".csv", LineFormat::Csv}, std::pair{".jsonl", LineFormat::Json}, std::pair{".txt", LineFormat::Text}})
     if (ends_with(path, ending)) return std::make_shared<LineFileConsumer>(path, line_writer(options, format));
-  throw Error(ErrorKind::Usage, "'" + path + "' does not say how to write samples; end its name in .csv, .jsonl, .txt or .npy");
+  throw Error(ErrorKind::Usage,
+              "'" + path + "' does not say how to write samples; end its name in .csv, .jsonl, .txt or .npy");
 }
 
 std::vector<Argument> line_options() {

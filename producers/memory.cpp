@@ -38,10 +38,13 @@ std::shared_ptr<Producer> open_memory_producer(const std::string& name) {
   const std::lock_guard<std::mutex> lock(store().mutex);
   const auto at = store().samples.find(name);
   if (at == store().samples.end() || at->second.empty())
-    throw Error(ErrorKind::NoInput, "memory:" + name + " holds no samples; a consumer memory:" + name + " of this process fills it");
+    throw Error(ErrorKind::NoInput,
+                "memory:" + name + " holds no samples; a consumer memory:" + name + " of this process fills it");
   return std::make_shared<MemoryProducer>(at->second);
 }
 
-std::shared_ptr<Consumer> open_memory_consumer(const std::string& name) { return std::make_shared<MemoryConsumer>(name); }
+std::shared_ptr<Consumer> open_memory_consumer(const std::string& name) {
+  return std::make_shared<MemoryConsumer>(name);
+}
 
 }  // namespace harmonics

@@ -6,7 +6,8 @@
 namespace harmonics {
 
 void register_builtin_producers(FunctionRegistry& registry) {
-  registry.register_producer("file", open_file, "samples of a file: IDX, NPY, CSV, TSV or text, also packed with gzip", file_options());
+  registry.register_producer("file", open_file, "samples of a file: IDX, NPY, CSV, TSV or text, also packed with gzip",
+                             file_options());
   registry.register_producer(
       "memory", [](const std::string& name, const Arguments&) { return open_memory_producer(name); },
       "what the consumer memory: of the same name was given");

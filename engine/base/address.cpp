@@ -38,12 +38,15 @@ class AddressParser {
   // Where the path starts. Only letters, digits, '+' and '-' may stand before the colon, else all of it is a path.
   size_t scheme() {
     size_t i = 0;
-    while (i < text_.size() && (is_letter(text_[i]) || (i && (is_digit(text_[i]) || text_[i] == '+' || text_[i] == '-')))) ++i;
+    while (i < text_.size() &&
+           (is_letter(text_[i]) || (i && (is_digit(text_[i]) || text_[i] == '+' || text_[i] == '-'))))
+      ++i;
     if (i && i < text_.size() && text_[i] == ':') {
       address_.scheme = text_.substr(0, i);
       return i + 1;
     }
-    if (text_[0] == ':') fail("has no scheme before its colon", "write for example file:" + std::string(text_.substr(1)));
+    if (text_[0] == ':')
+      fail("has no scheme before its colon", "write for example file:" + std::string(text_.substr(1)));
     address_.scheme = "file";
     return 0;
   }
@@ -53,9 +56,9 @@ class AddressParser {
       const size_t stop = std::min(text_.find('&', first), end);
       const size_t equals = text_.find('=', first);
       const std::string piece(text_.substr(first, stop - first));
-      if (piece.empty()) fail("has an empty option at character " + std::to_string(first + 1), "write ?key=value&key=value");
-      if (equals >= stop)
-        fail("has the option '" + piece + "' without a value", "write " + piece + "=VALUE");
+      if (piece.empty())
+        fail("has an empty option at character " + std::to_string(first + 1), "write ?key=value&key=value");
+      if (equals >= stop) fail("has the option '" + piece + "' without a value", "write " + piece + "=VALUE");
       AddressOption option{decoded(first, equals), decoded(equals + 1, stop)};
       if (option.key.empty()) fail("has an option without a name: '" + piece + "'", "write ?key=value&key=value");
       if (address_.find(option.key)) fail("gives the option '" + option.key + "' twice", "leave one of them out");
@@ -74,8 +77,8 @@ class AddressParser {
       }
       const int high = i + 1 < end ? hex_value(text_[i + 1]) : -1, low = i + 2 < end ? hex_value(text_[i + 2]) : -1;
       if (high < 0 || low < 0)
-        fail("has '" + std::string(text_.substr(i, std::min<size_t>(3, end - i))) + "' at character " + std::to_string(i + 1) +
-                 " where '%' and two hexadecimal digits were expected",
+        fail("has '" + std::string(text_.substr(i, std::min<size_t>(3, end - i))) + "' at character " +
+                 std::to_string(i + 1) + " where '%' and two hexadecimal digits were expected",
              "write '%25' for a percent sign");
       if (high == 0 && low == 0) fail("has a zero byte '%00' at character " + std::to_string(i + 1), "leave it out");
       out += static_cast<char>(high * 16 + low);
@@ -137,7 +140,8 @@ Binding parse_binding(std::string_view text) {
   if (i == 0 || i == text.size() || text[i] != '=') return {"", parse_address(text)};
   const std::string name(text.substr(0, i));
   if (i + 1 == text.size())
-    throw Error(ErrorKind::Usage, "'" + std::string(text) + "' binds '" + name + "' to no address; write " + name + "=file:PATH");
+    throw Error(ErrorKind::Usage,
+                "'" + std::string(text) + "' binds '" + name + "' to no address; write " + name + "=file:PATH");
   return {name, parse_address(text.substr(i + 1))};
 }
 

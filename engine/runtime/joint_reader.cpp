@@ -13,15 +13,18 @@ namespace {
 // "stream 'labels' has 59999 samples" · "stream 'pairs' has 100 samples (50 groups of 2)"
 std::string length_text(const JointMember& m, uint64_t samples) {
   std::string text = std::to_string(samples) + (samples == 1 ? " sample" : " samples");
-  if (m.per_group > 1) text += " (" + std::to_string(samples / m.per_group) + " groups of " + std::to_string(m.per_group) + ")";
+  if (m.per_group > 1)
+    text += " (" + std::to_string(samples / m.per_group) + " groups of " + std::to_string(m.per_group) + ")";
   return text;
 }
 
-[[noreturn]] void refuse_lengths(const JointMember& ended, uint64_t samples, const JointMember& longer, uint64_t groups) {
-  throw Error(ErrorKind::Stream, "stream '" + ended.source->name() + "' ends after " + length_text(ended, samples) + ", '" + longer.source->name() +
-                                     "' has " + length_text(longer, longer.source->info().size) +
-                                     ": they do not belong together; bind streams of one length, or read fewer with take=" +
-                                     std::to_string(groups));
+[[noreturn]] void refuse_lengths(const JointMember& ended, uint64_t samples, const JointMember& longer,
+                                 uint64_t groups) {
+  throw Error(ErrorKind::Stream,
+              "stream '" + ended.source->name() + "' ends after " + length_text(ended, samples) + ", '" +
+                  longer.source->name() + "' has " + length_text(longer, longer.source->info().size) +
+                  ": they do not belong together; bind streams of one length, or read fewer with take=" +
+                  std::to_string(groups));
 }
 
 }  // namespace
@@ -37,7 +40,8 @@ JointReader::JointReader(std::vector<JointMember> members, const JointOptions& o
   for (const JointMember& m : members_) {
     size_t bytes = 0;
     if (m.per_group == 0 || __builtin_mul_overflow(m.source->sample_bytes(), m.per_group, &bytes))
-      throw Error(ErrorKind::Usage, "stream '" + m.source->name() + "' has " + std::to_string(m.per_group) + " samples in a joint sample");
+      throw Error(ErrorKind::Usage, "stream '" + m.source->name() + "' has " + std::to_string(m.per_group) +
+                                        " samples in a joint sample");
     bytes_.push_back(bytes);
   }
   left_over_.resize(members_.size());
@@ -75,14 +79,16 @@ void JointReader::allocate_blocks() {
   const uint64_t n = size_ ? std::min(options_.shuffle, size_) : options_.shuffle;
   size_t needed = 0, total = 0;
   bool fits = n <= std::numeric_limits<uint32_t>::max();
-  for (const size_t bytes : bytes_) fits = fits && !__builtin_mul_overflow(bytes, n, &needed) && !__builtin_add_overflow(total, needed, &total);
+  for (const size_t bytes : bytes_)
+    fits = fits && !__builtin_mul_overflow(bytes, n, &needed) && !__builtin_add_overflow(total, needed, &total);
   try {
     if (!fits) throw std::bad_alloc();
     for (const size_t bytes : bytes_) blocks_.emplace_back(bytes * n);
     order_.resize(n);
   } catch (const std::exception&) {
     throw Error(ErrorKind::Usage, "shuffle=" + std::to_string(options_.shuffle) + " needs more memory than there is" +
-                                      (fits ? ": " + std::to_string(total) + " bytes" : "") + "; give a smaller block, for example shuffle=8192");
+                                      (fits ? ": " + std::to_string(total) + " bytes" : "") +
+                                      "; give a smaller block, for example shuffle=8192");
   }
 }
 
@@ -199,8 +205,9 @@ uint64_t JointReader::end_of_pass() {
     if (groups(i) < groups(shortest)) shortest = i;
   const Source& ended = *members_[shortest].source;
   if (ended.info().size && ended.position() < ended.info().size)
-    throw Error(ErrorKind::Stream, "stream '" + ended.name() + "' ended after " + length_text(members_[shortest], ended.position()) +
-                                       ", it had announced " + std::to_string(ended.info().size));
+    throw Error(ErrorKind::Stream, "stream '" + ended.name() + "' ended after " +
+                                       length_text(members_[shortest], ended.position()) + ", it had announced " +
+                                       std::to_string(ended.info().size));
   for (size_t i = 0; i < members_.size(); ++i) {
     const Source& source = *members_[i].source;
     left_over_[i] = got_[i] - groups(shortest) * members_[i].per_group;

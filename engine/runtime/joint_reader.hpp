@@ -27,8 +27,8 @@ struct JointOptions {
   uint64_t repeat = 1;  // passes in one epoch
 };
 
-// Joins sources by order. The permutation of a shuffled block is one for all members, a function of (seed, epoch, block).
-// Allocates while constructed, not while reading. One thread at a time.
+// Joins sources by order. The permutation of a shuffled block is one for all members, a function of (seed, epoch,
+// block). Allocates while constructed, not while reading. One thread at a time.
 class JointReader {
  public:
   // Throws when finite members differ in length by a whole joint sample or more. The sources must outlive the reader.

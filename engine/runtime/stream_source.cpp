@@ -8,13 +8,16 @@ namespace harmonics {
 namespace {
 
 // A table made by an older contract ends earlier: what lies behind its struct_size is not there.
-template <typename Table, typename Member> bool has(const Table* table, Member Table::*member) {
-  const auto end = reinterpret_cast<const char*>(&(table->*member)) - reinterpret_cast<const char*>(table) + sizeof(Member);
+template <typename Table, typename Member>
+bool has(const Table* table, Member Table::*member) {
+  const auto end =
+      reinterpret_cast<const char*>(&(table->*member)) - reinterpret_cast<const char*>(table) + sizeof(Member);
   return table->struct_size >= static_cast<size_t>(end) && table->*member != nullptr;
 }
 
 const char* dtype_text(DType dtype) {
-  static const char* const names[] = {"bool", "u8", "i8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64"};
+  static const char* const names[] = {"bool", "u8",  "i8",  "i16",  "u16", "i32", "u32",
+                                      "i64",  "u64", "f16", "bf16", "f32", "f64"};
   const auto i = static_cast<uint32_t>(dtype);
   return i < std::size(names) ? names[i] : "unknown dtype";
 }
@@ -25,7 +28,9 @@ const char* dtype_text(DType dtype) {
   throw Error(static_cast<ErrorKind>(kind), who + ": " + (text && *text ? text : "failed without saying why"));
 }
 
-[[noreturn]] void refuse(const std::string& who, const std::string& what) { throw Error(ErrorKind::Plugin, who + " " + what); }
+[[noreturn]] void refuse(const std::string& who, const std::string& what) {
+  throw Error(ErrorKind::Plugin, who + " " + what);
+}
 
 // The bytes of one sample of this type; throws when the description makes no sense.
 size_t checked_bytes(const std::string& who, const StreamInfo& info) {
@@ -36,12 +41,14 @@ size_t checked_bytes(const std::string& who, const StreamInfo& info) {
       refuse(who, "announces samples of shape " + info.sample.str() + ", which no memory holds");
   }
   if (info.position_axes > std::min(1u, info.sample.rank()))
-    refuse(who, "announces " + std::to_string(info.position_axes) + " position axes for samples of shape " + info.sample.str());
+    refuse(who, "announces " + std::to_string(info.position_axes) + " position axes for samples of shape " +
+                    info.sample.str());
   return bytes;
 }
 
 StreamInfo from_c(const std::string& who, const hx_stream_info& c) {
-  if (c.sample.rank > HX_MAX_RANK) refuse(who, "announces samples of rank " + std::to_string(c.sample.rank) + "; the most is 8");
+  if (c.sample.rank > HX_MAX_RANK)
+    refuse(who, "announces samples of rank " + std::to_string(c.sample.rank) + "; the most is 8");
   if (c.sample.dtype > HX_F64) refuse(who, "announces samples of the unknown dtype " + std::to_string(c.sample.dtype));
   StreamInfo info;
   info.dtype = static_cast<DType>(c.sample.dtype);
@@ -77,7 +84,8 @@ Source Source::open(std::string name, const hx_producer_factory_vt& factory, voi
                     const hx_attributes& options, std::shared_ptr<const void> owner) {
   const hx_producer_vt* table = nullptr;
   void* object = nullptr;
-  if (factory.open(self, path.c_str(), &options, &table, &object) != HX_OK) fail_with_host_error("stream '" + name + "'");
+  if (factory.open(self, path.c_str(), &options, &table, &object) != HX_OK)
+    fail_with_host_error("stream '" + name + "'");
   return Source(std::move(name), table, object, std::move(owner));
 }
 
@@ -125,7 +133,8 @@ void Source::describe() {
 void Source::look_at_first() {
   hx_value* value = nullptr;
   const hx_status status = pull(&value);
-  if (status == HX_END) throw Error(ErrorKind::Stream, who() + " ended before its first sample, so its type is not known");
+  if (status == HX_END)
+    throw Error(ErrorKind::Stream, who() + " ended before its first sample, so its type is not known");
   if (status != HX_OK) fail();
   first_ = HTensor::adopt(value);
   info_.dtype = first_.dtype();
@@ -163,8 +172,9 @@ void Source::check_type(const HTensor& sample) const {
   const Shape shape(type.dims, type.dims + type.rank);
   const auto dtype = static_cast<DType>(type.dtype);
   if (dtype == info_.dtype && shape == info_.sample) return;
-  throw Error(ErrorKind::Stream, who() + ": sample " + std::to_string(position_) + " is " + sample_type_text(dtype, shape) +
-                                     ", the stream was announced as " + sample_type_text(info_.dtype, info_.sample) +
+  throw Error(ErrorKind::Stream, who() + ": sample " + std::to_string(position_) + " is " +
+                                     sample_type_text(dtype, shape) + ", the stream was announced as " +
+                                     sample_type_text(info_.dtype, info_.sample) +
                                      "; all samples of a stream have one type");
 }
 
@@ -214,7 +224,9 @@ void Source::rewind(uint64_t epoch) {
   const hx_status status = has(table_, &hx_producer_vt::rewind) ? table_->rewind(object_, epoch) : HX_DECLINED;
   if (status == HX_DECLINED) {
     if (!touched_) return;
-    throw Error(ErrorKind::Stream, who() + " cannot be read a second time, its producer does not rewind; run one epoch, or keep its samples in a file");
+    throw Error(ErrorKind::Stream, who() +
+                                       " cannot be read a second time, its producer does not rewind; run one epoch, or "
+                                       "keep its samples in a file");
   }
   if (status != HX_OK) fail();
   first_ = {};
@@ -232,12 +244,17 @@ Sink Sink::open(std::string name, const hx_consumer_factory_vt& factory, void* s
                 const hx_attributes& options, std::shared_ptr<const void> owner) {
   const hx_consumer_vt* table = nullptr;
   void* object = nullptr;
-  if (factory.open(self, path.c_str(), &options, &table, &object) != HX_OK) fail_with_host_error("consumer '" + name + "'");
+  if (factory.open(self, path.c_str(), &options, &table, &object) != HX_OK)
+    fail_with_host_error("consumer '" + name + "'");
   return Sink(std::move(name), table, object, std::move(owner));
 }
 
 Sink::Sink(Sink&& o) noexcept
-    : name_(std::move(o.name_)), table_(o.table_), object_(std::exchange(o.object_, nullptr)), owner_(std::move(o.owner_)), position_(o.position_) {}
+    : name_(std::move(o.name_)),
+      table_(o.table_),
+      object_(std::exchange(o.object_, nullptr)),
+      owner_(std::move(o.owner_)),
+      position_(o.position_) {}
 
 Sink& Sink::operator=(Sink&& o) noexcept {
   std::swap(name_, o.name_);

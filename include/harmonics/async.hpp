@@ -137,8 +137,8 @@ class AsyncProducer final : public WrappedProducer {
 
   std::size_t capacity_, size_;
   std::optional<StreamInfo> info_;
-  std::size_t bytes_ = 0;      // of one sample; 0: the source gives them one by one
-  std::vector<char> ring_;     // samples wait here ...
+  std::size_t bytes_ = 0;        // of one sample; 0: the source gives them one by one
+  std::vector<char> ring_;       // samples wait here ...
   std::deque<HTensor> samples_;  // ... or here
   std::size_t first_ = 0, waiting_ = 0, last_ = 0;
   bool ended_ = false, stopping_ = false;

@@ -1,5 +1,5 @@
-// Philox 4x32-10 (Salmon et al., SC'11): counter-based random numbers. Every random number of Harmonics comes from here,
-// keyed by what it is for, so it does not depend on order, threads or resumption.
+// Philox 4x32-10 (Salmon et al., SC'11): counter-based random numbers. Every random number of Harmonics comes from
+// here, keyed by what it is for, so it does not depend on order, threads or resumption.
 #pragma once
 
 #include <array>

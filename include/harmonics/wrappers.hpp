@@ -95,7 +95,8 @@ class ShardProducer final : public WrappedProducer {
   ShardProducer(std::shared_ptr<Producer> inner, uint64_t index, uint64_t count)
       : WrappedProducer(std::move(inner)), index_(index), count_(count), gap_(index) {
     if (index >= count)
-      throw Error(ErrorKind::Usage, "shard " + std::to_string(index) + "/" + std::to_string(count) + " is not there; shards are counted from 0");
+      throw Error(ErrorKind::Usage, "shard " + std::to_string(index) + "/" + std::to_string(count) +
+                                        " is not there; shards are counted from 0");
   }
   HTensor next() override {
     if (!drop(gap_)) return {};
@@ -281,7 +282,8 @@ class BatchProducer final : public WrappedProducer {
     char* at = static_cast<char*>(batch.mutable_bytes());
     for (const HTensor& sample : samples) {
       if (sample.dtype() != dtype || sample.shape() != one)
-        throw Error(ErrorKind::Stream, "batch: samples of shapes " + one.str() + " and " + sample.shape().str() + " cannot stand in one batch; all must have one type");
+        throw Error(ErrorKind::Stream, "batch: samples of shapes " + one.str() + " and " + sample.shape().str() +
+                                           " cannot stand in one batch; all must have one type");
       std::memcpy(at, sample.bytes(), bytes);
       at += bytes;
     }

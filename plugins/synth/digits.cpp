@@ -39,8 +39,10 @@ class DigitsProducer final : public harmonics::Producer {
     if (size_) n = std::min(n, size_ - at_);
     auto* bytes = static_cast<uint8_t*>(to);
     for (uint64_t i = 0; i < n; ++i, ++at_) {
-      if (field_ == Field::Label) bytes[i] = digit_of(seed_, at_);
-      else draw_digit(seed_, at_, bytes + i * side * side);
+      if (field_ == Field::Label)
+        bytes[i] = digit_of(seed_, at_);
+      else
+        draw_digit(seed_, at_, bytes + i * side * side);
     }
     return static_cast<int64_t>(n);
   }
@@ -56,18 +58,23 @@ std::shared_ptr<harmonics::Producer> open(const std::string& path, const Argumen
   if (path != "digits") throw Error(ErrorKind::Name, "synth:" + path + " is unknown; this plugin draws synth:digits");
   const std::string field = options.has("#") ? options.text("#") : "image";
   if (field != "image" && field != "label")
-    throw Error(ErrorKind::Name, "synth:digits has no field '" + field + "'; write synth:digits for the pictures or synth:digits#label for the labels");
+    throw Error(ErrorKind::Name, "synth:digits has no field '" + field +
+                                     "'; write synth:digits for the pictures or synth:digits#label for the labels");
   const int64_t size = options.integer("size", 20000);
-  if (size < 0) throw Error(ErrorKind::Usage, "synth:digits: size=" + std::to_string(size) + " is no number of samples; 0 means without end");
-  return std::make_shared<DigitsProducer>(field == "label" ? DigitsProducer::Field::Label : DigitsProducer::Field::Picture,
-                                          static_cast<uint64_t>(options.integer("seed", 0)), static_cast<uint64_t>(size));
+  if (size < 0)
+    throw Error(ErrorKind::Usage,
+                "synth:digits: size=" + std::to_string(size) + " is no number of samples; 0 means without end");
+  return std::make_shared<DigitsProducer>(
+      field == "label" ? DigitsProducer::Field::Label : DigitsProducer::Field::Picture,
+      static_cast<uint64_t>(options.integer("seed", 0)), static_cast<uint64_t>(size));
 }
 
 }  // namespace
 }  // namespace synth
 
 extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
-  registry.register_producer("synth", synth::open, "digits drawn from a seed: synth:digits, labels in synth:digits#label",
+  registry.register_producer("synth", synth::open,
+                             "digits drawn from a seed: synth:digits, labels in synth:digits#label",
                              {harmonics::Argument::integer("size", 20000, "samples in one pass; 0: without end"),
                               harmonics::Argument::integer("seed", 0, "another seed draws other digits")});
 }

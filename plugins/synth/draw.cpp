@@ -17,9 +17,7 @@ PhiloxStream random_of(uint64_t seed, uint64_t index, uint32_t part) {
 }
 
 // Near enough to normal, deviation 1, never beyond 3; made of exact operations, so the same on every machine.
-float normal(PhiloxStream& r) {
-  return (r.uniform() + r.uniform() + r.uniform() + r.uniform() - 2.0f) * 1.7320508f;
-}
+float normal(PhiloxStream& r) { return (r.uniform() + r.uniform() + r.uniform() + r.uniform() - 2.0f) * 1.7320508f; }
 
 // A smooth wave of period 1 between -1 and 1 (parabolas instead of a sine, for the same reason).
 float wave(float t) {
@@ -29,7 +27,7 @@ float wave(float t) {
 
 // How this writer holds pen and paper.
 struct Hand {
-  float xx, xy, yx, yy, dx, dy;          // unit square to pixels
+  float xx, xy, yx, yy, dx, dy;                            // unit square to pixels
   float bend_x, bend_y, phase_x, phase_y, turn_x, turn_y;  // wobble of the whole figure
   float radius, pressure, pressure_phase, pressure_turns;
   float jitter;
@@ -58,7 +56,8 @@ struct Hand {
   }
 
   Point place(Point p) const {
-    const float x = p.x - 0.5f + bend_x * wave(turn_x * p.y + phase_x), y = p.y - 0.5f + bend_y * wave(turn_y * p.x + phase_y);
+    const float x = p.x - 0.5f + bend_x * wave(turn_x * p.y + phase_x),
+                y = p.y - 0.5f + bend_y * wave(turn_y * p.x + phase_y);
     return {xx * x + xy * y + dx, yx * x + yy * y + dy};
   }
   float radius_at(float along) const { return radius * (1 + pressure * wave(pressure_turns * along + pressure_phase)); }
@@ -69,14 +68,18 @@ class Canvas {
   // A straight piece of pen line with round ends; thickness changes evenly along it.
   void segment(Point a, Point b, float radius_a, float radius_b, float ink) {
     const float reach = std::max(radius_a, radius_b) + 0.5f;
-    const int x0 = std::max(static_cast<int>(std::floor(std::min(a.x, b.x) - reach)), 0), x1 = std::min(static_cast<int>(std::max(a.x, b.x) + reach) + 1, side - 1);
-    const int y0 = std::max(static_cast<int>(std::floor(std::min(a.y, b.y) - reach)), 0), y1 = std::min(static_cast<int>(std::max(a.y, b.y) + reach) + 1, side - 1);
-    const float ux = b.x - a.x, uy = b.y - a.y, length2 = ux * ux + uy * uy, inverse = length2 > 1e-8f ? 1 / length2 : 0;
+    const int x0 = std::max(static_cast<int>(std::floor(std::min(a.x, b.x) - reach)), 0),
+              x1 = std::min(static_cast<int>(std::max(a.x, b.x) + reach) + 1, side - 1);
+    const int y0 = std::max(static_cast<int>(std::floor(std::min(a.y, b.y) - reach)), 0),
+              y1 = std::min(static_cast<int>(std::max(a.y, b.y) + reach) + 1, side - 1);
+    const float ux = b.x - a.x, uy = b.y - a.y, length2 = ux * ux + uy * uy,
+                inverse = length2 > 1e-8f ? 1 / length2 : 0;
     for (int y = y0; y <= y1; ++y)
       for (int x = x0; x <= x1; ++x) {
         const float px = static_cast<float>(x) - a.x, py = static_cast<float>(y) - a.y;
         const float t = std::clamp((px * ux + py * uy) * inverse, 0.0f, 1.0f), ex = px - t * ux, ey = py - t * uy;
-        const float cover = std::clamp(radius_a + t * (radius_b - radius_a) + 0.5f - std::sqrt(ex * ex + ey * ey), 0.0f, 1.0f);
+        const float cover =
+            std::clamp(radius_a + t * (radius_b - radius_a) + 0.5f - std::sqrt(ex * ex + ey * ey), 0.0f, 1.0f);
         pixels_[y][x] = std::max(pixels_[y][x], cover * ink);
       }
   }
@@ -88,7 +91,8 @@ class Canvas {
     const float near = amount * 0.15f, far = amount * 0.1f, own = 1 - amount;
     for (int y = 0; y < side; ++y)
       for (int x = 0; x < side; ++x)
-        pixels_[y][x] = own * from[y + 1][x + 1] + near * (from[y][x + 1] + from[y + 2][x + 1] + from[y + 1][x] + from[y + 1][x + 2]) +
+        pixels_[y][x] = own * from[y + 1][x + 1] +
+                        near * (from[y][x + 1] + from[y + 2][x + 1] + from[y + 1][x] + from[y + 1][x + 2]) +
                         far * (from[y][x] + from[y][x + 2] + from[y + 2][x] + from[y + 2][x + 2]);
   }
 
@@ -102,14 +106,16 @@ class Canvas {
       for (int x = 0; x < side; ++x) {
         const int gx = x / size, gy = y / size;
         const float fx = static_cast<float>(x % size) / size, fy = static_cast<float>(y % size) / size;
-        const float top = grid[gy][gx] + fx * (grid[gy][gx + 1] - grid[gy][gx]), low = grid[gy + 1][gx] + fx * (grid[gy + 1][gx + 1] - grid[gy + 1][gx]);
+        const float top = grid[gy][gx] + fx * (grid[gy][gx + 1] - grid[gy][gx]),
+                    low = grid[gy + 1][gx] + fx * (grid[gy + 1][gx + 1] - grid[gy + 1][gx]);
         pixels_[y][x] *= top + fy * (low - top);
       }
   }
 
   void store(uint8_t* picture, float gain) const {
     for (int y = 0; y < side; ++y)
-      for (int x = 0; x < side; ++x) picture[y * side + x] = static_cast<uint8_t>(std::min(pixels_[y][x] * gain, 1.0f) * 255.0f + 0.5f);
+      for (int x = 0; x < side; ++x)
+        picture[y * side + x] = static_cast<uint8_t>(std::min(pixels_[y][x] * gain, 1.0f) * 255.0f + 0.5f);
   }
 
  private:
@@ -130,7 +136,8 @@ void draw_stroke(Canvas& canvas, const Hand& hand, const Point* p, int n, float 
   float last_radius = hand.radius_at(p[0].y);
   for (int i = 0; i + 1 < n; ++i)
     for (int k = 1; k <= pieces; ++k) {
-      const Point q = curve(p[std::max(i - 1, 0)], p[i], p[i + 1], p[std::min(i + 2, n - 1)], static_cast<float>(k) / pieces);
+      const Point q =
+          curve(p[std::max(i - 1, 0)], p[i], p[i + 1], p[std::min(i + 2, n - 1)], static_cast<float>(k) / pieces);
       const Point at = hand.place(q);
       const float radius = hand.radius_at(q.y + 0.3f * q.x);
       canvas.segment(last, at, last_radius, radius, ink);
@@ -171,7 +178,9 @@ void draw_glyph(Canvas& canvas, const Glyph& glyph, const Hand& hand, PhiloxStre
 void draw_mark(Canvas& canvas, const Hand& hand, PhiloxStream& r) {
   const Point start{r.uniform(-0.1f, 1.1f), r.uniform(-0.1f, 1.1f)};
   const Point step{r.uniform(-0.16f, 0.16f), r.uniform(-0.16f, 0.16f)};
-  const Point points[3] = {start, {start.x + step.x, start.y + step.y}, {start.x + 1.6f * step.x + 0.3f * step.y, start.y + 1.6f * step.y - 0.3f * step.x}};
+  const Point points[3] = {start,
+                           {start.x + step.x, start.y + step.y},
+                           {start.x + 1.6f * step.x + 0.3f * step.y, start.y + 1.6f * step.y - 0.3f * step.x}};
   draw_stroke(canvas, hand, points, 3, r.uniform(0.4f, 0.9f));
 }
 

@@ -7,7 +7,8 @@
 namespace harmonics {
 namespace {
 
-template <size_t Width> void swap_elements(uint8_t* p, size_t n) {
+template <size_t Width>
+void swap_elements(uint8_t* p, size_t n) {
   for (size_t i = 0; i < n; ++i) std::reverse(p + i * Width, p + (i + 1) * Width);
 }
 
@@ -18,7 +19,8 @@ void swap_bytes(uint8_t* p, size_t n, size_t width) {
 }
 
 // One more than the largest of n integers; 0 when one of them is negative or too large for a class.
-template <typename T> int64_t classes_of(const uint8_t* p, size_t n) {
+template <typename T>
+int64_t classes_of(const uint8_t* p, size_t n) {
   int64_t most = -1;
   for (size_t i = 0; i < n; ++i) {
     T v;
@@ -31,15 +33,24 @@ template <typename T> int64_t classes_of(const uint8_t* p, size_t n) {
 
 int64_t classes_of(DType dtype, const uint8_t* p, size_t n) {
   switch (dtype) {
-    case DType::U8: return classes_of<uint8_t>(p, n);
-    case DType::I8: return classes_of<int8_t>(p, n);
-    case DType::I16: return classes_of<int16_t>(p, n);
-    case DType::U16: return classes_of<uint16_t>(p, n);
-    case DType::I32: return classes_of<int32_t>(p, n);
-    case DType::U32: return classes_of<uint32_t>(p, n);
-    case DType::I64: return classes_of<int64_t>(p, n);
-    case DType::U64: return classes_of<uint64_t>(p, n);
-    default: return 0;
+    case DType::U8:
+      return classes_of<uint8_t>(p, n);
+    case DType::I8:
+      return classes_of<int8_t>(p, n);
+    case DType::I16:
+      return classes_of<int16_t>(p, n);
+    case DType::U16:
+      return classes_of<uint16_t>(p, n);
+    case DType::I32:
+      return classes_of<int32_t>(p, n);
+    case DType::U32:
+      return classes_of<uint32_t>(p, n);
+    case DType::I64:
+      return classes_of<int64_t>(p, n);
+    case DType::U64:
+      return classes_of<uint64_t>(p, n);
+    default:
+      return 0;
   }
 }
 
@@ -53,7 +64,8 @@ size_t array_bytes(const std::string& name, DType dtype, const std::vector<uint6
     if (__builtin_mul_overflow(bytes, d, &bytes) || bytes > (size_t{1} << 60)) {
       std::string shape;
       for (const uint64_t x : dims) shape += (shape.empty() ? "" : ", ") + std::to_string(x);
-      refuse_file(name, "promises an array of shape [" + shape + "], more than any memory holds", "the file is damaged");
+      refuse_file(name, "promises an array of shape [" + shape + "], more than any memory holds",
+                  "the file is damaged");
     }
   return bytes;
 }
@@ -69,8 +81,10 @@ ArrayProducer::ArrayProducer(ArrayLayout layout, uint64_t first, uint64_t last)
   info_.sample = layout_.sample;
   info_.size = last_ - first_;
   info_.symbols = layout_.symbols;
-  if (!info_.symbols.empty()) info_.classes = static_cast<int64_t>(info_.symbols.size());
-  else if (layout_.sample.rank() == 0 && is_integer(layout_.dtype)) info_.classes = count_classes();
+  if (!info_.symbols.empty())
+    info_.classes = static_cast<int64_t>(info_.symbols.size());
+  else if (layout_.sample.rank() == 0 && is_integer(layout_.dtype))
+    info_.classes = count_classes();
 }
 
 int64_t ArrayProducer::count_classes() const {

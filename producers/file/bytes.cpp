@@ -12,7 +12,8 @@ namespace {
 
 uint8_t* map_anonymous(const std::string& name, size_t size) {
   void* p = mmap(nullptr, size ? size : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) refuse_file(name, "needs " + std::to_string(size) + " bytes of memory, which the system refuses");
+  if (p == MAP_FAILED)
+    refuse_file(name, "needs " + std::to_string(size) + " bytes of memory, which the system refuses");
   return static_cast<uint8_t*>(p);
 }
 
@@ -65,7 +66,9 @@ void FileBytes::check() const {
   if (fd_ < 0) return;
   struct stat st {};
   if (fstat(fd_, &st) == 0 && static_cast<size_t>(st.st_size) < size_)
-    refuse_file(name_, "became shorter while it was read: it had " + std::to_string(size_) + " bytes and has " + std::to_string(st.st_size),
+    refuse_file(name_,
+                "became shorter while it was read: it had " + std::to_string(size_) + " bytes and has " +
+                    std::to_string(st.st_size),
                 "write new data beside the old file and rename it");
 }
 

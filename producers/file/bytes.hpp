@@ -35,7 +35,8 @@ class FileBytes {
   void shrink(size_t size);
 
  private:
-  FileBytes(std::string name, uint8_t* data, size_t size, int fd) : name_(std::move(name)), data_(data), size_(size), fd_(fd) {}
+  FileBytes(std::string name, uint8_t* data, size_t size, int fd)
+      : name_(std::move(name)), data_(data), size_(size), fd_(fd) {}
 
   std::string name_;
   uint8_t* data_;

@@ -54,9 +54,12 @@ class CsvReader {
   }
 
   ArrayLayout read() {
-    if (columns_.size() > 1 || options_.as == "number" || (options_.as == "auto" && all_numbers_ && !all_integers_)) return numbers();
+    if (columns_.size() > 1 || options_.as == "number" || (options_.as == "auto" && all_numbers_ && !all_integers_))
+      return numbers();
     if (all_integers_ && options_.symbols.empty()) return integers();
-    if (options_.as == "auto" && options_.symbols.empty() && some_numbers_) refuse_cell(odd_line_, columns_[0], "found '" + odd_ + "' among numbers", "correct it, or read the column as words with as=class");
+    if (options_.as == "auto" && options_.symbols.empty() && some_numbers_)
+      refuse_cell(odd_line_, columns_[0], "found '" + odd_ + "' among numbers",
+                  "correct it, or read the column as words with as=class");
     return classes();
   }
 
@@ -71,7 +74,10 @@ class CsvReader {
     refuse_option(key, value, all);
   }
   [[noreturn]] void refuse_cell(size_t line, size_t column, const std::string& what, const std::string& remedy) const {
-    refuse_file(file_->name(), "line " + std::to_string(line) + ", column #" + std::to_string(column) + (names_.empty() ? "" : " '" + names_[column] + "'") + ": " + what, remedy);
+    refuse_file(file_->name(),
+                "line " + std::to_string(line) + ", column #" + std::to_string(column) +
+                    (names_.empty() ? "" : " '" + names_[column] + "'") + ": " + what,
+                remedy);
   }
 
   char delimiter() const {
@@ -96,14 +102,16 @@ class CsvReader {
     width_ = cells.size();
     first_line_ = scanner.line();
     std::vector<std::string> first(cells.begin(), cells.end());
-    if (options_.header == "true" || (options_.header == "auto" && is_header(first, scanner))) names_ = std::move(first);
+    if (options_.header == "true" || (options_.header == "auto" && is_header(first, scanner)))
+      names_ = std::move(first);
   }
 
   // A header is a first row of words alone over at least one number. Where both readings make sense the user must say.
   bool is_header(const std::vector<std::string>& first, CsvScanner& below) const {
     const auto word = [](const std::string& c) { return !number(c) && !is_missing(c); };
     const bool any_word = std::any_of(first.begin(), first.end(), word);
-    const bool any_number = std::any_of(first.begin(), first.end(), [](const std::string& c) { return number(c).has_value(); });
+    const bool any_number =
+        std::any_of(first.begin(), first.end(), [](const std::string& c) { return number(c).has_value(); });
     if (!any_word) return false;
     Cells cells;
     for (int row = 0; row < 100 && below.next(cells); ++row)
@@ -116,7 +124,8 @@ class CsvReader {
     return false;
   }
   [[noreturn]] void refuse_top(const std::string& why) const {
-    refuse_file(file_->name(), "line " + std::to_string(first_line_) + " may be a header or a row: " + why, "write header=true or header=false");
+    refuse_file(file_->name(), "line " + std::to_string(first_line_) + " may be a header or a row: " + why,
+                "write header=true or header=false");
   }
 
   void select() {
@@ -135,7 +144,8 @@ class CsvReader {
     const auto named = std::find(names_.begin(), names_.end(), word);
     if (named != names_.end()) {
       if (std::find(named + 1, names_.end(), word) != names_.end())
-        refuse_file(file_->name(), "has several columns named '" + word + "'", "select by number, '#" + std::to_string(named - names_.begin()) + "' is the first");
+        refuse_file(file_->name(), "has several columns named '" + word + "'",
+                    "select by number, '#" + std::to_string(named - names_.begin()) + "' is the first");
       columns_.push_back(static_cast<size_t>(named - names_.begin()));
       return;
     }
@@ -144,7 +154,8 @@ class CsvReader {
     const auto last = dash == std::string::npos ? first : integer(word.substr(dash + 1));
     if (!first || !last || *first < 0)
       refuse_file(file_->name(), "has no column '" + word + "'",
-                  names_.empty() ? "it has no header line, its columns are #0 to #" + std::to_string(width_ - 1) : "its columns are: " + joined(names_));
+                  names_.empty() ? "it has no header line, its columns are #0 to #" + std::to_string(width_ - 1)
+                                 : "its columns are: " + joined(names_));
     if (*last < *first || static_cast<size_t>(*last) >= width_)
       refuse_file(file_->name(), "has no columns #" + word, "its columns are #0 to #" + std::to_string(width_ - 1));
     for (int64_t i = *first; i <= *last; ++i) columns_.push_back(static_cast<size_t>(i));
@@ -156,7 +167,10 @@ class CsvReader {
       ++rows_;
       for (const size_t c : columns_)
         if (is_missing(cells[c]) && !options_.missing)
-          refuse_cell(line, c, cells[c].empty() ? "the value is missing" : "the value is missing: '" + std::string(cells[c]) + "'", "give missing=VALUE to stand in for it, or select other columns with '#NAME,NAME'");
+          refuse_cell(
+              line, c,
+              cells[c].empty() ? "the value is missing" : "the value is missing: '" + std::string(cells[c]) + "'",
+              "give missing=VALUE to stand in for it, or select other columns with '#NAME,NAME'");
       if (columns_.size() == 1) survey_cell(line, cell(cells, columns_[0]));
     });
     if (rows_ == 0) refuse_file(file_->name(), "has a header and no rows");
@@ -169,13 +183,17 @@ class CsvReader {
     all_integers_ = all_integers_ && integer(cell);
   }
 
-  template <typename Body> void each_row(Body&& body) const {
+  template <typename Body>
+  void each_row(Body&& body) const {
     CsvScanner scanner(file_->name(), file_->text(), delimiter_);
     Cells cells;
     if (!names_.empty()) scanner.next(cells);
     while (scanner.next(cells)) {
       if (cells.size() != width_)
-        refuse_file(file_->name(), "line " + std::to_string(scanner.line()) + " has " + std::to_string(cells.size()) + (cells.size() == 1 ? " cell" : " cells") + ", line " + std::to_string(first_line_) + " has " + std::to_string(width_),
+        refuse_file(file_->name(),
+                    "line " + std::to_string(scanner.line()) + " has " + std::to_string(cells.size()) +
+                        (cells.size() == 1 ? " cell" : " cells") + ", line " + std::to_string(first_line_) + " has " +
+                        std::to_string(width_),
                     "every row needs the same number of cells");
       body(scanner.line(), cells);
     }
@@ -194,15 +212,18 @@ class CsvReader {
   }
 
   ArrayLayout numbers() const {
-    const auto bytes = FileBytes::reserve(file_->name(), array_bytes(file_->name(), DType::F32, {rows_, columns_.size()}));
+    const auto bytes =
+        FileBytes::reserve(file_->name(), array_bytes(file_->name(), DType::F32, {rows_, columns_.size()}));
     auto* to = reinterpret_cast<float*>(bytes->writable());
     each_row([&](size_t line, const Cells& cells) {
       for (const size_t c : columns_) {
         const std::string_view text = cell(cells, c);
         const auto value = number(text);
         if (!value)
-          refuse_cell(line, c, "found '" + std::string(text) + "' where a number is expected", "select columns of numbers with '#NAME,NAME', or a column of words alone to read classes");
-        if (!std::isfinite(static_cast<float>(*value))) refuse_cell(line, c, "found '" + std::string(text) + "', which is no finite f32 number", "correct it");
+          refuse_cell(line, c, "found '" + std::string(text) + "' where a number is expected",
+                      "select columns of numbers with '#NAME,NAME', or a column of words alone to read classes");
+        if (!std::isfinite(static_cast<float>(*value)))
+          refuse_cell(line, c, "found '" + std::string(text) + "', which is no finite f32 number", "correct it");
         *to++ = static_cast<float>(*value);
       }
     });
@@ -232,7 +253,9 @@ class CsvReader {
     each_row([&](size_t line, const Cells& cells) {
       const auto at = index.find(cell(cells, columns_[0]));
       if (at == index.end())
-        refuse_cell(line, columns_[0], "found '" + std::string(cell(cells, columns_[0])) + "', which symbols= does not list", "the symbols are: " + joined(symbols));
+        refuse_cell(line, columns_[0],
+                    "found '" + std::string(cell(cells, columns_[0])) + "', which symbols= does not list",
+                    "the symbols are: " + joined(symbols));
       *to++ = at->second;
     });
     ArrayLayout out = layout(DType::I64, bytes);

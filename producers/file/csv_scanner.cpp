@@ -6,7 +6,8 @@
 
 namespace harmonics {
 
-CsvScanner::CsvScanner(const std::string& name, std::string_view text, char delimiter) : name_(name), text_(text), delimiter_(delimiter) {
+CsvScanner::CsvScanner(const std::string& name, std::string_view text, char delimiter)
+    : name_(name), text_(text), delimiter_(delimiter) {
   if (text_.substr(0, 3) == "\xEF\xBB\xBF") at_ = 3;
 }
 
@@ -47,7 +48,9 @@ std::string_view CsvScanner::cell() {
 std::string_view CsvScanner::plain_cell() {
   size_t start = at_;
   while (!at_row_end() && text_[at_] != delimiter_) {
-    if (text_[at_] == '\0') fail(line_, "there is a zero byte at byte " + std::to_string(at_), "this is no text; UTF-16 must be converted to UTF-8");
+    if (text_[at_] == '\0')
+      fail(line_, "there is a zero byte at byte " + std::to_string(at_),
+           "this is no text; UTF-16 must be converted to UTF-8");
     ++at_;
   }
   size_t end = at_;
@@ -62,8 +65,10 @@ std::string_view CsvScanner::quoted_cell() {
   size_t piece = start;
   while (true) {
     const size_t quote = text_.find('"', at_);
-    if (quote == std::string_view::npos) fail(first_line, "a quoted cell has no closing '\"'", "close it, or write a quote inside quotes twice");
-    line_ += static_cast<size_t>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(at_), text_.begin() + static_cast<std::ptrdiff_t>(quote), '\n'));
+    if (quote == std::string_view::npos)
+      fail(first_line, "a quoted cell has no closing '\"'", "close it, or write a quote inside quotes twice");
+    line_ += static_cast<size_t>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(at_),
+                                            text_.begin() + static_cast<std::ptrdiff_t>(quote), '\n'));
     at_ = quote + 1;
     if (at_ == text_.size() || text_[at_] != '"') break;
     if (!copy) copy = &unescaped_.emplace_back();
@@ -74,9 +79,12 @@ std::string_view CsvScanner::quoted_cell() {
   if (copy) copy->append(rest);
   while (at_ < text_.size() && text_[at_] == ' ') ++at_;
   if (!at_row_end() && text_[at_] != delimiter_)
-    fail(line_, std::string("found '") + text_[at_] + "' after a closing '\"'", "a quoted cell ends before '" + (delimiter_ == '\t' ? std::string("tab") : std::string(1, delimiter_)) + "' or the end of the line; write a quote inside quotes twice");
+    fail(line_, std::string("found '") + text_[at_] + "' after a closing '\"'",
+         "a quoted cell ends before '" + (delimiter_ == '\t' ? std::string("tab") : std::string(1, delimiter_)) +
+             "' or the end of the line; write a quote inside quotes twice");
   const std::string_view value = copy ? std::string_view(*copy) : rest;
-  if (value.find('\0') != std::string_view::npos) fail(first_line, "there is a zero byte in a quoted cell", "this is no text");
+  if (value.find('\0') != std::string_view::npos)
+    fail(first_line, "there is a zero byte in a quoted cell", "this is no text");
   return value;
 }
 

@@ -32,9 +32,12 @@ class Inflater {
       z_.avail_out = static_cast<uInt>(room);
       const int status = inflate(&z_, Z_NO_FLUSH);
       got += room - z_.avail_out;
-      if (status == Z_STREAM_END) end_member();
-      else if (status == Z_BUF_ERROR && consumed() == packed_.size()) broken_ = "breaks off";
-      else if (status != Z_OK && status != Z_BUF_ERROR) broken_ = "is damaged (" + std::string(z_.msg ? z_.msg : "no reason given") + ")";
+      if (status == Z_STREAM_END)
+        end_member();
+      else if (status == Z_BUF_ERROR && consumed() == packed_.size())
+        broken_ = "breaks off";
+      else if (status != Z_OK && status != Z_BUF_ERROR)
+        broken_ = "is damaged (" + std::string(z_.msg ? z_.msg : "no reason given") + ")";
     }
     produced_ += got;
     return got;
@@ -44,7 +47,8 @@ class Inflater {
   size_t produced() const { return produced_; }
   // "the gzip stream breaks off at byte 2119680 after 5497112 unpacked bytes"
   std::string fault() const {
-    return "the gzip stream " + *broken_ + " at byte " + std::to_string(consumed()) + " after " + std::to_string(produced_) + " unpacked bytes";
+    return "the gzip stream " + *broken_ + " at byte " + std::to_string(consumed()) + " after " +
+           std::to_string(produced_) + " unpacked bytes";
   }
 
  private:
@@ -63,8 +67,10 @@ class Inflater {
     while (at < packed_.size() && p[at] == 0) ++at;
     ended_ = at == packed_.size();
     if (ended_) return;
-    if (packed_.size() - at >= 2 && p[at] == 0x1F && p[at + 1] == 0x8B && at == consumed()) inflateReset(&z_);
-    else broken_ = "is followed by something else";
+    if (packed_.size() - at >= 2 && p[at] == 0x1F && p[at + 1] == 0x8B && at == consumed())
+      inflateReset(&z_);
+    else
+      broken_ = "is followed by something else";
   }
 
   const FileBytes& packed_;
@@ -77,9 +83,11 @@ class Inflater {
 [[noreturn]] void refuse_idx(const FileBytes& packed, const Inflater& in, const IdxHeader& header) {
   const size_t record = (header.promised - header.offset) / header.records();
   const size_t whole = in.produced() > header.offset ? (in.produced() - header.offset) / record : 0;
-  refuse_file(packed.name(), "is truncated: " + (in.sound() ? "the gzip stream holds " + std::to_string(in.produced()) + " bytes" : in.fault()) +
-                                 ", its IDX header promises " + std::to_string(header.promised) + " (" + header.text() + "), enough for " +
-                                 std::to_string(whole) + " records",
+  refuse_file(packed.name(),
+              "is truncated: " +
+                  (in.sound() ? "the gzip stream holds " + std::to_string(in.produced()) + " bytes" : in.fault()) +
+                  ", its IDX header promises " + std::to_string(header.promised) + " (" + header.text() +
+                  "), enough for " + std::to_string(whole) + " records",
               "get the file again");
 }
 
@@ -87,8 +95,10 @@ class Inflater {
 FileBytesPtr unpack_idx(const FileBytes& packed, Inflater& in, const uint8_t* begin, size_t got) {
   const IdxHeader header = read_idx_header(packed.name(), begin, got);
   if (header.promised / most_per_byte > packed.size())
-    refuse_file(packed.name(), "is damaged: its IDX header promises " + std::to_string(header.promised) + " bytes (" + header.text() + "), more than " +
-                                   std::to_string(packed.size()) + " bytes of gzip can hold", "get the file again");
+    refuse_file(packed.name(),
+                "is damaged: its IDX header promises " + std::to_string(header.promised) + " bytes (" + header.text() +
+                    "), more than " + std::to_string(packed.size()) + " bytes of gzip can hold",
+                "get the file again");
   const auto bytes = FileBytes::reserve(packed.name(), header.promised);
   got = std::min(got, header.promised);
   std::memcpy(bytes->writable(), begin, got);
@@ -96,7 +106,9 @@ FileBytesPtr unpack_idx(const FileBytes& packed, Inflater& in, const uint8_t* be
   if (in.produced() < header.promised) refuse_idx(packed, in, header);
   uint8_t more = 0;
   if (in.read(&more, 1) || in.produced() > header.promised)
-    refuse_file(packed.name(), "is longer than it says: its IDX header promises " + std::to_string(header.promised) + " bytes (" + header.text() + "), more come out",
+    refuse_file(packed.name(),
+                "is longer than it says: its IDX header promises " + std::to_string(header.promised) + " bytes (" +
+                    header.text() + "), more come out",
                 "the header or the data is damaged");
   if (!in.sound()) refuse_file(packed.name(), "is damaged: " + in.fault(), "get the file again");
   return bytes;
@@ -116,7 +128,8 @@ FileBytesPtr gunzip(const FileBytesPtr& packed, size_t limit) {
   std::memcpy(bytes->writable(), begin, got);
   const size_t total = got + in.read(bytes->writable() + got, ceiling + 1 - got);
   if (!in.sound()) refuse_file(packed->name(), "is damaged: " + in.fault(), "get the file again");
-  if (total > ceiling) refuse_file(packed->name(), "unpacks to more than " + std::to_string(ceiling) + " bytes", "unpack it first");
+  if (total > ceiling)
+    refuse_file(packed->name(), "unpacks to more than " + std::to_string(ceiling) + " bytes", "unpack it first");
   if (total == 0) refuse_file(packed->name(), "is empty once unpacked");
   bytes->shrink(total);
   return bytes;

@@ -10,8 +10,8 @@ namespace harmonics {
 struct IdxHeader {
   DType dtype;
   std::vector<uint64_t> dims;
-  size_t offset;   // of the elements
-  size_t promised; // bytes of the whole file
+  size_t offset;    // of the elements
+  size_t promised;  // bytes of the whole file
   uint64_t records() const { return dims[0]; }
   std::string text() const;  // "60000 records of u8[28, 28]"
 };

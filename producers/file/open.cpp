@@ -45,24 +45,30 @@ const FormatRow& format_of(const FileBytes& file, const std::string& asked) {
   if (looks_like_npy(file.data(), file.size())) return row_of(Format::Npy);
   if (looks_like_idx(file.data(), file.size())) return row_of(Format::Idx);
   if (file.size() >= 4 && std::memcmp(file.data(), "PK\x03\x04", 4) == 0)
-    refuse_file(file.name(), "is a zip archive (perhaps NPZ), which cannot be read", "unpack it and give one of its files");
+    refuse_file(file.name(), "is a zip archive (perhaps NPZ), which cannot be read",
+                "unpack it and give one of its files");
   std::string name = file.name();
   if (ends_with(name, ".gz")) name.resize(name.size() - 3);
   for (const FormatRow& row : formats())
     for (const char* ending : row.endings)
       if (ends_with(name, ending)) return row;
-  refuse_file(file.name(), "does not show what it holds, by its first bytes or its ending", "add format=idx, npy, csv or text");
+  refuse_file(file.name(), "does not show what it holds, by its first bytes or its ending",
+              "add format=idx, npy, csv or text");
 }
 
 // An option that means nothing for this format is a mistake, not decoration.
 void check_options(const FileBytes& file, const FormatRow& row, const Arguments& options) {
   for (const FormatRow& other : formats())
     for (const char* option : other.options) {
-      const bool known = std::any_of(row.options.begin(), row.options.end(), [&](const char* o) { return std::strcmp(o, option) == 0; });
+      const bool known = std::any_of(row.options.begin(), row.options.end(),
+                                     [&](const char* o) { return std::strcmp(o, option) == 0; });
       if (known || !options.has(option)) continue;
       if (std::strcmp(option, "#") == 0)
-        throw Error(ErrorKind::Usage, "'" + file.name() + "' is " + row.name + ", which has no columns to select with '#" + options.text("#") + "'; leave it out");
-      throw Error(ErrorKind::Usage, std::string("the option ") + option + "= means nothing for '" + file.name() + "', which is " + row.name + "; leave it out");
+        throw Error(ErrorKind::Usage, "'" + file.name() + "' is " + row.name +
+                                          ", which has no columns to select with '#" + options.text("#") +
+                                          "'; leave it out");
+      throw Error(ErrorKind::Usage, std::string("the option ") + option + "= means nothing for '" + file.name() +
+                                        "', which is " + row.name + "; leave it out");
     }
 }
 
@@ -90,12 +96,15 @@ CsvOptions csv_options(const Arguments& options) {
 uint64_t length_option(const Arguments& options, const char* name) {
   if (!options.has(name)) return 0;
   const int64_t value = options.integer(name);
-  if (value < 1) throw Error(ErrorKind::Usage, std::string(name) + "=" + std::to_string(value) + " is no number of characters; the least is 1");
+  if (value < 1)
+    throw Error(ErrorKind::Usage,
+                std::string(name) + "=" + std::to_string(value) + " is no number of characters; the least is 1");
   return static_cast<uint64_t>(value);
 }
 
 TextOptions text_options(const Arguments& options) {
-  return {options.text("vocabulary"), length_option(options, "window"), length_option(options, "shift"), options.text("part")};
+  return {options.text("vocabulary"), length_option(options, "window"), length_option(options, "shift"),
+          options.text("part")};
 }
 
 std::shared_ptr<Producer> array_producer(ArrayLayout layout, const Arguments& options) {
@@ -111,10 +120,14 @@ std::shared_ptr<Producer> open_file(const std::string& path, const Arguments& op
   const FormatRow& row = format_of(*file, options.text("format"));
   check_options(*file, row, options);
   switch (row.format) {
-    case Format::Idx: return array_producer(read_idx(file), options);
-    case Format::Npy: return array_producer(read_npy(file), options);
-    case Format::Csv: return array_producer(read_csv(file, csv_options(options)), options);
-    case Format::Text: return std::make_shared<TextProducer>(file, text_options(options));
+    case Format::Idx:
+      return array_producer(read_idx(file), options);
+    case Format::Npy:
+      return array_producer(read_npy(file), options);
+    case Format::Csv:
+      return array_producer(read_csv(file, csv_options(options)), options);
+    case Format::Text:
+      return std::make_shared<TextProducer>(file, text_options(options));
   }
   throw Error(ErrorKind::Internal, "a file format has no reader");
 }

@@ -20,9 +20,11 @@ std::pair<uint64_t, uint64_t> part_of(const std::string& text, uint64_t count, c
   if (text.empty()) return {0, count};
   const char *at = text.data(), *end = at + text.size();
   double from = 0, to = 0;
-  const bool read = read_fraction(at, end, from) && at != end && *at == '-' && read_fraction(++at, end, to) && at == end;
+  const bool read =
+      read_fraction(at, end, from) && at != end && *at == '-' && read_fraction(++at, end, to) && at == end;
   if (!read || from >= to)
-    throw Error(ErrorKind::Usage, "part=" + text + " is no part of '" + file + "'; write two rising fractions of 1, for example part=0-0.9");
+    throw Error(ErrorKind::Usage, "part=" + text + " is no part of '" + file +
+                                      "'; write two rising fractions of 1, for example part=0-0.9");
   // Decimal fractions are not exact in binary: 0.07 * 100 is a hair above 7, 0.29 * 100 a hair below 29.
   const auto place = [&](double fraction) {
     const double x = fraction * static_cast<double>(count), near = std::round(x);
@@ -30,7 +32,8 @@ std::pair<uint64_t, uint64_t> part_of(const std::string& text, uint64_t count, c
   };
   const std::pair<uint64_t, uint64_t> range{place(from), to >= 1 ? count : place(to)};
   if (range.first >= range.second)
-    throw Error(ErrorKind::Usage, "part=" + text + " of the " + std::to_string(count) + " in '" + file + "' is nothing; take a larger part");
+    throw Error(ErrorKind::Usage, "part=" + text + " of the " + std::to_string(count) + " in '" + file +
+                                      "' is nothing; take a larger part");
   return range;
 }
 

@@ -9,11 +9,13 @@
 namespace harmonics {
 namespace {
 
-// The character at `at`, which moves behind it. Refuses what Unicode does not allow: overlong forms, surrogates, cut ends.
+// The character at `at`, which moves behind it. Refuses what Unicode does not allow: overlong forms, surrogates, cut
+// ends.
 char32_t next_character(const std::string& name, std::string_view text, size_t& at) {
   const size_t start = at;
   const auto lead = static_cast<uint8_t>(text[at++]);
-  if (lead == 0) refuse_file(name, "is no text: byte " + std::to_string(start) + " is zero", "use format= to say what it is");
+  if (lead == 0)
+    refuse_file(name, "is no text: byte " + std::to_string(start) + " is zero", "use format= to say what it is");
   if (lead < 0x80) return lead;
   const int more = lead >= 0xF0 && lead <= 0xF4 ? 3 : lead >= 0xE0 ? 2 : 1;
   char32_t c = lead & (0x3F >> more);
@@ -24,7 +26,9 @@ char32_t next_character(const std::string& name, std::string_view text, size_t& 
   }
   const char32_t least[] = {0, 0x80, 0x800, 0x10000};
   good = good && c >= least[more] && c <= 0x10FFFF && !(c >= 0xD800 && c <= 0xDFFF);
-  if (!good) refuse_file(name, "is not UTF-8: byte " + std::to_string(start) + " begins no character", "convert it, for example with iconv -t UTF-8");
+  if (!good)
+    refuse_file(name, "is not UTF-8: byte " + std::to_string(start) + " begins no character",
+                "convert it, for example with iconv -t UTF-8");
   return c;
 }
 
@@ -77,10 +81,15 @@ void TextProducer::encode(const FileBytes& file) {
     const char32_t c = next_character(file.name(), file.text(), at);
     const auto found = index.find(c);
     if (found == index.end())
-      refuse_file(file.name(), "has the character '" + utf8(c) + "' at byte " + std::to_string(start) + ", line " + std::to_string(line) + ", which vocabulary= does not hold", "add it there, or leave vocabulary= out");
+      refuse_file(file.name(),
+                  "has the character '" + utf8(c) + "' at byte " + std::to_string(start) + ", line " +
+                      std::to_string(line) + ", which vocabulary= does not hold",
+                  "add it there, or leave vocabulary= out");
     if (c == '\n') ++line;
-    if (narrow) narrow_.push_back(static_cast<uint8_t>(found->second));
-    else wide_.push_back(found->second);
+    if (narrow)
+      narrow_.push_back(static_cast<uint8_t>(found->second));
+    else
+      wide_.push_back(found->second);
     ++length_;
   }
 }
@@ -92,7 +101,11 @@ void TextProducer::count_samples(const FileBytes& file, const TextOptions& optio
   window_ = std::max<uint64_t>(options.window, 1);
   shift_ = options.shift ? options.shift : window_;
   if (window_ > length_)
-    refuse_file(file.name(), "has " + std::to_string(length_) + " characters" + (options.part.empty() ? "" : " in part=" + options.part) + ", fewer than the window of " + std::to_string(window_), "give a smaller window=");
+    refuse_file(file.name(),
+                "has " + std::to_string(length_) + " characters" +
+                    (options.part.empty() ? "" : " in part=" + options.part) + ", fewer than the window of " +
+                    std::to_string(window_),
+                "give a smaller window=");
   info_.dtype = DType::I32;
   if (options.window) {
     info_.sample = Shape{static_cast<int64_t>(window_)};
@@ -103,8 +116,10 @@ void TextProducer::count_samples(const FileBytes& file, const TextOptions& optio
 
 void TextProducer::copy(uint64_t sample, int32_t* to) const {
   const uint64_t from = first_ + sample * shift_;
-  if (wide_.empty()) std::copy_n(narrow_.begin() + static_cast<std::ptrdiff_t>(from), window_, to);
-  else std::copy_n(wide_.begin() + static_cast<std::ptrdiff_t>(from), window_, to);
+  if (wide_.empty())
+    std::copy_n(narrow_.begin() + static_cast<std::ptrdiff_t>(from), window_, to);
+  else
+    std::copy_n(wide_.begin() + static_cast<std::ptrdiff_t>(from), window_, to);
 }
 
 HTensor TextProducer::next() {

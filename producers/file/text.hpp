@@ -33,8 +33,8 @@ class TextProducer final : public Producer {
   void copy(uint64_t sample, int32_t* to) const;
 
   std::vector<char32_t> vocabulary_;
-  std::vector<uint8_t> narrow_;   // one index per character, while 256 symbols are enough,
-  std::vector<uint32_t> wide_;    // else here
+  std::vector<uint8_t> narrow_;  // one index per character, while 256 symbols are enough,
+  std::vector<uint32_t> wide_;   // else here
   uint64_t first_ = 0, length_ = 0, window_ = 1, shift_ = 1, at_ = 0;
   StreamInfo info_;
 };

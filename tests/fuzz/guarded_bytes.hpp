@@ -45,7 +45,9 @@ inline void require(bool holds, const char* what) {
 inline void read_everything(const ArrayLayout& layout) {
   require(layout.count > 0, "an array without samples");
   const size_t bytes = static_cast<size_t>(layout.sample.count()) * element_bytes(layout.dtype);
-  require(bytes > 0 && layout.offset <= layout.bytes->size() && layout.count <= (layout.bytes->size() - layout.offset) / bytes, "an array beyond its file");
+  require(bytes > 0 && layout.offset <= layout.bytes->size() &&
+              layout.count <= (layout.bytes->size() - layout.offset) / bytes,
+          "an array beyond its file");
   ArrayProducer producer(layout);
   std::vector<uint8_t> to(bytes * 3);
   uint64_t total = 0;

@@ -47,15 +47,23 @@ TEST_CASE("an option can be taken out") {
 
 TEST_CASE("broken addresses are refused with what to write") {
   CHECK(refusal([] { parse_address(""); }) == "address '' is empty; write SCHEME:PATH, for example file:data.csv");
-  CHECK(refusal([] { parse_address(":x"); }) == "address ':x' has no scheme before its colon; write for example file:x");
+  CHECK(refusal([] { parse_address(":x"); }) ==
+        "address ':x' has no scheme before its colon; write for example file:x");
   CHECK(refusal([] { parse_address("file:a%2"); }) ==
-        "address 'file:a%2' has '%2' at character 7 where '%' and two hexadecimal digits were expected; write '%25' for a percent sign");
-  CHECK(refusal([] { parse_address("file:a%00"); }) == "address 'file:a%00' has a zero byte '%00' at character 7; leave it out");
-  CHECK(refusal([] { parse_address("file:a?b"); }) == "address 'file:a?b' has the option 'b' without a value; write b=VALUE");
-  CHECK(refusal([] { parse_address("file:a?b=1&&c=2"); }) == "address 'file:a?b=1&&c=2' has an empty option at character 12; write ?key=value&key=value");
-  CHECK(refusal([] { parse_address("file:a?"); }) == "address 'file:a?' has an empty option at character 8; write ?key=value&key=value");
-  CHECK(refusal([] { parse_address("file:a?=1"); }) == "address 'file:a?=1' has an option without a name: '=1'; write ?key=value&key=value");
-  CHECK(refusal([] { parse_address("file:a?b=1&b=2"); }) == "address 'file:a?b=1&b=2' gives the option 'b' twice; leave one of them out");
+        "address 'file:a%2' has '%2' at character 7 where '%' and two hexadecimal digits were expected; write '%25' "
+        "for a percent sign");
+  CHECK(refusal([] { parse_address("file:a%00"); }) ==
+        "address 'file:a%00' has a zero byte '%00' at character 7; leave it out");
+  CHECK(refusal([] { parse_address("file:a?b"); }) ==
+        "address 'file:a?b' has the option 'b' without a value; write b=VALUE");
+  CHECK(refusal([] { parse_address("file:a?b=1&&c=2"); }) ==
+        "address 'file:a?b=1&&c=2' has an empty option at character 12; write ?key=value&key=value");
+  CHECK(refusal([] { parse_address("file:a?"); }) ==
+        "address 'file:a?' has an empty option at character 8; write ?key=value&key=value");
+  CHECK(refusal([] { parse_address("file:a?=1"); }) ==
+        "address 'file:a?=1' has an option without a name: '=1'; write ?key=value&key=value");
+  CHECK(refusal([] { parse_address("file:a?b=1&b=2"); }) ==
+        "address 'file:a?b=1&b=2' gives the option 'b' twice; leave one of them out");
 }
 
 TEST_CASE("any address comes back from its text") {

@@ -21,7 +21,8 @@ using namespace harmonics::testing;
 
 TEST_CASE("reading allocates nothing after the first batch") {
   for (const uint64_t shuffle : {0u, 32u}) {
-    Source images("images", std::make_shared<CountingProducer>(1000)), frames("frames", std::make_shared<CountingProducer>(3000));
+    Source images("images", std::make_shared<CountingProducer>(1000)),
+        frames("frames", std::make_shared<CountingProducer>(3000));
     JointOptions options;
     options.shuffle = shuffle;
     options.skip = 5;

@@ -13,7 +13,9 @@ using namespace harmonics::testing;
 
 namespace {
 
-std::string line(LineFormat format, const HTensor& sample, std::vector<std::string> symbols = {}) { return LineWriter(format, std::move(symbols)).line(sample); }
+std::string line(LineFormat format, const HTensor& sample, std::vector<std::string> symbols = {}) {
+  return LineWriter(format, std::move(symbols)).line(sample);
+}
 
 // What `body` writes to standard output.
 std::string printed(const std::function<void()>& body) {
@@ -66,7 +68,9 @@ TEST_CASE("numbers of every type are written") {
   CHECK(line(LineFormat::Json, HTensor::from<float>({3}, {NAN, INFINITY, 1})) == "[null, null, 1]");
   CHECK(line(LineFormat::Argmax, HTensor::from<float>({3}, {NAN, -5, -6})) == "1");
   CHECK(line(LineFormat::Symbols, HTensor::from<int32_t>({3}, {2, 0, 1}), {"a", "b", "c"}) == "cab");
-  CHECK(refusal([] { line(LineFormat::Symbols, HTensor::from<int32_t>({1}, {3}), {"a", "b", "c"}); }) == "the index 3 has no symbol; 3 symbols are known");
+  CHECK(refusal([] {
+          line(LineFormat::Symbols, HTensor::from<int32_t>({1}, {3}), {"a", "b", "c"});
+        }) == "the index 3 has no symbol; 3 symbols are known");
 }
 
 TEST_CASE("stdout: prints a line a sample") {
@@ -83,9 +87,14 @@ TEST_CASE("stdout: prints a line a sample") {
   CHECK(print({{"format", "argmax"}}) == "1 1\n0\n");
   CHECK(print({{"format", "symbols"}, {"symbols", "no,yes"}}) == "yes yes\nno\n");
   CHECK(print({{"format", "symbols"}, {"vocabulary", "a\xC3\xA9"}}) == "\xC3\xA9\xC3\xA9\na\n");
-  CHECK(refusal([] { open_stdout("", Options{{"format", "xml"}}); }) == "format=xml is unknown; write format=text, json, csv, argmax or symbols");
-  CHECK(refusal([] { open_stdout("", Options{{"format", "symbols"}}); }) == "format=symbols needs the symbols; write symbols=a,b,c for words or vocabulary=abc for characters");
-  CHECK(refusal([] { open_stdout("x.csv", Options{}); }) == "stdout:x.csv names a place; write stdout: alone, or file:x.csv");
+  CHECK(refusal([] {
+          open_stdout("", Options{{"format", "xml"}});
+        }) == "format=xml is unknown; write format=text, json, csv, argmax or symbols");
+  CHECK(refusal([] {
+          open_stdout("", Options{{"format", "symbols"}});
+        }) == "format=symbols needs the symbols; write symbols=a,b,c for words or vocabulary=abc for characters");
+  CHECK(refusal([] { open_stdout("x.csv", Options{}); }) ==
+        "stdout:x.csv names a place; write stdout: alone, or file:x.csv");
 }
 
 TEST_CASE("file: writes what its ending says, and producers read it back") {
@@ -102,17 +111,21 @@ TEST_CASE("file: writes what its ending says, and producers read it back") {
   CHECK(write("a.jsonl") == "[1, 2.5]\n[3, -4]\n");
   CHECK(write("b.txt", {{"format", "argmax"}}) == "1\n0\n");
   write("a.npy");
-  for (const char* name : {"a.csv", "a.npy"}) CHECK(drain<float>(*open_file(folder.path(name), Options{})) == std::vector<std::vector<float>>{{1, 2.5}, {3, -4}});
+  for (const char* name : {"a.csv", "a.npy"})
+    CHECK(drain<float>(*open_file(folder.path(name), Options{})) == std::vector<std::vector<float>>{{1, 2.5}, {3, -4}});
   CHECK(folder.names().size() == 5);
   CHECK(refusal([&] { open_output_file(folder.path("a.xyz"), Options{}); }) ==
         "'" + folder.path("a.xyz") + "' does not say how to write samples; end its name in .csv, .jsonl, .txt or .npy");
-  CHECK(refusal([&] { open_output_file(folder.path("a.npy"), Options{{"format", "text"}}); }) == "the option format= means nothing for '" + folder.path("a.npy") + "'; leave it out");
+  CHECK(refusal([&] {
+          open_output_file(folder.path("a.npy"), Options{{"format", "text"}});
+        }) == "the option format= means nothing for '" + folder.path("a.npy") + "'; leave it out");
 }
 
 TEST_CASE("npy files of every type come back") {
   const TemporaryFolder folder;
   int n = 0;
-  for (const DType dtype : {DType::Bool, DType::U8, DType::I8, DType::I16, DType::U16, DType::I32, DType::U32, DType::I64, DType::U64, DType::F16, DType::BF16, DType::F32, DType::F64}) {
+  for (const DType dtype : {DType::Bool, DType::U8, DType::I8, DType::I16, DType::U16, DType::I32, DType::U32,
+                            DType::I64, DType::U64, DType::F16, DType::BF16, DType::F32, DType::F64}) {
     const std::string path = folder.path(std::to_string(n++) + ".npy");
     const auto out = open_output_file(path, Options{});
     std::vector<uint16_t> bits(24, 0x0101);  // the same byte everywhere: any type's elements are alike
@@ -147,21 +160,23 @@ TEST_CASE("a file appears only when it is complete") {
   out->finish();
   out->finish();
   CHECK(folder.read("a.csv") == "1\n");
-  CHECK(refusal([&] { out->push(HTensor::scalar(1)); }) == "cannot write '" + folder.path("a.csv") + "': it is finished");
+  CHECK(refusal([&] { out->push(HTensor::scalar(1)); }) ==
+        "cannot write '" + folder.path("a.csv") + "': it is finished");
   CHECK(folder.names() == std::vector<std::string>{"a.csv"});
 }
 
 TEST_CASE("what cannot be written says why") {
   const TemporaryFolder folder;
   const std::string lost = folder.path("none/a.csv");
-  CHECK(refusal([&] { open_output_file(lost, Options{}); }) == "cannot write '" + lost + "': No such file or directory");
+  CHECK(refusal([&] { open_output_file(lost, Options{}); }) ==
+        "cannot write '" + lost + "': No such file or directory");
   std::filesystem::create_directory(folder.path("d.csv"));
-  CHECK(refusal([&] { open_output_file(folder.path("d.csv"), Options{}); }) == "cannot write '" + folder.path("d.csv") + "': Is a directory");
+  CHECK(refusal([&] { open_output_file(folder.path("d.csv"), Options{}); }) ==
+        "cannot write '" + folder.path("d.csv") + "': Is a directory");
   const auto npy = open_output_file(folder.path("a.npy"), Options{});
   npy->push(HTensor(DType::F32, {2}));
   CHECK(refusal([&] { npy->push(HTensor(DType::F32, {3})); }) ==
-        "cannot write '" + folder.path("a.npy") + "': sample 1 has shape [3], those before it [2]; an .npy file holds samples of one type, .jsonl any");
-  CHECK(refusal([&] {
-          OutputFile full("/dev/full");
-        }) == "cannot write '/dev/full': File exists");
+        "cannot write '" + folder.path("a.npy") +
+            "': sample 1 has shape [3], those before it [2]; an .npy file holds samples of one type, .jsonl any");
+  CHECK(refusal([&] { OutputFile full("/dev/full"); }) == "cannot write '/dev/full': File exists");
 }

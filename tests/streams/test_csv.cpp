@@ -51,18 +51,24 @@ TEST_CASE("numbers become f32 rows, with or without header") {
 
 TEST_CASE("columns are selected by name, number and range") {
   const std::string text = "a,b,c-d,0\n1,2,3,4\n5,6,7,8\n";
-  const auto with_header = [&](const char* selection) { return table(text, Options{{"header", "true"}, {"#", selection}}); };
+  const auto with_header = [&](const char* selection) {
+    return table(text, Options{{"header", "true"}, {"#", selection}});
+  };
   CHECK(with_header("b,a") == Rows{{2, 1}, {6, 5}});
   CHECK(with_header("1-3") == Rows{{2, 3, 4}, {6, 7, 8}});
   CHECK(with_header("c-d,b") == Rows{{3, 2}, {7, 6}});
   CHECK(with_header("0,1") == Rows{{4, 2}, {8, 6}});  // a name goes before a number
   CHECK(table("1,2.5\n3,4\n", Options{{"#", "1"}}) == Rows{{2.5}, {4}});
   CHECK(table("1,2.5\n3,4\n", Options{{"#", "0"}, {"as", "number"}}) == Rows{{1}, {3}});
-  CHECK(refuse(text, Options{{"header", "true"}, {"#", "bb"}}) == "FILE has no column 'bb'; its columns are: a, b, c-d, 0");
-  CHECK(refuse("1,2\n3,4\n", Options{{"#", "bb"}}) == "FILE has no column 'bb'; it has no header line, its columns are #0 to #1");
+  CHECK(refuse(text, Options{{"header", "true"}, {"#", "bb"}}) ==
+        "FILE has no column 'bb'; its columns are: a, b, c-d, 0");
+  CHECK(refuse("1,2\n3,4\n", Options{{"#", "bb"}}) ==
+        "FILE has no column 'bb'; it has no header line, its columns are #0 to #1");
   CHECK(refuse("1,2\n3,4\n", Options{{"#", "1-2"}}) == "FILE has no columns #1-2; its columns are #0 to #1");
-  CHECK(refuse("1,2\n3,4\n", Options{{"#", ""}}) == "FILE has no column ''; it has no header line, its columns are #0 to #1");
-  CHECK(refuse("a,a\n3,4\n", Options{{"#", "a"}}) == "FILE has several columns named 'a'; select by number, '#0' is the first");
+  CHECK(refuse("1,2\n3,4\n", Options{{"#", ""}}) ==
+        "FILE has no column ''; it has no header line, its columns are #0 to #1");
+  CHECK(refuse("a,a\n3,4\n", Options{{"#", "a"}}) ==
+        "FILE has several columns named 'a'; select by number, '#0' is the first");
 }
 
 TEST_CASE("one column of integers or words is a stream of classes") {
@@ -75,41 +81,62 @@ TEST_CASE("one column of integers or words is a stream of classes") {
   CHECK(words.values == std::vector<int64_t>{1, 0, 1});
   CHECK(words.classes == 2);
   CHECK(words.symbols == std::vector<std::string>{"cat", "dog"});
-  CHECK(classes("1,dog\n2,cat\n", Options{{"#", "1"}, {"symbols", "dog,cat,cow"}}).values == std::vector<int64_t>{0, 1});
+  CHECK(classes("1,dog\n2,cat\n", Options{{"#", "1"}, {"symbols", "dog,cat,cow"}}).values ==
+        std::vector<int64_t>{0, 1});
   CHECK(classes("1,dog\n2,cat\n", Options{{"#", "1"}, {"symbols", "dog,cat,cow"}}).classes == 3);
-  CHECK(classes("1,b\n2,7\n", Options{{"#", "1"}, {"as", "class"}, {"header", "false"}}).symbols == std::vector<std::string>{"7", "b"});
-  CHECK(refuse("1,dog\n2,cat\n", Options{{"#", "1"}, {"symbols", "dog,cow"}}) == "FILE line 2, column #1: found 'cat', which symbols= does not list; the symbols are: dog, cow");
+  CHECK(classes("1,b\n2,7\n", Options{{"#", "1"}, {"as", "class"}, {"header", "false"}}).symbols ==
+        std::vector<std::string>{"7", "b"});
+  CHECK(refuse("1,dog\n2,cat\n", Options{{"#", "1"}, {"symbols", "dog,cow"}}) ==
+        "FILE line 2, column #1: found 'cat', which symbols= does not list; the symbols are: dog, cow");
   CHECK(refuse("n,v\n1,4\n2,5\n3,x6\n", Options{{"#", "v"}}) ==
         "FILE line 4, column #1 'v': found 'x6' among numbers; correct it, or read the column as words with as=class");
 }
 
 TEST_CASE("missing cells are refused or stood in for") {
   const std::string text = "a,b\n1,2\n,4\n5,NA\n";
-  CHECK(refuse(text) == "FILE line 3, column #0 'a': the value is missing; give missing=VALUE to stand in for it, or select other columns with '#NAME,NAME'");
-  CHECK(refuse(text, Options{{"#", "b"}}) == "FILE line 4, column #1 'b': the value is missing: 'NA'; give missing=VALUE to stand in for it, or select other columns with '#NAME,NAME'");
+  CHECK(refuse(text) ==
+        "FILE line 3, column #0 'a': the value is missing; give missing=VALUE to stand in for it, or select other "
+        "columns with '#NAME,NAME'");
+  CHECK(refuse(text, Options{{"#", "b"}}) ==
+        "FILE line 4, column #1 'b': the value is missing: 'NA'; give missing=VALUE to stand in for it, or select "
+        "other columns with '#NAME,NAME'");
   CHECK(table(text, Options{{"missing", "-1"}}) == Rows{{1, 2}, {-1, 4}, {5, -1}});
-  CHECK(classes("1,a\n2,\n", Options{{"#", "1"}, {"missing", "none"}}).symbols == std::vector<std::string>{"a", "none"});
+  CHECK(classes("1,a\n2,\n", Options{{"#", "1"}, {"missing", "none"}}).symbols ==
+        std::vector<std::string>{"a", "none"});
   CHECK(refuse(text, Options{{"missing", "no"}}) ==
-        "FILE line 3, column #0 'a': found 'no' where a number is expected; select columns of numbers with '#NAME,NAME', or a column of words alone to read classes");
+        "FILE line 3, column #0 'a': found 'no' where a number is expected; select columns of numbers with "
+        "'#NAME,NAME', or a column of words alone to read classes");
 }
 
 TEST_CASE("broken csv is refused with line and column") {
   CHECK(refuse("a,b\n1,2\n3\n") == "FILE line 3 has 1 cell, line 1 has 2; every row needs the same number of cells");
-  CHECK(refuse("a,b\n1,2\n3,4,5\n") == "FILE line 3 has 3 cells, line 1 has 2; every row needs the same number of cells");
-  CHECK(refuse("a,b\n1,x\n") == "FILE line 2, column #1 'b': found 'x' where a number is expected; select columns of numbers with '#NAME,NAME', or a column of words alone to read classes");
-  CHECK(refuse("1,2\n\"3\n,4\n") == "FILE line 2: a quoted cell has no closing '\"'; close it, or write a quote inside quotes twice");
-  CHECK(refuse("1,2\n\"3\"x,4\n") == "FILE line 2: found 'x' after a closing '\"'; a quoted cell ends before ',' or the end of the line; write a quote inside quotes twice");
-  CHECK(refuse(std::string("1,2\n3,\0\n", 8)) == "FILE line 2: there is a zero byte at byte 6; this is no text; UTF-16 must be converted to UTF-8");
+  CHECK(refuse("a,b\n1,2\n3,4,5\n") ==
+        "FILE line 3 has 3 cells, line 1 has 2; every row needs the same number of cells");
+  CHECK(refuse("a,b\n1,x\n") ==
+        "FILE line 2, column #1 'b': found 'x' where a number is expected; select columns of numbers with "
+        "'#NAME,NAME', or a column of words alone to read classes");
+  CHECK(refuse("1,2\n\"3\n,4\n") ==
+        "FILE line 2: a quoted cell has no closing '\"'; close it, or write a quote inside quotes twice");
+  CHECK(refuse("1,2\n\"3\"x,4\n") ==
+        "FILE line 2: found 'x' after a closing '\"'; a quoted cell ends before ',' or the end of the line; write a "
+        "quote inside quotes twice");
+  CHECK(refuse(std::string("1,2\n3,\0\n", 8)) ==
+        "FILE line 2: there is a zero byte at byte 6; this is no text; UTF-16 must be converted to UTF-8");
   CHECK(refuse("1,1e99\n") == "FILE line 1, column #1: found '1e99', which is no finite f32 number; correct it");
   CHECK(refuse("1,inf\n") == "FILE line 1, column #1: found 'inf', which is no finite f32 number; correct it");
   CHECK(refuse("1,1e9999\n") == "FILE line 1, column #1: found '1e9999', which is no finite f32 number; correct it");
   CHECK(refuse("\n\n") == "FILE has no rows");
   CHECK(refuse("a,b\n", Options{{"header", "true"}}) == "FILE has a header and no rows");
-  CHECK(refuse("a,b\nc,d\n") == "FILE line 1 may be a header or a row: no number stands in it or below; write header=true or header=false");
-  CHECK(refuse("label,0\n1,2\n") == "FILE line 1 may be a header or a row: 'label' stands over numbers, beside numbers; write header=true or header=false");
-  CHECK(refuse("1\n", Options{{"header", "yes"}}) == "header=yes cannot be used for FILE; write header=true or header=false or header=auto");
+  CHECK(refuse("a,b\nc,d\n") ==
+        "FILE line 1 may be a header or a row: no number stands in it or below; write header=true or header=false");
+  CHECK(refuse("label,0\n1,2\n") ==
+        "FILE line 1 may be a header or a row: 'label' stands over numbers, beside numbers; write header=true or "
+        "header=false");
+  CHECK(refuse("1\n", Options{{"header", "yes"}}) ==
+        "header=yes cannot be used for FILE; write header=true or header=false or header=auto");
   CHECK(refuse("1\n", Options{{"as", "x"}}) == "as=x cannot be used for FILE; write as=number or as=class or as=auto");
-  CHECK(refuse("1\n", Options{{"delimiter", "ab"}}) == "delimiter=ab cannot be used for FILE; write one character, delimiter=tab, or delimiter=auto");
+  CHECK(refuse("1\n", Options{{"delimiter", "ab"}}) ==
+        "delimiter=ab cannot be used for FILE; write one character, delimiter=tab, or delimiter=auto");
 }
 
 TEST_CASE("a line number counts lines, also inside quotes and over blank ones") {
@@ -145,7 +172,8 @@ TEST_CASE("tables of others") {
   const auto iris = open_file(at("iris.csv"), Options{{"#", "0-3"}});
   CHECK(iris->size() == 150);
   CHECK(drain<float>(*iris)[149] == std::vector<float>{5.9f, 3.0f, 5.1f, 1.8f});
-  CHECK(open_file(at("iris.csv"), Options{{"#", "4"}})->describe()->symbols == std::vector<std::string>{"Iris-setosa", "Iris-versicolor", "Iris-virginica"});
+  CHECK(open_file(at("iris.csv"), Options{{"#", "4"}})->describe()->symbols ==
+        std::vector<std::string>{"Iris-setosa", "Iris-versicolor", "Iris-virginica"});
   const auto higgs = open_file(at("higgs_binary.test.tsv"), Options{{"#", "1-28"}});
   CHECK(higgs->size() == 500);
   CHECK(higgs->describe()->sample == Shape{28});
@@ -153,8 +181,12 @@ TEST_CASE("tables of others") {
   CHECK(open_file(at("weather.csv"), Options{{"#", "target"}})->size() == 18159);
   CHECK(open_file(at("wine-quality.csv"), Options{{"#", "fixed acidity,pH"}})->describe()->sample == Shape{2});
   CHECK(open_file(at("housing.csv"), Options{})->describe()->sample == Shape{14});
-  CHECK(open_file(at("airline-passengers.csv"), Options{{"#", "Passengers"}, {"as", "number"}})->describe()->dtype == DType::F32);
+  CHECK(open_file(at("airline-passengers.csv"), Options{{"#", "Passengers"}, {"as", "number"}})->describe()->dtype ==
+        DType::F32);
   CHECK(open_file(at("titanic.csv"), Options{{"#", "sex"}})->describe()->classes == 2);
-  CHECK(refusal([&] { open_file(at("titanic.csv"), Options{{"#", "age,fare"}}); }) ==
-        "'" + at("titanic.csv") + "' line 7, column #3 'age': the value is missing; give missing=VALUE to stand in for it, or select other columns with '#NAME,NAME'");
+  CHECK(refusal([&] {
+          open_file(at("titanic.csv"), Options{{"#", "age,fare"}});
+        }) == "'" + at("titanic.csv") +
+                  "' line 7, column #3 'age': the value is missing; give missing=VALUE to stand in for it, or select "
+                  "other columns with '#NAME,NAME'");
 }

@@ -12,7 +12,9 @@ using namespace harmonics::testing;
 
 namespace {
 
-std::string big(uint32_t v) { return {static_cast<char>(v >> 24), static_cast<char>(v >> 16), static_cast<char>(v >> 8), static_cast<char>(v)}; }
+std::string big(uint32_t v) {
+  return {static_cast<char>(v >> 24), static_cast<char>(v >> 16), static_cast<char>(v >> 8), static_cast<char>(v)};
+}
 
 std::string idx(uint8_t type, const std::vector<uint32_t>& dims, const std::string& elements) {
   std::string s{0, 0, static_cast<char>(type), static_cast<char>(dims.size())};
@@ -34,7 +36,8 @@ std::string gzip(const std::string& bytes) {
   return out;
 }
 
-template <typename T> std::string big_endian(const std::vector<T>& values) {
+template <typename T>
+std::string big_endian(const std::vector<T>& values) {
   std::string s;
   for (T v : values) {
     char bytes[sizeof v];
@@ -49,13 +52,15 @@ std::string refused(const std::string& path) {
   return refusal([&] { open_file(path, Options{}); });
 }
 
-template <typename T> void check_round_trip(uint8_t code, DType dtype, std::mt19937& random) {
+template <typename T>
+void check_round_trip(uint8_t code, DType dtype, std::mt19937& random) {
   const TemporaryFolder folder;
   const uint32_t n = 1 + random() % 9, a = 1 + random() % 5, b = 1 + random() % 5;
   std::vector<T> values(n * a * b);
   for (T& v : values) v = static_cast<T>(static_cast<int32_t>(random()) / 7);
   const std::string bytes = idx(code, {n, a, b}, big_endian(values));
-  for (const std::string& path : {folder.write("x.idx", bytes), folder.write("x.idx.gz", gzip(bytes)), folder.write("unnamed", bytes)}) {
+  for (const std::string& path :
+       {folder.write("x.idx", bytes), folder.write("x.idx.gz", gzip(bytes)), folder.write("unnamed", bytes)}) {
     const auto producer = open_file(path, Options{});
     CHECK(producer->size() == n);
     CHECK(producer->describe()->dtype == dtype);
@@ -63,7 +68,9 @@ template <typename T> void check_round_trip(uint8_t code, DType dtype, std::mt19
     CHECK(producer->describe()->classes == 0);
     const auto one_by_one = drain<T>(*producer);
     REQUIRE(one_by_one.size() == n);
-    for (size_t i = 0; i < n; ++i) CHECK(std::equal(one_by_one[i].begin(), one_by_one[i].end(), values.begin() + static_cast<std::ptrdiff_t>(i * a * b)));
+    for (size_t i = 0; i < n; ++i)
+      CHECK(std::equal(one_by_one[i].begin(), one_by_one[i].end(),
+                       values.begin() + static_cast<std::ptrdiff_t>(i * a * b)));
     REQUIRE(producer->rewind());
     CHECK(drain_blocks<T>(*producer, 4) == one_by_one);
   }
@@ -100,16 +107,22 @@ TEST_CASE("a part of an idx file is a range of its records") {
   std::string elements;
   for (int i = 0; i < 100; ++i) elements += static_cast<char>(i);
   const std::string path = folder.write("x.idx", idx(8, {100}, elements));
-  const auto first = drain<uint8_t>(*open_file(path, Options{{"part", "0-0.29"}})), rest = drain<uint8_t>(*open_file(path, Options{{"part", "0.29-1"}}));
+  const auto first = drain<uint8_t>(*open_file(path, Options{{"part", "0-0.29"}})),
+             rest = drain<uint8_t>(*open_file(path, Options{{"part", "0.29-1"}}));
   CHECK(first.size() == 29);
   CHECK(rest.size() == 71);
   CHECK(rest[0][0] == 29);
-  CHECK(refusal([&] { open_file(path, Options{{"part", "0.9-0.1"}}); }) ==
-        "part=0.9-0.1 is no part of '" + path + "'; write two rising fractions of 1, for example part=0-0.9");
-  CHECK(refusal([&] { open_file(path, Options{{"part", "0-0.001"}}); }) == "part=0-0.001 of the 100 in '" + path + "' is nothing; take a larger part");
+  CHECK(refusal([&] {
+          open_file(path, Options{{"part", "0.9-0.1"}});
+        }) == "part=0.9-0.1 is no part of '" + path + "'; write two rising fractions of 1, for example part=0-0.9");
+  CHECK(refusal([&] {
+          open_file(path, Options{{"part", "0-0.001"}});
+        }) == "part=0-0.001 of the 100 in '" + path + "' is nothing; take a larger part");
   for (const char* bad : {"x", "0", "0-2", "0-0.5x", "-1-1", "0--1", "nan-1"})
-    CHECK(refusal([&] { open_file(path, Options{{"part", bad}}); }) ==
-          "part=" + std::string(bad) + " is no part of '" + path + "'; write two rising fractions of 1, for example part=0-0.9");
+    CHECK(refusal([&] {
+            open_file(path, Options{{"part", bad}});
+          }) == "part=" + std::string(bad) + " is no part of '" + path +
+                    "'; write two rising fractions of 1, for example part=0-0.9");
 }
 
 TEST_CASE("lying and broken idx files are refused") {
@@ -120,17 +133,27 @@ TEST_CASE("lying and broken idx files are refused") {
   };
   CHECK(refuse("\0\0\x08") == "is empty");
   CHECK(refuse(std::string("\0\0\x08", 3)) == "has 3 bytes, an IDX header has at least 8; get the file again");
-  CHECK(refuse(std::string("\0\1\x08\1", 4) + big(1) + "x") == "is not IDX: bytes 0 and 1 are 0x00 0x01, expected 0x00 0x00");
+  CHECK(refuse(std::string("\0\1\x08\1", 4) + big(1) + "x") ==
+        "is not IDX: bytes 0 and 1 are 0x00 0x01, expected 0x00 0x00");
   CHECK(refuse(std::string("\0\0\x0A\1", 4) + big(1) + "x") ==
-        "is not IDX: byte 2, the element type, is 0x0A, expected 0x08 (u8), 0x09 (i8), 0x0B (i16), 0x0C (i32), 0x0D (f32) or 0x0E (f64)");
+        "is not IDX: byte 2, the element type, is 0x0A, expected 0x08 (u8), 0x09 (i8), 0x0B (i16), 0x0C (i32), 0x0D "
+        "(f32) or 0x0E (f64)");
   CHECK(refuse(std::string("\0\0\x08\0", 4)) == "is not IDX: byte 3, the number of axes, is 0, expected 1 to 8");
-  CHECK(refuse(std::string("\0\0\x08\2", 4) + big(1)) == "ends at byte 8 inside its header of 12 bytes; get the file again");
+  CHECK(refuse(std::string("\0\0\x08\2", 4) + big(1)) ==
+        "ends at byte 8 inside its header of 12 bytes; get the file again");
   CHECK(refuse(idx(8, {3, 0}, "")) == "holds no elements: axis 1, at byte 8, has size 0");
-  CHECK(refuse(idx(8, {3, 2}, "abcde")) == "is truncated: its header promises 18 bytes (3 records of u8[2]), there are 17, enough for 2 records; get the file again");
-  CHECK(refuse(idx(8, {3}, "abcd")) == "is longer than it says: its header promises 11 bytes (3 records of u8), there are 12; the header or the data is damaged");
+  CHECK(refuse(idx(8, {3, 2}, "abcde")) ==
+        "is truncated: its header promises 18 bytes (3 records of u8[2]), there are 17, enough for 2 records; get the "
+        "file again");
+  CHECK(refuse(idx(8, {3}, "abcd")) ==
+        "is longer than it says: its header promises 11 bytes (3 records of u8), there are 12; the header or the data "
+        "is damaged");
   CHECK(refuse(idx(0x0E, {~0u, ~0u, ~0u, ~0u}, "")) ==
-        "promises an array of shape [4294967295, 4294967295, 4294967295, 4294967295], more than any memory holds; the file is damaged");
-  CHECK(refuse(idx(0x0C, {~0u, 1}, "abcd")) == "is truncated: its header promises 17179869192 bytes (4294967295 records of i32[1]), there are 16, enough for 1 records; get the file again");
+        "promises an array of shape [4294967295, 4294967295, 4294967295, 4294967295], more than any memory holds; the "
+        "file is damaged");
+  CHECK(refuse(idx(0x0C, {~0u, 1}, "abcd")) ==
+        "is truncated: its header promises 17179869192 bytes (4294967295 records of i32[1]), there are 16, enough for "
+        "1 records; get the file again");
 }
 
 TEST_CASE("lying and broken packed files are refused") {
@@ -145,19 +168,30 @@ TEST_CASE("lying and broken packed files are refused") {
   const std::string good = gzip(idx(8, {50, 100}, noise));
   CHECK(refuse(good) == "");
   CHECK(refuse(good + std::string(512, '\0')) == "");
-  CHECK(refuse(good + "tail").find("is damaged: the gzip stream is followed by something else at byte " + std::to_string(good.size()) + " after 5012 unpacked bytes; get the file again") == 0);
-  CHECK(refuse(good.substr(0, good.size() - 4)) ==
-        "is damaged: the gzip stream breaks off at byte " + std::to_string(good.size() - 4) + " after 5012 unpacked bytes; get the file again");
+  CHECK(refuse(good + "tail")
+            .find("is damaged: the gzip stream is followed by something else at byte " + std::to_string(good.size()) +
+                  " after 5012 unpacked bytes; get the file again") == 0);
+  CHECK(refuse(good.substr(0, good.size() - 4)) == "is damaged: the gzip stream breaks off at byte " +
+                                                       std::to_string(good.size() - 4) +
+                                                       " after 5012 unpacked bytes; get the file again");
   const std::string cut = refuse(good.substr(0, good.size() / 2));
-  CHECK(cut.find("is truncated: the gzip stream breaks off at byte " + std::to_string(good.size() / 2) + " after ") == 0);
-  CHECK(cut.find(" unpacked bytes, its IDX header promises 5012 (50 records of u8[100]), enough for 2") != std::string::npos);
+  CHECK(cut.find("is truncated: the gzip stream breaks off at byte " + std::to_string(good.size() / 2) + " after ") ==
+        0);
+  CHECK(cut.find(" unpacked bytes, its IDX header promises 5012 (50 records of u8[100]), enough for 2") !=
+        std::string::npos);
   CHECK(refuse(gzip(idx(8, {50, 100}, noise.substr(100)))) ==
-        "is truncated: the gzip stream holds 4912 bytes, its IDX header promises 5012 (50 records of u8[100]), enough for 49 records; get the file again");
-  CHECK(refuse(gzip(idx(8, {49, 100}, noise))) == "is longer than it says: its IDX header promises 4912 bytes (49 records of u8[100]), more come out; the header or the data is damaged");
+        "is truncated: the gzip stream holds 4912 bytes, its IDX header promises 5012 (50 records of u8[100]), enough "
+        "for 49 records; get the file again");
+  CHECK(refuse(gzip(idx(8, {49, 100}, noise))) ==
+        "is longer than it says: its IDX header promises 4912 bytes (49 records of u8[100]), more come out; the header "
+        "or the data is damaged");
   CHECK(refuse(gzip(idx(8, {7}, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"))) ==
-        "is longer than it says: its IDX header promises 15 bytes (7 records of u8), more come out; the header or the data is damaged");
+        "is longer than it says: its IDX header promises 15 bytes (7 records of u8), more come out; the header or the "
+        "data is damaged");
   const std::string lie = gzip(idx(8, {~0u, 1000}, "x"));
-  CHECK(refuse(lie) == "is damaged: its IDX header promises 4294967295012 bytes (4294967295 records of u8[1000]), more than " + std::to_string(lie.size()) + " bytes of gzip can hold; get the file again");
+  CHECK(refuse(lie) ==
+        "is damaged: its IDX header promises 4294967295012 bytes (4294967295 records of u8[1000]), more than " +
+            std::to_string(lie.size()) + " bytes of gzip can hold; get the file again");
   std::string flipped = good;
   flipped[flipped.size() - 6] = static_cast<char>(flipped[flipped.size() - 6] ^ 1);
   CHECK(refuse(flipped).find("is damaged: the gzip stream is damaged (incorrect data check) at byte ") == 0);
@@ -187,13 +221,24 @@ TEST_CASE("files that cannot be opened say why") {
   CHECK(refused(folder.path("")) == "cannot read '" + folder.path("") + "': it is a directory");
   CHECK(refused("") == "file: names no file; write file:PATH");
   CHECK(refused("/dev/null") == "cannot read '/dev/null': it is not a regular file");
-  CHECK(refused(folder.write("x.bin", "\x7F" "ELF")) ==
-        "'" + folder.path("x.bin") + "' does not show what it holds, by its first bytes or its ending; add format=idx, npy, csv or text");
-  CHECK(refused(folder.write("x.npz", "PK\x03\x04")) == "'" + folder.path("x.npz") + "' is a zip archive (perhaps NPZ), which cannot be read; unpack it and give one of its files");
+  CHECK(refused(folder.write("x.bin",
+                             "\x7F"
+                             "ELF")) ==
+        "'" + folder.path("x.bin") +
+            "' does not show what it holds, by its first bytes or its ending; add format=idx, npy, csv or text");
+  CHECK(refused(folder.write("x.npz", "PK\x03\x04")) ==
+        "'" + folder.path("x.npz") +
+            "' is a zip archive (perhaps NPZ), which cannot be read; unpack it and give one of its files");
   const std::string path = folder.write("x.idx", idx(8, {1}, "a"));
-  CHECK(refusal([&] { open_file(path, Options{{"window", "3"}}); }) == "the option window= means nothing for '" + path + "', which is idx; leave it out");
-  CHECK(refusal([&] { open_file(path, Options{{"#", "label"}}); }) == "'" + path + "' is idx, which has no columns to select with '#label'; leave it out");
-  CHECK(refusal([&] { open_file(path, Options{{"format", "xml"}}); }) == "format=xml is unknown; write format=idx, npy, csv or text");
+  CHECK(refusal([&] {
+          open_file(path, Options{{"window", "3"}});
+        }) == "the option window= means nothing for '" + path + "', which is idx; leave it out");
+  CHECK(refusal([&] {
+          open_file(path, Options{{"#", "label"}});
+        }) == "'" + path + "' is idx, which has no columns to select with '#label'; leave it out");
+  CHECK(refusal([&] {
+          open_file(path, Options{{"format", "xml"}});
+        }) == "format=xml is unknown; write format=idx, npy, csv or text");
 }
 
 TEST_CASE("a file that becomes shorter while it is read is noticed") {
@@ -202,7 +247,9 @@ TEST_CASE("a file that becomes shorter while it is read is noticed") {
   const auto producer = open_file(path, Options{});
   CHECK(producer->next());
   std::filesystem::resize_file(path, 100);
-  CHECK(refusal([&] { producer->next(); }) == "'" + path + "' became shorter while it was read: it had 20008 bytes and has 100; write new data beside the old file and rename it");
+  CHECK(refusal([&] { producer->next(); }) == "'" + path +
+                                                  "' became shorter while it was read: it had 20008 bytes and has 100; "
+                                                  "write new data beside the old file and rename it");
 }
 
 TEST_CASE("idx files of others") {
@@ -211,14 +258,20 @@ TEST_CASE("idx files of others") {
   const auto bytes = drain<int8_t>(*open_file(at("byte.idx"), Options{}));
   CHECK(bytes == std::vector<std::vector<int8_t>>{{1, 2, 3, 4}, {4, 3, 2, 1}, {5, 6, 7, 8}, {8, 7, 6, 5}});
   CHECK(drain<int32_t>(*open_file(at("int.idx"), Options{}))[0] == std::vector<int32_t>{1234, 2, 3, 4});
-  CHECK(refused(at("invalid-magic-byte.idx")) == "'" + at("invalid-magic-byte.idx") + "' is not IDX: bytes 0 and 1 are 0x00 0x05, expected 0x00 0x00");
-  CHECK(refused(at("too-little-data.idx")) ==
-        "'" + at("too-little-data.idx") + "' is truncated: its header promises 52 bytes (5 records of i32[2]), there are 28, enough for 2 records; get the file again");
+  CHECK(refused(at("invalid-magic-byte.idx")) ==
+        "'" + at("invalid-magic-byte.idx") + "' is not IDX: bytes 0 and 1 are 0x00 0x05, expected 0x00 0x00");
+  CHECK(refused(at("too-little-data.idx")) == "'" + at("too-little-data.idx") +
+                                                  "' is truncated: its header promises 52 bytes (5 records of i32[2]), "
+                                                  "there are 28, enough for 2 records; get the file again");
   CHECK(refused(at("incorrect-num-dims.idx")) ==
-        "'" + at("incorrect-num-dims.idx") + "' is truncated: its header promises 32 bytes (2 records of i32[2, 1]), there are 28, enough for 1 records; get the file again");
+        "'" + at("incorrect-num-dims.idx") +
+            "' is truncated: its header promises 32 bytes (2 records of i32[2, 1]), there are 28, enough for 1 "
+            "records; get the file again");
   const std::string kmnist = at("kmnist-train-images-truncated.gz");
-  CHECK(refused(kmnist) == "'" + kmnist + "' is truncated: the gzip stream breaks off at byte 2119680 after 5497012 unpacked bytes, its IDX header promises 47040016 "
-                                          "(60000 records of u8[28, 28]), enough for 7011 records; get the file again");
+  CHECK(refused(kmnist) == "'" + kmnist +
+                               "' is truncated: the gzip stream breaks off at byte 2119680 after 5497012 unpacked "
+                               "bytes, its IDX header promises 47040016 "
+                               "(60000 records of u8[28, 28]), enough for 7011 records; get the file again");
 }
 
 TEST_CASE("mnist as it was published") {

@@ -127,7 +127,8 @@ TEST_CASE("a shuffled group shares one permutation, which seed and epoch decide"
     g.add("a", 100).add("b", 200, 2, Gives::Singles);
     h.add("a", 100).add("b", 200, 2);
     other.add("a", 100).add("b", 200, 2);
-    JointReader reader(g.members, options(block, 3)), same(h.members, options(block, 3)), different(other.members, options(block, 4));
+    JointReader reader(g.members, options(block, 3)), same(h.members, options(block, 3)),
+        different(other.members, options(block, 4));
     std::vector<int> last;
     for (uint64_t epoch = 0; epoch < 3; ++epoch) {
       for (JointReader* r : {&reader, &same, &different}) r->begin(epoch);
@@ -175,12 +176,14 @@ TEST_CASE("skip, take, shard and repeat act on joint samples") {
     o.shard = random() % o.shards;
     o.repeat = 1 + random() % 3;
     Group g;
-    g.add("a", static_cast<uint64_t>(n)).add("b", static_cast<uint64_t>(2 * n), 2, random() % 2 ? Gives::Blocks : Gives::Singles);
+    g.add("a", static_cast<uint64_t>(n))
+        .add("b", static_cast<uint64_t>(2 * n), 2, random() % 2 ? Gives::Blocks : Gives::Singles);
     std::vector<int> once, expected;
     for (int i = static_cast<int>(o.skip), k = 0; i < n && (o.take == 0 || static_cast<uint64_t>(k) < o.take); ++i, ++k)
       if (static_cast<uint64_t>(k) % o.shards == o.shard) once.push_back(i);
     for (uint64_t r = 0; r < o.repeat; ++r) expected.insert(expected.end(), once.begin(), once.end());
-    INFO("n " << n << " skip " << o.skip << " take " << o.take << " shard " << o.shard << "/" << o.shards << " repeat " << o.repeat);
+    INFO("n " << n << " skip " << o.skip << " take " << o.take << " shard " << o.shard << "/" << o.shards << " repeat "
+              << o.repeat);
     JointReader reader(g.members, o);
     CHECK(reader.size() == expected.size());
     for (uint64_t epoch = 0; epoch < 2; ++epoch) {
@@ -204,14 +207,16 @@ TEST_CASE("streams of different lengths are refused before the first sample") {
   Group g;
   g.add("images", 60).add("labels", 59);
   CHECK(refusal([&] { JointReader(g.members, {}); }) ==
-        "stream 'labels' ends after 59 samples, 'images' has 60 samples: they do not belong together; bind streams of one length, or read fewer with take=59");
+        "stream 'labels' ends after 59 samples, 'images' has 60 samples: they do not belong together; bind streams of "
+        "one length, or read fewer with take=59");
   JointOptions cut;
   cut.take = 59;
   CHECK(run(*std::make_unique<JointReader>(g.members, cut), 64).given[0] == range(0, 59));
   Group r;
   r.add("frames", 30, 3).add("labels", 8);
   CHECK(refusal([&] { JointReader(r.members, {}); }) ==
-        "stream 'labels' ends after 8 samples, 'frames' has 30 samples (10 groups of 3): they do not belong together; bind streams of one length, or read fewer with take=8");
+        "stream 'labels' ends after 8 samples, 'frames' has 30 samples (10 groups of 3): they do not belong together; "
+        "bind streams of one length, or read fewer with take=8");
 }
 
 TEST_CASE("streams that turn out to differ are refused at the end of the pass") {
@@ -225,7 +230,8 @@ TEST_CASE("streams that turn out to differ are refused at the end of the pass") 
     g.add("images", 60).add("labels", std::make_shared<Unsure>(59, Gives::SinglesWithoutType));
     JointReader reader(g.members, {});
     CHECK(refusal([&] { run(reader, batch); }) ==
-          "stream 'labels' ends after 59 samples, 'images' has 60 samples: they do not belong together; bind streams of one length, or read fewer with take=59");
+          "stream 'labels' ends after 59 samples, 'images' has 60 samples: they do not belong together; bind streams "
+          "of one length, or read fewer with take=59");
   }
   class Boastful final : public CountingProducer {
    public:
@@ -269,7 +275,8 @@ TEST_CASE("options that make no sense are refused") {
   };
   CHECK(refuse([](JointOptions& o) { o.batch = 0; }) == "batch=0 asks for empty batches; the least is 1");
   CHECK(refuse([](JointOptions& o) { o.repeat = 0; }) == "repeat=0 asks for no pass; the least is 1");
-  CHECK(refuse([](JointOptions& o) { o.shard = 2, o.shards = 2; }) == "shard=2/2 names a shard that is not there; shards are counted from 0");
+  CHECK(refuse([](JointOptions& o) { o.shard = 2, o.shards = 2; }) ==
+        "shard=2/2 names a shard that is not there; shards are counted from 0");
   Group unbounded;
   unbounded.add("live", std::make_shared<UnboundedProducer>(1000));
   JointOptions huge;

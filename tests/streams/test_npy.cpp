@@ -24,43 +24,70 @@ std::string header(const std::string& descr, const std::string& shape, const cha
   return "{'descr': '" + descr + "', 'fortran_order': " + fortran + ", 'shape': " + shape + ", }\n";
 }
 
-template <typename T> std::string raw(const std::vector<T>& values) {
+template <typename T>
+std::string raw(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
 double value_at(const HTensor& t, size_t i) {
   switch (t.dtype()) {
-    case DType::Bool: return static_cast<const uint8_t*>(t.bytes())[i];
-    case DType::U8: return t.data<uint8_t>()[i];
-    case DType::I8: return t.data<int8_t>()[i];
-    case DType::I16: return t.data<int16_t>()[i];
-    case DType::U16: return t.data<uint16_t>()[i];
-    case DType::I32: return t.data<int32_t>()[i];
-    case DType::U32: return t.data<uint32_t>()[i];
-    case DType::I64: return static_cast<double>(t.data<int64_t>()[i]);
-    case DType::U64: return static_cast<double>(t.data<uint64_t>()[i]);
-    case DType::F32: return t.data<float>()[i];
-    case DType::F64: return t.data<double>()[i];
-    default: FAIL("no value"); return 0;
+    case DType::Bool:
+      return static_cast<const uint8_t*>(t.bytes())[i];
+    case DType::U8:
+      return t.data<uint8_t>()[i];
+    case DType::I8:
+      return t.data<int8_t>()[i];
+    case DType::I16:
+      return t.data<int16_t>()[i];
+    case DType::U16:
+      return t.data<uint16_t>()[i];
+    case DType::I32:
+      return t.data<int32_t>()[i];
+    case DType::U32:
+      return t.data<uint32_t>()[i];
+    case DType::I64:
+      return static_cast<double>(t.data<int64_t>()[i]);
+    case DType::U64:
+      return static_cast<double>(t.data<uint64_t>()[i]);
+    case DType::F32:
+      return t.data<float>()[i];
+    case DType::F64:
+      return t.data<double>()[i];
+    default:
+      FAIL("no value");
+      return 0;
   }
 }
 double expected_value(const boost::json::value& v) { return v.is_bool() ? v.get_bool() : v.to_number<double>(); }
 
 const char* numpy_name(DType dtype) {
   switch (dtype) {
-    case DType::Bool: return "bool";
-    case DType::U8: return "uint8";
-    case DType::I8: return "int8";
-    case DType::I16: return "int16";
-    case DType::U16: return "uint16";
-    case DType::I32: return "int32";
-    case DType::U32: return "uint32";
-    case DType::I64: return "int64";
-    case DType::U64: return "uint64";
-    case DType::F16: return "float16";
-    case DType::F32: return "float32";
-    case DType::F64: return "float64";
-    default: return "?";
+    case DType::Bool:
+      return "bool";
+    case DType::U8:
+      return "uint8";
+    case DType::I8:
+      return "int8";
+    case DType::I16:
+      return "int16";
+    case DType::U16:
+      return "uint16";
+    case DType::I32:
+      return "int32";
+    case DType::U32:
+      return "uint32";
+    case DType::I64:
+      return "int64";
+    case DType::U64:
+      return "uint64";
+    case DType::F16:
+      return "float16";
+    case DType::F32:
+      return "float32";
+    case DType::F64:
+      return "float64";
+    default:
+      return "?";
   }
 }
 
@@ -77,7 +104,8 @@ void check_array(const ArrayLayout& layout, const boost::json::object& expected)
   size_t k = 0;
   const auto& first = expected.at("first").as_array();
   while (HTensor sample = producer.next())
-    for (size_t i = 0; i < static_cast<size_t>(sample.size()) && k < first.size(); ++i, ++k) CHECK(value_at(sample, i) == Approx(expected_value(first[k])).epsilon(1e-15));
+    for (size_t i = 0; i < static_cast<size_t>(sample.size()) && k < first.size(); ++i, ++k)
+      CHECK(value_at(sample, i) == Approx(expected_value(first[k])).epsilon(1e-15));
   CHECK(k == first.size());
 }
 
@@ -110,7 +138,8 @@ TEST_CASE("npy files as numpy reads them") {
   }
   CHECK(arrays == 22);
   const std::string several = data_path("numpy/iree-array_types.npy");
-  CHECK(refusal([&] { open_file(several, Options{}); }) == "'" + several + "' has 1800 bytes after its array, which ends at byte 130; save one array per file");
+  CHECK(refusal([&] { open_file(several, Options{}); }) ==
+        "'" + several + "' has 1800 bytes after its array, which ends at byte 130; save one array per file");
 }
 
 TEST_CASE("npy of every version, byte order and memory order") {
@@ -119,10 +148,14 @@ TEST_CASE("npy of every version, byte order and memory order") {
   const std::vector<int32_t> columns{1, 7, 3, 9, 5, 11, 2, 8, 4, 10, 6, 12};
   const std::vector<std::vector<int32_t>> expected{{1, 2, 3, 4, 5, 6}, {7, 8, 9, 10, 11, 12}};
   std::string swapped = raw(rows);
-  for (size_t i = 0; i < swapped.size(); i += 4) std::reverse(swapped.begin() + static_cast<std::ptrdiff_t>(i), swapped.begin() + static_cast<std::ptrdiff_t>(i) + 4);
-  for (const std::string& bytes : {npy(header("<i4", "(2, 3, 2)"), raw(rows)), npy(header("<i4", "(2, 3, 2)"), raw(rows), 2), npy(header("=i4", "(2, 3, 2)"), raw(rows), 3),
-                                   npy(header(">i4", "(2, 3, 2)"), swapped), npy(header("<i4", "(2,3,2,)", "True"), raw(columns)),
-                                   npy("{\"shape\":(2L, 3L, 2L),\"descr\":\"<i4\",\"fortran_order\":False}", raw(rows))}) {
+  for (size_t i = 0; i < swapped.size(); i += 4)
+    std::reverse(swapped.begin() + static_cast<std::ptrdiff_t>(i),
+                 swapped.begin() + static_cast<std::ptrdiff_t>(i) + 4);
+  for (const std::string& bytes :
+       {npy(header("<i4", "(2, 3, 2)"), raw(rows)), npy(header("<i4", "(2, 3, 2)"), raw(rows), 2),
+        npy(header("=i4", "(2, 3, 2)"), raw(rows), 3), npy(header(">i4", "(2, 3, 2)"), swapped),
+        npy(header("<i4", "(2,3,2,)", "True"), raw(columns)),
+        npy("{\"shape\":(2L, 3L, 2L),\"descr\":\"<i4\",\"fortran_order\":False}", raw(rows))}) {
     const auto producer = open_file(folder.write("x", bytes), Options{});
     CHECK(producer->describe()->sample == Shape{3, 2});
     CHECK(drain<int32_t>(*producer) == expected);
@@ -142,23 +175,36 @@ TEST_CASE("broken npy files are refused") {
   CHECK(refuse(folder, "x") == "is not NPY: no NPY array begins at byte 0");
   CHECK(refuse(folder, "\x93NUMPY\1") == "ends at byte 7 inside its NPY header; get the file again");
   CHECK(refuse(folder, npy(header("<f4", "(4,)"), four, 4)) == "is NPY of version 4.0; versions 1 to 3 can be read");
-  CHECK(refuse(folder, npy(header("<f4", "(4,)"), "").substr(0, 40)) == "is truncated: its NPY header has 58 bytes, 30 are there; get the file again");
-  CHECK(refuse(folder, npy(header("<f4", "(5,)"), four)) == "is truncated: its NPY header promises 20 bytes of elements, 16 are there; get the file again");
-  CHECK(refuse(folder, npy(header("<f4", "(3,)"), four)) == "has 4 bytes after its array, which ends at byte 80; save one array per file");
-  CHECK(refuse(folder, npy(header("<f4", "()"), four)) == "holds one number without axes; the first axis of an array counts the samples; save array.reshape(1)");
+  CHECK(refuse(folder, npy(header("<f4", "(4,)"), "").substr(0, 40)) ==
+        "is truncated: its NPY header has 58 bytes, 30 are there; get the file again");
+  CHECK(refuse(folder, npy(header("<f4", "(5,)"), four)) ==
+        "is truncated: its NPY header promises 20 bytes of elements, 16 are there; get the file again");
+  CHECK(refuse(folder, npy(header("<f4", "(3,)"), four)) ==
+        "has 4 bytes after its array, which ends at byte 80; save one array per file");
+  CHECK(refuse(folder, npy(header("<f4", "()"), four)) ==
+        "holds one number without axes; the first axis of an array counts the samples; save array.reshape(1)");
   CHECK(refuse(folder, npy(header("<f4", "(2, 0)"), "")) == "holds no elements: axis 1 has size 0");
   CHECK(refuse(folder, npy(header("<f4", "(4294967296, 4294967296, 4294967296)"), four)) ==
-        "promises an array of shape [4294967296, 4294967296, 4294967296], more than any memory holds; the file is damaged");
-  CHECK(refuse(folder, npy(header("<f4", "(99999999999999999999,)"), four)) == "has a damaged NPY header: found '99999999' at byte 61, expected a size below 2^64");
+        "promises an array of shape [4294967296, 4294967296, 4294967296], more than any memory holds; the file is "
+        "damaged");
+  CHECK(refuse(folder, npy(header("<f4", "(99999999999999999999,)"), four)) ==
+        "has a damaged NPY header: found '99999999' at byte 61, expected a size below 2^64");
   CHECK(refuse(folder, npy(header("<c8", "(2,)"), four)) ==
-        "has the dtype '<c8'; numbers of 1 to 8 bytes can be read (b1, u1 to u8, i1 to i8, f2, f4, f8); convert it with array.astype('f4')");
-  CHECK(refuse(folder, npy(header("|O", "(2,)"), four)) == "holds Python objects (dtype '|O'), which are never read; save numbers: array.astype('f4')");
+        "has the dtype '<c8'; numbers of 1 to 8 bytes can be read (b1, u1 to u8, i1 to i8, f2, f4, f8); convert it "
+        "with array.astype('f4')");
+  CHECK(refuse(folder, npy(header("|O", "(2,)"), four)) ==
+        "holds Python objects (dtype '|O'), which are never read; save numbers: array.astype('f4')");
   CHECK(refuse(folder, npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (4,), }", four)) ==
         "holds records of several fields (a structured NPY dtype); save each field as its own array");
-  CHECK(refuse(folder, npy("{'descr': '<f4', 'shape': (4,), }", four)) == "has a damaged NPY header: it has no 'fortran_order'");
-  CHECK(refuse(folder, npy("{'descr': '<f4', 'fortran_order': Maybe}", four)) == "has a damaged NPY header: found 'Maybe}' at byte 44, expected True or False");
-  CHECK(refuse(folder, npy("{'descr': '<f4', 'descr': '<f4'}", four)) ==
-        "has a damaged NPY header: found ''descr':' at byte 27, expected 'descr', 'fortran_order' or 'shape', each once");
-  CHECK(refuse(folder, npy("{'descr': '<f4'", four)) == "has a damaged NPY header: found its end at byte 25, expected ','");
-  CHECK(refuse(folder, npy(header("<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)"), four)) == "has 10 axes; a sample has at most 8 beside the axis that counts samples");
+  CHECK(refuse(folder, npy("{'descr': '<f4', 'shape': (4,), }", four)) ==
+        "has a damaged NPY header: it has no 'fortran_order'");
+  CHECK(refuse(folder, npy("{'descr': '<f4', 'fortran_order': Maybe}", four)) ==
+        "has a damaged NPY header: found 'Maybe}' at byte 44, expected True or False");
+  CHECK(
+      refuse(folder, npy("{'descr': '<f4', 'descr': '<f4'}", four)) ==
+      "has a damaged NPY header: found ''descr':' at byte 27, expected 'descr', 'fortran_order' or 'shape', each once");
+  CHECK(refuse(folder, npy("{'descr': '<f4'", four)) ==
+        "has a damaged NPY header: found its end at byte 25, expected ','");
+  CHECK(refuse(folder, npy(header("<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)"), four)) ==
+        "has 10 axes; a sample has at most 8 beside the axis that counts samples");
 }

@@ -68,7 +68,8 @@ TEST_CASE("the built-in streams register as a plugin's do") {
   CHECK(source.read(2, column) == 2);
   CHECK(column[1] == 4);
   const std::string none = folder.path("none");
-  CHECK(refusal([&] { open(registry.producer("file"), none, {}); }) == "stream 's': cannot read '" + none + "': No such file or directory");
+  CHECK(refusal([&] { open(registry.producer("file"), none, {}); }) ==
+        "stream 's': cannot read '" + none + "': No such file or directory");
 }
 
 TEST_CASE("a text's symbols come through the C table") {
@@ -85,7 +86,8 @@ TEST_CASE("memory: gives again what it was given") {
   RecordingRegistry registry;
   register_builtin_producers(registry.face());
   Sink sink = open_sink(registry.consumer("memory"), "box", {});
-  CHECK(refusal([&] { open(registry.producer("memory"), "box", {}); }) == "stream 's': memory:box holds no samples; a consumer memory:box of this process fills it");
+  CHECK(refusal([&] { open(registry.producer("memory"), "box", {}); }) ==
+        "stream 's': memory:box holds no samples; a consumer memory:box of this process fills it");
   for (int32_t i = 0; i < 3; ++i) sink.push(HTensor(DType::I32, {}, &i));
   Source source = open(registry.producer("memory"), "box", {});
   int32_t values[4];
@@ -119,7 +121,8 @@ TEST_CASE("digits come with their labels, all ten equally often") {
 
 TEST_CASE("the nearest mean tells most digits apart, not all") {
   constexpr size_t n = 4000;
-  const auto pictures = read_all(open(plugin().item(), "digits", Options{{"size", "4000"}})), labels = read_all(open(plugin().item(), "digits", Options{{"size", "4000"}, {"#", "label"}}));
+  const auto pictures = read_all(open(plugin().item(), "digits", Options{{"size", "4000"}})),
+             labels = read_all(open(plugin().item(), "digits", Options{{"size", "4000"}, {"#", "label"}}));
   std::vector<double> mean(10 * 784), count(10);
   for (size_t i = 0; i < n / 2; ++i) {
     ++count[labels[i]];
@@ -145,8 +148,14 @@ TEST_CASE("digits without end, and what the plugin does not draw") {
   Source endless = open(plugin().item(), "digits", Options{{"size", "0"}, {"#", "label"}});
   CHECK(endless.info().size == 0);
   CHECK(endless.skip(30000) == 30000);
-  CHECK(refusal([&] { open(plugin().item(), "digts", {}); }) == "stream 's': synth:digts is unknown; this plugin draws synth:digits");
-  CHECK(refusal([&] { open(plugin().item(), "digits", Options{{"#", "labels"}}); }) ==
-        "stream 's': synth:digits has no field 'labels'; write synth:digits for the pictures or synth:digits#label for the labels");
-  CHECK(refusal([&] { open(plugin().item(), "digits", Options{{"size", "-1"}}); }) == "stream 's': synth:digits: size=-1 is no number of samples; 0 means without end");
+  CHECK(refusal([&] { open(plugin().item(), "digts", {}); }) ==
+        "stream 's': synth:digts is unknown; this plugin draws synth:digits");
+  CHECK(refusal([&] {
+          open(plugin().item(), "digits", Options{{"#", "labels"}});
+        }) ==
+        "stream 's': synth:digits has no field 'labels'; write synth:digits for the pictures or synth:digits#label for "
+        "the labels");
+  CHECK(refusal([&] {
+          open(plugin().item(), "digits", Options{{"size", "-1"}});
+        }) == "stream 's': synth:digits: size=-1 is no number of samples; 0 means without end");
 }

@@ -77,13 +77,18 @@ TEST_CASE("a source knows its samples' type, with or without description") {
 }
 
 TEST_CASE("every sample is checked against the announced type") {
-  const auto gives = [](std::vector<HTensor> samples) { return Source("mixed", std::make_shared<MemoryProducer>(std::move(samples))); };
+  const auto gives = [](std::vector<HTensor> samples) {
+    return Source("mixed", std::make_shared<MemoryProducer>(std::move(samples)));
+  };
   Source shapes = gives({HTensor(DType::F32, {2, 3}), HTensor(DType::F32, {2, 3}), HTensor(DType::F32, {6})});
   float to[18];
-  CHECK(refusal([&] { shapes.read(3, to); }) == "stream 'mixed': sample 2 is f32[6], the stream was announced as f32[2, 3]; all samples of a stream have one type");
+  CHECK(refusal([&] { shapes.read(3, to); }) ==
+        "stream 'mixed': sample 2 is f32[6], the stream was announced as f32[2, 3]; all samples of a stream have one "
+        "type");
   Source dtypes = gives({HTensor(DType::U8, {}), HTensor(DType::I64, {})});
   dtypes.next();
-  CHECK(refusal([&] { dtypes.next(); }) == "stream 'mixed': sample 1 is i64, the stream was announced as u8; all samples of a stream have one type");
+  CHECK(refusal([&] { dtypes.next(); }) ==
+        "stream 'mixed': sample 1 is i64, the stream was announced as u8; all samples of a stream have one type");
   CHECK(refusal([&] { gives({}); }) == "stream 'mixed' ended before its first sample, so its type is not known");
 }
 
@@ -93,22 +98,45 @@ TEST_CASE("tables of an older contract are read as far as they go") {
   float to[5];
   CHECK(source.read(5, to) == 3);
   CHECK(to[2] == 2);
-  CHECK(refusal([&] { source.rewind(1); }) == "stream 'old' cannot be read a second time, its producer does not rewind; run one epoch, or keep its samples in a file");
+  CHECK(refusal([&] { source.rewind(1); }) ==
+        "stream 'old' cannot be read a second time, its producer does not rewind; run one epoch, or keep its samples "
+        "in a file");
 }
 
 TEST_CASE("producers that break the contract are named") {
   const auto open = [](const hx_producer_vt& table) { Source source("bad", &table, nullptr); };
   CHECK(refusal([&] { open(broken_table(scalar_f32, nullptr)); }) == "stream 'bad' has no next function");
-  CHECK(refusal([&] { open(broken_table([](void*, hx_stream_info* out) { return out->sample.rank = 9, HX_OK; }, end)); }) == "stream 'bad' announces samples of rank 9; the most is 8");
-  CHECK(refusal([&] { open(broken_table([](void*, hx_stream_info* out) { return out->sample.dtype = 99, HX_OK; }, end)); }) == "stream 'bad' announces samples of the unknown dtype 99");
-  CHECK(refusal([&] { open(broken_table([](void*, hx_stream_info* out) { return out->sample = make_type(DType::F32, {2, 0}), HX_OK; }, end)); }) ==
-        "stream 'bad' announces samples of shape [2, 0]; every size must be at least 1");
-  CHECK(refusal([&] { open(broken_table([](void*, hx_stream_info* out) { return out->sample = make_type(DType::F32, {1ll << 40, 1ll << 40}), HX_OK; }, end)); }) ==
-        "stream 'bad' announces samples of shape [1099511627776, 1099511627776], which no memory holds");
-  CHECK(refusal([&] { open(broken_table([](void*, hx_stream_info* out) { return out->sample = make_type(DType::F32, {2}), out->position_axes = 2, HX_OK; }, end)); }) ==
-        "stream 'bad' announces 2 position axes for samples of shape [2]");
-  CHECK(refusal([&] { open(broken_table(nullptr, [](void*, hx_value**) { return HX_OK; })); }) == "stream 'bad' gave neither a sample nor the end");
-  const auto table = broken_table(scalar_f32, end, [](void*, uint64_t n, void*, uint64_t* got) { return *got = n + 1, HX_OK; });
+  CHECK(refusal([&] {
+          open(broken_table([](void*, hx_stream_info* out) { return out->sample.rank = 9, HX_OK; }, end));
+        }) == "stream 'bad' announces samples of rank 9; the most is 8");
+  CHECK(refusal([&] {
+          open(broken_table([](void*, hx_stream_info* out) { return out->sample.dtype = 99, HX_OK; }, end));
+        }) == "stream 'bad' announces samples of the unknown dtype 99");
+  CHECK(refusal([&] {
+          open(broken_table(
+              [](void*, hx_stream_info* out) {
+                return out->sample = make_type(DType::F32, {2, 0}), HX_OK;
+              },
+              end));
+        }) == "stream 'bad' announces samples of shape [2, 0]; every size must be at least 1");
+  CHECK(refusal([&] {
+          open(broken_table(
+              [](void*, hx_stream_info* out) {
+                return out->sample = make_type(DType::F32, {1ll << 40, 1ll << 40}), HX_OK;
+              },
+              end));
+        }) == "stream 'bad' announces samples of shape [1099511627776, 1099511627776], which no memory holds");
+  CHECK(refusal([&] {
+          open(broken_table(
+              [](void*, hx_stream_info* out) {
+                return out->sample = make_type(DType::F32, {2}), out->position_axes = 2, HX_OK;
+              },
+              end));
+        }) == "stream 'bad' announces 2 position axes for samples of shape [2]");
+  CHECK(refusal([&] { open(broken_table(nullptr, [](void*, hx_value**) { return HX_OK; })); }) ==
+        "stream 'bad' gave neither a sample nor the end");
+  const auto table =
+      broken_table(scalar_f32, end, [](void*, uint64_t n, void*, uint64_t* got) { return *got = n + 1, HX_OK; });
   Source greedy("bad", &table, nullptr);
   float to[2];
   CHECK(refusal([&] { greedy.read(1, to); }) == "stream 'bad' gave 2 samples when asked for 1");

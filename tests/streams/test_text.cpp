@@ -40,10 +40,14 @@ TEST_CASE("text gives windows of symbols") {
   CHECK(info.dtype == DType::I32);
   CHECK(info.sample == Shape{4});
   CHECK(info.position_axes == 1);
-  CHECK(info.symbols == std::vector<std::string>{" ", "!", ",", "d", "e", "h", "l", "o", "r", "w", "\xC3\xB6", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"});
-  CHECK(text.windows(Options{{"window", "4"}}) == std::vector<std::string>{"hell", "o, w", "\xC3\xB6rld", " \xE2\x82\xAC\xF0\x9F\x98\x80!"});
+  CHECK(info.symbols == std::vector<std::string>{" ", "!", ",", "d", "e", "h", "l", "o", "r", "w", "\xC3\xB6",
+                                                 "\xE2\x82\xAC", "\xF0\x9F\x98\x80"});
+  CHECK(text.windows(Options{{"window", "4"}}) ==
+        std::vector<std::string>{"hell", "o, w", "\xC3\xB6rld", " \xE2\x82\xAC\xF0\x9F\x98\x80!"});
   CHECK(text.windows(Options{{"window", "14"}, {"shift", "1"}}).size() == 3);
-  CHECK(text.windows(Options{{"window", "14"}, {"shift", "2"}}) == std::vector<std::string>{"hello, w\xC3\xB6rld \xE2\x82\xAC", "llo, w\xC3\xB6rld \xE2\x82\xAC\xF0\x9F\x98\x80!"});
+  CHECK(
+      text.windows(Options{{"window", "14"}, {"shift", "2"}}) ==
+      std::vector<std::string>{"hello, w\xC3\xB6rld \xE2\x82\xAC", "llo, w\xC3\xB6rld \xE2\x82\xAC\xF0\x9F\x98\x80!"});
   const auto single = text.open(Options{});
   CHECK(single->describe()->sample == Shape{});
   CHECK(single->describe()->position_axes == 0);
@@ -52,7 +56,8 @@ TEST_CASE("text gives windows of symbols") {
 
 TEST_CASE("parts of a text share its vocabulary and nothing else") {
   const Text text("aaaaabbbbbcccccddddd");
-  CHECK(text.windows(Options{{"window", "5"}, {"part", "0-0.75"}}) == std::vector<std::string>{"aaaaa", "bbbbb", "ccccc"});
+  CHECK(text.windows(Options{{"window", "5"}, {"part", "0-0.75"}}) ==
+        std::vector<std::string>{"aaaaa", "bbbbb", "ccccc"});
   CHECK(text.windows(Options{{"window", "5"}, {"part", "0.75-1"}}) == std::vector<std::string>{"ddddd"});
   CHECK(text.open(Options{{"part", "0.75-1"}})->describe()->classes == 4);
 }
@@ -62,32 +67,43 @@ TEST_CASE("a given vocabulary sets the order") {
   const auto producer = text.open(Options{{"vocabulary", "cbaz"}, {"window", "5"}});
   CHECK(producer->describe()->classes == 4);
   CHECK(drain<int32_t>(*producer)[0] == std::vector<int32_t>{2, 1, 0, 2, 1});
-  CHECK(text.refuse(Options{{"vocabulary", "ab"}}) == "has the character 'c' at byte 2, line 1, which vocabulary= does not hold; add it there, or leave vocabulary= out");
+  CHECK(text.refuse(Options{{"vocabulary", "ab"}}) ==
+        "has the character 'c' at byte 2, line 1, which vocabulary= does not hold; add it there, or leave vocabulary= "
+        "out");
 }
 
 TEST_CASE("more than 256 symbols are held too") {
   std::string all;
-  for (uint32_t c = 0x4E00; c < 0x4E00 + 400; ++c) all += {static_cast<char>(0xE0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 63)), static_cast<char>(0x80 | (c & 63))};
+  for (uint32_t c = 0x4E00; c < 0x4E00 + 400; ++c)
+    all += {static_cast<char>(0xE0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 63)),
+            static_cast<char>(0x80 | (c & 63))};
   const Text text(all);
   const auto samples = drain<int32_t>(*text.open(Options{{"window", "400"}}));
   for (int i = 0; i < 400; ++i) CHECK(samples[0][static_cast<size_t>(i)] == i);
 }
 
 TEST_CASE("what is no text is refused") {
-  CHECK(Text("ab\xFF").refuse({}) == "is not UTF-8: byte 2 begins no character; convert it, for example with iconv -t UTF-8");
-  for (const char* bad : {"\xC0\x80", "\xC3", "\xE2\x82", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\xF4\x90\x80\x80", "\x80", "\xE0\x80\x80", "\xF0\x80\x80\x80", "\xC3(", "\xE2\x82("})
-    CHECK(Text(bad).refuse({}) == "is not UTF-8: byte 0 begins no character; convert it, for example with iconv -t UTF-8");
+  CHECK(Text("ab\xFF").refuse({}) ==
+        "is not UTF-8: byte 2 begins no character; convert it, for example with iconv -t UTF-8");
+  for (const char* bad : {"\xC0\x80", "\xC3", "\xE2\x82", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\xF4\x90\x80\x80",
+                          "\x80", "\xE0\x80\x80", "\xF0\x80\x80\x80", "\xC3(", "\xE2\x82("})
+    CHECK(Text(bad).refuse({}) ==
+          "is not UTF-8: byte 0 begins no character; convert it, for example with iconv -t UTF-8");
   CHECK(Text(std::string("a\0b", 3)).refuse({}) == "is no text: byte 1 is zero; use format= to say what it is");
-  CHECK(Text("abc").refuse(Options{{"window", "4"}}) == "has 3 characters, fewer than the window of 4; give a smaller window=");
-  CHECK(Text("abcdef").refuse(Options{{"window", "4"}, {"part", "0-0.5"}}) == "has 3 characters in part=0-0.5, fewer than the window of 4; give a smaller window=");
+  CHECK(Text("abc").refuse(Options{{"window", "4"}}) ==
+        "has 3 characters, fewer than the window of 4; give a smaller window=");
+  CHECK(Text("abcdef").refuse(Options{{"window", "4"}, {"part", "0-0.5"}}) ==
+        "has 3 characters in part=0-0.5, fewer than the window of 4; give a smaller window=");
   CHECK(Text("abc").refuse(Options{{"window", "0"}}) == "window=0 is no number of characters; the least is 1");
-  CHECK(Text("abc").refuse(Options{{"window", "2"}, {"shift", "-1"}}) == "shift=-1 is no number of characters; the least is 1");
+  CHECK(Text("abc").refuse(Options{{"window", "2"}, {"shift", "-1"}}) ==
+        "shift=-1 is no number of characters; the least is 1");
 }
 
 TEST_CASE("tinyshakespeare has 65 characters and splits in nine to one") {
   if (!have_data("text/tinyshakespeare.txt")) return;
   const std::string path = data_path("text/tinyshakespeare.txt");
-  const auto train = open_file(path, Options{{"window", "256"}, {"shift", "1"}, {"part", "0-0.9"}}), test = open_file(path, Options{{"part", "0.9-1"}});
+  const auto train = open_file(path, Options{{"window", "256"}, {"shift", "1"}, {"part", "0-0.9"}}),
+             test = open_file(path, Options{{"part", "0.9-1"}});
   CHECK(train->describe()->classes == 65);
   CHECK(train->size() == 1003854 - 255);
   CHECK(test->size() == 111540);

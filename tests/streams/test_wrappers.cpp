@@ -19,7 +19,9 @@ namespace {
 
 const Gives every_way[] = {Gives::Blocks, Gives::Singles, Gives::SinglesWithoutType};
 
-std::shared_ptr<CountingProducer> counting(uint64_t n, Gives gives = Gives::Blocks) { return std::make_shared<CountingProducer>(n, gives); }
+std::shared_ptr<CountingProducer> counting(uint64_t n, Gives gives = Gives::Blocks) {
+  return std::make_shared<CountingProducer>(n, gives);
+}
 
 // The sample numbers of a pass, one by one and, after a rewind, in blocks; both must agree when `twice_the_same`.
 std::vector<int> pass(Producer& p) { return numbers(drain<int32_t>(p)); }
@@ -31,7 +33,8 @@ std::vector<int> range(int first, int last, int step = 1) {
   return v;
 }
 
-template <typename Make> void check_everywhere(Make make, const std::vector<int>& expected) {
+template <typename Make>
+void check_everywhere(Make make, const std::vector<int>& expected) {
   for (const Gives gives : every_way) {
     const auto p = make(gives);
     CHECK(pass(*p) == expected);
@@ -81,8 +84,12 @@ TEST_CASE("take, skip, shard and repeat") {
   check_everywhere([](Gives g) { return std::make_shared<ShardProducer>(counting(10, g), 3, 4); }, range(3, 10, 4));
   check_everywhere([](Gives g) { return std::make_shared<ShardProducer>(counting(10, g), 0, 1); }, range(0, 10));
   check_everywhere([](Gives g) { return std::make_shared<RepeatProducer>(counting(3, g), 2); }, {0, 1, 2, 0, 1, 2});
-  check_everywhere([](Gives g) { return std::make_shared<TakeProducer>(std::make_shared<RepeatProducer>(counting(3, g), 0), 5); }, {0, 1, 2, 0, 1});
-  check_everywhere([](Gives g) { return std::make_shared<SkipProducer>(std::make_shared<ShardProducer>(counting(20, g), 1, 3), 2); }, range(7, 20, 3));
+  check_everywhere(
+      [](Gives g) { return std::make_shared<TakeProducer>(std::make_shared<RepeatProducer>(counting(3, g), 0), 5); },
+      {0, 1, 2, 0, 1});
+  check_everywhere(
+      [](Gives g) { return std::make_shared<SkipProducer>(std::make_shared<ShardProducer>(counting(20, g), 1, 3), 2); },
+      range(7, 20, 3));
   CHECK(refusal([] { ShardProducer(counting(1), 2, 2); }) == "shard 2/2 is not there; shards are counted from 0");
   CHECK(refusal([] { TakeProducer(nullptr, 2); }) == "a wrapper needs a producer to wrap");
   RepeatProducer once(std::make_shared<OnceProducer>(2), 2);
@@ -111,14 +118,17 @@ TEST_CASE("batches stack samples along a new axis") {
   }
   BatchProducer blocks(counting(7), 3, BatchProducer::Last::Dropped);
   CHECK(drain_blocks<int32_t>(blocks, 2).size() == 2);
-  BatchProducer mixed(std::make_shared<MemoryProducer>(std::vector<HTensor>{HTensor(DType::F32, {2}), HTensor(DType::F32, {3})}), 2);
-  CHECK(refusal([&] { mixed.next(); }) == "batch: samples of shapes [2] and [3] cannot stand in one batch; all must have one type");
+  BatchProducer mixed(
+      std::make_shared<MemoryProducer>(std::vector<HTensor>{HTensor(DType::F32, {2}), HTensor(DType::F32, {3})}), 2);
+  CHECK(refusal([&] { mixed.next(); }) ==
+        "batch: samples of shapes [2] and [3] cannot stand in one batch; all must have one type");
 }
 
 TEST_CASE("shuffling permutes blocks, another way each epoch, the same way for a seed") {
   for (const Gives gives : every_way)
     for (const uint32_t block : {1u, 2u, 7u, 100u, 1000u}) {
-      ShuffleProducer a(counting(100, gives), block, 3), b(counting(100, gives), block, 3), other(counting(100, gives), block, 4);
+      ShuffleProducer a(counting(100, gives), block, 3), b(counting(100, gives), block, 3),
+          other(counting(100, gives), block, 4);
       const auto first = pass(a);
       CHECK(first == pass(b));
       CHECK((block == 1 || first != pass(other)));
@@ -129,7 +139,8 @@ TEST_CASE("shuffling permutes blocks, another way each epoch, the same way for a
       CHECK((block == 1 || second != first));
       for (size_t start = 0; start < 100; start += block) {
         const size_t end = std::min<size_t>(start + block, 100);
-        std::vector<int> part(first.begin() + static_cast<std::ptrdiff_t>(start), first.begin() + static_cast<std::ptrdiff_t>(end));
+        std::vector<int> part(first.begin() + static_cast<std::ptrdiff_t>(start),
+                              first.begin() + static_cast<std::ptrdiff_t>(end));
         std::sort(part.begin(), part.end());
         CHECK(part == range(static_cast<int>(start), static_cast<int>(end)));
       }

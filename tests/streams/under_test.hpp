@@ -53,7 +53,8 @@ class TemporaryFolder {
   }
   std::vector<std::string> names() const {
     std::vector<std::string> all;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) all.push_back(entry.path().filename().string());
+    for (const auto& entry : std::filesystem::directory_iterator(path_))
+      all.push_back(entry.path().filename().string());
     return all;
   }
 
@@ -77,8 +78,10 @@ class Options {
   Options(std::initializer_list<std::pair<const char*, const char*>> options) {
     for (const auto& [key, value] : options) {
       const std::string name = key;
-      if (name == "window" || name == "shift" || name == "size" || name == "seed") attributes_.set(key, static_cast<int64_t>(std::atoll(value)));
-      else attributes_.set(key, value);
+      if (name == "window" || name == "shift" || name == "size" || name == "seed")
+        attributes_.set(key, static_cast<int64_t>(std::atoll(value)));
+      else
+        attributes_.set(key, value);
     }
     view_ = attributes_.view(items_);
   }
@@ -111,7 +114,13 @@ class RecordingRegistry {
     };
     registration_ = {sizeof(hx_registration), &api_, reinterpret_cast<hx_registry*>(&items_)};
   }
-  ~RecordingRegistry() { detail::api_slot() = harmonics_api(); }
+  ~RecordingRegistry() {
+    for (const auto& [key, item] : items_) {
+      if (key.first == HX_PRODUCER) static_cast<const hx_producer_factory_vt*>(item.vtable)->destroy(item.self);
+      if (key.first == HX_CONSUMER) static_cast<const hx_consumer_factory_vt*>(item.vtable)->destroy(item.self);
+    }
+    detail::api_slot() = harmonics_api();
+  }
   FunctionRegistry& face() { return reinterpret_cast<FunctionRegistry&>(registration_); }
   const RegisteredItem& producer(const std::string& name) { return items_.at({HX_PRODUCER, name}); }
   const RegisteredItem& consumer(const std::string& name) { return items_.at({HX_CONSUMER, name}); }
@@ -124,7 +133,8 @@ class RecordingRegistry {
 };
 
 // All samples of a pass, one by one, as numbers.
-template <typename T> std::vector<std::vector<T>> drain(Producer& producer) {
+template <typename T>
+std::vector<std::vector<T>> drain(Producer& producer) {
   std::vector<std::vector<T>> samples;
   while (HTensor sample = producer.next()) {
     const T* data = sample.data<T>();
@@ -133,14 +143,16 @@ template <typename T> std::vector<std::vector<T>> drain(Producer& producer) {
   return samples;
 }
 // The same through read(), `chunk` samples at a time.
-template <typename T> std::vector<std::vector<T>> drain_blocks(Producer& producer, uint64_t chunk) {
+template <typename T>
+std::vector<std::vector<T>> drain_blocks(Producer& producer, uint64_t chunk) {
   const size_t n = static_cast<size_t>(producer.describe()->sample.count());
   std::vector<T> block(chunk * n);
   std::vector<std::vector<T>> samples;
   for (;;) {
     const int64_t got = producer.read(chunk, block.data());
     REQUIRE(got >= 0);
-    for (int64_t i = 0; i < got; ++i) samples.emplace_back(block.data() + static_cast<size_t>(i) * n, block.data() + static_cast<size_t>(i + 1) * n);
+    for (int64_t i = 0; i < got; ++i)
+      samples.emplace_back(block.data() + static_cast<size_t>(i) * n, block.data() + static_cast<size_t>(i + 1) * n);
     if (static_cast<uint64_t>(got) < chunk) return samples;
   }
 }
@@ -149,7 +161,8 @@ template <typename T> std::vector<std::vector<T>> drain_blocks(Producer& produce
 class CountingProducer : public Producer {
  public:
   enum class Gives { Blocks, Singles, SinglesWithoutType };
-  explicit CountingProducer(uint64_t size, Gives gives = Gives::Blocks, int64_t width = 2) : size_(size), gives_(gives), width_(width) {}
+  explicit CountingProducer(uint64_t size, Gives gives = Gives::Blocks, int64_t width = 2)
+      : size_(size), gives_(gives), width_(width) {}
   HTensor next() override {
     if (at_ == size_) return {};
     HTensor sample(DType::I32, Shape{width_});
