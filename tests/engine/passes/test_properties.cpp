@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "engine/passes/pass.hpp"
+#include "engine/program/print.hpp"
 #include "tests/engine/passes/random_program.hpp"
 
 using namespace harmonics;
@@ -59,5 +60,16 @@ TEST_CASE("passes reach a fixed point on random programs") {
     CHECK(cse(once).nodes.size() == once.nodes.size());
     const Program clean = dce(once);
     CHECK(dce(clean).nodes.size() == clean.nodes.size());
+  }
+}
+
+TEST_CASE("rewritten programs print and read back") {
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    INFO("seed " << seed);
+    const RandomProgram random(seed);
+    const Program result = all_passes(random.program());
+    const Program again = parse_program(print(result), "printed");
+    REQUIRE(print(again) == print(result));
+    REQUIRE(same_bits(interpret(again, random.numbers()), interpret(random.program(), random.numbers())));
   }
 }
