@@ -1,0 +1,9 @@
+# cmake -DINCLUDE=folder -DCOMPILER=c++ -P: every public header compiles by itself as C++17, abi.h as C11 too, without a warning.
+set(warnings -Wall -Wextra -Wpedantic -Werror)
+file(GLOB headers ${INCLUDE}/harmonics/*.hpp)
+foreach(header IN LISTS headers)
+  execute_process(COMMAND ${COMPILER} -std=c++17 ${warnings} -fsyntax-only -I${INCLUDE} -include ${header} -x c++ /dev/null
+                  COMMAND_ERROR_IS_FATAL ANY)
+endforeach()
+execute_process(COMMAND ${COMPILER} -x c -std=c11 ${warnings} -fsyntax-only -I${INCLUDE} -include ${INCLUDE}/harmonics/abi.h /dev/null
+                COMMAND_ERROR_IS_FATAL ANY)

@@ -1,0 +1,100 @@
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+#include "tests/plugins/catalogue.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+namespace {
+
+const std::string kNone, kSoftmax = "harmonics.activations/softmax", kSigmoid = "harmonics.activations/sigmoid",
+                         kRelu = "harmonics.activations/relu";
+const HTensor kLogits = floats({2, 3}, {1, 2, -1, 0.5f, -3, 4});
+const HTensor kLabels = HTensor::from<int32_t>({2}, {1, 0});
+
+HTensor ran_loss(const char* name, const std::string& before, const HTensor& logits, const HTensor& target, const Texts& texts = {}) {
+  return run(logits, [&](const HTensor& x) { return loss(name, before, x, x, target, texts); }).y;
+}
+std::string loss_error(const char* name, const std::string& before, const HTensor& logits, const HTensor& target, const Texts& texts = {}) {
+  return error_of([&] { ran_loss(name, before, logits, target, texts); });
+}
+
+float negative_log_softmax(const Floats& row, size_t label) {
+  double sum = 0;
+  for (float v : row) sum += std::exp(static_cast<double>(v));
+  return static_cast<float>(std::log(sum) - row[label]);
+}
+float binary(float z, float t) { return std::max(z, 0.0f) - z * t + std::log1p(std::exp(-std::abs(z))); }
+
+}  // namespace
+
+TEST_CASE("cross_entropy after softmax or nothing is that of softmax, on logits") {
+  const Floats expected{negative_log_softmax({1, 2, -1}, 1), negative_log_softmax({0.5f, -3, 4}, 0)};
+  for (const std::string& before : {kNone, kSoftmax, std::string("harmonics.activations/identity")})
+    check_close(ran_loss("cross_entropy", before, kLogits, kLabels), expected);
+  const HTensor hot = floats({2, 3}, {0, 1, 0, 1, 0, 0});
+  check_close(ran_loss("cross_entropy", kSoftmax, kLogits, hot), expected);
+  const HTensor soft = floats({2, 3}, {0.5f, 0.5f, 0, 1, 0, 0});
+  check_close(ran_loss("cross_entropy", kNone, kLogits, soft), {0.5f * (expected[0] + negative_log_softmax({1, 2, -1}, 0)), expected[1]});
+}
+
+TEST_CASE("cross_entropy after sigmoid is one of two for each output") {
+  Floats expected;
+  const Floats z = numbers(kLogits), hot{0, 1, 0, 1, 0, 0};
+  for (size_t i = 0; i < z.size(); ++i) expected.push_back(binary(z[i], hot[i]));
+  check_close(ran_loss("cross_entropy", kSigmoid, kLogits, kLabels), expected);
+  check_close(ran_loss("cross_entropy", kSigmoid, kLogits, floats({2, 3}, hot)), expected);
+  check_close(ran_loss("cross_entropy", kSigmoid, floats({1, 1}, {-200}), floats({1, 1}, {1})), {200});  // no overflow
+}
+
+TEST_CASE("cross_entropy after anything else says what to write") {
+  CHECK(loss_error("cross_entropy", kRelu, kLogits, kLabels) ==
+        "loss 'cross_entropy' of plugin 'harmonics.losses': cross_entropy does not go with what the arrow ends in, "
+        "'harmonics.activations/relu'\nhelp: end the arrow in softmax (one of many classes), sigmoid (each output by itself) or "
+        "in no activation");
+  CHECK(loss_error("cross_entropy", "mine/sigmoid", kLogits, kLabels).find("'mine/sigmoid'") != std::string::npos);
+  CHECK(loss_error("next_token", kSigmoid, kLogits, kLabels).find("help: end the arrow in softmax or in no activation") != std::string::npos);
+}
+
+TEST_CASE("next_token judges each position by the symbol that follows") {
+  const HTensor logits = floats({1, 3, 2}, {1, 2, 3, -1, 9, 9});
+  const HTensor text = HTensor::from<int32_t>({1, 3}, {0, 1, 0});
+  const HTensor y = ran_loss("next_token", kNone, logits, text);
+  CHECK(y.shape() == Shape{1, 2});
+  check_close(y, {negative_log_softmax({1, 2}, 1), negative_log_softmax({3, -1}, 0)});
+  CHECK(loss_error("next_token", kNone, kLogits, kLabels).find("next_token compares logits [batch, positions, symbols] with symbols "
+                                                               "[batch, positions]; here are [2, 3] and [2]") != std::string::npos);
+  CHECK(loss_error("next_token", kNone, floats({1, 1, 2}, {1, 2}), HTensor::from<int32_t>({1, 1}, {0})).find("at least two positions") !=
+        std::string::npos);
+}
+
+TEST_CASE("binary_cross_entropy judges probabilities, or logits after sigmoid") {
+  const HTensor p = floats({1, 4}, {0.25f, 0.75f, 0, 1}), t = floats({1, 4}, {0, 1, 1, 0});
+  const float quarter = -std::log(0.75f);
+  check_close(ran_loss("binary_cross_entropy", kNone, p, t), {quarter, quarter, 100, 100});
+  const HTensor z = floats({1, 2}, {-300, 2});
+  check_close(ran_loss("binary_cross_entropy", kSigmoid, z, floats({1, 2}, {1, 0})), {300, binary(2, 0)});
+}
+
+TEST_CASE("distances are taken element by element") {
+  const HTensor p = floats({1, 3}, {0, 2, -3}), t = floats({1, 3}, {0.5f, 0, 0});
+  check_close(ran_loss("mse", kRelu, p, t), {0.25f, 4, 9});
+  check_close(ran_loss("mae", kNone, p, t), {0.5f, 2, 3});
+  check_close(ran_loss("huber", kNone, p, t), {0.125f, 1.5f, 2.5f});
+  check_close(ran_loss("huber", kNone, p, t, {{"delta", "2"}}), {0.125f, 2, 4});
+  CHECK(loss_error("huber", kNone, p, t, {{"delta", "0"}}).find("it must be positive") != std::string::npos);
+}
+
+TEST_CASE("the gradient of a fused loss is that of what it means") {
+  const Ran ran = run(kLogits, [](const HTensor& x) { return loss("cross_entropy", kSoftmax, x, x, kLabels); }, true);
+  Floats expected;
+  for (int r = 0; r < 2; ++r) {
+    double sum = 0;
+    for (int c = 0; c < 3; ++c) sum += std::exp(static_cast<double>(numbers(kLogits)[static_cast<size_t>(3 * r + c)]));
+    for (int c = 0; c < 3; ++c)
+      expected.push_back(static_cast<float>(std::exp(static_cast<double>(numbers(kLogits)[static_cast<size_t>(3 * r + c)])) / sum - (c == (r ? 0 : 1))));
+  }
+  check_close(ran.dx, expected);
+}
