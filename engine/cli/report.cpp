@@ -35,8 +35,23 @@ double round_step(double span) {
   return power * (m < 1.5 ? 1 : m < 3.5 ? 2 : m < 7.5 ? 5 : 10);
 }
 
-void polyline(std::string& s, const Frame& f, const std::vector<std::pair<double, double>>& points, double top, double bottom, double right, const char* colour) {
-  s += fmt::format("<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-linejoin=\"round\" points=\"", colour);
+using Points = std::vector<std::pair<double, double>>;
+
+// Each point the mean of its neighbourhood, a fortieth of the curve wide.
+Points smoothed(const Points& points) {
+  const size_t reach = points.size() / 80;
+  Points result;
+  for (size_t i = 0; i < points.size(); ++i) {
+    const size_t first = i < reach ? 0 : i - reach, last = std::min(points.size(), i + reach + 1);
+    double sum = 0;
+    for (size_t j = first; j < last; ++j) sum += points[j].second;
+    result.emplace_back(points[i].first, sum / static_cast<double>(last - first));
+  }
+  return result;
+}
+
+void polyline(std::string& s, const Frame& f, const Points& points, double top, double bottom, double right, const char* colour, double opacity) {
+  s += fmt::format("<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-linejoin=\"round\" opacity=\"{}\" points=\"", colour, opacity);
   for (const auto& [x, y] : points) s += fmt::format("{:.1f},{:.1f} ", f.x0 + f.width * x / right, f.y0 + f.height * (top - std::clamp(y, bottom, top)) / (top - bottom));
   s += "\"/>\n";
 }
@@ -131,7 +146,7 @@ std::string curve_svg(const CycleReport& report) {
   const double top = std::max(losses[losses.size() * 98 / 100 < losses.size() ? losses.size() * 98 / 100 : losses.size() - 1] * 1.1, 1e-9);
   const double right = static_cast<double>(std::max<int64_t>(1, report.curve.back().step));
   loss_axis(s, f, top);
-  std::vector<std::pair<double, double>> points;
+  Points points;
   if (accuracy) {
     std::vector<double> sorted;
     for (const CurvePoint& p : report.curve) sorted.push_back(p.accuracy);
@@ -139,11 +154,13 @@ std::string curve_svg(const CycleReport& report) {
     const double bottom = std::min(0.95, std::floor(sorted[sorted.size() / 50] * 20) / 20);
     accuracy_axis(s, f, bottom);
     for (const CurvePoint& p : report.curve) points.emplace_back(static_cast<double>(p.step), p.accuracy);
-    polyline(s, f, points, 1, bottom, right, kAccuracy);
+    polyline(s, f, points, 1, bottom, right, kAccuracy, 0.25);
+    polyline(s, f, smoothed(points), 1, bottom, right, kAccuracy, 1);
     points.clear();
   }
   for (const CurvePoint& p : report.curve) points.emplace_back(static_cast<double>(p.step), p.loss);
-  polyline(s, f, points, top, 0, right, kLoss);
+  polyline(s, f, points, top, 0, right, kLoss, 0.25);
+  polyline(s, f, smoothed(points), top, 0, right, kLoss, 1);
   const double step = round_step(right);
   for (double v = 0; v <= right * 1.0001; v += step) s += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", f.x0 + f.width * v / right, f.y0 + f.height + 18, thousands(static_cast<int64_t>(v)));
   s += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">steps</text>\n", f.x0 + f.width / 2, f.y0 + f.height + 38);
