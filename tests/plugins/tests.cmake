@@ -59,12 +59,16 @@ hm_out_of_tree(embedder ${CMAKE_CURRENT_LIST_DIR}/out_of_tree ${CMAKE_CXX_COMPIL
 add_test(NAME "plugins: embedder" COMMAND ${out_of_tree}/embedder/embedder)
 set_tests_properties("plugins: embedder" PROPERTIES FIXTURES_REQUIRED built_embedder TIMEOUT 60)
 
-foreach(compiler IN ITEMS ${CMAKE_CXX_COMPILER} ${GNU_COMPILER} ${CLANG_COMPILER})
+set(compilers)
+foreach(compiler IN ITEMS ${GNU_COMPILER} ${CLANG_COMPILER} ${CMAKE_CXX_COMPILER})
+  file(REAL_PATH ${compiler} compiler)
+  list(APPEND compilers ${compiler})
+endforeach()
+list(REMOVE_DUPLICATES compilers)
+foreach(compiler IN LISTS compilers)
   get_filename_component(compiler_name ${compiler} NAME)
-  if(NOT TEST "plugins: headers ${compiler_name}")
-    add_test(NAME "plugins: headers ${compiler_name}"
-             COMMAND ${CMAKE_COMMAND} -DINCLUDE=${PROJECT_SOURCE_DIR}/include -DCOMPILER=${compiler}
-                     -P ${CMAKE_CURRENT_LIST_DIR}/check_headers.cmake)
-    set_tests_properties("plugins: headers ${compiler_name}" PROPERTIES TIMEOUT 120)
-  endif()
+  add_test(NAME "plugins: headers ${compiler_name}"
+           COMMAND ${CMAKE_COMMAND} -DINCLUDE=${PROJECT_SOURCE_DIR}/include -DCOMPILER=${compiler}
+                   -P ${CMAKE_CURRENT_LIST_DIR}/check_headers.cmake)
+  set_tests_properties("plugins: headers ${compiler_name}" PROPERTIES TIMEOUT 120)
 endforeach()
