@@ -26,7 +26,7 @@ bool fill(const Site& site, const hx_type& x, const hx_type& y, PoolContext& c) 
   c.out_width = y.dims[y.rank - 1];
   c.include_padding = site.flag("count_include_pad");
   const double steps = static_cast<double>(count(y) * c.kernel[0] * c.kernel[1]);
-  c.parts = parts_for(1.2 * steps + 0.1 * static_cast<double>(count(x)), c.planes);
+  c.parts = parts_for(0.4 * steps + 0.1 * static_cast<double>(count(x)), c.planes);
   return true;
 }
 

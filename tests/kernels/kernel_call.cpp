@@ -208,17 +208,22 @@ double KernelCall::seconds(int repeats) {
     }
   memory.push_back(aligned(kernel.workspace));
   buffers.push_back(memory.back().get());
-  double best = 1e9;
-  for (int r = 0; r < repeats; ++r) {
-    const auto start = std::chrono::steady_clock::now();
-    for (uint32_t phase = 0; phase < kernel.phases; ++phase)
-      for (uint32_t part = 0; part < kernel.parts[phase]; ++part) kernel.run(kernel.context, buffers.data(), phase, part);
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
+  std::vector<std::vector<double>> best(kernel.phases);
+  for (int r = 0; r < repeats; ++r)
+    for (uint32_t phase = 0; phase < kernel.phases; ++phase) {
+      best[phase].resize(kernel.parts[phase], 1e9);
+      for (uint32_t part = 0; part < kernel.parts[phase]; ++part) {
+        const auto start = std::chrono::steady_clock::now();
+        kernel.run(kernel.context, buffers.data(), phase, part);
+        best[phase][part] = std::min(best[phase][part], std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      }
+    }
+  double seconds = 0;
+  for (const auto& parts : best) seconds = std::accumulate(parts.begin(), parts.end(), seconds);
   name_ = kernel.name;
-  parts_ = kernel.parts[0];
+  parts_ = *std::max_element(kernel.parts, kernel.parts + kernel.phases);
   if (kernel.destroy) kernel.destroy(kernel.context);
-  return best;
+  return seconds;
 }
 
 void require_close(const Tensor& actual, const std::vector<double>& expected, double relative, double absolute) {

@@ -99,7 +99,7 @@ class KernelCall {
   uint32_t parts() const { return parts_; }
   uint32_t in_place() const { return in_place_; }
   const std::string& kernel() const { return name_; }
-  // Seconds of the fastest of `repeats` runs on one thread, in order.
+  // Seconds of all parts, each in the fastest of `repeats` runs: what a quiet processor would need on one thread.
   double seconds(int repeats);
 
  private:

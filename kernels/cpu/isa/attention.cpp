@@ -8,9 +8,6 @@ namespace harmonics::cpu::HM_ISA {
 namespace {
 
 HM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-HM_INLINE vf load_some(const float* p, int64_t n) { return n == kWidth ? load(p) : load_part(p, n); }
-HM_INLINE void store_some(float* p, vf v, int64_t n) { n == kWidth ? store(p, v) : store_part(p, v, n); }
-HM_INLINE int64_t lanes_at(int64_t i, int64_t n) { return n - i < kWidth ? n - i : kWidth; }
 
 // to[column][row] = from[row][column]; rows of `to` are kKeyBlock apart.
 void transpose_block(const float* from, int64_t rows, int64_t columns, float* to) {

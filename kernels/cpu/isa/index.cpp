@@ -66,9 +66,9 @@ void rope(const void* context, void* const* buffers, uint32_t, uint32_t part) {
     const float *cosine = c.cosines + r % c.positions * c.half, *sine = c.sines + r % c.positions * c.half;
     for (int64_t i = 0; i < c.half; i += kWidth) {
       const int64_t n = c.half - i < kWidth ? c.half - i : kWidth;
-      const vf a = load_part(x + i, n), b = load_part(x + c.half + i, n), u = load_part(cosine + i, n), v = load_part(sine + i, n);
-      store_part(y + i, a * u - b * v, n);
-      store_part(y + c.half + i, b * u + a * v, n);
+      const vf a = load_some(x + i, n), b = load_some(x + c.half + i, n), u = load_some(cosine + i, n), v = load_some(sine + i, n);
+      store_some(y + i, a * u - b * v, n);
+      store_some(y + c.half + i, b * u + a * v, n);
     }
   }
 }

@@ -6,9 +6,6 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-HM_INLINE vf load_some(const float* p, int64_t n) { return n == kWidth ? load(p) : load_part(p, n); }
-HM_INLINE void store_some(float* p, vf v, int64_t n) { n == kWidth ? store(p, v) : store_part(p, v, n); }
-HM_INLINE int64_t lanes_at(int64_t i, int64_t n) { return n - i < kWidth ? n - i : kWidth; }
 float scalar_sqrt(float x) { return vsqrt(splat(x))[0]; }
 
 // Sum of f(vector, lanes) over a row in groups, so that long rows keep their digits. f gives 0 in missing lanes.

@@ -6,9 +6,6 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-HM_INLINE vf load_some(const float* p, int64_t n) { return n == kWidth ? load(p) : load_part(p, n); }
-HM_INLINE void store_some(float* p, vf v, int64_t n) { n == kWidth ? store(p, v) : store_part(p, v, n); }
-
 // Parts begin at whole vectors.
 HM_INLINE Range elements(const OptimizerContext& c, uint32_t part) {
   const Range vectors = share((c.count + kWidth - 1) / kWidth, c.parts, part);

@@ -18,29 +18,108 @@ HM_INLINE Window window(const PoolContext& c, int axis, int64_t place, int64_t s
   return w;
 }
 
-void max_plane(const PoolContext& c, const float* x, float* y, int32_t* indices) {
-  for (int64_t i = 0; i < c.out_height; ++i) {
-    const Window rows = window(c, 0, i, c.height);
-    for (int64_t j = 0; j < c.out_width; ++j) {
-      const Window columns = window(c, 1, j, c.width);
-      int64_t best = -1;
-      float most = 0;
-      for (int64_t a = rows.begin; a < rows.end; ++a)
-        for (int64_t b = columns.begin; b < columns.end; ++b) {
-          const int64_t at = (rows.start + a * c.dilation[0]) * c.width + columns.start + b * c.dilation[1];
-          const float v = x[at];
-          // NaN wins and stays; equals do not take over.
-          if (best < 0 || v > most || (v != v && most == most)) most = v, best = at;
-        }
-      y[i * c.out_width + j] = most;
-      indices[i * c.out_width + j] = static_cast<int32_t>(best);
+// Output places [begin, end) along the row whose windows lie inside the plane from left to right.
+HM_INLINE Range inside(const PoolContext& c) {
+  const int64_t reach = (c.kernel[1] - 1) * c.dilation[1], step = c.strides[1];
+  int64_t begin = (c.low[1] + step - 1) / step;
+  int64_t end = c.width + c.low[1] - reach <= 0 ? 0 : (c.width + c.low[1] - reach - 1) / step + 1;
+  if (end > c.out_width) end = c.out_width;
+  if (begin > end) begin = end;
+  return {begin, end};
+}
+
+// NaN wins and stays; equals do not take over.
+HM_INLINE bool takes_over(float v, float most) { return v > most || (v != v && most == most); }
+
+void max_place(const PoolContext& c, const float* x, const Window& rows, int64_t j, float* y, int32_t* index) {
+  const Window columns = window(c, 1, j, c.width);
+  int64_t best = (rows.start + rows.begin * c.dilation[0]) * c.width + columns.start + columns.begin * c.dilation[1];
+  for (int64_t a = rows.begin; a < rows.end; ++a)
+    for (int64_t b = columns.begin; b < columns.end; ++b) {
+      const int64_t at = (rows.start + a * c.dilation[0]) * c.width + columns.start + b * c.dilation[1];
+      if (takes_over(x[at], x[best])) best = at;
     }
+  *y = x[best];
+  *index = static_cast<int32_t>(best);
+}
+
+// n numbers `step` apart; `left` can be read.
+HM_INLINE vf load_apart(const float* p, int64_t step, int64_t n, int64_t left) {
+  if (step == 1) return load_some(p, n);
+#if defined(__AVX512F__)
+  (void)left;
+  const __m512i places = (__m512i)(lanes() * static_cast<int32_t>(step));
+  return _mm512_mask_i32gather_ps(_mm512_setzero_ps(), static_cast<__mmask16>((1u << n) - 1), places, p, 4);
+#else
+  if (step == 2 && left >= 2 * kWidth) {
+#if defined(__AVX2__)
+    const __m256 halves = _mm256_shuffle_ps(load(p), load(p + kWidth), 0x88);
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(halves), 0xd8));
+#else
+    return _mm_shuffle_ps(load(p), load(p + kWidth), 0x88);
+#endif
+  }
+  vf v{};
+  for (int64_t i = 0; i < n; ++i) v[i] = p[i * step];
+  return v;
+#endif
+}
+
+// n <= kWidth neighbouring places, windows inside the plane from left to right.
+void max_places(const PoolContext& c, const float* x, const Window& rows, int64_t j, int64_t n, float* y, int32_t* indices) {
+  const int64_t step = c.strides[1], size = c.height * c.width;
+  vf most{};
+  vi best{};
+  for (int64_t a = rows.begin; a < rows.end; ++a)
+    for (int64_t b = 0; b < c.kernel[1]; ++b) {
+      const int64_t at = (rows.start + a * c.dilation[0]) * c.width + j * step - c.low[1] + b * c.dilation[1];
+      const vf v = load_apart(x + at, step, n, size - at);
+      vi take = (v > most) | ((v != v) & (most == most));
+      if (a == rows.begin && b == 0) take = splat_int(-1);
+      most = choose(take, v, most);
+      best = take ? lanes() * static_cast<int32_t>(step) + static_cast<int32_t>(at) : best;
+    }
+  store_some(y, most, n);
+  store_some(reinterpret_cast<float*>(indices), as_float(best), n);
+}
+
+void max_plane(const PoolContext& c, const float* x, float* y, int32_t* indices) {
+  const Range middle = inside(c);
+  for (int64_t i = 0; i < c.out_height; ++i, y += c.out_width, indices += c.out_width) {
+    const Window rows = window(c, 0, i, c.height);
+    for (int64_t j = 0; j < middle.begin; ++j) max_place(c, x, rows, j, y + j, indices + j);
+    for (int64_t j = middle.begin; j < middle.end; j += kWidth)
+      max_places(c, x, rows, j, lanes_at(j, middle.end), y + j, indices + j);
+    for (int64_t j = middle.end; j < c.out_width; ++j) max_place(c, x, rows, j, y + j, indices + j);
   }
 }
 
 HM_INLINE float share_of_window(const PoolContext& c, const Window& rows, const Window& columns) {
   const int64_t n = c.include_padding ? c.kernel[0] * c.kernel[1] : (rows.end - rows.begin) * (columns.end - columns.begin);
   return 1.0f / static_cast<float>(n);
+}
+
+void mean_row(const PoolContext& c, const float* x, int64_t i, float* y) {
+  const Window rows = window(c, 0, i, c.height);
+  const Range middle = inside(c);
+  for (int64_t j = 0; j < c.out_width; ++j) y[j] = 0;
+  for (int64_t a = rows.begin; a < rows.end; ++a)
+    for (int64_t b = 0; b < c.kernel[1]; ++b) {
+      const float* from = x + (rows.start + a * c.dilation[0]) * c.width - c.low[1] + b * c.dilation[1];
+#pragma GCC ivdep
+      for (int64_t j = middle.begin; j < middle.end; ++j) y[j] += from[j * c.strides[1]];
+    }
+  const float whole = share_of_window(c, rows, {0, 0, c.kernel[1]});
+  for (int64_t j = middle.begin; j < middle.end; ++j) y[j] *= whole;
+  for (int64_t j = 0; j < c.out_width; ++j) {
+    if (j == middle.begin && middle.end > j) j = middle.end;
+    if (j == c.out_width) break;
+    const Window columns = window(c, 1, j, c.width);
+    for (int64_t a = rows.begin; a < rows.end; ++a)
+      for (int64_t b = columns.begin; b < columns.end; ++b)
+        y[j] += x[(rows.start + a * c.dilation[0]) * c.width + columns.start + b * c.dilation[1]];
+    y[j] *= share_of_window(c, rows, columns);
+  }
 }
 
 }  // namespace
@@ -77,17 +156,7 @@ void avg_pool(const void* context, void* const* buffers, uint32_t, uint32_t part
   for (int64_t p = planes.begin; p < planes.end; ++p) {
     const float* x = static_cast<const float*>(buffers[0]) + p * in;
     float* y = static_cast<float*>(buffers[1]) + p * out;
-    for (int64_t i = 0; i < c.out_height; ++i) {
-      const Window rows = window(c, 0, i, c.height);
-      for (int64_t j = 0; j < c.out_width; ++j) {
-        const Window columns = window(c, 1, j, c.width);
-        float sum = 0;
-        for (int64_t a = rows.begin; a < rows.end; ++a)
-          for (int64_t b = columns.begin; b < columns.end; ++b)
-            sum += x[(rows.start + a * c.dilation[0]) * c.width + columns.start + b * c.dilation[1]];
-        y[i * c.out_width + j] = sum * share_of_window(c, rows, columns);
-      }
-    }
+    for (int64_t i = 0; i < c.out_height; ++i, y += c.out_width) mean_row(c, x, i, y);
   }
 }
 

@@ -8,33 +8,20 @@ namespace {
 
 struct Sum {
   static constexpr float kStart = 0;
-  HM_INLINE static vf join(vf a, vf b) { return a + b; }
-  HM_INLINE static float join(float a, float b) { return a + b; }
+  template <typename V> HM_INLINE static V join(V a, V b) { return a + b; }
 };
 struct Product {
   static constexpr float kStart = 1;
-  HM_INLINE static vf join(vf a, vf b) { return a * b; }
-  HM_INLINE static float join(float a, float b) { return a * b; }
+  template <typename V> HM_INLINE static V join(V a, V b) { return a * b; }
 };
 struct Maximum {
   static constexpr float kStart = -kInfinity;
-  HM_INLINE static vf join(vf a, vf b) { return maximum(a, b); }
-  HM_INLINE static float join(float a, float b) { return a != a || a > b ? a : b; }
+  template <typename V> HM_INLINE static V join(V a, V b) { return a != a ? a : a > b ? a : b; }
 };
 struct Minimum {
   static constexpr float kStart = kInfinity;
-  HM_INLINE static vf join(vf a, vf b) { return minimum(a, b); }
-  HM_INLINE static float join(float a, float b) { return a != a || a < b ? a : b; }
+  template <typename V> HM_INLINE static V join(V a, V b) { return a != a ? a : a < b ? a : b; }
 };
-
-template <typename Rule>
-float join_lanes(vf v) {
-  float s[kWidth];
-  store(s, v);
-  for (int64_t half = kWidth / 2; half > 0; half /= 2)
-    for (int64_t i = 0; i < half; ++i) s[i] = Rule::join(s[i], s[i + half]);
-  return s[0];
-}
 
 // Sums are joined in groups, groups in blocks: rounding errors of long sums stay small.
 constexpr int64_t kGroup = 32;
@@ -64,7 +51,7 @@ float reduce_row(const float* x, int64_t n) {
   constexpr int64_t kBlock = kBlockRows * 4 * kWidth;
   vf total = splat(Rule::kStart);
   for (int64_t i = 0; i < n; i += kBlock) total = Rule::join(total, reduce_block<Rule>(x + i, n - i < kBlock ? n - i : kBlock));
-  return join_lanes<Rule>(total);
+  return join_halves(total, [](auto a, auto b) __attribute__((always_inline)) { return Rule::join(a, b); });
 }
 
 // `n` columns, n <= kVectors * kWidth, over `rows` rows.

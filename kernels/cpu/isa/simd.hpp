@@ -84,23 +84,33 @@ HM_INLINE vf with_sign_of(vf size, vf sign) { return as_float(bits(size) ^ (bits
 HM_INLINE vf maximum(vf a, vf b) { return choose(a != a, a, choose(a > b, a, b)); }
 HM_INLINE vf minimum(vf a, vf b) { return choose(a != a, a, choose(a < b, a, b)); }
 // The first n lanes of v, `other` in the rest.
-HM_INLINE vf first(vf v, int64_t n, vf other) { return choose(lanes() < static_cast<int32_t>(n), v, other); }
+HM_INLINE vf first(vf v, int64_t n, vf other) { return n >= kWidth ? v : choose(lanes() < static_cast<int32_t>(n), v, other); }
 
-// Lanes are joined by halves: a tree that does not depend on anything but the width.
+// Lanes are joined by halves: a tree that depends on nothing but the width.
+template <typename Join>
+HM_INLINE float join_halves(vf v, Join join) {
+#if defined(__AVX512F__)
+  const __m256 eight = join(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  const __m128 four = join(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+#elif defined(__AVX2__)
+  const __m128 four = join(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+#else
+  const __m128 four = v;
+#endif
+  const __m128 two = join(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(join(two, _mm_shuffle_ps(two, two, 1)));
+}
 HM_INLINE float sum_of(vf v) {
-  float s[kWidth];
-  store(s, v);
-  for (int64_t half = kWidth / 2; half > 0; half /= 2)
-    for (int64_t i = 0; i < half; ++i) s[i] += s[i + half];
-  return s[0];
+  return join_halves(v, [](auto a, auto b) __attribute__((always_inline)) { return a + b; });
 }
 HM_INLINE float max_of(vf v) {
-  float s[kWidth];
-  store(s, v);
-  for (int64_t half = kWidth / 2; half > 0; half /= 2)
-    for (int64_t i = 0; i < half; ++i) s[i] = s[i] != s[i] || s[i] > s[i + half] ? s[i] : s[i + half];
-  return s[0];
+  return join_halves(v, [](auto a, auto b) __attribute__((always_inline)) { return a != a ? a : a > b ? a : b; });
 }
+
+// kWidth lanes or fewer.
+HM_INLINE vf load_some(const float* p, int64_t n) { return n == kWidth ? load(p) : load_part(p, n); }
+HM_INLINE void store_some(float* p, vf v, int64_t n) { n == kWidth ? store(p, v) : store_part(p, v, n); }
+HM_INLINE int64_t lanes_at(int64_t i, int64_t n) { return n - i < kWidth ? n - i : kWidth; }
 
 // The range of items that part `part` of `parts` has.
 struct Range {

@@ -46,7 +46,6 @@ HM_INLINE void map_row(float* y, int64_t n, F f) {
   for (; i + kWidth <= n; i += kWidth) store(y + i, f(i, kWidth));
   if (i < n) store_part(y + i, f(i, n - i), n - i);
 }
-HM_INLINE vf load_some(const float* p, int64_t n) { return n == kWidth ? load(p) : load_part(p, n); }
 
 int64_t label_at(const void* labels, uint32_t dtype, int64_t i) {
   if (dtype == HX_I64) return static_cast<const int64_t*>(labels)[i];

@@ -151,7 +151,9 @@ void add_part(Convolution& c, int64_t first, int64_t n) {
                                                              {DNNL_ARG_DIFF_SRC, d.diff_src_desc()}, {DNNL_ARG_SCRATCHPAD, d.scratchpad_desc()}});
   } else {
     using Back = dnnl::convolution_backward_weights;
-    const Back::primitive_desc d(Back::desc(direct, any(x), any(g.weight), any(y), g.strides, g.dilation, g.low, g.high), attributes, cpu_engine(), fd);
+    // One channel in its own layout: padded to a vector of channels it would cost eight times the work.
+    const Desc source = g.weight[g.weight.size() - x.size() + 1] == 1 ? plain(x) : any(x);
+    const Back::primitive_desc d(Back::desc(direct, source, any(g.weight), any(y), g.strides, g.dilation, g.low, g.high), attributes, cpu_engine(), fd);
     p.a = operand(c, x, d.src_desc(), false);
     p.b = operand(c, y, d.diff_dst_desc(), false);
     p.result = operand(c, g.weight, d.diff_weights_desc(), true);
@@ -225,6 +227,7 @@ void add_sum(Convolution& c) {
 
 bool plan(const Site& site, Pass pass, std::optional<Geometry> geometry, hx_kernel& out) {
   if (!geometry) return false;
+  const OneThread one_thread;
   auto c = std::make_unique<Convolution>();
   c->pass = pass;
   c->geometry = std::move(*geometry);

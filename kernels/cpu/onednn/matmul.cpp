@@ -53,6 +53,7 @@ void run(const void* context, void* const* buffers, uint32_t, uint32_t part) {
 }  // namespace
 
 void answer_onednn_matmul(const MatmulContext& grid, hx_kernel& out) {
+  const OneThread one_thread;
   const Product& p = grid.product;
   auto c = std::make_unique<OneDnnMatmul>();
   c->grid = grid;
