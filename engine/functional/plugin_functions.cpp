@@ -36,7 +36,7 @@ void keeps_type(const Item& item, const TensorType& y, const TensorType& x) {
   if (y == x) return;
   throw Error(ErrorKind::Plugin, fmt::format("{} returned {} for {}; an activation keeps shape and element type",
                                              spoken_name(item), y.str(), x.str()))
-      .note("help: register it as a layer if it is meant to change them");
+      .note("register it as a layer if it is meant to change them");
 }
 
 // Scalar, or with the batch axis of what it judges.
@@ -113,7 +113,7 @@ HTensor call_layer(const ItemPtr& item, const AttributeMap& arguments,
     throw Error(ErrorKind::Plugin,
                 fmt::format("{} reads the numbers of its input, which a layer cannot", spoken_name(*item)))
         .note(
-            "help: write it with the operations of <harmonics/ops.hpp>, or as an activation with a gradient() of its "
+            "write it with the operations of <harmonics/ops.hpp>, or as an activation with a gradient() of its "
             "own");
   if (status != HX_OK) throw plugin_error(*item, status);
   if (!out) throw Error(ErrorKind::Plugin, spoken_name(*item) + " returned an empty tensor");

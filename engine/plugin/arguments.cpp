@@ -127,7 +127,7 @@ const ArgumentSpec* find_spec(const Item& item, const std::string& name) {
   Error error(kind, fmt::format("{} has no {} '{}'", called(item), word, name), span);
   std::vector<std::string> known;
   for (const ArgumentSpec& spec : item.arguments) known.push_back(spec.name);
-  if (auto near = nearest(name, known)) error.note(fmt::format("help: did you mean '{}'?", *near));
+  if (auto near = nearest(name, known)) error.note(fmt::format("did you mean '{}'?", *near));
   throw error.note("note: it is used as " + signature(item));
 }
 
@@ -167,7 +167,7 @@ class Matcher {
   const ArgumentSpec& positional(const WrittenArgument& a) {
     if (after_named_)
       throw Error(ErrorKind::Syntax, "an argument without name stands after one with a name", a.value.span)
-          .note("help: name it too, or put it first: " + signature(item_));
+          .note("name it too, or put it first: " + signature(item_));
     if (next_ < item_.arguments.size()) return item_.arguments[next_++];
     const std::string count =
         item_.arguments.empty() ? "no arguments" : fmt::format("at most {}", item_.arguments.size());

@@ -137,7 +137,7 @@ void check_contract(const hx_plugin_abi& d, const std::string& name) {
   if (d.abi_major == HX_ABI_MAJOR && d.abi_min_minor <= HX_ABI_MINOR && d.abi_minor >= HX_ABI_MIN_MINOR) return;
   throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' is built for contract {}.{}, this program speaks {}.{}", name,
                                              d.abi_major, d.abi_minor, HX_ABI_MAJOR, HX_ABI_MINOR))
-      .note("help: build it again with this program's headers, or get the release made for it");
+      .note("build it again with this program's headers, or get the release made for it");
 }
 
 bool defines_symbol(std::span<const std::byte> file, const std::string& name, std::string_view symbol) {

@@ -45,9 +45,9 @@ std::span<const std::byte> bytes_of(const MappedFile& file) {
   Error error(ErrorKind::Plugin, fmt::format("plugin '{}' cannot be loaded: {}", path, text));
   if (text.find("undefined symbol") != std::string::npos)
     error.note(
-        "help: link it with the library that has the symbol, or define it; plugins get nothing from the program");
+        "link it with the library that has the symbol, or define it; plugins get nothing from the program");
   else if (text.find("cannot open shared object file") != std::string::npos)
-    error.note("help: install the library it needs, or build the plugin with its folder in the run path");
+    error.note("install the library it needs, or build the plugin with its folder in the run path");
   throw error;
 }
 
@@ -65,7 +65,7 @@ Opened open_library(const std::string& path) {
   const hx_plugin_abi descriptor = read_descriptor(path);
   if (!defines_symbol(bytes_of(*map_plugin(path)), path, "harmonics_register"))
     throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' has no function harmonics_register", path))
-        .note("help: define: extern \"C\" void harmonics_register(harmonics::FunctionRegistry& registry) { ... }");
+        .note("define: extern \"C\" void harmonics_register(harmonics::FunctionRegistry& registry) { ... }");
   void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) refuse_by_system(path, file);
   auto library = std::make_shared<Library>(file, handle);

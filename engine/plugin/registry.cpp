@@ -97,7 +97,7 @@ ItemPtr Registry::find(uint32_t kind, std::string_view name) {
       if (auto found = items_.find(key); found != items_.end()) return found->second;
       throw Error(ErrorKind::Plugin, "the manifest of plugin '" + path + "' promises " + std::string(kind_name(kind)) +
                                          " '" + key.second + "', the library does not have it")
-          .note("help: rebuild the plugin; its manifest and its library differ");
+          .note("rebuild the plugin; its manifest and its library differ");
     }
   }
   return outer_ ? outer_->find(kind, name) : nullptr;
@@ -120,14 +120,14 @@ ItemPtr Registry::need(uint32_t kind, std::string_view name) {
   Error error(ErrorKind::Name, "unknown " + kind_text + " '" + name_text + "'");
   const std::vector<std::string> known = names(kind);
   if (auto near = nearest(name, known)) {
-    error.note("help: did you mean '" + *near + "'?");
+    error.note("did you mean '" + *near + "'?");
   } else {
     for (const KindRow& row : kKinds)
       if (row.kind != kind && knows(row.kind, name_text))
         error.note("note: '" + name_text + "' is known as " + std::string(row.name));
     if (!known.empty()) error.note("note: known are " + joined(known));
   }
-  throw error.note("help: a plugin that has it is loaded with --plugin PATH; 'harmonics list " +
+  throw error.note("a plugin that has it is loaded with --plugin PATH; 'harmonics list " +
                    std::string(row_of(kind).listed) + "' shows what is there");
 }
 

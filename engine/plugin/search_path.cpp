@@ -53,7 +53,7 @@ std::vector<std::pair<uint32_t, std::string>> read_manifest(const fs::path& path
     const uint32_t kind = kind_named(line.substr(0, space));
     if (!kind || space == std::string::npos || space + 1 == line.size())
       throw Error(ErrorKind::Plugin, fmt::format("{}:{}: '{}' is not a kind and a name", path.string(), number, line))
-          .note("help: a line of a manifest reads like: activation relu");
+          .note("a line of a manifest reads like: activation relu");
     names.emplace_back(kind, line.substr(space + 1));
   }
   return names;

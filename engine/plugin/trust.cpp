@@ -28,7 +28,7 @@ bool is_private_group(gid_t gid) {
 void check_place(const std::string& plugin, const std::string& place, const char* what) {
   const auto refuse = [&](const std::string& reason) {
     throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' is not loaded: {} '{}' {}", plugin, what, place, reason))
-        .note("help: put it where only you can write, e.g. ~/.local/share/harmonics/plugins");
+        .note("put it where only you can write, e.g. ~/.local/share/harmonics/plugins");
   };
   struct stat s {};
   if (stat(place.c_str(), &s) != 0) refuse(fmt::format("cannot be looked at: {}", std::strerror(errno)));

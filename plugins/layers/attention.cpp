@@ -20,7 +20,7 @@ void expect_sequence(const HTensor& x, const char* what) {
   if (x.rank() == 3) return;
   throw Error(ErrorKind::Shape, std::string("attention works on sequences [positions, features]; a sample of ") + what +
                                     " is " + x.shape().from(1).str())
-      .note("help: use a producer of sequences (file:PATH?window=256), or declare one: {*, 64}");
+      .note("use a producer of sequences (file:PATH?window=256), or declare one: {*, 64}");
 }
 
 void expect_heads(int64_t heads, int64_t kv_heads, int64_t features, bool rope) {

@@ -13,9 +13,9 @@ void expect_image(const char* layer, const HTensor& x) {
   Error error(ErrorKind::Shape,
               std::string(layer) + " works on images [channels, height, width]; a sample here is " + sample);
   if (s.rank() == 3)
-    throw error.note("help: declare the channels where the stream begins: producer NAME {1, " + std::to_string(s[1]) +
+    throw error.note("declare the channels where the stream begins: producer NAME {1, " + std::to_string(s[1]) +
                      ", " + std::to_string(s[2]) + "};");
-  throw error.note("help: declare the shape where the stream begins, e.g. producer NAME {1, 28, 28};");
+  throw error.note("declare the shape where the stream begins, e.g. producer NAME {1, 28, 28};");
 }
 
 std::vector<int64_t> pair_of(const Arguments& a, const char* name, std::vector<int64_t> otherwise, int64_t least) {
@@ -38,7 +38,7 @@ Attributes attributes_of(const char* layer, const HTensor& x, const Window& w) {
       throw Error(ErrorKind::Shape, std::string(layer) + ": a window that reaches over " + std::to_string(reach) +
                                         " does not fit an image of " + s.from(1).str() + ", padded to " +
                                         std::to_string(size))
-          .note("help: make the kernel smaller, or pad: padding=\"same\"");
+          .note("make the kernel smaller, or pad: padding=\"same\"");
   }
   return Attributes()
       .set("strides", w.strides)

@@ -7,11 +7,11 @@ namespace layers {
 HTensor embed(Scope& scope, const HTensor& x, const Arguments& a) {
   if (x.dtype() < DType::U8 || x.dtype() > DType::U64)
     throw Error(ErrorKind::Type, "embed looks up rows by number; what comes in is no stream of whole numbers")
-        .note("help: put it right after a producer of text, tokens or labels");
+        .note("put it right after a producer of text, tokens or labels");
   const int64_t rows = a.has("vocabulary") ? a.integer("vocabulary") : scope.classes();
   if (rows < 1)
     throw Error(ErrorKind::Shape, "embed does not know how many different symbols there are")
-        .note("help: write it: embed(vocabulary=256)");
+        .note("write it: embed(vocabulary=256)");
   const int64_t width = a.has("width") ? a.integer("width") : scope.width();
   if (width < 1)
     throw Error(ErrorKind::Shape, "a width of " + std::to_string(width) + " holds nothing; the least is 1");

@@ -48,7 +48,7 @@ HTensor normalise_by_batch(Scope& scope, const HTensor& x, const HTensor& gain, 
   if (n < 2)
     throw Error(ErrorKind::Shape,
                 "norm(\"batch\") cannot train on one value per channel, a batch is " + x.shape().str())
-        .note("help: use a larger batch, or norm(\"layer\")");
+        .note("use a larger batch, or norm(\"layer\")");
   const auto r = harmonics::call("batch_norm", {x, gain, bias}, Attributes().set("epsilon", epsilon));
   const HTensor variance =
       maximum(1.0 / (r.at(2) * r.at(2)) - epsilon, 0) * (n / (n - 1));  // unbiased, as PyTorch keeps it

@@ -55,7 +55,7 @@ class CrossEntropy : public LossFunction {
         break;
     }
     refuse("cross_entropy", activation,
-           "help: end the arrow in softmax (one of many classes), sigmoid (each output by itself) or in no activation");
+           "end the arrow in softmax (one of many classes), sigmoid (each output by itself) or in no activation");
   }
 };
 
@@ -68,14 +68,14 @@ class NextToken : public LossFunction {
                 const Arguments&) const override {
     const Before b = before(activation);
     if (b != Before::Nothing && b != Before::Softmax)
-      refuse("next_token", activation, "help: end the arrow in softmax or in no activation");
+      refuse("next_token", activation, "end the arrow in softmax or in no activation");
     const int64_t rank = logits.rank();
     if (rank < 3 || !is_integer(target) || target.rank() + 1 != logits.rank())
       throw Error(ErrorKind::Shape,
                   "next_token compares logits [batch, positions, symbols] with symbols "
                   "[batch, positions]; here are " +
                       logits.shape().str() + " and " + target.shape().str())
-          .note("help: take samples that are sequences of symbols: file:PATH?window=256");
+          .note("take samples that are sequences of symbols: file:PATH?window=256");
     const int64_t positions = logits.shape()[static_cast<uint32_t>(rank - 2)];
     if (positions < 2)
       throw Error(ErrorKind::Shape, "next_token needs at least two positions, here is " + std::to_string(positions));

@@ -94,16 +94,16 @@ TEST_CASE("conv sums the window times the weight") {
 TEST_CASE("images are asked for where they are missing") {
   CHECK(layer_error("conv", ramp({2, 784}), {{"channels", "8"}}) ==
         "conv works on images [channels, height, width]; a sample here is [784]\n"
-        "help: declare the shape where the stream begins, e.g. producer NAME {1, 28, 28};");
+        "declare the shape where the stream begins, e.g. producer NAME {1, 28, 28};");
   CHECK(layer_error("maxpool", ramp({2, 28, 28})) ==
         "maxpool works on images [channels, height, width]; a sample here is [28, 28]\n"
-        "help: declare the channels where the stream begins: producer NAME {1, 28, 28};");
+        "declare the channels where the stream begins: producer NAME {1, 28, 28};");
   const HTensor image = ramp({1, 3, 4, 4});
   CHECK(layer_error("conv", image, {{"channels", "4"}, {"groups", "2"}}) ==
         "groups is 2; it must divide the 3 channels that come in and the 4 that go out");
   CHECK(layer_error("conv", image, {{"channels", "4"}, {"kernel", "5"}, {"padding", "valid"}}) ==
         "conv: a window that reaches over 5 does not fit an image of [3, 4, 4], padded to 4\n"
-        "help: make the kernel smaller, or pad: padding=\"same\"");
+        "make the kernel smaller, or pad: padding=\"same\"");
   CHECK(layer_error("conv", image, {{"channels", "4"}, {"padding", "some"}}) ==
         "padding is \"some\"; it can be \"same\", \"valid\" or a whole number");
   CHECK(layer_error("conv", image, {{"channels", "4"}, {"kernel", "1,2,3"}}) ==
@@ -176,7 +176,7 @@ TEST_CASE("norm refuses what it does not know") {
   scope.is_training = true;
   CHECK(error_of([&] { ran_layer("norm", scope, ramp({1, 3}), {{"kind", "batch"}}); }) ==
         "layer 'norm' of plugin 'harmonics.layers': norm(\"batch\") cannot train on one value per channel, a batch is [1, 3]\n"
-        "help: use a larger batch, or norm(\"layer\")");
+        "use a larger batch, or norm(\"layer\")");
 }
 
 TEST_CASE("dropout acts while training only") {
@@ -200,7 +200,7 @@ TEST_CASE("embed looks up a row for each symbol") {
   const Floats table = numbers(scope.values.at("weight"));
   check_close(y, {table[8], table[9], table[0], table[1], table[8], table[9]});
   CHECK(layer_error("embed", ids, {{"width", "2"}}) ==
-        "embed does not know how many different symbols there are\nhelp: write it: embed(vocabulary=256)");
+        "embed does not know how many different symbols there are\nwrite it: embed(vocabulary=256)");
   CHECK(layer_error("embed", ramp({2, 2}), {{"width", "2"}, {"vocabulary", "3"}}).find("no stream of whole numbers") != std::string::npos);
 }
 

@@ -52,10 +52,10 @@ TEST_CASE("cross_entropy after sigmoid is one of two for each output") {
 TEST_CASE("cross_entropy after anything else says what to write") {
   CHECK(loss_error("cross_entropy", kRelu, kLogits, kLabels) ==
         "loss 'cross_entropy' of plugin 'harmonics.losses': cross_entropy does not go with what the arrow ends in, "
-        "'harmonics.activations/relu'\nhelp: end the arrow in softmax (one of many classes), sigmoid (each output by itself) or "
+        "'harmonics.activations/relu'\nend the arrow in softmax (one of many classes), sigmoid (each output by itself) or "
         "in no activation");
   CHECK(loss_error("cross_entropy", "mine/sigmoid", kLogits, kLabels).find("'mine/sigmoid'") != std::string::npos);
-  CHECK(loss_error("next_token", kSigmoid, kLogits, kLabels).find("help: end the arrow in softmax or in no activation") != std::string::npos);
+  CHECK(loss_error("next_token", kSigmoid, kLogits, kLabels).find("end the arrow in softmax or in no activation") != std::string::npos);
 }
 
 TEST_CASE("next_token judges each position by the symbol that follows") {

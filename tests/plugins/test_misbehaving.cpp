@@ -57,16 +57,16 @@ TEST_CASE("a library that cannot be loaded leaves nothing behind and is refused 
                                             "with a letter or '_' and goes on with letters, digits and '_ . + -'");
   CHECK(loading(library("missing_symbol")) ==
         "plugin '" + library("missing_symbol") + "' cannot be loaded: undefined symbol: a_function_nobody_has\n"
-        "help: link it with the library that has the symbol, or define it; plugins get nothing from the program");
+        "link it with the library that has the symbol, or define it; plugins get nothing from the program");
   CHECK(loading(library("other_contract")) ==
         "plugin '" + library("other_contract") + "' is built for contract 7.3, this program speaks 0.1\n"
-        "help: build it again with this program's headers, or get the release made for it");
+        "build it again with this program's headers, or get the release made for it");
   CHECK(loading(library("no_descriptor")) == "'" + library("no_descriptor") +
                                                  "' is not a Harmonics plugin: it has no descriptor; include "
                                                  "<harmonics/plugin.hpp> in one of its sources");
   CHECK(loading(library("no_entry")) ==
         "plugin '" + library("no_entry") + "' has no function harmonics_register\n"
-        "help: define: extern \"C\" void harmonics_register(harmonics::FunctionRegistry& registry) { ... }");
+        "define: extern \"C\" void harmonics_register(harmonics::FunctionRegistry& registry) { ... }");
   CHECK(loading(HARMONICS_SOURCE_DIR "/CMakeLists.txt") ==
         "'" HARMONICS_SOURCE_DIR "/CMakeLists.txt' is not a Harmonics plugin: it is not an ELF file");
 }
@@ -75,7 +75,7 @@ TEST_CASE("an activation that throws is an error with its name, not a crash") {
   const std::string of = "' of plugin 'functions'";
   CHECK(activation_error("throws") == "activation 'throws" + of + ": the moon is full");
   CHECK(activation_error("throws_int") == "activation 'throws_int" + of + ": threw something that is not a std::exception");
-  CHECK(activation_error("throws_error") == "activation 'throws_error" + of + ": too wide\nhelp: narrow it");
+  CHECK(activation_error("throws_error") == "activation 'throws_error" + of + ": too wide\nnarrow it");
   CHECK(activation_error("empty") == "activation 'empty" + of + ": the activation returned an empty tensor");
   CHECK(activation_error("unknown_operation") ==
         "activation 'unknown_operation" + of + ": there is no operation 'rleu'\ndid you mean 'relu'?");
@@ -90,7 +90,7 @@ TEST_CASE("an activation that throws is an error with its name, not a crash") {
 TEST_CASE("an activation keeps shape and element type") {
   CHECK(activation_error("wrong_shape") ==
         "activation 'wrong_shape' of plugin 'functions' returned f32[2] for f32[2, 3]; an activation keeps shape and element "
-        "type\nhelp: register it as a layer if it is meant to change them");
+        "type\nregister it as a layer if it is meant to change them");
   CHECK(activation_error("wrong_type").rfind("activation 'wrong_type' of plugin 'functions' returned f64[2, 3] for f32[2, 3];", 0) == 0);
 }
 
@@ -166,7 +166,7 @@ TEST_CASE("layers that fail are named, and cannot read numbers") {
     return error_of([&] { run(kX, [&](const HTensor& x) { return layer_of(name, scope, x); }); });
   };
   CHECK(layer_error("reads_numbers") ==
-        "layer 'reads_numbers' of plugin 'functions' reads the numbers of its input, which a layer cannot\nhelp: write it with "
+        "layer 'reads_numbers' of plugin 'functions' reads the numbers of its input, which a layer cannot\nwrite it with "
         "the operations of <harmonics/ops.hpp>, or as an activation with a gradient() of its own");
   CHECK(layer_error("layer_throws") == "layer 'layer_throws' of plugin 'functions': no such luck");
   CHECK(layer_error("layer_without_batch") ==

@@ -72,3 +72,10 @@ foreach(compiler IN LISTS compilers)
                    -P ${CMAKE_CURRENT_LIST_DIR}/check_headers.cmake)
   set_tests_properties("plugins: headers ${compiler_name}" PROPERTIES TIMEOUT 120)
 endforeach()
+
+# The sample's flow is trained with the sample's plugin.
+add_test(NAME "plugins: train" COMMAND harmonics_cli run ${PROJECT_SOURCE_DIR}/samples/custom_plugin/my_plugin.hmx
+         --plugin ${out_of_tree}/same_compiler/libmy_plugin.so --producer images=synth:digits
+         --producer labels=synth:digits\#label --steps 60 --json)
+set_tests_properties("plugins: train" PROPERTIES FIXTURES_REQUIRED built_same_compiler TIMEOUT 120
+                     PASS_REGULAR_EXPRESSION "\"steps\":60,.*\"accuracy\":[3-9]\\.[0-9]*E-1")

@@ -90,7 +90,7 @@ TEST_CASE("arguments that do not fit the schema are refused with place and remed
   CHECK(missing.kind == ErrorKind::Name);
   CHECK(missing.span.column == 1);
   const Refused misspelt = refusal({channels, with("kernle", number(3))});
-  CHECK(misspelt.text == "layer 'conv' has no argument 'kernle'\nhelp: did you mean 'kernel'?\n" + kUse);
+  CHECK(misspelt.text == "layer 'conv' has no argument 'kernle'\ndid you mean 'kernel'?\n" + kUse);
   CHECK(misspelt.span.column == 3);
   CHECK(refusal({channels, with("channels", number(3))}).text == "argument 'channels' of layer 'conv' is given twice");
   CHECK(refusal({with("channels", number(3)), channels}).kind == ErrorKind::Syntax);
@@ -121,7 +121,7 @@ TEST_CASE("options of an address bind as texts") {
   CHECK(values.number("gain") == 1e-3);
   CHECK(option_refusal({{"channels", "8x"}}) == "'channels' of layer 'conv' wants a whole number, not '8x'");
   CHECK(option_refusal({{"channels", ""}}) == "'channels' of layer 'conv' wants a whole number, not ''");
-  CHECK(option_refusal({{"chanels", "8"}}) == "layer 'conv' has no option 'chanels'\nhelp: did you mean 'channels'?\n" + kUse);
+  CHECK(option_refusal({{"chanels", "8"}}) == "layer 'conv' has no option 'chanels'\ndid you mean 'channels'?\n" + kUse);
   CHECK(option_refusal({}) == "layer 'conv' needs its option 'channels': channels that go out\n" + kUse);
 }
 

@@ -80,14 +80,14 @@ TEST_CASE("an unknown name is refused with the nearest known one and a remedy") 
   registry.add(made(HX_ACTIVATION, "sigmoid"));
   registry.add(made(HX_LOSS, "cross_entropy"));
   CHECK(refusal(registry, HX_ACTIVATION, "sigmiod") ==
-        "unknown activation 'sigmiod'\nhelp: did you mean 'sigmoid'?\n"
-        "help: a plugin that has it is loaded with --plugin PATH; 'harmonics list functions' shows what is there");
+        "unknown activation 'sigmiod'\ndid you mean 'sigmoid'?\n"
+        "a plugin that has it is loaded with --plugin PATH; 'harmonics list functions' shows what is there");
   CHECK(refusal(registry, HX_ACTIVATION, "cross_entropy") ==
         "unknown activation 'cross_entropy'\nnote: 'cross_entropy' is known as loss\nnote: known are sigmoid\n"
-        "help: a plugin that has it is loaded with --plugin PATH; 'harmonics list functions' shows what is there");
+        "a plugin that has it is loaded with --plugin PATH; 'harmonics list functions' shows what is there");
   CHECK(refusal(registry, HX_PRODUCER, "postgres") ==
         "unknown producer 'postgres'\n"
-        "help: a plugin that has it is loaded with --plugin PATH; 'harmonics list producers' shows what is there");
+        "a plugin that has it is loaded with --plugin PATH; 'harmonics list producers' shows what is there");
 }
 
 TEST_CASE("items of an announced library yield to what came since and to other announcements") {
