@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Builds the benchmarks (preset ci) and runs them. HARMONICS_PEER_PYTHON=python3-with-torch compares with PyTorch as well.
+# bench.sh [--kernels] [--rounds N] [--seconds S]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+kernels=no rounds=5 seconds=1
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --kernels) kernels=yes; shift ;;
+    --rounds) rounds=${2:?--rounds takes a number}; shift 2 ;;
+    --seconds) seconds=${2:?--seconds takes a number}; shift 2 ;;
+    *) echo "usage: scripts/bench.sh [--kernels] [--rounds N] [--seconds S]" >&2; exit 2 ;;
+  esac
+done
+scripts/packages.sh test
+cmake --preset ci >/dev/null
+cmake --build --preset ci --target benches
+bin=build/ci/bin
+benches=("$bin"/bench_*)
+if [ "$kernels" = yes ]; then benches+=("$bin"/kernel_*); fi
+for bench in "${benches[@]}"; do
+  echo "== $(basename "$bench")"
+  # Debian builds the library with assertions; that costs the loop around a step a few nanoseconds.
+  "$bench" --benchmark_min_time="$seconds" --benchmark_counters_tabular=true 2>&1 | grep -v 'WARNING.*DEBUG'
+done
+python=${HARMONICS_PEER_PYTHON:-}
+if [ -z "$python" ]; then exit 0; fi
+if ! "$python" -c 'import torch' 2>/dev/null; then
+  echo "HARMONICS_PEER_PYTHON=$python cannot import torch" >&2
+  exit 1
+fi
+echo "== with PyTorch $("$python" -c 'import torch; print(torch.__version__)')"
+"$python" tests/bench/peers/compare.py "$bin" workloads tests/bench/peers/torch_mlp.py --rounds "$rounds" --seconds "$seconds"

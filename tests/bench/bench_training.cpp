@@ -1,0 +1,9 @@
+// Steps of training on prepared batches: forward, loss, backward, update.
+#include "tests/bench/workload_bench.hpp"
+
+int main(int argc, char** argv) {
+  return harmonics::bench::run_benchmarks(argc, argv, [] {
+    harmonics::bench::add_workload("mlp_train");
+    harmonics::bench::add_workload("cnn_train");
+  });
+}

@@ -1,0 +1,32 @@
+// Products of matrices as dense layers need them: forward, slope of the input, slope of the weight.
+#include <fmt/core.h>
+#include <harmonics/ops.hpp>
+
+#include "tests/bench/program.hpp"
+
+namespace harmonics::bench {
+
+namespace {
+
+void add(int64_t rows, int64_t in, int64_t out) {
+  const double flops = 2.0 * static_cast<double>(rows * in * out);
+  const double bytes = rows == 1 ? 4.0 * static_cast<double>(in * out) : 0;
+  add_program(fmt::format("linear/{}x{}x{}", rows, in, out), {{rows, in}, {out, in}, {out}}, [](const auto& x) { return call("linear", x); }, flops, bytes);
+  add_program(fmt::format("input_slope/{}x{}x{}", rows, in, out), {{rows, out}, {out, in}}, [](const auto& x) { return std::vector{dot(x[0], x[1], {1}, {0})}; }, flops, bytes);
+  add_program(fmt::format("weight_slope/{}x{}x{}", rows, in, out), {{rows, out}, {rows, in}}, [](const auto& x) { return std::vector{dot(x[0], x[1], {0}, {0})}; }, flops, bytes);
+}
+
+void add_all() {
+  for (int64_t rows : {1, 64, 256}) {
+    add(rows, 784, 392);
+    add(rows, 392, 196);
+    add(rows, 196, 10);
+  }
+  add(512, 512, 512);
+}
+
+}  // namespace
+
+}  // namespace harmonics::bench
+
+int main(int argc, char** argv) { return harmonics::bench::run_benchmarks(argc, argv, harmonics::bench::add_all); }

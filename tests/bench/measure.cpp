@@ -1,0 +1,85 @@
+#include "tests/bench/measure.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include <fmt/core.h>
+#include <harmonics/error.hpp>
+
+#include "tests/bench/machine.hpp"
+
+namespace harmonics::bench {
+
+namespace {
+
+double resident(const Work& work) { return work.resident > 0 ? work.resident : work.bytes; }
+
+// The best of what was seen for this number of threads and this size; never forgotten within a run.
+double best_peak(int threads) {
+  static std::map<int, double> seen;
+  return seen[threads] = std::max(seen[threads], peak_flops(threads));
+}
+double best_bandwidth(size_t bytes, int threads) {
+  static std::map<std::pair<size_t, int>, double> seen;
+  double& best = seen[{bytes, threads}];
+  return best = std::max(best, read_bandwidth(bytes, threads));
+}
+
+std::string yardsticks() {
+  constexpr size_t kL2 = size_t{256} << 10, kDram = size_t{128} << 20;
+  std::string text = peak_instructions();
+  for (int threads : {1, 2})
+    text += fmt::format("; {} thread{}: {:.1f} GFLOP/s, reads {:.1f} GB/s from L2, {:.1f} from DRAM", threads, threads > 1 ? "s" : "", best_peak(threads) / 1e9,
+                        best_bandwidth(kL2 * static_cast<size_t>(threads), threads) / 1e9, best_bandwidth(kDram * static_cast<size_t>(threads), threads) / 1e9);
+  return text;
+}
+
+}  // namespace
+
+double StepTimes::quantile(double q) const {
+  std::vector<double> sorted = seconds_;
+  const auto at = sorted.begin() + static_cast<std::ptrdiff_t>(q * static_cast<double>(sorted.size() - 1));
+  std::nth_element(sorted.begin(), at, sorted.end());
+  return *at;
+}
+
+void warm_up_yardsticks(const Work& work) {
+  if (work.flops > 0) best_peak(work.threads);
+  if (work.bytes > 0) best_bandwidth(static_cast<size_t>(resident(work)), work.threads);
+}
+
+void report(benchmark::State& state, const Work& work, const StepTimes& times) {
+  const double fast = times.quantile(0.1), median = times.quantile(0.5);
+  state.counters["us"] = fast * 1e6;
+  if (work.samples > 0) {
+    state.counters["samples/s"] = work.samples / fast;
+    state.counters["median"] = work.samples / median;
+  }
+  if (work.flops > 0) {
+    state.counters["GFLOP/s"] = work.flops / fast / 1e9;
+    const double peak = best_peak(work.threads);
+    if (peak > 0) state.counters["of_peak"] = work.flops / fast / peak;
+  }
+  if (work.bytes > 0) {
+    state.counters["GB/s"] = work.bytes / fast / 1e9;
+    state.counters["of_bandwidth"] = work.bytes / fast / best_bandwidth(static_cast<size_t>(resident(work)), work.threads);
+  }
+}
+
+int run_benchmarks(int argc, char** argv, void (*add)()) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  try {
+    add();
+    benchmark::AddCustomContext("yardsticks", yardsticks());
+    benchmark::RunSpecifiedBenchmarks();
+  } catch (const Error& e) {
+    std::fprintf(stderr, "error: %s\n", e.what());
+    return 1;
+  }
+  benchmark::Shutdown();
+  return 0;
+}
+
+}  // namespace harmonics::bench

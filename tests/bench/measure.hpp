@@ -1,0 +1,54 @@
+// Timing of steps: every iteration is timed alone, so that what neighbours on the machine do can be told apart.
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+namespace harmonics::bench {
+
+// What one iteration does; zero: not said.
+struct Work {
+  double samples = 0, flops = 0;
+  double bytes = 0;        // least traffic with memory
+  double resident = 0;     // size of what that traffic goes over: the bandwidth is measured on as much; 0: bytes
+  int threads = 1;
+};
+
+class StepTimes {
+ public:
+  template <typename Body>
+  void time(const Body& body) {
+    const auto start = std::chrono::steady_clock::now();
+    body();
+    seconds_.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  double quantile(double q) const;
+
+ private:
+  std::vector<double> seconds_;
+};
+
+// Runs `body` as the loop of `state` and reports, at the fastest tenth of the iterations and at their median: samples/s,
+// GFLOP/s and its ratio to the peak (flops), the floor's share of the time by bytes (bytes). The yardsticks are measured
+// right before and right after, the better one counts.
+template <typename Body>
+void measure(benchmark::State& state, const Work& work, const Body& body);
+
+void report(benchmark::State& state, const Work& work, const StepTimes& times);
+void warm_up_yardsticks(const Work& work);
+
+template <typename Body>
+void measure(benchmark::State& state, const Work& work, const Body& body) {
+  body();  // what is made at first use is not a step's cost
+  warm_up_yardsticks(work);
+  StepTimes times;
+  for (auto _ : state) times.time(body);
+  report(state, work, times);
+}
+
+// Parses the command line, prints what the yardsticks say, runs. `add` registers the benchmarks.
+int run_benchmarks(int argc, char** argv, void (*add)());
+
+}  // namespace harmonics::bench

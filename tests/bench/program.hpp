@@ -1,0 +1,34 @@
+// One traced program on the CPU device, for benchmarks of single functionals.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/execution/executable.hpp"
+#include "engine/program/tracer.hpp"
+#include "tests/bench/measure.hpp"
+
+namespace harmonics::bench {
+
+// `trace` gets one f32 input per shape and returns the results. Inputs are random numbers in [-1, 1).
+using Trace = std::function<std::vector<HTensor>(const std::vector<HTensor>& inputs)>;
+
+class PreparedProgram {
+ public:
+  PreparedProgram(const std::vector<Shape>& inputs, const Trace& trace, int threads);
+  void run() { plan_->run(pointers_.data()); }
+  std::string kernels() const;  // of the steps, joined by " + "
+
+ private:
+  std::vector<std::shared_ptr<Storage>> buffers_;
+  std::vector<const void*> pointers_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Executable> plan_;
+};
+
+// Registers "NAME/threads:N" for 1 and 2 threads. flops, or bytes when it is memory that limits; see Work.
+void add_program(const std::string& name, std::vector<Shape> inputs, Trace trace, double flops, double bytes);
+
+}  // namespace harmonics::bench

@@ -1,0 +1,31 @@
+// A workload as benchmarks: "mlp_train/batch:64/threads:1", one for every batch and number of threads it lists.
+#pragma once
+
+#include <fmt/core.h>
+
+#include "tests/bench/measure.hpp"
+#include "tests/bench/workload.hpp"
+
+namespace harmonics::bench {
+
+inline void measure_workload(benchmark::State& state, const Workload& workload, int64_t batch, int threads) {
+  PreparedStep step(workload, batch, threads);
+  Work work{.samples = static_cast<double>(batch), .flops = step.flops(), .threads = threads};
+  if (batch == 1) {  // every weight is used once: the floor is what memory gives
+    work.bytes = step.least_bytes();
+    work.resident = static_cast<double>(workload.parameters) * sizeof(float);
+  }
+  measure(state, work, [&] { step.run(); });
+}
+
+inline void add_workload(const std::string& name) {
+  const Workload workload = read_workload(name);
+  for (int64_t batch : workload.batches)
+    for (int threads : workload.threads)
+      benchmark::RegisterBenchmark(fmt::format("{}/batch:{}/threads:{}", name, batch, threads).c_str(),
+                                   [=](benchmark::State& state) { measure_workload(state, workload, batch, threads); })
+          ->UseRealTime()
+          ->Unit(benchmark::kMicrosecond);
+}
+
+}  // namespace harmonics::bench
