@@ -137,6 +137,14 @@ TEST_CASE("integers and casts") {
   }
 }
 
+TEST_CASE("casts to whole numbers cut, hold to the range and make NaN 0") {
+  const Tensor x({9}, std::vector<float>{2.9f, -2.9f, 300, -5, kNan, kInf, -kInf, 1e30f, 254.5f});
+  const auto cast = [&](uint32_t to) { return KernelCall("cast").in(x).out({9}, to).run_one(); };
+  CHECK(cast(HX_U8).values<uint8_t>() == std::vector<uint8_t>{2, 0, 255, 0, 0, 255, 0, 255, 254});
+  CHECK(cast(HX_I32).values<int32_t>() == std::vector<int32_t>{2, -2, 300, -5, 0, INT32_MAX, INT32_MIN, INT32_MAX, 254});
+  CHECK(cast(HX_I64).values<int64_t>() == std::vector<int64_t>{2, -2, 300, -5, 0, INT64_MAX, INT64_MIN, INT64_MAX, 254});
+}
+
 namespace {
 // y = (x * scale + shift > 0) ? x * scale + shift : slope, and the product itself.
 KernelCall chain_of(const Tensor& x, const Tensor& scale, const Tensor& shift) {

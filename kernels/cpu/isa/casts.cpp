@@ -10,9 +10,27 @@ namespace {
 struct Bool {
   uint8_t value;
 };
+template <typename T> constexpr bool kIsFloat = false;
+template <> constexpr bool kIsFloat<float> = true;
+template <> constexpr bool kIsFloat<double> = true;
+
+// Cuts towards zero, holds to the type's range, makes NaN 0.
+template <typename To>
+HM_INLINE To whole(double x, double least, double most) {
+  return x != x ? To(0) : static_cast<To>(x < least ? least : x > most ? most : x);
+}
+HM_INLINE uint8_t whole_of(double x, uint8_t) { return static_cast<uint8_t>(whole<int32_t>(x, 0, 255)); }
+HM_INLINE int32_t whole_of(double x, int32_t) { return whole<int32_t>(x, INT32_MIN, INT32_MAX); }
+HM_INLINE int64_t whole_of(double x, int64_t) {  // 2^63 is a double, 2^63 - 1 is not
+  return x >= 0x1p63 ? INT64_MAX : whole<int64_t>(x, -0x1p63, 0x1p63);
+}
+
 template <typename To, typename From>
 struct Convert {
-  HM_INLINE static To of(From x) { return static_cast<To>(x); }
+  HM_INLINE static To of(From x) {
+    if constexpr (kIsFloat<From> && !kIsFloat<To>) return whole_of(x, To{});
+    else return static_cast<To>(x);
+  }
 };
 template <typename From>
 struct Convert<Bool, From> {

@@ -152,7 +152,7 @@ void add_part(Convolution& c, int64_t first, int64_t n) {
   } else {
     using Back = dnnl::convolution_backward_weights;
     // One channel in its own layout: padded to a vector of channels it would cost eight times the work.
-    const Desc source = g.weight[g.weight.size() - x.size() + 1] == 1 ? plain(x) : any(x);
+    const Desc source = g.x[1] == 1 ? plain(x) : any(x);
     const Back::primitive_desc d(Back::desc(direct, source, any(g.weight), any(y), g.strides, g.dilation, g.low, g.high), attributes, cpu_engine(), fd);
     p.a = operand(c, x, d.src_desc(), false);
     p.b = operand(c, y, d.diff_dst_desc(), false);
