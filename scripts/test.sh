@@ -26,6 +26,8 @@ if [ "$full" = yes ]; then
   for target in build/fuzz/bin/fuzz_*; do
     name=$(basename "$target")
     mkdir -p "build/fuzz/found/$name"
-    "$target" -max_total_time=30 -rss_limit_mb=2048 -timeout=10 "build/fuzz/found/$name" "tests/fuzz/corpus/${name#fuzz_}"
+    dictionary=()
+    if [ -f "tests/fuzz/${name#fuzz_}.dict" ]; then dictionary=(-dict="tests/fuzz/${name#fuzz_}.dict"); fi
+    "$target" "${dictionary[@]}" -max_total_time=30 -rss_limit_mb=2048 -timeout=10 "build/fuzz/found/$name" "tests/fuzz/corpus/${name#fuzz_}"
   done
 fi

@@ -9,7 +9,15 @@
 
 #include "producers/file/array.hpp"
 
-#if defined(__SANITIZE_ADDRESS__) || (defined(__has_feature) && __has_feature(address_sanitizer))
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HM_ADDRESS_SANITIZER
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define HM_ADDRESS_SANITIZER
+#endif
+
+#ifdef HM_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #define HM_POISON(place, size) __asan_poison_memory_region(place, size)
 #define HM_UNPOISON(place, size) __asan_unpoison_memory_region(place, size)
