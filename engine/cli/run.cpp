@@ -22,6 +22,23 @@ void on_interrupt(int) {
   std::signal(SIGINT, SIG_DFL);
 }
 
+// While this lives, Ctrl-C stops `runtime` after its step.
+class Interruptible {
+ public:
+  explicit Interruptible(CycleRuntime& runtime) {
+    running = &runtime;
+    std::signal(SIGINT, on_interrupt);
+    std::signal(SIGTERM, on_interrupt);
+  }
+  ~Interruptible() {
+    std::signal(SIGINT, SIG_DFL);
+    std::signal(SIGTERM, SIG_DFL);
+    running = nullptr;
+  }
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+};
+
 int64_t weight_count(const HarmonicGraph& graph, const ParameterStore& store) {
   (void)graph;
   int64_t n = 0;
@@ -37,7 +54,8 @@ std::string loss_text(const CycleReport& report) {
 }
 
 struct Outcome {
-  CycleReport report;
+  CycleReport report;  // of the last cycle that trained, else of the last
+  bool trained = false, interrupted = false;
   std::optional<Evaluation> test;
 };
 
@@ -86,14 +104,21 @@ void announce(HarmonicGraph& graph, const Options& options) {
       print_note(fmt::format("the bytes of '{}' are scaled to [0, 1]", graph.graph().nodes[static_cast<size_t>(n)].name));
 }
 
+// What an inference makes and nobody asked to have elsewhere goes to standard output.
+void bind_results(HarmonicGraph& graph, int cycle) {
+  for (int n : graph.results(cycle)) {
+    const GraphNode& node = graph.graph().nodes[static_cast<size_t>(n)];
+    const bool consumer = node.kind == DeclarationKind::Consumer;
+    if (!graph.sinks().count(consumer ? n : -1)) graph.bind_consumer(consumer ? n : -1, open_sink(graph.registry(), node.name, parse_address("stdout:")));
+  }
+}
+
 Outcome run_cycles(HarmonicGraph& graph, const Options& options) {
   Outcome outcome;
   const int cycles = static_cast<int>(graph.graph().cycles.size());
   for (int cycle = 0; cycle < cycles; ++cycle) {
     const bool trains = graph.graph().trains(cycle);
-    if (!trains)
-      for (int n : graph.results(cycle))
-        if (graph.graph().nodes[static_cast<size_t>(n)].kind == DeclarationKind::Layer && !graph.sinks().count(-1)) graph.bind_consumer("", parse_address("stdout:"));
+    if (!trains) bind_results(graph, cycle);
     CycleRuntime runtime(graph, cycle, options.run);
     ProgressLine line(options.quiet || !trains);
     runtime.on_progress([&](const Progress& p) { line.show(p); });
@@ -102,17 +127,18 @@ Outcome run_cycles(HarmonicGraph& graph, const Options& options) {
       line.clear();
       say(fmt::format("epoch {:<3} loss {:<8.4g}{} {}  {}", e.epoch, e.loss, e.accuracy >= 0 ? " accuracy " + percent(e.accuracy) + " " : "", rate(static_cast<double>(e.samples) / e.seconds), duration(e.seconds)));
     });
-    running = &runtime;
-    std::signal(SIGINT, on_interrupt);
-    std::signal(SIGTERM, on_interrupt);
-    outcome.report = runtime.run();
-    running = nullptr;
-    std::signal(SIGINT, SIG_DFL);
-    std::signal(SIGTERM, SIG_DFL);
+    CycleReport report;
+    {
+      const Interruptible interruptible(runtime);
+      report = runtime.run();
+    }
     line.clear();
-    for (const std::string& note : outcome.report.notes) print_note(note);
+    for (const std::string& note : report.notes) print_note(note);
     for (const std::string& note : graph.weight_notes()) print_note(note);
-    if (outcome.report.stopped_by == "interrupt") break;
+    outcome.interrupted = report.stopped_by == "interrupt";
+    if (trains || !outcome.trained) outcome.report = std::move(report);
+    outcome.trained = outcome.trained || trains;
+    if (outcome.interrupted) break;
     if (trains && !graph.test_streams().empty()) outcome.test = evaluate(graph, cycle, graph.test_streams(), options.run);
   }
   for (auto& [n, sink] : graph.sinks()) sink->finish();
@@ -122,9 +148,8 @@ Outcome run_cycles(HarmonicGraph& graph, const Options& options) {
 void summarise(HarmonicGraph& graph, const Options& options, const Outcome& outcome) {
   if (options.quiet) return;
   const CycleReport& r = outcome.report;
-  bool trains = false;
-  for (size_t c = 0; c < graph.graph().cycles.size(); ++c) trains = trains || graph.graph().trains(static_cast<int>(c));
-  if (!trains) {
+  if (!outcome.trained) {
+    if (options.weights.empty() && weight_count(graph, graph.store()) > 0) print_note("no --weights were given: the results come from weights that never learned");
     say(fmt::format("inferred {} samples in {} ({})", thousands(r.samples), duration(r.seconds), rate(r.samples_per_second)));
     return;
   }
@@ -155,7 +180,7 @@ int run_command(const Options& options) {
       if (!options.quiet) say("report: " + options.report);
     }
     if (options.json) fmt::print("{}\n", boost::json::serialize(json_of(*graph, outcome)));
-    return outcome.report.stopped_by == "interrupt" ? kInterrupted : kDone;
+    return outcome.interrupted ? kInterrupted : kDone;
   });
 }
 

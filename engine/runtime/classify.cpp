@@ -34,8 +34,11 @@ std::vector<Classified> classify_images(HarmonicGraph& graph, StreamSet& streams
   for (int n : g.producers_used(0, false))
     if (streams.bound(n) && graph.types().at(n).positions == 0 && picture(graph.types().at(n).sample).first > 0) image = n;
   for (const GraphTap& t : g.taps)
-    if (tapped_classes(g, t.layer) >= 0) layer = t.layer, labels = t.target;
+    if (t.cycle == 0 && tapped_classes(g, t.layer) >= 0) layer = t.layer, labels = t.target;
   if (image < 0 || layer < 0 || !std::all_of(producers.begin(), producers.end(), [&](int n) { return streams.bound(n); })) return examples;
+  // A stream that was read to its end for good has nothing left to show.
+  if (std::any_of(producers.begin(), producers.end(), [&](int n) { return streams.source(n).info().live || streams.source(n).info().size == 0; })) return examples;
+  check_same_samples(g, graph.types(), streams.types(g));
 
   std::unique_ptr<JointReader> reader = streams.reader(g, producers, static_cast<uint64_t>(count), false, 0);
   reader->begin(0);
@@ -52,12 +55,17 @@ std::vector<Classified> classify_images(HarmonicGraph& graph, StreamSet& streams
   o.mode = Mode::infer;
   o.batch = got;
   o.wanted = {layer};
+  for (size_t i = 0; i < g.conditionals.size(); ++i)
+    if (g.conditionals[i].cycle == 0) o.branches.insert(static_cast<int>(2 * i));
   CompileOptions c;
   c.device = settings.device;
   c.registry = &graph.registry();
-  CompiledStep step(graph.lower(o), graph.store(), graph.executor(settings.threads), c);
+  Lowered lowered = graph.lower(o);
+  if (!lowered.values.count(layer)) return examples;  // driven in another branch only
+  CompiledStep step(std::move(lowered), graph.store(), graph.executor(settings.threads), c);
   std::vector<const void*> inputs;
   for (int n : step.lowered().inputs) inputs.push_back(targets[static_cast<size_t>(std::find(producers.begin(), producers.end(), n) - producers.begin())]);
+  step.check_indices(inputs.data());
   step.set(inputs.data(), 0, 1, 0);
   step.run();
   const auto value_of = [&](int n) { return view_of({graph.types().at(n).dtype, [&] {

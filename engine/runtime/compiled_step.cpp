@@ -2,7 +2,35 @@
 
 #include <cstring>
 
+#include <fmt/core.h>
+
 namespace harmonics {
+
+namespace {
+
+// Index of the first number outside [0, limit), or n. Signed numbers below zero are large when taken without sign.
+template <typename T> int64_t first_outside(const void* data, int64_t n, int64_t limit) {
+  const T* p = static_cast<const T*>(data);
+  for (int64_t i = 0; i < n; ++i)
+    if (static_cast<uint64_t>(p[i]) >= static_cast<uint64_t>(limit)) return i;
+  return n;
+}
+
+int64_t first_outside(DType dtype, const void* data, int64_t n, int64_t limit) {
+  switch (dtype) {
+    case DType::U8: return first_outside<uint8_t>(data, n, limit);
+    case DType::I8: return first_outside<int8_t>(data, n, limit);
+    case DType::U16: return first_outside<uint16_t>(data, n, limit);
+    case DType::I16: return first_outside<int16_t>(data, n, limit);
+    case DType::U32: return first_outside<uint32_t>(data, n, limit);
+    case DType::I32: return first_outside<int32_t>(data, n, limit);
+    case DType::U64: return first_outside<uint64_t>(data, n, limit);
+    case DType::I64: return first_outside<int64_t>(data, n, limit);
+    default: return n;
+  }
+}
+
+}  // namespace
 
 CompiledStep::CompiledStep(Lowered lowered, ParameterStore& store, Executor& executor, const CompileOptions& options)
     : lowered_(std::move(lowered)), executable_(compile(lowered_.program, &store, executor, options)) {
@@ -10,6 +38,8 @@ CompiledStep::CompiledStep(Lowered lowered, ParameterStore& store, Executor& exe
   std::vector<std::string> streams;  // stream inputs are traced first, in the order of Lowered::inputs
   for (const Node* leaf : leaves)
     if (leaf->callee[0] != '@') streams.push_back(leaf->callee);
+  for (size_t i = 0; i < lowered_.inputs.size(); ++i)
+    if (lowered_.index_limits[i] > 0) indices_.push_back({i, leaves[i]->callee, lowered_.program.type(leaves[i]->outputs.at(0)), lowered_.index_limits[i]});
   for (const std::string& name : executable_->input_names()) {
     int slot = -1;
     const void* fixed = name == "@lr" ? static_cast<const void*>(&lr_) : name == "@step" ? static_cast<const void*>(&step_) : static_cast<const void*>(counter_);
@@ -22,6 +52,17 @@ CompiledStep::CompiledStep(Lowered lowered, ParameterStore& store, Executor& exe
   for (const LossInfo& info : lowered_.losses) {
     layer_losses_.push_back(executable_->output(info.name + ".loss").data<float>());
     correct_.push_back(info.accuracy ? executable_->output(info.name + ".correct").data<float>() : nullptr);
+  }
+}
+
+void CompiledStep::check_indices(const void* const* streams) const {
+  for (const Indices& c : indices_) {
+    const int64_t bad = first_outside(c.type.dtype, streams[c.stream], c.type.shape.count(), c.limit);
+    if (bad == c.type.shape.count()) continue;
+    const auto* at = static_cast<const std::byte*>(streams[c.stream]) + static_cast<size_t>(bad) * dtype_bytes(c.type.dtype);
+    const int64_t value = cast(view_of({c.type.dtype, {}}, const_cast<std::byte*>(at)), DType::I64).item<int64_t>();
+    throw Error(ErrorKind::Stream, fmt::format("stream '{}' holds {}, but the graph knows {} classes, numbered from 0 to {}", c.name, value, c.limit, c.limit - 1), {},
+                {fmt::format("it is in sample {} of the batch; correct the data, or declare the classes: producer {} {{N}};", bad / (c.type.shape.count() / c.type.shape[0]), c.name)});
   }
 }
 

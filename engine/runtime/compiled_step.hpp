@@ -13,6 +13,11 @@ namespace harmonics {
 class CompiledStep {
  public:
   CompiledStep(Lowered lowered, ParameterStore& store, Executor& executor, const CompileOptions& options);
+  CompiledStep(const CompiledStep&) = delete;  // inputs point into the object
+  CompiledStep& operator=(const CompiledStep&) = delete;
+
+  // Class and symbol numbers must name a class or symbol there is: ErrorKind::Stream with the number and its place.
+  void check_indices(const void* const* streams) const;
 
   // `streams`: one buffer per Lowered::inputs. Nothing is allocated.
   void set(const void* const* streams, float lr, int64_t step, uint64_t seed);
@@ -29,9 +34,17 @@ class CompiledStep {
   const float* correct(size_t i) const { return correct_[i]; }
 
  private:
+  struct Indices {  // a stream whose numbers choose from `limit` classes
+    size_t stream;
+    std::string name;
+    TensorType type;
+    int64_t limit;
+  };
+
   Lowered lowered_;
   std::unique_ptr<Executable> executable_;
   std::vector<const void*> inputs_;
+  std::vector<Indices> indices_;
   std::vector<int> stream_slot_;  // per program input: index into the streams, or -1
   float lr_ = 0;
   int64_t step_ = 0;

@@ -55,7 +55,16 @@ struct Slot {
   std::vector<const void*> pointers;
   std::vector<void*> targets;
   std::vector<std::vector<std::byte>> results;
+  std::vector<char> delivers;  // by result: did this step make it
   uint64_t count = 0, epoch = 0;
+  size_t sequence = 0;
+};
+
+// A compiled step with everything it reports resolved, so that a step looks nothing up by name.
+struct StepProgram {
+  std::unique_ptr<CompiledStep> step;
+  std::vector<size_t> loss_metrics, accuracy_metrics;  // by Lowered::losses
+  std::vector<const HTensor*> results;                 // by wanted node; null: this branch does not drive it
 };
 
 }  // namespace
@@ -78,10 +87,13 @@ class CycleRun {
       flow::input_node<Slot*> input(g, [this](oneapi::tbb::flow_control& control) { return next(control); });
       flow::limiter_node<Slot*> limiter(g, kInFlight);
       flow::function_node<Slot*, Slot*> step(g, flow::serial, [this](Slot* slot) { return this->step(slot); });
+      // A serial node may start its next message before it has handed on the last: order is restored by number.
+      flow::sequencer_node<Slot*> in_order(g, [](Slot* slot) { return slot->sequence; });
       flow::function_node<Slot*, flow::continue_msg> sink(g, flow::serial, [this](Slot* slot) { return deliver(slot), flow::continue_msg(); });
       flow::make_edge(input, limiter);
       flow::make_edge(limiter, step);
-      flow::make_edge(step, sink);
+      flow::make_edge(step, in_order);
+      flow::make_edge(in_order, sink);
       flow::make_edge(sink, limiter.decrementer());
       input.activate();
       g.wait_for_all();
@@ -90,49 +102,109 @@ class CycleRun {
   }
 
  private:
-  using StepKey = std::pair<int64_t, std::set<int>>;  // batch, branches
+  std::string name_of(int n) const { return graph_.graph().nodes[static_cast<size_t>(n)].name; }
 
   void plan() {
     const Graph& g = graph_.graph();
     producers_ = g.producers_used(owner_.cycle_, training_);
     if (producers_.empty()) throw Error(ErrorKind::Usage, fmt::format("no producer feeds this cycle of '{}'", g.name));
     for (int n : producers_)
-      if (!graph_.streams().bound(n))
-        throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", g.nodes[static_cast<size_t>(n)].name), {}, {fmt::format("bind it: --producer {}=file:PATH", g.nodes[static_cast<size_t>(n)].name)});
+      if (!graph_.streams().bound(n)) throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", name_of(n)), {}, {fmt::format("bind it: --producer {}=file:PATH", name_of(n))});
     for (int n : graph_.results(owner_.cycle_)) {
       const bool consumer = g.nodes[static_cast<size_t>(n)].kind == DeclarationKind::Consumer;
       if (graph_.sinks().count(consumer ? n : -1) && (consumer || !training_)) wanted_.push_back(n);
     }
+    result_types_.resize(wanted_.size());
     reader_ = graph_.streams().reader(g, producers_, static_cast<uint64_t>(settings_.batch), training_ && owner_.settings_.shuffle, settings_.seed);
     reader_->begin(0);
-    epochs_ = settings_.epochs.value_or(-1);
-    if (!settings_.epochs && !settings_.steps && !settings_.seconds && settings_.until.empty() && reader_->size() > 0) epochs_ = training_ ? kDefaultEpochs : 1;
-    if (!training_ && !settings_.epochs && reader_->size() > 0) epochs_ = 1;
+    for (int n : producers_) live_ = live_ || graph_.streams().source(n).info().live;
+    const uint64_t size = reader_->size();
+    batch_ = size > 0 ? std::min<uint64_t>(size, static_cast<uint64_t>(settings_.batch)) : static_cast<uint64_t>(settings_.batch);
+    plan_epochs();
     declare_metrics();
-    for (Slot& slot : slots_) {
-      for (size_t i = 0; i < producers_.size(); ++i) slot.streams.emplace_back(reader_->bytes(i) * static_cast<size_t>(settings_.batch) + 64);
-      for (auto& s : slot.streams) {
-        // 64-byte aligned inside the buffer: kernels read it directly.
-        void* p = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(s.data()) + 63) / 64 * 64);
-        slot.targets.push_back(p);
-        slot.pointers.push_back(p);
-      }
-    }
-    compiled(settings_.batch);  // before the clock starts
-    if (const uint64_t n = reader_->size(); n % static_cast<uint64_t>(settings_.batch) != 0 && epochs_ != 0 && g.conditionals.empty())
-      compiled(static_cast<int64_t>(n % static_cast<uint64_t>(settings_.batch)));
-    for (Slot& slot : slots_)
-      for (int n : wanted_) slot.results.emplace_back(result_bytes(n));
+    if (training_) forget_moments();
+    compile_first(size);
+    check_until();
+    for (Slot& slot : slots_) allocate(slot);
+  }
+
+  // A pass that ends without anybody having said how many there are: ten of them train, one infers.
+  void plan_epochs() {
+    const bool conditions = settings_.steps || settings_.seconds || !settings_.until.empty();
+    epochs_ = settings_.epochs.value_or(!training_ ? 1 : conditions ? -1 : kDefaultEpochs);
+  }
+
+  // Step numbers begin anew with every cycle, so the moments they correct do too.
+  void forget_moments() {
+    for (const auto& [name, t] : graph_.store().all())
+      if (t.role == Role::moment) std::memset(t.storage->data(), 0, t.type.bytes());
   }
 
   void declare_metrics() {
     loss_metric_ = metrics_.declare("loss");
     if (!training_) return;
     for (const GraphTap& t : graph_.graph().taps) {
-      const std::string& name = graph_.graph().nodes[static_cast<size_t>(t.layer)].name;
-      metrics_.declare(name + ".loss");
-      metrics_.declare(name + ".accuracy");
+      metrics_.declare(name_of(t.layer) + ".loss");
+      metrics_.declare(name_of(t.layer) + ".accuracy");
     }
+  }
+
+  // Before the clock starts. With conditions inside the cycle every branch is traced, so that its mistakes show now.
+  void compile_first(uint64_t size) {
+    constexpr size_t kTraced = 6;
+    std::vector<int> here;
+    for (size_t i = 0; i < graph_.graph().conditionals.size(); ++i)
+      if (graph_.graph().conditionals[i].cycle == owner_.cycle_) here.push_back(static_cast<int>(i));
+    const size_t traced = std::min(here.size(), kTraced);
+    for (size_t choice = 0; !here.empty() && choice < size_t{1} << traced; ++choice) {
+      branches_.clear();
+      for (size_t i = 0; i < here.size(); ++i) branches_.insert(2 * here[i] + (i < traced && (choice >> i & 1) ? 0 : 1));
+      learn(graph_.lower(options(static_cast<int64_t>(batch_))));
+    }
+    choose_branches();
+    compiled(static_cast<int64_t>(batch_));
+    if (size % batch_ != 0 && epochs_ != 0 && here.empty()) compiled(static_cast<int64_t>(size % batch_));
+  }
+
+  // What a program measures and hands out.
+  void learn(const Lowered& lowered) {
+    if (lowered.program.output("loss")) measured_.insert("loss");
+    for (const LossInfo& info : lowered.losses) {
+      measured_.insert(info.name + ".loss");
+      if (info.accuracy) measured_.insert(info.name + ".accuracy");
+    }
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      const auto it = lowered.values.find(wanted_[i]);
+      if (it == lowered.values.end()) continue;
+      const TensorType type = lowered.program.values[lowered.program.output(it->second)->value].type;
+      const TensorType sample{type.dtype, type.shape.from(1)};
+      if (result_types_[i] && *result_types_[i] != sample)
+        throw Error(ErrorKind::Shape, fmt::format("'{}' receives {} in one branch and {} in another", name_of(wanted_[i]), result_types_[i]->str(), sample.str()));
+      result_types_[i] = sample;
+    }
+  }
+
+  // A condition on what no step of this cycle measures would never hold.
+  void check_until() const {
+    if (!training_) return;
+    for (const Comparison& c : settings_.until) {
+      if (measured_.count(c.metric)) continue;
+      std::string known;
+      for (const std::string& name : measured_) known += (known.empty() ? "" : ", ") + name;
+      throw Error(ErrorKind::Name, fmt::format("'until {}' can never hold: this cycle does not measure '{}'", c.metric, c.metric), c.span, {"it measures " + known});
+    }
+  }
+
+  void allocate(Slot& slot) {
+    for (size_t i = 0; i < producers_.size(); ++i) {
+      auto& bytes = slot.streams.emplace_back(reader_->bytes(i) * batch_ + 64);
+      // 64-byte aligned inside the buffer: kernels read it directly.
+      void* p = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64);
+      slot.targets.push_back(p);
+      slot.pointers.push_back(p);
+    }
+    for (const auto& type : result_types_) slot.results.emplace_back(type ? type->bytes() * batch_ : 0);
+    slot.delivers.resize(wanted_.size());
   }
 
   LoweringOptions options(int64_t batch) {
@@ -147,39 +219,53 @@ class CycleRun {
     return o;
   }
 
-  CompiledStep& compiled(int64_t batch) {
-    const auto it = steps_.find({batch, branches_});
-    if (it != steps_.end()) return *it->second;
+  StepProgram& compiled(int64_t batch) {
+    const auto it = by_batch_->find(batch);
+    if (it != by_batch_->end()) return it->second;
     CompileOptions c;
     c.device = owner_.settings_.device;
     c.registry = &graph_.registry();
-    auto step = std::make_unique<CompiledStep>(graph_.lower(options(batch)), graph_.store(), executor_, c);
-    return *steps_.emplace(StepKey{batch, branches_}, std::move(step)).first->second;
+    StepProgram p;
+    p.step = std::make_unique<CompiledStep>(graph_.lower(options(batch)), graph_.store(), executor_, c);
+    const Lowered& lowered = p.step->lowered();
+    learn(lowered);
+    for (const LossInfo& info : lowered.losses) {
+      p.loss_metrics.push_back(metrics_.declare(info.name + ".loss"));
+      p.accuracy_metrics.push_back(metrics_.declare(info.name + ".accuracy"));
+    }
+    for (int n : wanted_) {
+      const auto value = lowered.values.find(n);
+      p.results.push_back(value == lowered.values.end() ? nullptr : &p.step->executable().output(value->second));
+    }
+    return by_batch_->emplace(batch, std::move(p)).first->second;
   }
-
-  size_t result_bytes(int n) { return type_of(compiled(settings_.batch).executable().output("out:" + graph_.graph().nodes[static_cast<size_t>(n)].name)).bytes(); }
 
   // ---- input stage ----
   Slot* next(oneapi::tbb::flow_control& control) {
     if (stopping()) return control.stop(), nullptr;
     Slot& slot = slots_[next_slot_];
-    slot.count = reader_->read(slot.targets.data());
+    slot.count = reader_->read(batch_, slot.targets.data());
     while (slot.count == 0) {
       if (reader_->position() == 0) throw Error(ErrorKind::Stream, fmt::format("the streams of '{}' hold no sample", graph_.graph().name));
       ++read_epoch_;
+      if (live_) {
+        stream_ended_.store(true, std::memory_order_relaxed);
+        return control.stop(), nullptr;
+      }
       if (epochs_ >= 0 && static_cast<int64_t>(read_epoch_) >= epochs_) {
-        ended_.store(true, std::memory_order_relaxed);
+        passes_ended_.store(true, std::memory_order_relaxed);
         return control.stop(), nullptr;
       }
       reader_->begin(read_epoch_);
-      slot.count = reader_->read(slot.targets.data());
+      slot.count = reader_->read(batch_, slot.targets.data());
     }
+    slot.sequence = read_++;
     slot.epoch = read_epoch_;
     next_slot_ = (next_slot_ + 1) % slots_.size();
     return &slot;
   }
 
-  bool stopping() const { return owner_.stop_.load(std::memory_order_relaxed) || finished_.load(std::memory_order_relaxed) || epochs_ == 0; }
+  bool stopping() const { return owner_.stop_.load(std::memory_order_relaxed) || finished_.load(std::memory_order_relaxed) || epochs_ == 0 || settings_.steps.value_or(1) <= 0; }
 
   // ---- step stage ----
   Slot* step(Slot* slot) {
@@ -190,7 +276,9 @@ class CycleRun {
     if (slot->epoch != epoch_) close_epoch(slot->epoch);
     choose_branches();
     const auto count = static_cast<int64_t>(slot->count);
-    CompiledStep& program = compiled(count);
+    StepProgram& p = compiled(count);
+    CompiledStep& program = *p.step;
+    program.check_indices(slot->pointers.data());
     program.set(slot->pointers.data(), static_cast<float>(settings_.optimizer.lr), step_ + 1, settings_.seed);
     if (program.loss()) {
       program.run_forward();
@@ -203,10 +291,10 @@ class CycleRun {
     samples_ += count;
     epoch_samples_ += count;
     ++epoch_steps_;
-    measure(program, static_cast<double>(count));
+    measure(p, static_cast<double>(count));
     for (size_t i = 0; i < wanted_.size(); ++i) {
-      const HTensor& value = program.executable().output("out:" + graph_.graph().nodes[static_cast<size_t>(wanted_[i])].name);
-      std::memcpy(slot->results[i].data(), value.bytes(), type_of(value).bytes());
+      slot->delivers[i] = p.results[i] != nullptr;
+      if (p.results[i]) std::memcpy(slot->results[i].data(), p.results[i]->bytes(), result_types_[i]->bytes() * slot->count);
     }
     check_conditions();
     return slot;
@@ -214,31 +302,41 @@ class CycleRun {
 
   void choose_branches() {
     const auto& conditionals = graph_.graph().conditionals;
-    if (conditionals.empty()) return;
+    bool same = by_batch_ != nullptr;
+    held_.resize(conditionals.size());
+    for (size_t i = 0; i < conditionals.size(); ++i) {
+      const char holds = metrics_.holds(conditionals[i].metric);
+      same = same && holds == held_[i];
+      held_[i] = holds;
+    }
+    if (same) return;
     branches_.clear();
     for (size_t i = 0; i < conditionals.size(); ++i)
-      if (conditionals[i].cycle == owner_.cycle_) branches_.insert(static_cast<int>(2 * i + (metrics_.holds(conditionals[i].metric) ? 0 : 1)));
+      if (conditionals[i].cycle == owner_.cycle_) branches_.insert(static_cast<int>(2 * i + (held_[i] ? 0 : 1)));
+    by_batch_ = &steps_[branches_];
   }
 
-  void measure(const CompiledStep& program, double count) {
+  void measure(const StepProgram& p, double count) {
+    const CompiledStep& program = *p.step;
     if (!program.loss()) return;
     const double loss = *program.loss();
     metrics_.add(loss_metric_, loss, count);
     double accuracy = -1;
     const auto& losses = program.lowered().losses;
     for (size_t i = 0; i < losses.size(); ++i) {
-      metrics_.add(metrics_.declare(losses[i].name + ".loss"), *program.layer_loss(i), count);
+      metrics_.add(p.loss_metrics[i], *program.layer_loss(i), count);
       if (const float* correct = program.correct(i)) {
         const double right = *correct / static_cast<double>(losses[i].counted);
-        metrics_.add(metrics_.declare(losses[i].name + ".accuracy"), right, count);
-        if (accuracy < 0) accuracy = right, accuracy_name_ = &losses[i].name;
+        metrics_.add(p.accuracy_metrics[i], right, count);
+        if (accuracy < 0) accuracy = right, accuracy_metric_ = p.accuracy_metrics[i];
       }
     }
     epoch_loss_ += loss * count;
-    if (accuracy >= 0) epoch_correct_ += accuracy * count;
-    has_accuracy_ = accuracy >= 0;
-    last_loss_ = loss;
-    last_accuracy_ = accuracy;
+    epoch_measured_ += count;
+    if (accuracy >= 0) {
+      epoch_correct_ += accuracy * count;
+      epoch_judged_ += count;
+    }
     curve_.add(step_, seconds_since(start_), loss, accuracy);
   }
 
@@ -267,8 +365,8 @@ class CycleRun {
     p.samples = samples_;
     p.seconds = now;
     p.samples_per_second = now > 0 ? static_cast<double>(samples_) / now : 0;
-    p.loss = metrics_.value("loss", 0);
-    if (accuracy_name_) p.accuracy = metrics_.value(*accuracy_name_ + ".accuracy", -1);
+    p.loss = metrics_.value(loss_metric_);
+    if (accuracy_metric_) p.accuracy = metrics_.value(*accuracy_metric_);
     if (epochs_ > 0 && reader_->size() > 0) p.fraction = static_cast<double>(samples_) / static_cast<double>(reader_->size() * static_cast<uint64_t>(epochs_));
     if (settings_.steps) p.fraction = std::max(p.fraction, static_cast<double>(step_) / static_cast<double>(*settings_.steps));
     if (settings_.seconds) p.fraction = std::max(p.fraction, now / *settings_.seconds);
@@ -277,43 +375,62 @@ class CycleRun {
 
   void close_epoch(uint64_t next_epoch) {
     if (epoch_steps_ > 0) {
-      const double n = static_cast<double>(epoch_samples_), now = seconds_since(start_);
-      EpochReport e{static_cast<int64_t>(epoch_) + 1, epoch_steps_, epoch_samples_, now - epoch_start_, epoch_loss_ / n, has_accuracy_ ? epoch_correct_ / n : -1};
+      const double now = seconds_since(start_);
+      EpochReport e{static_cast<int64_t>(epoch_) + 1, epoch_steps_, epoch_samples_, now - epoch_start_, epoch_measured_ > 0 ? epoch_loss_ / epoch_measured_ : 0, epoch_judged_ > 0 ? epoch_correct_ / epoch_judged_ : -1};
       report_.by_epoch.push_back(e);
       epoch_start_ = now;
       if (owner_.epoch_) owner_.epoch_(e);
     }
     epoch_ = next_epoch;
     epoch_steps_ = epoch_samples_ = 0;
-    epoch_loss_ = epoch_correct_ = 0;
+    epoch_loss_ = epoch_correct_ = epoch_measured_ = epoch_judged_ = 0;
   }
 
-  // The loss is not finite and nothing has been changed yet: look at every layer of the same step to name the first bad one.
+  // The loss is not finite and nothing has been changed yet: run forward again, looking at the samples and every layer.
   [[noreturn]] void diverged(const CompiledStep& program, const Slot& slot) {
-    const Graph& g = graph_.graph();
     LoweringOptions o = options(static_cast<int64_t>(slot.count));
-    o.mode = Mode::evaluate;
     o.observe = true;
     CompileOptions c;
     c.device = owner_.settings_.device;
     c.registry = &graph_.registry();
     CompiledStep look(graph_.lower(o), graph_.store(), executor_, c);
     look.set(slot.pointers.data(), 0, step_ + 1, settings_.seed);
-    look.run();
-    std::string where = "the loss itself: every layer is finite";
-    for (int n : g.order()) {
-      const std::string& name = g.nodes[static_cast<size_t>(n)].name;
-      if (!look.lowered().program.output("value:" + name)) continue;
-      const HTensor& v = look.executable().output("value:" + name);
-      const float* p = v.data<float>();
-      const int64_t size = v.size(), per_sample = size / static_cast<int64_t>(slot.count);
-      const int64_t bad = std::find_if(p, p + size, [](float x) { return !std::isfinite(x); }) - p;
-      if (bad == size) continue;
-      where = fmt::format("layer '{}', sample {} of the batch", name, bad / per_sample);
-      break;
+    look.run_forward();
+    std::string spoilt;
+    for (const auto& [name, t] : graph_.store().all())
+      if (spoilt.empty() && first_bad(t.type.dtype, t.storage->data(), t.type.shape.count()) >= 0) spoilt = name;
+    const std::string state = spoilt.empty() ? fmt::format("the weights are those after step {}, all finite", step_)
+                                             : fmt::format("step {} had a finite loss but made '{}' infinite: these weights are lost", step_, spoilt);
+    throw Error(ErrorKind::Diverged, fmt::format("the loss is {} at step {} (epoch {}); first not finite: {}", *program.loss(), step_ + 1, slot.epoch + 1, first_not_finite(look, slot)), {},
+                {"note: " + state, "lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step"});
+  }
+
+  std::string first_not_finite(const CompiledStep& look, const Slot& slot) const {
+    const auto say = [&](const char* what, int n, int64_t bad, int64_t size) {
+      return fmt::format("{} '{}', sample {} of the batch", what, name_of(n), bad / (size / static_cast<int64_t>(slot.count)));
+    };
+    for (size_t i = 0; i < producers_.size(); ++i) {
+      const DType dtype = graph_.streams().source(producers_[i]).info().dtype;
+      const int64_t size = static_cast<int64_t>(reader_->bytes(i) / dtype_bytes(dtype) * slot.count);
+      if (const int64_t bad = first_bad(dtype, slot.pointers[i], size); bad >= 0) return say("producer", producers_[i], bad, size);
     }
-    throw Error(ErrorKind::Diverged, fmt::format("the loss is {} at step {} (epoch {}); first not finite: {}", *program.loss(), step_ + 1, slot.epoch + 1, where), {},
-                {"note: the weights are those after step " + std::to_string(step_) + ", all finite", "lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step"});
+    for (int n : graph_.graph().order()) {
+      if (!look.lowered().program.output("value:" + name_of(n))) continue;
+      const HTensor& v = look.executable().output("value:" + name_of(n));
+      if (const int64_t bad = first_bad(v.dtype(), v.bytes(), v.size()); bad >= 0) return say("layer", n, bad, v.size());
+    }
+    return "the loss itself: every layer is finite";
+  }
+
+  // Index of the first float that is not finite, or -1.
+  static int64_t first_bad(DType dtype, const void* data, int64_t size) {
+    const auto find = [&](const auto* p) {
+      const int64_t bad = std::find_if(p, p + size, [](auto x) { return !std::isfinite(x); }) - p;
+      return bad == size ? -1 : bad;
+    };
+    if (dtype == DType::F32) return find(static_cast<const float*>(data));
+    if (dtype == DType::F64) return find(static_cast<const double*>(data));
+    return -1;
   }
 
   // ---- output stage ----
@@ -321,25 +438,26 @@ class CycleRun {
     if (slot->count == 0) return;
     const Graph& g = graph_.graph();
     for (size_t i = 0; i < wanted_.size(); ++i) {
-      const int n = wanted_[i];
-      const bool consumer = g.nodes[static_cast<size_t>(n)].kind == DeclarationKind::Consumer;
-      const TensorType type = type_of(steps_.begin()->second->executable().output("out:" + g.nodes[static_cast<size_t>(n)].name));
-      graph_.sinks().at(consumer ? n : -1)->push(type.dtype, type.shape.from(1), slot->count, slot->results[i].data());
+      const bool consumer = g.nodes[static_cast<size_t>(wanted_[i])].kind == DeclarationKind::Consumer;
+      if (slot->delivers[i]) graph_.sinks().at(consumer ? wanted_[i] : -1)->push(result_types_[i]->dtype, result_types_[i]->shape, slot->count, slot->results[i].data());
     }
   }
 
   void finish() {
+    const size_t whole = report_.by_epoch.size();  // passes that another one followed
     close_epoch(epoch_);
-    if (report_.stopped_by.empty()) report_.stopped_by = owner_.stop_.load() ? "interrupt" : epochs_ >= 0 ? "epochs" : "end of streams";
+    if (report_.stopped_by.empty()) report_.stopped_by = stream_ended_ ? "end of streams" : owner_.stop_.load() ? "interrupt" : "epochs";
     report_.steps = step_;
     report_.samples = samples_;
     report_.seconds = seconds_since(start_);
     report_.samples_per_second = report_.seconds > 0 ? static_cast<double>(samples_) / report_.seconds : 0;
-    report_.loss = metrics_.value("loss", 0);
-    for (const EpochReport& e : report_.by_epoch) {
-      report_.epochs += e.samples > 0 && (reader_->size() == 0 || static_cast<uint64_t>(e.samples) == reader_->size());
-      report_.accuracy = e.accuracy;
+    report_.loss = metrics_.value(loss_metric_);
+    report_.epochs = static_cast<int64_t>(whole);
+    if (report_.by_epoch.size() > whole) {
+      const auto samples = static_cast<uint64_t>(report_.by_epoch.back().samples);
+      report_.epochs += reader_->size() > 0 ? samples == reader_->size() : (stream_ended_ || passes_ended_) && !finished_ && !owner_.stop_;
     }
+    if (!report_.by_epoch.empty()) report_.accuracy = report_.by_epoch.back().accuracy;
     report_.metrics = metrics_.all();
     report_.curve = curve_.take();
     for (size_t i = 0; i < producers_.size(); ++i)
@@ -356,25 +474,31 @@ class CycleRun {
   Executor& executor_;
 
   std::vector<int> producers_, wanted_;
+  std::vector<std::optional<TensorType>> result_types_;  // by wanted node, of one sample
   std::unique_ptr<JointReader> reader_;
+  uint64_t batch_ = 1;
   int64_t epochs_ = -1;
+  bool live_ = false;
   std::array<Slot, kInFlight + 2> slots_;  // one more may be read before the limiter holds, one is being refilled
-  size_t next_slot_ = 0;
+  size_t next_slot_ = 0, read_ = 0;
   uint64_t read_epoch_ = 0;
-  std::atomic<bool> finished_{false}, ended_{false};
+  std::atomic<bool> finished_{false}, passes_ended_{false}, stream_ended_{false};
 
-  std::map<StepKey, std::unique_ptr<CompiledStep>> steps_;
+  using ByBatch = std::map<int64_t, StepProgram>;
+  std::map<std::set<int>, ByBatch> steps_;  // by active branches
+  ByBatch* by_batch_ = nullptr;             // of the branches chosen now
   std::set<int> branches_;
+  std::vector<char> held_;  // by conditional
+  std::set<std::string> measured_;
   Metrics metrics_;
   size_t loss_metric_ = 0;
+  std::optional<size_t> accuracy_metric_;
   Curve curve_;
   Clock::time_point start_;
   double next_progress_ = 0, epoch_start_ = 0;
   int64_t step_ = 0, samples_ = 0, epoch_steps_ = 0, epoch_samples_ = 0;
   uint64_t epoch_ = 0;
-  double epoch_loss_ = 0, epoch_correct_ = 0, last_loss_ = 0, last_accuracy_ = -1;
-  bool has_accuracy_ = false;
-  const std::string* accuracy_name_ = nullptr;
+  double epoch_loss_ = 0, epoch_correct_ = 0, epoch_measured_ = 0, epoch_judged_ = 0;
 };
 
 CycleRuntime::CycleRuntime(HarmonicGraph& graph, int cycle, RunSettings settings) : graph_(graph), cycle_(cycle), settings_(std::move(settings)) {}
@@ -384,58 +508,6 @@ CycleReport CycleRuntime::run() {
   CycleReport report;
   CycleRun(*this, report).run();
   return report;
-}
-
-Evaluation evaluate(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& run) {
-  const ResolvedSettings settings = graph.settings(cycle, run);
-  const std::vector<int> producers = graph.graph().producers_used(cycle, true);
-  for (int n : producers)
-    if (!streams.bound(n))
-      throw Error(ErrorKind::Usage, fmt::format("producer '{}' has no test data", graph.graph().nodes[static_cast<size_t>(n)].name), {}, {fmt::format("give it: --test {}=file:PATH", graph.graph().nodes[static_cast<size_t>(n)].name)});
-  std::unique_ptr<JointReader> reader = streams.reader(graph.graph(), producers, static_cast<uint64_t>(settings.batch), false, settings.seed);
-  if (reader->size() == 0) throw Error(ErrorKind::Usage, "test data must be finite");
-  reader->begin(0);
-  const auto start = Clock::now();
-  std::vector<std::shared_ptr<Storage>> buffers;
-  std::vector<void*> targets;
-  for (size_t i = 0; i < producers.size(); ++i) {
-    buffers.push_back(std::make_shared<Storage>(reader->bytes(i) * static_cast<size_t>(settings.batch)));
-    targets.push_back(buffers.back()->data());
-  }
-  std::map<uint64_t, std::unique_ptr<CompiledStep>> steps;
-  Evaluation result;
-  double loss = 0, correct = 0, counted = 0;
-  while (const uint64_t n = reader->read(targets.data())) {
-    auto& step = steps[n];
-    if (!step) {
-      LoweringOptions o;
-      o.mode = Mode::evaluate;
-      o.cycle = cycle;
-      o.batch = static_cast<int64_t>(n);
-      o.seed = settings.seed;
-      for (size_t i = 0; i < graph.graph().conditionals.size(); ++i)
-        if (graph.graph().conditionals[i].cycle == cycle) o.branches.insert(static_cast<int>(2 * i));
-      CompileOptions c;
-      c.device = run.device;
-      c.registry = &graph.registry();
-      step = std::make_unique<CompiledStep>(graph.lower(o), graph.store(), graph.executor(run.threads), c);
-    }
-    step->set(const_cast<const void* const*>(targets.data()), 0, 1, settings.seed);
-    step->run();
-    if (!step->loss()) throw Error(ErrorKind::Usage, "this cycle has no training tap, so nothing can be tested");
-    loss += static_cast<double>(*step->loss()) * static_cast<double>(n);
-    for (size_t i = 0; i < step->lowered().losses.size(); ++i)
-      if (const float* right = step->correct(i)) {
-        correct += *right;
-        counted += static_cast<double>(step->lowered().losses[i].counted);
-        break;
-      }
-    result.samples += static_cast<int64_t>(n);
-  }
-  result.loss = result.samples ? loss / static_cast<double>(result.samples) : 0;
-  if (counted > 0) result.accuracy = correct / counted;
-  result.seconds = seconds_since(start);
-  return result;
 }
 
 }  // namespace harmonics

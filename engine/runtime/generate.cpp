@@ -46,8 +46,16 @@ void store_ids(std::vector<std::byte>& buffer, DType dtype, const std::vector<in
       case DType::U8: reinterpret_cast<uint8_t*>(buffer.data())[i] = static_cast<uint8_t>(window[i]); break;
       case DType::U16: reinterpret_cast<uint16_t*>(buffer.data())[i] = static_cast<uint16_t>(window[i]); break;
       case DType::I64: reinterpret_cast<int64_t*>(buffer.data())[i] = window[i]; break;
-      default: reinterpret_cast<int32_t*>(buffer.data())[i] = window[i];
+      case DType::I32: reinterpret_cast<int32_t*>(buffer.data())[i] = window[i]; break;
+      default: break;  // refused by check_symbols
     }
+}
+
+// What store_ids can write, with room for every symbol.
+void check_symbols(const StreamType& stream, const std::string& name) {
+  const size_t room = stream.dtype == DType::U8 ? 256 : stream.dtype == DType::U16 ? 65536 : stream.dtype == DType::I32 || stream.dtype == DType::I64 ? SIZE_MAX : 0;
+  if (stream.symbols.size() > room)
+    throw Error(ErrorKind::Weights, fmt::format("'{}' has {} symbols numbered by {}, which cannot be written", name, stream.symbols.size(), dtype_name(stream.dtype)));
 }
 
 }  // namespace
@@ -61,6 +69,7 @@ void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings,
   if (type == types.end() || type->second.symbols.empty())
     throw Error(ErrorKind::Usage, fmt::format("'{}' does not know the symbols of its producer", graph.graph().name), {}, {"give --weights of a model trained on text, or bind the text: --producer file:book.txt?window=128"});
   const StreamType& stream = type->second;
+  check_symbols(stream, graph.graph().nodes[static_cast<size_t>(producers.front())].name);
   const auto classes = static_cast<int64_t>(stream.symbols.size());
   const int64_t window = stream.sample.count();
 

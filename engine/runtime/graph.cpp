@@ -250,7 +250,11 @@ class Resolver {
   void cycle(const Cycle& c, int index) {
     CycleSettings settings;
     settings.span = c.span;
-    for (const CycleCondition& condition : c.conditions) guard([&] { apply_condition(condition, settings); });
+    for (const CycleCondition& condition : c.conditions)
+      guard([&] {
+        if (condition.kind == CycleCondition::Kind::Until) check_metric(condition.until, graph_);
+        apply_condition(condition, settings);
+      });
     graph_.cycles.push_back(settings);
     steps(c.steps, index, {});
   }

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <thread>
 
 #include <fmt/core.h>
 
 #include "engine/base/spelling.hpp"
+#include "engine/runtime/bind_call.hpp"
 #include "engine/runtime/recorded_streams.hpp"
+#include "engine/runtime/run_edge.hpp"
 
 namespace harmonics {
 
@@ -24,7 +27,7 @@ Comparison parse_comparison(const std::string& text) {
     c.op = text.substr(at, at + 1 < text.size() && text[at + 1] == '=' ? 2 : 1);
     const std::string number = trim(text.substr(at + c.op.size()));
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), c.value);
-    if (!c.metric.empty() && error == std::errc() && end == number.data() + number.size()) return c;
+    if (!c.metric.empty() && error == std::errc() && end == number.data() + number.size() && std::isfinite(c.value)) return c;
   }
   throw Error(ErrorKind::Usage, fmt::format("'{}' is not a condition", text), {}, {"write METRIC<NUMBER, e.g. 'loss<0.05' or 'output.accuracy>=0.98'"});
 }
@@ -90,9 +93,14 @@ ResolvedSettings HarmonicGraph::settings(int cycle, const RunSettings& run) cons
   r.until = c.until;
   if (!run.until.empty()) {
     r.until.clear();
-    for (const std::string& text : run.until) r.until.push_back(parse_comparison(text));
+    for (const std::string& text : run.until) {
+      r.until.push_back(parse_comparison(text));
+      check_metric(r.until.back(), graph_);
+    }
   }
   r.batch = run.batch ? *run.batch : c.batch ? *c.batch : streams_.batch() ? static_cast<int64_t>(*streams_.batch()) : 64;
+  if (r.batch < 1) throw Error(ErrorKind::Usage, fmt::format("a batch of {} samples is not possible", r.batch), {}, {"the least is 1"});
+  if (r.epochs.value_or(0) < 0 || r.steps.value_or(0) < 0) throw Error(ErrorKind::Usage, "epochs and steps cannot be negative");
   r.seed = static_cast<uint64_t>(run.seed ? *run.seed : c.seed.value_or(0));
   r.optimizer = parse_optimizer(run.optimizer ? *run.optimizer : c.optimizer.value_or("adamw"));
   if (run.lr) r.optimizer.lr = *run.lr;
@@ -128,8 +136,24 @@ void HarmonicGraph::load_weights(const std::string& path) {
     std::memcpy(stored.storage->data(), tensor.bytes(), stored.type.bytes());
     loaded_[name] = stored.type.shape;
   }
+  check_belonging();
   types_.clear();
   widths_.reset();
+}
+
+// Another graph's file would leave every weight as it was initialised.
+void HarmonicGraph::check_belonging() const {
+  bool owns = false;
+  for (const GraphEdge& e : graph_.edges)
+    for (size_t i = 0; i < e.calls.size(); ++i) {
+      const std::string prefix = parameter_prefix(e, i) + ".";
+      const auto it = loaded_.lower_bound(prefix);
+      if (it != loaded_.end() && it->first.compare(0, prefix.size(), prefix) == 0) return;
+      owns = owns || (e.calls[i].item->kind == HX_LAYER && !(e.calls[i].item->flags & (HX_MODE_ONLY | HX_IDENTITY_SKIP)));
+    }
+  if (loaded_.empty() || !owns) return;
+  throw Error(ErrorKind::Weights, fmt::format("none of the {} tensors of {} belongs to '{}'", loaded_.size(), weights_path_, graph_.name), {},
+              {fmt::format("its first is '{}'; parameters are named SOURCE.TARGET.FUNCTION..., so renamed layers need new weights", loaded_.begin()->first)});
 }
 
 Lowered HarmonicGraph::lower(const LoweringOptions& options) {
@@ -139,7 +163,10 @@ Lowered HarmonicGraph::lower(const LoweringOptions& options) {
   for (Op op : {Op::parameter, Op::state})
     for (const Node* leaf : lowered.program.leaves(op)) {
       const StoredTensor* stored = store_.find(leaf->callee);
-      if (stored->role != Role::moment && !loaded_.count(leaf->callee)) missing += "\n  " + leaf->callee + " " + stored->type.str();
+      if (stored->role != Role::moment && !loaded_.count(leaf->callee) && !(options.mode != Mode::train && fresh_.count(leaf->callee))) {
+        missing += "\n  " + leaf->callee + " " + stored->type.str();
+        if (options.mode == Mode::train) fresh_.insert(leaf->callee);
+      }
     }
   if (!missing.empty() && options.mode != Mode::train)
     throw Error(ErrorKind::Weights, fmt::format("{} lacks weights the graph needs:{}", weights_path_, missing), {}, {"these arrows were not part of the graph that was trained; train on, or take them out"});

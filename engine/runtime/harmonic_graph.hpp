@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,8 @@ class HarmonicGraph {
   const std::vector<std::string>& weight_notes() const { return weight_notes_; }
 
  private:
+  void check_belonging() const;
+
   Graph graph_;
   Registry registry_;
   ParameterStore store_;
@@ -84,6 +87,7 @@ class HarmonicGraph {
   std::map<int, StreamType> types_;
   std::optional<Widths> widths_;
   LoadedShapes loaded_;
+  std::set<std::string> fresh_;  // not in the loaded file, but part of a training step since
   std::string weights_path_;
   std::vector<std::string> weight_notes_;
   std::unique_ptr<Executor> executor_;

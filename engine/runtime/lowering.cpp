@@ -39,6 +39,7 @@ class Lowerer : public ParameterSource {
     if (options_.mode == Mode::train && !terms_.empty()) train();
     hand_out();
     result_.program = tracer_.take();
+    index_limits();
     return std::move(result_);
   }
 
@@ -146,7 +147,7 @@ class Lowerer : public ParameterSource {
       if (!active(t.cycle, t.branches)) continue;
       const LayerValue& prediction = value_of(t.layer, t.span);
       const LayerValue& target = value_of(t.target, t.span);
-      LossInfo info{t.layer, node(t.layer).name, false, 0};
+      LossInfo& info = info_of(t.layer);
       HTensor layer_loss;
       for (const BoundCall& c : t.losses) {
         HTensor mean = loss(t, c, prediction, target, info);
@@ -155,7 +156,6 @@ class Lowerer : public ParameterSource {
         terms_.push_back({mean, c.only});
       }
       layer_losses_[info.name] = layer_losses_.count(info.name) ? add(layer_losses_[info.name], layer_loss) : layer_loss;
-      result_.losses.push_back(info);
     }
     if (terms_.empty()) return;
     HTensor total = terms_.front().total;
@@ -190,8 +190,37 @@ class Lowerer : public ParameterSource {
     }
   }
 
+  LossInfo& info_of(int layer) {
+    for (LossInfo& info : result_.losses)
+      if (info.layer == layer) return info;
+    return result_.losses.emplace_back(LossInfo{layer, node(layer).name, false, 0});
+  }
+
+  // Follows whole numbers from the stream inputs to the functionals that choose rows or classes by them.
+  void index_limits() {
+    const Program& p = result_.program;
+    result_.index_limits.assign(result_.inputs.size(), 0);
+    std::map<ValueId, size_t> from;
+    size_t inputs = 0;
+    const auto limit = [&](ValueId index, int64_t n) {
+      const auto it = from.find(index);
+      if (it == from.end()) return;
+      int64_t& known = result_.index_limits[it->second];
+      known = known == 0 ? n : std::min(known, n);
+    };
+    for (const Node& n : p.nodes) {
+      if (n.op == Op::input && inputs < result_.inputs.size()) from[n.outputs.at(0)] = inputs++;
+      if (n.inputs.empty() || n.outputs.empty()) continue;
+      if (n.callee == "embedding") limit(n.inputs[1], p.type(n.inputs[0]).shape[0]);
+      else if (n.callee == "softmax_cross_entropy") limit(n.inputs[1], p.type(n.inputs[0]).shape.back());
+      else if (n.callee == "one_hot") limit(n.inputs[0], p.type(n.outputs[0]).shape.back());
+      else if (n.op != Op::call && n.inputs.size() == 1 && is_integer(p.type(n.outputs[0]).dtype))
+        if (const auto it = from.find(n.inputs[0]); it != from.end()) from[n.outputs[0]] = it->second;
+    }
+  }
+
   void count_correct(const HTensor& logits, const HTensor& labels, LossInfo& info) {
-    if (info.accuracy) return;
+    if (info.accuracy) return;  // of the layer's first tap of classes
     const HTensor best = argmax(logits, static_cast<int64_t>(logits.rank()) - 1);
     const HTensor hit = cast(equal(best, cast(labels, DType::I64)), DType::F32);
     std::vector<int64_t> all;

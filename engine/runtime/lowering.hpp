@@ -71,7 +71,8 @@ struct LossInfo {
 struct Lowered {
   Program program;
   std::vector<int> inputs;          // producers, in the order of the program's stream inputs (named after them)
-  std::vector<LossInfo> losses;
+  std::vector<int64_t> index_limits;  // by input: how many classes or symbols its numbers choose from; 0: they are not indices
+  std::vector<LossInfo> losses;       // one a tapped layer
   std::map<int, std::string> values;  // infer: node (layer or consumer) -> output name
   std::vector<std::string> trained;   // parameters this program updates
 };

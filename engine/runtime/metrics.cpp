@@ -18,11 +18,6 @@ size_t Metrics::declare(const std::string& name) {
   return it->second;
 }
 
-double Metrics::value(const std::string& name, double otherwise) const {
-  const auto it = names_.find(name);
-  return it == names_.end() || windows_[it->second].empty() ? otherwise : windows_[it->second].mean();
-}
-
 bool Metrics::holds(const Comparison& c) const {
   const auto it = names_.find(c.metric);
   if (it == names_.end() || windows_[it->second].empty()) return false;

@@ -31,7 +31,7 @@ class Metrics {
   void add(size_t metric, double value, double weight) { windows_[metric].add(value, weight); }
   // Before the first value every comparison is false.
   bool holds(const Comparison& comparison) const;
-  double value(const std::string& name, double otherwise) const;
+  double value(size_t metric) const { return windows_[metric].mean(); }  // 0 before the first value
   std::map<std::string, double> all() const;
 
  private:

@@ -40,6 +40,14 @@ class SourceProducer final : public Producer {
   uint64_t passes_ = 0;
 };
 
+bool used(const Graph& graph, int producer) {
+  for (size_t cycle = 0; cycle < graph.cycles.size(); ++cycle) {
+    const std::vector<int> all = graph.producers_used(static_cast<int>(cycle), true);
+    if (std::find(all.begin(), all.end(), producer) != all.end()) return true;
+  }
+  return false;
+}
+
 AttributeMap options_of(const Item& item, const Address& address) {
   AttributeMap map = bind_texts(item, [&] {
     std::vector<std::pair<std::string, std::string>> texts;
@@ -76,6 +84,7 @@ void StreamSet::take_joint_options(const std::string& name, Address& address) {
   take("batch", batch_);
   take("shuffle", shuffle_);
   take("take", take_);
+  if (take_ && *take_ == 0) throw Error(ErrorKind::Usage, fmt::format("take=0 of '{}' asks for no sample; the least is 1", name));
   take("skip", skip_);
   take("repeat", repeat_);
   take("seed", seed_);
@@ -137,7 +146,8 @@ uint64_t StreamSet::per_group(const Graph& graph, int producer) const {
     return std::pair{p / g, q / g};
   };
   uint64_t group = 1;
-  for (const auto& [n, source] : sources_) group = std::lcm(group, fraction(n).second);
+  // Over the graph's producers, bound or not: what a joint sample is must not change when only inference is bound.
+  for (int n : graph.nodes_of(DeclarationKind::Producer)) group = std::lcm(group, fraction(n).second);
   const auto [p, q] = fraction(producer);
   return group / q * p;
 }
@@ -147,6 +157,10 @@ std::map<int, StreamType> StreamSet::types(const Graph& graph) const {
   for (const auto& [n, source] : sources_) {
     const StreamInfo& info = source->info();
     StreamType t{info.dtype, info.sample, info.position_axes, info.classes, info.symbols};
+    if (!used(graph, n)) {  // bound, but without meaning here: the labels of an inference
+      result[n] = std::move(t);
+      continue;
+    }
     t = declared_stream(graph.nodes[static_cast<size_t>(n)], t, graph, read_as_classes(graph, n));
     if (const uint64_t k = per_group(graph, n); k > 1) {
       Shape stacked{static_cast<int64_t>(k)};
@@ -156,6 +170,15 @@ std::map<int, StreamType> StreamSet::types(const Graph& graph) const {
     result[n] = std::move(t);
   }
   return result;
+}
+
+void check_same_samples(const Graph& graph, const std::map<int, StreamType>& learned, const std::map<int, StreamType>& given) {
+  for (const auto& [n, t] : given) {
+    const auto it = learned.find(n);
+    if (it == learned.end() || (it->second.dtype == t.dtype && it->second.sample == t.sample)) continue;
+    const TensorType was{it->second.dtype, it->second.sample}, is{t.dtype, t.sample};
+    throw Error(ErrorKind::Stream, fmt::format("the test samples of '{}' are {}, the graph learned from {}", graph.nodes[static_cast<size_t>(n)].name, is.str(), was.str()), {}, {"test data must have the type and shape of the training data"});
+  }
 }
 
 std::unique_ptr<JointReader> StreamSet::reader(const Graph& graph, const std::vector<int>& producers, uint64_t batch, bool shuffle, uint64_t seed) {

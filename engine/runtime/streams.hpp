@@ -43,4 +43,7 @@ class StreamSet {
   std::optional<uint64_t> batch_, shuffle_, take_, skip_, repeat_, seed_, shard_, shards_;
 };
 
+// Programs are compiled for the types the graph learned from; other samples are ErrorKind::Stream.
+void check_same_samples(const Graph& graph, const std::map<int, StreamType>& learned, const std::map<int, StreamType>& given);
+
 }  // namespace harmonics

@@ -175,7 +175,8 @@ class Solver {
         throw Error(ErrorKind::Shape, fmt::format("layer '{}' is declared {} = {} wide, but {} give {} = {}", me.name, declared, product(me.shape), reason, ruled->shape.str(), wanted), me.span,
                     {"change the declaration or take it out: the width follows from the functions"});
       if (auto tapped = tap_width(n); tapped && tapped->first != wanted)
-        throw Error(ErrorKind::Shape, fmt::format("layer '{}' is {} wide by {}, but {} wants {}", me.name, wanted, reason, tapped->second, tapped->first), me.span);
+        throw Error(ErrorKind::Shape, fmt::format("layer '{}' is {} wide by {}, but {} wants {}", me.name, wanted, reason, tapped->second, tapped->first), me.span,
+                    ruled_by->is_stream ? std::vector<std::string>{fmt::format("a layer without shape right after a producer carries no weights; write layer {} {{{}}}; for a learned map", me.name, tapped->first)} : std::vector<std::string>{});
     } else if (me.has_shape) {
       wanted = product(me.shape);
       reason = "declared " + declared;

@@ -86,12 +86,17 @@ Optimizer parse_optimizer(std::string_view text) {
     }
   }
   double momentum = 1;
+  bool nesterov = false;
   for (const auto& [k, v] : settings) {
     if (k == "weight_decay") o.weight_decay = v;
     else if (k == "nesterov") o.attributes.set(k, v != 0);
     else o.attributes.set(k, v);
     if (k == "momentum") momentum = v;
+    if (k == "nesterov") nesterov = v != 0;
+    if ((k == "beta1" || k == "beta2" || k == "momentum") && v >= 1)
+      throw Error(ErrorKind::Type, fmt::format("optimizer setting '{}' is {:g}; it must be below 1", k, v));
   }
+  if (nesterov && momentum == 0) throw Error(ErrorKind::Type, "optimizer 'sgd' has nesterov without momentum", {}, {"write sgd(momentum=0.9, nesterov=true)"});
   if (row->name == "sgd" && momentum == 0) o.moments.clear();
   return o;
 }
