@@ -19,7 +19,7 @@ run() {
 run ci
 if [ "$full" = yes ]; then
   ASAN_OPTIONS=detect_leaks=1 run dev -LE slow
-  TSAN_OPTIONS=halt_on_error=1 run tsan -L threads
+  TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1 suppressions=$PWD/tests/tsan.supp" run tsan -L threads
   echo "== fuzz"
   cmake --preset fuzz >/dev/null
   cmake --build --preset fuzz
