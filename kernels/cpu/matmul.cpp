@@ -45,23 +45,22 @@ std::vector<int64_t> remaining(const hx_type& t, const std::vector<int64_t>& a, 
   return axes;
 }
 
-int64_t slices(int64_t length, uint32_t parts, int64_t granule) {
-  const int64_t each = (length + parts - 1) / parts;
-  return std::min(length, (each + granule - 1) / granule * granule);
-}
-
-// The grid of parts: batches first, then the longer of rows and columns.
+// The grid of parts: batches first, then rows and columns so that as little as possible is read twice.
 void cut(MatmulContext& c, double nanoseconds, double grain) {
   const Product& p = c.product;
-  uint32_t wanted = parts_for(nanoseconds, INT32_MAX, grain);
-  c.batch_parts = static_cast<uint32_t>(std::min<int64_t>(wanted, p.batch));
-  wanted /= c.batch_parts;
-  c.slice_rows = p.m;
-  c.slice_columns = p.n;
-  if (wanted > 1 && p.m > p.n) c.slice_rows = slices(p.m, wanted, 12);
-  else if (wanted > 1) c.slice_columns = slices(p.n, wanted, 16);
-  c.row_parts = static_cast<uint32_t>((p.m + c.slice_rows - 1) / c.slice_rows);
-  c.column_parts = static_cast<uint32_t>((p.n + c.slice_columns - 1) / c.slice_columns);
+  const uint32_t all = parts_for(nanoseconds, INT32_MAX, grain);
+  c.batch_parts = static_cast<uint32_t>(std::min<int64_t>(all, p.batch));
+  const uint32_t wanted = all / c.batch_parts;
+  c.row_parts = c.column_parts = 1;
+  double least = 1e300;
+  for (uint32_t r = 1; r <= wanted; r *= 2) {
+    const uint32_t columns = wanted / r;
+    const double read = static_cast<double>(r * p.n) + static_cast<double>(columns * p.m);
+    if (p.m < r * kRowGranule || p.n < columns * kColumnGranule || read >= least) continue;
+    c.row_parts = r;
+    c.column_parts = columns;
+    least = read;
+  }
 }
 
 bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets, hx_kernel& out) {

@@ -22,7 +22,13 @@ struct MatmulContext {
   const int64_t *a_offsets, *b_offsets;  // of each batch entry
   // The grid of parts: batches x row slices x column slices.
   uint32_t batch_parts, row_parts, column_parts;
-  int64_t slice_rows, slice_columns;
 };
+
+// Where slice `i` of `slices` begins: whole granules, spread evenly.
+constexpr int64_t kRowGranule = 6, kColumnGranule = 8;
+[[gnu::always_inline]] static inline int64_t slice_begin(int64_t length, int64_t granule, uint32_t slices, uint32_t i) {
+  const int64_t at = (length + granule - 1) / granule * i / slices * granule;
+  return at < length ? at : length;
+}
 
 }  // namespace harmonics::cpu

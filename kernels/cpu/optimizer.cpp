@@ -25,7 +25,7 @@ bool plan_optimizer(const Site& site, hx_kernel& out) {
   c->beta2 = site.number("beta2", 0.999);
   c->epsilon = site.number("epsilon", 1e-8);
   c->weight_decay = site.number("weight_decay");
-  c->parts = parts_for(static_cast<double>(c->count) * (is_sgd ? 0.5 : 1.2), (c->count + 63) / 64);
+  c->parts = parts_for(static_cast<double>(c->count) * (is_sgd ? 0.3 : 0.6), (c->count + 63) / 64);
   answer(out, std::move(c), is_sgd ? isa().sgd : isa().adam, is_sgd ? "sgd" : "adam").in_place = 1;
   return true;
 }

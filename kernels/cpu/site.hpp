@@ -65,11 +65,12 @@ class Site {
   const hx_call_site& raw_;
 };
 
-// How many parts `nanoseconds` of work are worth, at most `items`: a function of the shapes alone.
+// How many parts `nanoseconds` of work are worth, at most `items`: a function of the shapes alone. Powers of two up to 16, so
+// that two or four threads come out even.
 inline uint32_t parts_for(double nanoseconds, int64_t items, double grain = 20000) {
-  if (nanoseconds < 2 * grain) return 1;
-  const double wanted = std::min(16.0, nanoseconds / grain);
-  return static_cast<uint32_t>(std::max<int64_t>(1, std::min<int64_t>(items, static_cast<int64_t>(wanted))));
+  uint32_t parts = 1;
+  while (parts < 16 && nanoseconds >= 2 * grain * parts) parts *= 2;
+  return static_cast<uint32_t>(std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, items)));
 }
 
 // Fills `out` with a kernel that owns `context`; Plain is the struct the kernel reads, the owner may add storage behind it.

@@ -38,9 +38,9 @@ void small_matmul(const void* context, void* const* buffers, uint32_t, uint32_t 
   const Product& p = c.product;
   const uint32_t column_part = part % c.column_parts, row_part = part / c.column_parts % c.row_parts;
   const Range batches = share(p.batch, c.batch_parts, part / c.column_parts / c.row_parts);
-  const int64_t i = row_part * c.slice_rows, j = column_part * c.slice_columns;
-  const int64_t rows = p.m - i < c.slice_rows ? p.m - i : c.slice_rows;
-  const int64_t columns = p.n - j < c.slice_columns ? p.n - j : c.slice_columns;
+  const int64_t i = slice_begin(p.m, kRowGranule, c.row_parts, row_part), j = slice_begin(p.n, kColumnGranule, c.column_parts, column_part);
+  const int64_t rows = slice_begin(p.m, kRowGranule, c.row_parts, row_part + 1) - i;
+  const int64_t columns = slice_begin(p.n, kColumnGranule, c.column_parts, column_part + 1) - j;
   const float* bias = p.has_bias ? static_cast<const float*>(buffers[p.bias]) + j : nullptr;
   for (int64_t batch = batches.begin; batch < batches.end; ++batch) {
     const float* a = static_cast<const float*>(buffers[p.a]) + c.a_offsets[batch] + i * p.a_row;

@@ -77,6 +77,14 @@ HM_INLINE void store_part(float* p, vf v, int64_t n) {
 }
 #endif
 
+#if defined(__AVX512F__)
+HM_INLINE bool any(vi mask) { return _mm512_movepi32_mask((__m512i)mask) != 0; }
+#elif defined(__AVX2__)
+HM_INLINE bool any(vi mask) { return _mm256_movemask_ps((__m256)mask) != 0; }
+#else
+HM_INLINE bool any(vi mask) { return _mm_movemask_ps((__m128)mask) != 0; }
+#endif
+
 HM_INLINE vf vabs(vf v) { return as_float(bits(v) & 0x7fffffff); }
 HM_INLINE vf copy_sign(vf size, vf sign) { return as_float((bits(size) & 0x7fffffff) | (bits(sign) & INT32_MIN)); }
 HM_INLINE vf with_sign_of(vf size, vf sign) { return as_float(bits(size) ^ (bits(sign) & INT32_MIN)); }

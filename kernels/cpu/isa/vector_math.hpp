@@ -104,24 +104,30 @@ HM_INLINE vf vtanh(vf x) {
 }
 
 // Two minimax polynomials (after N. Juffa), below and above 475/512.
-HM_INLINE vf verf(vf x) {
+HM_INLINE vf erf_near(vf x) {
+  const vf s = x * x;
+  vf y = splat(-5.96761703e-4f);
+  y = fma(y, s, splat(4.99119423e-3f));
+  y = fma(y, s, splat(-2.67681349e-2f));
+  y = fma(y, s, splat(1.12819925e-1f));
+  y = fma(y, s, splat(-3.76125336e-1f));
+  y = fma(y, s, splat(1.28379166e-1f));
+  return fma(y, x, x);
+}
+HM_INLINE vf erf_far(vf x) {
   const vf t = vabs(x), s = x * x;
-  vf far = fma(splat(-1.72853470e-5f), t, splat(3.83197126e-4f));
-  const vf u = fma(splat(-3.88396438e-3f), t, splat(2.42546219e-2f));
-  far = fma(far, s, u);
-  far = fma(far, t, splat(-1.06777877e-1f));
-  far = fma(far, t, splat(-6.34846687e-1f));
-  far = fma(far, t, splat(-1.28717512e-1f));
-  far = fma(far, t, -t);
-  far = copy_sign(1.0f - vexp(choose(t > 9.0f, splat(-100.0f), far)), x);
-  vf near = splat(-5.96761703e-4f);
-  near = fma(near, s, splat(4.99119423e-3f));
-  near = fma(near, s, splat(-2.67681349e-2f));
-  near = fma(near, s, splat(1.12819925e-1f));
-  near = fma(near, s, splat(-3.76125336e-1f));
-  near = fma(near, s, splat(1.28379166e-1f));
-  near = fma(near, x, x);
-  return choose(t > 0.927734375f, choose(x != x, x, far), near);
+  vf y = fma(splat(-1.72853470e-5f), t, splat(3.83197126e-4f));
+  y = fma(y, s, fma(splat(-3.88396438e-3f), t, splat(2.42546219e-2f)));
+  y = fma(y, t, splat(-1.06777877e-1f));
+  y = fma(y, t, splat(-6.34846687e-1f));
+  y = fma(y, t, splat(-1.28717512e-1f));
+  y = fma(y, t, -t);
+  return copy_sign(1.0f - vexp(choose(t > 9.0f, splat(-100.0f), y)), x);
+}
+HM_INLINE vf verf(vf x) {
+  const vi far = vabs(x) > 0.927734375f;  // not NaN
+  const vf near = erf_near(x);
+  return any(far) ? choose(far, erf_far(x), near) : near;
 }
 
 HM_INLINE vf vgelu(vf x) { return 0.5f * x * (1.0f + verf(x * 0.70710678118654752f)); }
