@@ -76,7 +76,9 @@ class DigitFiles {
   fs::path folder_;
 };
 
-Graph graph_of(const char* name, const char* text) { return make_graph(parse_flow(std::make_shared<SourceText>(name, text)), Registry::global()); }
+Graph graph_of(const char* name, const char* text) {
+  return make_graph(parse_flow(std::make_shared<SourceText>(name, text)), Registry::global());
+}
 
 void read_batches(benchmark::State& state, bool shuffle, uint64_t batch) {
   const DigitFiles files;
@@ -159,11 +161,17 @@ void step_in_flow_graph(benchmark::State& state, int threads) {
 void add_all() {
   for (uint64_t batch : {1, 64, 256}) {
     for (bool shuffle : {false, true})
-      benchmark::RegisterBenchmark(fmt::format("idx{}/batch:{}/threads:1", shuffle ? "_shuffled" : "", batch).c_str(), [=](benchmark::State& state) { read_batches(state, shuffle, batch); })->UseRealTime();
+      benchmark::RegisterBenchmark(fmt::format("idx{}/batch:{}/threads:1", shuffle ? "_shuffled" : "", batch).c_str(),
+                                   [=](benchmark::State& state) { read_batches(state, shuffle, batch); })
+          ->UseRealTime();
   }
   for (int threads : {1, 2}) {
-    benchmark::RegisterBenchmark(fmt::format("tiny_step/alone/threads:{}", threads).c_str(), [=](benchmark::State& state) { step_alone(state, threads); })->UseRealTime();
-    benchmark::RegisterBenchmark(fmt::format("tiny_step/in_flow_graph/threads:{}", threads).c_str(), [=](benchmark::State& state) { step_in_flow_graph(state, threads); })->UseManualTime();
+    benchmark::RegisterBenchmark(fmt::format("tiny_step/alone/threads:{}", threads).c_str(),
+                                 [=](benchmark::State& state) { step_alone(state, threads); })
+        ->UseRealTime();
+    benchmark::RegisterBenchmark(fmt::format("tiny_step/in_flow_graph/threads:{}", threads).c_str(),
+                                 [=](benchmark::State& state) { step_in_flow_graph(state, threads); })
+        ->UseManualTime();
   }
 }
 

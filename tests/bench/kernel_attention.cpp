@@ -11,8 +11,11 @@ void add(int64_t batch, int64_t heads, int64_t positions, int64_t width, bool ca
   const Shape shape{batch, heads, positions, width};
   const auto seen = static_cast<double>(causal ? positions * (positions + 1) / 2 : positions * positions);
   const double flops = 4.0 * static_cast<double>(batch * heads * width) * seen;
-  add_program(fmt::format("attention{}/{}x{}x{}x{}", causal ? "_causal" : "", batch, heads, positions, width), {shape, shape, shape},
-              [=](const auto& x) { return std::vector{call("attention", x, Attributes().set("causal", causal)).at(0)}; }, flops, 0);
+  add_program(
+      fmt::format("attention{}/{}x{}x{}x{}", causal ? "_causal" : "", batch, heads, positions, width),
+      {shape, shape, shape},
+      [=](const auto& x) { return std::vector{call("attention", x, Attributes().set("causal", causal)).at(0)}; }, flops,
+      0);
 }
 
 void add_all() {

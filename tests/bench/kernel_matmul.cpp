@@ -11,9 +11,15 @@ namespace {
 void add(int64_t rows, int64_t in, int64_t out) {
   const double flops = 2.0 * static_cast<double>(rows * in * out);
   const double bytes = rows == 1 ? 4.0 * static_cast<double>(in * out) : 0;
-  add_program(fmt::format("linear/{}x{}x{}", rows, in, out), {{rows, in}, {out, in}, {out}}, [](const auto& x) { return call("linear", x); }, flops, bytes);
-  add_program(fmt::format("input_slope/{}x{}x{}", rows, in, out), {{rows, out}, {out, in}}, [](const auto& x) { return std::vector{dot(x[0], x[1], {1}, {0})}; }, flops, bytes);
-  add_program(fmt::format("weight_slope/{}x{}x{}", rows, in, out), {{rows, out}, {rows, in}}, [](const auto& x) { return std::vector{dot(x[0], x[1], {0}, {0})}; }, flops, bytes);
+  add_program(
+      fmt::format("linear/{}x{}x{}", rows, in, out), {{rows, in}, {out, in}, {out}},
+      [](const auto& x) { return call("linear", x); }, flops, bytes);
+  add_program(
+      fmt::format("input_slope/{}x{}x{}", rows, in, out), {{rows, out}, {out, in}},
+      [](const auto& x) { return std::vector{dot(x[0], x[1], {1}, {0})}; }, flops, bytes);
+  add_program(
+      fmt::format("weight_slope/{}x{}x{}", rows, in, out), {{rows, out}, {rows, in}},
+      [](const auto& x) { return std::vector{dot(x[0], x[1], {0}, {0})}; }, flops, bytes);
 }
 
 void add_all() {

@@ -15,50 +15,70 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kSlices = 40;
+constexpr size_t kLargeShare = size_t{16} << 20;  // takes long enough to need fewer
+constexpr int kLargeSlices = 8;
 
 #if defined(__x86_64__)
 
 // Twelve independent sums cover four cycles of latency on two units; the factors are ordinary numbers.
-#define HM_FMA_LOOP(registers)                                                                             \
-  asm volatile(                                                                                            \
-      "vbroadcastss (%1), %%" registers "12\n\tvbroadcastss 4(%1), %%" registers "13\n\t"                  \
-      "vmovaps %%" registers "12, %%" registers "0\n\tvmovaps %%" registers "12, %%" registers "1\n\t"     \
-      "vmovaps %%" registers "12, %%" registers "2\n\tvmovaps %%" registers "12, %%" registers "3\n\t"     \
-      "vmovaps %%" registers "12, %%" registers "4\n\tvmovaps %%" registers "12, %%" registers "5\n\t"     \
-      "vmovaps %%" registers "12, %%" registers "6\n\tvmovaps %%" registers "12, %%" registers "7\n\t"     \
-      "vmovaps %%" registers "12, %%" registers "8\n\tvmovaps %%" registers "12, %%" registers "9\n\t"     \
-      "vmovaps %%" registers "12, %%" registers "10\n\tvmovaps %%" registers "12, %%" registers "11\n\t"   \
-      ".p2align 5\n1:\n\t"                                                                                 \
-      "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers "0\n\t"                             \
-      "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers "1\n\t"                             \
-      "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers "2\n\t"                             \
-      "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers "3\n\t"                             \
-      "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers "4\n\t"                             \
-      "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers "5\n\t"                             \
-      "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers "6\n\t"                             \
-      "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers "7\n\t"                             \
-      "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers "8\n\t"                             \
-      "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers "9\n\t"                             \
-      "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers "10\n\t"                            \
-      "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers "11\n\t"                            \
-      "decq %0\n\tjnz 1b\n\tvzeroupper"                                                                    \
-      : "+r"(rounds)                                                                                       \
-      : "r"(factors), "m"(factors)                                                                         \
-      : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",     \
-        "xmm11", "xmm12", "xmm13")
+#define HM_FMA_LOOP(registers)                                                                                  \
+  asm volatile("vbroadcastss (%1), %%" registers "12\n\tvbroadcastss 4(%1), %%" registers                       \
+               "13\n\t"                                                                                         \
+               "vmovaps %%" registers "12, %%" registers "0\n\tvmovaps %%" registers "12, %%" registers         \
+               "1\n\t"                                                                                          \
+               "vmovaps %%" registers "12, %%" registers "2\n\tvmovaps %%" registers "12, %%" registers         \
+               "3\n\t"                                                                                          \
+               "vmovaps %%" registers "12, %%" registers "4\n\tvmovaps %%" registers "12, %%" registers         \
+               "5\n\t"                                                                                          \
+               "vmovaps %%" registers "12, %%" registers "6\n\tvmovaps %%" registers "12, %%" registers         \
+               "7\n\t"                                                                                          \
+               "vmovaps %%" registers "12, %%" registers "8\n\tvmovaps %%" registers "12, %%" registers         \
+               "9\n\t"                                                                                          \
+               "vmovaps %%" registers "12, %%" registers "10\n\tvmovaps %%" registers "12, %%" registers        \
+               "11\n\t"                                                                                         \
+               ".p2align 5\n1:\n\t"                                                                             \
+               "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers                                 \
+               "0\n\t"                                                                                          \
+               "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers                                 \
+               "1\n\t"                                                                                          \
+               "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers                                 \
+               "2\n\t"                                                                                          \
+               "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers                                 \
+               "3\n\t"                                                                                          \
+               "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers                                 \
+               "4\n\t"                                                                                          \
+               "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers                                 \
+               "5\n\t"                                                                                          \
+               "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers                                 \
+               "6\n\t"                                                                                          \
+               "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers                                 \
+               "7\n\t"                                                                                          \
+               "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers                                 \
+               "8\n\t"                                                                                          \
+               "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers                                 \
+               "9\n\t"                                                                                          \
+               "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers                                 \
+               "10\n\t"                                                                                         \
+               "vfmadd231ps %%" registers "12, %%" registers "13, %%" registers                                 \
+               "11\n\t"                                                                                         \
+               "decq %0\n\tjnz 1b\n\tvzeroupper"                                                                \
+               : "+r"(rounds)                                                                                   \
+               : "r"(factors), "m"(factors)                                                                     \
+               : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
+                 "xmm11", "xmm12", "xmm13")
 
-// 512 bytes a round, eight loads in flight before a register is written again.
-#define HM_READ_LOOP(instruction, registers, width)                                                        \
-  asm volatile(                                                                                            \
-      ".p2align 5\n1:\n\t" instruction " 0*" width "(%0), %%" registers "0\n\t"                            \
-      instruction " 1*" width "(%0), %%" registers "1\n\t" instruction " 2*" width "(%0), %%" registers "2\n\t" \
-      instruction " 3*" width "(%0), %%" registers "3\n\t" instruction " 4*" width "(%0), %%" registers "4\n\t" \
-      instruction " 5*" width "(%0), %%" registers "5\n\t" instruction " 6*" width "(%0), %%" registers "6\n\t" \
-      instruction " 7*" width "(%0), %%" registers "7\n\t"                                                 \
-      "addq $8*" width ", %0\n\tdecq %1\n\tjnz 1b"                                                         \
-      : "+r"(at), "+r"(rounds)                                                                             \
-      :                                                                                                    \
-      : "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7")
+// Eight loads a round, each to a register of its own.
+#define HM_READ_LOOP(instruction, registers, width)                                                              \
+  asm volatile(".p2align 5\n1:\n\t" instruction " 0*" width "(%0), %%" registers "0\n\t" instruction " 1*" width \
+               "(%0), %%" registers "1\n\t" instruction " 2*" width "(%0), %%" registers "2\n\t" instruction     \
+               " 3*" width "(%0), %%" registers "3\n\t" instruction " 4*" width "(%0), %%" registers             \
+               "4\n\t" instruction " 5*" width "(%0), %%" registers "5\n\t" instruction " 6*" width              \
+               "(%0), %%" registers "6\n\t" instruction " 7*" width "(%0), %%" registers                         \
+               "7\n\t"                                                                                           \
+               "addq $8*" width ", %0\n\tdecq %1\n\tjnz 1b"                                                      \
+               : "+r"(at), "+r"(rounds)                                                                          \
+               :                                                                                                 \
+               : "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7")
 
 constexpr float factors[2] = {0.5f, 0.25f};
 constexpr uint64_t kFmaRounds = 100000;
@@ -130,11 +150,13 @@ double peak_flops(int threads) {
 double read_bandwidth(size_t bytes, int threads) {
   const size_t share = std::max<size_t>(bytes / static_cast<size_t>(threads) / 4096 * 4096, 4096);
   return on_all(threads, [share] {
-    const std::unique_ptr<std::byte, void (*)(void*)> memory(static_cast<std::byte*>(std::aligned_alloc(4096, share)), std::free);
+    const std::unique_ptr<std::byte, void (*)(void*)> memory(static_cast<std::byte*>(std::aligned_alloc(4096, share)),
+                                                             std::free);
     std::fill_n(memory.get(), share, std::byte{1});
     const size_t passes = std::max<size_t>(1, (size_t{1} << 22) / share);  // a slice reads 4 MiB or all there is
+    const int slices = share > kLargeShare ? kLargeSlices : kSlices;
     double best = 0;
-    for (int i = 0; i < kSlices; ++i) {
+    for (int i = 0; i < slices; ++i) {
       const auto start = Clock::now();
       for (size_t pass = 0; pass < passes; ++pass) read_memory(memory.get(), share);
       const double seconds = std::chrono::duration<double>(Clock::now() - start).count();

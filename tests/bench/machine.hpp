@@ -6,12 +6,12 @@
 
 namespace harmonics::bench {
 
-// "avx512", "avx2" or "none": which loops the yardsticks use. The loops are assembly: a compiler may drop or merge what it
-// is given in C++, and a peak measured that way can exceed the hardware's.
+// "avx512", "avx2" or "none": which loops the yardsticks use. The loops are assembly: a compiler may drop or merge what
+// it is given in C++, and a peak measured that way can exceed the hardware's.
 std::string peak_instructions();
 
-// Single-precision multiply-adds on all of `threads` at once, 2 FLOP each; the fastest short slice of every thread, added
-// up, so that neighbours on the machine cost little. 0 when the processor has no FMA.
+// Single-precision multiply-adds on all of `threads` at once, 2 FLOP each; the fastest short slice of every thread,
+// added up, so that neighbours on the machine cost little. 0 when the processor has no FMA.
 double peak_flops(int threads);
 
 // Bytes per second that `threads` read from memory of `bytes` in all, each its own share again and again.

@@ -11,8 +11,8 @@ namespace harmonics::bench {
 // What one iteration does; zero: not said.
 struct Work {
   double samples = 0, flops = 0;
-  double bytes = 0;        // least traffic with memory
-  double resident = 0;     // size of what that traffic goes over: the bandwidth is measured on as much; 0: bytes
+  double bytes = 0;     // least traffic with memory
+  double resident = 0;  // size of what that traffic goes over: the bandwidth is measured on as much; 0: bytes
   int threads = 1;
 };
 
@@ -30,19 +30,16 @@ class StepTimes {
   std::vector<double> seconds_;
 };
 
-// Runs `body` as the loop of `state` and reports, at the fastest tenth of the iterations and at their median: samples/s,
-// GFLOP/s and its ratio to the peak (flops), the floor's share of the time by bytes (bytes). The yardsticks are measured
-// right before and right after, the better one counts.
-template <typename Body>
-void measure(benchmark::State& state, const Work& work, const Body& body);
-
+void measure_yardsticks(const Work& work);
 void report(benchmark::State& state, const Work& work, const StepTimes& times);
-void warm_up_yardsticks(const Work& work);
 
+// Runs `body` as the loop of `state` and reports the fastest iteration: "samples/s" ("median": at the median
+// iteration), "GFLOP/s" and its ratio to the peak where flops are said, "GB/s" and its ratio to the bandwidth where
+// bytes are. The yardsticks are measured right before and right after; the better counts.
 template <typename Body>
 void measure(benchmark::State& state, const Work& work, const Body& body) {
   body();  // what is made at first use is not a step's cost
-  warm_up_yardsticks(work);
+  measure_yardsticks(work);
   StepTimes times;
   for (auto _ : state) times.time(body);
   report(state, work, times);

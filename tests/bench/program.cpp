@@ -7,7 +7,8 @@
 
 namespace harmonics::bench {
 
-PreparedProgram::PreparedProgram(const std::vector<Shape>& inputs, const Trace& trace, int threads) : executor_(make_tbb_executor(threads)) {
+PreparedProgram::PreparedProgram(const std::vector<Shape>& inputs, const Trace& trace, int threads)
+    : executor_(make_tbb_executor(threads)) {
   Tracer tracer("bench");
   std::vector<HTensor> traced;
   PhiloxStream random(philox_key(1, 0), 0);
@@ -35,7 +36,8 @@ void add_program(const std::string& name, std::vector<Shape> inputs, Trace trace
     benchmark::RegisterBenchmark(fmt::format("{}/threads:{}", name, threads).c_str(),
                                  [=](benchmark::State& state) {
                                    PreparedProgram program(inputs, trace, threads);
-                                   measure(state, {.flops = flops, .bytes = bytes, .threads = threads}, [&] { program.run(); });
+                                   measure(state, {.flops = flops, .bytes = bytes, .threads = threads},
+                                           [&] { program.run(); });
                                    state.SetLabel(program.kernels());
                                  })
         ->UseRealTime()

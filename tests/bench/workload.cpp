@@ -25,7 +25,9 @@ std::string folder() {
 
 std::string read_text(const std::string& path) {
   std::ifstream in(path);
-  if (!in) throw Error(ErrorKind::NoInput, fmt::format("'{}' cannot be read; HARMONICS_WORKLOADS names the folder of the workloads", path));
+  if (!in)
+    throw Error(ErrorKind::NoInput,
+                fmt::format("'{}' cannot be read; HARMONICS_WORKLOADS names the folder of the workloads", path));
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();
@@ -65,7 +67,8 @@ double flops_of(const Program& p, const Node& n) {
   const auto window = [](const TensorType& weight) { return count(weight) / static_cast<double>(weight.shape[0]); };
   if (n.op == Op::dot) {
     double products = count(out);
-    for (int64_t axis : n.attributes.integers("lhs_contract")) products *= static_cast<double>(in(0).shape[static_cast<uint32_t>(axis)]);
+    for (int64_t axis : n.attributes.integers("lhs_contract"))
+      products *= static_cast<double>(in(0).shape[static_cast<uint32_t>(axis)]);
     return 2 * products;
   }
   if (n.op != Op::call) return 0;
@@ -81,8 +84,10 @@ void fill_random(const StreamType& type, PhiloxStream& random, void* to, size_t 
     for (size_t i = 0; i < bytes / sizeof(float); ++i) static_cast<float*>(to)[i] = random.uniform();
     return;
   }
-  if (type.dtype != DType::I32 || type.classes <= 0) throw Error(ErrorKind::Type, "workloads have streams of f32 numbers and of i32 classes");
-  for (size_t i = 0; i < bytes / sizeof(int32_t); ++i) static_cast<int32_t*>(to)[i] = static_cast<int32_t>(random.uniform() * static_cast<float>(type.classes));
+  if (type.dtype != DType::I32 || type.classes <= 0)
+    throw Error(ErrorKind::Type, "workloads have streams of f32 numbers and of i32 classes");
+  for (size_t i = 0; i < bytes / sizeof(int32_t); ++i)
+    static_cast<int32_t*>(to)[i] = static_cast<int32_t>(random.uniform() * static_cast<float>(type.classes));
 }
 
 }  // namespace
@@ -104,7 +109,8 @@ double contraction_flops(const Program& program) {
   return sum;
 }
 
-PreparedStep::PreparedStep(const Workload& workload, int64_t batch, int threads) : lr_(static_cast<float>(workload.lr)), seed_(workload.seed) {
+PreparedStep::PreparedStep(const Workload& workload, int64_t batch, int threads)
+    : lr_(static_cast<float>(workload.lr)), seed_(workload.seed) {
   const auto source = std::make_shared<SourceText>(workload.name, workload.flow);
   graph_ = std::make_unique<HarmonicGraph>(make_graph(parse_flow(source), Registry::global()));
   graph_->assume_declared_streams();
@@ -125,7 +131,8 @@ PreparedStep::PreparedStep(const Workload& workload, int64_t batch, int threads)
   for (const auto& [name, tensor] : graph_->store().all())
     if (tensor.role == Role::weight) weights += count(tensor.type);
   if (weights != static_cast<double>(workload.parameters))
-    throw Error(ErrorKind::Usage, fmt::format("{}: the flow learns {} numbers, \"parameters\" says {}", workload.name, weights, workload.parameters));
+    throw Error(ErrorKind::Usage, fmt::format("{}: the flow learns {} numbers, \"parameters\" says {}", workload.name,
+                                              weights, workload.parameters));
   flops_ = contraction_flops(executable().program());
   least_bytes_ = weights * sizeof(float) * (workload.trains ? 3 : 1);
   fill(workload, batch);

@@ -12,11 +12,11 @@ namespace harmonics::bench {
 struct Workload {
   std::string name;
   bool trains = false;
-  std::string flow;         // the text
-  std::string optimizer;    // as a flow names it; training
+  std::string flow;       // the text
+  std::string optimizer;  // as a flow names it; training
   double lr = 0;
   uint64_t seed = 0;
-  int64_t parameters = 0;   // numbers learned; checked against the graph, so that peers train the same net
+  int64_t parameters = 0;  // numbers learned; checked against the graph, so that peers train the same net
   std::vector<int64_t> batches;
   std::vector<int> threads;
 };
@@ -29,8 +29,8 @@ class PreparedStep {
  public:
   PreparedStep(const Workload& workload, int64_t batch, int threads);
 
-  void run();  // the next batch
-  double flops() const { return flops_; }         // of contractions, forward and backward: what any method must do
+  void run();                                          // the next batch
+  double flops() const { return flops_; }              // of contractions, forward and backward: what any method must do
   double least_bytes() const { return least_bytes_; }  // weights read once forward, read and written once backward
   const Executable& executable() const { return step_->executable(); }
 
