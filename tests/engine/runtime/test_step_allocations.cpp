@@ -1,0 +1,141 @@
+// A steady step and a steady cycle allocate nothing of ours.
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "tests/engine/execution/allocation_count.hpp"
+#include "tests/engine/runtime/memory_streams.hpp"
+
+namespace {
+std::atomic<bool> counting{false};
+std::atomic<uint64_t> allocations{0};
+}  // namespace
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// glibc's own functions under their second names.
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+
+static void note_allocation() {
+  if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
+}
+void* malloc(size_t n) { return note_allocation(), __libc_malloc(n); }
+void* calloc(size_t n, size_t size) { return note_allocation(), __libc_calloc(n, size); }
+void* realloc(void* p, size_t n) { return note_allocation(), __libc_realloc(p, n); }
+void* memalign(size_t alignment, size_t n) { return note_allocation(), __libc_memalign(alignment, n); }
+void* aligned_alloc(size_t alignment, size_t n) { return note_allocation(), __libc_memalign(alignment, n); }
+int posix_memalign(void** p, size_t alignment, size_t n) {
+  note_allocation();
+  *p = __libc_memalign(alignment, n);
+  return *p ? 0 : 12;
+}
+}
+#endif
+
+namespace harmonics::testing {
+
+void start_counting() {
+  allocations = 0;
+  counting = true;
+}
+uint64_t stop_counting() {
+  counting = false;
+  return allocations;
+}
+
+namespace {
+
+constexpr const char* kNet = R"(harmonic g {
+  producer x {32}; producer y {8}; layer h {16}; layer o;
+  cycle { x -(relu, dropout(0.1))-> h -> o; o <-(cross_entropy)- y; }
+})";
+
+// Rows that are given as blocks, as files are: no tensor a sample.
+template <typename T> class Blocks : public Rows<T> {
+ public:
+  Blocks(Shape sample, std::vector<T> values) : Rows<T>(sample, values), bytes_(values), sample_(static_cast<size_t>(sample.count())) {}
+  bool rewind() override { return at_ = 0, true; }
+  int64_t read(uint64_t n, void* to) override {
+    const size_t got = std::min<size_t>(n, bytes_.size() / sample_ - at_);
+    std::memcpy(to, bytes_.data() + at_ * sample_, got * sample_ * sizeof(T));
+    at_ += got;
+    return static_cast<int64_t>(got);
+  }
+
+ private:
+  std::vector<T> bytes_;
+  size_t sample_, at_ = 0;
+};
+
+uint64_t onednn_parts(const Executable& e) {
+  uint64_t n = 0;
+  for (const PlanStep& s : e.steps()) n += s.kernel.rfind("oneDNN", 0) == 0 ? s.phases * s.parts : 0;
+  return n;
+}
+
+constexpr uint64_t kPerExecute = 8;  // what oneDNN allocates by itself
+
+}  // namespace
+
+TEST_CASE("a compiled training step allocates nothing outside oneDNN") {
+  if (!kCountsAllocations) return;
+  auto g = graph_of(kNet);
+  bind_rows(*g, "x", {32}, numbers(32 * 16));
+  bind_rows<int64_t>(*g, "y", {}, std::vector<int64_t>(16, 3));
+  LoweringOptions o;
+  o.batch = 16;
+  o.optimizer = parse_optimizer("adamw");
+  CompileOptions c;
+  c.registry = &g->registry();
+  for (const int threads : {1, 2}) {
+    CompiledStep step(g->lower(o), g->store(), g->executor(threads), c);
+    const std::vector<float> x = numbers(32 * 16);
+    const std::vector<int64_t> y(16, 3);
+    const void* streams[] = {x.data(), y.data()};
+    const auto run = [&](int64_t i) {
+      step.check_indices(streams);
+      step.set(streams, 1e-3f, i, 0);
+      step.run_forward();
+      step.run_rest();
+    };
+    for (int64_t i = 1; i <= 50; ++i) run(i);
+    start_counting();
+    for (int64_t i = 51; i <= 150; ++i) run(i);
+    const uint64_t counted = stop_counting();
+    INFO(counted << " allocations in 100 steps with " << onednn_parts(step.executable()) << " oneDNN parts each");
+    CHECK(counted <= 100 * onednn_parts(step.executable()) * kPerExecute);
+    start_counting();
+    step.check_indices(streams);
+    step.set(streams, 1e-3f, 200, 0);
+    CHECK(stop_counting() == 0);
+  }
+}
+
+TEST_CASE("a steady cycle without oneDNN allocates nothing outside the flow graph") {
+  if (!kCountsAllocations) return;
+  const auto allocations_of = [](int64_t steps, int threads) {
+    auto g = graph_of("harmonic g { producer x; producer y {16}; layer a_layer_with_a_long_name; cycle { x -(norm)-> a_layer_with_a_long_name; a_layer_with_a_long_name <- y; } }");
+    bind_producer(*g, "x", std::make_shared<Blocks<float>>(Shape{16}, numbers(16 * 4096)));
+    bind_producer(*g, "y", std::make_shared<Blocks<float>>(Shape{16}, numbers(16 * 4096)));
+    RunSettings s = settings(8);
+    s.threads = threads;
+    s.steps = steps;
+    CycleRuntime runtime(*g, 0, s);
+    start_counting();
+    const CycleReport r = runtime.run();
+    const uint64_t counted = stop_counting();
+    REQUIRE(r.steps == steps);
+    return counted;
+  };
+  for (const int threads : {1, 2}) {
+    allocations_of(100, threads);  // what is made once in the process
+    const uint64_t few = allocations_of(1024, threads), many = allocations_of(5120, threads);
+    INFO(few << " allocations in 1024 steps, " << many << " in 5120");
+    CHECK(many <= few + 4096 * 3 / 4);  // every other step a node of the flow graph registers its successor anew
+  }
+}
+
+}  // namespace harmonics::testing

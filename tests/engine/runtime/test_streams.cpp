@@ -1,0 +1,98 @@
+// Streams bound to graphs: joint options, ratios, reading ahead.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <harmonics/async.hpp>
+
+#include "tests/engine/runtime/memory_streams.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+namespace {
+
+std::string message_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("a stream of p for every q arrives in groups, and the report says what was left") {
+  auto g = graph_of("harmonic g { producer a; producer b 3/2 a; consumer ca; consumer cb; cycle { a -> ca; b -> cb; } }");
+  bind_rows<float>(*g, "a", {1}, {0, 1, 2, 3, 4});
+  bind_rows<float>(*g, "b", {1}, {0, 1, 2, 3, 4, 5, 6, 7});
+  const auto ca = keep(*g, "ca"), cb = keep(*g, "cb");
+  const CycleReport r = CycleRuntime(*g, 0, settings(2)).run();
+  CHECK(r.samples == 2);
+  CHECK(ca->values == std::vector<float>{0, 1, 2, 3});
+  CHECK(cb->values == std::vector<float>{0, 1, 2, 3, 4, 5});
+  REQUIRE(r.notes.size() == 2);
+  CHECK(r.notes[0].find("producer 'a' had 1 samples left over") == 0);
+  CHECK(r.notes[1].find("producer 'b' had 2 samples left over") == 0);
+}
+
+TEST_CASE("streams of different length are an error that names both") {
+  auto g = graph_of("harmonic g { producer x {1}; producer y {1}; layer o {1}; cycle { x -> o; o <- y; } }");
+  bind_rows(*g, "x", {1}, numbers(10));
+  bind_rows(*g, "y", {1}, numbers(9));
+  CHECK(message_of([&] { CycleRuntime(*g, 0, settings(5)).run(); }).find("stream 'y' ends after 9 samples, 'x' has 10 samples") == 0);
+}
+
+TEST_CASE("labels stay with their samples through shuffling") {
+  auto g = graph_of("harmonic g { producer x; producer y; consumer cx; consumer cy; producer t {1}; layer o {1}; cycle (epochs 2) { x -(affine(1))-> o; x -> cx; y -> cy; o <- t; } }");
+  std::vector<float> x;
+  for (int i = 0; i < 500; ++i) x.push_back(static_cast<float>(i));
+  bind_rows(*g, "x", {1}, x);
+  bind_rows(*g, "y", {1}, x);
+  bind_rows(*g, "t", {1}, x);
+  const auto cx = keep(*g, "cx"), cy = keep(*g, "cy");
+  RunSettings s = settings(64);
+  s.optimizer = "sgd(lr=0)";
+  CycleRuntime(*g, 0, s).run();
+  REQUIRE(cx->samples == 1000);
+  CHECK((cx->values == cy->values));
+  std::vector<float> one(cx->values.begin(), cx->values.begin() + 500), two(cx->values.begin() + 500, cx->values.end());
+  CHECK((one != x));
+  CHECK((one != two));
+  std::sort(one.begin(), one.end());
+  std::sort(two.begin(), two.end());
+  CHECK((one == x));
+  CHECK((two == x));
+}
+
+TEST_CASE("options of joined streams: take, skip, repeat; what disagrees is an error") {
+  const auto joined = [](const std::string& options, const std::string& other) {
+    auto g = graph_of("harmonic g { producer x; producer y {10}; layer h {4}; layer o; cycle (epochs 2) { x -(relu)-> h -> o; o <-(cross_entropy)- y; } }");
+    g->streams().bind(g->graph(), g->registry(), "x", parse_address("synth:digits?size=20" + options));
+    g->streams().bind(g->graph(), g->registry(), "y", parse_address("synth:digits?size=20" + other + "#label"));
+    return CycleRuntime(*g, 0, settings(8)).run();
+  };
+  CHECK(joined("", "").samples == 40);
+  const CycleReport taken = joined("&take=5", "");
+  CHECK(taken.samples == 10);
+  CHECK(taken.epochs == 2);
+  CHECK(joined("&skip=15&repeat=3", "").samples == 30);
+  CHECK(joined("&shard=1/3", "").samples == 14);
+  CHECK(message_of([&] { joined("&take=5", "&take=6"); }).find("'take=6' of 'y' disagrees with take=5") == 0);
+  CHECK(message_of([&] { joined("&take=0", ""); }).find("take=0 of 'x' asks for no sample") == 0);
+  CHECK(message_of([&] { joined("&shard=3/3", ""); }).find("shard 3 of 3 of 'x' does not exist") == 0);
+}
+
+TEST_CASE("reading ahead changes nothing") {
+  std::string first;
+  for (const bool ahead : {false, true}) {
+    auto g = graph_of("harmonic g { producer x {4}; producer y {1}; layer o {1}; cycle (epochs 3) { x -> o; o <- y; } }");
+    std::shared_ptr<Producer> x = std::make_shared<Rows<float>>(Shape{4}, numbers(400));
+    if (ahead) x = std::make_shared<AsyncProducer>(x, 7);
+    bind_producer(*g, "x", x);
+    bind_rows(*g, "y", {1}, numbers(100, 3));
+    CycleRuntime(*g, 0, settings(16)).run();
+    if (first.empty()) first = learned_bytes(*g);
+    CHECK((learned_bytes(*g) == first));
+  }
+}
