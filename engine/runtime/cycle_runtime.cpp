@@ -9,7 +9,9 @@
 #include <oneapi/tbb/flow_graph.h>
 #include <oneapi/tbb/task_arena.h>
 
+#include "engine/runtime/curve.hpp"
 #include "engine/runtime/metrics.hpp"
+#include "engine/runtime/not_finite.hpp"
 
 namespace harmonics {
 
@@ -19,35 +21,7 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 constexpr int64_t kDefaultEpochs = 10;
-constexpr size_t kCurvePoints = 512;
 constexpr size_t kInFlight = 2;
-
-// A training curve of bounded size: when full, neighbours are averaged and every point covers twice the steps.
-class Curve {
- public:
-  void add(int64_t step, double seconds, double loss, double accuracy) {
-    sum_loss_ += loss;
-    sum_accuracy_ += accuracy;
-    if (++pending_ < stride_) return;
-    points_.push_back({step, seconds, sum_loss_ / static_cast<double>(pending_), accuracy < 0 ? -1 : sum_accuracy_ / static_cast<double>(pending_)});
-    sum_loss_ = sum_accuracy_ = 0;
-    pending_ = 0;
-    if (points_.size() == kCurvePoints) halve();
-  }
-  std::vector<CurvePoint> take() { return std::move(points_); }
-  Curve() { points_.reserve(kCurvePoints); }
-
- private:
-  void halve() {
-    for (size_t i = 0; i + 1 < points_.size(); i += 2)
-      points_[i / 2] = {points_[i + 1].step, points_[i + 1].seconds, (points_[i].loss + points_[i + 1].loss) / 2, (points_[i].accuracy + points_[i + 1].accuracy) / 2};
-    points_.resize(points_.size() / 2);
-    stride_ *= 2;
-  }
-  std::vector<CurvePoint> points_;
-  int64_t stride_ = 1, pending_ = 0;
-  double sum_loss_ = 0, sum_accuracy_ = 0;
-};
 
 // One batch on its way through the stages.
 struct Slot {
@@ -386,51 +360,11 @@ class CycleRun {
     epoch_loss_ = epoch_correct_ = epoch_measured_ = epoch_judged_ = 0;
   }
 
-  // The loss is not finite and nothing has been changed yet: run forward again, looking at the samples and every layer.
   [[noreturn]] void diverged(const CompiledStep& program, const Slot& slot) {
     LoweringOptions o = options(static_cast<int64_t>(slot.count));
     o.observe = true;
-    CompileOptions c;
-    c.device = owner_.settings_.device;
-    c.registry = &graph_.registry();
-    CompiledStep look(graph_.lower(o), graph_.store(), executor_, c);
-    look.set(slot.pointers.data(), 0, step_ + 1, settings_.seed);
-    look.run_forward();
-    std::string spoilt;
-    for (const auto& [name, t] : graph_.store().all())
-      if (spoilt.empty() && first_bad(t.type.dtype, t.storage->data(), t.type.shape.count()) >= 0) spoilt = name;
-    const std::string state = spoilt.empty() ? fmt::format("the weights are those after step {}, all finite", step_)
-                                             : fmt::format("step {} had a finite loss but made '{}' infinite: these weights are lost", step_, spoilt);
-    throw Error(ErrorKind::Diverged, fmt::format("the loss is {} at step {} (epoch {}); first not finite: {}", *program.loss(), step_ + 1, slot.epoch + 1, first_not_finite(look, slot)), {},
-                {"note: " + state, "lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step"});
-  }
-
-  std::string first_not_finite(const CompiledStep& look, const Slot& slot) const {
-    const auto say = [&](const char* what, int n, int64_t bad, int64_t size) {
-      return fmt::format("{} '{}', sample {} of the batch", what, name_of(n), bad / (size / static_cast<int64_t>(slot.count)));
-    };
-    for (size_t i = 0; i < producers_.size(); ++i) {
-      const DType dtype = graph_.streams().source(producers_[i]).info().dtype;
-      const int64_t size = static_cast<int64_t>(reader_->bytes(i) / dtype_bytes(dtype) * slot.count);
-      if (const int64_t bad = first_bad(dtype, slot.pointers[i], size); bad >= 0) return say("producer", producers_[i], bad, size);
-    }
-    for (int n : graph_.graph().order()) {
-      if (!look.lowered().program.output("value:" + name_of(n))) continue;
-      const HTensor& v = look.executable().output("value:" + name_of(n));
-      if (const int64_t bad = first_bad(v.dtype(), v.bytes(), v.size()); bad >= 0) return say("layer", n, bad, v.size());
-    }
-    return "the loss itself: every layer is finite";
-  }
-
-  // Index of the first float that is not finite, or -1.
-  static int64_t first_bad(DType dtype, const void* data, int64_t size) {
-    const auto find = [&](const auto* p) {
-      const int64_t bad = std::find_if(p, p + size, [](auto x) { return !std::isfinite(x); }) - p;
-      return bad == size ? -1 : bad;
-    };
-    if (dtype == DType::F32) return find(static_cast<const float*>(data));
-    if (dtype == DType::F64) return find(static_cast<const double*>(data));
-    return -1;
+    const NotFinite step{graph_, producers_, slot.pointers, static_cast<int64_t>(slot.count), step_, slot.epoch + 1, *program.loss()};
+    report_not_finite(step, o, executor_, owner_.settings_.device);
   }
 
   // ---- output stage ----

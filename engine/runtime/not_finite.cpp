@@ -1,0 +1,60 @@
+#include "engine/runtime/not_finite.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/core.h>
+
+namespace harmonics {
+
+namespace {
+
+// Index of the first float that is not finite, or -1.
+int64_t first_bad(DType dtype, const void* data, int64_t size) {
+  const auto find = [&](const auto* p) {
+    const int64_t bad = std::find_if(p, p + size, [](auto x) { return !std::isfinite(x); }) - p;
+    return bad == size ? -1 : bad;
+  };
+  if (dtype == DType::F32) return find(static_cast<const float*>(data));
+  if (dtype == DType::F64) return find(static_cast<const double*>(data));
+  return -1;
+}
+
+std::string first_place(const NotFinite& step, const CompiledStep& look) {
+  const Graph& g = step.graph.graph();
+  const auto say = [&](const char* what, int n, int64_t bad, int64_t size) {
+    return fmt::format("{} '{}', sample {} of the batch", what, g.nodes[static_cast<size_t>(n)].name, bad / (size / step.count));
+  };
+  for (size_t i = 0; i < step.producers.size(); ++i) {
+    const StreamType& type = step.graph.types().at(step.producers[i]);
+    const int64_t size = type.sample.count() * step.count;
+    if (const int64_t bad = first_bad(type.dtype, step.streams[i], size); bad >= 0) return say("producer", step.producers[i], bad, size);
+  }
+  for (int n : g.order()) {
+    const std::string output = "value:" + g.nodes[static_cast<size_t>(n)].name;
+    if (!look.lowered().program.output(output)) continue;
+    const HTensor& v = look.executable().output(output);
+    if (const int64_t bad = first_bad(v.dtype(), v.bytes(), v.size()); bad >= 0) return say("layer", n, bad, v.size());
+  }
+  return "the loss itself: every layer is finite";
+}
+
+}  // namespace
+
+void report_not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor, const std::string& device) {
+  CompileOptions c;
+  c.device = device;
+  c.registry = &step.graph.registry();
+  CompiledStep look(step.graph.lower(observing), step.graph.store(), executor, c);
+  look.set(step.streams.data(), 0, step.steps + 1, observing.seed);
+  look.run_forward();
+  std::string spoilt;
+  for (const auto& [name, t] : step.graph.store().all())
+    if (spoilt.empty() && first_bad(t.type.dtype, t.storage->data(), t.type.shape.count()) >= 0) spoilt = name;
+  const std::string state = spoilt.empty() ? fmt::format("the weights are those after step {}, all finite", step.steps)
+                                           : fmt::format("step {} had a finite loss but made '{}' infinite: these weights are lost", step.steps, spoilt);
+  throw Error(ErrorKind::Diverged, fmt::format("the loss is {} at step {} (epoch {}); first not finite: {}", step.loss, step.steps + 1, step.epoch, first_place(step, look)), {},
+              {"note: " + state, "lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step"});
+}
+
+}  // namespace harmonics
