@@ -8,7 +8,8 @@ namespace harmonics::cpu {
 
 bool plan_attention(const Site& site, hx_kernel& out) {
   const hx_type &q = site.in(0), &k = site.in(1), &v = site.in(2);
-  if (!site.all_f32() || q.rank != 4 || k.rank != 4 || v.rank != 4 || k.dims[1] == 0 || q.dims[1] % k.dims[1]) return false;
+  if (!site.all_f32() || q.rank != 4 || k.rank != 4 || v.rank != 4 || k.dims[1] == 0 || q.dims[1] % k.dims[1])
+    return false;
   const bool gradient = site.inputs() == 6;
   auto c = std::make_unique<AttentionContext>();
   c->batch = q.dims[0];
@@ -20,7 +21,8 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   c->value_width = v.dims[3];
   c->causal = site.flag("causal");
   c->scale = static_cast<float>(site.number("scale", 1 / std::sqrt(static_cast<double>(c->width))));
-  const double pairs = static_cast<double>(q.dims[0] * q.dims[1]) * static_cast<double>(c->queries * c->keys) * (c->causal ? 0.55 : 1);
+  const double pairs =
+      static_cast<double>(q.dims[0] * q.dims[1]) * static_cast<double>(c->queries * c->keys) * (c->causal ? 0.55 : 1);
   const double per_pair = gradient ? 2.0 + 0.1 * static_cast<double>(3 * c->width + 2 * c->value_width) / 2
                                    : 1.0 + 0.1 * static_cast<double>(c->width + c->value_width) / 2;
   const int64_t heads = c->batch * c->shared * (gradient ? 1 : c->group);

@@ -13,8 +13,8 @@ struct AttentionContext {
   float scale;
   bool causal;
   uint32_t parts;
-  int64_t query_chunks;     // forward: a head's queries are cut into so many items
-  int64_t part_workspace;   // floats
+  int64_t query_chunks;    // forward: a head's queries are cut into so many items
+  int64_t part_workspace;  // floats
 };
 
 }  // namespace harmonics::cpu

@@ -16,7 +16,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
 #define HM_ROW(name, operands) {#name, plan_elementwise},
       HM_SCALAR_OPS(HM_ROW)
 #undef HM_ROW
-      {"reshape", plan_elementwise},
+          {"reshape", plan_elementwise},
       {"fused_elementwise", plan_chain},
       {"dropout", plan_dropout},
       {"dropout_grad", plan_dropout},
@@ -85,8 +85,8 @@ class CpuDevice final : public Device {
   CpuDevice() { isa(); }
   std::string describe() const override {
     const dnnl_version_t* v = dnnl_version();
-    return std::string("CPU, ") + isa().name + ", oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
-           std::to_string(v->patch);
+    return std::string("CPU, ") + isa().name + ", oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) +
+           "." + std::to_string(v->patch);
   }
   bool find(const hx_call_site& raw, hx_kernel& out) override {
     const Site site(raw);
@@ -99,5 +99,6 @@ class CpuDevice final : public Device {
 }  // namespace harmonics::cpu
 
 extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
-  registry.register_device("cpu", std::make_shared<harmonics::cpu::CpuDevice>(), "vector kernels and oneDNN on this processor");
+  registry.register_device("cpu", std::make_shared<harmonics::cpu::CpuDevice>(),
+                           "vector kernels and oneDNN on this processor");
 }

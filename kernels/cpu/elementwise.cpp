@@ -28,12 +28,25 @@ const Row* row_of(std::string_view name) {
 // Nanoseconds per element, roughly: what parts are cut by.
 double cost(ScalarOp op) {
   switch (op) {
-    case ScalarOp::pow_: case ScalarOp::remainder_: return 10;
-    case ScalarOp::sin_: case ScalarOp::cos_: return 1.5;
-    case ScalarOp::exp_: case ScalarOp::expm1_: return 0.45;
-    case ScalarOp::log_: case ScalarOp::log1p_: case ScalarOp::tanh_: case ScalarOp::erf_: case ScalarOp::logistic_:
-    case ScalarOp::sigmoid_cross_entropy_: case ScalarOp::sigmoid_cross_entropy_grad_: return 0.9;
-    default: return 0.1;
+    case ScalarOp::pow_:
+    case ScalarOp::remainder_:
+      return 10;
+    case ScalarOp::sin_:
+    case ScalarOp::cos_:
+      return 1.5;
+    case ScalarOp::exp_:
+    case ScalarOp::expm1_:
+      return 0.45;
+    case ScalarOp::log_:
+    case ScalarOp::log1p_:
+    case ScalarOp::tanh_:
+    case ScalarOp::erf_:
+    case ScalarOp::logistic_:
+    case ScalarOp::sigmoid_cross_entropy_:
+    case ScalarOp::sigmoid_cross_entropy_grad_:
+      return 0.9;
+    default:
+      return 0.1;
   }
 }
 
@@ -155,7 +168,8 @@ bool ChainBuilder::place_scratch() {
   }
   for (size_t s = 0; s < steps_.size(); ++s)
     if (registers_[steps_[s].result].place == Place::scratch)
-      take(steps_[s].result, static_cast<int64_t>(s), std::max<int64_t>(last[steps_[s].result], static_cast<int64_t>(s)));
+      take(steps_[s].result, static_cast<int64_t>(s),
+           std::max<int64_t>(last[steps_[s].result], static_cast<int64_t>(s)));
   for (size_t r = 0; r < registers_.size(); ++r)
     if (slot[r] >= 0) widest = std::max<int64_t>(widest, registers_[r].width);
 
@@ -166,8 +180,10 @@ bool ChainBuilder::place_scratch() {
   block_ = room;
   for (ChainRegister& r : registers_) {
     if (r.place != Place::repeated || r.period == 1) continue;
-    if (r.period > room / 2 || (block_ != room && block_ % r.period)) r.place = Place::stretched;
-    else if (block_ == room) block_ = room / r.period * r.period;
+    if (r.period > room / 2 || (block_ != room && block_ % r.period))
+      r.place = Place::stretched;
+    else if (block_ == room)
+      block_ = room / r.period * r.period;
   }
   for (size_t r = 0; r < registers_.size(); ++r) registers_[r].offset = std::max<int64_t>(0, slot[r]) * room * widest;
   return true;

@@ -11,10 +11,10 @@ constexpr uint32_t kMaxRegisters = 256;
 constexpr int64_t kScratchBytes = 32 * 1024;
 
 enum class Place : uint8_t {
-  input,     // elements of a buffer, in order
-  repeated,  // a buffer shorter than the chain whose length divides the block, filled into scratch once
-  stretched, // a broadcast buffer, filled into scratch for every block
-  constant,  // one number, filled into scratch once
+  input,      // elements of a buffer, in order
+  repeated,   // a buffer shorter than the chain whose length divides the block, filled into scratch once
+  stretched,  // a broadcast buffer, filled into scratch for every block
+  constant,   // one number, filled into scratch once
   scratch,
   output
 };
@@ -27,7 +27,7 @@ struct ChainRegister {
   int64_t period;   // repeated: elements
   uint32_t rank;    // stretched: the chain's shape, neighbouring axes joined, and the strides of the buffer in it
   int64_t dims[HX_MAX_RANK], strides[HX_MAX_RANK];
-  uint64_t bits;    // constant: the element
+  uint64_t bits;  // constant: the element
 };
 
 struct ChainStep {

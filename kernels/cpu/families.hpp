@@ -2,6 +2,7 @@
 #pragma once
 
 #include "layout.hpp"
+#include "matmul.hpp"
 #include "site.hpp"
 
 namespace harmonics::cpu {
@@ -44,6 +45,8 @@ bool plan_embedding_grad(const Site&, hx_kernel&);
 
 // Shared between families.
 CopyContext copy_context(const StridedView& view, uint32_t element_bytes, uint32_t from_buffer, uint32_t to_buffer);
+bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
+                    hx_kernel& out);
 bool activation_of(const Site& site, int& activation);  // false: not known
 
 }  // namespace harmonics::cpu

@@ -20,10 +20,13 @@ std::unique_ptr<IndexContext> index_context(const hx_type& x, size_t axis, const
 
 bool answer_scatter(std::unique_ptr<IndexContext> c, hx_kernel& out, const char* name) {
   const double updates = static_cast<double>(c->outer * c->indices);
-  const double ns = updates * (2 + 0.15 * static_cast<double>(c->inner)) + 0.1 * static_cast<double>(c->outer * c->size * c->inner);
+  const double ns =
+      updates * (2 + 0.15 * static_cast<double>(c->inner)) + 0.1 * static_cast<double>(c->outer * c->size * c->inner);
   c->row_parts = c->column_parts = 1;
-  if (c->inner >= 32) c->column_parts = parts_for(ns, c->inner / 16);
-  else c->row_parts = parts_for(ns, c->size);
+  if (c->inner >= 32)
+    c->column_parts = parts_for(ns, c->inner / 16);
+  else
+    c->row_parts = parts_for(ns, c->size);
   const std::vector<uint32_t> parts = {c->row_parts * c->column_parts};
   answer(out, std::move(c), isa().scatter_add, name, parts);
   return true;
@@ -76,7 +79,8 @@ bool plan_rope(const Site& site, hx_kernel& out) {
   c->rows = count(x) / last(x);
   const int64_t cells = c->positions * c->half;
   c->table.resize(static_cast<size_t>(2 * cells));
-  const double decay = -std::log(site.number("base", 10000)) / static_cast<double>(c->half), turn = site.flag("inverse") ? -1 : 1;
+  const double decay = -std::log(site.number("base", 10000)) / static_cast<double>(c->half),
+               turn = site.flag("inverse") ? -1 : 1;
   for (int64_t i = 0; i < cells; ++i) {
     const double position = static_cast<double>(site.integer("offset") + i / c->half);
     const double angle = position * std::exp(static_cast<double>(i % c->half) * decay);

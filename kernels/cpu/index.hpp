@@ -9,10 +9,10 @@ namespace harmonics::cpu {
 struct IndexContext {
   int64_t outer, size, inner, indices;
   uint32_t index_dtype, element_bytes;
-  uint32_t parts;                   // gather: of outer * indices
-  uint32_t row_parts, column_parts; // scatter_add: each part owns rows and columns of the result
-  uint32_t x, ids, updates, y;      // buffers
-  bool has_x;                       // scatter_add starts from x, else from 0
+  uint32_t parts;                    // gather: of outer * indices
+  uint32_t row_parts, column_parts;  // scatter_add: each part owns rows and columns of the result
+  uint32_t x, ids, updates, y;       // buffers
+  bool has_x;                        // scatter_add starts from x, else from 0
 };
 
 struct RopeContext {

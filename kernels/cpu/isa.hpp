@@ -1,7 +1,8 @@
 // The kernels of isa/, compiled once per instruction set and chosen when the device is made.
 //
-// Sources below isa/ live in a namespace of their own per instruction set and see only plain structs: no inline function
-// of another namespace may be emitted there, or the linker could pick the copy that needs AVX-512 for everybody.
+// Sources below isa/ live in a namespace of their own per instruction set and see only plain structs: no inline
+// function of another namespace may be emitted there, or the linker could pick the copy that needs AVX-512 for
+// everybody.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,14 @@ struct IsaTable {
 // HARMONICS_ISA=baseline|avx2|avx512 overrides the choice; a set this processor lacks is an error.
 const IsaTable& isa();
 
-namespace baseline { extern const IsaTable table; }
-namespace avx2 { extern const IsaTable table; }
-namespace avx512 { extern const IsaTable table; }
+namespace baseline {
+extern const IsaTable table;
+}
+namespace avx2 {
+extern const IsaTable table;
+}
+namespace avx512 {
+extern const IsaTable table;
+}
 
 }  // namespace harmonics::cpu

@@ -39,18 +39,32 @@ StridedView joined(const StridedView& v) {
 bool element_bits(uint32_t dtype, double value, uint64_t& bits) {
   bits = 0;
   switch (dtype) {
-    case HX_F32: bits = std::bit_cast<uint32_t>(static_cast<float>(value)); return true;
-    case HX_F64: bits = std::bit_cast<uint64_t>(value); return true;
-    case HX_BOOL: bits = value != 0; return true;
-    case HX_U8: bits = static_cast<uint8_t>(value); return true;
-    case HX_I32: bits = static_cast<uint32_t>(static_cast<int32_t>(value)); return true;
-    case HX_I64: bits = static_cast<uint64_t>(static_cast<int64_t>(value)); return true;
-    default: return false;
+    case HX_F32:
+      bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+      return true;
+    case HX_F64:
+      bits = std::bit_cast<uint64_t>(value);
+      return true;
+    case HX_BOOL:
+      bits = value != 0;
+      return true;
+    case HX_U8:
+      bits = static_cast<uint8_t>(value);
+      return true;
+    case HX_I32:
+      bits = static_cast<uint32_t>(static_cast<int32_t>(value));
+      return true;
+    case HX_I64:
+      bits = static_cast<uint64_t>(static_cast<int64_t>(value));
+      return true;
+    default:
+      return false;
   }
 }
 
 // A view of the result's elements in both; strides by axis of the result.
-StridedView view_of(const std::vector<int64_t>& shape, const std::vector<int64_t>& from, const std::vector<int64_t>& to) {
+StridedView view_of(const std::vector<int64_t>& shape, const std::vector<int64_t>& from,
+                    const std::vector<int64_t>& to) {
   StridedView v{};
   v.rank = static_cast<uint32_t>(shape.size());
   for (uint32_t i = 0; i < v.rank; ++i) {
@@ -61,8 +75,10 @@ StridedView view_of(const std::vector<int64_t>& shape, const std::vector<int64_t
   return v;
 }
 
-bool answer_copy(const Site& site, StridedView view, const char* name, hx_kernel& out, int64_t fill_count = 0, uint64_t fill = 0) {
-  auto c = std::make_unique<CopyContext>(copy_context(view, static_cast<uint32_t>(width(site.out().dtype)), 0, site.inputs()));
+bool answer_copy(const Site& site, StridedView view, const char* name, hx_kernel& out, int64_t fill_count = 0,
+                 uint64_t fill = 0) {
+  auto c = std::make_unique<CopyContext>(
+      copy_context(view, static_cast<uint32_t>(width(site.out().dtype)), 0, site.inputs()));
   c->fill_count = fill_count;
   c->fill = fill;
   std::vector<uint32_t> parts(fill_count ? 2 : 1, c->parts);
@@ -83,7 +99,8 @@ CopyContext copy_context(const StridedView& view, uint32_t element_bytes, uint32
   int64_t n = 1;
   for (uint32_t i = 0; i < c.view.rank; ++i) n *= c.view.dims[i];
   for (uint32_t i = 0; i < last; ++i)
-    if (c.view.to_strides[last] == 1 && c.view.from_strides[last] != 1 && c.view.from_strides[i] == 1) c.tile_axis = static_cast<int32_t>(i);
+    if (c.view.to_strides[last] == 1 && c.view.from_strides[last] != 1 && c.view.from_strides[i] == 1)
+      c.tile_axis = static_cast<int32_t>(i);
   c.split_axis = static_cast<uint32_t>(std::max_element(c.view.dims, c.view.dims + std::max(last, 1u)) - c.view.dims);
   c.parts = parts_for(copy_nanoseconds(n * element_bytes) * (c.tile_axis >= 0 ? 3 : 1), c.view.dims[c.split_axis]);
   return c;

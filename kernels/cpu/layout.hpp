@@ -15,7 +15,7 @@ struct StridedView {
 struct CopyContext {
   StridedView view;
   uint32_t element_bytes, from_buffer, to_buffer;
-  uint32_t parts;      // of the longest outer axis
+  uint32_t parts;  // of the longest outer axis
   uint32_t split_axis;
   // Axes (a, b) to go through in tiles because one side is contiguous along each; b is the last axis. -1: rows.
   int32_t tile_axis;

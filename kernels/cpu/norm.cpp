@@ -38,9 +38,13 @@ bool plan_batch_norm(const Site& site, hx_kernel& out) {
   c->places = count(x) / (c->batch * c->channels);
   c->epsilon = static_cast<float>(site.number("epsilon", 1e-5));
   const bool columns = c->places == 1;
-  c->parts = parts_for(static_cast<double>(count(x)) * (gradient ? 0.8 : 0.6), columns ? (c->channels + 15) / 16 : c->channels);
+  c->parts = parts_for(static_cast<double>(count(x)) * (gradient ? 0.8 : 0.6),
+                       columns ? (c->channels + 15) / 16 : c->channels);
   const IsaTable& t = isa();
-  answer(out, std::move(c), gradient ? (columns ? t.batch_norm_columns_grad : t.batch_norm_grad) : columns ? t.batch_norm_columns : t.batch_norm,
+  answer(out, std::move(c),
+         gradient  ? (columns ? t.batch_norm_columns_grad : t.batch_norm_grad)
+         : columns ? t.batch_norm_columns
+                   : t.batch_norm,
          "batch norm");
   return true;
 }

@@ -8,7 +8,7 @@ namespace harmonics::cpu {
 struct NormContext {
   int64_t rows, columns;
   uint32_t parts;
-  bool centred;     // layer_norm; else rms_norm
+  bool centred;           // layer_norm; else rms_norm
   uint32_t column_parts;  // gradient: of the second phase, which adds up the parts' sums
   float epsilon;
 };

@@ -9,7 +9,7 @@ namespace {
 bool fill(const Site& site, const hx_type& x, const hx_type& y, PoolContext& c) {
   if (x.rank < 3 || x.rank > 4 || y.rank != x.rank) return false;
   const uint32_t spatial = x.rank - 2, skip = 2 - spatial;
-  const auto read = [&](const char* name, int64_t (&to)[2], int64_t otherwise) {
+  const auto read = [&](const char* name, int64_t(&to)[2], int64_t otherwise) {
     const auto values = site.integers(name);
     to[0] = otherwise;
     for (uint32_t i = 0; i < spatial; ++i) to[skip + i] = values.empty() ? otherwise : values[i];
@@ -43,7 +43,8 @@ bool plan_pool(const Site& site, hx_kernel& out) {
     answer(out, std::move(c), t.max_pool_grad, "max pool");
   } else {
     const bool gradient = site.op() == "avg_pool_grad";
-    if (!site.all_f32() || !fill(site, gradient ? site.out() : site.in(0), gradient ? site.in(0) : site.out(), *c)) return false;
+    if (!site.all_f32() || !fill(site, gradient ? site.out() : site.in(0), gradient ? site.in(0) : site.out(), *c))
+      return false;
     answer(out, std::move(c), gradient ? t.avg_pool_grad : t.avg_pool, "average pool");
   }
   return true;

@@ -40,7 +40,8 @@ ReduceStage stage_of(int64_t outer, int64_t rows, int64_t inner, int64_t chunks)
   s.rows = rows;
   s.inner = inner;
   s.chunks = chunks;
-  s.parts = parts_for(kNanoseconds * static_cast<double>(outer * rows * inner), outer * chunks * ((inner + kColumnBlock - 1) / kColumnBlock));
+  s.parts = parts_for(kNanoseconds * static_cast<double>(outer * rows * inner),
+                      outer * chunks * ((inner + kColumnBlock - 1) / kColumnBlock));
   return s;
 }
 
@@ -71,8 +72,10 @@ bool plan_reduce(const Site& site, hx_kernel& out) {
   if (!is_number(x.dtype) || x.dtype != site.out().dtype) return false;
   auto c = std::make_unique<ReduceContext>();
   c->dtype = x.dtype;
-  c->reduction = site.op() == "reduce_sum" ? Reduction::sum : site.op() == "reduce_max" ? Reduction::maximum
-                 : site.op() == "reduce_min" ? Reduction::minimum : Reduction::product;
+  c->reduction = site.op() == "reduce_sum"   ? Reduction::sum
+                 : site.op() == "reduce_max" ? Reduction::maximum
+                 : site.op() == "reduce_min" ? Reduction::minimum
+                                             : Reduction::product;
   if (!stages_of(groups_of(x, site.integers("axes")), *c)) return false;
   if (c->dtype != HX_F32 && c->stages > 1) return false;
 

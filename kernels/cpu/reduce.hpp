@@ -11,7 +11,7 @@ enum class Reduction : uint8_t { sum, maximum, minimum, product };
 struct ReduceStage {
   int64_t outer, rows, inner, chunks;
   uint32_t parts;
-  uint32_t from, to;  // buffers
+  uint32_t from, to;               // buffers
   int64_t from_offset, to_offset;  // elements, into the workspace
 };
 

@@ -28,10 +28,21 @@ inline bool same_shape(const hx_type& a, const hx_type& b) {
 }
 inline int64_t width(uint32_t dtype) {
   switch (dtype) {
-    case HX_BOOL: case HX_U8: case HX_I8: return 1;
-    case HX_I16: case HX_U16: case HX_F16: case HX_BF16: return 2;
-    case HX_I32: case HX_U32: case HX_F32: return 4;
-    default: return 8;
+    case HX_BOOL:
+    case HX_U8:
+    case HX_I8:
+      return 1;
+    case HX_I16:
+    case HX_U16:
+    case HX_F16:
+    case HX_BF16:
+      return 2;
+    case HX_I32:
+    case HX_U32:
+    case HX_F32:
+      return 4;
+    default:
+      return 8;
   }
 }
 inline std::vector<int64_t> dims(const hx_type& t) { return {t.dims, t.dims + t.rank}; }
@@ -55,8 +66,12 @@ class Site {
     return std::all_of(raw_.inputs, raw_.inputs + raw_.n_inputs, is_f32) &&
            std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32);
   }
-  int64_t integer(const char* name, int64_t otherwise = 0) const { return int_attribute(raw_.attributes, name, otherwise); }
-  double number(const char* name, double otherwise = 0) const { return float_attribute(raw_.attributes, name, otherwise); }
+  int64_t integer(const char* name, int64_t otherwise = 0) const {
+    return int_attribute(raw_.attributes, name, otherwise);
+  }
+  double number(const char* name, double otherwise = 0) const {
+    return float_attribute(raw_.attributes, name, otherwise);
+  }
   bool flag(const char* name) const { return integer(name) != 0; }
   std::vector<int64_t> integers(const char* name) const { return ints_attribute(raw_.attributes, name); }
   std::string text(const char* name) const { return string_attribute(raw_.attributes, name, ""); }
@@ -65,18 +80,19 @@ class Site {
   const hx_call_site& raw_;
 };
 
-// How many parts `nanoseconds` of work are worth, at most `items`: a function of the shapes alone. Powers of two up to 16, so
-// that two or four threads come out even.
+// How many parts `nanoseconds` of work are worth, at most `items`: a function of the shapes alone. Powers of two up to
+// 16, so that two or four threads come out even.
 inline uint32_t parts_for(double nanoseconds, int64_t items, double grain = 20000) {
   uint32_t parts = 1;
   while (parts < 16 && nanoseconds >= 2 * grain * parts) parts *= 2;
   return static_cast<uint32_t>(std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, items)));
 }
 
-// Fills `out` with a kernel that owns `context`; Plain is the struct the kernel reads, the owner may add storage behind it.
-// Without `parts` there is one phase of context->parts parts.
+// Fills `out` with a kernel that owns `context`; Plain is the struct the kernel reads, the owner may add storage behind
+// it. Without `parts` there is one phase of context->parts parts.
 template <typename Plain = void, typename Owner>
-hx_kernel& answer(hx_kernel& out, std::unique_ptr<Owner> context, Run run, const char* name, std::vector<uint32_t> parts = {}) {
+hx_kernel& answer(hx_kernel& out, std::unique_ptr<Owner> context, Run run, const char* name,
+                  std::vector<uint32_t> parts = {}) {
   using Read = std::conditional_t<std::is_void_v<Plain>, Owner, Plain>;
   if constexpr (requires { uint32_t{context->parts}; })
     if (parts.empty()) parts = {context->parts};

@@ -19,7 +19,10 @@ bool plan_softmax(const Site& site, hx_kernel& out) {
   const bool gradient = site.inputs() == 2, logarithm = site.op().substr(0, 3) == "log";
   auto c = rows_of(site.in(0), 1.2);
   const IsaTable& t = isa();
-  answer(out, std::move(c), gradient ? (logarithm ? t.log_softmax_grad : t.softmax_grad) : logarithm ? t.log_softmax : t.softmax,
+  answer(out, std::move(c),
+         gradient    ? (logarithm ? t.log_softmax_grad : t.softmax_grad)
+         : logarithm ? t.log_softmax
+                     : t.softmax,
          logarithm ? "log softmax" : "softmax")
       .in_place = gradient ? 3 : 1;
   return true;
@@ -30,7 +33,8 @@ bool plan_softmax_cross_entropy(const Site& site, hx_kernel& out) {
   if (!is_f32(site.in(0)) || !is_index(site.in(1)) || !is_f32(site.out())) return false;
   auto c = rows_of(site.in(0), 1.0);
   c->index_dtype = site.in(1).dtype;
-  answer(out, std::move(c), gradient ? isa().softmax_cross_entropy_grad : isa().softmax_cross_entropy, "softmax cross entropy")
+  answer(out, std::move(c), gradient ? isa().softmax_cross_entropy_grad : isa().softmax_cross_entropy,
+         "softmax cross entropy")
       .in_place = gradient ? 1 : 0;
   return true;
 }

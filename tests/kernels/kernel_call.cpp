@@ -173,7 +173,8 @@ void KernelCall::once(const hx_kernel& kernel, Order order, std::vector<Tensor>&
     }
   }
   outputs = outputs_;
-  for (size_t i = 0; i < outputs.size(); ++i) std::memcpy(outputs[i].bytes.data(), buffers[inputs_.size() + i], outputs[i].bytes.size());
+  for (size_t i = 0; i < outputs.size(); ++i)
+    std::memcpy(outputs[i].bytes.data(), buffers[inputs_.size() + i], outputs[i].bytes.size());
 }
 
 std::vector<Tensor> KernelCall::run() {
@@ -215,7 +216,8 @@ double KernelCall::seconds(int repeats) {
       for (uint32_t part = 0; part < kernel.parts[phase]; ++part) {
         const auto start = std::chrono::steady_clock::now();
         kernel.run(kernel.context, buffers.data(), phase, part);
-        best[phase][part] = std::min(best[phase][part], std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        best[phase][part] = std::min(best[phase][part],
+                                     std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
       }
     }
   double seconds = 0;
@@ -229,7 +231,8 @@ double KernelCall::seconds(int repeats) {
 void require_close(const Tensor& actual, const std::vector<double>& expected, double relative, double absolute) {
   REQUIRE(actual.size() == static_cast<int64_t>(expected.size()));
   for (size_t i = 0; i < expected.size(); ++i) {
-    const double e = expected[i], a = actual.dtype == HX_F64 ? actual.data<double>()[i] : static_cast<double>(actual.data<float>()[i]);
+    const double e = expected[i],
+                 a = actual.dtype == HX_F64 ? actual.data<double>()[i] : static_cast<double>(actual.data<float>()[i]);
     const bool same = std::isnan(e) ? std::isnan(a) : a == e || std::abs(a - e) <= absolute + relative * std::abs(e);
     if (same) continue;
     INFO("element " << i << ": " << a << " should be " << e);

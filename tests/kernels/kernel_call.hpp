@@ -18,13 +18,32 @@ namespace harmonics::kernel_tests {
 
 using Dims = std::vector<int64_t>;
 
-template <typename T> struct DtypeOf;
-template <> struct DtypeOf<float> { static constexpr uint32_t value = HX_F32; };
-template <> struct DtypeOf<double> { static constexpr uint32_t value = HX_F64; };
-template <> struct DtypeOf<int32_t> { static constexpr uint32_t value = HX_I32; };
-template <> struct DtypeOf<int64_t> { static constexpr uint32_t value = HX_I64; };
-template <> struct DtypeOf<uint8_t> { static constexpr uint32_t value = HX_U8; };
-template <> struct DtypeOf<uint16_t> { static constexpr uint32_t value = HX_BF16; };
+template <typename T>
+struct DtypeOf;
+template <>
+struct DtypeOf<float> {
+  static constexpr uint32_t value = HX_F32;
+};
+template <>
+struct DtypeOf<double> {
+  static constexpr uint32_t value = HX_F64;
+};
+template <>
+struct DtypeOf<int32_t> {
+  static constexpr uint32_t value = HX_I32;
+};
+template <>
+struct DtypeOf<int64_t> {
+  static constexpr uint32_t value = HX_I64;
+};
+template <>
+struct DtypeOf<uint8_t> {
+  static constexpr uint32_t value = HX_U8;
+};
+template <>
+struct DtypeOf<uint16_t> {
+  static constexpr uint32_t value = HX_BF16;
+};
 
 inline int64_t elements(const Dims& dims) {
   int64_t n = 1;
@@ -39,7 +58,8 @@ struct Tensor {
   std::vector<char> bytes;
 
   Tensor() = default;
-  template <typename T> Tensor(Dims dims, const std::vector<T>& values) : Tensor(zeros(std::move(dims), DtypeOf<T>::value)) {
+  template <typename T>
+  Tensor(Dims dims, const std::vector<T>& values) : Tensor(zeros(std::move(dims), DtypeOf<T>::value)) {
     REQUIRE(bytes.size() == values.size() * sizeof(T));
     std::memcpy(bytes.data(), values.data(), bytes.size());
   }
@@ -52,8 +72,14 @@ struct Tensor {
   }
   int64_t size() const { return elements(dims); }
   hx_type type() const;
-  template <typename T> const T* data() const { return reinterpret_cast<const T*>(bytes.data()); }
-  template <typename T> std::vector<T> values() const { return {data<T>(), data<T>() + bytes.size() / sizeof(T)}; }
+  template <typename T>
+  const T* data() const {
+    return reinterpret_cast<const T*>(bytes.data());
+  }
+  template <typename T>
+  std::vector<T> values() const {
+    return {data<T>(), data<T>() + bytes.size() / sizeof(T)};
+  }
   float operator[](int64_t i) const { return data<float>()[i]; }
 };
 
@@ -62,7 +88,8 @@ class Random {
  public:
   explicit Random(uint32_t seed) : engine_(seed) {}
   Tensor floats(Dims dims, float low = -1, float high = 1);
-  template <typename T> Tensor integers(Dims dims, int64_t low, int64_t high) {
+  template <typename T>
+  Tensor integers(Dims dims, int64_t low, int64_t high) {
     std::vector<T> v(static_cast<size_t>(elements(dims)));
     for (T& x : v) x = static_cast<T>(std::uniform_int_distribution<int64_t>(low, high - 1)(engine_));
     return {std::move(dims), v};
@@ -83,7 +110,9 @@ class KernelCall {
   KernelCall& set(const char* name, const char* value);
   KernelCall& set(const char* name, Dims values);
   KernelCall& in(const Tensor& t) { return inputs_.push_back(t), *this; }
-  KernelCall& out(Dims dims, uint32_t dtype = HX_F32) { return outputs_.push_back(Tensor::zeros(std::move(dims), dtype)), *this; }
+  KernelCall& out(Dims dims, uint32_t dtype = HX_F32) {
+    return outputs_.push_back(Tensor::zeros(std::move(dims), dtype)), *this;
+  }
   // One operation of a fused chain; operands are registers, inputs first.
   KernelCall& step(const char* op, std::vector<uint32_t> operands, uint32_t dtype = HX_F32);
   KernelCall& stores(std::vector<uint32_t> registers) { return chain_outputs_ = std::move(registers), *this; }
@@ -91,8 +120,8 @@ class KernelCall {
   KernelCall& alias(uint32_t output, uint32_t input) { return aliases_.push_back({output, input}), *this; }
 
   bool served();
-  // Runs with outputs and workspace poisoned: parts in order, reversed, shuffled and on two threads. The bits must be the
-  // same each time.
+  // Runs with outputs and workspace poisoned: parts in order, reversed, shuffled and on two threads. The bits must be
+  // the same each time.
   std::vector<Tensor> run();
   Tensor run_one() { return run().at(0); }
   // Of the last run.

@@ -21,7 +21,10 @@ struct Reference {
   std::vector<double> out, lse, dq, dk, dv;
 
   Reference(const Heads& h, double scale, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dout)
-      : out(static_cast<size_t>(elements(h.out()))), dq(static_cast<size_t>(q.size())), dk(static_cast<size_t>(k.size())), dv(static_cast<size_t>(v.size())) {
+      : out(static_cast<size_t>(elements(h.out()))),
+        dq(static_cast<size_t>(q.size())),
+        dk(static_cast<size_t>(k.size())),
+        dv(static_cast<size_t>(v.size())) {
     const int64_t group = h.heads / h.shared;
     for (int64_t row = 0; row < h.batch * h.heads * h.queries; ++row) {
       const int64_t head = row / h.queries / group, t = row % h.queries;
@@ -30,7 +33,8 @@ struct Reference {
       double sum = 0;
       for (int64_t j = 0; j < seen; ++j) {
         double s = 0;
-        for (int64_t d = 0; d < h.width; ++d) s += static_cast<double>(q[row * h.width + d]) * k[(head * h.keys + j) * h.width + d];
+        for (int64_t d = 0; d < h.width; ++d)
+          s += static_cast<double>(q[row * h.width + d]) * k[(head * h.keys + j) * h.width + d];
         p.push_back(std::exp(s * scale));
         sum += p.back();
       }
@@ -60,16 +64,18 @@ struct Reference {
   }
 };
 
-const Heads kHeads[] = {{2, 4, 4, 33, 33, 32, 32, true},  {1, 2, 2, 128, 128, 32, 32, true}, {2, 6, 2, 20, 300, 16, 24, false},
-                        {1, 4, 1, 40, 170, 20, 20, true}, {1, 1, 1, 1, 150, 64, 64, true},   {1, 2, 1, 9, 4, 8, 8, true},
-                        {1, 1, 1, 300, 290, 12, 7, true}, {3, 1, 1, 5, 1, 3, 1, false}};
+const Heads kHeads[] = {{2, 4, 4, 33, 33, 32, 32, true},   {1, 2, 2, 128, 128, 32, 32, true},
+                        {2, 6, 2, 20, 300, 16, 24, false}, {1, 4, 1, 40, 170, 20, 20, true},
+                        {1, 1, 1, 1, 150, 64, 64, true},   {1, 2, 1, 9, 4, 8, 8, true},
+                        {1, 1, 1, 300, 290, 12, 7, true},  {3, 1, 1, 5, 1, 3, 1, false}};
 
 }  // namespace
 
 TEST_CASE("attention and its gradient, causal or not, with shared heads") {
   Random random(81);
   for (const Heads& h : kHeads) {
-    const Tensor q = random.floats(h.q(), -2, 2), k = random.floats(h.k(), -2, 2), v = random.floats(h.v()), dout = random.floats(h.out());
+    const Tensor q = random.floats(h.q(), -2, 2), k = random.floats(h.k(), -2, 2), v = random.floats(h.v()),
+                 dout = random.floats(h.out());
     const double scale = 1 / std::sqrt(static_cast<double>(h.width));
     KernelCall forward("attention"), backward("attention_grad");
     const auto y = forward.set("causal", h.causal ? 1 : 0).in(q).in(k).in(v).out(h.out()).out(h.lse()).run();
@@ -87,7 +93,8 @@ TEST_CASE("attention and its gradient, causal or not, with shared heads") {
 
 TEST_CASE("attention over scores far apart does not overflow") {
   Random random(82);
-  const Tensor q = random.floats({1, 1, 4, 8}, 50, 60), k = random.floats({1, 1, 400, 8}, -60, 60), v = random.floats({1, 1, 400, 8});
+  const Tensor q = random.floats({1, 1, 4, 8}, 50, 60), k = random.floats({1, 1, 400, 8}, -60, 60),
+               v = random.floats({1, 1, 400, 8});
   const auto y = KernelCall("attention").set("scale", 1.0).in(q).in(k).in(v).out({1, 1, 4, 8}).out({1, 1, 4}).run();
   for (int64_t i = 0; i < y[0].size(); ++i) CHECK(std::abs(y[0][i]) <= 1);
 }
@@ -96,7 +103,8 @@ TEST_CASE("rotary positions turn pairs and turn them back") {
   Random random(83);
   const Tensor x = random.floats({2, 3, 50, 22});
   const Tensor y = KernelCall("rope").set("base", 1000.0).set("offset", 7).in(x).out(x.dims).run_one();
-  const Tensor back = KernelCall("rope").set("base", 1000.0).set("offset", 7).set("inverse", 1).in(y).out(x.dims).run_one();
+  const Tensor back =
+      KernelCall("rope").set("base", 1000.0).set("offset", 7).set("inverse", 1).in(y).out(x.dims).run_one();
   std::vector<double> e, same;
   for (int64_t i = 0; i < x.size(); ++i) {
     const int64_t row = i / 22, d = i % 22, pair = d % 11;

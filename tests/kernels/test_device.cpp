@@ -13,7 +13,11 @@ TEST_CASE("the device registers itself and says what it is") {
 
 TEST_CASE("what is not served is declined") {
   CHECK_FALSE(KernelCall("no_such_operation").in(Tensor::zeros({3}, HX_F32)).out({3}).served());
-  CHECK_FALSE(KernelCall("dot").in(Tensor::zeros({3, 3}, HX_F64)).in(Tensor::zeros({3, 3}, HX_F64)).out({3, 3}, HX_F64).served());
+  CHECK_FALSE(KernelCall("dot")
+                  .in(Tensor::zeros({3, 3}, HX_F64))
+                  .in(Tensor::zeros({3, 3}, HX_F64))
+                  .out({3, 3}, HX_F64)
+                  .served());
   CHECK_FALSE(KernelCall("exp").in(Tensor::zeros({0}, HX_F32)).out({0}).served());
 }
 

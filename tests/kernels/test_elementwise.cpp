@@ -31,14 +31,30 @@ double sign(double x) { return std::isnan(x) ? x : (x > 0) - (x < 0); }
 double negate(double x) { return -x; }
 
 const Unary kUnaries[] = {
-    {"neg", negate, -10, 10, 0},        {"abs", std::fabs, -10, 10, 0},    {"sign", sign, -1, 1, 0},
-    {"floor", std::floor, -9, 9, 0},    {"ceil", std::ceil, -9, 9, 0},     {"round", std::nearbyint, -9, 9, 0},
-    {"exp", std::exp, -104, 89, 2},     {"exp", std::exp, -1, 1, 2},       {"expm1", std::expm1, -20, 89, 3},
-    {"expm1", std::expm1, -1e-3f, 1e-3f, 3}, {"expm1", std::expm1, -1, 1, 3}, {"log", std::log, 0, 1e6f, 2},
-    {"log", std::log, 0, 1e-37f, 2},    {"log", std::log, 0.5f, 2, 2},     {"log1p", std::log1p, -0.99f, 10, 3},
-    {"log1p", std::log1p, -1e-3f, 1e-3f, 3}, {"sqrt", std::sqrt, 0, 1e6f, 1}, {"rsqrt", rsqrt, 1e-3f, 1e6f, 2},
-    {"tanh", std::tanh, -10, 10, 4},    {"tanh", std::tanh, -0.5f, 0.5f, 4}, {"erf", std::erf, -5, 5, 3},
-    {"logistic", logistic, -100, 100, 3}, {"sin", std::sin, -3, 3, 4},     {"cos", std::cos, -1.5f, 1.5f, 4},
+    {"neg", negate, -10, 10, 0},
+    {"abs", std::fabs, -10, 10, 0},
+    {"sign", sign, -1, 1, 0},
+    {"floor", std::floor, -9, 9, 0},
+    {"ceil", std::ceil, -9, 9, 0},
+    {"round", std::nearbyint, -9, 9, 0},
+    {"exp", std::exp, -104, 89, 2},
+    {"exp", std::exp, -1, 1, 2},
+    {"expm1", std::expm1, -20, 89, 3},
+    {"expm1", std::expm1, -1e-3f, 1e-3f, 3},
+    {"expm1", std::expm1, -1, 1, 3},
+    {"log", std::log, 0, 1e6f, 2},
+    {"log", std::log, 0, 1e-37f, 2},
+    {"log", std::log, 0.5f, 2, 2},
+    {"log1p", std::log1p, -0.99f, 10, 3},
+    {"log1p", std::log1p, -1e-3f, 1e-3f, 3},
+    {"sqrt", std::sqrt, 0, 1e6f, 1},
+    {"rsqrt", rsqrt, 1e-3f, 1e6f, 2},
+    {"tanh", std::tanh, -10, 10, 4},
+    {"tanh", std::tanh, -0.5f, 0.5f, 4},
+    {"erf", std::erf, -5, 5, 3},
+    {"logistic", logistic, -100, 100, 3},
+    {"sin", std::sin, -3, 3, 4},
+    {"cos", std::cos, -1.5f, 1.5f, 4},
 };
 
 }  // namespace
@@ -56,7 +72,8 @@ TEST_CASE("unary functions agree with the standard library to a few units in the
 }
 
 TEST_CASE("unary functions are right where numbers end") {
-  const std::vector<float> x = {0.0f, -0.0f, kInf, -kInf, kNan, 1e-45f, -1e-45f, 1e-40f, 3.4e38f, -3.4e38f, 1, -1, 88.8f, -88.8f, -103.9f, 20, -20, 1e-10f};
+  const std::vector<float> x = {0.0f,     -0.0f, kInf, -kInf, kNan,   1e-45f,  -1e-45f, 1e-40f, 3.4e38f,
+                                -3.4e38f, 1,     -1,   88.8f, -88.8f, -103.9f, 20,      -20,    1e-10f};
   const auto n = static_cast<int64_t>(x.size());
   for (const Unary& u : kUnaries) {
     const Tensor y = KernelCall(u.name).in(Tensor({n}, x)).out({n}).run_one();
@@ -141,8 +158,10 @@ TEST_CASE("casts to whole numbers cut, hold to the range and make NaN 0") {
   const Tensor x({9}, std::vector<float>{2.9f, -2.9f, 300, -5, kNan, kInf, -kInf, 1e30f, 254.5f});
   const auto cast = [&](uint32_t to) { return KernelCall("cast").in(x).out({9}, to).run_one(); };
   CHECK(cast(HX_U8).values<uint8_t>() == std::vector<uint8_t>{2, 0, 255, 0, 0, 255, 0, 255, 254});
-  CHECK(cast(HX_I32).values<int32_t>() == std::vector<int32_t>{2, -2, 300, -5, 0, INT32_MAX, INT32_MIN, INT32_MAX, 254});
-  CHECK(cast(HX_I64).values<int64_t>() == std::vector<int64_t>{2, -2, 300, -5, 0, INT64_MAX, INT64_MIN, INT64_MAX, 254});
+  CHECK(cast(HX_I32).values<int32_t>() ==
+        std::vector<int32_t>{2, -2, 300, -5, 0, INT32_MAX, INT32_MIN, INT32_MAX, 254});
+  CHECK(cast(HX_I64).values<int64_t>() ==
+        std::vector<int64_t>{2, -2, 300, -5, 0, INT64_MAX, INT64_MIN, INT64_MAX, 254});
 }
 
 namespace {

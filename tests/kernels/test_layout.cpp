@@ -33,7 +33,8 @@ Dims random_dims(Random& random, size_t rank, int64_t most) {
 
 TEST_CASE("transposes of every rank") {
   Random random(11);
-  std::vector<std::pair<Dims, Dims>> cases = {{{64, 28, 4, 32}, {0, 2, 1, 3}}, {{333, 517}, {1, 0}}, {{8, 128, 96}, {0, 2, 1}}};
+  std::vector<std::pair<Dims, Dims>> cases = {
+      {{64, 28, 4, 32}, {0, 2, 1, 3}}, {{333, 517}, {1, 0}}, {{8, 128, 96}, {0, 2, 1}}};
   for (size_t rank = 1; rank <= 6; ++rank) {
     Dims p(rank);
     std::iota(p.begin(), p.end(), 0);
@@ -75,7 +76,8 @@ TEST_CASE("slice, reverse and pad for several element types") {
   const Tensor x = random.integers<int64_t>(dims, -99, 99), bytes = random.integers<uint8_t>(dims, 0, 99);
   const Dims starts{1, 0, 3}, steps{2, 1, 3}, out{3, 9, 3};
   KernelCall cut("slice");
-  const Tensor y = cut.set("starts", starts).set("limits", Dims{6, 9, 11}).set("strides", steps).in(x).out(out, HX_I64).run_one();
+  const Tensor y =
+      cut.set("starts", starts).set("limits", Dims{6, 9, 11}).set("strides", steps).in(x).out(out, HX_I64).run_one();
   for (int64_t i = 0; i < y.size(); ++i) {
     Dims index = index_of(i, out);
     for (size_t k = 0; k < 3; ++k) index[k] = starts[k] + index[k] * steps[k];
@@ -88,7 +90,13 @@ TEST_CASE("slice, reverse and pad for several element types") {
   }
   const Dims low{1, 0, 2}, interior{0, 2, 1}, padded{6 + 1 + 3, 9 + 16, 11 + 10 + 2};
   KernelCall pad("pad");
-  const Tensor p = pad.set("low", low).set("high", Dims{3, 0, 0}).set("interior", interior).set("value", -5.0).in(x).out(padded, HX_I64).run_one();
+  const Tensor p = pad.set("low", low)
+                       .set("high", Dims{3, 0, 0})
+                       .set("interior", interior)
+                       .set("value", -5.0)
+                       .in(x)
+                       .out(padded, HX_I64)
+                       .run_one();
   std::vector<int64_t> expected(static_cast<size_t>(elements(padded)), -5);
   for (int64_t i = 0; i < x.size(); ++i) {
     Dims index = index_of(i, dims);
@@ -135,7 +143,8 @@ TEST_CASE("full, iota and random numbers") {
   CHECK(call.parts() > 1);
   const auto key = philox_key(static_cast<uint64_t>(seed), static_cast<uint64_t>(stream));
   for (int64_t k = 0; k < r.size(); ++k) {
-    const auto words = philox({static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32), static_cast<uint32_t>(k / 4), 0}, key);
+    const auto words =
+        philox({static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32), static_cast<uint32_t>(k / 4), 0}, key);
     REQUIRE(r[k] == unit_float(words[static_cast<size_t>(k % 4)]));
   }
 }

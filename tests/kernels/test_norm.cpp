@@ -17,11 +17,13 @@ struct Row {
   }
   double unit(const Tensor& x, int64_t i) const { return (x[i] - mean) * rstd; }
   // dx of this row, given the gain of each element.
-  template <typename Gain> void gradient(const Tensor& x, const Tensor& dy, Gain gain, bool centred, std::vector<double>& dx) const {
+  template <typename Gain>
+  void gradient(const Tensor& x, const Tensor& dy, Gain gain, bool centred, std::vector<double>& dx) const {
     const auto n = static_cast<double>(at.size());
     double sum = 0, product = 0;
     for (int64_t i : at) sum += dy[i] * gain(i) / n, product += dy[i] * gain(i) * unit(x, i) / n;
-    for (int64_t i : at) dx[static_cast<size_t>(i)] = rstd * (dy[i] * gain(i) - (centred ? sum : 0) - unit(x, i) * product);
+    for (int64_t i : at)
+      dx[static_cast<size_t>(i)] = rstd * (dy[i] * gain(i) - (centred ? sum : 0) - unit(x, i) * product);
   }
 };
 
@@ -54,7 +56,8 @@ void check_rows(const Dims& dims, int64_t axes, bool centred) {
     const Row row(x, places, centred);
     mean.push_back(row.mean);
     rstd.push_back(row.rstd);
-    row.gradient(x, dy, [&](int64_t i) { return gain[i % n]; }, centred, dx);
+    row.gradient(
+        x, dy, [&](int64_t i) { return gain[i % n]; }, centred, dx);
     for (int64_t i : row.at) {
       y.push_back(row.unit(x, i) * gain[i % n] + (centred ? bias[i % n] : 0));
       dgain[static_cast<size_t>(i % n)] += dy[i] * row.unit(x, i);
@@ -75,9 +78,27 @@ void check_batch(const Dims& dims) {
   const Tensor x = random.floats(dims, -3, 1), dy = random.floats(dims);
   const int64_t channels = dims[1], places = x.size() / dims[0] / channels;
   const Tensor gain = random.floats({channels}, 0.5f, 2), bias = random.floats({channels});
-  const auto out = KernelCall("batch_norm").set("epsilon", 1e-5).in(x).in(gain).in(bias).out(dims).out({channels}).out({channels}).run();
-  const auto back = KernelCall("batch_norm_grad").in(x).in(gain).in(out[1]).in(out[2]).in(dy).out(dims).out({channels}).out({channels}).run();
-  std::vector<double> y = zeros(x.size()), mean, rstd, dx = zeros(x.size()), dgain = zeros(channels), dbias = zeros(channels);
+  const auto out = KernelCall("batch_norm")
+                       .set("epsilon", 1e-5)
+                       .in(x)
+                       .in(gain)
+                       .in(bias)
+                       .out(dims)
+                       .out({channels})
+                       .out({channels})
+                       .run();
+  const auto back = KernelCall("batch_norm_grad")
+                        .in(x)
+                        .in(gain)
+                        .in(out[1])
+                        .in(out[2])
+                        .in(dy)
+                        .out(dims)
+                        .out({channels})
+                        .out({channels})
+                        .run();
+  std::vector<double> y = zeros(x.size()), mean, rstd, dx = zeros(x.size()), dgain = zeros(channels),
+                      dbias = zeros(channels);
   for (int64_t c = 0; c < channels; ++c) {
     std::vector<int64_t> at;
     for (int64_t i = 0; i < x.size(); ++i)
@@ -85,7 +106,8 @@ void check_batch(const Dims& dims) {
     const Row row(x, at, true);
     mean.push_back(row.mean);
     rstd.push_back(row.rstd);
-    row.gradient(x, dy, [&](int64_t) { return gain[c]; }, true, dx);
+    row.gradient(
+        x, dy, [&](int64_t) { return gain[c]; }, true, dx);
     for (int64_t i : at) {
       y[static_cast<size_t>(i)] = row.unit(x, i) * gain[c] + bias[c];
       dgain[static_cast<size_t>(c)] += dy[i] * row.unit(x, i);

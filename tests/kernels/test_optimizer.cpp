@@ -45,17 +45,26 @@ TEST_CASE("ten steps of adam and adamw") {
       for (int64_t step = 1; step <= 10; ++step) {
         const Tensor g = random.floats({n});
         KernelCall call(name);
-        call.set("weight_decay", 0.1).in(w).in(g).in(m).in(v).in(scalar(0.01f)).in(Tensor({}, std::vector<int64_t>{step}));
+        call.set("weight_decay", 0.1)
+            .in(w)
+            .in(g)
+            .in(m)
+            .in(v)
+            .in(scalar(0.01f))
+            .in(Tensor({}, std::vector<int64_t>{step}));
         const auto out = call.out({n}).out({n}).out({n}).alias(0, 0).alias(1, 2).alias(2, 3).run();
         w = out[0], m = out[1], v = out[2];
         for (size_t i = 0; i < s.w.size(); ++i) {
           double d = g[static_cast<int64_t>(i)];
-          if (name == std::string("adam")) d += 0.1 * s.w[i];
-          else s.w[i] *= 1 - 0.01 * 0.1;
+          if (name == std::string("adam"))
+            d += 0.1 * s.w[i];
+          else
+            s.w[i] *= 1 - 0.01 * 0.1;
           s.m[i] += (d - s.m[i]) * 0.1;
           s.v[i] = 0.999 * s.v[i] + 0.001 * d * d;
           const double t = static_cast<double>(step);
-          s.w[i] -= 0.01 / (1 - std::pow(0.9, t)) * s.m[i] / (std::sqrt(s.v[i]) / std::sqrt(1 - std::pow(0.999, t)) + 1e-8);
+          s.w[i] -=
+              0.01 / (1 - std::pow(0.9, t)) * s.m[i] / (std::sqrt(s.v[i]) / std::sqrt(1 - std::pow(0.999, t)) + 1e-8);
         }
       }
       require_close(w, s.w, 1e-5, 2e-6);

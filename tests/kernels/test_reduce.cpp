@@ -33,9 +33,21 @@ Dims left(const Tensor& x, const Dims& axes) {
 struct Case {
   Dims dims, axes;
 };
-const Case kCases[] = {{{64, 392}, {0}},     {{64, 392}, {1}},      {{5, 7, 11}, {1}},         {{5, 7, 11}, {0, 2}}, {{5, 7, 11}, {0, 1, 2}},
-                       {{100003}, {0}},      {{1000, 33}, {0}},     {{8, 6, 28, 28}, {0, 2, 3}}, {{3, 4, 5, 6}, {0, 2}}, {{1, 9, 1}, {0}},
-                       {{20000, 3}, {0}},    {{16, 4096}, {0, 1}},  {{2, 3}, {}},              {{700, 1, 513}, {2}}, {{40, 3, 2000}, {0, 2}}};
+const Case kCases[] = {{{64, 392}, {0}},
+                       {{64, 392}, {1}},
+                       {{5, 7, 11}, {1}},
+                       {{5, 7, 11}, {0, 2}},
+                       {{5, 7, 11}, {0, 1, 2}},
+                       {{100003}, {0}},
+                       {{1000, 33}, {0}},
+                       {{8, 6, 28, 28}, {0, 2, 3}},
+                       {{3, 4, 5, 6}, {0, 2}},
+                       {{1, 9, 1}, {0}},
+                       {{20000, 3}, {0}},
+                       {{16, 4096}, {0, 1}},
+                       {{2, 3}, {}},
+                       {{700, 1, 513}, {2}},
+                       {{40, 3, 2000}, {0, 2}}};
 
 }  // namespace
 
@@ -50,9 +62,12 @@ TEST_CASE("sums, products and extremes over any axes") {
     const auto size = reduce<float>(x, c.axes, 0, [](double a, double b) { return a + std::abs(b); });
     const auto sum = reduce<float>(x, c.axes, 0, [](double a, double b) { return a + b; });
     require_close(run("reduce_sum", x), sum, 1e-6, 3e-7 * *std::max_element(size.begin(), size.end()));
-    require_close(run("reduce_max", x), reduce<float>(x, c.axes, -1e9, [](double a, double b) { return std::max(a, b); }), 0, 0);
-    require_close(run("reduce_min", x), reduce<float>(x, c.axes, 1e9, [](double a, double b) { return std::min(a, b); }), 0, 0);
-    require_close(run("reduce_prod", near_one), reduce<float>(near_one, c.axes, 1, [](double a, double b) { return a * b; }), 2e-5, 0);
+    require_close(run("reduce_max", x),
+                  reduce<float>(x, c.axes, -1e9, [](double a, double b) { return std::max(a, b); }), 0, 0);
+    require_close(run("reduce_min", x),
+                  reduce<float>(x, c.axes, 1e9, [](double a, double b) { return std::min(a, b); }), 0, 0);
+    require_close(run("reduce_prod", near_one),
+                  reduce<float>(near_one, c.axes, 1, [](double a, double b) { return a * b; }), 2e-5, 0);
   }
 }
 
@@ -76,7 +91,8 @@ TEST_CASE("whole numbers are summed exactly and NaN wins extremes") {
     v[static_cast<size_t>(place)] = std::numeric_limits<float>::quiet_NaN();
     for (const char* name : {"reduce_max", "reduce_min", "reduce_sum"})
       CHECK(std::isnan(KernelCall(name).set("axes", Dims{0}).in(Tensor({100}, v)).out({}).run_one()[0]));
-    CHECK(KernelCall("argmax").set("axis", 0).in(Tensor({100}, v)).out({}, HX_I64).run_one().data<int64_t>()[0] == place);
+    CHECK(KernelCall("argmax").set("axis", 0).in(Tensor({100}, v)).out({}, HX_I64).run_one().data<int64_t>()[0] ==
+          place);
   }
 }
 

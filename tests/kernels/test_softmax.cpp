@@ -58,10 +58,12 @@ TEST_CASE("softmax cross entropy and its gradient for every label type") {
   const Tensor wide = random.integers<int64_t>({rows}, 0, n);
   std::vector<int32_t> middle;
   std::vector<uint8_t> narrow;
-  for (int64_t v : wide.values<int64_t>()) middle.push_back(static_cast<int32_t>(v)), narrow.push_back(static_cast<uint8_t>(v));
+  for (int64_t v : wide.values<int64_t>())
+    middle.push_back(static_cast<int32_t>(v)), narrow.push_back(static_cast<uint8_t>(v));
   for (const Tensor& labels : {wide, Tensor({rows}, middle), Tensor({rows}, narrow)}) {
     const auto out = KernelCall("softmax_cross_entropy").in(x).in(labels).out({rows}).out({rows}).run();
-    const Tensor dx = KernelCall("softmax_cross_entropy_grad").in(x).in(labels).in(out[1]).in(dloss).out({rows, n}).run_one();
+    const Tensor dx =
+        KernelCall("softmax_cross_entropy_grad").in(x).in(labels).in(out[1]).in(dloss).out({rows, n}).run_one();
     std::vector<double> loss, lse, g;
     for (int64_t r = 0; r < rows; ++r) {
       lse.push_back(log_sum(x, r, n));

@@ -47,8 +47,8 @@ float exponentiate(float* s, int64_t n, int64_t all, float scale, float shift) {
 }
 
 // One block of scores for rows [q0, q0 + rows): joined into the running largest score, sum and weighted values.
-void join_scores(const AttentionContext& c, float* scores, int64_t q0, int64_t rows, int64_t k0, int64_t keys, float* largest,
-                 float* sums, float* out) {
+void join_scores(const AttentionContext& c, float* scores, int64_t q0, int64_t rows, int64_t k0, int64_t keys,
+                 float* largest, float* sums, float* out) {
   for (int64_t r = 0; r < rows; ++r) {
     float* s = scores + r * kKeyBlock;
     const int64_t n = visible(c, q0 + r, k0, keys);
@@ -92,7 +92,8 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
         const int64_t rows = least(kQueryBlock, end - q0);
         const int64_t seen = visible(c, q0 + rows - 1, k0, keys);  // by the block's last query
         if (k0 > 0 && seen == 0) continue;
-        gemm_broadcast(rows, seen, c.width, {q + q0 * c.width, c.width, 1}, keys_by_column, kKeyBlock, scores, kKeyBlock, false);
+        gemm_broadcast(rows, seen, c.width, {q + q0 * c.width, c.width, 1}, keys_by_column, kKeyBlock, scores,
+                       kKeyBlock, false);
         join_scores(c, scores, q0, rows, k0, seen, largest + q0, sums + q0, out + q0 * c.value_width);
         gemm_broadcast(rows, c.value_width, seen, {scores, kKeyBlock, 1}, v + k0 * c.value_width, c.value_width,
                        out + q0 * c.value_width, c.value_width, k0 > 0);
@@ -102,8 +103,10 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
       // A query that sees no key gives 0, with lse -inf.
       const bool blind = sums[i] == 0;
       float* row = out + i * c.value_width;
-      if (blind) for (int64_t j = 0; j < c.value_width; ++j) row[j] = 0;
-      else scale_row(row, c.value_width, 1.0f / sums[i]);
+      if (blind)
+        for (int64_t j = 0; j < c.value_width; ++j) row[j] = 0;
+      else
+        scale_row(row, c.value_width, 1.0f / sums[i]);
       lse[i] = blind ? -kInfinity : largest[i] + vlog(splat(sums[i]))[0];
     }
   }
@@ -114,8 +117,8 @@ namespace {
 // The parts of the gradient that one block of queries and one block of keys give.
 struct GradientBlock {
   const AttentionContext& c;
-  const float *q, *k, *v, *dout;        // of the head
-  const float *lse, *delta;             // delta = sum(dout * out)
+  const float *q, *k, *v, *dout;  // of the head
+  const float *lse, *delta;       // delta = sum(dout * out)
   float *dq, *dk, *dv;
   float *keys_by_column, *values_by_column, *p, *dp;
 
@@ -132,9 +135,11 @@ struct GradientBlock {
         store_some(dr + j, load_some(pr + j, w) * (load_some(dr + j, w) - delta[q0 + r]) * c.scale, w);
       }
     }
-    gemm_broadcast(keys, c.value_width, rows, {p, 1, kKeyBlock}, d, c.value_width, dv + k0 * c.value_width, c.value_width, true);
+    gemm_broadcast(keys, c.value_width, rows, {p, 1, kKeyBlock}, d, c.value_width, dv + k0 * c.value_width,
+                   c.value_width, true);
     gemm_broadcast(keys, c.width, rows, {dp, 1, kKeyBlock}, queries, c.width, dk + k0 * c.width, c.width, true);
-    gemm_broadcast(rows, c.width, keys, {dp, kKeyBlock, 1}, k + k0 * c.width, c.width, dq + q0 * c.width, c.width, !first_keys);
+    gemm_broadcast(rows, c.width, keys, {dp, kKeyBlock, 1}, k + k0 * c.width, c.width, dq + q0 * c.width, c.width,
+                   !first_keys);
   }
 };
 
@@ -145,7 +150,8 @@ void clear(float* x, int64_t n) {
 void products_of_rows(const float* a, const float* b, int64_t rows, int64_t n, float* y) {
   for (int64_t r = 0; r < rows; ++r) {
     vf sum{};
-    for (int64_t i = 0; i < n; i += kWidth) sum += load_some(a + r * n + i, lanes_at(i, n)) * load_some(b + r * n + i, lanes_at(i, n));
+    for (int64_t i = 0; i < n; i += kWidth)
+      sum += load_some(a + r * n + i, lanes_at(i, n)) * load_some(b + r * n + i, lanes_at(i, n));
     y[r] = sum_of(sum);
   }
 }
@@ -173,16 +179,30 @@ void attention_grad(const void* context, void* const* buffers, uint32_t, uint32_
       const int64_t value_offset = head * c.queries * c.value_width;
       const float* dout = in(5) + value_offset;
       products_of_rows(dout, in(3) + value_offset, c.queries, c.value_width, delta);
-      GradientBlock block{c, in(0) + head * c.queries * c.width, k, v, dout, in(4) + head * c.queries, delta,
-                          static_cast<float*>(buffers[6]) + head * c.queries * c.width, dk, dv, keys_by_column, values_by_column, p, dp};
+      GradientBlock block{c,
+                          in(0) + head * c.queries * c.width,
+                          k,
+                          v,
+                          dout,
+                          in(4) + head * c.queries,
+                          delta,
+                          static_cast<float*>(buffers[6]) + head * c.queries * c.width,
+                          dk,
+                          dv,
+                          keys_by_column,
+                          values_by_column,
+                          p,
+                          dp};
       for (int64_t k0 = 0; k0 < c.keys; k0 += kKeyBlock) {
         const int64_t keys = least(kKeyBlock, c.keys - k0);
         transpose_block(k + k0 * c.width, keys, c.width, keys_by_column);
         transpose_block(v + k0 * c.value_width, keys, c.value_width, values_by_column);
         for (int64_t q0 = 0; q0 < c.queries; q0 += kQueryBlock) {
           const int64_t rows = least(kQueryBlock, c.queries - q0), seen = visible(c, q0 + rows - 1, k0, keys);
-          if (seen > 0) block.run(q0, rows, k0, seen, k0 == 0);
-          else if (k0 == 0) clear(block.dq + q0 * c.width, rows * c.width);
+          if (seen > 0)
+            block.run(q0, rows, k0, seen, k0 == 0);
+          else if (k0 == 0)
+            clear(block.dq + q0 * c.width, rows * c.width);
         }
       }
     }

@@ -8,7 +8,8 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// ---- f32 functions ----------------------------------------------------------------------------------------------------
+// ---- f32 functions
+// ----------------------------------------------------------------------------------------------------
 
 #define HM_VECTOR_UNARY(Name, expression)               \
   struct Name {                                         \
@@ -74,28 +75,29 @@ void float_pow(const void* a, const void* b, const void*, void* out, int64_t n) 
   for (int64_t i = 0; i < n; ++i) y[i] = p[i] == 2.0f ? x[i] * x[i] : __builtin_powf(x[i], p[i]);
 }
 
-// ---- any element type ---------------------------------------------------------------------------------------------------
+// ---- any element type
+// ---------------------------------------------------------------------------------------------------
 
 // The operands may be the result's memory, element by element: no other dependence, whatever the compiler fears.
-#define HM_UNARY_LOOP(Name, expression)                                          \
-  template <typename T>                                                          \
-  void Name(const void* a, const void*, const void*, void* out, int64_t n) {     \
-    const T* pa = static_cast<const T*>(a);                                      \
-    T* y = static_cast<T*>(out);                                                 \
-    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) {                       \
-      const T x = pa[i];                                                         \
-      y[i] = static_cast<T>(expression);                                         \
-    }                                                                            \
+#define HM_UNARY_LOOP(Name, expression)                                      \
+  template <typename T>                                                      \
+  void Name(const void* a, const void*, const void*, void* out, int64_t n) { \
+    const T* pa = static_cast<const T*>(a);                                  \
+    T* y = static_cast<T*>(out);                                             \
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) {                   \
+      const T x = pa[i];                                                     \
+      y[i] = static_cast<T>(expression);                                     \
+    }                                                                        \
   }
-#define HM_BINARY_LOOP(Name, Result, expression)                                 \
-  template <typename T>                                                          \
-  void Name(const void* a, const void* b, const void*, void* out, int64_t n) {   \
-    const T *pa = static_cast<const T*>(a), *pb = static_cast<const T*>(b);      \
-    Result* y = static_cast<Result*>(out);                                       \
-    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) {                       \
-      const T x = pa[i], z = pb[i];                                              \
-      y[i] = static_cast<Result>(expression);                                    \
-    }                                                                            \
+#define HM_BINARY_LOOP(Name, Result, expression)                               \
+  template <typename T>                                                        \
+  void Name(const void* a, const void* b, const void*, void* out, int64_t n) { \
+    const T *pa = static_cast<const T*>(a), *pb = static_cast<const T*>(b);    \
+    Result* y = static_cast<Result*>(out);                                     \
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; ++i) {                     \
+      const T x = pa[i], z = pb[i];                                            \
+      y[i] = static_cast<Result>(expression);                                  \
+    }                                                                          \
   }
 HM_UNARY_LOOP(loop_neg, T(0) - x)
 HM_UNARY_LOOP(loop_copy, x)
@@ -104,33 +106,33 @@ HM_UNARY_LOOP(loop_sign, x > T(0) ? T(1) : x < T(0) ? T(-1) : x)
 HM_UNARY_LOOP(loop_not, !x)
 HM_BINARY_LOOP(loop_add, T, x + z)
 HM_BINARY_LOOP(loop_sub, T, x - z)
-HM_BINARY_LOOP(loop_mul, T, x * z)
+HM_BINARY_LOOP(loop_mul, T, x* z)
 HM_BINARY_LOOP(loop_div, T, x / z)
 HM_BINARY_LOOP(loop_maximum, T, x != x ? x : x > z ? x : z)
 HM_BINARY_LOOP(loop_minimum, T, x != x ? x : x < z ? x : z)
 HM_BINARY_LOOP(loop_equal, uint8_t, x == z)
 HM_BINARY_LOOP(loop_less, uint8_t, x < z)
 HM_BINARY_LOOP(loop_less_equal, uint8_t, x <= z)
-HM_BINARY_LOOP(loop_and, uint8_t, x & z)
+HM_BINARY_LOOP(loop_and, uint8_t, x& z)
 HM_BINARY_LOOP(loop_or, uint8_t, x | z)
 HM_BINARY_LOOP(loop_xor, uint8_t, x ^ z)
 
 HM_INLINE float negated(float x) { return -x; }
 HM_INLINE double negated(double x) { return -x; }
-#define HM_FLOAT_LOOP(Name, f32, f64)                                                            \
-  HM_INLINE float Name##_of(float x) { return f32(x); }                                          \
-  HM_INLINE double Name##_of(double x) { return f64(x); }                                        \
+#define HM_FLOAT_LOOP(Name, f32, f64)                     \
+  HM_INLINE float Name##_of(float x) { return f32(x); }   \
+  HM_INLINE double Name##_of(double x) { return f64(x); } \
   HM_UNARY_LOOP(loop_##Name, Name##_of(x))
 HM_FLOAT_LOOP(minus, negated, negated)
 HM_FLOAT_LOOP(fabs, __builtin_fabsf, __builtin_fabs)
 HM_FLOAT_LOOP(floor, __builtin_floorf, __builtin_floor)
 HM_FLOAT_LOOP(ceil, __builtin_ceilf, __builtin_ceil)
-#define HM_DOUBLE_LOOP(Name, expression)                                                           \
-  void Name(const void* a, const void*, const void*, void* out, int64_t n) {                       \
-    for (int64_t i = 0; i < n; ++i) {                                                              \
-      const double x = static_cast<const double*>(a)[i];                                           \
-      static_cast<double*>(out)[i] = expression;                                                   \
-    }                                                                                              \
+#define HM_DOUBLE_LOOP(Name, expression)                                     \
+  void Name(const void* a, const void*, const void*, void* out, int64_t n) { \
+    for (int64_t i = 0; i < n; ++i) {                                        \
+      const double x = static_cast<const double*>(a)[i];                     \
+      static_cast<double*>(out)[i] = expression;                             \
+    }                                                                        \
   }
 HM_DOUBLE_LOOP(double_round, __builtin_rint(x))
 HM_DOUBLE_LOOP(double_exp, __builtin_exp(x))
@@ -163,112 +165,181 @@ void loop_select(const void* a, const void* b, const void* c, void* out, int64_t
   }
 }
 
-// ---- tables -------------------------------------------------------------------------------------------------------------
+// ---- tables
+// -------------------------------------------------------------------------------------------------------------
 
 Block f32_block(ScalarOp op) {
   switch (op) {
-    case ScalarOp::neg_: return loop_minus<float>;
-    case ScalarOp::abs_: return loop_fabs<float>;
-    case ScalarOp::sign_: return loop_sign<float>;
-    case ScalarOp::floor_: return loop_floor<float>;
-    case ScalarOp::ceil_: return loop_ceil<float>;
-    case ScalarOp::round_: return vector_unary<Round>;
-    case ScalarOp::exp_: return vector_unary<Exp>;
-    case ScalarOp::expm1_: return vector_unary<Expm1>;
-    case ScalarOp::log_: return vector_unary<Log>;
-    case ScalarOp::log1p_: return vector_unary<Log1p>;
-    case ScalarOp::sqrt_: return vector_unary<Sqrt>;
-    case ScalarOp::rsqrt_: return vector_unary<Rsqrt>;
-    case ScalarOp::sin_: return vector_sine<0>;
-    case ScalarOp::cos_: return vector_sine<1>;
-    case ScalarOp::tanh_: return vector_unary<Tanh>;
-    case ScalarOp::erf_: return vector_unary<Erf>;
-    case ScalarOp::logistic_: return vector_unary<Logistic>;
-    case ScalarOp::div_: return loop_div<float>;
-    case ScalarOp::pow_: return float_pow;
-    case ScalarOp::remainder_: return loop_remainder<float>;
-    case ScalarOp::sigmoid_cross_entropy_: return vector_sigmoid_cross_entropy;
-    case ScalarOp::sigmoid_cross_entropy_grad_: return vector_sigmoid_cross_entropy_grad;
-    default: return nullptr;
+    case ScalarOp::neg_:
+      return loop_minus<float>;
+    case ScalarOp::abs_:
+      return loop_fabs<float>;
+    case ScalarOp::sign_:
+      return loop_sign<float>;
+    case ScalarOp::floor_:
+      return loop_floor<float>;
+    case ScalarOp::ceil_:
+      return loop_ceil<float>;
+    case ScalarOp::round_:
+      return vector_unary<Round>;
+    case ScalarOp::exp_:
+      return vector_unary<Exp>;
+    case ScalarOp::expm1_:
+      return vector_unary<Expm1>;
+    case ScalarOp::log_:
+      return vector_unary<Log>;
+    case ScalarOp::log1p_:
+      return vector_unary<Log1p>;
+    case ScalarOp::sqrt_:
+      return vector_unary<Sqrt>;
+    case ScalarOp::rsqrt_:
+      return vector_unary<Rsqrt>;
+    case ScalarOp::sin_:
+      return vector_sine<0>;
+    case ScalarOp::cos_:
+      return vector_sine<1>;
+    case ScalarOp::tanh_:
+      return vector_unary<Tanh>;
+    case ScalarOp::erf_:
+      return vector_unary<Erf>;
+    case ScalarOp::logistic_:
+      return vector_unary<Logistic>;
+    case ScalarOp::div_:
+      return loop_div<float>;
+    case ScalarOp::pow_:
+      return float_pow;
+    case ScalarOp::remainder_:
+      return loop_remainder<float>;
+    case ScalarOp::sigmoid_cross_entropy_:
+      return vector_sigmoid_cross_entropy;
+    case ScalarOp::sigmoid_cross_entropy_grad_:
+      return vector_sigmoid_cross_entropy_grad;
+    default:
+      return nullptr;
   }
 }
 
 Block f64_block(ScalarOp op) {
   switch (op) {
-    case ScalarOp::neg_: return loop_minus<double>;
-    case ScalarOp::abs_: return loop_fabs<double>;
-    case ScalarOp::sign_: return loop_sign<double>;
-    case ScalarOp::floor_: return loop_floor<double>;
-    case ScalarOp::ceil_: return loop_ceil<double>;
-    case ScalarOp::round_: return double_round;
-    case ScalarOp::exp_: return double_exp;
-    case ScalarOp::expm1_: return double_expm1;
-    case ScalarOp::log_: return double_log;
-    case ScalarOp::log1p_: return double_log1p;
-    case ScalarOp::sqrt_: return double_sqrt;
-    case ScalarOp::rsqrt_: return double_rsqrt;
-    case ScalarOp::sin_: return double_sin;
-    case ScalarOp::cos_: return double_cos;
-    case ScalarOp::tanh_: return double_tanh;
-    case ScalarOp::erf_: return double_erf;
-    case ScalarOp::logistic_: return double_logistic;
-    case ScalarOp::div_: return loop_div<double>;
-    case ScalarOp::pow_: return loop_pow<double>;
-    case ScalarOp::remainder_: return loop_remainder<double>;
-    default: return nullptr;
+    case ScalarOp::neg_:
+      return loop_minus<double>;
+    case ScalarOp::abs_:
+      return loop_fabs<double>;
+    case ScalarOp::sign_:
+      return loop_sign<double>;
+    case ScalarOp::floor_:
+      return loop_floor<double>;
+    case ScalarOp::ceil_:
+      return loop_ceil<double>;
+    case ScalarOp::round_:
+      return double_round;
+    case ScalarOp::exp_:
+      return double_exp;
+    case ScalarOp::expm1_:
+      return double_expm1;
+    case ScalarOp::log_:
+      return double_log;
+    case ScalarOp::log1p_:
+      return double_log1p;
+    case ScalarOp::sqrt_:
+      return double_sqrt;
+    case ScalarOp::rsqrt_:
+      return double_rsqrt;
+    case ScalarOp::sin_:
+      return double_sin;
+    case ScalarOp::cos_:
+      return double_cos;
+    case ScalarOp::tanh_:
+      return double_tanh;
+    case ScalarOp::erf_:
+      return double_erf;
+    case ScalarOp::logistic_:
+      return double_logistic;
+    case ScalarOp::div_:
+      return loop_div<double>;
+    case ScalarOp::pow_:
+      return loop_pow<double>;
+    case ScalarOp::remainder_:
+      return loop_remainder<double>;
+    default:
+      return nullptr;
   }
 }
 
 template <typename T>
 Block signed_block(ScalarOp op) {
   switch (op) {
-    case ScalarOp::neg_: return loop_neg<T>;
-    case ScalarOp::abs_: return loop_abs<T>;
-    case ScalarOp::sign_: return loop_sign<T>;
-    default: return nullptr;
+    case ScalarOp::neg_:
+      return loop_neg<T>;
+    case ScalarOp::abs_:
+      return loop_abs<T>;
+    case ScalarOp::sign_:
+      return loop_sign<T>;
+    default:
+      return nullptr;
   }
 }
 
 template <typename T>
 Block arithmetic_block(ScalarOp op) {
   switch (op) {
-    case ScalarOp::add_: return loop_add<T>;
-    case ScalarOp::sub_: return loop_sub<T>;
-    case ScalarOp::mul_: return loop_mul<T>;
-    case ScalarOp::maximum_: return loop_maximum<T>;
-    case ScalarOp::minimum_: return loop_minimum<T>;
-    case ScalarOp::equal_: return loop_equal<T>;
-    case ScalarOp::less_: return loop_less<T>;
-    case ScalarOp::less_equal_: return loop_less_equal<T>;
-    default: return nullptr;
+    case ScalarOp::add_:
+      return loop_add<T>;
+    case ScalarOp::sub_:
+      return loop_sub<T>;
+    case ScalarOp::mul_:
+      return loop_mul<T>;
+    case ScalarOp::maximum_:
+      return loop_maximum<T>;
+    case ScalarOp::minimum_:
+      return loop_minimum<T>;
+    case ScalarOp::equal_:
+      return loop_equal<T>;
+    case ScalarOp::less_:
+      return loop_less<T>;
+    case ScalarOp::less_equal_:
+      return loop_less_equal<T>;
+    default:
+      return nullptr;
   }
 }
 
 Block bool_block(ScalarOp op) {
   switch (op) {
-    case ScalarOp::logical_not_: return loop_not<uint8_t>;
-    case ScalarOp::logical_and_: return loop_and<uint8_t>;
-    case ScalarOp::logical_or_: return loop_or<uint8_t>;
-    case ScalarOp::logical_xor_: return loop_xor<uint8_t>;
-    case ScalarOp::equal_: return loop_equal<uint8_t>;
-    default: return nullptr;
+    case ScalarOp::logical_not_:
+      return loop_not<uint8_t>;
+    case ScalarOp::logical_and_:
+      return loop_and<uint8_t>;
+    case ScalarOp::logical_or_:
+      return loop_or<uint8_t>;
+    case ScalarOp::logical_xor_:
+      return loop_xor<uint8_t>;
+    case ScalarOp::equal_:
+      return loop_equal<uint8_t>;
+    default:
+      return nullptr;
   }
 }
 
 // Operations that move elements without looking at them, by width.
 Block moving_block(ScalarOp op, int64_t width) {
   if (op == ScalarOp::select_)
-    return width == 1 ? loop_select<uint8_t> : width == 2 ? loop_select<uint16_t> : width == 4 ? loop_select<uint32_t>
-                                                                                  : loop_select<uint64_t>;
-  return width == 1 ? loop_copy<uint8_t> : width == 2 ? loop_copy<uint16_t> : width == 4 ? loop_copy<uint32_t>
-                                                                            : loop_copy<uint64_t>;
+    return width == 1   ? loop_select<uint8_t>
+           : width == 2 ? loop_select<uint16_t>
+           : width == 4 ? loop_select<uint32_t>
+                        : loop_select<uint64_t>;
+  return width == 1   ? loop_copy<uint8_t>
+         : width == 2 ? loop_copy<uint16_t>
+         : width == 4 ? loop_copy<uint32_t>
+                      : loop_copy<uint64_t>;
 }
 
 // Integers wrap: they are computed unsigned where that gives the same bits.
 Block integer_block(ScalarOp op, uint32_t dtype) {
   const bool wraps = op == ScalarOp::add_ || op == ScalarOp::sub_ || op == ScalarOp::mul_;
   switch (dtype) {
-    case HX_U8: return arithmetic_block<uint8_t>(op);
+    case HX_U8:
+      return arithmetic_block<uint8_t>(op);
     case HX_I32:
       if (op == ScalarOp::neg_) return loop_neg<uint32_t>;
       if (Block b = signed_block<int32_t>(op)) return b;
@@ -277,7 +348,8 @@ Block integer_block(ScalarOp op, uint32_t dtype) {
       if (op == ScalarOp::neg_) return loop_neg<uint64_t>;
       if (Block b = signed_block<int64_t>(op)) return b;
       return wraps ? arithmetic_block<uint64_t>(op) : arithmetic_block<int64_t>(op);
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 

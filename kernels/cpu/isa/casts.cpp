@@ -10,9 +10,12 @@ namespace {
 struct Bool {
   uint8_t value;
 };
-template <typename T> constexpr bool kIsFloat = false;
-template <> constexpr bool kIsFloat<float> = true;
-template <> constexpr bool kIsFloat<double> = true;
+template <typename T>
+constexpr bool kIsFloat = false;
+template <>
+constexpr bool kIsFloat<float> = true;
+template <>
+constexpr bool kIsFloat<double> = true;
 
 // Cuts towards zero, holds to the type's range, makes NaN 0.
 template <typename To>
@@ -28,8 +31,10 @@ HM_INLINE int64_t whole_of(double x, int64_t) {  // 2^63 is a double, 2^63 - 1 i
 template <typename To, typename From>
 struct Convert {
   HM_INLINE static To of(From x) {
-    if constexpr (kIsFloat<From> && !kIsFloat<To>) return whole_of(x, To{});
-    else return static_cast<To>(x);
+    if constexpr (kIsFloat<From> && !kIsFloat<To>)
+      return whole_of(x, To{});
+    else
+      return static_cast<To>(x);
   }
 };
 template <typename From>
@@ -77,10 +82,12 @@ template <typename From>
 Block cast_from(uint32_t to) {
   switch (to) {
 #define HM_ROW(dtype, Type) \
-  case dtype: return cast_loop<Type, From>;
+  case dtype:               \
+    return cast_loop<Type, From>;
     HM_CAST_TYPES(HM_ROW)
 #undef HM_ROW
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
@@ -91,13 +98,18 @@ Block find_cast(uint32_t from, uint32_t to) {
   if (from == HX_F32 && to == HX_BF16) return float_to_bfloat;
   switch (from) {
 #define HM_ROW(dtype, Type) \
-  case dtype: return cast_from<Type>(to);
+  case dtype:               \
+    return cast_from<Type>(to);
     HM_CAST_TYPES(HM_ROW)
 #undef HM_ROW
-    case HX_I8: return to == HX_F32 ? cast_loop<float, int8_t> : nullptr;
-    case HX_I16: return to == HX_F32 ? cast_loop<float, int16_t> : nullptr;
-    case HX_U16: return to == HX_F32 ? cast_loop<float, uint16_t> : nullptr;
-    default: return nullptr;
+    case HX_I8:
+      return to == HX_F32 ? cast_loop<float, int8_t> : nullptr;
+    case HX_I16:
+      return to == HX_F32 ? cast_loop<float, int16_t> : nullptr;
+    case HX_U16:
+      return to == HX_F32 ? cast_loop<float, uint16_t> : nullptr;
+    default:
+      return nullptr;
   }
 }
 

@@ -23,7 +23,8 @@ void fill(void* to, const void* value, int64_t width, int64_t n) {
 }
 
 void repeat(char* to, const char* from, int64_t bytes, int64_t total) {
-  for (int64_t at = 0; at < total; at += bytes) std::memcpy(to + at, from, static_cast<size_t>(bytes < total - at ? bytes : total - at));
+  for (int64_t at = 0; at < total; at += bytes)
+    std::memcpy(to + at, from, static_cast<size_t>(bytes < total - at ? bytes : total - at));
 }
 
 // Elements [start, start + n) of the broadcast buffer: runs along the last axis, which has stride 0 or 1.
@@ -37,8 +38,10 @@ void stretch(const ChainRegister& r, const char* from, int64_t start, int64_t n,
   const uint32_t last = r.rank - 1;
   while (n > 0) {
     const int64_t left = r.dims[last] - index[last], run = left < n ? left : n;
-    if (r.strides[last]) std::memcpy(to, from + offset * r.width, static_cast<size_t>(run * r.width));
-    else fill(to, from + offset * r.width, r.width, run);
+    if (r.strides[last])
+      std::memcpy(to, from + offset * r.width, static_cast<size_t>(run * r.width));
+    else
+      fill(to, from + offset * r.width, r.width, run);
     to += run * r.width;
     n -= run;
     offset -= index[last] * r.strides[last];
@@ -61,7 +64,8 @@ void chain(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   for (uint32_t i = 0; i < c.n_registers; ++i) {
     const ChainRegister& r = c.registers[i];
     at[i] = scratch + r.offset;
-    if (r.place == Place::repeated) repeat(at[i], static_cast<const char*>(buffers[r.buffer]), r.period * r.width, c.block * r.width);
+    if (r.place == Place::repeated)
+      repeat(at[i], static_cast<const char*>(buffers[r.buffer]), r.period * r.width, c.block * r.width);
     if (r.place == Place::constant) fill(at[i], &r.bits, r.width, c.block);
   }
   const Range blocks = share((c.count + c.block - 1) / c.block, c.parts, part);
@@ -69,7 +73,8 @@ void chain(const void* context, void* const* buffers, uint32_t, uint32_t part) {
     const int64_t start = k * c.block, n = c.count - start < c.block ? c.count - start : c.block;
     for (uint32_t i = 0; i < c.n_registers; ++i) {
       const ChainRegister& r = c.registers[i];
-      if (r.place == Place::input || r.place == Place::output) at[i] = static_cast<char*>(buffers[r.buffer]) + start * r.width;
+      if (r.place == Place::input || r.place == Place::output)
+        at[i] = static_cast<char*>(buffers[r.buffer]) + start * r.width;
       if (r.place == Place::stretched) stretch(r, static_cast<const char*>(buffers[r.buffer]), start, n, at[i]);
     }
     for (uint32_t s = 0; s < c.n_steps; ++s) {

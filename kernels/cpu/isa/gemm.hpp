@@ -20,11 +20,13 @@ struct Matrix {
   HM_INLINE const float* at(int64_t r, int64_t c) const { return data + r * row + c * column; }
 };
 
-// ---- B's rows are contiguous: a column of A is broadcast over vectors of B ---------------------------------------------
+// ---- B's rows are contiguous: a column of A is broadcast over vectors of B
+// ---------------------------------------------
 
 // kRows x (kVectors * kWidth) of C over `depth`; the last vector holds `lanes_left` columns.
 template <int kRows, int kVectors, bool kFull>
-HM_INLINE void panel(Matrix a, const float* b, int64_t b_row, float* c, int64_t c_row, int64_t depth, bool add, int64_t lanes_left) {
+HM_INLINE void panel(Matrix a, const float* b, int64_t b_row, float* c, int64_t c_row, int64_t depth, bool add,
+                     int64_t lanes_left) {
   vf sum[kRows][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i)
@@ -37,7 +39,8 @@ HM_INLINE void panel(Matrix a, const float* b, int64_t b_row, float* c, int64_t 
     vf row[kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v)
-      row[v] = kFull || v + 1 < kVectors ? load(b + k * b_row + v * kWidth) : load_part(b + k * b_row + v * kWidth, lanes_left);
+      row[v] = kFull || v + 1 < kVectors ? load(b + k * b_row + v * kWidth)
+                                         : load_part(b + k * b_row + v * kWidth, lanes_left);
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       const vf x = splat(*a.at(i, k));
@@ -50,13 +53,16 @@ HM_INLINE void panel(Matrix a, const float* b, int64_t b_row, float* c, int64_t 
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       float* p = c + i * c_row + v * kWidth;
-      if (kFull || v + 1 < kVectors) store(p, sum[i][v]);
-      else store_part(p, sum[i][v], lanes_left);
+      if (kFull || v + 1 < kVectors)
+        store(p, sum[i][v]);
+      else
+        store_part(p, sum[i][v], lanes_left);
     }
 }
 
 template <int kRows, int kVectors>
-HM_INLINE void panel_of_rows(Matrix a, const float* b, int64_t b_row, float* c, int64_t c_row, int64_t n, int64_t depth, bool add) {
+HM_INLINE void panel_of_rows(Matrix a, const float* b, int64_t b_row, float* c, int64_t c_row, int64_t n, int64_t depth,
+                             bool add) {
   int64_t j = 0;
   for (; j + kVectors * kWidth <= n; j += kVectors * kWidth)
     panel<kRows, kVectors, true>(a, b + j, b_row, c + j, c_row, depth, add, kWidth);
@@ -64,8 +70,8 @@ HM_INLINE void panel_of_rows(Matrix a, const float* b, int64_t b_row, float* c, 
   if (j < n) panel<kRows, 1, false>(a, b + j, b_row, c + j, c_row, depth, add, n - j);
 }
 
-[[gnu::noinline, maybe_unused]] void gemm_broadcast(int64_t m, int64_t n, int64_t depth, Matrix a, const float* b, int64_t b_row,
-                                                    float* c, int64_t c_row, bool add) {
+[[gnu::noinline, maybe_unused]] void gemm_broadcast(int64_t m, int64_t n, int64_t depth, Matrix a, const float* b,
+                                                    int64_t b_row, float* c, int64_t c_row, bool add) {
   for (int64_t k = 0; k < depth; k += kPanelDepth, add = true) {
     const int64_t d = depth - k < kPanelDepth ? depth - k : kPanelDepth;
     const float* bk = b + k * b_row;
@@ -74,22 +80,35 @@ HM_INLINE void panel_of_rows(Matrix a, const float* b, int64_t b_row, float* c, 
       const int64_t w = n - j < kColumns ? n - j : kColumns;
       int64_t i = 0;
       for (; i + kPanelRows <= m; i += kPanelRows)
-        panel_of_rows<kPanelRows, kPanelVectors>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row, w, d, add);
+        panel_of_rows<kPanelRows, kPanelVectors>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row,
+                                                 w, d, add);
       const Matrix rest{a.at(i, k), a.row, a.column};
       float* to = c + i * c_row + j;
       switch (m - i) {
-        case 5: panel_of_rows<5, kPanelVectors>(rest, bk + j, b_row, to, c_row, w, d, add); break;
-        case 4: panel_of_rows<4, kPanelVectors>(rest, bk + j, b_row, to, c_row, w, d, add); break;
-        case 3: panel_of_rows<3, kPanelVectors>(rest, bk + j, b_row, to, c_row, w, d, add); break;
-        case 2: panel_of_rows<2, 4>(rest, bk + j, b_row, to, c_row, w, d, add); break;
-        case 1: panel_of_rows<1, 8>(rest, bk + j, b_row, to, c_row, w, d, add); break;
-        default: break;
+        case 5:
+          panel_of_rows<5, kPanelVectors>(rest, bk + j, b_row, to, c_row, w, d, add);
+          break;
+        case 4:
+          panel_of_rows<4, kPanelVectors>(rest, bk + j, b_row, to, c_row, w, d, add);
+          break;
+        case 3:
+          panel_of_rows<3, kPanelVectors>(rest, bk + j, b_row, to, c_row, w, d, add);
+          break;
+        case 2:
+          panel_of_rows<2, 4>(rest, bk + j, b_row, to, c_row, w, d, add);
+          break;
+        case 1:
+          panel_of_rows<1, 8>(rest, bk + j, b_row, to, c_row, w, d, add);
+          break;
+        default:
+          break;
       }
     }
   }
 }
 
-// ---- rows of A and columns of B are contiguous: inner products -----------------------------------------------------------
+// ---- rows of A and columns of B are contiguous: inner products
+// -----------------------------------------------------------
 
 // The sums of four vectors.
 HM_INLINE __m128 sums_of(vf a, vf b, vf c, vf d) {
@@ -155,21 +174,23 @@ HM_INLINE void inner_products(const float* a, int64_t a_row, const float* b, int
 }
 
 template <int kRows, int kColumns>
-HM_INLINE void inner_rows(const float* a, int64_t a_row, const float* b, int64_t b_column, float* c, int64_t c_row, int64_t n,
-                          int64_t depth, bool add) {
+HM_INLINE void inner_rows(const float* a, int64_t a_row, const float* b, int64_t b_column, float* c, int64_t c_row,
+                          int64_t n, int64_t depth, bool add) {
   int64_t j = 0;
-  for (; j + kColumns <= n; j += kColumns) inner_products<kRows, kColumns>(a, a_row, b + j * b_column, b_column, c + j, c_row, depth, add);
+  for (; j + kColumns <= n; j += kColumns)
+    inner_products<kRows, kColumns>(a, a_row, b + j * b_column, b_column, c + j, c_row, depth, add);
   for (; j < n; ++j) inner_products<kRows, 1>(a, a_row, b + j * b_column, b_column, c + j, c_row, depth, add);
 }
 
-[[gnu::noinline, maybe_unused]] void gemm_inner(int64_t m, int64_t n, int64_t depth, const float* a, int64_t a_row, const float* b,
-                                                int64_t b_column, float* c, int64_t c_row, bool add) {
+[[gnu::noinline, maybe_unused]] void gemm_inner(int64_t m, int64_t n, int64_t depth, const float* a, int64_t a_row,
+                                                const float* b, int64_t b_column, float* c, int64_t c_row, bool add) {
   constexpr int64_t kColumns = 32;
   for (int64_t j = 0; j < n; j += kColumns) {
     const int64_t w = n - j < kColumns ? n - j : kColumns;
     const float* bj = b + j * b_column;
     int64_t i = 0;
-    for (; i + 3 <= m; i += 3) inner_rows<3, 4>(a + i * a_row, a_row, bj, b_column, c + i * c_row + j, c_row, w, depth, add);
+    for (; i + 3 <= m; i += 3)
+      inner_rows<3, 4>(a + i * a_row, a_row, bj, b_column, c + i * c_row + j, c_row, w, depth, add);
     if (m - i == 2) inner_rows<2, 4>(a + i * a_row, a_row, bj, b_column, c + i * c_row + j, c_row, w, depth, add);
     if (m - i == 1) inner_rows<1, 8>(a + i * a_row, a_row, bj, b_column, c + i * c_row + j, c_row, w, depth, add);
   }

@@ -35,15 +35,19 @@ void gather(const void* context, void* const* buffers, uint32_t, uint32_t part) 
 // Each part owns some rows and columns of the result and adds what falls there, in index order.
 void scatter_add(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const IndexContext*>(context);
-  const Range rows = share(c.size, c.row_parts, part / c.column_parts), columns = share(c.inner, c.column_parts, part % c.column_parts);
+  const Range rows = share(c.size, c.row_parts, part / c.column_parts),
+              columns = share(c.inner, c.column_parts, part % c.column_parts);
   const int64_t n = columns.end - columns.begin;
-  const float *x = c.has_x ? static_cast<const float*>(buffers[c.x]) : nullptr, *updates = static_cast<const float*>(buffers[c.updates]);
+  const float *x = c.has_x ? static_cast<const float*>(buffers[c.x]) : nullptr,
+              *updates = static_cast<const float*>(buffers[c.updates]);
   float* y = static_cast<float*>(buffers[c.y]);
   for (int64_t o = 0; o < c.outer; ++o) {
     for (int64_t r = rows.begin; r < rows.end; ++r) {
       const int64_t at = (o * c.size + r) * c.inner + columns.begin;
-      if (x) std::memmove(y + at, x + at, static_cast<size_t>(n) * 4);
-      else std::memset(y + at, 0, static_cast<size_t>(n) * 4);
+      if (x)
+        std::memmove(y + at, x + at, static_cast<size_t>(n) * 4);
+      else
+        std::memset(y + at, 0, static_cast<size_t>(n) * 4);
     }
     for (int64_t k = 0; k < c.indices; ++k) {
       const int64_t i = clamp(index_at(buffers[c.ids], c.index_dtype, k), c.size);
@@ -66,7 +70,8 @@ void rope(const void* context, void* const* buffers, uint32_t, uint32_t part) {
     const float *cosine = c.cosines + r % c.positions * c.half, *sine = c.sines + r % c.positions * c.half;
     for (int64_t i = 0; i < c.half; i += kWidth) {
       const int64_t n = c.half - i < kWidth ? c.half - i : kWidth;
-      const vf a = load_some(x + i, n), b = load_some(x + c.half + i, n), u = load_some(cosine + i, n), v = load_some(sine + i, n);
+      const vf a = load_some(x + i, n), b = load_some(x + c.half + i, n), u = load_some(cosine + i, n),
+               v = load_some(sine + i, n);
       store_some(y + i, a * u - b * v, n);
       store_some(y + c.half + i, b * u + a * v, n);
     }

@@ -59,8 +59,10 @@ void copy_view(const CopyContext& c, const char* from_bytes, char* to_bytes, Ran
   if (range.end <= range.begin) return;
   const uint32_t last = v.rank - 1;
   while (true) {
-    if (c.tile_axis >= 0) transpose_plane(from, to, v, static_cast<uint32_t>(c.tile_axis), dims);
-    else copy_row(from, v.from_strides[last], to, v.to_strides[last], dims[last]);
+    if (c.tile_axis >= 0)
+      transpose_plane(from, to, v, static_cast<uint32_t>(c.tile_axis), dims);
+    else
+      copy_row(from, v.from_strides[last], to, v.to_strides[last], dims[last]);
     uint32_t i = last;
     for (;;) {
       if (i == 0) return;
@@ -128,10 +130,14 @@ void iota(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const Range r = share(c.count, c.parts, part);
   for (int64_t i = r.begin; i < r.end; ++i) {
     const int64_t value = i / c.inner % c.size;
-    if (c.dtype == HX_F32) static_cast<float*>(buffers[0])[i] = static_cast<float>(value);
-    else if (c.dtype == HX_I32) static_cast<int32_t*>(buffers[0])[i] = static_cast<int32_t>(value);
-    else if (c.dtype == HX_F64) static_cast<double*>(buffers[0])[i] = static_cast<double>(value);
-    else static_cast<int64_t*>(buffers[0])[i] = value;
+    if (c.dtype == HX_F32)
+      static_cast<float*>(buffers[0])[i] = static_cast<float>(value);
+    else if (c.dtype == HX_I32)
+      static_cast<int32_t*>(buffers[0])[i] = static_cast<int32_t>(value);
+    else if (c.dtype == HX_F64)
+      static_cast<double*>(buffers[0])[i] = static_cast<double>(value);
+    else
+      static_cast<int64_t*>(buffers[0])[i] = value;
   }
 }
 

@@ -23,10 +23,14 @@ HM_INLINE void map_rows(float* y, int64_t rows, int64_t columns, int64_t stride,
 
 void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation) {
   switch (activation) {
-    case kRelu: return map_rows(y, rows, columns, stride, bias, [](vf x) { return maximum(x, vf{}); });
-    case kTanh: return map_rows(y, rows, columns, stride, bias, [](vf x) { return vtanh(x); });
-    case kLogistic: return map_rows(y, rows, columns, stride, bias, [](vf x) { return vlogistic(x); });
-    case kGelu: return map_rows(y, rows, columns, stride, bias, [](vf x) { return vgelu(x); });
+    case kRelu:
+      return map_rows(y, rows, columns, stride, bias, [](vf x) { return maximum(x, vf{}); });
+    case kTanh:
+      return map_rows(y, rows, columns, stride, bias, [](vf x) { return vtanh(x); });
+    case kLogistic:
+      return map_rows(y, rows, columns, stride, bias, [](vf x) { return vlogistic(x); });
+    case kGelu:
+      return map_rows(y, rows, columns, stride, bias, [](vf x) { return vgelu(x); });
     default:
       if (bias) map_rows(y, rows, columns, stride, bias, [](vf x) { return x; });
   }
@@ -38,7 +42,8 @@ void small_matmul(const void* context, void* const* buffers, uint32_t, uint32_t 
   const Product& p = c.product;
   const uint32_t column_part = part % c.column_parts, row_part = part / c.column_parts % c.row_parts;
   const Range batches = share(p.batch, c.batch_parts, part / c.column_parts / c.row_parts);
-  const int64_t i = slice_begin(p.m, kRowGranule, c.row_parts, row_part), j = slice_begin(p.n, kColumnGranule, c.column_parts, column_part);
+  const int64_t i = slice_begin(p.m, kRowGranule, c.row_parts, row_part),
+                j = slice_begin(p.n, kColumnGranule, c.column_parts, column_part);
   const int64_t rows = slice_begin(p.m, kRowGranule, c.row_parts, row_part + 1) - i;
   const int64_t columns = slice_begin(p.n, kColumnGranule, c.column_parts, column_part + 1) - j;
   const float* bias = p.has_bias ? static_cast<const float*>(buffers[p.bias]) + j : nullptr;
@@ -46,8 +51,10 @@ void small_matmul(const void* context, void* const* buffers, uint32_t, uint32_t 
     const float* a = static_cast<const float*>(buffers[p.a]) + c.a_offsets[batch] + i * p.a_row;
     const float* b = static_cast<const float*>(buffers[p.b]) + c.b_offsets[batch] + j * p.b_column;
     float* y = static_cast<float*>(buffers[p.c]) + batch * p.m * p.n + i * p.n + j;
-    if (p.b_column == 1) gemm_broadcast(rows, columns, p.k, {a, p.a_row, p.a_column}, b, p.b_row, y, p.n, false);
-    else gemm_inner(rows, columns, p.k, a, p.a_row, b, p.b_column, y, p.n, false);
+    if (p.b_column == 1)
+      gemm_broadcast(rows, columns, p.k, {a, p.a_row, p.a_column}, b, p.b_row, y, p.n, false);
+    else
+      gemm_inner(rows, columns, p.k, a, p.a_row, b, p.b_column, y, p.n, false);
     if (bias || p.activation) epilogue(y, rows, columns, p.n, bias, p.activation);
   }
 }

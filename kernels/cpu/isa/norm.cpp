@@ -28,7 +28,8 @@ HM_INLINE float sum_row(int64_t n, F f) {
 void row_norm(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const NormContext*>(context);
   const uint32_t outputs = c.centred ? 3 : 2;
-  const float *gain = static_cast<const float*>(buffers[1]), *bias = c.centred ? static_cast<const float*>(buffers[2]) : nullptr;
+  const float *gain = static_cast<const float*>(buffers[1]),
+              *bias = c.centred ? static_cast<const float*>(buffers[2]) : nullptr;
   float* mean_out = c.centred ? static_cast<float*>(buffers[4]) : nullptr;
   float* rstd_out = static_cast<float*>(buffers[c.centred ? 5 : 3]);
   const int64_t n = c.columns;
@@ -36,7 +37,9 @@ void row_norm(const void* context, void* const* buffers, uint32_t, uint32_t part
   for (int64_t r = rows.begin; r < rows.end; ++r) {
     const float* x = static_cast<const float*>(buffers[0]) + r * n;
     float* y = static_cast<float*>(buffers[outputs]) + r * n;
-    const float mean = c.centred ? sum_row(n, [&](int64_t i, int64_t k) { return load_some(x + i, k); }) / static_cast<float>(n) : 0.0f;
+    const float mean =
+        c.centred ? sum_row(n, [&](int64_t i, int64_t k) { return load_some(x + i, k); }) / static_cast<float>(n)
+                  : 0.0f;
     const float square = sum_row(n, [&](int64_t i, int64_t k) {
       const vf d = load_some(x + i, k) - mean;
       return first(d * d, k, vf{});
@@ -52,7 +55,8 @@ void row_norm(const void* context, void* const* buffers, uint32_t, uint32_t part
   }
 }
 
-// x, gain, [mean], rstd, dy -> dx, dgain, [dbias]. Phase 0: dx, and each part's sums in the workspace; phase 1 adds them up.
+// x, gain, [mean], rstd, dy -> dx, dgain, [dbias]. Phase 0: dx, and each part's sums in the workspace; phase 1 adds
+// them up.
 void row_norm_grad(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const NormContext*>(context);
   const uint32_t inputs = c.centred ? 5 : 4, sums = c.centred ? 2 : 1;
@@ -127,8 +131,10 @@ HM_INLINE float sum_channel(const BatchNormContext& c, int64_t channel, F f) {
 // function then takes a vector of channels at a time through batch_norm_columns.
 void batch_norm(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const BatchNormContext*>(context);
-  const float *x = static_cast<const float*>(buffers[0]), *gain = static_cast<const float*>(buffers[1]), *bias = static_cast<const float*>(buffers[2]);
-  float *y = static_cast<float*>(buffers[3]), *means = static_cast<float*>(buffers[4]), *rstds = static_cast<float*>(buffers[5]);
+  const float *x = static_cast<const float*>(buffers[0]), *gain = static_cast<const float*>(buffers[1]),
+              *bias = static_cast<const float*>(buffers[2]);
+  float *y = static_cast<float*>(buffers[3]), *means = static_cast<float*>(buffers[4]),
+        *rstds = static_cast<float*>(buffers[5]);
   const float count = static_cast<float>(c.batch * c.places);
   const Range channels = share(c.channels, c.parts, part);
   for (int64_t ch = channels.begin; ch < channels.end; ++ch) {
@@ -138,7 +144,9 @@ void batch_norm(const void* context, void* const* buffers, uint32_t, uint32_t pa
       return first(d * d, k, vf{});
     });
     const float rstd = 1.0f / scalar_sqrt(square / count + c.epsilon);
-    for_channel(c, ch, [&](int64_t i, int64_t k) { store_some(y + i, (load_some(x + i, k) - mean) * rstd * gain[ch] + bias[ch], k); });
+    for_channel(c, ch, [&](int64_t i, int64_t k) {
+      store_some(y + i, (load_some(x + i, k) - mean) * rstd * gain[ch] + bias[ch], k);
+    });
     means[ch] = mean;
     rstds[ch] = rstd;
   }
@@ -148,8 +156,10 @@ void batch_norm(const void* context, void* const* buffers, uint32_t, uint32_t pa
 void batch_norm_grad(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const BatchNormContext*>(context);
   const float *x = static_cast<const float*>(buffers[0]), *gain = static_cast<const float*>(buffers[1]);
-  const float *means = static_cast<const float*>(buffers[2]), *rstds = static_cast<const float*>(buffers[3]), *dy = static_cast<const float*>(buffers[4]);
-  float *dx = static_cast<float*>(buffers[5]), *dgain = static_cast<float*>(buffers[6]), *dbias = static_cast<float*>(buffers[7]);
+  const float *means = static_cast<const float*>(buffers[2]), *rstds = static_cast<const float*>(buffers[3]),
+              *dy = static_cast<const float*>(buffers[4]);
+  float *dx = static_cast<float*>(buffers[5]), *dgain = static_cast<float*>(buffers[6]),
+        *dbias = static_cast<float*>(buffers[7]);
   const float count = static_cast<float>(c.batch * c.places);
   const Range channels = share(c.channels, c.parts, part);
   for (int64_t ch = channels.begin; ch < channels.end; ++ch) {
@@ -170,8 +180,10 @@ void batch_norm_grad(const void* context, void* const* buffers, uint32_t, uint32
 void batch_norm_columns(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const BatchNormContext*>(context);
   const int64_t n = c.channels;
-  const float *x = static_cast<const float*>(buffers[0]), *gain = static_cast<const float*>(buffers[1]), *bias = static_cast<const float*>(buffers[2]);
-  float *y = static_cast<float*>(buffers[3]), *means = static_cast<float*>(buffers[4]), *rstds = static_cast<float*>(buffers[5]);
+  const float *x = static_cast<const float*>(buffers[0]), *gain = static_cast<const float*>(buffers[1]),
+              *bias = static_cast<const float*>(buffers[2]);
+  float *y = static_cast<float*>(buffers[3]), *means = static_cast<float*>(buffers[4]),
+        *rstds = static_cast<float*>(buffers[5]);
   const float count = static_cast<float>(c.batch);
   const Range vectors = share((n + kWidth - 1) / kWidth, c.parts, part);
   for (int64_t i = vectors.begin * kWidth; i < vectors.end * kWidth; i += kWidth) {
@@ -185,7 +197,8 @@ void batch_norm_columns(const void* context, void* const* buffers, uint32_t, uin
     }
     const vf rstd = 1.0f / vsqrt(square / count + c.epsilon);
     const vf g = load_some(gain + i, k), shift = load_some(bias + i, k);
-    for (int64_t b = 0; b < c.batch; ++b) store_some(y + b * n + i, (load_some(x + b * n + i, k) - mean) * rstd * g + shift, k);
+    for (int64_t b = 0; b < c.batch; ++b)
+      store_some(y + b * n + i, (load_some(x + b * n + i, k) - mean) * rstd * g + shift, k);
     store_some(means + i, mean, k);
     store_some(rstds + i, rstd, k);
   }
@@ -195,8 +208,10 @@ void batch_norm_columns_grad(const void* context, void* const* buffers, uint32_t
   const auto& c = *static_cast<const BatchNormContext*>(context);
   const int64_t n = c.channels;
   const float *x = static_cast<const float*>(buffers[0]), *gain = static_cast<const float*>(buffers[1]);
-  const float *means = static_cast<const float*>(buffers[2]), *rstds = static_cast<const float*>(buffers[3]), *dy = static_cast<const float*>(buffers[4]);
-  float *dx = static_cast<float*>(buffers[5]), *dgain = static_cast<float*>(buffers[6]), *dbias = static_cast<float*>(buffers[7]);
+  const float *means = static_cast<const float*>(buffers[2]), *rstds = static_cast<const float*>(buffers[3]),
+              *dy = static_cast<const float*>(buffers[4]);
+  float *dx = static_cast<float*>(buffers[5]), *dgain = static_cast<float*>(buffers[6]),
+        *dbias = static_cast<float*>(buffers[7]);
   const float count = static_cast<float>(c.batch);
   const Range vectors = share((n + kWidth - 1) / kWidth, c.parts, part);
   for (int64_t i = vectors.begin * kWidth; i < vectors.end * kWidth; i += kWidth) {

@@ -44,15 +44,18 @@ void adam(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const OptimizerContext*>(context);
   const float *w = static_cast<const float*>(buffers[0]), *g = static_cast<const float*>(buffers[1]);
   const float *m = static_cast<const float*>(buffers[2]), *v = static_cast<const float*>(buffers[3]);
-  float *new_w = static_cast<float*>(buffers[6]), *new_m = static_cast<float*>(buffers[7]), *new_v = static_cast<float*>(buffers[8]);
+  float *new_w = static_cast<float*>(buffers[6]), *new_m = static_cast<float*>(buffers[7]),
+        *new_v = static_cast<float*>(buffers[8]);
   const float lr = *static_cast<const float*>(buffers[4]);
-  const double t = static_cast<double>(c.wide_step ? *static_cast<const int64_t*>(buffers[5]) : *static_cast<const int32_t*>(buffers[5]));
+  const double t = static_cast<double>(c.wide_step ? *static_cast<const int64_t*>(buffers[5])
+                                                   : *static_cast<const int32_t*>(buffers[5]));
   // The corrections start near 0: in f64 they keep all digits.
   const float size = static_cast<float>(lr / (1 - __builtin_pow(c.beta1, t)));
   const float spread = static_cast<float>(__builtin_sqrt(1 - __builtin_pow(c.beta2, t)));
   const float epsilon = static_cast<float>(c.epsilon), decay = static_cast<float>(c.weight_decay);
   const float keep = 1.0f - lr * decay;
-  const float rest1 = static_cast<float>(1 - c.beta1), beta2 = static_cast<float>(c.beta2), rest2 = static_cast<float>(1 - c.beta2);
+  const float rest1 = static_cast<float>(1 - c.beta1), beta2 = static_cast<float>(c.beta2),
+              rest2 = static_cast<float>(1 - c.beta2);
   const bool shrink = c.decoupled && decay != 0, penalise = !c.decoupled && decay != 0;
   const Range r = elements(c, part);
   for (int64_t i = r.begin; i < r.end; i += kWidth) {

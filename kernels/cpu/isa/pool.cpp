@@ -66,7 +66,8 @@ HM_INLINE vf load_apart(const float* p, int64_t step, int64_t n, int64_t left) {
 }
 
 // n <= kWidth neighbouring places, windows inside the plane from left to right.
-void max_places(const PoolContext& c, const float* x, const Window& rows, int64_t j, int64_t n, float* y, int32_t* indices) {
+void max_places(const PoolContext& c, const float* x, const Window& rows, int64_t j, int64_t n, float* y,
+                int32_t* indices) {
   const int64_t step = c.strides[1], size = c.height * c.width;
   vf most{};
   vi best{};
@@ -95,7 +96,8 @@ void max_plane(const PoolContext& c, const float* x, float* y, int32_t* indices)
 }
 
 HM_INLINE float share_of_window(const PoolContext& c, const Window& rows, const Window& columns) {
-  const int64_t n = c.include_padding ? c.kernel[0] * c.kernel[1] : (rows.end - rows.begin) * (columns.end - columns.begin);
+  const int64_t n =
+      c.include_padding ? c.kernel[0] * c.kernel[1] : (rows.end - rows.begin) * (columns.end - columns.begin);
   return 1.0f / static_cast<float>(n);
 }
 

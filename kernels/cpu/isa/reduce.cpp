@@ -8,19 +8,31 @@ namespace {
 
 struct Sum {
   static constexpr float kStart = 0;
-  template <typename V> HM_INLINE static V join(V a, V b) { return a + b; }
+  template <typename V>
+  HM_INLINE static V join(V a, V b) {
+    return a + b;
+  }
 };
 struct Product {
   static constexpr float kStart = 1;
-  template <typename V> HM_INLINE static V join(V a, V b) { return a * b; }
+  template <typename V>
+  HM_INLINE static V join(V a, V b) {
+    return a * b;
+  }
 };
 struct Maximum {
   static constexpr float kStart = -kInfinity;
-  template <typename V> HM_INLINE static V join(V a, V b) { return a != a ? a : a > b ? a : b; }
+  template <typename V>
+  HM_INLINE static V join(V a, V b) {
+    return a != a ? a : a > b ? a : b;
+  }
 };
 struct Minimum {
   static constexpr float kStart = kInfinity;
-  template <typename V> HM_INLINE static V join(V a, V b) { return a != a ? a : a < b ? a : b; }
+  template <typename V>
+  HM_INLINE static V join(V a, V b) {
+    return a != a ? a : a < b ? a : b;
+  }
 };
 
 // Sums are joined in groups, groups in blocks: rounding errors of long sums stay small.
@@ -50,8 +62,10 @@ template <typename Rule>
 float reduce_row(const float* x, int64_t n) {
   constexpr int64_t kBlock = kBlockRows * 4 * kWidth;
   vf total = splat(Rule::kStart);
-  for (int64_t i = 0; i < n; i += kBlock) total = Rule::join(total, reduce_block<Rule>(x + i, n - i < kBlock ? n - i : kBlock));
-  return join_halves(total, [](auto a, auto b) __attribute__((always_inline)) { return Rule::join(a, b); });
+  for (int64_t i = 0; i < n; i += kBlock)
+    total = Rule::join(total, reduce_block<Rule>(x + i, n - i < kBlock ? n - i : kBlock));
+  return join_halves(
+      total, [](auto a, auto b) __attribute__((always_inline)) { return Rule::join(a, b); });
 }
 
 // `n` columns, n <= kVectors * kWidth, over `rows` rows.
@@ -116,10 +130,14 @@ void reduce_plainly(const ReduceStage& s, const void* from, void* to, T start, u
 template <typename T, typename Wrapping>
 void reduce_type(Reduction reduction, const ReduceStage& s, const void* x, void* y, T least, T most, uint32_t part) {
   switch (reduction) {
-    case Reduction::sum: return reduce_plainly<Wrapping>(s, x, y, 0, part, [](Wrapping a, Wrapping b) { return a + b; });
-    case Reduction::product: return reduce_plainly<Wrapping>(s, x, y, 1, part, [](Wrapping a, Wrapping b) { return a * b; });
-    case Reduction::maximum: return reduce_plainly<T>(s, x, y, least, part, [](T a, T b) { return a != a || a > b ? a : b; });
-    case Reduction::minimum: return reduce_plainly<T>(s, x, y, most, part, [](T a, T b) { return a != a || a < b ? a : b; });
+    case Reduction::sum:
+      return reduce_plainly<Wrapping>(s, x, y, 0, part, [](Wrapping a, Wrapping b) { return a + b; });
+    case Reduction::product:
+      return reduce_plainly<Wrapping>(s, x, y, 1, part, [](Wrapping a, Wrapping b) { return a * b; });
+    case Reduction::maximum:
+      return reduce_plainly<T>(s, x, y, least, part, [](T a, T b) { return a != a || a > b ? a : b; });
+    case Reduction::minimum:
+      return reduce_plainly<T>(s, x, y, most, part, [](T a, T b) { return a != a || a < b ? a : b; });
   }
 }
 
@@ -158,16 +176,21 @@ void reduce(const void* context, void* const* buffers, uint32_t phase, uint32_t 
   const ReduceStage& s = c.stage[phase];
   const void* from = buffers[s.from];
   void* to = buffers[s.to];
-  if (c.dtype == HX_F64) return reduce_type<double, double>(c.reduction, s, from, to, -__builtin_inf(), __builtin_inf(), part);
+  if (c.dtype == HX_F64)
+    return reduce_type<double, double>(c.reduction, s, from, to, -__builtin_inf(), __builtin_inf(), part);
   if (c.dtype == HX_I32) return reduce_type<int32_t, uint32_t>(c.reduction, s, from, to, INT32_MIN, INT32_MAX, part);
   if (c.dtype == HX_I64) return reduce_type<int64_t, uint64_t>(c.reduction, s, from, to, INT64_MIN, INT64_MAX, part);
   const float* x = static_cast<const float*>(from) + s.from_offset;
   float* y = static_cast<float*>(to) + s.to_offset;
   switch (c.reduction) {
-    case Reduction::sum: return reduce_stage<Sum>(s, x, y, part);
-    case Reduction::product: return reduce_stage<Product>(s, x, y, part);
-    case Reduction::maximum: return reduce_stage<Maximum>(s, x, y, part);
-    case Reduction::minimum: return reduce_stage<Minimum>(s, x, y, part);
+    case Reduction::sum:
+      return reduce_stage<Sum>(s, x, y, part);
+    case Reduction::product:
+      return reduce_stage<Product>(s, x, y, part);
+    case Reduction::maximum:
+      return reduce_stage<Maximum>(s, x, y, part);
+    case Reduction::minimum:
+      return reduce_stage<Minimum>(s, x, y, part);
   }
 }
 
@@ -175,19 +198,27 @@ void arg_extreme(const void* context, void* const* buffers, uint32_t, uint32_t p
   const auto& c = *static_cast<const AxisContext*>(context);
   const Range lanes = share(c.outer * c.inner, c.parts, part);
   int64_t* y = static_cast<int64_t*>(buffers[1]);
-  if (c.dtype == HX_F32) find_extremes<float>(c, buffers[0], y, lanes);
-  else if (c.dtype == HX_F64) find_extremes<double>(c, buffers[0], y, lanes);
-  else if (c.dtype == HX_I32) find_extremes<int32_t>(c, buffers[0], y, lanes);
-  else find_extremes<int64_t>(c, buffers[0], y, lanes);
+  if (c.dtype == HX_F32)
+    find_extremes<float>(c, buffers[0], y, lanes);
+  else if (c.dtype == HX_F64)
+    find_extremes<double>(c, buffers[0], y, lanes);
+  else if (c.dtype == HX_I32)
+    find_extremes<int32_t>(c, buffers[0], y, lanes);
+  else
+    find_extremes<int64_t>(c, buffers[0], y, lanes);
 }
 
 void cumsum(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const AxisContext*>(context);
   const Range lanes = share(c.outer * c.inner, c.parts, part);
-  if (c.dtype == HX_F32) running_sums<float>(c, buffers[0], buffers[1], lanes);
-  else if (c.dtype == HX_F64) running_sums<double>(c, buffers[0], buffers[1], lanes);
-  else if (c.dtype == HX_I32) running_sums<uint32_t>(c, buffers[0], buffers[1], lanes);
-  else running_sums<uint64_t>(c, buffers[0], buffers[1], lanes);
+  if (c.dtype == HX_F32)
+    running_sums<float>(c, buffers[0], buffers[1], lanes);
+  else if (c.dtype == HX_F64)
+    running_sums<double>(c, buffers[0], buffers[1], lanes);
+  else if (c.dtype == HX_I32)
+    running_sums<uint32_t>(c, buffers[0], buffers[1], lanes);
+  else
+    running_sums<uint64_t>(c, buffers[0], buffers[1], lanes);
 }
 
 }  // namespace harmonics::cpu::HM_ISA

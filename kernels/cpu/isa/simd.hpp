@@ -1,4 +1,5 @@
-// Vectors of one instruction set as GCC vector types. Everything here is private to the translation unit that includes it.
+// Vectors of one instruction set as GCC vector types. Everything here is private to the translation unit that includes
+// it.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +49,12 @@ HM_INLINE vf vsqrt(vf v) { return _mm512_sqrt_ps(v); }
 HM_INLINE vf vround(vf v) { return _mm512_roundscale_ps(v, 8); }
 HM_INLINE vf vmax(vf a, vf b) { return _mm512_max_ps(a, b); }  // b where either is NaN
 HM_INLINE vf vmin(vf a, vf b) { return _mm512_min_ps(a, b); }
-HM_INLINE vf load_part(const float* p, int64_t n) { return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p); }
-HM_INLINE void store_part(float* p, vf v, int64_t n) { _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), v); }
+HM_INLINE vf load_part(const float* p, int64_t n) {
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p);
+}
+HM_INLINE void store_part(float* p, vf v, int64_t n) {
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), v);
+}
 #elif defined(__AVX2__)
 HM_INLINE vf fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
 HM_INLINE vf vsqrt(vf v) { return _mm256_sqrt_ps(v); }
@@ -92,7 +97,9 @@ HM_INLINE vf with_sign_of(vf size, vf sign) { return as_float(bits(size) ^ (bits
 HM_INLINE vf maximum(vf a, vf b) { return choose(a != a, a, choose(a > b, a, b)); }
 HM_INLINE vf minimum(vf a, vf b) { return choose(a != a, a, choose(a < b, a, b)); }
 // The first n lanes of v, `other` in the rest.
-HM_INLINE vf first(vf v, int64_t n, vf other) { return n >= kWidth ? v : choose(lanes() < static_cast<int32_t>(n), v, other); }
+HM_INLINE vf first(vf v, int64_t n, vf other) {
+  return n >= kWidth ? v : choose(lanes() < static_cast<int32_t>(n), v, other);
+}
 
 // Lanes are joined by halves: a tree that depends on nothing but the width.
 template <typename Join>
@@ -109,10 +116,14 @@ HM_INLINE float join_halves(vf v, Join join) {
   return _mm_cvtss_f32(join(two, _mm_shuffle_ps(two, two, 1)));
 }
 HM_INLINE float sum_of(vf v) {
-  return join_halves(v, [](auto a, auto b) __attribute__((always_inline)) { return a + b; });
+  return join_halves(
+      v, [](auto a, auto b) __attribute__((always_inline)) { return a + b; });
 }
 HM_INLINE float max_of(vf v) {
-  return join_halves(v, [](auto a, auto b) __attribute__((always_inline)) { return a != a ? a : a > b ? a : b; });
+  return join_halves(
+      v, [](auto a, auto b) __attribute__((always_inline)) { return a != a  ? a
+                                                                    : a > b ? a
+                                                                            : b; });
 }
 
 // kWidth lanes or fewer.

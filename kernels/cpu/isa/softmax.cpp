@@ -102,10 +102,12 @@ void log_softmax_grad(const void* context, void* const* buffers, uint32_t, uint3
     const float* y = static_cast<const float*>(buffers[0]) + r * c.columns;
     const float* dy = static_cast<const float*>(buffers[1]) + r * c.columns;
     vf sum{};
-    for (int64_t i = 0; i < c.columns; i += kWidth) sum += load_some(dy + i, c.columns - i < kWidth ? c.columns - i : kWidth);
+    for (int64_t i = 0; i < c.columns; i += kWidth)
+      sum += load_some(dy + i, c.columns - i < kWidth ? c.columns - i : kWidth);
     const float total = sum_of(sum);
     float* dx = static_cast<float*>(buffers[2]) + r * c.columns;
-    map_row(dx, c.columns, [&](int64_t i, int64_t n) { return load_some(dy + i, n) - vexp(load_some(y + i, n)) * total; });
+    map_row(dx, c.columns,
+            [&](int64_t i, int64_t n) { return load_some(dy + i, n) - vexp(load_some(y + i, n)) * total; });
   }
 }
 

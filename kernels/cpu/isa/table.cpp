@@ -7,7 +7,10 @@
 namespace harmonics::cpu::HM_ISA {
 
 extern const IsaTable table;
-const IsaTable table = {HM_TEXT(HM_ISA), find_block, epilogue,
+const IsaTable table = {
+    HM_TEXT(HM_ISA),
+    find_block,
+    epilogue,
 #define HM_KERNEL(name) name,
 #include "../kernel_list.inc"
 #undef HM_KERNEL

@@ -1,5 +1,5 @@
-// Convolution and its gradients: each part is a fixed chunk of the batch, so results do not depend on threads. Operands are
-// reordered into the layouts oneDNN likes best; the weight once per run, in the first phase.
+// Convolution and its gradients: each part is a fixed chunk of the batch, so results do not depend on threads. Operands
+// are reordered into the layouts oneDNN likes best; the weight once per run, in the first phase.
 #include <optional>
 
 #include "../families.hpp"
@@ -40,8 +40,14 @@ std::optional<Geometry> geometry(const Site& site, const std::vector<int64_t>& x
   if (x.size() < 3 || x.size() > 5 || weight.size() != x.size() || y.size() != x.size()) return std::nullopt;
   const size_t spatial = x.size() - 2;
   const int64_t groups = site.integer("groups", 1);
-  Geometry g{x, weight, y, list(site, "strides", spatial, 1), list(site, "dilation", spatial, 1),
-             list(site, "padding_low", spatial, 0), list(site, "padding_high", spatial, 0), 2};
+  Geometry g{x,
+             weight,
+             y,
+             list(site, "strides", spatial, 1),
+             list(site, "dilation", spatial, 1),
+             list(site, "padding_low", spatial, 0),
+             list(site, "padding_high", spatial, 0),
+             2};
   for (int64_t& d : g.dilation) d -= 1;
   for (int64_t n : y) g.flops *= static_cast<double>(n);
   for (size_t i = 1; i < weight.size(); ++i) g.flops *= static_cast<double>(weight[i]);
@@ -73,9 +79,9 @@ struct Convolution {
   bool has_bias = false;
   int activation = kNone;
   std::vector<Part> parts;
-  Operand weight;              // reordered once
-  bool prepares = false;       // is there such a phase?
-  uint64_t partials = 0;       // grad_weight: where the parts' results lie, one after the other
+  Operand weight;         // reordered once
+  bool prepares = false;  // is there such a phase?
+  uint64_t partials = 0;  // grad_weight: where the parts' results lie, one after the other
   ReduceContext sum{};
   uint64_t workspace = 0;
   uint32_t workspace_buffer = 0;
@@ -106,7 +112,8 @@ Operand weight_operand(Convolution& c, const Desc& used) {
     c.weight = operand(c, c.geometry.weight, used, false);
     c.prepares = c.weight.reorder != nullptr;
   }
-  if (used != c.weight.used) return operand(c, c.geometry.weight, used, false);  // a chunk of another size chose otherwise
+  if (used != c.weight.used)
+    return operand(c, c.geometry.weight, used, false);  // a chunk of another size chose otherwise
   return {c.weight.plain, c.weight.used, c.weight.offset, nullptr, c.prepares};
 }
 
@@ -124,10 +131,10 @@ void add_part(Convolution& c, int64_t first, int64_t n) {
   const auto direct = dnnl::algorithm::convolution_direct;
   const Desc bias = c.has_bias ? plain({g.y[1]}) : Desc();
   using Forward = dnnl::convolution_forward;
-  const auto forward = c.has_bias ? Forward::desc(dnnl::prop_kind::forward_training, direct, any(x), any(g.weight), bias, any(y),
-                                                  g.strides, g.dilation, g.low, g.high)
-                                  : Forward::desc(dnnl::prop_kind::forward_training, direct, any(x), any(g.weight), any(y),
-                                                  g.strides, g.dilation, g.low, g.high);
+  const auto forward = c.has_bias ? Forward::desc(dnnl::prop_kind::forward_training, direct, any(x), any(g.weight),
+                                                  bias, any(y), g.strides, g.dilation, g.low, g.high)
+                                  : Forward::desc(dnnl::prop_kind::forward_training, direct, any(x), any(g.weight),
+                                                  any(y), g.strides, g.dilation, g.low, g.high);
   const Forward::primitive_desc fd(forward, attributes, cpu_engine());
   Part p{first, n, {}, {}, {}, 0, nullptr};
   if (c.pass == Pass::forward) {
@@ -136,30 +143,43 @@ void add_part(Convolution& c, int64_t first, int64_t n) {
     p.result = operand(c, y, fd.dst_desc(), true);
     p.scratch = c.take(fd.scratchpad_desc().get_size());
     p.execution = c.has_bias
-                      ? std::make_unique<Execution>(Forward(fd), Pairs{{DNNL_ARG_SRC, fd.src_desc()}, {DNNL_ARG_WEIGHTS, fd.weights_desc()},
-                                                                       {DNNL_ARG_DST, fd.dst_desc()}, {DNNL_ARG_SCRATCHPAD, fd.scratchpad_desc()}, {DNNL_ARG_BIAS, bias}})
-                      : std::make_unique<Execution>(Forward(fd), Pairs{{DNNL_ARG_SRC, fd.src_desc()}, {DNNL_ARG_WEIGHTS, fd.weights_desc()},
-                                                                       {DNNL_ARG_DST, fd.dst_desc()}, {DNNL_ARG_SCRATCHPAD, fd.scratchpad_desc()}});
+                      ? std::make_unique<Execution>(Forward(fd), Pairs{{DNNL_ARG_SRC, fd.src_desc()},
+                                                                       {DNNL_ARG_WEIGHTS, fd.weights_desc()},
+                                                                       {DNNL_ARG_DST, fd.dst_desc()},
+                                                                       {DNNL_ARG_SCRATCHPAD, fd.scratchpad_desc()},
+                                                                       {DNNL_ARG_BIAS, bias}})
+                      : std::make_unique<Execution>(Forward(fd), Pairs{{DNNL_ARG_SRC, fd.src_desc()},
+                                                                       {DNNL_ARG_WEIGHTS, fd.weights_desc()},
+                                                                       {DNNL_ARG_DST, fd.dst_desc()},
+                                                                       {DNNL_ARG_SCRATCHPAD, fd.scratchpad_desc()}});
   } else if (c.pass == Pass::grad_input) {
     using Back = dnnl::convolution_backward_data;
-    const Back::primitive_desc d(Back::desc(direct, any(x), any(g.weight), any(y), g.strides, g.dilation, g.low, g.high), attributes, cpu_engine(), fd);
+    const Back::primitive_desc d(
+        Back::desc(direct, any(x), any(g.weight), any(y), g.strides, g.dilation, g.low, g.high), attributes,
+        cpu_engine(), fd);
     p.b = weight_operand(c, d.weights_desc());
     p.a = operand(c, y, d.diff_dst_desc(), false);
     p.result = operand(c, x, d.diff_src_desc(), true);
     p.scratch = c.take(d.scratchpad_desc().get_size());
-    p.execution = std::make_unique<Execution>(Back(d), Pairs{{DNNL_ARG_DIFF_DST, d.diff_dst_desc()}, {DNNL_ARG_WEIGHTS, d.weights_desc()},
-                                                             {DNNL_ARG_DIFF_SRC, d.diff_src_desc()}, {DNNL_ARG_SCRATCHPAD, d.scratchpad_desc()}});
+    p.execution = std::make_unique<Execution>(Back(d), Pairs{{DNNL_ARG_DIFF_DST, d.diff_dst_desc()},
+                                                             {DNNL_ARG_WEIGHTS, d.weights_desc()},
+                                                             {DNNL_ARG_DIFF_SRC, d.diff_src_desc()},
+                                                             {DNNL_ARG_SCRATCHPAD, d.scratchpad_desc()}});
   } else {
     using Back = dnnl::convolution_backward_weights;
     // One channel in its own layout: padded to a vector of channels it would cost eight times the work.
     const Desc source = g.x[1] == 1 ? plain(x) : any(x);
-    const Back::primitive_desc d(Back::desc(direct, source, any(g.weight), any(y), g.strides, g.dilation, g.low, g.high), attributes, cpu_engine(), fd);
+    const Back::primitive_desc d(
+        Back::desc(direct, source, any(g.weight), any(y), g.strides, g.dilation, g.low, g.high), attributes,
+        cpu_engine(), fd);
     p.a = operand(c, x, d.src_desc(), false);
     p.b = operand(c, y, d.diff_dst_desc(), false);
     p.result = operand(c, g.weight, d.diff_weights_desc(), true);
     p.scratch = c.take(d.scratchpad_desc().get_size());
-    p.execution = std::make_unique<Execution>(Back(d), Pairs{{DNNL_ARG_SRC, d.src_desc()}, {DNNL_ARG_DIFF_DST, d.diff_dst_desc()},
-                                                             {DNNL_ARG_DIFF_WEIGHTS, d.diff_weights_desc()}, {DNNL_ARG_SCRATCHPAD, d.scratchpad_desc()}});
+    p.execution = std::make_unique<Execution>(Back(d), Pairs{{DNNL_ARG_SRC, d.src_desc()},
+                                                             {DNNL_ARG_DIFF_DST, d.diff_dst_desc()},
+                                                             {DNNL_ARG_DIFF_WEIGHTS, d.diff_weights_desc()},
+                                                             {DNNL_ARG_SCRATCHPAD, d.scratchpad_desc()}});
   }
   c.parts.push_back(std::move(p));
 }
@@ -189,21 +209,26 @@ void run_part(const Convolution& c, void* const* buffers, const Part& p, uint32_
   const char* b = forward ? static_cast<char*>(buffers[1]) : to_input ? static_cast<char*>(buffers[0]) : at(1, g.y);
   const uint32_t last = forward && c.has_bias ? 3 : 2;
   char* result = forward ? at(last, g.y) : to_input ? at(2, g.x) : static_cast<char*>(buffers[2]);
-  if (c.pass == Pass::grad_weight && c.parts.size() > 1) result = workspace + c.partials + number * p.result.plain.get_size();
+  if (c.pass == Pass::grad_weight && c.parts.size() > 1)
+    result = workspace + c.partials + number * p.result.plain.get_size();
 
   const void *from_a = ready(p.a, a, workspace), *from_b = ready(p.b, b, workspace);
   char* to = p.result.reorder ? workspace + p.result.offset : result;
-  if (forward && c.has_bias) p.execution->run({from_a, from_b, to, workspace + p.scratch, buffers[2]});
-  else p.execution->run({from_a, from_b, to, workspace + p.scratch});
+  if (forward && c.has_bias)
+    p.execution->run({from_a, from_b, to, workspace + p.scratch, buffers[2]});
+  else
+    p.execution->run({from_a, from_b, to, workspace + p.scratch});
   if (p.result.reorder) p.result.reorder->run({to, result});
-  if (c.activation) isa().epilogue(reinterpret_cast<float*>(result), 1, p.samples * sample_size(g.y), 0, nullptr, c.activation);
+  if (c.activation)
+    isa().epilogue(reinterpret_cast<float*>(result), 1, p.samples * sample_size(g.y), 0, nullptr, c.activation);
 }
 
 void run(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const OneThread one_thread;
   const auto& c = *static_cast<const Convolution*>(context);
   char* workspace = static_cast<char*>(buffers[c.workspace_buffer]);
-  if (c.prepares && phase == 0) return c.weight.reorder->run({buffers[c.pass == Pass::forward ? 1 : 0], workspace + c.weight.offset});
+  if (c.prepares && phase == 0)
+    return c.weight.reorder->run({buffers[c.pass == Pass::forward ? 1 : 0], workspace + c.weight.offset});
   if (phase == (c.prepares ? 1u : 0u)) return run_part(c, buffers, c.parts[part], part);
   void* sum_buffers[] = {workspace + c.partials, buffers[2]};
   isa().reduce(&c.sum, sum_buffers, 0, part);
@@ -259,7 +284,8 @@ bool plan_convolution(const Site& site, hx_kernel& out) {
   if (!site.all_f32()) return false;
   const auto in = [&](uint32_t i) { return dims(site.in(i)); };
   if (site.op() == "conv") return plan(site, Pass::forward, geometry(site, in(0), in(1), dims(site.out())), out);
-  if (site.op() == "conv_grad_input") return plan(site, Pass::grad_input, geometry(site, dims(site.out()), in(0), in(1)), out);
+  if (site.op() == "conv_grad_input")
+    return plan(site, Pass::grad_input, geometry(site, dims(site.out()), in(0), in(1)), out);
   return plan(site, Pass::grad_weight, geometry(site, in(0), dims(site.out()), in(1)), out);
 }
 

@@ -14,11 +14,11 @@ struct Slice {
 struct OneDnnMatmul {
   MatmulContext grid;
   std::vector<int64_t> a_offsets, b_offsets;
-  std::vector<Slice> slices;   // one per part
-  uint64_t scratch = 0;        // bytes of each part
-  CopyContext copies[2];       // of a and b, made in the first phase
-  uint32_t copy_parts[2] = {}; // 0: no copy
-  int64_t copied = 0;          // floats at the start of the workspace
+  std::vector<Slice> slices;    // one per part
+  uint64_t scratch = 0;         // bytes of each part
+  CopyContext copies[2];        // of a and b, made in the first phase
+  uint32_t copy_parts[2] = {};  // 0: no copy
+  int64_t copied = 0;           // floats at the start of the workspace
   uint32_t workspace_buffer = 0;
 };
 
@@ -34,15 +34,17 @@ std::unique_ptr<Execution> make_execution(const Product& p, int64_t rows, int64_
   const dnnl::matmul::primitive_desc d(dnnl::matmul::desc(a, b, c), attributes, cpu_engine());
   scratch = std::max<uint64_t>(scratch, d.scratchpad_desc().get_size());
   using Pairs = std::initializer_list<std::pair<int, dnnl::memory::desc>>;
-  return std::make_unique<Execution>(dnnl::matmul(d), Pairs{{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c},
-                                                            {DNNL_ARG_SCRATCHPAD, d.scratchpad_desc()}});
+  return std::make_unique<Execution>(
+      dnnl::matmul(d),
+      Pairs{{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}, {DNNL_ARG_SCRATCHPAD, d.scratchpad_desc()}});
 }
 
-// Reading across rows that lie a multiple of 2 KiB apart crowds a few sets of the first-level cache, and oneDNN loses a third
-// of its speed: such operands are copied with rows slightly longer.
+// Reading across rows that lie a multiple of 2 KiB apart crowds a few sets of the first-level cache, and oneDNN loses a
+// third of its speed: such operands are copied with rows slightly longer.
 constexpr int64_t kCrowded = 512, kSpacing = 16;
 
-void copy_when_crowded(OneDnnMatmul& c, int which, int64_t rows, int64_t columns, uint32_t buffer, int64_t& row, int64_t column) {
+void copy_when_crowded(OneDnnMatmul& c, int which, int64_t rows, int64_t columns, uint32_t buffer, int64_t& row,
+                       int64_t column) {
   if (c.grid.product.batch > 1 || column != 1 || row % kCrowded || rows < 64) return;
   StridedView v{2, {rows, columns}, {row, 1}, {columns + kSpacing, 1}, 0, c.copied};
   c.copies[which] = copy_context(v, sizeof(float), buffer, c.workspace_buffer);
@@ -63,8 +65,10 @@ void run(const void* context, void* const* buffers, uint32_t phase, uint32_t par
   const Product& p = c.grid.product;
   const Slice& s = c.slices[part];
   float* workspace = static_cast<float*>(buffers[c.workspace_buffer]);
-  const float* from_a = c.copy_parts[0] ? workspace + c.copies[0].view.to_offset : static_cast<const float*>(buffers[p.a]);
-  const float* from_b = c.copy_parts[1] ? workspace + c.copies[1].view.to_offset : static_cast<const float*>(buffers[p.b]);
+  const float* from_a =
+      c.copy_parts[0] ? workspace + c.copies[0].view.to_offset : static_cast<const float*>(buffers[p.a]);
+  const float* from_b =
+      c.copy_parts[1] ? workspace + c.copies[1].view.to_offset : static_cast<const float*>(buffers[p.b]);
   char* scratch = reinterpret_cast<char*>(workspace + c.copied) + part * c.scratch;
   for (int64_t batch = s.first_batch; batch < s.last_batch; ++batch) {
     const float* a = from_a + c.a_offsets[static_cast<size_t>(batch)] + s.row * p.a_row;
@@ -72,7 +76,8 @@ void run(const void* context, void* const* buffers, uint32_t phase, uint32_t par
     float* y = static_cast<float*>(buffers[p.c]) + batch * p.m * p.n + s.row * p.n + s.column;
     s.execution->run({a, b, y, scratch});
     if (p.has_bias || p.activation)
-      isa().epilogue(y, s.rows, s.columns, p.n, p.has_bias ? static_cast<const float*>(buffers[p.bias]) + s.column : nullptr, p.activation);
+      isa().epilogue(y, s.rows, s.columns, p.n,
+                     p.has_bias ? static_cast<const float*>(buffers[p.bias]) + s.column : nullptr, p.activation);
   }
 }
 
@@ -91,8 +96,13 @@ void answer_onednn_matmul(const MatmulContext& grid, hx_kernel& out) {
   for (uint32_t b = 0; b < grid.batch_parts; ++b)
     for (uint32_t r = 0; r < grid.row_parts; ++r)
       for (uint32_t n = 0; n < grid.column_parts; ++n) {
-        Slice s{slice_begin(p.m, kRowGranule, grid.row_parts, r), slice_begin(p.n, kColumnGranule, grid.column_parts, n), 0, 0,
-                p.batch * b / grid.batch_parts, p.batch * (b + 1) / grid.batch_parts, nullptr};
+        Slice s{slice_begin(p.m, kRowGranule, grid.row_parts, r),
+                slice_begin(p.n, kColumnGranule, grid.column_parts, n),
+                0,
+                0,
+                p.batch * b / grid.batch_parts,
+                p.batch * (b + 1) / grid.batch_parts,
+                nullptr};
         s.rows = slice_begin(p.m, kRowGranule, grid.row_parts, r + 1) - s.row;
         s.columns = slice_begin(p.n, kColumnGranule, grid.column_parts, n + 1) - s.column;
         s.execution = make_execution(p, s.rows, s.columns, c->scratch);

@@ -14,8 +14,8 @@ namespace harmonics::cpu {
 
 const dnnl::engine& cpu_engine();
 
-// Debian's oneDNN splits work over OpenMP threads; within this scope the calling thread has one: parts are what runs at once.
-// Primitives must be made in such a scope too, because they keep the number of threads they were made for.
+// Debian's oneDNN splits work over OpenMP threads; within this scope the calling thread has one: parts are what runs at
+// once. Primitives must be made in such a scope too, because they keep the number of threads they were made for.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) {

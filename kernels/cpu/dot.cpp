@@ -1,0 +1,166 @@
+// dot: any axes batched, any contracted; brought into the form of a batched product of matrices.
+#include <numeric>
+#include <optional>
+
+#include "families.hpp"
+#include "matmul.hpp"
+
+namespace harmonics::cpu {
+namespace {
+
+// Several axes taken as one index: its length and the distance between neighbours.
+struct Joined {
+  int64_t size = 1, stride = 1;
+};
+std::optional<Joined> join(const hx_type& t, const std::vector<int64_t>& axes) {
+  const std::vector<int64_t> own = strides(t);
+  std::optional<Joined> j;
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+    const auto a = static_cast<size_t>(*axis);
+    if (t.dims[a] == 1) continue;
+    if (!j)
+      j = Joined{t.dims[a], own[a]};
+    else if (own[a] == j->stride * j->size)
+      j->size *= t.dims[a];
+    else
+      return std::nullopt;
+  }
+  return j ? j : Joined{};
+}
+
+// Where each batch entry begins.
+std::vector<int64_t> offsets_of(const hx_type& t, const std::vector<int64_t>& axes) {
+  const std::vector<int64_t> own = strides(t);
+  std::vector<int64_t> offsets{0};
+  for (int64_t axis : axes) {
+    std::vector<int64_t> next;
+    for (int64_t o : offsets)
+      for (int64_t i = 0; i < t.dims[axis]; ++i) next.push_back(o + i * own[static_cast<size_t>(axis)]);
+    offsets = std::move(next);
+  }
+  return offsets;
+}
+
+std::vector<int64_t> remaining(const hx_type& t, const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+  std::vector<int64_t> axes;
+  for (int64_t i = 0; i < t.rank; ++i)
+    if (std::find(a.begin(), a.end(), i) == a.end() && std::find(b.begin(), b.end(), i) == b.end()) axes.push_back(i);
+  return axes;
+}
+
+// One operand: which of its axes are batched, free and contracted.
+struct Operand {
+  hx_type type;
+  std::vector<int64_t> batch, free, contract;
+
+  // Are its matrices contiguous along one side?
+  bool is_matrix() const {
+    const auto f = join(type, free), k = join(type, contract);
+    return f && k && (f->stride == 1 || k->stride == 1 || f->size == 1 || k->size == 1);
+  }
+  // The copy that makes it [batch..., free..., contract...]; the operand is dense in that order afterwards.
+  CopyContext rearrange(uint32_t from, uint32_t to, int64_t offset) {
+    std::vector<int64_t> order = batch;
+    order.insert(order.end(), free.begin(), free.end());
+    order.insert(order.end(), contract.begin(), contract.end());
+    const std::vector<int64_t> own = strides(type);
+    const hx_type before = type;
+    for (uint32_t i = 0; i < type.rank; ++i) type.dims[i] = before.dims[order[i]];
+    const std::vector<int64_t> dense = strides(type);
+    StridedView view{type.rank, {}, {}, {}, 0, offset};
+    for (uint32_t i = 0; i < type.rank; ++i) {
+      view.dims[i] = type.dims[i];
+      view.from_strides[i] = own[static_cast<size_t>(order[i])];
+      view.to_strides[i] = dense[i];
+    }
+    int64_t next = 0;
+    for (auto* axes : {&batch, &free, &contract})
+      for (int64_t& axis : *axes) axis = next++;
+    return copy_context(view, sizeof(float), from, to);
+  }
+};
+
+bool answer_operands(const Operand& a, const Operand& b, hx_kernel& out) {
+  const auto m = join(a.type, a.free), ka = join(a.type, a.contract);
+  const auto n = join(b.type, b.free), kb = join(b.type, b.contract);
+  if (!m || !ka || !n || !kb) return false;
+  Product p{};
+  p.m = m->size;
+  p.n = n->size;
+  p.k = ka->size;
+  p.a_row = m->stride;
+  p.a_column = ka->stride;
+  p.b_row = kb->stride;
+  p.b_column = n->stride;
+  p.b = 1;
+  p.c = 2;
+  auto a_offsets = offsets_of(a.type, a.batch), b_offsets = offsets_of(b.type, b.batch);
+  p.batch = static_cast<int64_t>(a_offsets.size());
+  return answer_product(p, std::move(a_offsets), std::move(b_offsets), out);
+}
+
+// A product whose operands are rearranged in a phase of their own.
+struct Rearranged {
+  CopyContext copies[2];
+  uint32_t copy_parts[2] = {};  // 0: the operand is used as it is
+  int64_t offsets[2] = {};      // floats in the workspace
+  int64_t floats = 0;           // before the product's own workspace
+  hx_kernel product{};
+
+  ~Rearranged() {
+    if (product.destroy) product.destroy(product.context);
+  }
+};
+
+void run_rearranged(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+  const auto& c = *static_cast<const Rearranged*>(context);
+  if (phase == 0) {
+    const int which = part < c.copy_parts[0] ? 0 : 1;
+    return isa().strided_copy(&c.copies[which], buffers, 0, which ? part - c.copy_parts[0] : part);
+  }
+  float* workspace = static_cast<float*>(buffers[3]);
+  void* const own[] = {c.copy_parts[0] ? workspace + c.offsets[0] : buffers[0],
+                       c.copy_parts[1] ? workspace + c.offsets[1] : buffers[1], buffers[2], workspace + c.floats};
+  c.product.run(c.product.context, own, phase - 1, part);
+}
+
+bool answer_rearranged(Operand operands[2], hx_kernel& out) {
+  auto c = std::make_unique<Rearranged>();
+  for (uint32_t i = 0; i < 2; ++i) {
+    if (operands[i].is_matrix()) continue;
+    c->offsets[i] = c->floats;
+    c->copies[i] = operands[i].rearrange(i, 3, c->floats);
+    c->copy_parts[i] = c->copies[i].parts;
+    c->floats += (count(operands[i].type) + 15) & ~int64_t{15};
+  }
+  if (!answer_operands(operands[0], operands[1], c->product)) return false;
+  std::vector<uint32_t> parts = {c->copy_parts[0] + c->copy_parts[1]};
+  parts.insert(parts.end(), c->product.parts, c->product.parts + c->product.phases);
+  const uint64_t workspace = static_cast<uint64_t>(c->floats) * sizeof(float) + c->product.workspace;
+  const char* name = c->product.name;
+  answer(out, std::move(c), run_rearranged, name, parts).workspace = workspace;
+  return true;
+}
+
+}  // namespace
+
+bool plan_dot(const Site& site, hx_kernel& out) {
+  if (!site.all_f32()) return false;
+  const hx_type &a = site.in(0), &b = site.in(1);
+  const auto a_contract = site.integers("lhs_contract"), b_contract = site.integers("rhs_contract");
+  const auto a_batch = site.integers("lhs_batch"), b_batch = site.integers("rhs_batch");
+  // Contracted axes may be paired in any order; sorted by the left's they are likelier to be one run in memory.
+  std::vector<size_t> order(a_contract.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](size_t i, size_t j) { return a_contract[i] < a_contract[j]; });
+  Operand operands[2] = {{a, a_batch, remaining(a, a_contract, a_batch), {}},
+                         {b, b_batch, remaining(b, b_contract, b_batch), {}}};
+  for (size_t i : order) {
+    operands[0].contract.push_back(a_contract[i]);
+    operands[1].contract.push_back(b_contract[i]);
+  }
+  if (operands[0].is_matrix() && operands[1].is_matrix() && answer_operands(operands[0], operands[1], out)) return true;
+  return answer_rearranged(operands, out);
+}
+
+}  // namespace harmonics::cpu
