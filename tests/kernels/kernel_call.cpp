@@ -54,10 +54,12 @@ struct Free {
   void operator()(void* p) const { std::free(p); }
 };
 using Memory = std::unique_ptr<char, Free>;
+// Exactly so many bytes, so that an address sanitizer sees what reads beyond them.
 Memory aligned(size_t bytes) {
-  Memory m(static_cast<char*>(std::aligned_alloc(64, (bytes + 64) / 64 * 64)));
-  std::memset(m.get(), 0xff, (bytes + 64) / 64 * 64);  // NaN in every float type
-  return m;
+  void* p = nullptr;
+  if (posix_memalign(&p, 64, std::max<size_t>(bytes, 1)) != 0) throw std::bad_alloc();
+  std::memset(p, 0xff, bytes);  // NaN in every float type
+  return Memory(static_cast<char*>(p));
 }
 
 }  // namespace

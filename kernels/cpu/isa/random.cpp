@@ -13,7 +13,6 @@ uint64_t splitmix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-typedef uint32_t vu __attribute__((vector_size(HM_VECTOR_BYTES), may_alias));
 typedef uint64_t vl __attribute__((vector_size(HM_VECTOR_BYTES), may_alias));
 
 // Products of the even lanes.

@@ -24,6 +24,7 @@ constexpr int64_t kWidth = HM_VECTOR_BYTES / 4;
 
 typedef float vf __attribute__((vector_size(HM_VECTOR_BYTES), may_alias));
 typedef int32_t vi __attribute__((vector_size(HM_VECTOR_BYTES), may_alias));
+typedef uint32_t vu __attribute__((vector_size(HM_VECTOR_BYTES), may_alias));
 typedef float vf_unaligned __attribute__((vector_size(HM_VECTOR_BYTES), may_alias, aligned(4)));
 typedef int32_t vi_unaligned __attribute__((vector_size(HM_VECTOR_BYTES), may_alias, aligned(4)));
 

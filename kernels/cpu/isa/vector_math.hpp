@@ -76,9 +76,10 @@ HM_INLINE vf log_of_reduced(vf f, vf n) {
 HM_INLINE vf vlog(vf x) {
   const vi tiny = x < 1.17549435e-38f;
   const vf scaled = choose(tiny, x * 8388608.0f, x);
-  vi b = bits(scaled) - 0x3f3504f3;  // sqrt(1/2): the exponent field becomes that of [sqrt(1/2), sqrt(2))
-  const vi exponent = (b >> 23) - (tiny & 23);
-  b = (b & 0x007fffff) + 0x3f3504f3;
+  // Minus the bits of sqrt(1/2) the exponent field counts from [sqrt(1/2), sqrt(2)); unsigned, because it may wrap.
+  const vi shifted = (vi)((vu)bits(scaled) - 0x3f3504f3u);
+  const vi exponent = (shifted >> 23) - (tiny & 23);
+  const vi b = (shifted & 0x007fffff) + 0x3f3504f3;
   vf y = log_of_reduced(as_float(b) - 1.0f, __builtin_convertvector(exponent, vf));
   y = choose(x == 0.0f, splat(-kInfinity), y);
   y = choose(x == kInfinity, x, y);
