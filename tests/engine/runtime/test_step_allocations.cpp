@@ -1,50 +1,10 @@
 // A steady step and a steady cycle allocate nothing of ours.
-#include <atomic>
 #include <catch2/catch.hpp>
-#include <cstdlib>
 
-#include "tests/engine/execution/allocation_count.hpp"
+#include "tests/engine/execution/interposed_malloc.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 
-namespace {
-std::atomic<bool> counting{false};
-std::atomic<uint64_t> allocations{0};
-}  // namespace
-
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// glibc's own functions under their second names.
-extern "C" {
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* __libc_memalign(size_t, size_t);
-
-static void note_allocation() {
-  if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
-}
-void* malloc(size_t n) { return note_allocation(), __libc_malloc(n); }
-void* calloc(size_t n, size_t size) { return note_allocation(), __libc_calloc(n, size); }
-void* realloc(void* p, size_t n) { return note_allocation(), __libc_realloc(p, n); }
-void* memalign(size_t alignment, size_t n) { return note_allocation(), __libc_memalign(alignment, n); }
-void* aligned_alloc(size_t alignment, size_t n) { return note_allocation(), __libc_memalign(alignment, n); }
-int posix_memalign(void** p, size_t alignment, size_t n) {
-  note_allocation();
-  *p = __libc_memalign(alignment, n);
-  return *p ? 0 : 12;
-}
-}
-#endif
-
 namespace harmonics::testing {
-
-void start_counting() {
-  allocations = 0;
-  counting = true;
-}
-uint64_t stop_counting() {
-  counting = false;
-  return allocations;
-}
 
 namespace {
 
