@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Builds the benchmarks (preset ci) and runs them. HARMONICS_PEER_PYTHON=python3-with-torch compares with PyTorch as well.
-# bench.sh [--kernels] [--rounds N] [--seconds S]
+# bench.sh [--kernels] [--pairs N] [--seconds S]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-kernels=no rounds=5 seconds=1
+kernels=no pairs=9 seconds=0.5
 while [ $# -gt 0 ]; do
   case "$1" in
     --kernels) kernels=yes; shift ;;
-    --rounds) rounds=${2:?--rounds takes a number}; shift 2 ;;
+    --pairs) pairs=${2:?--pairs takes a number}; shift 2 ;;
     --seconds) seconds=${2:?--seconds takes a number}; shift 2 ;;
-    *) echo "usage: scripts/bench.sh [--kernels] [--rounds N] [--seconds S]" >&2; exit 2 ;;
+    *) echo "usage: scripts/bench.sh [--kernels] [--pairs N] [--seconds S]" >&2; exit 2 ;;
   esac
 done
 scripts/packages.sh test
@@ -30,4 +30,9 @@ if ! "$python" -c 'import torch' 2>/dev/null; then
   exit 1
 fi
 echo "== with PyTorch $("$python" -c 'import torch; print(torch.__version__)')"
-"$python" tests/bench/peers/compare.py "$bin" workloads tests/bench/peers/torch_mlp.py --rounds "$rounds" --seconds "$seconds"
+peers=(--peer torch)
+if "$python" -c 'import onnx, onnxruntime' 2>/dev/null; then
+  echo "== and ONNX Runtime $("$python" -c 'import onnxruntime; print(onnxruntime.__version__)') for inference"
+  peers+=(--peer onnx)
+fi
+"$python" tests/bench/peers/compare.py "$bin" workloads "${peers[@]}" --pairs "$pairs" --seconds "$seconds"

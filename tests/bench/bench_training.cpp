@@ -4,6 +4,6 @@
 int main(int argc, char** argv) {
   return harmonics::bench::run_benchmarks(argc, argv, [] {
     harmonics::bench::add_workload("mlp_train");
-    harmonics::bench::add_workload("cnn_train");
+    for (const char* name : {"lenet_train", "cnn_train", "char_gpt_train"}) harmonics::bench::add_workload(name);
   });
 }

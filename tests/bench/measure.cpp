@@ -8,6 +8,7 @@
 #include <harmonics/error.hpp>
 
 #include "tests/bench/machine.hpp"
+#include "tests/bench/rows.hpp"
 
 namespace harmonics::bench {
 
@@ -76,6 +77,7 @@ int run_benchmarks(int argc, char** argv, void (*add)()) {
   try {
     add();
     benchmark::AddCustomContext("yardsticks", yardsticks());
+    benchmark::AddCustomContext("mnist", mnist_folder().empty() ? "absent: drawn digits take its place; HARMONICS_TEST_DATA names the folder above mnist/" : "its training set");
     benchmark::RunSpecifiedBenchmarks();
   } catch (const Error& e) {
     std::fprintf(stderr, "error: %s\n", e.what());

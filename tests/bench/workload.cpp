@@ -6,9 +6,10 @@
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
-#include <harmonics/philox.hpp>
 
 #include "dsl/load.hpp"
+#include "engine/passes/pass.hpp"
+#include "tests/bench/rows.hpp"
 
 namespace harmonics::bench {
 
@@ -16,7 +17,8 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr size_t kBatches = 8;  // made beforehand and used in turn, so that a step never sees only one batch
+// Rows made beforehand and used in turn: at least eight batches, so that a step never sees only one.
+constexpr uint64_t kRows = 2048, kBatches = 8;
 
 std::string folder() {
   const char* own = std::getenv("HARMONICS_WORKLOADS");
@@ -41,11 +43,22 @@ std::string flow_text(const json::value& flow) {
   return text;
 }
 
+DataSpec data_of(const std::string& name, const json::object& o) {
+  DataSpec data;
+  data.name = name;
+  if (const auto* shape = o.if_contains("shape")) data.shape = Shape(json::value_to<std::vector<int64_t>>(*shape));
+  if (const auto* classes = o.if_contains("classes")) data.classes = classes->to_number<int64_t>();
+  data.positions = o.contains("positions") && o.at("positions").as_bool();
+  data.values = json::value_to<std::string>(o.at("values"));
+  return data;
+}
+
 Workload workload_of(const json::object& o) {
   Workload w;
   w.name = json::value_to<std::string>(o.at("name"));
   w.trains = o.at("mode").as_string() == "train";
   w.seed = o.at("seed").to_number<uint64_t>();
+  for (const auto& [name, data] : o.at("data").as_object()) w.data.push_back(data_of(name, data.as_object()));
   const json::object& net = o.at("net").as_object();
   w.flow = flow_text(net.at("flow"));
   w.parameters = net.at("parameters").to_number<int64_t>();
@@ -53,8 +66,10 @@ Workload workload_of(const json::object& o) {
   w.threads = json::value_to<std::vector<int>>(o.at("threads"));
   if (w.trains) {
     const json::object& optimizer = o.at("optimizer").as_object();
-    w.lr = optimizer.at("lr").to_number<double>();
-    w.optimizer = fmt::format("{}(lr={})", json::value_to<std::string>(optimizer.at("name")), w.lr);
+    std::string settings;
+    for (const auto& [key, value] : optimizer)
+      if (key != "name") settings += fmt::format("{}{}={}", settings.empty() ? "" : ", ", std::string(key), value.to_number<double>());
+    w.optimizer = fmt::format("{}({})", json::value_to<std::string>(optimizer.at("name")), settings);
   }
   return w;
 }
@@ -79,17 +94,6 @@ double flops_of(const Program& p, const Node& n) {
   return 0;
 }
 
-void fill_random(const StreamType& type, PhiloxStream& random, void* to, size_t bytes) {
-  if (type.dtype == DType::F32) {
-    for (size_t i = 0; i < bytes / sizeof(float); ++i) static_cast<float*>(to)[i] = random.uniform();
-    return;
-  }
-  if (type.dtype != DType::I32 || type.classes <= 0)
-    throw Error(ErrorKind::Type, "workloads have streams of f32 numbers and of i32 classes");
-  for (size_t i = 0; i < bytes / sizeof(int32_t); ++i)
-    static_cast<int32_t*>(to)[i] = static_cast<int32_t>(random.uniform() * static_cast<float>(type.classes));
-}
-
 }  // namespace
 
 Workload read_workload(const std::string& name) {
@@ -109,23 +113,24 @@ double contraction_flops(const Program& program) {
   return sum;
 }
 
-PreparedStep::PreparedStep(const Workload& workload, int64_t batch, int threads)
-    : lr_(static_cast<float>(workload.lr)), seed_(workload.seed) {
+WorkloadStep::WorkloadStep(const Workload& workload, int64_t batch, int threads) {
   const auto source = std::make_shared<SourceText>(workload.name, workload.flow);
   graph_ = std::make_unique<HarmonicGraph>(make_graph(parse_flow(source), Registry::global()));
-  graph_->assume_declared_streams();
+  for (const DataSpec& data : workload.data) {
+    const int producer = graph_->graph().find(data.name);
+    if (producer < 0) throw Error(ErrorKind::Usage, fmt::format("{}: the flow has no producer '{}'", workload.name, data.name));
+    graph_->streams().bind(graph_->graph(), producer, Source(data.name, open_data(data, workload.seed)));
+  }
   RunSettings run;
   if (workload.trains) run.optimizer = workload.optimizer;
-  const ResolvedSettings settings = graph_->settings(0, run);
-  LoweringOptions options;
-  options.mode = workload.trains ? Mode::train : Mode::infer;
-  options.batch = batch;
-  options.seed = seed_;
-  options.optimizer = settings.optimizer;
-  if (!workload.trains) options.wanted = graph_->results(0);
-  CompileOptions compile;
-  compile.registry = &graph_->registry();
-  step_ = std::make_unique<CompiledStep>(graph_->lower(options), graph_->store(), graph_->executor(threads), compile);
+  PreparedSettings settings;
+  settings.trains = workload.trains;
+  settings.batch = batch;
+  settings.threads = threads;
+  settings.seed = workload.seed;
+  settings.optimizer = graph_->settings(0, run).optimizer;
+  const Rows rows(*graph_, 0, workload.trains, std::max(kRows, kBatches * static_cast<uint64_t>(batch)), workload.seed);
+  step_ = std::make_unique<PreparedStep>(*graph_, rows, settings);
 
   double weights = 0;
   for (const auto& [name, tensor] : graph_->store().all())
@@ -133,32 +138,8 @@ PreparedStep::PreparedStep(const Workload& workload, int64_t batch, int threads)
   if (weights != static_cast<double>(workload.parameters))
     throw Error(ErrorKind::Usage, fmt::format("{}: the flow learns {} numbers, \"parameters\" says {}", workload.name,
                                               weights, workload.parameters));
-  flops_ = contraction_flops(executable().program());
+  flops_ = contraction_flops(dce(step_->step().lowered().program));
   least_bytes_ = weights * sizeof(float) * (workload.trains ? 3 : 1);
-  fill(workload, batch);
-}
-
-void PreparedStep::fill(const Workload& workload, int64_t batch) {
-  PhiloxStream random(philox_key(workload.seed, 0), 0);
-  for (size_t i = 0; i < kBatches; ++i) {
-    Buffer buffer;
-    std::vector<const void*> pointers;
-    for (int node : step_->lowered().inputs) {
-      const StreamType& type = graph_->types().at(node);
-      const size_t bytes = static_cast<size_t>(batch * type.sample.count()) * element_bytes(type.dtype);
-      buffer.push_back(std::make_shared<Storage>(bytes));
-      fill_random(type, random, buffer.back()->data(), bytes);
-      pointers.push_back(buffer.back()->data());
-    }
-    buffers_.push_back(std::move(buffer));
-    pointers_.push_back(std::move(pointers));
-  }
-}
-
-void PreparedStep::run() {
-  const size_t batch = static_cast<size_t>(count_++) % kBatches;
-  step_->set(pointers_[batch].data(), lr_, count_, seed_);
-  step_->run();
 }
 
 }  // namespace harmonics::bench

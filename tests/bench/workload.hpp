@@ -5,16 +5,25 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/harmonic_graph.hpp"
+#include "engine/runtime/prepared_step.hpp"
 
 namespace harmonics::bench {
+
+// What a stream of a workload holds.
+struct DataSpec {
+  std::string name;     // the producer's
+  Shape shape;          // of one sample
+  int64_t classes = 0;  // whole numbers below it; 0: numbers in [0, 1)
+  bool positions = false;  // the first axis is a sequence
+  std::string values;      // "uniform": random; "mnist": rows of its training set, or their labels
+};
 
 struct Workload {
   std::string name;
   bool trains = false;
   std::string flow;       // the text
   std::string optimizer;  // as a flow names it; training
-  double lr = 0;
+  std::vector<DataSpec> data;
   uint64_t seed = 0;
   int64_t parameters = 0;  // numbers learned; checked against the graph, so that peers train the same net
   std::vector<int64_t> batches;
@@ -24,28 +33,20 @@ struct Workload {
 // From the folder `workloads`, or the one HARMONICS_WORKLOADS names. Throws an Error that names the file.
 Workload read_workload(const std::string& name);
 
-// A compiled step of a workload over batches of random numbers made beforehand: no stream is read.
-class PreparedStep {
+// A compiled step of a workload over batches made beforehand: no stream is read.
+class WorkloadStep {
  public:
-  PreparedStep(const Workload& workload, int64_t batch, int threads);
+  WorkloadStep(const Workload& workload, int64_t batch, int threads);
 
-  void run();                                          // the next batch
+  void run() { step_->run(); }                         // the next batch
   double flops() const { return flops_; }              // of contractions, forward and backward: what any method must do
   double least_bytes() const { return least_bytes_; }  // weights read once forward, read and written once backward
   const Executable& executable() const { return step_->executable(); }
+  uint64_t batch_bytes() const { return step_->batch_bytes(); }
 
  private:
-  using Buffer = std::vector<std::shared_ptr<Storage>>;  // one per stream
-
-  void fill(const Workload& workload, int64_t batch);
-
   std::unique_ptr<HarmonicGraph> graph_;
-  std::unique_ptr<CompiledStep> step_;
-  std::vector<Buffer> buffers_;
-  std::vector<std::vector<const void*>> pointers_;
-  float lr_ = 0;
-  uint64_t seed_ = 0;
-  int64_t count_ = 0;
+  std::unique_ptr<PreparedStep> step_;
   double flops_ = 0, least_bytes_ = 0;
 };
 

@@ -9,7 +9,7 @@
 namespace harmonics::bench {
 
 inline void measure_workload(benchmark::State& state, const Workload& workload, int64_t batch, int threads) {
-  PreparedStep step(workload, batch, threads);
+  WorkloadStep step(workload, batch, threads);
   Work work{.samples = static_cast<double>(batch), .flops = step.flops(), .threads = threads};
   if (batch == 1) {  // every weight is used once: the floor is what memory gives
     work.bytes = step.least_bytes();

@@ -1,53 +1,108 @@
 #!/usr/bin/env python3
-"""Alternates our benchmarks with a peer's script and prints medians and ratios: compare.py BIN WORKLOADS PEER [--rounds N]
-[--seconds S] [--threads N]. BIN is the folder of the benchmarks, PEER a script like torch_mlp.py, run by this interpreter.
+"""Alternates our benchmarks with the peers' scripts and prints ratios: compare.py BIN WORKLOADS [--peer torch] [--peer onnx]
+[--pairs N] [--seconds S] [--threads N] [--only PATTERN] [--json FILE]. BIN is the folder of the benchmarks.
 
-In every round each workload is run by us, then by the peer. The table shows the median over rounds of the samples a second
-(of a round's fastest step) and of the ratio of a round: what slows both down at once falls out of the ratio.
+Every case runs N times by us and by each peer in turn (A B A B); a pair's ratio is that of its fastest steps, the table shows the
+median of the pairs: what slows both down at once falls out. A peer's process lives as long as its workload, so that it starts and
+compiles once. Peak and bandwidth are those our benchmark measured beside the case.
 """
 import argparse
 import json
+import os
+import re
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 BENCHES = {"train": "bench_training", "infer": "bench_inference"}
+SCRIPTS = {"torch": "torch_peer.py", "onnx": "onnx_peer.py"}
 
 
-def ours(folder, workload, seconds, threads):
-    bench = Path(folder) / BENCHES[json.loads(workload.read_text())["mode"]]
-    out = subprocess.run([bench, f"--benchmark_filter=^{workload.stem}/.*threads:{threads or ''}", f"--benchmark_min_time={seconds}",
-                          "--benchmark_format=json"], check=True, stdout=subprocess.PIPE).stdout
-    return {b["name"].removesuffix("/real_time"): (b["samples/s"], b.get("of_peak")) for b in json.loads(out)["benchmarks"]}
+def ours(folder, mode, case, seconds):
+    out = subprocess.run([Path(folder) / BENCHES[mode], f"--benchmark_filter=^{case}/real_time$", f"--benchmark_min_time={seconds}",
+                          "--benchmark_format=json"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+    found = json.loads(out)
+    return {**found["benchmarks"][0], "yardsticks": found["context"]["yardsticks"]}
 
 
-def theirs(script, workload, seconds, threads):
-    only = [f"--threads={threads}"] if threads else []
-    out = subprocess.run([sys.executable, script, workload, f"--seconds={seconds}", *only], check=True, stdout=subprocess.PIPE).stdout
-    return {line["name"]: line["best"] for line in map(json.loads, out.splitlines())}
+class Peer:
+    def __init__(self, kind, workload):
+        script = Path(__file__).parent / SCRIPTS[kind]
+        self.process = subprocess.Popen([sys.executable, script, workload, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def measure(self, batch, threads, seconds):
+        self.process.stdin.write(f"{batch} {threads} {seconds}\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"the peer's script ended with {self.process.wait()}")
+        return json.loads(line)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def compare(a, workload, batch, threads, peers):
+    case = f"{workload['name']}/batch:{batch}/threads:{threads}"
+    mine, theirs, how = [], {kind: [] for kind in peers}, {}
+    for _ in range(a.pairs):
+        mine.append(ours(a.bin, workload["mode"], case, a.seconds))
+        for kind, peer in peers.items():
+            row = peer.measure(batch, threads, a.seconds)
+            theirs[kind].append(row)
+            how[kind] = row["how"]
+    median = lambda values: statistics.median(values)
+    rows = []
+    for kind in peers:
+        ratios = [m["samples/s"] / t["best"] for m, t in zip(mine, theirs[kind])]
+        rows.append({"case": case, "peer": kind, "how": how[kind], "ours": median(m["samples/s"] for m in mine), "theirs": median(t["best"] for t in theirs[kind]),
+                     "ratio": median(ratios), "least": min(ratios), "most": max(ratios),
+                     "ratio_of_medians": median(m["median"] / t["median"] for m, t in zip(mine, theirs[kind])),
+                     "of_peak": median(m.get("of_peak", 0) for m in mine), "of_bandwidth": median(m.get("of_bandwidth", 0) for m in mine),
+                     "yardsticks": mine[-1]["yardsticks"]})
+    return rows
+
+
+def show(r):
+    bandwidth = f"{r['of_bandwidth']:.2f}" if r["of_bandwidth"] else "-"
+    print(f"{r['case']:<34} {r['peer']:<6} {r['ours']:>10.0f} {r['theirs']:>10.0f} {r['ratio']:>7.2f} {r['least']:>6.2f}-{r['most']:<6.2f} "
+          f"{r['ratio_of_medians']:>7.2f} {r['of_peak']:>7.2f} {bandwidth:>6}  {r['how']}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bin")
     parser.add_argument("workloads", type=Path)
-    parser.add_argument("peer")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--peer", action="append", choices=SCRIPTS, help="default: torch, and onnx for inference")
+    parser.add_argument("--pairs", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of one measurement (default 0.5)")
     parser.add_argument("--threads", type=int, help="only this number of threads")
+    parser.add_argument("--only", default="", help="only cases that match, e.g. 'mlp_train/batch:1/'")
+    parser.add_argument("--json", help="write the rows here as well")
     a = parser.parse_args()
-    rounds = {}
-    for _ in range(a.rounds):
-        for workload in sorted(a.workloads.glob("*.json")):
-            mine, other = ours(a.bin, workload, a.seconds, a.threads), theirs(a.peer, workload, a.seconds, a.threads)
-            for name, (samples, of_peak) in mine.items():
-                rounds.setdefault(name, []).append((samples, other[name], of_peak or 0))
-    print(f"{'case':<36} {'ours':>10} {'theirs':>10} {'ratio':>7} {'of peak':>8}   samples/s, median of {a.rounds} rounds")
-    for name, values in rounds.items():
-        median = lambda of: statistics.median(map(of, values))
-        print(f"{name:<36} {median(lambda v: v[0]):>10.0f} {median(lambda v: v[1]):>10.0f} "
-              f"{median(lambda v: v[0] / v[1]):>7.2f} {median(lambda v: v[2]):>8.2f}")
+    print(f"load average {os.getloadavg()[0]:.1f}, median of {a.pairs} pairs of {a.seconds} s")
+    print(f"{'case':<34} {'peer':<6} {'ours':>10} {'theirs':>10} {'ratio':>7} {'least-most':^13} {'medians':>7} {'of peak':>7} {'of bw':>6}  their fastest way")
+    rows = []
+    for path in sorted(a.workloads.glob("*.json")):
+        workload = json.loads(path.read_text())
+        cases = [(b, t) for b in workload["batches"] for t in workload["threads"]
+                 if a.threads in (None, t) and re.search(a.only, f"{workload['name']}/batch:{b}/threads:{t}")]
+        if not cases:
+            continue
+        kinds = [k for k in a.peer or SCRIPTS if k != "onnx" or workload["mode"] == "infer"]
+        peers = {kind: Peer(kind, path) for kind in kinds}
+        for batch, threads in cases:
+            for r in compare(a, workload, batch, threads, peers):
+                rows.append(r)
+                show(r)
+        for peer in peers.values():
+            peer.close()
+    if rows:
+        print(rows[-1]["yardsticks"])
+    if a.json:
+        Path(a.json).write_text(json.dumps(rows, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,115 @@
+#include "engine/runtime/prepared_step.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include <fmt/core.h>
+#include <harmonics/philox.hpp>
+
+namespace harmonics {
+
+namespace {
+
+void fill_random(const std::string& name, const StreamType& type, PhiloxStream& random, std::vector<std::byte>& to) {
+  if (type.dtype == DType::F32) {
+    auto* numbers = reinterpret_cast<float*>(to.data());
+    for (size_t i = 0; i < to.size() / sizeof(float); ++i) numbers[i] = random.uniform();
+    return;
+  }
+  if (type.dtype != DType::I32 || type.classes <= 0)
+    throw Error(ErrorKind::Usage, fmt::format("there are no random samples for producer '{}' of {}", name, sample_type_text(type.dtype, type.sample)), {},
+                {fmt::format("bind it: --producer {}=ADDRESS", name)});
+  auto* numbers = reinterpret_cast<int32_t*>(to.data());
+  for (size_t i = 0; i < to.size() / sizeof(int32_t); ++i)
+    numbers[i] = std::min(static_cast<int32_t>(random.uniform() * static_cast<float>(type.classes)), static_cast<int32_t>(type.classes - 1));
+}
+
+}  // namespace
+
+Rows::Rows(HarmonicGraph& graph, int cycle, bool trains, uint64_t least, uint64_t seed)
+    : producers_(graph.graph().producers_used(cycle, trains)), count_(std::max<uint64_t>(1, least)) {
+  const auto name_of = [&](int n) { return graph.graph().nodes[static_cast<size_t>(n)].name; };
+  graph.assume_declared_streams();
+  std::vector<size_t> bound;
+  for (size_t i = 0; i < producers_.size(); ++i) {
+    const auto type = graph.types().find(producers_[i]);
+    if (type == graph.types().end())
+      throw Error(ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name_of(producers_[i])), {},
+                  {fmt::format("bind it (--producer {}=ADDRESS), or declare its shape to get random numbers", name_of(producers_[i]))});
+    bytes_.push_back(static_cast<uint64_t>(type->second.sample.count()) * element_bytes(type->second.dtype));
+    rows_.emplace_back(bytes_.back() * count_);
+    if (graph.streams().bound(producers_[i])) {
+      bound.push_back(i);
+      continue;
+    }
+    PhiloxStream random(philox_key(seed, i), 0);
+    fill_random(name_of(producers_[i]), type->second, random, rows_.back());
+  }
+  if (bound.empty()) return;
+  random_ = false;
+  read(graph, bound, seed);
+}
+
+void Rows::read(HarmonicGraph& graph, const std::vector<size_t>& bound, uint64_t seed) {
+  std::vector<int> nodes;
+  for (size_t i : bound) nodes.push_back(producers_[i]);
+  const auto reader = graph.streams().reader(graph.graph(), nodes, 1, false, seed);
+  std::vector<void*> to(bound.size());
+  uint64_t epoch = 0;
+  reader->begin(epoch);
+  for (uint64_t have = 0; have < count_;) {
+    for (size_t i = 0; i < bound.size(); ++i) to[i] = rows_[bound[i]].data() + have * bytes_[bound[i]];
+    const uint64_t n = reader->read(count_ - have, to.data());
+    have += n;
+    if (n > 0) continue;
+    if (reader->position() == 0) throw Error(ErrorKind::Stream, fmt::format("the streams of '{}' hold no sample", graph.graph().name));
+    reader->begin(++epoch);
+  }
+}
+
+uint64_t Rows::bytes() const { return std::accumulate(bytes_.begin(), bytes_.end(), uint64_t{0}); }
+
+PreparedStep::PreparedStep(HarmonicGraph& graph, const Rows& rows, const PreparedSettings& settings)
+    : lr_(static_cast<float>(settings.optimizer.lr)), seed_(settings.seed) {
+  LoweringOptions o;
+  o.mode = settings.trains ? Mode::train : Mode::infer;
+  o.cycle = settings.cycle;
+  o.batch = settings.batch;
+  o.seed = settings.seed;
+  o.optimizer = settings.optimizer;
+  if (!settings.trains) o.wanted = graph.results(settings.cycle);
+  for (size_t i = 0; i < graph.graph().conditionals.size(); ++i)
+    if (graph.graph().conditionals[i].cycle == settings.cycle) o.branches.insert(static_cast<int>(2 * i));
+  CompileOptions c;
+  c.device = settings.device;
+  c.registry = &graph.registry();
+  step_ = std::make_unique<CompiledStep>(graph.lower(o), graph.store(), graph.executor(settings.threads), c);
+
+  const auto batch = static_cast<uint64_t>(settings.batch);
+  if (rows.count() < batch) throw Error(ErrorKind::Internal, fmt::format("{} rows do not fill a batch of {}", rows.count(), batch));
+  for (uint64_t first = 0; first + batch <= rows.count(); first += batch) {
+    auto& buffers = batches_.emplace_back();
+    auto& pointers = pointers_.emplace_back();
+    for (int node : step_->lowered().inputs) {
+      const auto at = static_cast<size_t>(std::find(rows.producers().begin(), rows.producers().end(), node) - rows.producers().begin());
+      buffers.push_back(std::make_shared<Storage>(batch * rows.bytes(at)));
+      std::memcpy(buffers.back()->data(), rows.row(at, first), batch * rows.bytes(at));
+      pointers.push_back(buffers.back()->data());
+    }
+    step_->check_indices(pointers.data());
+  }
+}
+
+void PreparedStep::next() {
+  const size_t batch = static_cast<size_t>(count_++) % pointers_.size();
+  step_->set(pointers_[batch].data(), lr_, count_, seed_);
+}
+
+uint64_t PreparedStep::batch_bytes() const {
+  uint64_t sum = 0;
+  for (const auto& buffer : batches_.front()) sum += buffer->bytes();
+  return sum;
+}
+
+}  // namespace harmonics

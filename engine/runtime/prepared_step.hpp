@@ -1,0 +1,67 @@
+// One step of a cycle with its data in memory: what is timed when reading is not to count.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/runtime/harmonic_graph.hpp"
+
+namespace harmonics {
+
+// Joint samples of a cycle, read once. A producer without a stream gives random numbers of its declared type.
+class Rows {
+ public:
+  // At least `least` samples: a finite stream begins anew where it ends. Types a graph cannot know are ErrorKind::Usage.
+  Rows(HarmonicGraph& graph, int cycle, bool trains, uint64_t least, uint64_t seed);
+
+  uint64_t count() const { return count_; }
+  uint64_t bytes() const;  // of one joint sample
+  const std::vector<int>& producers() const { return producers_; }
+  uint64_t bytes(size_t producer) const { return bytes_[producer]; }
+  const std::byte* row(size_t producer, uint64_t i) const { return rows_[producer].data() + i * bytes_[producer]; }
+  bool random() const { return random_; }  // did no stream give any of it
+
+ private:
+  void read(HarmonicGraph& graph, const std::vector<size_t>& bound, uint64_t seed);
+
+  std::vector<int> producers_;
+  std::vector<uint64_t> bytes_;
+  std::vector<std::vector<std::byte>> rows_;
+  uint64_t count_ = 0;
+  bool random_ = true;
+};
+
+struct PreparedSettings {
+  int cycle = 0;
+  bool trains = false;
+  int64_t batch = 1;
+  int threads = 0;
+  std::string device = "cpu";
+  uint64_t seed = 0;
+  Optimizer optimizer;  // training
+};
+
+// The first branch of every condition, compiled; each run takes the next batch of the rows, from the front again after the last.
+class PreparedStep {
+ public:
+  PreparedStep(HarmonicGraph& graph, const Rows& rows, const PreparedSettings& settings);
+
+  void next();  // the batch the next run works on; run() does it by itself
+  void run() {
+    next();
+    step_->run();
+  }
+  CompiledStep& step() { return *step_; }
+  const Executable& executable() const { return step_->executable(); }
+  uint64_t batch_bytes() const;  // of one batch
+
+ private:
+  std::unique_ptr<CompiledStep> step_;
+  std::vector<std::vector<std::shared_ptr<Storage>>> batches_;  // [batch][stream]
+  std::vector<std::vector<const void*>> pointers_;
+  float lr_ = 0;
+  uint64_t seed_ = 0;
+  int64_t count_ = 0;
+};
+
+}  // namespace harmonics
