@@ -27,9 +27,8 @@ Program run_cse(const Program& p, Context&) { return cse(p); }
 Program run_dce(const Program& p, Context&) { return dce(p); }
 Program run_advance_updates(const Program& p, Context&) { return advance_updates(p); }
 
-Program run_fuse_calls(const Program& p, Context& c) {
-  if (!c.options.fuse) return p;
-  return fuse_calls(p, [&](const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs) {
+AcceptsCall accepts_call(Context& c) {
+  return [&c](const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs) {
     if (c.kernels.is_reference()) return true;
     const Functional* functional = FunctionalTable::global().find(callee);
     if (!functional) return false;
@@ -37,8 +36,11 @@ Program run_fuse_calls(const Program& p, Context& c) {
     std::vector<TensorType> outputs;
     for (const NamedValue& v : body->outputs) outputs.push_back(body->type(v.value));
     return c.kernels.find(callee, attributes, inputs, outputs) != nullptr;
-  });
+  };
 }
+
+Program run_fuse_calls(const Program& p, Context& c) { return c.options.fuse ? fuse_calls(p, accepts_call(c)) : p; }
+Program run_fuse_pooling(const Program& p, Context& c) { return c.options.fuse ? fuse_pooling(p, accepts_call(c)) : p; }
 
 Program run_recompute(const Program& p, Context& c) { return recompute(p, c.options.recompute); }
 
@@ -60,7 +62,8 @@ constexpr PassRow kPasses[] = {
     {"dce", run_dce},             {"fuse_calls", run_fuse_calls},
     {"recompute", run_recompute}, {"inline_calls", run_inline_calls},
     {"simplify", run_simplify},   {"cse", run_cse},
-    {"dce", run_dce},             {"fuse_elementwise", run_fuse_elementwise},
+    {"dce", run_dce},             {"fuse_pooling", run_fuse_pooling},
+    {"fuse_elementwise", run_fuse_elementwise},
     {"advance_updates", run_advance_updates},
 };
 

@@ -126,6 +126,42 @@ Values conv_grad_weight(const AttributeMap& a, Inputs in) {
   return {reshape(dot(g.grouped(dy), columns, {0, 3}, {0, 3}, {1}, {1}), weight_shape)};
 }
 
+// Max pooling after it: what a device may do while the convolution's result is still in its cache.
+AttributeMap pool_attributes(const AttributeMap& a) {
+  AttributeMap result;
+  for (const char* key : {"kernel", "strides", "padding_low", "padding_high", "dilation"})
+    if (const AttributeValue* value = a.find(std::string("pool_") + key)) result.set(key, *value);
+  return result;
+}
+
+Values conv_max_pool(const AttributeMap& a, Inputs in) {
+  expect_inputs("conv_max_pool", in, 2, 3);
+  AttributeMap window = geometry_attributes(a);
+  window.set("activation", a.text("activation", ""));
+  return apply("max_pool", pool_attributes(a), {one("conv", window, {in.begin(), in.end()})});
+}
+
+// The slope before pooling: dy where the indices say, 0 elsewhere.
+HTensor unpooled(const AttributeMap& a, const HTensor& x, const HTensor& weight, const HTensor& indices,
+                 const HTensor& dy) {
+  Shape places = one("conv", geometry_attributes(a), {x, weight}).shape();
+  return one("max_pool_grad", AttributeMap().set("input_shape", places.vector()), {indices, dy});
+}
+Values conv_max_pool_grad_input(const AttributeMap& a, Inputs in) {
+  expect_inputs("conv_max_pool_grad_input", in, 3, 3);
+  AttributeMap back = geometry_attributes(a);
+  const HTensor x = full(in[0].dtype(), a.shape("input_shape"), 0);
+  return {one("conv_grad_input", back.set("input_shape", a.integers("input_shape")),
+              {in[0], unpooled(a, x, in[0], in[1], in[2])})};
+}
+Values conv_max_pool_grad_weight(const AttributeMap& a, Inputs in) {
+  expect_inputs("conv_max_pool_grad_weight", in, 3, 3);
+  AttributeMap back = geometry_attributes(a);
+  const HTensor weight = full(in[0].dtype(), a.shape("weight_shape"), 0);
+  return {one("conv_grad_weight", back.set("weight_shape", a.integers("weight_shape")),
+              {in[0], unpooled(a, in[0], weight, in[1], in[2])})};
+}
+
 }  // namespace
 
 std::vector<Functional> convolutions() {
@@ -142,6 +178,16 @@ std::vector<Functional> convolutions() {
        "x [N, C, ...], dy [N, O, ...] {strides, padding_low, padding_high, dilation, groups = 1, weight_shape} -> "
        "dweight [O, C/groups, ...]",
        conv_grad_weight, nullptr},
+      {"conv_max_pool", "conv, then max_pool of its result, in one call",
+       "x, weight, bias? {of conv, activation; kernel, strides, padding_low, padding_high, dilation of max_pool after "
+       "\"pool_\"} -> y, indices i32 [N, O, ...]",
+       conv_max_pool, nullptr},
+      {"conv_max_pool_grad_input", "gradient of conv_max_pool with respect to x, dy being before the activation",
+       "weight [O, C/groups, ...], indices [N, O, ...], dy [N, O, ...] {as conv_grad_input} -> dx [N, C, ...]",
+       conv_max_pool_grad_input, nullptr},
+      {"conv_max_pool_grad_weight", "gradient of conv_max_pool with respect to the weight, dy being before the activation",
+       "x [N, C, ...], indices [N, O, ...], dy [N, O, ...] {as conv_grad_weight} -> dweight [O, C/groups, ...]",
+       conv_max_pool_grad_weight, nullptr},
   };
 }
 

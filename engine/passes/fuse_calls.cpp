@@ -40,8 +40,7 @@ const Row* row_for(const Program& program, const Node& call, const Node& activat
 
 }  // namespace
 
-Program fuse_calls(const Program& program, const std::function<bool(const std::string&, const AttributeMap&,
-                                                                    const std::vector<TensorType>&)>& accepts) {
+Program fuse_calls(const Program& program, const AcceptsCall& accepts) {
   const std::vector<uint32_t> uses = count_uses(program);
   Rewriter rewriter(program);
   for (const Node& node : program.nodes) {

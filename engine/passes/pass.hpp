@@ -13,6 +13,8 @@ namespace harmonics {
 
 // Asked about a node of a program: is there a kernel for it?
 using HasKernel = std::function<bool(const Program&, const Node&)>;
+// Asked about a call that is not there yet: functional, attributes, types of its inputs.
+using AcceptsCall = std::function<bool(const std::string&, const AttributeMap&, const std::vector<TensorType>&)>;
 
 // Each keeps the meaning: same outputs, same updates, bit for bit. Updates count as uses.
 //
@@ -26,8 +28,11 @@ Program dce(const Program& program);  // nodes nothing uses go; input, parameter
 Program simplify(const Program& program);
 // {linear -> relu, tanh, logistic, gelu}, {conv -> relu} ... into one call {activation}; rows of one table. Only where nothing
 // else reads the intermediate value and `accepts` says so for the joined call.
-Program fuse_calls(const Program& program, const std::function<bool(const std::string& callee, const AttributeMap&,
-                                                                    const std::vector<TensorType>&)>& accepts);
+Program fuse_calls(const Program& program, const AcceptsCall& accepts);
+// Max pooling and the convolution before it as one: forward conv_max_pool where nothing else reads the convolution's result;
+// backward conv_max_pool_grad_input and _weight, which see only the places that were largest. For that relu's gradient moves
+// behind max_pool's, with the same bits; only the slope of the bias is summed in another order. Where `accepts` says so.
+Program fuse_pooling(const Program& program, const AcceptsCall& accepts);
 // Forward nodes in scopes that match a pattern ("*/attention") are cloned before their first use by later nodes, so that
 // their results need not be kept. Clones carry the scope "recomputed/" + the original's. Nodes in a scope that ends in
 // "residual" are kept always, and small second results (an attention's log-sum-exp) are used as the forward left them.

@@ -174,7 +174,8 @@ bool ChainBuilder::place_scratch() {
     if (slot[r] >= 0) widest = std::max<int64_t>(widest, registers_[r].width);
 
   const int64_t slots = std::max<int64_t>(1, static_cast<int64_t>(slot_free.size()));
-  const int64_t room = std::min<int64_t>(1024, kScratchBytes / (slots * widest) & ~int64_t{63});
+  const int64_t needed = std::max<int64_t>(64, (count_ + 63) & ~int64_t{63});  // constants are filled for a whole block
+  const int64_t room = std::min({int64_t{1024}, kScratchBytes / (slots * widest) & ~int64_t{63}, needed});
   if (room < 64) return false;
   // Blocks hold whole periods of repeated buffers; a longer buffer is stretched instead.
   block_ = room;

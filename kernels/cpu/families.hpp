@@ -35,6 +35,7 @@ bool plan_row_norm(const Site&, hx_kernel&);
 bool plan_batch_norm(const Site&, hx_kernel&);
 
 bool plan_convolution(const Site&, hx_kernel&);
+bool plan_pooled_convolution(const Site&, hx_kernel&);
 bool plan_pool(const Site&, hx_kernel&);
 bool plan_attention(const Site&, hx_kernel&);
 bool plan_rope(const Site&, hx_kernel&);

@@ -15,6 +15,7 @@ using Run = void (*)(const void* context, void* const* buffers, uint32_t phase, 
 
 struct IsaTable {
   const char* name;
+  int64_t vector;  // f32 numbers in a vector
   // The function that computes `n` elements of a scalar operation on registers of these types; null: not served.
   Block (*block)(ScalarOp op, uint32_t operand_dtype, uint32_t result_dtype);
   // y = activation(y + bias) over a block of rows.

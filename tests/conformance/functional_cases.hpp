@@ -206,6 +206,30 @@ inline void add_conv_cases(Cases& cases, Sizes& sizes) {
   }
 }
 
+inline void add_conv_pool_cases(Cases& cases, Sizes& sizes) {
+  for (int64_t axes : {1, 2}) {
+    const Window w(sizes, axes, true);
+    std::vector<int64_t> pool, pooled;
+    for (int64_t size : w.output) {
+      pool.push_back(size > 1 ? 2 : 1);
+      pooled.push_back(size / pool.back());
+    }
+    const int64_t n = sizes.odd() > 1 ? 2 : 1, channels = sizes.odd(), outputs = 2;
+    const Operand x = numbers(w.in(n, channels)), weight = numbers(joined({outputs, channels}, Shape(w.kernel)));
+    const Shape y = joined({n, outputs}, Shape(pooled));
+    const Operand at = indices(y, Shape(w.output).count(), DType::I32);
+    AttributeMap attributes = w.attributes(), for_input = attributes, for_weight = attributes;
+    attributes.set("pool_kernel", pool).set("pool_strides", pool);
+    cases.push_back({"conv_max_pool", attributes, {x, weight}});
+    attributes.set("activation", std::string("relu"));
+    cases.push_back({"conv_max_pool", attributes, {x, weight, numbers({outputs})}});
+    for_input.set("input_shape", x.shape.vector());
+    for_weight.set("weight_shape", weight.shape.vector());
+    cases.push_back({"conv_max_pool_grad_input", for_input, {weight, at, numbers(y)}});
+    cases.push_back({"conv_max_pool_grad_weight", for_weight, {x, at, numbers(y)}});
+  }
+}
+
 inline void add_pool_cases(Cases& cases, Sizes& sizes) {
   for (int64_t axes : {1, 2, 3}) {
     const Window w(sizes, axes, true);
@@ -279,6 +303,7 @@ inline Cases functional_cases(uint64_t seed) {
   add_norm_cases(cases, sizes);
   add_loss_cases(cases, sizes);
   add_conv_cases(cases, sizes);
+  add_conv_pool_cases(cases, sizes);
   add_pool_cases(cases, sizes);
   add_lookup_cases(cases, sizes);
   add_attention_cases(cases, sizes);

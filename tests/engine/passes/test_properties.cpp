@@ -20,7 +20,8 @@ Program all_passes(const Program& program) {
   const auto never = [](const Program&, const Node&) { return false; };
   Program p = dce(cse(simplify(program)));
   p = recompute(fuse_calls(p, [](const auto&...) { return true; }), {"hidden*"});
-  return advance_updates(fuse_elementwise(dce(cse(simplify(inline_calls(p, never))))));
+  p = fuse_pooling(dce(cse(simplify(inline_calls(p, never)))), [](const auto&...) { return true; });
+  return advance_updates(fuse_elementwise(p));
 }
 
 const std::vector<NamedPass>& passes() {
@@ -31,6 +32,7 @@ const std::vector<NamedPass>& passes() {
       {"fuse_calls", [](const Program& p) { return fuse_calls(p, [](const auto&...) { return true; }); }},
       {"recompute", [](const Program& p) { return recompute(p, {"hidden*"}); }},
       {"inline_calls", [](const Program& p) { return inline_calls(p, [](const auto&...) { return false; }); }},
+      {"fuse_pooling", [](const Program& p) { return fuse_pooling(p, [](const auto&...) { return true; }); }},
       {"fuse_elementwise", [](const Program& p) { return fuse_elementwise(p); }},
       {"advance_updates", advance_updates},
       {"all in order", all_passes},

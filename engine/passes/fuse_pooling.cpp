@@ -1,0 +1,116 @@
+#include "engine/passes/pass.hpp"
+#include "engine/program/op.hpp"
+
+namespace harmonics {
+
+namespace {
+
+bool calls(const Node& node, std::string_view callee) { return node.op == Op::call && node.callee == callee; }
+bool is_zero(const Program& program, ValueId v) {
+  const Node& node = program.producer(v);
+  return node.op == Op::full && node.attributes.number("value") == 0;
+}
+
+// The slopes: gradients of a convolution read what max_pool_grad was given.
+class Backward {
+ public:
+  Backward(const Program& program, const AcceptsCall& accepts) : from_(program), accepts_(accepts), rewriter_(program) {}
+
+  Program run() {
+    for (const Node& node : from_.nodes)
+      if (!move_relu(node) && !join(node) && !sum_pooled(node)) rewriter_.copy(node);
+    return dce(rewriter_.finish());
+  }
+
+ private:
+  const Program& to() const { return rewriter_.to(); }
+  ValueId append(Node node, const TensorType& type) {
+    const uint32_t index = rewriter_.to().append(std::move(node), {type});
+    return to().nodes[index].outputs[0];
+  }
+
+  // select(y <= 0, 0, max_pool_grad(indices, dy)), y being what was pooled, is max_pool_grad(indices, select(largest <= 0, 0,
+  // dy)): slopes lie only where y was largest.
+  bool move_relu(const Node& node) {
+    if (node.op != Op::select || !is_zero(from_, node.inputs[1])) return false;
+    const Node &mask = from_.producer(node.inputs[0]), &slope = from_.producer(node.inputs[2]);
+    if (mask.op != Op::less_equal || !is_zero(from_, mask.inputs[1]) || !calls(slope, "max_pool_grad")) return false;
+    const Node& pool = from_.producer(slope.inputs[0]);
+    if (!calls(pool, "max_pool") || pool.outputs[1] != slope.inputs[0] || pool.inputs[0] != mask.inputs[0]) return false;
+    const TensorType& type = from_.type(slope.inputs[1]);
+    Node zero{Op::full, {}, {}, {}, {}, {}, {}, node.scope};
+    zero.attributes.set("dtype", static_cast<int64_t>(type.dtype)).set("shape", type.shape.vector()).set("value", 0.0);
+    const ValueId none = append(std::move(zero), type);
+    Node cut{Op::less_equal, {}, {rewriter_.mapped(pool.outputs[0]), none}, {}, {}, {}, {}, node.scope};
+    const ValueId is_cut = append(std::move(cut), {DType::Bool, type.shape});
+    Node kept{Op::select, {}, {is_cut, none, rewriter_.mapped(slope.inputs[1])}, {}, {}, {}, {}, node.scope};
+    Node moved = rewriter_.prepared(slope);
+    moved.inputs[1] = append(std::move(kept), type);
+    rewriter_.put(std::move(moved), node);
+    return true;
+  }
+
+  // What max_pool_grad makes of its second operand; null when something else made it.
+  const Node* unpooling(ValueId old) const {
+    const Node& maker = to().producer(rewriter_.mapped(old));
+    return calls(maker, "max_pool_grad") ? &maker : nullptr;
+  }
+
+  bool join(const Node& node) {
+    if (!calls(node, "conv_grad_input") && !calls(node, "conv_grad_weight")) return false;
+    const Node* unpool = unpooling(node.inputs[1]);
+    if (!unpool) return false;
+    Node joined = rewriter_.prepared(node);
+    joined.callee = node.callee == "conv_grad_input" ? "conv_max_pool_grad_input" : "conv_max_pool_grad_weight";
+    joined.inputs = {joined.inputs[0], unpool->inputs[0], unpool->inputs[1]};
+    if (!accepts_(joined.callee, joined.attributes, input_types(to(), joined))) return false;
+    rewriter_.put(std::move(joined), node);
+    return true;
+  }
+
+  // A sum over whole planes is the sum of what was spread over them.
+  bool sum_pooled(const Node& node) {
+    if (node.op != Op::reduce_sum || node.attributes.flag("keep")) return false;
+    const Node* unpool = unpooling(node.inputs[0]);
+    if (!unpool) return false;
+    std::vector<int64_t> axes{0};
+    for (int64_t i = 2; i < static_cast<int64_t>(from_.type(node.inputs[0]).shape.rank()); ++i) axes.push_back(i);
+    if (node.attributes.integers("axes") != axes) return false;
+    Node sum = rewriter_.prepared(node);
+    sum.inputs[0] = unpool->inputs[1];
+    rewriter_.put(std::move(sum), node);
+    return true;
+  }
+
+  const Program& from_;
+  const AcceptsCall& accepts_;
+  Rewriter rewriter_;
+};
+
+Program join_forward(const Program& program, const AcceptsCall& accepts) {
+  const std::vector<uint32_t> uses = count_uses(program);
+  Rewriter rewriter(program);
+  for (const Node& node : program.nodes) {
+    const Node* conv = calls(node, "max_pool") ? &program.producer(node.inputs[0]) : nullptr;
+    if (!conv || !calls(*conv, "conv") || uses[node.inputs[0]] != 1 || conv->scope != node.scope) {
+      rewriter.copy(node);
+      continue;
+    }
+    Node joined = rewriter.prepared(*conv);  // the single convolution stays behind, unused
+    joined.callee = "conv_max_pool";
+    for (const auto& [name, value] : node.attributes.entries()) joined.attributes.set("pool_" + name, value);
+    if (accepts(joined.callee, joined.attributes, input_types(rewriter.to(), joined)))
+      rewriter.put(std::move(joined), node);
+    else
+      rewriter.copy(node);
+  }
+  return dce(rewriter.finish());
+}
+
+}  // namespace
+
+Program fuse_pooling(const Program& program, const AcceptsCall& accepts) {
+  return join_forward(Backward(program, accepts).run(), accepts);
+}
+
+}  // namespace harmonics

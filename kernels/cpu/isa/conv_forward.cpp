@@ -1,0 +1,188 @@
+// Convolution with a vector of outputs for each place: numbers of x are broadcast, weights lie packed. Max pooling is done
+// while a band of the result is still in cache; then that result is never stored.
+#include "../convolution.hpp"
+#include "kernels.hpp"
+#include "transpose.hpp"
+#include "vector_math.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+namespace {
+
+constexpr int64_t kPair = 2 * kWidth;  // outputs of a tile; the last tile may hold kWidth
+
+HM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+HM_INLINE int64_t tile_lanes(const ConvContext& c, int64_t first) {
+  return c.outputs - first <= kWidth ? kWidth : kPair;
+}
+
+// Tile by tile [depth, lanes]; lanes beyond the last output hold zeros. Behind them the bias, in as many lanes.
+void pack_weight(const ConvContext& c, const float* w, const float* bias, float* to) {
+  for (int64_t first = 0; first < c.outputs; first += kPair) {
+    const int64_t lanes = tile_lanes(c, first), outputs = least(lanes, c.outputs - first);
+    if (outputs < lanes) clear(to, c.depth * lanes);
+    transpose(w + first * c.depth, c.depth, to, lanes, outputs, c.depth);
+    to += c.depth * lanes;
+  }
+  for (int64_t o = 0; o < c.padded_outputs; ++o) to[o] = bias && o < c.outputs ? bias[o] : 0;
+}
+
+void pack_planes(const ConvContext& c, const float* x, float* to) {
+  const int64_t step = c.strides[1];
+  for (int64_t channel = 0; channel < c.channels; ++channel, x += c.height * c.width, to += c.plane)
+    for (int64_t r = 0; r < c.rows; ++r) {
+      float* row = to + r * c.row;
+      clear(row, c.row);
+      const int64_t y = r - c.low[0];
+      if (y < 0 || y >= c.height) continue;
+      const float* from = x + y * c.width;
+      const int64_t end = least(c.width, c.phase * step - c.low[1]);
+      if (step == 1)
+        for (int64_t i = 0; i < end; ++i) row[c.low[1] + i] = from[i];
+      else
+        for (int64_t i = 0; i < end; ++i) row[(c.low[1] + i) % step * c.phase + (c.low[1] + i) / step] = from[i];
+    }
+}
+
+// kPlaces neighbouring places of kVectors vectors of outputs.
+template <int kPlaces, int kVectors>
+HM_INLINE void tile(const float* x, const int32_t* taps, int64_t depth, const float* w, const vf (&start)[kVectors],
+                    vf floor, float* to) {
+  vf sum[kPlaces][kVectors];
+#pragma GCC unroll 12
+  for (int i = 0; i < kPlaces; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) sum[i][v] = start[v];
+  for (int64_t k = 0; k < depth; ++k, w += kVectors * kWidth) {
+    const float* p = x + taps[k];
+    vf weight[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) weight[v] = load(w + v * kWidth);
+#pragma GCC unroll 12
+    for (int i = 0; i < kPlaces; ++i) {
+      const vf number = splat(p[i]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) sum[i][v] = fma(number, weight[v], sum[i][v]);
+    }
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < kPlaces; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) store(to + (i * kVectors + v) * kWidth, vmax(floor, sum[i][v]));
+}
+
+// The places of one row in tiles as even as can be: 14 is 5 + 5 + 4, not 6 + 6 + 2.
+template <int kMost, int kVectors>
+void tiles_of_row(const float* x, const int32_t* taps, int64_t depth, const float* w, const float* bias, vf floor,
+                  int64_t places, float* to) {
+  vf start[kVectors];
+  for (int v = 0; v < kVectors; ++v) start[v] = load(bias + v * kWidth);
+  for (int64_t tiles = (places + kMost - 1) / kMost; tiles > 0; --tiles) {
+    const int64_t n = (places + tiles - 1) / tiles;
+    switch (n) {
+#define HM_TILE(k)                                                                                       \
+  case k:                                                                                                \
+    if constexpr (k <= kMost) tile<(k <= kMost ? k : 1), kVectors>(x, taps, depth, w, start, floor, to); \
+    break;
+      HM_TILE(1) HM_TILE(2) HM_TILE(3) HM_TILE(4) HM_TILE(5) HM_TILE(6)
+      HM_TILE(7) HM_TILE(8) HM_TILE(9) HM_TILE(10) HM_TILE(11) HM_TILE(12)
+#undef HM_TILE
+    }
+    places -= n;
+    x += n;
+    to += n * kVectors * kWidth;
+  }
+}
+
+// The first largest of each window; NaN wins and stays.
+void pool_places(const ConvContext& c, const float* band, int64_t lanes, int64_t columns, int64_t first_row,
+                 int64_t rows, float* largest, float* indices) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < c.pooled_width; ++j)
+      for (int64_t v = 0; v < lanes; v += kWidth) {
+        const int64_t row = i * c.pool_step[0], column = j * c.pool_step[1];
+        const float* window = band + (row * columns + column) * lanes + v;
+        const int32_t place = static_cast<int32_t>((first_row + row) * c.out_width + column);
+        vf most = load(window);
+        vi best = splat_int(place);
+        for (int64_t a = 0; a < c.pool[0]; ++a)
+          for (int64_t b = a == 0 ? 1 : 0; b < c.pool[1]; ++b) {
+            const vf x = load(window + (a * columns + b) * lanes);
+            const vi take = ~(x <= most) & (most == most);
+            most = choose(take, x, most);
+            best = take ? splat_int(place + static_cast<int32_t>(a * c.out_width + b)) : best;
+          }
+        store(largest, most);
+        store(indices, as_float(best));
+        largest += kWidth;
+        indices += kWidth;
+      }
+}
+
+// One tile of outputs of one sample.
+void convolve(const ConvContext& c, const float* x, const float* w, const float* bias, int64_t lanes, int64_t outputs,
+              float* workspace, float* y, float* indices) {
+  const bool pools = indices != nullptr;
+  const vf floor = splat(c.relu ? 0.0f : -kInfinity);
+  const int64_t columns = pools ? (c.pooled_width - 1) * c.pool_step[1] + c.pool[1] : c.out_width;
+  const int64_t all_rows = pools ? (c.pooled_height - 1) * c.pool_step[0] + c.pool[0] : c.out_height;
+  const int64_t plane = pools ? c.pooled_height * c.pooled_width : c.out_height * c.out_width;
+  float* pooled = workspace + c.band * columns * lanes;
+  for (int64_t first = 0; first < all_rows; first += c.band) {
+    const int64_t rows = least(c.band, all_rows - first);
+    for (int64_t i = 0; i < rows; ++i) {
+      const float* from = x + (first + i) * c.strides[0] * c.row;
+      float* to = workspace + i * columns * lanes;
+      if (lanes == kPair)
+        tiles_of_row<6, 2>(from, c.taps, c.depth, w, bias, floor, columns, to);
+      else
+        tiles_of_row<12, 1>(from, c.taps, c.depth, w, bias, floor, columns, to);
+    }
+    if (!pools) {
+      transpose(workspace, lanes, y + first * columns, plane, rows * columns, outputs);
+      continue;
+    }
+    const int64_t pooled_rows = (rows - c.pool[0]) / c.pool_step[0] + 1, n = pooled_rows * c.pooled_width;
+    pool_places(c, workspace, lanes, columns, first, pooled_rows, pooled, pooled + n * lanes);
+    const int64_t at = first / c.pool_step[0] * c.pooled_width;
+    transpose(pooled, lanes, y + at, plane, n, outputs);
+    transpose(pooled + n * lanes, lanes, indices + at, plane, n, outputs);
+  }
+}
+
+void run_items(const ConvContext& c, void* const* buffers, uint32_t part, float* y, float* indices) {
+  const float* packed = static_cast<const float*>(buffers[c.workspace_buffer]);
+  float* workspace = static_cast<float*>(buffers[c.workspace_buffer]) + c.packed + part * c.part_workspace;
+  const int64_t tiles = (c.outputs + kPair - 1) / kPair, image = c.channels * c.height * c.width;
+  const int64_t plane = indices ? c.pooled_height * c.pooled_width : c.out_height * c.out_width;
+  const Range items = share(c.samples * tiles, c.parts, part);
+  int64_t packed_sample = -1;
+  for (int64_t item = items.begin; item < items.end; ++item) {
+    const int64_t sample = item / tiles, first = item % tiles * kPair, lanes = tile_lanes(c, first);
+    const float* x = static_cast<const float*>(buffers[0]) + sample * image;
+    if (!c.direct) {
+      if (sample != packed_sample) pack_planes(c, x, workspace);
+      packed_sample = sample;
+      x = workspace;
+    }
+    const int64_t at = (sample * c.outputs + first) * plane;
+    convolve(c, x, packed + first * c.depth, packed + c.padded_outputs * c.depth + first, lanes,
+             least(lanes, c.outputs - first), workspace + (c.direct ? 0 : c.channels * c.plane), y + at,
+             indices ? indices + at : nullptr);
+  }
+}
+
+}  // namespace
+
+// x, weight, [bias] -> y; or -> largest of each window, its place
+void convolution(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+  const auto& c = *static_cast<const ConvContext*>(context);
+  const uint32_t first_result = c.has_bias ? 3 : 2;
+  if (phase == 0)
+    return pack_weight(c, static_cast<const float*>(buffers[1]),
+                       c.has_bias ? static_cast<const float*>(buffers[2]) : nullptr,
+                       static_cast<float*>(buffers[c.workspace_buffer]));
+  run_items(c, buffers, part, static_cast<float*>(buffers[first_result]),
+            c.pools ? static_cast<float*>(buffers[first_result + 1]) : nullptr);
+}
+
+}  // namespace harmonics::cpu::HM_ISA
