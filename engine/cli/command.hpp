@@ -9,6 +9,8 @@ int run_command(const Options& options);
 int infer_command(const Options& options);
 int validate_command(const Options& options);
 int explain_command(const Options& options);
+int profile_command(const Options& options);
+int bench_command(const Options& options);
 int list_command(const Options& options);
 int inspect_command(const Options& options);
 int version_command(const Options& options);

@@ -17,6 +17,7 @@ struct Row {
 };
 constexpr Row kVerbs[] = {
     {"run", run_command},       {"infer", infer_command}, {"validate", validate_command}, {"explain", explain_command},
+    {"profile", profile_command}, {"bench", bench_command},
     {"list", list_command},     {"inspect", inspect_command}, {"version", version_command},
 };
 

@@ -91,6 +91,33 @@ void define_explain(CLI::App* app, Options& o) {
   app->add_option("--device", o.run.device, "cpu or reference")->type_name("NAME");
 }
 
+void define_profile(CLI::App* app, Options& o) {
+  app->add_option("GRAPH", o.files, "the flow (.hmx)")->required()->expected(1);
+  stream_options(app, o);
+  app->add_option_function<int64_t>("--steps", [&o](int64_t v) { o.run.steps = v; }, "how many steps to time (default: about a second's)")->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  app->add_option("--cycle", o.cycle, "which cycle of the flow (default 1)")->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  app->add_option_function<std::string>("--optimizer", [&o](const std::string& v) { o.run.optimizer = v; }, "as in run");
+  app->add_option("--trace", o.trace, "write the last steps as Chrome trace events, for Perfetto")->type_name("FILE.json");
+  app->add_flag("--infer", o.inference, "a step of inference instead of training");
+  count_options(app, o);
+  machine_options(app, o);
+  app->footer("Example:\n  harmonics profile mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1 --threads 1");
+}
+
+void define_bench(CLI::App* app, Options& o) {
+  app->add_option("GRAPH", o.files, "the flow (.hmx)")->required()->expected(1);
+  stream_options(app, o);
+  app->add_option("--batch", o.batches, "batch sizes (default 1,64,256)")->delimiter(',')->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  app->add_option("--threads", o.threads, "numbers of threads (default: 1 and all)")->delimiter(',')->check(CLI::Range(1, 1024));
+  app->add_option("--seconds", o.seconds, "of each measurement (default 1)")->check(CLI::Range(0.01, 3600.0));
+  app->add_option("--cycle", o.cycle, "which cycle of the flow (default 1)")->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  app->add_option_function<std::string>("--optimizer", [&o](const std::string& v) { o.run.optimizer = v; }, "as in run");
+  app->add_flag("--infer", o.inference, "inference only");
+  app->add_option_function<int64_t>("--seed", [&o](int64_t v) { o.run.seed = v; }, "seed of weights and random samples (default 0)")->check(CLI::Range(int64_t{0}, INT64_MAX));
+  app->add_option("--device", o.run.device, "cpu or reference")->type_name("NAME");
+  app->footer("Example:\n  harmonics bench mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1,64 --threads 1,2");
+}
+
 }  // namespace
 
 std::optional<int> parse_options(int argc, char** argv, Options& o) {
@@ -110,6 +137,8 @@ std::optional<int> parse_options(int argc, char** argv, Options& o) {
   verb("infer", "run a flow without training", define_infer);
   verb("validate", "check flows and report every mistake", define_validate);
   verb("explain", "show what a flow becomes: widths, program, kernels, memory", define_explain);
+  verb("profile", "where a step's time goes, against what the machine could do", define_profile);
+  verb("bench", "samples a second of a flow, by batch size and threads", define_bench);
   verb("list", "what exists: activations, losses, layers, producers, consumers, devices, optimizers, functionals, primitives", [](CLI::App* a, Options& opt) {
     a->add_option("KIND", opt.files, "one kind, or 'functions' for activations, losses and layers (default: everything)")->expected(0, 1);
     a->add_option("--plugin", opt.plugins, "load a plugin library")->type_name("PATH");

@@ -22,6 +22,12 @@ struct Options {
   std::vector<std::string> show;                        // flow widths program kernels memory; empty: flow and widths
   std::string after;                                    // pass name, or "all"
   bool dot = false, inference = false;
+  // profile and bench
+  int64_t cycle = 1;                                    // from 1
+  std::string trace;
+  std::vector<int64_t> batches{1, 64, 256};
+  std::vector<int> threads;                             // empty: one, and all the machine has
+  double seconds = 1;                                   // of one measurement
   // infer
   std::string prompt;
   bool prompt_given = false;

@@ -113,6 +113,7 @@ class Assembler {
     for (ValueId v : node.outputs) add_pointer(plan_.values[v]);
     add_pointer(plan_.workspaces[s]);
     PlanStep text = describe_step(program(), node);
+    text.node = planned_[s].node;
     text.kernel = p_.kernels[s] ? p_.kernels[s]->raw().name : p_.host_kernels[s].name;
     place(text, plan_.values[node.outputs.at(0)], plan_.in_place[s]);
   }

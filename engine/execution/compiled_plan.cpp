@@ -27,8 +27,8 @@ void CompiledPlan::point_at(const void* const* inputs) {
     p_.pointers[s.slot] = const_cast<std::byte*>(static_cast<const std::byte*>(inputs[s.input])) + s.offset;
 }
 
-void CompiledPlan::run_steps(size_t first, size_t last) {
-  for (const Step *step = p_.steps.data() + first, *end = p_.steps.data() + last; step != end; ++step)
+void CompiledPlan::run_steps(const Step* step, const Step* end) {
+  for (; step != end; ++step)
     for (uint32_t phase = 0; phase < step->phases; ++phase) {
       const uint32_t parts = step->parts[phase];
       if (parts == 1) {
@@ -42,18 +42,18 @@ void CompiledPlan::run_steps(size_t first, size_t last) {
 
 void CompiledPlan::run(const void* const* inputs) {
   run_forward(inputs);
-  run_steps(p_.rest, p_.steps.size());
+  run_steps(p_.steps.data() + p_.rest, p_.steps.data() + p_.steps.size());
 }
 
 void CompiledPlan::run_forward(const void* const* inputs) {
   if (p_.poison) std::memset(p_.arena->data(), 0xff, p_.arena->bytes());
   point_at(inputs);
-  run_steps(0, p_.rest);
+  run_steps(p_.steps.data(), p_.steps.data() + p_.rest);
 }
 
 void CompiledPlan::run_rest(const void* const* inputs) {
   point_at(inputs);
-  run_steps(p_.rest, p_.steps.size());
+  run_steps(p_.steps.data() + p_.rest, p_.steps.data() + p_.steps.size());
 }
 
 const HTensor& CompiledPlan::output(const std::string& name) const {

@@ -53,6 +53,8 @@ class CompiledPlan final : public Executable {
   void run(const void* const* inputs) override;
   void run_forward(const void* const* inputs) override;
   void run_rest(const void* const* inputs) override;
+  void run_timed(const void* const* inputs, PlanTimes& times) override;
+  void run_empty(const void* const* inputs) override;
   const std::vector<std::string>& input_names() const override { return p_.input_names; }
   const TensorType& input_type(size_t i) const override { return p_.input_types.at(i); }
   const HTensor& output(const std::string& name) const override;
@@ -62,10 +64,11 @@ class CompiledPlan final : public Executable {
 
  private:
   void point_at(const void* const* inputs);
-  void run_steps(size_t first, size_t last);
+  void run_steps(const Step* step, const Step* end);
 
   PlanParts p_;
   Executor& executor_;
+  std::vector<Step> empty_;  // made by the first run_empty()
 };
 
 }  // namespace harmonics

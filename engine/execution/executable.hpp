@@ -53,13 +53,25 @@ struct PlanStep {  // one kernel call site of the plan, for people (explain) and
   uint64_t offset = 0, bytes = 0;  // of the first output in the arena
   std::string target;              // the parameter or state it is written into instead; "": the arena
   bool in_place = false;
-  double flops = 0;
+  uint32_t node = UINT32_MAX;  // of program(); UINT32_MAX: a copy the plan itself needs
 };
 struct MemoryReport {
   uint64_t arena_bytes = 0;     // what the plan allocates
   uint64_t unshared_bytes = 0;  // without reuse
   uint64_t state_bytes = 0;     // parameters and states
   uint64_t workspace_bytes = 0; // largest, part of the arena
+};
+
+// One timed run, in nanoseconds of the steady clock.
+struct PlanTimes {
+  struct Part {
+    uint32_t step, phase, part;
+    uint32_t thread;  // 0: the caller's; the others in the order they first appear
+    uint64_t begin, end;
+  };
+  std::vector<uint64_t> stamps;  // one before each step and one after the last
+  bool wants_parts = false;      // costs two more looks at the clock a part
+  std::vector<Part> parts;       // in the order they ended
 };
 
 class Executable {
@@ -72,6 +84,10 @@ class Executable {
   // first half is everything, changes included.
   virtual void run_forward(const void* const* inputs) = 0;
   virtual void run_rest(const void* const* inputs) = 0;
+  // run() with a clock, for profiles. Nothing of it is in a run that is not timed.
+  virtual void run_timed(const void* const* inputs, PlanTimes& times) = 0;
+  // run() with an empty function in place of every kernel: what the plan itself costs.
+  virtual void run_empty(const void* const* inputs) = 0;
   virtual const std::vector<std::string>& input_names() const = 0;
   virtual const TensorType& input_type(size_t i) const = 0;
   // A result of the last run: a view into the arena, valid until the next run.

@@ -12,28 +12,6 @@ namespace harmonics {
 
 namespace {
 
-double count(const TensorType& t) { return static_cast<double>(t.shape.count()); }
-
-// Contractions count a multiplication and an addition per product; everything else one per element.
-double flops_of(const Program& program, const Node& node) {
-  const TensorType& out = program.type(node.outputs[0]);
-  if (node.op == Op::dot) {
-    double products = count(out);
-    for (int64_t axis : node.attributes.integers("lhs_contract"))
-      products *= static_cast<double>(program.type(node.inputs[0]).shape[static_cast<uint32_t>(axis)]);
-    return 2 * products;
-  }
-  if (node.op == Op::call && node.callee == "linear") return 2 * count(out) * static_cast<double>(program.type(node.inputs[0]).shape.back());
-  if (node.op == Op::call && node.callee == "conv") {  // weight [out, in / groups, window ...]
-    const TensorType& weight = program.type(node.inputs[1]);
-    return 2 * count(out) * count(weight) / static_cast<double>(std::max<int64_t>(1, weight.shape[0]));
-  }
-  if (node.op == Op::fused_elementwise) return count(out) * static_cast<double>(chain_of(node.attributes, node.inputs.size()).ops.size());
-  double most = count(out);
-  for (ValueId v : node.inputs) most = std::max(most, count(program.type(v)));
-  return op_row(node.op).family == Family::layout ? 0 : most;
-}
-
 std::string what(const Node& node) {
   if (node.op == Op::call) {
     const std::string activation = node.attributes.text("activation", "");
@@ -74,7 +52,6 @@ PlanStep describe_step(const Program& program, const Node& node) {
     step.outputs.push_back(program.type(v).str());
     step.bytes += program.type(v).bytes();
   }
-  step.flops = flops_of(program, node);
   return step;
 }
 

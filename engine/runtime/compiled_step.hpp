@@ -24,6 +24,8 @@ class CompiledStep {
   void run() { executable_->run(inputs_.data()); }
   void run_forward() { executable_->run_forward(inputs_.data()); }
   void run_rest() { executable_->run_rest(inputs_.data()); }
+  void run_timed(PlanTimes& times) { executable_->run_timed(inputs_.data(), times); }
+  void run_empty() { executable_->run_empty(inputs_.data()); }
 
   float scalar(const std::string& output) const { return *executable_->output(output).data<float>(); }
   const Lowered& lowered() const { return lowered_; }

@@ -11,6 +11,8 @@ namespace harmonics {
 
 namespace {
 
+constexpr uint64_t kRows = 2048, kBatches = 8, kMostBytes = uint64_t{128} << 20;
+
 void fill_random(const std::string& name, const StreamType& type, PhiloxStream& random, std::vector<std::byte>& to) {
   if (type.dtype == DType::F32) {
     auto* numbers = reinterpret_cast<float*>(to.data());
@@ -27,28 +29,30 @@ void fill_random(const std::string& name, const StreamType& type, PhiloxStream& 
 
 }  // namespace
 
-Rows::Rows(HarmonicGraph& graph, int cycle, bool trains, uint64_t least, uint64_t seed)
-    : producers_(graph.graph().producers_used(cycle, trains)), count_(std::max<uint64_t>(1, least)) {
+Rows::Rows(HarmonicGraph& graph, int cycle, bool trains, uint64_t batch, uint64_t seed) : producers_(graph.graph().producers_used(cycle, trains)) {
   const auto name_of = [&](int n) { return graph.graph().nodes[static_cast<size_t>(n)].name; };
   graph.assume_declared_streams();
+  for (int n : producers_) {
+    const auto type = graph.types().find(n);
+    if (type == graph.types().end())
+      throw Error(ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name_of(n)), {},
+                  {fmt::format("bind it (--producer {}=ADDRESS), or declare its shape to get random numbers", name_of(n))});
+    bytes_.push_back(static_cast<uint64_t>(type->second.sample.count()) * element_bytes(type->second.dtype));
+  }
+  const uint64_t sample = std::max<uint64_t>(1, std::accumulate(bytes_.begin(), bytes_.end(), uint64_t{0}));
+  count_ = std::max(batch, std::min(std::max(kRows, kBatches * batch), kMostBytes / sample));
   std::vector<size_t> bound;
   for (size_t i = 0; i < producers_.size(); ++i) {
-    const auto type = graph.types().find(producers_[i]);
-    if (type == graph.types().end())
-      throw Error(ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name_of(producers_[i])), {},
-                  {fmt::format("bind it (--producer {}=ADDRESS), or declare its shape to get random numbers", name_of(producers_[i]))});
-    bytes_.push_back(static_cast<uint64_t>(type->second.sample.count()) * element_bytes(type->second.dtype));
-    rows_.emplace_back(bytes_.back() * count_);
+    rows_.emplace_back(bytes_[i] * count_);
     if (graph.streams().bound(producers_[i])) {
       bound.push_back(i);
       continue;
     }
+    streamed_ = false;
     PhiloxStream random(philox_key(seed, i), 0);
-    fill_random(name_of(producers_[i]), type->second, random, rows_.back());
+    fill_random(name_of(producers_[i]), graph.types().at(producers_[i]), random, rows_.back());
   }
-  if (bound.empty()) return;
-  random_ = false;
-  read(graph, bound, seed);
+  if (!bound.empty()) read(graph, bound, seed);
 }
 
 void Rows::read(HarmonicGraph& graph, const std::vector<size_t>& bound, uint64_t seed) {
@@ -67,8 +71,6 @@ void Rows::read(HarmonicGraph& graph, const std::vector<size_t>& bound, uint64_t
     reader->begin(++epoch);
   }
 }
-
-uint64_t Rows::bytes() const { return std::accumulate(bytes_.begin(), bytes_.end(), uint64_t{0}); }
 
 PreparedStep::PreparedStep(HarmonicGraph& graph, const Rows& rows, const PreparedSettings& settings)
     : lr_(static_cast<float>(settings.optimizer.lr)), seed_(settings.seed) {

@@ -11,15 +11,15 @@ namespace harmonics {
 // Joint samples of a cycle, read once. A producer without a stream gives random numbers of its declared type.
 class Rows {
  public:
-  // At least `least` samples: a finite stream begins anew where it ends. Types a graph cannot know are ErrorKind::Usage.
-  Rows(HarmonicGraph& graph, int cycle, bool trains, uint64_t least, uint64_t seed);
+  // 2048 samples or eight batches, whichever is more, but no more than a batch beyond 128 MiB; a finite stream begins anew where
+  // it ends. Types a graph cannot know are ErrorKind::Usage.
+  Rows(HarmonicGraph& graph, int cycle, bool trains, uint64_t batch, uint64_t seed);
 
   uint64_t count() const { return count_; }
-  uint64_t bytes() const;  // of one joint sample
   const std::vector<int>& producers() const { return producers_; }
   uint64_t bytes(size_t producer) const { return bytes_[producer]; }
   const std::byte* row(size_t producer, uint64_t i) const { return rows_[producer].data() + i * bytes_[producer]; }
-  bool random() const { return random_; }  // did no stream give any of it
+  bool streamed() const { return streamed_; }  // does every producer have a stream
 
  private:
   void read(HarmonicGraph& graph, const std::vector<size_t>& bound, uint64_t seed);
@@ -28,7 +28,7 @@ class Rows {
   std::vector<uint64_t> bytes_;
   std::vector<std::vector<std::byte>> rows_;
   uint64_t count_ = 0;
-  bool random_ = true;
+  bool streamed_ = true;
 };
 
 struct PreparedSettings {

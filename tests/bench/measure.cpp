@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 #include <harmonics/error.hpp>
 
-#include "tests/bench/machine.hpp"
+#include "engine/execution/machine.hpp"
 #include "tests/bench/rows.hpp"
 
 namespace harmonics::bench {

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "dsl/load.hpp"
+#include "engine/execution/work.hpp"
 #include "engine/passes/pass.hpp"
 #include "tests/bench/rows.hpp"
 
@@ -16,9 +17,6 @@ namespace harmonics::bench {
 namespace json = boost::json;
 
 namespace {
-
-// Rows made beforehand and used in turn: at least eight batches, so that a step never sees only one.
-constexpr uint64_t kRows = 2048, kBatches = 8;
 
 std::string folder() {
   const char* own = std::getenv("HARMONICS_WORKLOADS");
@@ -76,24 +74,6 @@ Workload workload_of(const json::object& o) {
 
 double count(const TensorType& t) { return static_cast<double>(t.shape.count()); }
 
-double flops_of(const Program& p, const Node& n) {
-  const auto in = [&](size_t i) { return p.type(n.inputs[i]); };
-  const TensorType& out = p.type(n.outputs[0]);
-  const auto window = [](const TensorType& weight) { return count(weight) / static_cast<double>(weight.shape[0]); };
-  if (n.op == Op::dot) {
-    double products = count(out);
-    for (int64_t axis : n.attributes.integers("lhs_contract"))
-      products *= static_cast<double>(in(0).shape[static_cast<uint32_t>(axis)]);
-    return 2 * products;
-  }
-  if (n.op != Op::call) return 0;
-  if (n.callee == "linear") return 2 * count(out) * static_cast<double>(in(0).shape.back());
-  if (n.callee == "conv") return 2 * count(out) * window(in(1));
-  if (n.callee == "conv_grad_input") return 2 * count(in(1)) * window(in(0));
-  if (n.callee == "conv_grad_weight") return 2 * count(in(1)) * window(out);
-  return 0;
-}
-
 }  // namespace
 
 Workload read_workload(const std::string& name) {
@@ -109,7 +89,7 @@ Workload read_workload(const std::string& name) {
 
 double contraction_flops(const Program& program) {
   double sum = 0;
-  for (const Node& n : program.nodes) sum += flops_of(program, n);
+  for (const Node& n : program.nodes) sum += work_of(program, n).products;
   return sum;
 }
 
@@ -129,7 +109,7 @@ WorkloadStep::WorkloadStep(const Workload& workload, int64_t batch, int threads)
   settings.threads = threads;
   settings.seed = workload.seed;
   settings.optimizer = graph_->settings(0, run).optimizer;
-  const Rows rows(*graph_, 0, workload.trains, std::max(kRows, kBatches * static_cast<uint64_t>(batch)), workload.seed);
+  const Rows rows(*graph_, 0, workload.trains, static_cast<uint64_t>(batch), workload.seed);
   step_ = std::make_unique<PreparedStep>(*graph_, rows, settings);
 
   double weights = 0;

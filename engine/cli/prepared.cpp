@@ -1,0 +1,25 @@
+#include "engine/cli/prepared.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include <fmt/core.h>
+
+namespace harmonics::cli {
+
+int cycle_of(const HarmonicGraph& graph, const Options& options) {
+  const auto cycles = static_cast<int64_t>(graph.graph().cycles.size());
+  if (options.cycle > cycles)
+    throw Error(ErrorKind::Usage, fmt::format("there is no cycle {}: '{}' has {}", options.cycle, graph.graph().name, cycles));
+  return static_cast<int>(options.cycle - 1);
+}
+
+PreparedSettings prepared_settings(HarmonicGraph& graph, const Options& options, int64_t batch, int threads) {
+  const int cycle = cycle_of(graph, options);
+  const ResolvedSettings resolved = graph.settings(cycle, options.run);
+  return {.cycle = cycle, .trains = graph.graph().trains(cycle), .batch = batch, .threads = threads, .device = options.run.device, .seed = resolved.seed, .optimizer = resolved.optimizer};
+}
+
+int all_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+
+}  // namespace harmonics::cli

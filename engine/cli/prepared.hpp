@@ -1,0 +1,14 @@
+// What profile and bench share: one cycle of a graph, its samples in memory.
+#pragma once
+
+#include "engine/cli/options.hpp"
+#include "engine/runtime/prepared_step.hpp"
+
+namespace harmonics::cli {
+
+// The cycle --cycle names, from 0.
+int cycle_of(const HarmonicGraph& graph, const Options& options);
+PreparedSettings prepared_settings(HarmonicGraph& graph, const Options& options, int64_t batch, int threads);
+int all_threads();
+
+}  // namespace harmonics::cli

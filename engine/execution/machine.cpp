@@ -1,0 +1,168 @@
+#include "engine/execution/machine.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace harmonics {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kSlices = 40;
+constexpr size_t kLargeShare = size_t{16} << 20;  // takes long enough to need fewer
+constexpr int kLargeSlices = 8;
+
+#if defined(__x86_64__)
+
+// Twelve independent sums cover four cycles of latency on two units; the factors are ordinary numbers.
+#define HM_SET(v, n) "vmovaps %%" v "12, %%" v n "\n\t"
+#define HM_FMA(v, n) "vfmadd231ps %%" v "12, %%" v "13, %%" v n "\n\t"
+#define HM_TWELVE(each, v)                                                                       \
+  each(v, "0") each(v, "1") each(v, "2") each(v, "3") each(v, "4") each(v, "5") each(v, "6")     \
+      each(v, "7") each(v, "8") each(v, "9") each(v, "10") each(v, "11")
+#define HM_FMA_LOOP(v)                                                                           \
+  asm volatile("vbroadcastss (%1), %%" v "12\n\tvbroadcastss 4(%1), %%" v "13\n\t"               \
+               HM_TWELVE(HM_SET, v) ".p2align 5\n1:\n\t" HM_TWELVE(HM_FMA, v)                    \
+               "decq %0\n\tjnz 1b\n\tvzeroupper"                                                 \
+               : "+r"(rounds)                                                                    \
+               : "r"(factors), "m"(factors)                                                      \
+               : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",   \
+                 "xmm9", "xmm10", "xmm11", "xmm12", "xmm13")
+
+// Eight loads a round, each to a register of its own.
+#define HM_LOAD(instruction, v, width, n) instruction " " n "*" width "(%0), %%" v n "\n\t"
+#define HM_READ_LOOP(i, v, w)                                                                    \
+  asm volatile(".p2align 5\n1:\n\t" HM_LOAD(i, v, w, "0") HM_LOAD(i, v, w, "1")                  \
+               HM_LOAD(i, v, w, "2") HM_LOAD(i, v, w, "3") HM_LOAD(i, v, w, "4")                 \
+               HM_LOAD(i, v, w, "5") HM_LOAD(i, v, w, "6") HM_LOAD(i, v, w, "7")                 \
+               "addq $8*" w ", %0\n\tdecq %1\n\tjnz 1b"                                         \
+               : "+r"(at), "+r"(rounds)                                                          \
+               :                                                                                 \
+               : "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7")
+
+constexpr float factors[2] = {0.5f, 0.25f};
+constexpr uint64_t kFmaRounds = 100000;
+
+bool has_avx512() { return __builtin_cpu_supports("avx512f"); }
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+void fma_avx2(uint64_t rounds) { HM_FMA_LOOP("ymm"); }
+void fma_avx512(uint64_t rounds) { HM_FMA_LOOP("zmm"); }
+
+void read_memory(const std::byte* at, size_t bytes) {
+  if (has_avx512()) {
+    uint64_t rounds = bytes / 512;
+    HM_READ_LOOP("vmovups", "zmm", "64");
+    asm volatile("vzeroupper" ::: "xmm0");
+  } else if (has_avx2()) {
+    uint64_t rounds = bytes / 256;
+    HM_READ_LOOP("vmovups", "ymm", "32");
+    asm volatile("vzeroupper" ::: "xmm0");
+  } else {
+    uint64_t rounds = bytes / 128;
+    HM_READ_LOOP("movups", "xmm", "16");
+  }
+}
+
+double flops_of_slice() {
+  const auto start = Clock::now();
+  has_avx512() ? fma_avx512(kFmaRounds) : fma_avx2(kFmaRounds);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return static_cast<double>(kFmaRounds) * 12 * (has_avx512() ? 16 : 8) * 2 / seconds;
+}
+
+#else
+
+bool has_avx512() { return false; }
+bool has_avx2() { return false; }
+double flops_of_slice() { return 0; }
+
+void read_memory(const std::byte* at, size_t bytes) {
+  uint64_t sum = 0;
+  for (const auto *word = reinterpret_cast<const uint64_t*>(at), *end = word + bytes / 8; word != end; ++word) sum += *word;
+  asm volatile("" : : "r"(sum));
+}
+
+#endif
+
+// best(body) on every thread at the same time, added up.
+template <typename Body>
+double on_all(int threads, const Body& body) {
+  std::vector<double> best(static_cast<size_t>(threads), 0.0);
+  std::atomic<int> waiting{threads};
+  const auto work = [&](size_t i) {
+    waiting.fetch_sub(1);
+    while (waiting.load() > 0) std::this_thread::yield();
+    best[i] = body();
+  };
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < best.size(); ++i) others.emplace_back(work, i);
+  work(0);
+  for (std::thread& t : others) t.join();
+  double sum = 0;
+  for (double b : best) sum += b;
+  return sum;
+}
+
+}  // namespace
+
+std::string peak_instructions() { return has_avx512() ? "avx512" : has_avx2() ? "avx2" : "none"; }
+
+double peak_flops(int threads) {
+  if (peak_instructions() == "none") return 0;
+  return on_all(threads, [] {
+    double best = 0;
+    for (int i = 0; i < kSlices; ++i) best = std::max(best, flops_of_slice());
+    return best;
+  });
+}
+
+double read_bandwidth(size_t bytes, int threads) {
+  const size_t share = std::max<size_t>(bytes / static_cast<size_t>(threads) / 4096 * 4096, 4096);
+  return on_all(threads, [share] {
+    const std::unique_ptr<std::byte, void (*)(void*)> memory(static_cast<std::byte*>(std::aligned_alloc(4096, share)),
+                                                             std::free);
+    std::fill_n(memory.get(), share, std::byte{1});
+    const size_t passes = std::max<size_t>(1, (size_t{1} << 22) / share);  // a slice reads 4 MiB or all there is
+    const int slices = share > kLargeShare ? kLargeSlices : kSlices;
+    double best = 0;
+    for (int i = 0; i < slices; ++i) {
+      const auto start = Clock::now();
+      for (size_t pass = 0; pass < passes; ++pass) read_memory(memory.get(), share);
+      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      best = std::max(best, static_cast<double>(share * passes) / seconds);
+    }
+    return best;
+  });
+}
+
+double Yardsticks::peak() {
+  if (peak_ < 0) peak_ = peak_flops(threads_);
+  return peak_;
+}
+
+double Yardsticks::bandwidth(double bytes) {
+  size_t size = size_t{16} << 10;
+  while (static_cast<double>(size) < bytes && size < size_t{64} << 20) size *= 2;
+  double& seen = bandwidths_[size];
+  if (seen == 0) seen = read_bandwidth(size, threads_);
+  return seen;
+}
+
+void Yardsticks::again() {
+  if (peak_ >= 0) peak_ = std::max(peak_, peak_flops(threads_));
+  for (auto& [size, seen] : bandwidths_) seen = std::max(seen, read_bandwidth(size, threads_));
+}
+
+double Yardsticks::floor(double flops, double bytes) {
+  const double arithmetic = flops > 0 && peak() > 0 ? flops / peak() : 0;
+  return std::max(arithmetic, bytes > 0 ? bytes / bandwidth(bytes) : 0);
+}
+
+}  // namespace harmonics

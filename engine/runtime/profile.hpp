@@ -1,0 +1,56 @@
+// A step looked at closely: what each part of its plan costs, and what it could cost at best on this machine.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/execution/machine.hpp"
+#include "engine/runtime/prepared_step.hpp"
+
+namespace harmonics {
+
+struct ProfiledStep {  // of the plan
+  size_t index = 0;
+  std::string what, kernel, scope;
+  uint32_t parts = 1;
+  double seconds = 0, median = 0;  // the fastest run; the median one
+  double flops = 0, bytes = 0;     // what it has to do; see Work
+  double floor = 0;                // the least time for that
+};
+
+struct Profile {
+  uint64_t runs = 0;
+  double seconds = 0, median = 0;  // a whole step, without a clock inside: fastest, median
+  double floor = 0;                // of all steps of the plan together
+  double kernels = 0;              // their fastest runs together
+  double engine = 0;               // the same plan with empty kernels
+  double allocations = 0;          // a step; -1: not counted
+  std::vector<ProfiledStep> steps;
+  std::vector<PlanTimes> trace;    // of the last runs
+};
+
+struct ProfileSettings {
+  uint64_t runs = 0;      // 0: about a second's
+  uint64_t traced = 0;    // how many of the last runs are kept with all their parts
+  std::function<uint64_t()> allocations;  // so many were made until now; absent: not counted
+};
+
+// Runs without and with a clock take turns.
+Profile profile(PreparedStep& step, Yardsticks& yardsticks, const ProfileSettings& settings);
+
+// The least time for every step of a plan together.
+double floor_of(const Executable& executable, Yardsticks& yardsticks);
+
+// What times say in order: at(0) the fastest, at(0.5) the median.
+class Times {
+ public:
+  void add(double seconds) { seconds_.push_back(seconds); }
+  size_t count() const { return seconds_.size(); }
+  double at(double quantile) const;
+
+ private:
+  std::vector<double> seconds_;
+};
+
+}  // namespace harmonics

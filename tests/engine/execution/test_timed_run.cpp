@@ -1,0 +1,78 @@
+// A run with a clock gives what a run without one gives; a run with empty kernels leaves everything alone.
+#include <catch2/catch.hpp>
+
+#include <cstring>
+
+#include "engine/execution/work.hpp"
+#include "tests/engine/execution/training_program.hpp"
+
+namespace harmonics::testing {
+
+TEST_CASE("a timed run does what a run does, and says when") {
+  const TrainingStep step = training_step(64, {64, 32, 10});
+  for (const int threads : {1, 2}) {
+    MapBinding plain(step.numbers), timed(step.numbers);
+    const auto executor = make_team_executor(threads);
+    const auto a = compile(step.program, &plain, *executor), b = compile(step.program, &timed, *executor);
+    const auto inputs = input_pointers(*a, step.numbers);
+    PlanTimes times;
+    times.wants_parts = true;
+    for (int i = 0; i < 3; ++i) {
+      a->run(inputs.data());
+      b->run_timed(inputs.data(), times);
+    }
+    for (const NamedValue& output : a->program().outputs) {
+      const HTensor &x = a->output(output.name), &y = b->output(output.name);
+      CHECK(std::memcmp(x.bytes(), y.bytes(), type_of(x).bytes()) == 0);
+    }
+    REQUIRE(times.stamps.size() == b->steps().size() + 1);
+    CHECK(std::is_sorted(times.stamps.begin(), times.stamps.end()));
+    size_t parts = 0;
+    for (const PlanStep& s : b->steps()) parts += s.phases;
+    CHECK(times.parts.size() >= parts);
+    for (const PlanTimes::Part& part : times.parts) {
+      CHECK(part.begin >= times.stamps[part.step]);
+      CHECK(part.end <= times.stamps[part.step + 1]);
+      CHECK(part.thread < static_cast<uint32_t>(threads));
+    }
+  }
+}
+
+TEST_CASE("a run with empty kernels changes nothing") {
+  const TrainingStep step = training_step(16, {64, 32, 10});
+  MapBinding binding(step.numbers);
+  const auto executor = make_sequential_executor();
+  const auto executable = compile(step.program, &binding, *executor);
+  const auto inputs = input_pointers(*executable, step.numbers);
+  executable->run(inputs.data());
+  const HTensor& loss = executable->output(executable->program().outputs.front().name);
+  std::vector<std::byte> before(type_of(loss).bytes());
+  std::memcpy(before.data(), loss.bytes(), before.size());
+  executable->run_empty(inputs.data());
+  CHECK(std::memcmp(before.data(), loss.bytes(), before.size()) == 0);
+  executable->run(inputs.data());  // and the plan still works
+  CHECK(std::memcmp(before.data(), loss.bytes(), before.size()) != 0);
+}
+
+TEST_CASE("the work of a call is that of its body") {
+  Builder b;
+  const ValueId x = b.input("x", {8, 32}), w = b.input("w", {16, 32}), bias = b.input("bias", {16});
+  const ValueId y = b.call("linear", {x, w, bias});
+  b.output("y", y);
+  const Work work = work_of(b.program, b.program.nodes[b.program.values[y].node]);
+  CHECK(work.products == 2 * 8 * 32 * 16);
+  CHECK(work.other == 8 * 16);
+  CHECK(work.bytes == 4 * (8 * 32 + 16 * 32 + 16 + 8 * 16));
+  CHECK(work_of(b.program, b.program.nodes[b.program.values[x].node]).bytes == 0);
+}
+
+TEST_CASE("a causal attention is counted without what it masks") {
+  Builder b;
+  const ValueId q = b.input("q", {2, 4, 64, 16});
+  const ValueId all = b.call("attention", {q, q, q}), half = b.call("attention", {q, q, q}, AttributeMap().set("causal", true));
+  const auto products = [&](ValueId v) { return work_of(b.program, b.program.nodes[b.program.values[v].node]).products; };
+  CHECK(products(all) == 2.0 * 2 * (2 * 4 * 64 * 64 * 16));
+  CHECK(products(half) == products(all) / 2);
+}
+
+}  // namespace harmonics::testing
