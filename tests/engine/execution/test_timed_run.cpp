@@ -1,6 +1,7 @@
 // A run with a clock gives what a run without one gives; a run with empty kernels leaves everything alone.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/execution/work.hpp"
@@ -54,25 +55,38 @@ TEST_CASE("a run with empty kernels changes nothing") {
   CHECK(std::memcmp(before.data(), loss.bytes(), before.size()) != 0);
 }
 
+namespace {
+
+// Of the program's only call.
+Work work_of_call(const Program& program) {
+  for (const Node& node : program.nodes)
+    if (node.op == Op::call) return work_of(program, node);
+  return {};
+}
+
+}  // namespace
+
 TEST_CASE("the work of a call is that of its body") {
-  Builder b;
-  const ValueId x = b.input("x", {8, 32}), w = b.input("w", {16, 32}), bias = b.input("bias", {16});
-  const ValueId y = b.call("linear", {x, w, bias});
-  b.output("y", y);
-  const Work work = work_of(b.program, b.program.nodes[b.program.values[y].node]);
+  Tracer tracer("work");
+  const HTensor x = tracer.input("x", {DType::F32, {8, 32}}), w = tracer.input("w", {DType::F32, {16, 32}}), bias = tracer.input("bias", {DType::F32, {16}});
+  tracer.output("y", call1("linear", {x, w, bias}));
+  const Program program = tracer.take();
+  const Work work = work_of_call(program);
   CHECK(work.products == 2 * 8 * 32 * 16);
   CHECK(work.other == 8 * 16);
   CHECK(work.bytes == 4 * (8 * 32 + 16 * 32 + 16 + 8 * 16));
-  CHECK(work_of(b.program, b.program.nodes[b.program.values[x].node]).bytes == 0);
+  CHECK(work_of(program, program.nodes.front()).bytes == 0);  // an input is no work
 }
 
 TEST_CASE("a causal attention is counted without what it masks") {
-  Builder b;
-  const ValueId q = b.input("q", {2, 4, 64, 16});
-  const ValueId all = b.call("attention", {q, q, q}), half = b.call("attention", {q, q, q}, AttributeMap().set("causal", true));
-  const auto products = [&](ValueId v) { return work_of(b.program, b.program.nodes[b.program.values[v].node]).products; };
-  CHECK(products(all) == 2.0 * 2 * (2 * 4 * 64 * 64 * 16));
-  CHECK(products(half) == products(all) / 2);
+  const auto products = [](bool causal) {
+    Tracer tracer("work");
+    const HTensor q = tracer.input("q", {DType::F32, {2, 4, 64, 16}});
+    tracer.output("y", call("attention", {q, q, q}, Attributes().set("causal", causal)).at(0));
+    return work_of_call(tracer.take()).products;
+  };
+  CHECK(products(false) == 2.0 * 2 * (2 * 4 * 64 * 64 * 16));
+  CHECK(products(true) == products(false) / 2);
 }
 
 }  // namespace harmonics::testing
