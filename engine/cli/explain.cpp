@@ -54,6 +54,15 @@ void print_memory(const MemoryReport& m) {
              bytes_text(m.arena_bytes), bytes_text(m.unshared_bytes), bytes_text(m.state_bytes), bytes_text(m.workspace_bytes));
 }
 
+void print_training(HarmonicGraph& graph, int cycle, const Options& options) {
+  if (!graph.graph().trains(cycle) || options.inference) return;
+  const ResolvedSettings s = graph.settings(cycle, options.run);
+  fmt::print("training\n  optimizer            {}\n  schedule             {}\n", s.optimizer.str(), s.schedule.str());
+  if (s.clip > 0) fmt::print("  clip                 all gradients together to a length of {:g}\n", s.clip);
+  if (s.clip_value > 0) fmt::print("  clip_value           numbers of gradients to {:g}\n", s.clip_value);
+  fmt::print("  batch                {}{}\n", s.batch, s.accumulate > 1 ? fmt::format(", {} of them a step", s.accumulate) : "");
+}
+
 void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options) {
   const ResolvedSettings settings = graph.settings(cycle, options.run);
   LoweringOptions o;
@@ -61,7 +70,7 @@ void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options) {
   o.cycle = cycle;
   o.batch = settings.batch;
   o.seed = settings.seed;
-  o.optimizer = settings.optimizer;
+  static_cast<UpdateSettings&>(o) = settings;
   if (o.mode == Mode::infer) o.wanted = graph.results(cycle);
   for (size_t i = 0; i < graph.graph().conditionals.size(); ++i)
     if (graph.graph().conditionals[i].cycle == cycle) o.branches.insert(static_cast<int>(2 * i));
@@ -111,6 +120,7 @@ int explain_command(const Options& options) {
     if (wants(options, "widths")) print_widths(*graph);
     for (int cycle = 0; cycle < static_cast<int>(graph->graph().cycles.size()); ++cycle) {
       if (graph->graph().cycles.size() > 1) fmt::print("cycle {}\n", cycle + 1);
+      if (wants(options, "widths")) print_training(*graph, cycle, options);
       if (wants(options, "program") || wants(options, "kernels") || wants(options, "memory") || !options.after.empty()) compile_and_show(*graph, cycle, options);
     }
     if (wants(options, "memory")) print_parameters(*graph, graph->store());

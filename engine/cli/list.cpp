@@ -12,6 +12,7 @@
 #include "engine/program/functional.hpp"
 #include "engine/program/op.hpp"
 #include "engine/training/optimizer.hpp"
+#include "engine/training/schedule.hpp"
 
 namespace harmonics::cli {
 
@@ -23,7 +24,7 @@ struct Listed {
   std::string kind, name, signature, description, origin;
 };
 
-constexpr const char* kKinds[] = {"activations", "losses", "layers", "producers", "consumers", "devices", "optimizers", "functionals", "primitives"};
+constexpr const char* kKinds[] = {"activations", "losses", "layers", "producers", "consumers", "devices", "optimizers", "schedules", "functionals", "primitives"};
 constexpr uint32_t kItemKinds[] = {HX_ACTIVATION, HX_LOSS, HX_LAYER, HX_PRODUCER, HX_CONSUMER, HX_DEVICE};
 
 std::vector<Listed> everything() {
@@ -34,11 +35,8 @@ std::vector<Listed> everything() {
       const ItemPtr item = registry.find(kind, name);
       if (item) all.push_back({std::string(kind_name(kind)), name, signature(*item), item->description, item->plugin.empty() ? "built in" : item->plugin});
     }
-  for (const OptimizerRow& row : optimizer_rows()) {
-    std::string s = fmt::format("{}(lr = {:g}", row.name, row.lr);
-    for (const auto& [k, v] : row.settings) s += fmt::format(", {} = {:g}", k, v);
-    all.push_back({"optimizer", std::string(row.name), s + ")", std::string(row.description), "built in"});
-  }
+  for (const NamedRow& row : optimizer_rows()) all.push_back({"optimizer", std::string(row.name), signature(row), std::string(row.description), "built in"});
+  for (const NamedRow& row : schedule_rows()) all.push_back({"schedule", std::string(row.name), signature(row), std::string(row.description), "built in"});
   for (const Functional* f : FunctionalTable::global().all()) all.push_back({"functional", f->name, f->formula, f->description, "built in"});
   for (const OpRow& row : op_rows()) all.push_back({"primitive", std::string(row.name), std::string(row.name), row.gradient ? "differentiable" : "no gradient", "built in"});
   return all;
@@ -63,7 +61,7 @@ void check_kind(const std::string& kind) {
     if (singular(k) == singular(kind)) return;
   Error e(ErrorKind::Usage, "there is no kind '" + kind + "'");
   if (auto near = nearest(kind, known)) e.note("did you mean '" + *near + "'?");
-  else e.note("kinds are activations, losses, layers, producers, consumers, devices, optimizers, functionals, primitives");
+  else e.note("kinds are activations, losses, layers, producers, consumers, devices, optimizers, schedules, functionals, primitives");
   throw e;
 }
 
@@ -161,7 +159,7 @@ int inspect_command(const Options& options) {
       shown = true;
     }
   for (const Listed& l : everything()) {
-    if (l.name != thing || !(l.kind == "functional" || l.kind == "primitive" || l.kind == "optimizer")) continue;
+    if (l.name != thing || !(l.kind == "functional" || l.kind == "primitive" || l.kind == "optimizer" || l.kind == "schedule")) continue;
     if (options.json) found.push_back(json::object{{"kind", l.kind}, {"name", l.name}, {"signature", l.signature}, {"description", l.description}});
     else fmt::print("{} {}\n  {}\n", l.kind, l.signature, l.description);
     shown = true;

@@ -41,17 +41,25 @@ void count_options(CLI::App* app, Options& o) {
   app->add_option_function<int64_t>("--seed", [&o](int64_t v) { o.run.seed = v; }, "seed of weights, shuffling and dropout (default 0)")->check(CLI::Range(int64_t{0}, INT64_MAX));
 }
 
+void training_options(CLI::App* app, Options& o) {
+  app->add_option_function<std::string>("--optimizer", [&o](const std::string& v) { o.run.optimizer = v; }, "adamw (default), sgd, rmsprop, adam, lamb, lion or normuon, with settings: 'sgd(lr=0.1, momentum=0.9)'");
+  app->add_option_function<double>("--lr", [&o](double v) { o.run.lr = v; }, "learning rate (default 1e-3)")->check(CLI::PositiveNumber);
+  app->add_option_function<std::string>("--schedule", [&o](const std::string& v) { o.run.schedule = v; }, "how the rate goes on: constant (default), linear, cosine, step or wsd, with settings: 'cosine(warmup=500, final=0.1)'");
+  app->add_option_function<double>("--clip", [&o](double v) { o.run.clip = v; }, "shorten all gradients together to this length (0: as they are)")->check(CLI::NonNegativeNumber);
+  app->add_option_function<double>("--clip-value", [&o](double v) { o.run.clip_value = v; }, "cut every number of a gradient to this magnitude (0: as they are)")->check(CLI::NonNegativeNumber);
+  app->add_option_function<int64_t>("--accumulate", [&o](int64_t v) { o.run.accumulate = v; }, "batches in a step: their gradients are averaged (default 1)")->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+}
+
 void define_run(CLI::App* app, Options& o) {
   app->add_option("GRAPH", o.files, "the flow (.hmx)")->required()->expected(1);
   stream_options(app, o);
   app->add_option("-c,--consumer", o.consumers, "bind a consumer: [NAME=]ADDRESS, e.g. results=file:out.csv")->type_name("[NAME=]ADDRESS")->take_all();
   app->add_option("-t,--test", o.tests, "data to test on after training: [NAME=]ADDRESS")->type_name("[NAME=]ADDRESS")->take_all();
   app->add_option_function<int64_t>("--epochs", [&o](int64_t v) { o.run.epochs = v; }, "passes over the data (default 10)")->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  app->add_option_function<int64_t>("--steps", [&o](int64_t v) { o.run.steps = v; }, "stop after this many batches")->check(CLI::Range(int64_t{1}, INT64_MAX));
+  app->add_option_function<int64_t>("--steps", [&o](int64_t v) { o.run.steps = v; }, "stop after this many steps (batches, or groups of --accumulate)")->check(CLI::Range(int64_t{1}, INT64_MAX));
   app->add_option_function<std::string>("--for", [&o](const std::string& v) { o.run.seconds = duration_seconds(v); }, "stop after a time: 90s, 10m, 1.5h")->type_name("DURATION");
   app->add_option("--until", o.run.until, "stop when a metric holds: 'loss<0.05', 'output.accuracy>=0.98'")->type_name("CONDITION");
-  app->add_option_function<std::string>("--optimizer", [&o](const std::string& v) { o.run.optimizer = v; }, "adamw (default), adam or sgd, with settings: 'sgd(lr=0.1, momentum=0.9)'");
-  app->add_option_function<double>("--lr", [&o](double v) { o.run.lr = v; }, "learning rate (default 1e-3)")->check(CLI::PositiveNumber);
+  training_options(app, o);
   count_options(app, o);
   machine_options(app, o);
   app->add_option("--save", o.save, "write the weights here (safetensors)")->type_name("FILE");
@@ -87,6 +95,7 @@ void define_explain(CLI::App* app, Options& o) {
   app->add_option("--after", o.after, "the program after a pass (trace, cse, fuse_elementwise, ...; 'all')")->type_name("PASS");
   app->add_flag("--dot", o.dot, "the graph in Graphviz' language: ... --dot | dot -Tsvg > graph.svg");
   app->add_flag("--infer", o.inference, "the inference program instead of the training step");
+  training_options(app, o);
   count_options(app, o);
   app->add_option("--device", o.run.device, "cpu or reference")->type_name("NAME");
 }
@@ -139,7 +148,7 @@ std::optional<int> parse_options(int argc, char** argv, Options& o) {
   verb("explain", "show what a flow becomes: widths, program, kernels, memory", define_explain);
   verb("profile", "where a step's time goes, against what the machine could do", define_profile);
   verb("bench", "samples a second of a flow, by batch size and threads", define_bench);
-  verb("list", "what exists: activations, losses, layers, producers, consumers, devices, optimizers, functionals, primitives", [](CLI::App* a, Options& opt) {
+  verb("list", "what exists: activations, losses, layers, producers, consumers, devices, optimizers, schedules, functionals, primitives", [](CLI::App* a, Options& opt) {
     a->add_option("KIND", opt.files, "one kind, or 'functions' for activations, losses and layers (default: everything)")->expected(0, 1);
     a->add_option("--plugin", opt.plugins, "load a plugin library")->type_name("PATH");
   });

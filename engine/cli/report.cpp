@@ -112,8 +112,8 @@ std::string figures_html(HarmonicGraph& graph, const CycleReport& r, const std::
   row("training loss", fmt::format("{:.4g}", r.loss));
   if (r.accuracy >= 0) row("training accuracy", percent(r.accuracy));
   row("samples", fmt::format("{} in {} ({})", thousands(r.samples), duration(r.seconds), rate(r.samples_per_second)));
-  row("steps", fmt::format("{} of {} samples, stopped by {}", thousands(r.steps), settings.batch, r.stopped_by));
-  row("optimizer", settings.optimizer.str());
+  row("steps", fmt::format("{} of {} samples, stopped by {}", thousands(r.steps), settings.batch * settings.accumulate, r.stopped_by));
+  row("optimizer", settings.training());
   row("seed", std::to_string(settings.seed));
   for (int n : graph.graph().order())
     if (const auto it = graph.widths().of.find(n); it != graph.widths().of.end()) row(graph.graph().nodes[static_cast<size_t>(n)].name, it->second.shape.str() + " · " + it->second.reason);

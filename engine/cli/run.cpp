@@ -57,6 +57,7 @@ struct Outcome {
   CycleReport report;  // of the last cycle that trained, else of the last
   bool trained = false, interrupted = false;
   std::optional<Evaluation> test;
+  std::string training;  // by what it was trained
 };
 
 boost::json::object json_of(const HarmonicGraph& graph, const Outcome& outcome) {
@@ -74,6 +75,8 @@ boost::json::object json_of(const HarmonicGraph& graph, const Outcome& outcome) 
   o["test_loss"] = outcome.test ? boost::json::value(outcome.test->loss) : boost::json::value(nullptr);
   o["test_accuracy"] = outcome.test && outcome.test->accuracy >= 0 ? boost::json::value(outcome.test->accuracy) : boost::json::value(nullptr);
   o["stopped_by"] = r.stopped_by;
+  o["training"] = outcome.trained ? boost::json::value(outcome.training) : boost::json::value(nullptr);
+  o["learning_rate"] = outcome.trained ? boost::json::value(r.learning_rate) : boost::json::value(nullptr);
   boost::json::object metrics;
   for (const auto& [name, value] : r.metrics) metrics[name] = value;
   o["metrics"] = metrics;
@@ -125,7 +128,8 @@ Outcome run_cycles(HarmonicGraph& graph, const Options& options) {
     runtime.on_epoch([&](const EpochReport& e) {
       if (options.quiet || !trains) return;
       line.clear();
-      say(fmt::format("epoch {:<3} loss {:<8.4g}{} {}  {}", e.epoch, e.loss, e.accuracy >= 0 ? " accuracy " + percent(e.accuracy) + " " : "", rate(static_cast<double>(e.samples) / e.seconds), duration(e.seconds)));
+      const std::string lr = graph.settings(cycle, options.run).schedule.is_constant() ? "" : fmt::format("  lr {:.3g}", e.learning_rate);
+      say(fmt::format("epoch {:<3} loss {:<8.4g}{} {}  {}{}", e.epoch, e.loss, e.accuracy >= 0 ? " accuracy " + percent(e.accuracy) + " " : "", rate(static_cast<double>(e.samples) / e.seconds), duration(e.seconds), lr));
     });
     CycleReport report;
     {
@@ -138,6 +142,7 @@ Outcome run_cycles(HarmonicGraph& graph, const Options& options) {
     outcome.interrupted = report.stopped_by == "interrupt";
     if (trains || !outcome.trained) outcome.report = std::move(report);
     outcome.trained = outcome.trained || trains;
+    if (trains) outcome.training = graph.settings(cycle, options.run).training();
     if (outcome.interrupted) break;
     if (trains && !graph.test_streams().empty()) outcome.test = evaluate(graph, cycle, graph.test_streams(), options.run);
   }
@@ -154,6 +159,7 @@ void summarise(HarmonicGraph& graph, const Options& options, const Outcome& outc
     return;
   }
   say(fmt::format("trained {} weights on {} samples in {} ({}, stopped by {}): {}", thousands(weight_count(graph, graph.store())), thousands(r.samples), duration(r.seconds), rate(r.samples_per_second), r.stopped_by, loss_text(r)));
+  say("by " + outcome.training);
   if (outcome.test) {
     std::string line = fmt::format("test on {} samples: loss {:.4g}", thousands(outcome.test->samples), outcome.test->loss);
     if (outcome.test->accuracy >= 0) line += ", accuracy " + percent(outcome.test->accuracy);

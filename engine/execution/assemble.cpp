@@ -12,7 +12,8 @@ namespace {
 
 // (w, g, moments ..., lr, step?) -> w', moments' ...; their kernels may write each result over the tensor it replaces.
 bool is_update(const Node& node) {
-  return node.op == Op::call && (node.callee == "sgd" || node.callee == "adam" || node.callee == "adamw");
+  constexpr std::string_view kUpdates[] = {"sgd", "adam", "adamw", "rmsprop", "lion", "lamb"};
+  return node.op == Op::call && std::find(std::begin(kUpdates), std::end(kUpdates), node.callee) != std::end(kUpdates);
 }
 
 class Assembler {

@@ -1,4 +1,6 @@
 // One step of one parameter; formulas and their order follow PyTorch. `lr` is a scalar, the step number counts from 1.
+#include <cmath>
+
 #include <fmt/core.h>
 
 #include "engine/functional/reference.hpp"
@@ -56,6 +58,108 @@ Values adam_step(const char* name, const AttributeMap& a, Inputs in, Decay kind)
 Values adam(const AttributeMap& a, Inputs in) { return adam_step("adam", a, in, Decay::in_gradient); }
 Values adamw(const AttributeMap& a, Inputs in) { return adam_step("adamw", a, in, Decay::decoupled); }
 
+// w, g, v, [velocity], [mean], lr
+Values rmsprop(const AttributeMap& a, Inputs in) {
+  const double alpha = a.number("alpha", 0.99), epsilon = a.number("epsilon", 1e-8);
+  const double momentum = a.number("momentum", 0), decay = a.number("weight_decay", 0);
+  const bool centered = a.flag("centered");
+  const size_t tensors = 3u + (momentum != 0) + centered;
+  expect_inputs("rmsprop", in, tensors + 1, tensors + 1);
+  expect_alike("rmsprop", in, tensors);
+  const HTensor &w = in[0], lr = scalar_of("rmsprop", in[tensors], w);
+  const HTensor g = decay != 0 ? in[1] + decay * w : in[1];
+  Values next{w, alpha * in[2] + (1 - alpha) * square(g)};
+  HTensor spread = next[1], mean;
+  if (centered) {
+    const HTensor& old = in[tensors - 1];
+    mean = old + (g - old) * (1 - alpha);
+    spread = maximum(spread - square(mean), 0.0);  // rounding could leave it below
+  }
+  HTensor step = g / (sqrt(spread) + epsilon);
+  if (momentum != 0) next.push_back(step = momentum * in[3] + step);
+  if (centered) next.push_back(mean);
+  next[0] = w - lr * step;
+  return next;
+}
+
+Values lion(const AttributeMap& a, Inputs in) {
+  expect_inputs("lion", in, 4, 4);
+  expect_alike("lion", in, 3);
+  const double beta1 = a.number("beta1", 0.9), beta2 = a.number("beta2", 0.99), decay = a.number("weight_decay", 0);
+  const HTensor &g = in[1], &m = in[2], lr = scalar_of("lion", in[3], in[0]);
+  const HTensor w = decay != 0 ? in[0] * (1.0 - lr * decay) : in[0];
+  return {w - lr * sign(beta1 * m + (1 - beta1) * g), beta2 * m + (1 - beta2) * g};
+}
+
+HTensor norm_of(const HTensor& x) { return sqrt(reduce_sum(square(x), axes_from(x, 0))); }
+
+Values lamb(const AttributeMap& a, Inputs in) {
+  expect_inputs("lamb", in, 6, 6);
+  expect_alike("lamb", in, 4);
+  expect(in[5].rank() == 0 && is_integer(in[5].dtype()), "lamb", "the step is one whole number, not " + text_of(in[5]));
+  const double beta1 = a.number("beta1", 0.9), beta2 = a.number("beta2", 0.999), epsilon = a.number("epsilon", 1e-6);
+  const double decay = a.number("weight_decay", 0);
+  const HTensor &w = in[0], &g = in[1], lr = scalar_of("lamb", in[4], w);
+  const HTensor m = in[2] + (g - in[2]) * (1 - beta1);
+  const HTensor v = in[3] * beta2 + (1 - beta2) * square(g);
+  const HTensor step = cast(in[5], DType::F64);
+  const HTensor size = cast(1.0 / (1.0 - pow(beta1, step)), w.dtype());
+  const HTensor spread = cast(sqrt(1.0 - pow(beta2, step)), w.dtype());
+  HTensor direction = size * (m / (sqrt(v) / spread + epsilon));
+  if (decay != 0) direction = direction + decay * w;
+  if (!a.flag("adapt", true)) return {w - lr * direction, m, v};
+  const HTensor length = norm_of(w), reach = norm_of(direction);
+  const HTensor both = logical_and(less(0.0, length), less(0.0, reach));
+  const HTensor one = full(w.dtype(), {}, 1);
+  const HTensor trust = select(both, length / select(both, reach, one), one);
+  return {w - (lr * trust) * direction, m, v};
+}
+
+// Five Newton-Schulz steps towards the nearest matrix whose shorter side is orthonormal: singular values end between 0.7
+// and 1.2. The Gram matrix is that of the shorter side.
+HTensor orthogonalised(const HTensor& matrix) {
+  const bool tall = matrix.shape()[0] > matrix.shape()[1];
+  const int64_t over = tall ? 0 : 1;
+  HTensor x = matrix / (norm_of(matrix) + 1e-7);
+  for (int i = 0; i < 5; ++i) {
+    const HTensor gram = dot(x, x, {over}, {over});
+    const HTensor even = gram * -4.7750 + dot(gram, gram, {1}, {0}) * 2.0315;
+    x = x * 3.4445 + (tall ? dot(x, even, {1}, {0}) : dot(even, x, {1}, {0}));
+  }
+  return x;
+}
+
+// w [r, c], g, m, v [r], lr
+Values normuon(const AttributeMap& a, Inputs in) {
+  expect_inputs("normuon", in, 5, 5);
+  expect_alike("normuon", in, 3);
+  const HTensor &w = in[0], lr = scalar_of("normuon", in[4], w);
+  expect(w.rank() == 2, "normuon", "orthogonalises matrices, not " + text_of(w));
+  expect(in[3].dtype() == w.dtype() && in[3].shape() == Shape{w.shape()[0]}, "normuon",
+         "v is " + text_of(in[3]) + "; " + text_of(w) + " needs one number a row");
+  const double beta1 = a.number("beta1", 0.95), beta2 = a.number("beta2", 0.95), epsilon = a.number("epsilon", 1e-8);
+  const double decay = a.number("weight_decay", 0), elements = static_cast<double>(w.size());
+  const HTensor m = in[2] + (in[1] - in[2]) * (1 - beta1);
+  const HTensor o = orthogonalised(m);
+  const HTensor v = in[3] + (reduce_mean(square(o), {1}) - in[3]) * (1 - beta2);
+  const HTensor even = o / column(sqrt(v) + epsilon);
+  // As long as a usual step of Adam: 0.2 in the root of the mean square.
+  const HTensor reach = lr * (0.2 * std::sqrt(elements)) / (norm_of(even) + 1e-10);
+  const HTensor kept = decay != 0 ? w * (1.0 - lr * decay) : w;
+  return {kept - reach * even, m, v};
+}
+
+// The length of all tensors together, taken as one vector.
+Values global_norm(const AttributeMap&, Inputs in) {
+  expect(!in.empty(), "global_norm", "takes at least one tensor");
+  HTensor total;
+  for (const HTensor& x : in) {
+    const HTensor squares = reduce_sum(square(wide(x)), axes_from(x, 0));
+    total = total ? total + squares : squares;
+  }
+  return {sqrt(total)};
+}
+
 }  // namespace
 
 std::vector<Functional> optimizers() {
@@ -72,6 +176,23 @@ std::vector<Functional> optimizers() {
        "w [...], g [...], m [...], v [...], lr [], step [] {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, "
        "weight_decay = 0} -> w [...], m [...], v [...]",
        adamw, nullptr},
+      {"rmsprop", "one step of RMSProp (Hinton 2012); with a velocity, and with the mean taken out when centered",
+       "w [...], g [...], v [...], velocity [...]?, mean [...]?, lr [] {alpha = 0.99, epsilon = 1e-8, momentum = 0, "
+       "centered = false, weight_decay = 0} -> w [...], v [...], velocity [...]?, mean [...]?",
+       rmsprop, nullptr},
+      {"lion", "one step of Lion (Chen et al. 2023)",
+       "w [...], g [...], m [...], lr [] {beta1 = 0.9, beta2 = 0.99, weight_decay = 0} -> w [...], m [...]", lion,
+       nullptr},
+      {"lamb", "one step of LAMB (You et al. 2020); without adapt, of Adam with weight decay in the step",
+       "w [...], g [...], m [...], v [...], lr [], step [] {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, "
+       "weight_decay = 0, adapt = true} -> w [...], m [...], v [...]",
+       lamb, nullptr},
+      {"normuon", "one step of NorMuon (Li et al. 2025) of a matrix",
+       "w [r, c], g [r, c], m [r, c], v [r], lr [] {beta1 = 0.95, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0} -> "
+       "w [r, c], m [r, c], v [r]",
+       normuon, nullptr},
+      {"global_norm", "the length of all tensors together, taken as one vector", "x [...], ... -> norm []", global_norm,
+       nullptr},
   };
 }
 

@@ -42,7 +42,7 @@ CompiledStep::CompiledStep(Lowered lowered, ParameterStore& store, Executor& exe
     if (lowered_.index_limits[i] > 0) indices_.push_back({i, leaves[i]->callee, lowered_.program.type(leaves[i]->outputs.at(0)), lowered_.index_limits[i]});
   for (const std::string& name : executable_->input_names()) {
     int slot = -1;
-    const void* fixed = name == "@lr" ? static_cast<const void*>(&lr_) : name == "@step" ? static_cast<const void*>(&step_) : static_cast<const void*>(counter_);
+    const void* fixed = own_input(name);
     for (size_t i = 0; i < streams.size(); ++i)
       if (streams[i] == name) slot = static_cast<int>(i);
     stream_slot_.push_back(slot);
@@ -53,6 +53,14 @@ CompiledStep::CompiledStep(Lowered lowered, ParameterStore& store, Executor& exe
     layer_losses_.push_back(executable_->output(info.name + ".loss").data<float>());
     correct_.push_back(info.accuracy ? executable_->output(info.name + ".correct").data<float>() : nullptr);
   }
+}
+
+const void* CompiledStep::own_input(const std::string& name) const {
+  if (name == "@lr") return &lr_;
+  if (name == "@step") return &step_;
+  if (name == "@keep") return &keep_;
+  if (name == "@scale") return &scale_;
+  return counter_;
 }
 
 void CompiledStep::check_indices(const void* const* streams) const {

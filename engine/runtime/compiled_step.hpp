@@ -21,6 +21,8 @@ class CompiledStep {
 
   // `streams`: one buffer per Lowered::inputs. Nothing is allocated.
   void set(const void* const* streams, float lr, int64_t step, uint64_t seed);
+  void set_keep(bool keep) { keep_ = keep; }       // programs that gather gradients: add to what is there
+  void set_scale(float scale) { scale_ = scale; }  // programs that step from gathered gradients: times this
   void run() { executable_->run(inputs_.data()); }
   void run_forward() { executable_->run_forward(inputs_.data()); }
   void run_rest() { executable_->run_rest(inputs_.data()); }
@@ -43,12 +45,15 @@ class CompiledStep {
     int64_t limit;
   };
 
+  const void* own_input(const std::string& name) const;
+
   Lowered lowered_;
   std::unique_ptr<Executable> executable_;
   std::vector<const void*> inputs_;
   std::vector<Indices> indices_;
   std::vector<int> stream_slot_;  // per program input: index into the streams, or -1
-  float lr_ = 0;
+  float lr_ = 0, scale_ = 1;
+  bool keep_ = false;
   int64_t step_ = 0;
   int64_t counter_[2] = {0, 0};
   const float* loss_ = nullptr;

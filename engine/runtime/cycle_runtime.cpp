@@ -41,6 +41,18 @@ struct StepProgram {
   std::vector<const HTensor*> results;                 // by wanted node; null: this branch does not drive it
 };
 
+// The programs of one set of active branches.
+struct BranchPrograms {
+  std::map<int64_t, StepProgram> by_batch;
+  std::unique_ptr<CompiledStep> update;  // steps from what the batches of a group have gathered; null: each batch is a step
+};
+
+// What the batches of one step add up to.
+struct GroupSums {
+  int64_t batches = 0, samples = 0;
+  double loss = 0, measured = 0, correct = 0, judged = 0;
+};
+
 }  // namespace
 
 class CycleRun {
@@ -96,7 +108,11 @@ class CycleRun {
     batch_ = size > 0 ? std::min<uint64_t>(size, static_cast<uint64_t>(settings_.batch)) : static_cast<uint64_t>(settings_.batch);
     plan_epochs();
     declare_metrics();
-    if (training_) forget_moments();
+    if (training_) {
+      forget_moments();
+      rate_.emplace(settings_.schedule, settings_.optimizer.lr, horizon(size));
+      if (const auto note = rate_->note()) report_.notes.push_back(*note);
+    }
     compile_first(size);
     check_until();
     for (Slot& slot : slots_) allocate(slot);
@@ -106,6 +122,15 @@ class CycleRun {
   void plan_epochs() {
     const bool conditions = settings_.steps || settings_.seconds || !settings_.until.empty();
     epochs_ = settings_.epochs.value_or(!training_ ? 1 : conditions ? -1 : kDefaultEpochs);
+  }
+
+  Horizon horizon(uint64_t size) const {
+    Horizon h{settings_.steps, settings_.seconds.has_value()};
+    if (epochs_ < 0 || size == 0) return h;
+    const auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+    const int64_t steps = epochs_ * up(up(static_cast<int64_t>(size), static_cast<int64_t>(batch_)), settings_.accumulate);
+    h.steps = std::min(h.steps.value_or(steps), steps);
+    return h;
   }
 
   // Step numbers begin anew with every cycle, so the moments they correct do too.
@@ -188,14 +213,17 @@ class CycleRun {
     o.batch = batch;
     o.seed = settings_.seed;
     o.branches = branches_;
-    o.optimizer = settings_.optimizer;
+    static_cast<UpdateSettings&>(o) = settings_;
+    if (gathers()) o.accumulate = static_cast<double>(batch) / static_cast<double>(batch_);
     o.wanted = wanted_;
     return o;
   }
 
+  bool gathers() const { return training_ && settings_.accumulate > 1; }
+
   StepProgram& compiled(int64_t batch) {
-    const auto it = by_batch_->find(batch);
-    if (it != by_batch_->end()) return it->second;
+    const auto it = programs_->by_batch.find(batch);
+    if (it != programs_->by_batch.end()) return it->second;
     CompileOptions c;
     c.device = owner_.settings_.device;
     c.registry = &graph_.registry();
@@ -203,6 +231,11 @@ class CycleRun {
     p.step = std::make_unique<CompiledStep>(graph_.lower(options(batch)), graph_.store(), executor_, c);
     const Lowered& lowered = p.step->lowered();
     learn(lowered);
+    if (gathers() && !programs_->update && !lowered.trained.empty()) {
+      Lowered update;
+      update.program = accumulated_update(graph_.graph().name, graph_.store(), settings_, lowered.trained);
+      programs_->update = std::make_unique<CompiledStep>(std::move(update), graph_.store(), executor_, c);
+    }
     for (const LossInfo& info : lowered.losses) {
       p.loss_metrics.push_back(metrics_.declare(info.name + ".loss"));
       p.accuracy_metrics.push_back(metrics_.declare(info.name + ".accuracy"));
@@ -211,7 +244,7 @@ class CycleRun {
       const auto value = lowered.values.find(n);
       p.results.push_back(value == lowered.values.end() ? nullptr : &p.step->executable().output(value->second));
     }
-    return by_batch_->emplace(batch, std::move(p)).first->second;
+    return programs_->by_batch.emplace(batch, std::move(p)).first->second;
   }
 
   // ---- input stage ----
@@ -247,13 +280,21 @@ class CycleRun {
       slot->count = 0;
       return slot;
     }
-    if (slot->epoch != epoch_) close_epoch(slot->epoch);
-    choose_branches();
+    if (slot->epoch != epoch_) {
+      end_step();
+      close_epoch(slot->epoch);
+      if (stopping()) {
+        slot->count = 0;
+        return slot;
+      }
+    }
+    if (group_.batches == 0) choose_branches();
     const auto count = static_cast<int64_t>(slot->count);
     StepProgram& p = compiled(count);
     CompiledStep& program = *p.step;
     program.check_indices(slot->pointers.data());
-    program.set(slot->pointers.data(), static_cast<float>(settings_.optimizer.lr), step_ + 1, settings_.seed);
+    program.set(slot->pointers.data(), next_rate(), ++batches_, settings_.seed);
+    program.set_keep(group_.batches > 0);
     if (program.loss()) {
       program.run_forward();
       if (!std::isfinite(*program.loss())) diverged(program, *slot);
@@ -261,22 +302,41 @@ class CycleRun {
     } else {
       program.run();
     }
-    ++step_;
     samples_ += count;
     epoch_samples_ += count;
-    ++epoch_steps_;
+    group_.samples += count;
     measure(p, static_cast<double>(count));
     for (size_t i = 0; i < wanted_.size(); ++i) {
       slot->delivers[i] = p.results[i] != nullptr;
       if (p.results[i]) std::memcpy(slot->results[i].data(), p.results[i]->bytes(), result_types_[i]->bytes() * slot->count);
     }
-    check_conditions();
+    if (++group_.batches >= (training_ ? settings_.accumulate : 1)) end_step();
     return slot;
+  }
+
+  float next_rate() {
+    if (rate_) report_.learning_rate = rate_->at(step_, settings_.seconds ? now_ / *settings_.seconds : 0);
+    return static_cast<float>(report_.learning_rate);
+  }
+
+  // After the last batch of a step: of its group, or of the pass.
+  void end_step() {
+    if (group_.batches == 0) return;
+    if (CompiledStep* update = programs_->update.get()) {
+      update->set(nullptr, next_rate(), step_ + 1, settings_.seed);
+      update->set_scale(static_cast<float>(static_cast<double>(batch_) / static_cast<double>(group_.samples)));
+      update->run();
+    }
+    ++step_;
+    ++epoch_steps_;
+    now_ = seconds_since(start_);
+    count_group();
+    check_conditions();
   }
 
   void choose_branches() {
     const auto& conditionals = graph_.graph().conditionals;
-    bool same = by_batch_ != nullptr;
+    bool same = programs_ != nullptr;
     held_.resize(conditionals.size());
     for (size_t i = 0; i < conditionals.size(); ++i) {
       const char holds = metrics_.holds(conditionals[i].metric);
@@ -287,7 +347,7 @@ class CycleRun {
     branches_.clear();
     for (size_t i = 0; i < conditionals.size(); ++i)
       if (conditionals[i].cycle == owner_.cycle_) branches_.insert(static_cast<int>(2 * i + (held_[i] ? 0 : 1)));
-    by_batch_ = &steps_[branches_];
+    programs_ = &steps_[branches_];
   }
 
   void measure(const StepProgram& p, double count) {
@@ -305,24 +365,32 @@ class CycleRun {
         if (accuracy < 0) accuracy = right, accuracy_metric_ = p.accuracy_metrics[i];
       }
     }
-    epoch_loss_ += loss * count;
-    epoch_measured_ += count;
+    group_.loss += loss * count;
+    group_.measured += count;
     if (accuracy >= 0) {
-      epoch_correct_ += accuracy * count;
-      epoch_judged_ += count;
+      group_.correct += accuracy * count;
+      group_.judged += count;
     }
-    curve_.add(step_, seconds_since(start_), loss, accuracy);
+  }
+
+  void count_group() {
+    metrics_.end_step();
+    epoch_loss_ += group_.loss;
+    epoch_measured_ += group_.measured;
+    epoch_correct_ += group_.correct;
+    epoch_judged_ += group_.judged;
+    if (group_.measured > 0) curve_.add(step_, now_, group_.loss / group_.measured, group_.judged > 0 ? group_.correct / group_.judged : -1);
+    group_ = {};
   }
 
   void check_conditions() {
-    const double now = seconds_since(start_);
     if (settings_.steps && step_ >= *settings_.steps) finish_because("steps");
-    if (settings_.seconds && now >= *settings_.seconds) finish_because("for");
+    if (settings_.seconds && now_ >= *settings_.seconds) finish_because("for");
     for (const Comparison& c : settings_.until)
       if (metrics_.holds(c)) finish_because(fmt::format("until {} {} {:g}", c.metric, c.op, c.value));
-    if (owner_.progress_ && now >= next_progress_) {
-      next_progress_ = now + 0.1;
-      owner_.progress_(progress(now));
+    if (owner_.progress_ && now_ >= next_progress_) {
+      next_progress_ = now_ + 0.1;
+      owner_.progress_(progress(now_));
     }
   }
 
@@ -350,7 +418,7 @@ class CycleRun {
   void close_epoch(uint64_t next_epoch) {
     if (epoch_steps_ > 0) {
       const double now = seconds_since(start_);
-      EpochReport e{static_cast<int64_t>(epoch_) + 1, epoch_steps_, epoch_samples_, now - epoch_start_, epoch_measured_ > 0 ? epoch_loss_ / epoch_measured_ : 0, epoch_judged_ > 0 ? epoch_correct_ / epoch_judged_ : -1};
+      EpochReport e{static_cast<int64_t>(epoch_) + 1, epoch_steps_, epoch_samples_, now - epoch_start_, epoch_measured_ > 0 ? epoch_loss_ / epoch_measured_ : 0, epoch_judged_ > 0 ? epoch_correct_ / epoch_judged_ : -1, report_.learning_rate};
       report_.by_epoch.push_back(e);
       epoch_start_ = now;
       if (owner_.epoch_) owner_.epoch_(e);
@@ -378,6 +446,7 @@ class CycleRun {
   }
 
   void finish() {
+    if (!stopping()) end_step();  // a step cut short by anything but the end of the streams is not taken
     const size_t whole = report_.by_epoch.size();  // passes that another one followed
     close_epoch(epoch_);
     if (report_.stopped_by.empty()) report_.stopped_by = stream_ended_ ? "end of streams" : owner_.stop_.load() ? "interrupt" : "epochs";
@@ -418,9 +487,8 @@ class CycleRun {
   uint64_t read_epoch_ = 0;
   std::atomic<bool> finished_{false}, passes_ended_{false}, stream_ended_{false};
 
-  using ByBatch = std::map<int64_t, StepProgram>;
-  std::map<std::set<int>, ByBatch> steps_;  // by active branches
-  ByBatch* by_batch_ = nullptr;             // of the branches chosen now
+  std::map<std::set<int>, BranchPrograms> steps_;  // by active branches
+  BranchPrograms* programs_ = nullptr;             // of the branches chosen now
   std::set<int> branches_;
   std::vector<char> held_;  // by conditional
   std::set<std::string> measured_;
@@ -428,9 +496,11 @@ class CycleRun {
   size_t loss_metric_ = 0;
   std::optional<size_t> accuracy_metric_;
   Curve curve_;
+  std::optional<LearningRate> rate_;  // training
+  GroupSums group_;
   Clock::time_point start_;
-  double next_progress_ = 0, epoch_start_ = 0;
-  int64_t step_ = 0, samples_ = 0, epoch_steps_ = 0, epoch_samples_ = 0;
+  double now_ = 0, next_progress_ = 0, epoch_start_ = 0;
+  int64_t step_ = 0, batches_ = 0, samples_ = 0, epoch_steps_ = 0, epoch_samples_ = 0;
   uint64_t epoch_ = 0;
   double epoch_loss_ = 0, epoch_correct_ = 0, epoch_measured_ = 0, epoch_judged_ = 0;
 };

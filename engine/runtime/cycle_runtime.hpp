@@ -25,6 +25,7 @@ struct Progress {
 struct EpochReport {
   int64_t epoch, steps, samples;
   double seconds, loss, accuracy;  // means over the epoch
+  double learning_rate;            // of its last step
 };
 
 struct CurvePoint {
@@ -36,6 +37,7 @@ struct CycleReport {
   int64_t epochs = 0, steps = 0, samples = 0;
   double seconds = 0, samples_per_second = 0;
   double loss = 0, accuracy = -1;  // last 100 steps; last epoch
+  double learning_rate = 0;        // of the last step
   std::map<std::string, double> metrics;
   std::vector<EpochReport> by_epoch;
   std::vector<CurvePoint> curve;   // at most 512 points

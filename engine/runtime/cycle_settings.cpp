@@ -2,6 +2,7 @@
 
 #include "engine/base/spelling.hpp"
 #include "engine/training/optimizer.hpp"
+#include "engine/training/schedule.hpp"
 
 namespace harmonics {
 
@@ -26,6 +27,23 @@ std::string text_of(const CycleCondition& c) {
   throw Error(ErrorKind::Type, "'" + c.setting.text + "' wants a text in quotes", c.value.span);
 }
 
+double above_zero(const CycleCondition& c) {
+  const double v = number_of(c);
+  if (!(v > 0)) throw Error(ErrorKind::Type, "'" + c.setting.text + "' must be above zero", c.value.span);
+  return v;
+}
+
+// A text that `parse` understands.
+template <typename T> std::string checked_text(const CycleCondition& c, T (*parse)(std::string_view)) {
+  const std::string text = text_of(c);
+  try {
+    parse(text);
+  } catch (const Error& e) {
+    throw Error(e.kind(), e.what(), c.value.span, e.notes());
+  }
+  return text;
+}
+
 template <typename T> void once(std::optional<T>& slot, T value, const char* what, Span span) {
   if (slot) throw Error(ErrorKind::Name, std::string("'") + what + "' is given twice", span, {"keep one of them"});
   slot = std::move(value);
@@ -44,22 +62,15 @@ void apply_condition(const CycleCondition& c, CycleSettings& s) {
   const std::string& name = c.setting.text;
   if (name == "batch") return once(s.batch, whole_of(c, 1), "batch", c.setting.span);
   if (name == "seed") return once(s.seed, whole_of(c, 0), "seed", c.setting.span);
-  if (name == "lr") {
-    const double lr = number_of(c);
-    if (!(lr > 0)) throw Error(ErrorKind::Type, "'lr' must be above zero", c.value.span);
-    return once(s.lr, lr, "lr", c.setting.span);
-  }
-  if (name == "optimizer") {
-    try {
-      parse_optimizer(text_of(c));
-    } catch (const Error& e) {
-      throw Error(e.kind(), e.what(), c.value.span, e.notes());
-    }
-    return once(s.optimizer, text_of(c), "optimizer", c.setting.span);
-  }
+  if (name == "accumulate") return once(s.accumulate, whole_of(c, 1), "accumulate", c.setting.span);
+  if (name == "lr") return once(s.lr, above_zero(c), "lr", c.setting.span);
+  if (name == "clip") return once(s.clip, above_zero(c), "clip", c.setting.span);
+  if (name == "clip_value") return once(s.clip_value, above_zero(c), "clip_value", c.setting.span);
+  if (name == "optimizer") return once(s.optimizer, checked_text(c, parse_optimizer), "optimizer", c.setting.span);
+  if (name == "schedule") return once(s.schedule, checked_text(c, parse_schedule), "schedule", c.setting.span);
   Error e(ErrorKind::Name, "unknown setting '" + name + "' of a cycle", c.setting.span);
-  if (auto near = nearest(name, {"batch", "optimizer", "lr", "seed", "epochs", "steps"})) e.note("did you mean '" + *near + "'?");
-  else e.note("settings are batch, optimizer, lr and seed");
+  if (auto near = nearest(name, {"batch", "optimizer", "lr", "schedule", "clip", "clip_value", "accumulate", "seed", "epochs", "steps"})) e.note("did you mean '" + *near + "'?");
+  else e.note("settings are batch, optimizer, lr, schedule, clip, clip_value, accumulate and seed");
   throw e;
 }
 

@@ -67,8 +67,9 @@ struct CycleSettings {
   std::optional<int64_t> epochs, steps;
   std::vector<Comparison> until;
   std::optional<int64_t> batch, seed;
-  std::optional<double> lr;
-  std::optional<std::string> optimizer;
+  std::optional<double> lr, clip, clip_value;
+  std::optional<int64_t> accumulate;
+  std::optional<std::string> optimizer, schedule;
   Span span;
 };
 

@@ -104,8 +104,23 @@ ResolvedSettings HarmonicGraph::settings(int cycle, const RunSettings& run) cons
   r.seed = static_cast<uint64_t>(run.seed ? *run.seed : c.seed.value_or(0));
   r.optimizer = parse_optimizer(run.optimizer ? *run.optimizer : c.optimizer.value_or("adamw"));
   if (run.lr) r.optimizer.lr = *run.lr;
-  else if (c.lr && !r.optimizer.lr_given) r.optimizer.lr = *c.lr;
+  else if (c.lr && !r.optimizer.settings.given("lr")) r.optimizer.lr = *c.lr;
+  r.schedule = parse_schedule(run.schedule ? *run.schedule : c.schedule.value_or("constant"));
+  r.clip = run.clip ? *run.clip : c.clip.value_or(0);
+  r.clip_value = run.clip_value ? *run.clip_value : c.clip_value.value_or(0);
+  if (!(r.clip >= 0) || !(r.clip_value >= 0)) throw Error(ErrorKind::Usage, "gradients cannot be clipped to less than nothing", {}, {"clip and clip_value are above 0, or 0 to leave gradients as they are"});
+  r.accumulate = run.accumulate ? *run.accumulate : c.accumulate.value_or(1);
+  if (r.accumulate < 1) throw Error(ErrorKind::Usage, fmt::format("a step of {} batches is not possible", r.accumulate), {}, {"the least is 1"});
   return r;
+}
+
+std::string ResolvedSettings::training() const {
+  std::string s = optimizer.str();
+  if (!schedule.is_constant()) s += ", schedule " + schedule.str();
+  if (clip > 0) s += fmt::format(", clip {:g}", clip);
+  if (clip_value > 0) s += fmt::format(", clip_value {:g}", clip_value);
+  if (accumulate > 1) s += fmt::format(", {} batches a step", accumulate);
+  return s;
 }
 
 Executor& HarmonicGraph::executor(int threads) {

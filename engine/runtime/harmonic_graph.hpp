@@ -15,27 +15,32 @@
 #include "engine/runtime/graph.hpp"
 #include "engine/runtime/lowering.hpp"
 #include "engine/runtime/streams.hpp"
+#include "engine/training/schedule.hpp"
 
 namespace harmonics {
 
 // Settings of a run; what is absent comes from the cycle's parentheses, then from the defaults.
 struct RunSettings {
   std::optional<int64_t> epochs, steps, batch, seed;
-  std::optional<double> seconds, lr;
-  std::optional<std::string> optimizer;
+  std::optional<int64_t> accumulate;           // micro-batches in a step
+  std::optional<double> seconds, lr, clip, clip_value;
+  std::optional<std::string> optimizer, schedule;
   std::vector<std::string> until;  // "loss<0.05"
   int threads = 0;                 // 0: all the machine has
   std::string device = "cpu";
   bool shuffle = true;
 };
 
-struct ResolvedSettings {
+struct ResolvedSettings : UpdateSettings {
   std::optional<int64_t> epochs, steps;
   std::optional<double> seconds;
   std::vector<Comparison> until;
   int64_t batch = 64;
+  int64_t accumulate = 1;
   uint64_t seed = 0;
-  Optimizer optimizer;
+  Schedule schedule;
+  // "adamw(lr=0.001, ...), schedule cosine(...), clip 1, 4 batches a step"
+  std::string training() const;
 };
 
 // "loss<0.05", "output.accuracy >= 0.98"; throws ErrorKind::Usage.

@@ -49,6 +49,7 @@ class Lowerer : public ParameterSource {
     store_.declare(path, type, call.freeze ? Role::frozen : Role::weight, init, options_.seed);
     if (fresh && !call.weights.empty()) load_from(call.weights, path, type);
     if (call.freeze) frozen_.insert(path);
+    if (into_tapped_) outer_.insert(path);
     const HTensor handle = tracer_.parameter(path, type);
     if (std::find(parameters_.begin(), parameters_.end(), path) == parameters_.end()) parameters_.push_back(path);
     return handle;
@@ -104,6 +105,7 @@ class Lowerer : public ParameterSource {
     if (in.empty()) return;
     std::optional<int64_t> width;
     if (auto it = widths_.of.find(n); it != widths_.of.end()) width = it->second.shape.from(it->second.positions).count();
+    into_tapped_ = std::any_of(graph_.taps.begin(), graph_.taps.end(), [&](const GraphTap& t) { return t.layer == n && active(t.cycle, t.branches); });
     LayerValue v;
     for (const GraphEdge* e : in) {
       EdgeResult r = run_edge(graph_, *e, value_of(e->source, e->span).value, width, [&](int layer) { return value_of(layer, e->span).value; }, *this);
@@ -248,31 +250,22 @@ class Lowerer : public ParameterSource {
       const std::vector<HTensor> gradients = gradient(tracer_, total, wrt);
       for (size_t i = 0; i < names.size(); ++i) sums[names[i]] = sums.count(names[i]) ? add(sums[names[i]], gradients[i]) : gradients[i];
     }
-    TraceScope scope("optimizer");
-    const HTensor lr = tracer_.input("@lr", {DType::F32, {}});
-    const HTensor step = options_.optimizer.row->counts_steps ? tracer_.input("@step", {DType::I64, {}}) : HTensor();
+    const TraceScope scope("optimizer");
+    std::vector<HTensor> gradients;
     for (const std::string& name : parameters_)
-      if (sums.count(name)) step_parameter(name, sums[name], lr, step);
+      if (sums.count(name)) {
+        result_.trained.push_back({name, !outer_.count(name) && !is_table(name)});
+        gradients.push_back(sums[name]);
+      }
+    if (options_.accumulate > 0) trace_accumulation(tracer_, store_, result_.trained, gradients, options_.accumulate);
+    else trace_updates(tracer_, store_, options_, result_.trained, std::move(gradients));
   }
 
-  void step_parameter(const std::string& name, const HTensor& gradient, const HTensor& lr, const HTensor& step) {
-    const Optimizer& o = options_.optimizer;
-    const TensorType type = store_.find(name)->type;
-    std::vector<HTensor> inputs{tracer_.parameter(name, type), gradient};
-    std::vector<std::string> moments;
-    for (const std::string& m : o.moments) {
-      moments.push_back("optimizer." + m + "." + name);
-      store_.declare(moments.back(), type, Role::moment, hx_init{HX_INIT_CONSTANT, 0, 0}, 0);
-      inputs.push_back(tracer_.state(moments.back(), type));
-    }
-    inputs.push_back(lr);
-    if (!step.empty()) inputs.push_back(step);
-    AttributeMap a = o.attributes;
-    a.set("weight_decay", type.shape.rank() >= 2 ? o.weight_decay : 0.0);
-    const std::vector<HTensor> next = apply(o.row->name, a, inputs);
-    tracer_.update(name, next.at(0));
-    for (size_t i = 0; i < moments.size(); ++i) tracer_.update(moments[i], next.at(i + 1));
-    result_.trained.push_back(name);
+  // Is the parameter looked up by row?
+  bool is_table(const std::string& name) {
+    const ValueId id = tracer_.id_of(tracer_.parameter(name, store_.find(name)->type));
+    const std::vector<Node>& nodes = tracer_.program().nodes;
+    return std::any_of(nodes.begin(), nodes.end(), [&](const Node& n) { return n.callee == "embedding" && n.inputs[0] == id; });
   }
 
   void load_from(const std::string& file, const std::string& path, const TensorType& type) {
@@ -304,6 +297,8 @@ class Lowerer : public ParameterSource {
   std::map<int, LayerValue> values_;
   std::vector<std::string> parameters_;
   std::set<std::string> frozen_;
+  std::set<std::string> outer_;  // parameters of arrows into tapped layers
+  bool into_tapped_ = false;
   std::vector<LossTerm> terms_;
   std::map<std::string, HTensor> layer_losses_;
   Lowered result_;

@@ -11,7 +11,7 @@
 #include "engine/model/parameter_store.hpp"
 #include "engine/program/program.hpp"
 #include "engine/runtime/graph.hpp"
-#include "engine/training/optimizer.hpp"
+#include "engine/training/update.hpp"
 
 namespace harmonics {
 
@@ -50,13 +50,13 @@ bool read_as_classes(const Graph& graph, int producer);
 
 enum class Mode { train, evaluate, infer };
 
-struct LoweringOptions {
+struct LoweringOptions : UpdateSettings {  // those: train
   Mode mode = Mode::train;
   int cycle = 0;
   int64_t batch = 1;
   uint64_t seed = 0;
   std::set<int> branches;         // active branch literals; see GraphEdge::branches
-  Optimizer optimizer;            // train
+  double accumulate = 0;          // train: above 0 gradients times this are gathered and nothing is stepped
   std::vector<int> wanted;        // infer: layers whose values are handed out; empty: terminal layers and consumers' sources
   bool observe = false;           // hand out every layer's value as "value:LAYER"
 };
@@ -74,11 +74,11 @@ struct Lowered {
   std::vector<int64_t> index_limits;  // by input: how many classes or symbols its numbers choose from; 0: they are not indices
   std::vector<LossInfo> losses;       // one a tapped layer
   std::map<int, std::string> values;  // infer: node (layer or consumer) -> output name
-  std::vector<std::string> trained;   // parameters this program updates
+  std::vector<TrainedParameter> trained;  // parameters this program has gradients for
 };
 
 // Program inputs: one per producer used ("NAME": [batch, sample...]); train also has "@lr" f32, "@step" i64; programs with random
-// nodes have "@counter" i64[2] = {seed, step}. Outputs: "loss", "LAYER.loss", "LAYER.correct"; updates: parameters, states, moments.
+// nodes have "@counter" i64[2] = {seed, step}; gathering gradients "@keep" bool instead of the rate and step. Outputs: "loss", "LAYER.loss", "LAYER.correct"; updates: parameters, states, moments.
 Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store,
               const LoweringOptions& options);
 

@@ -10,16 +10,16 @@
 
 namespace harmonics {
 
-// Mean of the last hundred values, each with a weight (samples). Allocates nothing.
+// Mean of the last hundred steps: sums of values, each with its weight (samples). Allocates nothing.
 class WindowMean {
  public:
-  void add(double value, double weight);
+  void add(double sum, double weight);
   bool empty() const { return used_ == 0; }
   double mean() const { return weight_ > 0 ? sum_ / weight_ : 0; }
 
  private:
   static constexpr size_t kSize = 100;
-  std::array<double, kSize> values_{}, weights_{};
+  std::array<double, kSize> sums_{}, weights_{};
   size_t next_ = 0, used_ = 0;
   double sum_ = 0, weight_ = 0;
 };
@@ -28,15 +28,24 @@ class Metrics {
  public:
   // Names are settled before the first step: "loss", "LAYER.loss", "LAYER.accuracy".
   size_t declare(const std::string& name);
-  void add(size_t metric, double value, double weight) { windows_[metric].add(value, weight); }
+  // One batch's value; it counts once the step it is of is over.
+  void add(size_t metric, double value, double weight) {
+    windows_[metric].pending += value * weight;
+    windows_[metric].weight += weight;
+  }
+  void end_step();
   // Before the first value every comparison is false.
   bool holds(const Comparison& comparison) const;
-  double value(size_t metric) const { return windows_[metric].mean(); }  // 0 before the first value
+  double value(size_t metric) const { return windows_[metric].window.mean(); }  // 0 before the first value
   std::map<std::string, double> all() const;
 
  private:
+  struct Series {
+    WindowMean window;
+    double pending = 0, weight = 0;  // of the step that is running
+  };
   std::map<std::string, size_t> names_;
-  std::vector<WindowMean> windows_;
+  std::vector<Series> windows_;
 };
 
 }  // namespace harmonics

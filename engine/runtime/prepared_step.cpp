@@ -73,13 +73,13 @@ void Rows::read(HarmonicGraph& graph, const std::vector<size_t>& bound, uint64_t
 }
 
 PreparedStep::PreparedStep(HarmonicGraph& graph, const Rows& rows, const PreparedSettings& settings)
-    : lr_(static_cast<float>(settings.optimizer.lr)), seed_(settings.seed) {
+    : lr_(static_cast<float>(settings.update.optimizer.lr)), seed_(settings.seed) {
   LoweringOptions o;
   o.mode = settings.trains ? Mode::train : Mode::infer;
   o.cycle = settings.cycle;
   o.batch = settings.batch;
   o.seed = settings.seed;
-  o.optimizer = settings.optimizer;
+  static_cast<UpdateSettings&>(o) = settings.update;
   if (!settings.trains) o.wanted = graph.results(settings.cycle);
   for (size_t i = 0; i < graph.graph().conditionals.size(); ++i)
     if (graph.graph().conditionals[i].cycle == settings.cycle) o.branches.insert(static_cast<int>(2 * i));

@@ -38,7 +38,7 @@ struct PreparedSettings {
   int threads = 0;
   std::string device = "cpu";
   uint64_t seed = 0;
-  Optimizer optimizer;  // training
+  UpdateSettings update;  // training
 };
 
 // The first branch of every condition, compiled; each run takes the next batch of the rows, from the front again after the last.

@@ -1,113 +1,108 @@
 #include "engine/training/optimizer.hpp"
 
-#include <charconv>
 #include <fmt/core.h>
-
-#include "engine/base/spelling.hpp"
+#include <harmonics/error.hpp>
 
 namespace harmonics {
 
-const std::vector<OptimizerRow>& optimizer_rows() {
-  static const std::vector<OptimizerRow> rows = {
-      {"sgd", "stochastic gradient descent, with momentum and Nesterov's variant", {"momentum"},
-       {{"momentum", 0}, {"nesterov", 0}, {"weight_decay", 0}}, 1e-3, false},
-      {"adam", "Adam (Kingma, Ba 2015)", {"m", "v"},
-       {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0}}, 1e-3, true},
-      {"adamw", "Adam with decoupled weight decay (Loshchilov, Hutter 2019)", {"m", "v"},
-       {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0.01}}, 1e-3, true},
-  };
-  return rows;
-}
-
 namespace {
 
-std::string_view trim(std::string_view s) {
-  while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
-  while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
-  return s;
+using Kind = SettingSpec::Kind;
+
+const SettingSpec kMomentum{"momentum", 0, Kind::fraction};
+const SettingSpec kBeta1{"beta1", 0.9, Kind::fraction};
+const SettingSpec kBeta2{"beta2", 0.999, Kind::fraction};
+SettingSpec lr(double otherwise) { return {"lr", otherwise}; }
+SettingSpec epsilon(double otherwise) { return {"epsilon", otherwise}; }
+SettingSpec decay(double otherwise) { return {"weight_decay", otherwise}; }
+
+// What every functional of this name takes from the settings of the same names.
+void take(UpdateRule& rule, const NamedSettings& from, std::initializer_list<const char*> names) {
+  for (const char* name : names) rule.attributes.set(name, from.number(name));
 }
 
-double value_of(std::string_view name, std::string_view text) {
-  if (text == "true") return 1;
-  if (text == "false") return 0;
-  double v = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
-  if (error != std::errc() || end != text.data() + text.size() || !(v >= 0) || v > 1e6)
-    throw Error(ErrorKind::Type, fmt::format("optimizer setting '{}' has the value '{}'", name, text), {}, {"give a number of at least 0: lr=1e-3"});
-  return v;
+UpdateRule adam_like(const char* functional, const TensorType& type) { return {functional, {}, {{"m", type}, {"v", type}}, true}; }
+
+UpdateRule sgd_rule(const NamedSettings& s, const TensorType& type) {
+  UpdateRule rule{"sgd", {}, {}, false};
+  take(rule, s, {"momentum"});
+  rule.attributes.set("nesterov", s.number("nesterov") != 0);
+  if (s.number("momentum") != 0) rule.moments.push_back({"momentum", type});
+  return rule;
+}
+
+UpdateRule rmsprop_rule(const NamedSettings& s, const TensorType& type) {
+  UpdateRule rule{"rmsprop", {}, {{"v", type}}, false};
+  take(rule, s, {"alpha", "epsilon", "momentum"});
+  rule.attributes.set("centered", s.number("centered") != 0);
+  if (s.number("momentum") != 0) rule.moments.push_back({"momentum", type});
+  if (s.number("centered") != 0) rule.moments.push_back({"mean", type});
+  return rule;
+}
+
+UpdateRule normuon_rule(const NamedSettings& s, const TensorType& type, bool hidden) {
+  if (hidden && type.shape.rank() == 2) {
+    UpdateRule rule{"normuon", {}, {{"m", type}, {"rows", {type.dtype, {type.shape[0]}}}}, false};
+    take(rule, s, {"beta1", "beta2", "epsilon"});
+    return rule;
+  }
+  UpdateRule rule = adam_like("adamw", type);
+  rule.attributes.set("beta1", s.number("adam_beta1")).set("beta2", s.number("adam_beta2")).set("epsilon", s.number("epsilon"));
+  return rule;
 }
 
 }  // namespace
 
+const std::vector<NamedRow>& optimizer_rows() {
+  static const std::vector<NamedRow> rows = {
+      {"sgd", "stochastic gradient descent, with momentum and Nesterov's variant",
+       {lr(1e-3), kMomentum, {"nesterov", 0, Kind::flag}, decay(0)}},
+      {"rmsprop", "steps divided by the root of a running mean square (Hinton 2012), centered on request",
+       {lr(1e-2), {"alpha", 0.99, Kind::fraction}, epsilon(1e-8), kMomentum, {"centered", 0, Kind::flag}, decay(0)}},
+      {"adam", "Adam (Kingma, Ba 2015)", {lr(1e-3), kBeta1, kBeta2, epsilon(1e-8), decay(0)}},
+      {"adamw", "Adam with decoupled weight decay (Loshchilov, Hutter 2019)", {lr(1e-3), kBeta1, kBeta2, epsilon(1e-8), decay(0.01)}},
+      {"lamb", "Adam's direction at a length in proportion to the weights' (You et al. 2020), for large batches",
+       {lr(1e-3), kBeta1, kBeta2, epsilon(1e-6), decay(0.01)}},
+      {"lion", "the sign of two mixed momenta (Chen et al. 2023); wants a third to a tenth of adamw's lr",
+       {lr(1e-4), kBeta1, {"beta2", 0.99, Kind::fraction}, decay(0)}},
+      {"normuon", "orthogonalised momentum, evened out by neuron (Li et al. 2025), for hidden matrices; adamw for the rest",
+       {lr(1e-3), {"beta1", 0.95, Kind::fraction}, {"beta2", 0.95, Kind::fraction}, epsilon(1e-8), decay(0.01),
+        {"adam_beta1", 0.9, Kind::fraction}, {"adam_beta2", 0.999, Kind::fraction}}},
+  };
+  return rows;
+}
+
 Optimizer parse_optimizer(std::string_view text) {
-  text = trim(text);
-  const size_t open = text.find('(');
-  const std::string_view name = trim(text.substr(0, open));
-  const OptimizerRow* row = nullptr;
-  std::vector<std::string> known;
-  for (const OptimizerRow& r : optimizer_rows()) {
-    known.emplace_back(r.name);
-    if (r.name == name) row = &r;
-  }
-  if (!row) {
-    Error e(ErrorKind::Name, fmt::format("unknown optimizer '{}'", name));
-    if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
-    else e.note("optimizers are sgd, adam and adamw, e.g. 'adamw(lr=1e-3)'");
-    throw e;
-  }
-  Optimizer o{row, row->lr, false, {}, 0, row->moments};
-  std::vector<std::pair<std::string, double>> settings = row->settings;
-  if (open != std::string_view::npos) {
-    if (text.back() != ')') throw Error(ErrorKind::Syntax, fmt::format("optimizer '{}' lacks its closing parenthesis", text));
-    std::string_view rest = text.substr(open + 1, text.size() - open - 2);
-    while (!trim(rest).empty()) {
-      const size_t comma = rest.find(',');
-      const std::string_view part = trim(rest.substr(0, comma));
-      rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
-      const size_t eq = part.find('=');
-      if (eq == std::string_view::npos) throw Error(ErrorKind::Syntax, fmt::format("optimizer setting '{}' lacks its value", part), {}, {"write NAME=VALUE, e.g. lr=1e-3"});
-      const std::string key(trim(part.substr(0, eq)));
-      const double v = value_of(key, trim(part.substr(eq + 1)));
-      if (key == "lr") {
-        o.lr = v;
-        o.lr_given = true;
-        continue;
-      }
-      bool found = false;
-      std::vector<std::string> names{"lr"};
-      for (auto& [k, value] : settings) {
-        names.push_back(k);
-        if (k == key) value = v, found = true;
-      }
-      if (found) continue;
-      Error e(ErrorKind::Name, fmt::format("optimizer '{}' has no setting '{}'", name, key));
-      if (auto near = nearest(key, names)) e.note("did you mean '" + *near + "'?");
-      throw e;
-    }
-  }
-  double momentum = 1;
-  bool nesterov = false;
-  for (const auto& [k, v] : settings) {
-    if (k == "weight_decay") o.weight_decay = v;
-    else if (k == "nesterov") o.attributes.set(k, v != 0);
-    else o.attributes.set(k, v);
-    if (k == "momentum") momentum = v;
-    if (k == "nesterov") nesterov = v != 0;
-    if ((k == "beta1" || k == "beta2" || k == "momentum") && v >= 1)
-      throw Error(ErrorKind::Type, fmt::format("optimizer setting '{}' is {:g}; it must be below 1", k, v));
-  }
-  if (nesterov && momentum == 0) throw Error(ErrorKind::Type, "optimizer 'sgd' has nesterov without momentum", {}, {"write sgd(momentum=0.9, nesterov=true)"});
-  if (row->name == "sgd" && momentum == 0) o.moments.clear();
+  Optimizer o{parse_named_settings("optimizer", text, optimizer_rows(), "adamw(lr=1e-3)"), 0};
+  o.lr = o.settings.number("lr");
+  if (o.settings.number("nesterov") != 0 && o.settings.number("momentum") == 0)
+    throw Error(ErrorKind::Type, "optimizer 'sgd' has nesterov without momentum", {}, {"write sgd(momentum=0.9, nesterov=true)"});
   return o;
 }
 
 std::string Optimizer::str() const {
-  std::string s = fmt::format("{}(lr={:g}", row->name, lr);
-  for (const auto& [k, v] : attributes.entries()) {
-    if (const auto* d = std::get_if<double>(&v)) s += fmt::format(", {}={:g}", k, *d);
-    if (const auto* b = std::get_if<bool>(&v)) s += fmt::format(", {}={}", k, *b);
+  NamedSettings s = settings;
+  s.values.at(0).value = lr;
+  return s.str();
+}
+
+UpdateRule update_rule(const Optimizer& optimizer, const TensorType& parameter, bool hidden) {
+  const NamedSettings& s = optimizer.settings;
+  const std::string_view name = s.row->name;
+  UpdateRule rule;
+  if (name == "sgd") rule = sgd_rule(s, parameter);
+  else if (name == "rmsprop") rule = rmsprop_rule(s, parameter);
+  else if (name == "normuon") rule = normuon_rule(s, parameter, hidden);
+  else if (name == "lion") {
+    rule = {"lion", {}, {{"m", parameter}}, false};
+    take(rule, s, {"beta1", "beta2"});
+  } else {
+    rule = adam_like(name == "lamb" ? "lamb" : name == "adam" ? "adam" : "adamw", parameter);
+    take(rule, s, {"beta1", "beta2", "epsilon"});
+    if (name == "lamb") rule.attributes.set("adapt", parameter.shape.rank() >= 2);
   }
-  return s + fmt::format(", weight_decay={:g})", weight_decay);
+  rule.attributes.set("weight_decay", parameter.shape.rank() >= 2 ? s.number("weight_decay") : 0.0);
+  return rule;
 }
 
 }  // namespace harmonics

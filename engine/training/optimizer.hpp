@@ -1,4 +1,4 @@
-// Optimizers as a flow or a flag names them: 'adamw', 'sgd(lr=0.1, momentum=0.9)'.
+// Optimizers as a flow or a flag names them: 'adamw', 'sgd(lr=0.1, momentum=0.9)'; and how each steps one parameter.
 #pragma once
 
 #include <string>
@@ -6,30 +6,37 @@
 #include <vector>
 
 #include "engine/program/attributes.hpp"
+#include "engine/tensor/type.hpp"
+#include "engine/training/named_settings.hpp"
 
 namespace harmonics {
 
-struct OptimizerRow {
-  std::string_view name;        // also the functional that updates one parameter
-  std::string_view description;
-  std::vector<std::string> moments;                              // state tensors per parameter, same shape
-  std::vector<std::pair<std::string, double>> settings;          // with defaults; "lr" apart
-  double lr;
-  bool counts_steps;            // takes the step number (bias correction)
-};
-const std::vector<OptimizerRow>& optimizer_rows();
+// One row each; "lr" is the first setting.
+const std::vector<NamedRow>& optimizer_rows();
 
 struct Optimizer {
-  const OptimizerRow* row;
-  double lr;
-  bool lr_given = false;
-  AttributeMap attributes;      // of the functional
-  double weight_decay = 0;      // on tensors of two and more dimensions only
-  std::vector<std::string> moments;  // those this setting needs (plain SGD keeps none)
-  std::string str() const;      // "adamw(lr=0.001, beta1=0.9, ...)"
+  NamedSettings settings;
+  double lr = 0;
+  std::string str() const;  // "adamw(lr=0.001, beta1=0.9, ...)"
 };
 
-// Unknown optimizers and settings: ErrorKind::Name with the nearest; bad values: ErrorKind::Type.
+// "adamw(lr=1e-3)". Errors as parse_named_settings has them.
 Optimizer parse_optimizer(std::string_view text);
+
+// How one parameter is stepped: functional(w, g, moments..., lr[, step]) -> w', moments'...
+struct UpdateRule {
+  struct Moment {
+    std::string name;  // "m", "v", ...
+    TensorType type;
+  };
+  std::string functional;
+  AttributeMap attributes;
+  std::vector<Moment> moments;
+  bool counts_steps = false;  // takes the step number (bias correction)
+};
+
+// Weight decay and LAMB's trust ratio are for tensors of two and more axes. `hidden`: neither a table that is looked up nor
+// of an arrow into a tapped layer; NorMuon orthogonalises hidden matrices and steps everything else by AdamW.
+UpdateRule update_rule(const Optimizer& optimizer, const TensorType& parameter, bool hidden);
 
 }  // namespace harmonics

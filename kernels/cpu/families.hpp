@@ -31,6 +31,10 @@ bool plan_linear(const Site&, hx_kernel&);
 bool plan_softmax(const Site&, hx_kernel&);
 bool plan_softmax_cross_entropy(const Site&, hx_kernel&);
 bool plan_optimizer(const Site&, hx_kernel&);
+bool plan_rmsprop(const Site&, hx_kernel&);
+bool plan_lion(const Site&, hx_kernel&);
+bool plan_lamb(const Site&, hx_kernel&);
+bool plan_global_norm(const Site&, hx_kernel&);
 bool plan_row_norm(const Site&, hx_kernel&);
 bool plan_batch_norm(const Site&, hx_kernel&);
 

@@ -108,7 +108,7 @@ WorkloadStep::WorkloadStep(const Workload& workload, int64_t batch, int threads)
   settings.batch = batch;
   settings.threads = threads;
   settings.seed = workload.seed;
-  settings.optimizer = graph_->settings(0, run).optimizer;
+  settings.update = graph_->settings(0, run);
   const Rows rows(*graph_, 0, workload.trains, static_cast<uint64_t>(batch), workload.seed);
   step_ = std::make_unique<PreparedStep>(*graph_, rows, settings);
 

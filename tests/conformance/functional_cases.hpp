@@ -290,8 +290,19 @@ inline void add_optimizer_cases(Cases& cases, Sizes& sizes) {
     cases.push_back({"sgd", plain, {w, w, rate()}});
     cases.push_back({"sgd", momentum, {w, w, w, rate()}});
     cases.push_back({"sgd", nesterov, {w, w, w, rate()}});
-    for (const char* name : {"adam", "adamw"}) cases.push_back({name, plain, {w, w, w, v, rate(), step}});
+    for (const char* name : {"adam", "adamw", "lamb"}) cases.push_back({name, plain, {w, w, w, v, rate(), step}});
+    AttributeMap centered = plain, both = momentum, still = plain;
+    for (AttributeMap* a : {&centered, &both}) a->set("centered", true).set("epsilon", 1.0);
+    still.set("adapt", false);
+    cases.push_back({"rmsprop", plain, {w, w, v, rate()}});
+    cases.push_back({"rmsprop", momentum, {w, w, v, w, rate()}});
+    cases.push_back({"rmsprop", centered, {w, w, v, w, rate()}});
+    cases.push_back({"rmsprop", both, {w, w, v, w, w, rate()}});
+    cases.push_back({"lion", plain, {w, w, w, rate()}});
+    cases.push_back({"lamb", still, {w, w, w, v, rate(), step}});
+    cases.push_back({"normuon", plain, {w, w, w, positives({w.shape[0]}), rate()}});
   }
+  cases.push_back({"global_norm", {}, {w, numbers({}), numbers({sizes.odd()})}});
 }
 
 // Every functional at least once, with shapes drawn from the seed.

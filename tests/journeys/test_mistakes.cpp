@@ -25,6 +25,14 @@ TEST_CASE("wrong use says what to do and exits with 2") {
   const Result condition = harmonics("run " + kSamples + "mnist.hmx --producer synth:digits --producer 'synth:digits#label' --until 'loss=3'");
   CHECK(condition.code == 2);
   CHECK(has(condition.err, "'loss=3' is not a condition"));
+  const std::string digits = "run " + kSamples + "mnist.hmx --producer synth:digits --producer 'synth:digits#label' ";
+  CHECK(has(harmonics(digits + "--optimizer lyon").err, "error: unknown optimizer 'lyon'\nhelp: did you mean 'lion'?\n"));
+  CHECK(has(harmonics(digits + "--schedule 'cosine(warmup=fast)'").err, "error: schedule setting 'warmup' has the value 'fast'\nhelp: give a whole number of steps, or a part of the run below 1, e.g. warmup=0\n"));
+  const Result endless = harmonics(digits + "--schedule cosine --until 'loss<0.1'");
+  CHECK(endless.code == 2);
+  CHECK(has(endless.err, "error: schedule 'cosine(warmup=0, final=0)' follows the run to its end, but nothing says when that is\nhelp: give steps, epochs or for, e.g. --steps 1000"));
+  CHECK(harmonics(digits + "--accumulate 0").code == 2);
+  CHECK(harmonics(digits + "--clip -1").code == 2);
 }
 
 TEST_CASE("missing and broken files have their own codes") {

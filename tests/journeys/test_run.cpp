@@ -107,12 +107,38 @@ TEST_CASE("zero epochs save the initial weights; nothing is trained") {
 }
 
 TEST_CASE("several optimizers learn the same flow") {
-  for (const char* optimizer : {"adamw", "adam(lr=1e-3)", "sgd(lr=0.05, momentum=0.9)", "sgd(lr=0.1, momentum=0.9, nesterov=true)"}) {
-    const Result r = harmonics("run " + kSamples + "mnist.hmx " + kDigits + kDigitsTest + "--epochs 3 --json --quiet --optimizer '" + optimizer + "'");
+  for (const char* optimizer : {"adamw", "adam(lr=1e-3)", "sgd(lr=0.05, momentum=0.9)", "sgd(lr=0.1, momentum=0.9, nesterov=true)", "rmsprop(lr=1e-3, momentum=0.5, centered=true)", "lamb(lr=1e-2)", "lion(lr=1e-3)", "normuon"}) {
+    const Result r = harmonics("run " + kSamples + "mnist.hmx " + kDigits + kDigitsTest + "--epochs 3 --json --quiet --schedule 'cosine(warmup=10)' --clip 1 --optimizer '" + optimizer + "'");
     REQUIRE(r.code == 0);
     INFO(optimizer);
     CHECK(number(r.out, "test_accuracy") > 0.6);
   }
+}
+
+TEST_CASE("schedule, clipping and accumulation show where one looks") {
+  Folder f;
+  const std::string flow = f.write("g.hmx", R"hmx(harmonic g {
+    producer x; producer y 1/1 x;
+    layer h {16}; layer o;
+    cycle (epochs 2, batch=16, optimizer="lion(lr=1e-3)", schedule="linear(final=0.5)", clip=2, accumulate=2) { x -(relu)-> h -> o; o <-(cross_entropy)- y; }
+  })hmx");
+  const std::string digits = "--producer 'synth:digits?size=160' --producer 'synth:digits?size=160#label' ";
+  const Result r = harmonics("run " + flow + " " + digits + "--accumulate 4 --json --report " + (f / "r.html"));
+  REQUIRE(r.code == 0);
+  CHECK(number(r.out, "steps") == 6);  // 10 batches: two groups of four and one of two
+  CHECK(number(r.out, "learning_rate") == Approx(1e-3 * (1 - 0.5 * 5 / 6)));
+  const std::string training = "lion(lr=0.001, beta1=0.9, beta2=0.99, weight_decay=0), schedule linear(warmup=0, final=0.5), clip 2, 4 batches a step";
+  CHECK(has(r.out, "\"training\":\"" + training + "\""));
+  CHECK(has(r.err, "by " + training));
+  CHECK(has(r.err, "lr 0.000833"));  // after the first epoch
+  CHECK(has(read(f / "r.html"), training));
+  const Result explained = harmonics("explain " + flow + " " + digits + "--clip-value 0.5 --schedule 'wsd(decay=0.5)'");
+  REQUIRE(explained.code == 0);
+  CHECK(has(explained.out, "  optimizer            lion(lr=0.001, beta1=0.9, beta2=0.99, weight_decay=0)\n  schedule             wsd(warmup=0, decay=0.5, final=0)\n"
+                           "  clip                 all gradients together to a length of 2\n  clip_value           numbers of gradients to 0.5\n  batch                16, 2 of them a step\n"));
+  const Result traced = harmonics("explain " + flow + " " + digits + "--show kernels");
+  CHECK(has(traced.out, "global norm"));
+  CHECK(has(traced.out, "optimizer/x.h.affine.weight"));
 }
 
 TEST_CASE("a report draws the curve and the digits; an svg only the curve") {
@@ -188,6 +214,10 @@ TEST_CASE("looking around: version, list, inspect, explain, validate") {
   }
   CHECK(has(harmonics("inspect conv").out, "kernel"));
   CHECK(has(harmonics("inspect adamw").out, "decoupled"));
+  const std::string optimizers = harmonics("list optimizers").out, schedules = harmonics("list schedules").out;
+  for (const char* name : {"sgd", "rmsprop", "adam", "adamw", "lamb", "lion", "normuon"}) CHECK(has(optimizers, std::string("  ") + name + " "));
+  for (const char* name : {"constant", "linear", "cosine", "step", "wsd"}) CHECK(has(schedules, std::string("  ") + name + " "));
+  CHECK(has(harmonics("inspect wsd").out, "schedule wsd(warmup = 0, decay = 0.2, final = 0)"));
   CHECK(has(harmonics("list losses --json").out, "\"name\":\"huber\""));
   CHECK(has(harmonics("validate " + kSamples + "mnist.hmx " + kSamples + "mnist_cnn.hmx " + kSamples + "char_gpt.hmx").err, "char_gpt.hmx: ok"));
   const Result explained = harmonics("explain " + kSamples + "mnist.hmx " + kDigits + "--show widths,program,kernels,memory");

@@ -76,6 +76,13 @@ void check_cases(const std::string& backend, DType dtype, const Tolerance& toler
 TEST_CASE("every functional that is not a gradient is compared with PyTorch") {
   std::set<std::string> covered;
   for (const GoldenCase& c : golden_cases(golden("functionals.safetensors"))) covered.insert(c.functional);
+  for (const auto& [name, text] : golden("optimizers.safetensors").metadata) {  // whole runs: test_optimizers.cpp
+    if (name.rfind("run/", 0) != 0) continue;
+    const boost::json::object run = boost::json::parse(text).as_object();
+    const std::string optimizer(run.at("optimizer").as_string());
+    covered.insert(optimizer.substr(0, optimizer.find('(')));
+    if (run.contains("clip")) covered.insert("global_norm");
+  }
   for (const Functional* functional : FunctionalTable::global().all()) {
     const bool is_gradient = functional->name.find("_grad") != std::string::npos;
     INFO("add a case to make_golden.py for " << functional->name);

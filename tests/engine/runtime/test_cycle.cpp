@@ -316,15 +316,18 @@ TEST_CASE("dropout is off and running statistics are used in evaluation") {
 TEST_CASE("metrics are means over the last hundred steps, weighted by samples") {
   WindowMean w;
   CHECK(w.empty());
-  w.add(1, 3);
+  w.add(3, 3);  // sum, weight
   w.add(5, 1);
   CHECK(w.mean() == Approx(2));
-  for (int i = 0; i < 100; ++i) w.add(i, 2);
+  for (int i = 0; i < 100; ++i) w.add(2 * i, 2);
   CHECK(w.mean() == Approx(49.5));
   Metrics m;
   const size_t loss = m.declare("loss");
   CHECK_FALSE(m.holds(parse_comparison("loss<1e9")));
-  m.add(loss, 0.5, 1);
+  m.add(loss, 0, 1);
+  m.add(loss, 0.75, 2);
+  CHECK_FALSE(m.holds(parse_comparison("loss<1e9")));  // the step is not over
+  m.end_step();
   CHECK(m.holds(parse_comparison("loss <= 0.5")));
   CHECK_FALSE(m.holds(parse_comparison("loss<0.5")));
 }

@@ -74,6 +74,47 @@ TEST_CASE("a compiled training step allocates nothing outside oneDNN") {
   }
 }
 
+TEST_CASE("gathering, clipping and stepping allocate nothing outside oneDNN") {
+  if (!kCountsAllocations) return;
+  for (const NamedRow& row : optimizer_rows()) {
+    auto g = graph_of(kNet);
+    bind_rows(*g, "x", {32}, numbers(32 * 16));
+    bind_rows<int64_t>(*g, "y", {}, std::vector<int64_t>(16, 3));
+    LoweringOptions o;
+    o.batch = 16;
+    o.optimizer = parse_optimizer(row.name);
+    o.clip = 1;
+    o.accumulate = 1;
+    CompileOptions c;
+    c.registry = &g->registry();
+    CompiledStep gather(g->lower(o), g->store(), g->executor(2), c);
+    Lowered lowered;
+    lowered.program = accumulated_update("g", g->store(), o, gather.lowered().trained);
+    CompiledStep update(std::move(lowered), g->store(), g->executor(2), c);
+    const std::vector<float> x = numbers(32 * 16);
+    const std::vector<int64_t> y(16, 3);
+    const void* streams[] = {x.data(), y.data()};
+    const auto run = [&](int64_t step) {
+      for (int64_t k = 0; k < 3; ++k) {
+        gather.set(streams, 0, 3 * step + k, 0);
+        gather.set_keep(k > 0);
+        gather.run_forward();
+        gather.run_rest();
+      }
+      update.set(nullptr, 1e-3f, step, 0);
+      update.set_scale(1.0f / 3);
+      update.run();
+    };
+    const uint64_t parts = onednn_parts(gather.executable()) + onednn_parts(update.executable());
+    for (int64_t i = 1; i <= 20; ++i) run(i);
+    start_counting();
+    for (int64_t i = 21; i <= 70; ++i) run(i);
+    const uint64_t counted = stop_counting();
+    INFO(row.name << ": " << counted << " allocations in 50 steps with " << parts << " oneDNN parts");
+    CHECK(counted <= 50 * 3 * parts * kPerExecute);
+  }
+}
+
 TEST_CASE("a steady cycle without oneDNN allocates nothing outside the flow graph") {
   if (!kCountsAllocations) return;
   const auto allocations_of = [](int64_t steps, int threads) {

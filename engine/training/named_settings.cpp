@@ -1,0 +1,158 @@
+#include "engine/training/named_settings.hpp"
+
+#include <charconv>
+#include <cmath>
+
+#include <fmt/core.h>
+#include <harmonics/error.hpp>
+
+#include "engine/base/spelling.hpp"
+
+namespace harmonics {
+
+namespace {
+
+std::string_view trim(std::string_view s) {
+  while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
+  while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
+  return s;
+}
+
+std::string value_text(const SettingSpec& spec, double value) {
+  if (spec.kind == SettingSpec::Kind::flag) return value != 0 ? "true" : "false";
+  return fmt::format("{:g}", value);
+}
+
+const char* what_is_right(SettingSpec::Kind kind) {
+  switch (kind) {
+    case SettingSpec::Kind::number: return "give a number of at least 0";
+    case SettingSpec::Kind::fraction: return "give a number of at least 0 and below 1";
+    case SettingSpec::Kind::part: return "give a number from 0 to 1";
+    case SettingSpec::Kind::span: return "give a whole number of steps, or a part of the run below 1";
+    case SettingSpec::Kind::flag: break;
+  }
+  return "give true or false";
+}
+
+bool is_right(SettingSpec::Kind kind, double v) {
+  switch (kind) {
+    case SettingSpec::Kind::number: return v >= 0 && v <= 1e6;
+    case SettingSpec::Kind::fraction: return v >= 0 && v < 1;
+    case SettingSpec::Kind::part: return v >= 0 && v <= 1;
+    case SettingSpec::Kind::span: return v >= 0 && v <= 1e15 && (v < 1 || v == std::floor(v));
+    case SettingSpec::Kind::flag: break;
+  }
+  return v == 0 || v == 1;
+}
+
+class Parser {
+ public:
+  Parser(std::string_view what, std::string_view text, const std::vector<NamedRow>& rows, std::string_view example)
+      : what_(what), text_(trim(text)), rows_(rows), example_(example) {}
+
+  NamedSettings run() {
+    const size_t open = text_.find('(');
+    find_row(trim(text_.substr(0, open)));
+    for (const SettingSpec& spec : result_.row->settings) result_.values.push_back({&spec, spec.otherwise});
+    if (open == std::string_view::npos) return std::move(result_);
+    if (text_.back() != ')') throw Error(ErrorKind::Syntax, fmt::format("{} '{}' lacks its closing parenthesis", what_, text_));
+    std::string_view rest = text_.substr(open + 1, text_.size() - open - 2);
+    while (!trim(rest).empty()) {
+      const size_t comma = rest.find(',');
+      assign(trim(rest.substr(0, comma)));
+      rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void find_row(std::string_view name) {
+    std::vector<std::string> known;
+    std::string all;
+    for (const NamedRow& r : rows_) {
+      if (r.name == name) result_.row = &r;
+      known.emplace_back(r.name);
+      all += (all.empty() ? "" : &r == &rows_.back() ? " and " : ", ") + known.back();
+    }
+    if (result_.row) return;
+    Error e(ErrorKind::Name, fmt::format("unknown {} '{}'", what_, name));
+    if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
+    else e.note(fmt::format("{}s are {}, e.g. '{}'", what_, all, example_));
+    throw e;
+  }
+
+  void assign(std::string_view part) {
+    const size_t eq = part.find('=');
+    if (eq == std::string_view::npos)
+      throw Error(ErrorKind::Syntax, fmt::format("{} setting '{}' lacks its value", what_, part), {}, {fmt::format("write NAME=VALUE, e.g. {}", example_)});
+    Setting& setting = find_setting(trim(part.substr(0, eq)));
+    if (setting.given)
+      throw Error(ErrorKind::Name, fmt::format("{} setting '{}' is given twice", what_, setting.spec->name), {}, {"keep one of them"});
+    setting.value = value_of(*setting.spec, trim(part.substr(eq + 1)));
+    setting.given = true;
+  }
+
+  Setting& find_setting(std::string_view name) {
+    std::vector<std::string> known;
+    std::string all;
+    for (Setting& s : result_.values) {
+      if (s.spec->name == name) return s;
+      known.emplace_back(s.spec->name);
+      all += (all.empty() ? "" : ", ") + known.back();
+    }
+    Error e(ErrorKind::Name, fmt::format("{} '{}' has no setting '{}'", what_, result_.row->name, name));
+    if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
+    else e.note(fmt::format("it has {}", all));
+    throw e;
+  }
+
+  double value_of(const SettingSpec& spec, std::string_view text) const {
+    double v = -1;
+    if (text == "true" || text == "false") {
+      if (spec.kind == SettingSpec::Kind::flag) v = text == "true";
+    } else {
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
+      if (error != std::errc() || end != text.data() + text.size()) v = -1;
+    }
+    if (is_right(spec.kind, v)) return v;
+    throw Error(ErrorKind::Type, fmt::format("{} setting '{}' has the value '{}'", what_, spec.name, text), {},
+                {fmt::format("{}, e.g. {}={}", what_is_right(spec.kind), spec.name, value_text(spec, spec.otherwise))});
+  }
+
+  std::string_view what_, text_;
+  const std::vector<NamedRow>& rows_;
+  std::string_view example_;
+  NamedSettings result_;
+};
+
+}  // namespace
+
+double NamedSettings::number(std::string_view name) const {
+  for (const Setting& s : values)
+    if (s.spec->name == name) return s.value;
+  return 0;
+}
+
+bool NamedSettings::given(std::string_view name) const {
+  for (const Setting& s : values)
+    if (s.spec->name == name) return s.given;
+  return false;
+}
+
+std::string NamedSettings::str() const {
+  std::string s;
+  for (const Setting& v : values) s += fmt::format("{}{}={}", s.empty() ? "" : ", ", v.spec->name, value_text(*v.spec, v.value));
+  return fmt::format("{}({})", row->name, s);
+}
+
+NamedSettings parse_named_settings(std::string_view what, std::string_view text, const std::vector<NamedRow>& rows, std::string_view example) {
+  return Parser(what, text, rows, example).run();
+}
+
+std::string signature(const NamedRow& row) {
+  std::string s;
+  for (const SettingSpec& spec : row.settings) s += fmt::format("{}{} = {}", s.empty() ? "" : ", ", spec.name, value_text(spec, spec.otherwise));
+  return fmt::format("{}({})", row.name, s);
+}
+
+}  // namespace harmonics

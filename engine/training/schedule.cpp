@@ -1,0 +1,117 @@
+#include "engine/training/schedule.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/core.h>
+#include <harmonics/error.hpp>
+
+namespace harmonics {
+
+namespace {
+
+using Kind = SettingSpec::Kind;
+
+constexpr double kPi = 3.14159265358979323846;
+const SettingSpec kWarmup{"warmup", 0, Kind::span};
+const SettingSpec kFinal{"final", 0, Kind::part};
+
+bool is_part(double span) { return span > 0 && span < 1; }
+
+// Which of a schedule's settings cannot be followed without an end.
+bool needs_end(const NamedSettings& s) {
+  const std::string_view name = s.row->name;
+  if (name == "linear" || name == "cosine" || name == "wsd") return true;
+  return is_part(s.number("warmup")) || is_part(s.number("every"));
+}
+
+}  // namespace
+
+const std::vector<NamedRow>& schedule_rows() {
+  static const std::vector<NamedRow> rows = {
+      {"constant", "the learning rate as it is", {kWarmup}},
+      {"linear", "falls in a straight line to final times itself at the end of the run", {kWarmup, kFinal}},
+      {"cosine", "falls along half a cosine to final times itself at the end of the run", {kWarmup, kFinal}},
+      {"step", "is multiplied by factor every so many steps", {kWarmup, {"every", 0.3, Kind::span}, {"factor", 0.1, Kind::part}}},
+      {"wsd", "warmup, stable, decay: stays, then falls in a straight line over the last part of the run", {kWarmup, {"decay", 0.2, Kind::span}, kFinal}},
+  };
+  return rows;
+}
+
+bool Schedule::is_constant() const { return settings.row->name == "constant" && settings.number("warmup") == 0; }
+
+Schedule parse_schedule(std::string_view text) {
+  Schedule s{parse_named_settings("schedule", text, schedule_rows(), "cosine(warmup=500, final=0.1)")};
+  for (const char* name : {"every", "decay"})
+    for (const Setting& v : s.settings.values)
+      if (v.spec->name == name && v.value == 0)
+        throw Error(ErrorKind::Type, fmt::format("schedule setting '{}' is 0", name), {}, {fmt::format("give a whole number of steps, or a part of the run below 1, e.g. {}={:g}", name, v.spec->otherwise)});
+  return s;
+}
+
+LearningRate::LearningRate(const Schedule& schedule, double lr, const Horizon& horizon)
+    : schedule_(schedule), lr_(lr), horizon_(horizon), warmup_(setting("warmup")) {
+  if (!horizon_.steps && !horizon_.timed && needs_end(schedule_.settings))
+    throw Error(ErrorKind::Usage, fmt::format("schedule '{}' follows the run to its end, but nothing says when that is", schedule_.str()), {},
+                {"give steps, epochs or for, e.g. --steps 1000; 'constant' and 'step(every=1000)' need no end"});
+  if (!horizon_.steps && setting("decay") >= 1)
+    throw Error(ErrorKind::Usage, fmt::format("schedule 'wsd' decays over the last {:g} steps, but the run ends by time", setting("decay")), {},
+                {"give a part of the run, e.g. decay=0.2"});
+  if (is_part(warmup_) && !horizon_.timed) warmup_ = static_cast<double>(steps_of(warmup_));
+  if (horizon_.timed && warmup_ > 0) return;
+  warm_from_ = static_cast<int64_t>(warmup_);
+  begin_ = horizon_.steps ? warmup_ / static_cast<double>(std::max<int64_t>(1, *horizon_.steps)) : 0;
+}
+
+int64_t LearningRate::steps_of(double span) const {
+  return is_part(span) ? std::llround(span * static_cast<double>(*horizon_.steps)) : static_cast<int64_t>(span);
+}
+
+std::optional<std::string> LearningRate::note() const {
+  if (!horizon_.steps || warmup_ < 1 || static_cast<double>(*horizon_.steps) > warmup_) return std::nullopt;
+  return fmt::format("the run of {} steps ends within the schedule's warmup of {:g}", *horizon_.steps, warmup_);
+}
+
+double LearningRate::at(int64_t step, double elapsed) {
+  double progress = horizon_.steps ? static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, *horizon_.steps)) : 0;
+  if (horizon_.timed) progress = std::max(progress, elapsed);
+  progress = std::min(progress, 1.0);
+  if (is_part(warmup_) && progress < warmup_) return lr_ * progress / warmup_;
+  if (!is_part(warmup_) && static_cast<double>(step) < warmup_) return lr_ * static_cast<double>(step + 1) / (warmup_ + 1);
+  if (!warm_from_) {
+    warm_from_ = step;
+    begin_ = progress;
+  }
+  return lr_ * factor(step, progress);
+}
+
+double LearningRate::factor(int64_t step, double progress) const {
+  const std::string_view name = schedule_.settings.row->name;
+  if (name == "constant") return 1;
+  if (name == "step") return dropped(step, progress);
+  if (name == "wsd") return decaying(step, progress);
+  const double part = begin_ < 1 ? (progress - begin_) / (1 - begin_) : 1;
+  return falling(name == "linear" ? 1 - part : (1 + std::cos(kPi * part)) / 2);
+}
+
+// From 1 at height 1 to the final factor at height 0.
+double LearningRate::falling(double height) const { return setting("final") + (1 - setting("final")) * height; }
+
+double LearningRate::dropped(int64_t step, double progress) const {
+  const double every = setting("every");
+  const double drops = is_part(every) && horizon_.timed ? std::floor((progress - begin_) / every)
+                                                        : static_cast<double>((step - *warm_from_) / std::max<int64_t>(1, steps_of(every)));
+  return std::pow(setting("factor"), drops);
+}
+
+double LearningRate::decaying(int64_t step, double progress) const {
+  if (!horizon_.timed) {
+    const int64_t end = *horizon_.steps, length = std::clamp<int64_t>(steps_of(setting("decay")), 1, std::max<int64_t>(1, end - *warm_from_));
+    return falling(std::clamp(static_cast<double>(end - step) / static_cast<double>(length), 0.0, 1.0));
+  }
+  double length = setting("decay");
+  if (length >= 1) length /= static_cast<double>(std::max<int64_t>(1, *horizon_.steps));
+  return falling(std::clamp((1 - progress) / std::min(length, 1.0), 0.0, 1.0));
+}
+
+}  // namespace harmonics

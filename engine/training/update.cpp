@@ -1,0 +1,88 @@
+#include "engine/training/update.hpp"
+
+#include <harmonics/ops.hpp>
+
+namespace harmonics {
+
+namespace {
+
+HTensor moment(Tracer& tracer, ParameterStore& store, const std::string& name, const TensorType& type) {
+  store.declare(name, type, Role::moment, hx_init{HX_INIT_CONSTANT, 0, 0}, 0);
+  return tracer.state(name, type);
+}
+
+std::string accumulator(const std::string& parameter) { return "optimizer.gradient." + parameter; }
+
+// As torch.nn.utils.clip_grad_value_ and clip_grad_norm_ do. The scale is folded into the factor of the norm where it can be.
+void clip(const UpdateSettings& settings, std::vector<HTensor>& gradients, HTensor factor) {
+  if (settings.clip_value > 0) {
+    for (HTensor& g : gradients) {
+      if (factor) g = g * factor;
+      g = minimum(maximum(g, -settings.clip_value), settings.clip_value);
+    }
+    factor = {};
+  }
+  if (settings.clip > 0) {
+    HTensor norm = call1("global_norm", gradients);
+    if (factor) norm = norm * factor;
+    const HTensor shorter = minimum(settings.clip / (norm + 1e-6), 1.0);
+    factor = factor ? factor * shorter : shorter;
+  }
+  if (!factor) return;
+  for (HTensor& g : gradients) g = g * factor;
+}
+
+void step_parameter(Tracer& tracer, ParameterStore& store, const Optimizer& optimizer, const TrainedParameter& p, const HTensor& gradient) {
+  const TraceScope scope("optimizer/" + p.name);
+  const TensorType type = store.find(p.name)->type;
+  const UpdateRule rule = update_rule(optimizer, type, p.hidden);
+  std::vector<HTensor> inputs{tracer.parameter(p.name, type), gradient};
+  std::vector<std::string> moments;
+  for (const UpdateRule::Moment& m : rule.moments) {
+    moments.push_back("optimizer." + m.name + "." + p.name);
+    inputs.push_back(moment(tracer, store, moments.back(), m.type));
+  }
+  inputs.push_back(tracer.input("@lr", {DType::F32, {}}));
+  if (rule.counts_steps) inputs.push_back(tracer.input("@step", {DType::I64, {}}));
+  const std::vector<HTensor> next = apply(rule.functional, rule.attributes, inputs);
+  tracer.update(p.name, next.at(0));
+  for (size_t i = 0; i < moments.size(); ++i) tracer.update(moments[i], next.at(i + 1));
+}
+
+}  // namespace
+
+void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& settings, const std::vector<TrainedParameter>& parameters,
+                   std::vector<HTensor> gradients, const HTensor& scale) {
+  if (parameters.empty()) return;
+  {
+    const TraceScope scope("optimizer/clip");
+    clip(settings, gradients, scale);
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) step_parameter(tracer, store, settings.optimizer, parameters[i], gradients[i]);
+}
+
+void trace_accumulation(Tracer& tracer, ParameterStore& store, const std::vector<TrainedParameter>& parameters,
+                        const std::vector<HTensor>& gradients, double weight) {
+  if (parameters.empty()) return;
+  const HTensor keep = tracer.input("@keep", {DType::Bool, {}});
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const TraceScope scope("optimizer/" + parameters[i].name);
+    const std::string name = accumulator(parameters[i].name);
+    const HTensor sum = moment(tracer, store, name, type_of(gradients[i]));
+    const HTensor share = weight == 1 ? gradients[i] : gradients[i] * weight;
+    // Not a product with 0: what was not finite is forgotten too.
+    tracer.update(name, select(keep, sum, zeros_like(sum)) + share);
+  }
+}
+
+Program accumulated_update(const std::string& name, ParameterStore& store, const UpdateSettings& settings,
+                           const std::vector<TrainedParameter>& parameters) {
+  Tracer tracer(name);
+  std::vector<HTensor> gradients;
+  for (const TrainedParameter& p : parameters) gradients.push_back(moment(tracer, store, accumulator(p.name), store.find(p.name)->type));
+  const TraceScope scope("optimizer");
+  trace_updates(tracer, store, settings, parameters, std::move(gradients), tracer.input("@scale", {DType::F32, {}}));
+  return tracer.take();
+}
+
+}  // namespace harmonics

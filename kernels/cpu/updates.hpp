@@ -1,0 +1,40 @@
+// One step of one parameter by RMSProp, Lion or LAMB, and the length of all gradients together.
+#pragma once
+
+#include <cstdint>
+
+namespace harmonics::cpu {
+
+struct RmspropContext {
+  int64_t count;
+  uint32_t parts;
+  bool has_velocity, centered;
+  double alpha, epsilon, momentum, weight_decay;
+};
+
+struct LionContext {
+  int64_t count;
+  uint32_t parts;
+  double beta1, beta2, weight_decay;
+};
+
+// With `adapt` in two phases: moments and squares of w and of the direction per part, then the step.
+struct LambContext {
+  int64_t count;
+  uint32_t parts;
+  bool adapt, wide_step;  // wide_step: the step number is i64, else i32
+  double beta1, beta2, epsilon, weight_decay;
+};
+
+// Blocks of all tensors: their sums of squares, then the root of the total.
+struct NormBlock {
+  uint32_t tensor;
+  int64_t begin, count;
+};
+struct GlobalNormContext {
+  uint32_t parts, tensors;
+  int64_t count;
+  const NormBlock* blocks;
+};
+
+}  // namespace harmonics::cpu

@@ -1,0 +1,139 @@
+// Optimizers and schedules as texts: what is read, what is refused and how, and what rule each parameter gets.
+#include <catch2/catch.hpp>
+
+#include <functional>
+
+#include "engine/program/functional.hpp"
+#include "engine/training/optimizer.hpp"
+#include "engine/training/schedule.hpp"
+
+using namespace harmonics;
+
+namespace {
+
+std::string message_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    std::string s = e.what();
+    for (const std::string& note : e.notes()) s += "\n" + note;
+    return s;
+  }
+  return "no error";
+}
+std::string refused(const std::string& optimizer) {
+  return message_of([&] { parse_optimizer(optimizer); });
+}
+std::string refused_schedule(const std::string& schedule) {
+  return message_of([&] { parse_schedule(schedule); });
+}
+
+const TensorType kMatrix{DType::F32, {3, 5}}, kVector{DType::F32, {5}}, kKernel{DType::F32, {4, 3, 3, 3}};
+
+std::string rule(const std::string& optimizer, const TensorType& type, bool hidden = true) {
+  const UpdateRule r = update_rule(parse_optimizer(optimizer), type, hidden);
+  std::string s = r.functional + r.attributes.str();
+  for (const UpdateRule::Moment& m : r.moments) s += " " + m.name + m.type.shape.str();
+  return s + (r.counts_steps ? " step" : "");
+}
+
+}  // namespace
+
+TEST_CASE("an optimizer is a name with settings, the rest are defaults") {
+  CHECK(parse_optimizer("adamw").str() == "adamw(lr=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, weight_decay=0.01)");
+  CHECK(parse_optimizer(" sgd ( momentum = 0.9 , nesterov=true,) ").str() == "sgd(lr=0.001, momentum=0.9, nesterov=true, weight_decay=0)");
+  CHECK(parse_optimizer("rmsprop(centered=1)").str() == "rmsprop(lr=0.01, alpha=0.99, epsilon=1e-08, momentum=0, centered=true, weight_decay=0)");
+  CHECK(parse_optimizer("lion()").lr == 1e-4);
+  CHECK(parse_optimizer("lamb(lr=2)").settings.given("lr"));
+  CHECK_FALSE(parse_optimizer("lamb").settings.given("lr"));
+}
+
+TEST_CASE("wrong optimizers say what is right") {
+  CHECK(refused("adamv") == "unknown optimizer 'adamv'\ndid you mean 'adam'?");
+  CHECK(refused("zzz") == "unknown optimizer 'zzz'\noptimizers are sgd, rmsprop, adam, adamw, lamb, lion and normuon, e.g. 'adamw(lr=1e-3)'");
+  CHECK(refused("rmsprop(alpa=0.9)") == "optimizer 'rmsprop' has no setting 'alpa'\ndid you mean 'alpha'?");
+  CHECK(refused("lion(epsilon=1e-8)") == "optimizer 'lion' has no setting 'epsilon'\nit has lr, beta1, beta2, weight_decay");
+  CHECK(refused("adam(beta1=1)") == "optimizer setting 'beta1' has the value '1'\ngive a number of at least 0 and below 1, e.g. beta1=0.9");
+  CHECK(refused("adam(lr=-1)") == "optimizer setting 'lr' has the value '-1'\ngive a number of at least 0, e.g. lr=0.001");
+  CHECK(refused("adam(lr=nan)") == "optimizer setting 'lr' has the value 'nan'\ngive a number of at least 0, e.g. lr=0.001");
+  CHECK(refused("sgd(nesterov=maybe)") == "optimizer setting 'nesterov' has the value 'maybe'\ngive true or false, e.g. nesterov=false");
+  CHECK(refused("sgd(lr=true)") == "optimizer setting 'lr' has the value 'true'\ngive a number of at least 0, e.g. lr=0.001");
+  CHECK(refused("sgd(nesterov=true)") == "optimizer 'sgd' has nesterov without momentum\nwrite sgd(momentum=0.9, nesterov=true)");
+  CHECK(refused("adam(lr)") == "optimizer setting 'lr' lacks its value\nwrite NAME=VALUE, e.g. adamw(lr=1e-3)");
+  CHECK(refused("adam(lr=1, lr=2)") == "optimizer setting 'lr' is given twice\nkeep one of them");
+  CHECK(refused("adam(lr=1") == "optimizer 'adam(lr=1' lacks its closing parenthesis");
+}
+
+TEST_CASE("wrong schedules say what is right") {
+  CHECK(refused_schedule("cosinus") == "unknown schedule 'cosinus'\ndid you mean 'cosine'?");
+  CHECK(refused_schedule("up") == "unknown schedule 'up'\nschedules are constant, linear, cosine, step and wsd, e.g. 'cosine(warmup=500, final=0.1)'");
+  CHECK(refused_schedule("cosine(final=2)") == "schedule setting 'final' has the value '2'\ngive a number from 0 to 1, e.g. final=0");
+  CHECK(refused_schedule("linear(warmup=2.5)") == "schedule setting 'warmup' has the value '2.5'\ngive a whole number of steps, or a part of the run below 1, e.g. warmup=0");
+  CHECK(refused_schedule("step(every=0)") == "schedule setting 'every' is 0\ngive a whole number of steps, or a part of the run below 1, e.g. every=0.3");
+  CHECK(refused_schedule("wsd(decay=0)") == "schedule setting 'decay' is 0\ngive a whole number of steps, or a part of the run below 1, e.g. decay=0.2");
+}
+
+TEST_CASE("a schedule that follows the run needs its end") {
+  const auto made = [](const char* schedule, const Horizon& horizon) {
+    return message_of([&] { LearningRate(parse_schedule(schedule), 1, horizon); });
+  };
+  for (const char* schedule : {"linear", "cosine", "wsd(decay=5)", "step", "constant(warmup=0.1)"}) {
+    INFO(schedule);
+    CHECK(made(schedule, {}).find("follows the run to its end, but nothing says when that is\ngive steps, epochs or for, e.g. --steps 1000") != std::string::npos);
+    CHECK(made(schedule, {100, false}) == "no error");
+  }
+  for (const char* schedule : {"linear", "cosine(warmup=10)", "wsd", "step", "constant(warmup=0.1)"}) CHECK(made(schedule, {std::nullopt, true}) == "no error");
+  for (const char* schedule : {"constant", "constant(warmup=9)", "step(every=9)"}) CHECK(made(schedule, {}) == "no error");
+  CHECK(made("wsd(decay=500)", {std::nullopt, true}) == "schedule 'wsd' decays over the last 500 steps, but the run ends by time\ngive a part of the run, e.g. decay=0.2");
+  CHECK(*LearningRate(parse_schedule("cosine(warmup=500)"), 1, {20, false}).note() == "the run of 20 steps ends within the schedule's warmup of 500");
+  CHECK_FALSE(LearningRate(parse_schedule("cosine(warmup=5)"), 1, {20, false}).note());
+}
+
+TEST_CASE("a run that ends by time is followed by the clock") {
+  const Horizon by_time{std::nullopt, true};
+  LearningRate cosine(parse_schedule("cosine(final=0.5)"), 2, by_time);
+  CHECK(cosine.at(0, 0) == Approx(2));
+  CHECK(cosine.at(1, 0.5) == Approx(1.5));
+  CHECK(cosine.at(7, 1) == Approx(1));
+  CHECK(cosine.at(8, 1.5) == Approx(1));
+  LearningRate counted(parse_schedule("linear(warmup=3)"), 1, by_time);  // warm after three steps, whenever that is
+  CHECK(counted.at(0, 0.0) == Approx(0.25));
+  CHECK(counted.at(2, 0.2) == Approx(0.75));
+  CHECK(counted.at(3, 0.4) == Approx(1));
+  CHECK(counted.at(4, 0.7) == Approx(0.5));
+  LearningRate part(parse_schedule("linear(warmup=0.2)"), 1, by_time);
+  CHECK(part.at(0, 0.1) == Approx(0.5));
+  CHECK(part.at(1, 0.2) == Approx(1));
+  CHECK(part.at(2, 0.6) == Approx(0.5));
+  LearningRate step(parse_schedule("step(every=0.25, factor=0.5)"), 1, by_time);
+  CHECK(step.at(0, 0.24) == Approx(1));
+  LearningRate wsd(parse_schedule("wsd(decay=0.5)"), 1, by_time);
+  CHECK(wsd.at(0, 0.4) == 1);
+  CHECK(wsd.at(1, 0.75) == Approx(0.5));
+  LearningRate either(parse_schedule("linear"), 1, {10, true});  // whichever is further
+  CHECK(either.at(5, 0.1) == Approx(0.5));
+  CHECK(either.at(6, 0.8) == Approx(0.2));
+}
+
+TEST_CASE("each parameter gets the rule that is for it") {
+  CHECK(rule("sgd", kMatrix) == "sgd{momentum = 0.0, nesterov = false, weight_decay = 0.0}");
+  CHECK(rule("sgd(momentum=0.5)", kVector) == "sgd{momentum = 0.5, nesterov = false, weight_decay = 0.0} momentum[5]");
+  CHECK(rule("adamw", kMatrix).find("weight_decay = 0.01") != std::string::npos);
+  CHECK(rule("adamw", kVector).find("weight_decay = 0.0}") != std::string::npos);
+  CHECK(rule("rmsprop(momentum=0.5, centered=true)", kVector).find(" v[5] momentum[5] mean[5]") != std::string::npos);
+  CHECK(rule("lamb", kMatrix).find("adapt = true") != std::string::npos);
+  CHECK(rule("lamb", kVector).find("adapt = false") != std::string::npos);
+  CHECK(rule("normuon", kMatrix).find("normuon{") == 0);
+  CHECK(rule("normuon", kMatrix).find(" m[3, 5] rows[3]") != std::string::npos);
+  for (const std::string& other : {rule("normuon", kMatrix, false), rule("normuon", kVector), rule("normuon", kKernel)}) {
+    CHECK(other.find("adamw{") == 0);
+    CHECK(other.find("beta1 = 0.9,") != std::string::npos);
+    CHECK(other.find(" step") != std::string::npos);
+  }
+  for (const NamedRow& row : optimizer_rows()) {
+    INFO(row.name);
+    CHECK(FunctionalTable::global().find(row.name) != nullptr);
+    CHECK(row.settings.at(0).name == "lr");
+    CHECK(parse_optimizer(signature(row)).str() == parse_optimizer(row.name).str());
+  }
+}
