@@ -210,8 +210,9 @@ TEST_CASE("a run that ends by time or never") {
   s.schedule = "linear";
   s.seconds = 0.2;
   const Slope timed = slide(s);
-  CHECK(timed.report.learning_rate < 0.1);
-  CHECK(timed.moved == Approx(0.5 * 0.5 * static_cast<double>(timed.report.steps)).epsilon(0.5));
+  CHECK(timed.report.steps > 1);
+  CHECK(timed.report.learning_rate < 0.5);
+  CHECK(timed.moved < 0.5 * static_cast<double>(timed.report.steps));
   s.seconds.reset();
   s.until = {"loss<0"};
   CHECK(message_of([&] { slide(s); }) ==
