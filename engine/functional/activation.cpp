@@ -47,7 +47,11 @@ HTensor gelu_slope(const AttributeMap& a, const HTensor& x) {
   const HTensor inner = kGeluScale * (1.0 + 3 * kGeluCubic * square(x));
   return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - square(t)) * inner;
 }
-Values gelu_gradient(const AttributeMap& a, Inputs in, Inputs, Inputs dy) { return {dy[0] * gelu_slope(a, in[0])}; }
+Values gelu_gradient(const AttributeMap& a, Inputs in, Inputs, Inputs dy) { return {one("gelu_grad", a, {in[0], dy[0]})}; }
+Values gelu_grad(const AttributeMap& a, Inputs in) {
+  expect_inputs("gelu_grad", in, 2, 2);
+  return {in[1] * gelu_slope(a, in[0])};
+}
 
 Values silu(const AttributeMap&, Inputs in) {
   expect_inputs("silu", in, 1, 1);
@@ -131,7 +135,7 @@ HTensor before_activation(const AttributeMap& attributes, const HTensor& y, cons
   if (activation == "relu") return select(less_equal(y, 0.0), zeros_like(dy), dy);
   if (activation == "tanh") return dy * (1.0 - square(y));
   if (activation == "logistic") return dy * (y * (1.0 - y));
-  if (activation == "gelu") return dy * gelu_slope({}, before());
+  if (activation == "gelu") return one("gelu_grad", {}, {before(), dy});
   return dy;
 }
 
@@ -142,6 +146,7 @@ std::vector<Functional> activations() {
        leaky_relu_gradient},
       {"gelu", "x times the normal distribution function of x, exact or by tanh",
        "x [...] {approximate = \"none\"} -> y [...]", gelu, gelu_gradient},
+      {"gelu_grad", "gradient of gelu", "x [...], dy [...] {approximate = \"none\"} -> dx [...]", gelu_grad, nullptr},
       {"silu", "x times its logistic function (swish)", "x [...] -> y [...]", silu, silu_gradient},
       {"elu", "x where positive, alpha (exp(x) - 1) elsewhere", "x [...] {alpha = 1} -> y [...]", elu, elu_gradient},
       {"softplus", "log(1 + exp(x)), a smooth relu", "x [...] -> y [...]", softplus, softplus_gradient},

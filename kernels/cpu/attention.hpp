@@ -5,7 +5,7 @@
 
 namespace harmonics::cpu {
 
-constexpr int64_t kQueryBlock = 32;
+constexpr int64_t kQueryBlock = 24;  // whole tiles of rows, and little beyond the diagonal of causal attention
 constexpr int64_t kKeyBlock = 128;
 
 struct AttentionContext {

@@ -41,6 +41,8 @@ double cost(ScalarOp op) {
     case ScalarOp::log1p_:
     case ScalarOp::tanh_:
     case ScalarOp::erf_:
+    case ScalarOp::gelu_:
+    case ScalarOp::gelu_grad_:
     case ScalarOp::logistic_:
     case ScalarOp::sigmoid_cross_entropy_:
     case ScalarOp::sigmoid_cross_entropy_grad_:
@@ -247,6 +249,7 @@ bool plan_chain(const Site& site, hx_kernel& out) {
 bool plan_elementwise(const Site& site, hx_kernel& out) {
   const Row* row = row_of(site.op() == "reshape" ? "stop_gradient" : site.op());
   if (!row || site.inputs() != row->operands || site.outputs() != 1) return false;
+  if (site.text("approximate") == "tanh") return false;  // gelu's other form is a chain of primitives
   ChainBuilder builder(dims(site.out()), site.inputs());
   std::array<uint32_t, 3> operands{};
   for (uint32_t i = 0; i < site.inputs(); ++i) {

@@ -107,6 +107,8 @@ inline void add_activation_cases(Cases& cases, Sizes& sizes) {
   for (const char* name : {"relu", "leaky_relu", "gelu", "silu", "elu", "softplus", "softmax", "log_softmax"})
     cases.push_back({name, {}, {x}});
   cases.push_back({"gelu", AttributeMap().set("approximate", std::string("tanh")), {x}});
+  cases.push_back({"gelu_grad", {}, {x, x}});
+  cases.push_back({"gelu_grad", AttributeMap().set("approximate", std::string("tanh")), {x, x}});
   cases.push_back({"leaky_relu", AttributeMap().set("slope", 0.3), {x}});
   cases.push_back({"elu", AttributeMap().set("alpha", 0.7), {x}});
   cases.push_back({"softmax_grad", {}, {x, x}});

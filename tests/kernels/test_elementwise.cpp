@@ -19,6 +19,8 @@ double ulps(float actual, double expected) {
   return std::abs(actual - expected) / unit;
 }
 
+double gelu(double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }
+
 struct Unary {
   const char* name;
   double (*reference)(double);
@@ -52,6 +54,8 @@ const Unary kUnaries[] = {
     {"tanh", std::tanh, -10, 10, 4},
     {"tanh", std::tanh, -0.5f, 0.5f, 4},
     {"erf", std::erf, -5, 5, 3},
+    {"gelu", gelu, -2, 8, 8},
+    {"gelu", gelu, -6, -2, 24},
     {"logistic", logistic, -100, 100, 3},
     {"sin", std::sin, -3, 3, 4},
     {"cos", std::cos, -1.5f, 1.5f, 4},
@@ -82,6 +86,22 @@ TEST_CASE("unary functions are right where numbers end") {
       CHECK(ulps(y[i], u.reference(x[static_cast<size_t>(i)])) <= std::max(u.ulps, 1.0));
     }
   }
+}
+
+TEST_CASE("the slope of gelu") {
+  Random random(3);
+  const Tensor x = random.floats({1031}, -9, 9), dy = random.floats({1031});
+  const Tensor dx = KernelCall("gelu_grad").in(x).in(dy).out({1031}).run_one();
+  std::vector<double> expected;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const double v = x[i], density = std::exp(-0.5 * v * v) / std::sqrt(2 * M_PI);
+    expected.push_back(dy[i] * (0.5 * std::erfc(-v / std::sqrt(2.0)) + v * density));
+  }
+  require_close(dx, expected, 1e-6, 1e-7);
+  const Tensor far({4}, std::vector<float>{-1e30f, 1e30f, -14, NAN}), one({4}, std::vector<float>{1, 1, 1, 1});
+  require_close(KernelCall("gelu_grad").in(far).in(one).out({4}).run_one(), {0, 1, 0, NAN}, 0, 0);
+  KernelCall by_tanh("gelu");
+  CHECK_FALSE(by_tanh.set("approximate", "tanh").in(x).out({1031}).served());
 }
 
 TEST_CASE("sine and cosine of large angles") {

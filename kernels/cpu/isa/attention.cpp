@@ -2,18 +2,13 @@
 
 #include "gemm.hpp"
 #include "kernels.hpp"
+#include "transpose.hpp"
 #include "vector_math.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
 HM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-// to[column][row] = from[row][column]; rows of `to` are kKeyBlock apart.
-void transpose_block(const float* from, int64_t rows, int64_t columns, float* to) {
-  for (int64_t j = 0; j < columns; ++j)
-    for (int64_t i = 0; i < rows; ++i) to[j * kKeyBlock + i] = from[i * columns + j];
-}
 
 // How many of the keys [first_key, first_key + keys) query `query` sees. The last query sees all keys.
 HM_INLINE int64_t visible(const AttentionContext& c, int64_t query, int64_t first_key, int64_t keys) {
@@ -26,42 +21,60 @@ void scale_row(float* x, int64_t n, float factor) {
   for (int64_t i = 0; i < n; i += kWidth) store_some(x + i, load_some(x + i, lanes_at(i, n)) * factor, lanes_at(i, n));
 }
 
+constexpr float kLog2E = 1.44269504088896341f, kLog2 = 0.69314718055994531f;
+
+// Scores that are not numbers are left to the exponentials.
 float largest_of(const float* x, int64_t n) {
-  vf m = splat(-kInfinity);
-  for (int64_t i = 0; i < n; i += kWidth) m = maximum(m, first(load_some(x + i, lanes_at(i, n)), lanes_at(i, n), m));
-  return max_of(m);
+  vf a = splat(-kInfinity), b = a;
+  int64_t i = 0;
+  for (; i + 2 * kWidth <= n; i += 2 * kWidth) a = vmax(load(x + i), a), b = vmax(load(x + i + kWidth), b);
+  for (; i < n; i += kWidth) a = vmax(first(load_some(x + i, lanes_at(i, n)), lanes_at(i, n), a), a);
+  return max_of(vmax(a, b));
 }
 
-// p = exp(scale * s - shift) for the first n, 0 up to `all`; returns the sum.
+// p = 2^(scale s - shift), 0 where that is not a normal number.
+HM_INLINE vf power(vf s, vf scale, vf shift) {
+  const vf t = fma(s, scale, -shift);
+  return choose(t < -126.0f, vf{}, exp2_within(vmin(splat(127.0f), vmax(splat(-126.0f), t))));
+}
+
+// The first n scores in place by power(), 0 up to `all`; returns their sum.
 float exponentiate(float* s, int64_t n, int64_t all, float scale, float shift) {
+  const vf by = splat(scale), less = splat(shift);
   vf sum{};
   int64_t i = 0;
-  for (; i < n; i += kWidth) {
-    const int64_t k = lanes_at(i, n);
-    const vf e = first(vexp(load_some(s + i, k) * scale - shift), k, vf{});
+  for (; i + kWidth <= n; i += kWidth) {
+    const vf e = power(load(s + i), by, less);
+    store(s + i, e);
     sum += e;
-    store_some(s + i, e, k);
+  }
+  if (i < n) {
+    const vf e = first(power(load_part(s + i, n - i), by, less), n - i, vf{});
+    store_part(s + i, e, n - i);
+    sum += e;
   }
   for (i = n; i < all; ++i) s[i] = 0;
   return sum_of(sum);
 }
 
-// One block of scores for rows [q0, q0 + rows): joined into the running largest score, sum and weighted values.
+// One block of scores for rows [q0, q0 + rows): joined into the running largest score (times log2(e)), sum and weighted
+// values.
 void join_scores(const AttentionContext& c, float* scores, int64_t q0, int64_t rows, int64_t k0, int64_t keys,
                  float* largest, float* sums, float* out) {
+  const float scale = c.scale * kLog2E;
   for (int64_t r = 0; r < rows; ++r) {
     float* s = scores + r * kKeyBlock;
     const int64_t n = visible(c, q0 + r, k0, keys);
-    const float here = n ? largest_of(s, n) * c.scale : -kInfinity;
-    const float most = largest[r] > here || largest[r] != largest[r] ? largest[r] : here;
+    const float here = n ? largest_of(s, n) * scale : -kInfinity;
+    const float most = largest[r] > here ? largest[r] : here;
     const float shift = most == -kInfinity ? 0.0f : most;
     if (k0 > 0 && largest[r] != most) {
-      const float factor = vexp(splat(largest[r] - shift))[0];
+      const float factor = power(splat(largest[r]), splat(1), splat(shift))[0];
       sums[r] *= factor;
       scale_row(out + r * c.value_width, c.value_width, factor);
     }
     largest[r] = most;
-    sums[r] += exponentiate(s, n, keys, c.scale, shift);
+    sums[r] += exponentiate(s, n, keys, scale, shift);
   }
 }
 
@@ -87,7 +100,7 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
     for (int64_t k0 = 0; k0 < c.keys; k0 += kKeyBlock) {
       const int64_t keys = least(kKeyBlock, c.keys - k0);
       if (k0 > 0 && visible(c, end - 1, k0, keys) == 0) break;
-      transpose_block(k + k0 * c.width, keys, c.width, keys_by_column);
+      transpose(k + k0 * c.width, c.width, keys_by_column, kKeyBlock, keys, c.width);
       for (int64_t q0 = begin; q0 < end; q0 += kQueryBlock) {
         const int64_t rows = least(kQueryBlock, end - q0);
         const int64_t seen = visible(c, q0 + rows - 1, k0, keys);  // by the block's last query
@@ -107,7 +120,7 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
         for (int64_t j = 0; j < c.value_width; ++j) row[j] = 0;
       else
         scale_row(row, c.value_width, 1.0f / sums[i]);
-      lse[i] = blind ? -kInfinity : largest[i] + vlog(splat(sums[i]))[0];
+      lse[i] = blind ? -kInfinity : largest[i] * kLog2 + vlog(splat(sums[i]))[0];
     }
   }
 }
@@ -129,11 +142,15 @@ struct GradientBlock {
     for (int64_t r = 0; r < rows; ++r) {
       float *pr = p + r * kKeyBlock, *dr = dp + r * kKeyBlock;
       const int64_t n = lse[q0 + r] == -kInfinity ? 0 : visible(c, q0 + r, k0, keys);
-      exponentiate(pr, n, keys, c.scale, lse[q0 + r]);
-      for (int64_t j = 0; j < keys; j += kWidth) {
-        const int64_t w = lanes_at(j, keys);
-        store_some(dr + j, load_some(pr + j, w) * (load_some(dr + j, w) - delta[q0 + r]) * c.scale, w);
+      const vf scale = splat(c.scale * kLog2E), shift = splat(lse[q0 + r] * kLog2E);
+      int64_t j = 0;
+      for (; j < n; j += kWidth) {
+        const int64_t w = lanes_at(j, n);
+        const vf e = power(load_some(pr + j, w), scale, shift);
+        store_some(pr + j, e, w);
+        store_some(dr + j, e * (load_some(dr + j, w) - delta[q0 + r]) * c.scale, w);
       }
+      for (j = n; j < keys; ++j) pr[j] = dr[j] = 0;
     }
     gemm_broadcast(keys, c.value_width, rows, {p, 1, kKeyBlock}, d, c.value_width, dv + k0 * c.value_width,
                    c.value_width, true);
@@ -142,10 +159,6 @@ struct GradientBlock {
                    !first_keys);
   }
 };
-
-void clear(float* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) x[i] = 0;
-}
 
 void products_of_rows(const float* a, const float* b, int64_t rows, int64_t n, float* y) {
   for (int64_t r = 0; r < rows; ++r) {
@@ -195,8 +208,8 @@ void attention_grad(const void* context, void* const* buffers, uint32_t, uint32_
                           dp};
       for (int64_t k0 = 0; k0 < c.keys; k0 += kKeyBlock) {
         const int64_t keys = least(kKeyBlock, c.keys - k0);
-        transpose_block(k + k0 * c.width, keys, c.width, keys_by_column);
-        transpose_block(v + k0 * c.value_width, keys, c.value_width, values_by_column);
+        transpose(k + k0 * c.width, c.width, keys_by_column, kKeyBlock, keys, c.width);
+        transpose(v + k0 * c.value_width, c.value_width, values_by_column, kKeyBlock, keys, c.value_width);
         for (int64_t q0 = 0; q0 < c.queries; q0 += kQueryBlock) {
           const int64_t rows = least(kQueryBlock, c.queries - q0), seen = visible(c, q0 + rows - 1, k0, keys);
           if (seen > 0)

@@ -24,6 +24,7 @@ HM_VECTOR_UNARY(Rsqrt, 1.0f / vsqrt(x))
 HM_VECTOR_UNARY(Tanh, vtanh(x))
 HM_VECTOR_UNARY(Erf, verf(x))
 HM_VECTOR_UNARY(Logistic, vlogistic(x))
+HM_VECTOR_UNARY(Gelu, vgelu(x))
 HM_VECTOR_UNARY(Round, vround(x))
 
 template <typename F>
@@ -67,6 +68,14 @@ void vector_sigmoid_cross_entropy_grad(const void* a, const void* b, const void*
     const vf g = (vlogistic(load_part(x + i, k)) - load_part(t + i, k)) * load_part(d + i, k);
     store_part(static_cast<float*>(out) + i, g, k);
   }
+}
+
+void vector_gelu_grad(const void* a, const void* b, const void*, void* out, int64_t n) {
+  const float *x = static_cast<const float*>(a), *dy = static_cast<const float*>(b);
+  float* y = static_cast<float*>(out);
+  int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) store(y + i, load(dy + i) * gelu_slope(load(x + i)));
+  if (i < n) store_part(y + i, load_part(dy + i, n - i) * gelu_slope(load_part(x + i, n - i)), n - i);
 }
 
 void float_pow(const void* a, const void* b, const void*, void* out, int64_t n) {
@@ -204,6 +213,10 @@ Block f32_block(ScalarOp op) {
       return vector_unary<Erf>;
     case ScalarOp::logistic_:
       return vector_unary<Logistic>;
+    case ScalarOp::gelu_:
+      return vector_unary<Gelu>;
+    case ScalarOp::gelu_grad_:
+      return vector_gelu_grad;
     case ScalarOp::div_:
       return loop_div<float>;
     case ScalarOp::pow_:

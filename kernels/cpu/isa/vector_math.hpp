@@ -19,14 +19,15 @@ HM_INLINE vf scale_by_power(vf x, vi n) {
 }
 
 struct Reduced {
-  vf r, n;
-  vi power;
+  vf r;
+  vi power;  // in the lowest bits
 };
-// x = n log(2) + r, |r| <= log(2) / 2.
+// x = n log(2) + r, |r| <= log(2) / 2, for |x| <= 150. Adding 1.5 2^23 rounds, and leaves n in the lowest bits.
 HM_INLINE Reduced reduce_exponent(vf x) {
-  const vf n = vround(x * 1.44269504088896341f);
-  const vf r = fma(n, splat(-1.428606765330187e-06f), fma(n, splat(-0.693145751953125f), x));
-  return {r, n, __builtin_convertvector(n, vi)};
+  constexpr float kRounder = 12582912.0f;
+  const vf shifted = fma(x, splat(1.44269504088896341f), splat(kRounder));
+  const vf n = shifted - kRounder;
+  return {fma(n, splat(-1.428606765330187e-06f), fma(n, splat(-0.693145751953125f), x)), bits(shifted)};
 }
 // (exp(r) - 1 - r) / r^2
 HM_INLINE vf exponential_tail(vf r) {
@@ -38,11 +39,37 @@ HM_INLINE vf exponential_tail(vf r) {
   return fma(p, r, splat(5.0000001201e-1f));
 }
 
-HM_INLINE vf vexp(vf x) {
+// For x in [-87, 88], where neither a result nor a step on the way leaves the normal numbers.
+HM_INLINE vf exp_within(vf x) {
+  const Reduced e = reduce_exponent(x);
+  const vf p = fma(exponential_tail(e.r), e.r * e.r, e.r) + 1.0f;
+  return as_float((vi)((vu)bits(p) + ((vu)e.power << 23)));
+}
+HM_INLINE vf exp_anywhere(vf x) {
   const vf clamped = vmin(splat(89.0f), vmax(splat(-104.5f), x));  // NaN stays
   const Reduced e = reduce_exponent(clamped);
   const vf p = fma(exponential_tail(e.r), e.r * e.r, e.r) + 1.0f;
-  return scale_by_power(p, e.power);
+  return scale_by_power(p, e.power << 23 >> 23);
+}
+// Both give the same bits where both serve.
+HM_INLINE vf vexp(vf x) {
+  if (any(~(vabs(x) <= 87.0f))) [[unlikely]]
+    return exp_anywhere(x);
+  return exp_within(x);
+}
+
+// 2^t for t in [-126, 127] to two units in the last place; NaN stays.
+HM_INLINE vf exp2_within(vf t) {
+  constexpr float kRounder = 12582912.0f;
+  const vf shifted = t + kRounder, f = t - (shifted - kRounder);
+  vf p = splat(1.5353434811e-4f);
+  p = fma(p, f, splat(1.3398884679e-3f));
+  p = fma(p, f, splat(9.6184371523e-3f));
+  p = fma(p, f, splat(5.5503324375e-2f));
+  p = fma(p, f, splat(0.24022647915f));
+  p = fma(p, f, splat(0.69314720288f));
+  p = fma(p, f, splat(1.0f));
+  return p * as_float((bits(shifted) + 127) << 23);
 }
 
 HM_INLINE vf vexpm1(vf x) {
@@ -52,7 +79,7 @@ HM_INLINE vf vexpm1(vf x) {
   // 2^n p + (2^n - 1), halved so that 2^128 does not overflow before it must.
   const vf half = as_float((e.power + 126) << 23);
   const vf y = fma(half, p, half - 0.5f) * 2.0f;
-  return choose(e.power == 0, choose(x == 0.0f, x, p), y);
+  return choose(e.power << 23 == 0, choose(x == 0.0f, x, p), y);
 }
 
 // log(1 + f) for sqrt(1/2) <= 1 + f < sqrt(2), plus n log(2).
@@ -131,7 +158,33 @@ HM_INLINE vf verf(vf x) {
   return any(far) ? choose(far, erf_far(x), near) : near;
 }
 
-HM_INLINE vf vgelu(vf x) { return 0.5f * x * (1.0f + verf(x * 0.70710678118654752f)); }
+// The normal distribution by its tail: exp(-z^2 / 2) times a quotient of polynomials (Mills' ratio, fitted to 5e-9).
+struct Normal {
+  vf cumulative;   // up to x; small ones keep their digits
+  vf exponential;  // exp(-x^2 / 2)
+};
+HM_INLINE Normal normal(vf x) {
+  constexpr float kEnd = 13.19f;  // no tail beyond it that a normal number holds
+  const vf z = vmin(splat(kEnd), vabs(x));  // NaN stays
+  vf p = splat(4.0373099999e-3f);
+  p = fma(p, z, splat(4.0100155572e-2f));
+  p = fma(p, z, splat(0.18165199441f));
+  p = fma(p, z, splat(0.43615446548f));
+  p = fma(p, z, splat(0.50000000254f));
+  vf q = splat(1.0119896608e-2f);
+  q = fma(q, z, splat(0.10052339138f));
+  q = fma(q, z, splat(0.46529149584f));
+  q = fma(q, z, splat(1.1959216414f));
+  q = fma(q, z, splat(1.670193859f));
+  q = fma(q, z, splat(1.0f));
+  const vf e = choose(z < kEnd, exp_within(z * z * -0.5f), vf{}), tail = e * p / q;
+  return {choose(x < 0.0f, tail, 1.0f - tail), e};
+}
+HM_INLINE vf vgelu(vf x) { return x * normal(x).cumulative; }
+HM_INLINE vf gelu_slope(vf x) {
+  const Normal n = normal(x);
+  return fma(x * 0.39894228040143268f, n.exponential, n.cumulative);
+}
 
 // Sine of x + quarter * pi / 2 for |x| <= 8192, by three pieces of pi / 2.
 HM_INLINE vf sine(vf x, int quarter) {
