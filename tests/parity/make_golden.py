@@ -212,6 +212,11 @@ def add_pools(f):
     f.add("max_pool/padded", [x], lambda x: max_pool(x, (3, 2), (2, 1), (1, 1)), padded)
     f.add("max_pool/dilated", [x], lambda x: max_pool(x, (3, 2), (1, 2), (0, 0), dilation=(2, 3)),
           {"kernel": [3, 2], "strides": [1, 2], "dilation": [2, 3]})
+    d, pooled = Draw(61), {"pool_kernel": [2, 3], "pool_strides": [2, 3], "padding_low": [1, 0], "padding_high": [1, 0]}
+    f.add("conv_max_pool/plain", [d.normal(2, 3, 9, 8), d.normal(5, 3, 3, 2)],
+          lambda x, w: max_pool(F.conv2d(x, w, padding=(1, 0)), (2, 3)), pooled)
+    f.add("conv_max_pool/relu", [d.normal(2, 3, 9, 8), d.normal(5, 3, 3, 2), d.normal(5)],
+          lambda x, w, b: max_pool(F.relu(F.conv2d(x, w, b, padding=(1, 0))), (2, 3)), {**pooled, "activation": "relu"})
     f.add("avg_pool/plain", [x], lambda x: F.avg_pool2d(x, 2), plain)
     f.add("avg_pool/padded", [x], lambda x: F.avg_pool2d(x, (3, 2), (2, 1), (1, 1), count_include_pad=False),
           {**padded, "count_include_pad": False})
