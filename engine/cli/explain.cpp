@@ -63,6 +63,28 @@ void print_training(HarmonicGraph& graph, int cycle, const Options& options) {
   fmt::print("  batch                {}{}\n", s.batch, s.accumulate > 1 ? fmt::format(", {} of them a step", s.accumulate) : "");
 }
 
+// One program as it was traced, after its passes and as a plan, whatever of that was asked for.
+void show_program(HarmonicGraph& graph, const Program& traced, const Options& options, const std::string& of) {
+  std::vector<std::string> passes{"trace"};
+  if (options.after == "trace" || options.after == "all") fmt::print("program{} after trace\n{}\n", of, print(traced));
+  CompileOptions c;
+  c.device = options.run.device;
+  c.registry = &graph.registry();
+  c.observe = [&](const std::string& pass, const Program& program) {
+    passes.push_back(pass);
+    if (options.after == pass || options.after == "all") fmt::print("program{} after {}\n{}\n", of, pass, print(program));
+  };
+  const auto executable = compile(traced, &graph.store(), graph.executor(0), c);
+  if (!options.after.empty() && options.after != "all" && std::find(passes.begin(), passes.end(), options.after) == passes.end()) {
+    std::string known;
+    for (const std::string& p : passes) known += (known.empty() ? "" : ", ") + p;
+    throw Error(ErrorKind::Usage, fmt::format("there is no pass '{}'", options.after), {}, {"passes are " + known + ", or 'all'"});
+  }
+  if (wants(options, "program")) fmt::print("program{}\n{}\n", of, print(executable->program()));
+  if (wants(options, "kernels")) fmt::print("kernels{}\n{}\n", of, print_plan(*executable));
+  if (wants(options, "memory")) print_memory(executable->memory());
+}
+
 void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options) {
   const ResolvedSettings settings = graph.settings(cycle, options.run);
   LoweringOptions o;
@@ -71,28 +93,14 @@ void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options) {
   o.batch = settings.batch;
   o.seed = settings.seed;
   static_cast<UpdateSettings&>(o) = settings;
+  const bool gathers = o.mode == Mode::train && settings.accumulate > 1;
+  if (gathers) o.accumulate = 1;
   if (o.mode == Mode::infer) o.wanted = graph.results(cycle);
   for (size_t i = 0; i < graph.graph().conditionals.size(); ++i)
     if (graph.graph().conditionals[i].cycle == cycle) o.branches.insert(static_cast<int>(2 * i));
   const Lowered lowered = graph.lower(o);
-  std::vector<std::string> passes{"trace"};
-  if (options.after == "trace" || options.after == "all") fmt::print("program after trace\n{}\n", print(lowered.program));
-  CompileOptions c;
-  c.device = options.run.device;
-  c.registry = &graph.registry();
-  c.observe = [&](const std::string& pass, const Program& program) {
-    passes.push_back(pass);
-    if (options.after == pass || options.after == "all") fmt::print("program after {}\n{}\n", pass, print(program));
-  };
-  const auto executable = compile(lowered.program, &graph.store(), graph.executor(0), c);
-  if (!options.after.empty() && options.after != "all" && std::find(passes.begin(), passes.end(), options.after) == passes.end()) {
-    std::string known;
-    for (const std::string& p : passes) known += (known.empty() ? "" : ", ") + p;
-    throw Error(ErrorKind::Usage, fmt::format("there is no pass '{}'", options.after), {}, {"passes are " + known + ", or 'all'"});
-  }
-  if (wants(options, "program")) fmt::print("program\n{}\n", print(executable->program()));
-  if (wants(options, "kernels")) fmt::print("kernels\n{}\n", print_plan(*executable));
-  if (wants(options, "memory")) print_memory(executable->memory());
+  show_program(graph, lowered.program, options, gathers ? " of each batch" : "");
+  if (gathers) show_program(graph, accumulated_update(graph.graph().name, graph.store(), settings, lowered.trained), options, " of the step");
 }
 
 }  // namespace

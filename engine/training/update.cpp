@@ -1,5 +1,7 @@
 #include "engine/training/update.hpp"
 
+#include <utility>
+
 #include <harmonics/ops.hpp>
 
 namespace harmonics {
@@ -13,27 +15,21 @@ HTensor moment(Tracer& tracer, ParameterStore& store, const std::string& name, c
 
 std::string accumulator(const std::string& parameter) { return "optimizer.gradient." + parameter; }
 
-// As torch.nn.utils.clip_grad_value_ and clip_grad_norm_ do. The scale is folded into the factor of the norm where it can be.
-void clip(const UpdateSettings& settings, std::vector<HTensor>& gradients, HTensor factor) {
-  if (settings.clip_value > 0) {
-    for (HTensor& g : gradients) {
-      if (factor) g = g * factor;
-      g = minimum(maximum(g, -settings.clip_value), settings.clip_value);
-    }
-    factor = {};
-  }
-  if (settings.clip > 0) {
-    HTensor norm = call1("global_norm", gradients);
-    if (factor) norm = norm * factor;
-    const HTensor shorter = minimum(settings.clip / (norm + 1e-6), 1.0);
-    factor = factor ? factor * shorter : shorter;
-  }
-  if (!factor) return;
-  for (HTensor& g : gradients) g = g * factor;
+HTensor cut(const HTensor& gradient, const UpdateSettings& settings) {
+  return settings.clip_value > 0 ? minimum(maximum(gradient, -settings.clip_value), settings.clip_value) : gradient;
+}
+
+// What all gradients are multiplied by so that together they are no longer than allowed, as torch.nn.utils.clip_grad_norm_ has
+// it; empty: nothing.
+HTensor shortening(const UpdateSettings& settings, const std::vector<HTensor>& gradients, const HTensor& scale) {
+  if (!(settings.clip > 0)) return scale;
+  HTensor norm = call1("global_norm", gradients);
+  if (scale) norm = norm * scale;
+  const HTensor shorter = minimum(settings.clip / (norm + 1e-6), 1.0);
+  return scale ? scale * shorter : shorter;
 }
 
 void step_parameter(Tracer& tracer, ParameterStore& store, const Optimizer& optimizer, const TrainedParameter& p, const HTensor& gradient) {
-  const TraceScope scope("optimizer/" + p.name);
   const TensorType type = store.find(p.name)->type;
   const UpdateRule rule = update_rule(optimizer, type, p.hidden);
   std::vector<HTensor> inputs{tracer.parameter(p.name, type), gradient};
@@ -54,11 +50,22 @@ void step_parameter(Tracer& tracer, ParameterStore& store, const Optimizer& opti
 void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& settings, const std::vector<TrainedParameter>& parameters,
                    std::vector<HTensor> gradients, const HTensor& scale) {
   if (parameters.empty()) return;
+  const bool cut_first = settings.clip > 0 && settings.clip_value > 0;
+  HTensor factor = scale;
   {
     const TraceScope scope("optimizer/clip");
-    clip(settings, gradients, scale);
+    if (cut_first) {
+      for (HTensor& g : gradients) g = cut(factor ? g * factor : g, settings);
+      factor = {};
+    }
+    factor = shortening(settings, gradients, factor);
   }
-  for (size_t i = 0; i < parameters.size(); ++i) step_parameter(tracer, store, settings.optimizer, parameters[i], gradients[i]);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const TraceScope scope("optimizer/" + parameters[i].name);
+    HTensor g = std::exchange(gradients[i], {});
+    if (factor) g = g * factor;
+    step_parameter(tracer, store, settings.optimizer, parameters[i], cut_first ? g : cut(g, settings));
+  }
 }
 
 void trace_accumulation(Tracer& tracer, ParameterStore& store, const std::vector<TrainedParameter>& parameters,

@@ -139,6 +139,8 @@ TEST_CASE("schedule, clipping and accumulation show where one looks") {
   const Result traced = harmonics("explain " + flow + " " + digits + "--show kernels");
   CHECK(has(traced.out, "global norm"));
   CHECK(has(traced.out, "optimizer/x.h.affine.weight"));
+  CHECK(has(traced.out, "kernels of each batch\n"));
+  CHECK(traced.out.find("kernels of the step\n") < traced.out.find("global norm"));
 }
 
 TEST_CASE("a report draws the curve and the digits; an svg only the curve") {
