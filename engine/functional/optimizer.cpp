@@ -120,7 +120,7 @@ Values lamb(const AttributeMap& a, Inputs in) {
 HTensor orthogonalised(const HTensor& matrix) {
   const bool tall = matrix.shape()[0] > matrix.shape()[1];
   const int64_t over = tall ? 0 : 1;
-  HTensor x = matrix / (call1("global_norm", {matrix}) + 1e-7);
+  HTensor x = matrix / (as_type_of(call1("global_norm", {matrix}), matrix) + 1e-7);
   for (int i = 0; i < 5; ++i) {
     const HTensor gram = dot(x, x, {over}, {over});
     const HTensor even = gram * -4.7750 + dot(gram, gram, {1}, {0}) * 2.0315;
@@ -144,7 +144,7 @@ Values normuon(const AttributeMap& a, Inputs in) {
   const HTensor v = in[3] + (reduce_mean(square(o), {1}) - in[3]) * (1 - beta2);
   const HTensor even = o / column(sqrt(v) + epsilon);
   // As long as a usual step of Adam: 0.2 in the root of the mean square.
-  const HTensor reach = lr * (0.2 * std::sqrt(elements)) / (call1("global_norm", {even}) + 1e-10);
+  const HTensor reach = lr * (0.2 * std::sqrt(elements)) / (as_type_of(call1("global_norm", {even}), even) + 1e-10);
   const HTensor kept = decay != 0 ? w * (1.0 - lr * decay) : w;
   return {kept - reach * even, m, v};
 }

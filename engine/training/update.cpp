@@ -15,6 +15,10 @@ HTensor moment(Tracer& tracer, ParameterStore& store, const std::string& name, c
 
 std::string accumulator(const std::string& parameter) { return "optimizer.gradient." + parameter; }
 
+HTensor times(const HTensor& gradient, const HTensor& factor) {
+  return factor ? gradient * cast(factor, gradient.dtype()) : gradient;
+}
+
 HTensor cut(const HTensor& gradient, const UpdateSettings& settings) {
   return settings.clip_value > 0 ? minimum(maximum(gradient, -settings.clip_value), settings.clip_value) : gradient;
 }
@@ -24,9 +28,9 @@ HTensor cut(const HTensor& gradient, const UpdateSettings& settings) {
 HTensor shortening(const UpdateSettings& settings, const std::vector<HTensor>& gradients, const HTensor& scale) {
   if (!(settings.clip > 0)) return scale;
   HTensor norm = call1("global_norm", gradients);
-  if (scale) norm = norm * scale;
+  if (scale) norm = norm * cast(scale, norm.dtype());
   const HTensor shorter = minimum(settings.clip / (norm + 1e-6), 1.0);
-  return scale ? scale * shorter : shorter;
+  return scale ? cast(scale, norm.dtype()) * shorter : shorter;
 }
 
 void step_parameter(Tracer& tracer, ParameterStore& store, const Optimizer& optimizer, const TrainedParameter& p, const HTensor& gradient) {
@@ -55,15 +59,14 @@ void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& 
   {
     const TraceScope scope("optimizer/clip");
     if (cut_first) {
-      for (HTensor& g : gradients) g = cut(factor ? g * factor : g, settings);
+      for (HTensor& g : gradients) g = cut(times(g, factor), settings);
       factor = {};
     }
     factor = shortening(settings, gradients, factor);
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
     const TraceScope scope("optimizer/" + parameters[i].name);
-    HTensor g = std::exchange(gradients[i], {});
-    if (factor) g = g * factor;
+    const HTensor g = times(std::exchange(gradients[i], {}), factor);
     step_parameter(tracer, store, settings.optimizer, parameters[i], cut_first ? g : cut(g, settings));
   }
 }
