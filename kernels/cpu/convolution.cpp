@@ -124,6 +124,17 @@ bool choose_sums(ConvContext& c, int64_t width) {
   return c.vectors <= kMostSumVectors;
 }
 
+// Gathering pays where places have many slopes each: it sorts them first.
+void choose_spread(ConvContext& c, int64_t width) {
+  c.band = std::max<int64_t>(1, c.out_height / c.pooled_height);
+  const int64_t slopes = c.outputs * c.pooled_height * c.pooled_width / (c.out_height * c.out_width);
+  c.gathers = slopes >= 8 && c.kernel[1] <= kMostSpreadColumns && c.strides[0] == 1 && c.strides[1] == 1;
+  const int64_t most = c.gathers ? std::min<int64_t>(4, kMostSpread / c.kernel[1]) : std::max<int64_t>(1, 16 / width);
+  c.block = std::min(up_to(c.channels, width), most * width);
+  c.blocks = ceil_div(c.channels, c.block);
+  c.vectors = c.kernel[1] * c.block / width;
+}
+
 void list_places(OwnedConv& c) {
   c.row = (c.out_width - 1) * c.strides[1] + c.kernel[1];
   for (int64_t i = 0; i < c.out_height; ++i)
@@ -147,16 +158,16 @@ bool plan_gradient(const Site& site, hx_kernel& out) {
   const int64_t pooled = c->pooled_height * c->pooled_width, listed = c->outputs * pooled;
   if (2 * pooled > c->out_height * c->out_width) return false;
   const int64_t width = isa().vector;
-  if (to_input) {
-    c->block = std::min<int64_t>(up_to(c->channels, width), 16);
-    c->blocks = ceil_div(c->channels, c->block);
-    c->vectors = c->kernel[1] * c->block / width;
-  } else if (!choose_sums(*c, width)) {
+  if (to_input)
+    choose_spread(*c, width);
+  else if (!choose_sums(*c, width))
     return false;
-  }
   list_places(*c);
   c->packed = up_to(c->rows * c->row * c->block + width, 16);
-  c->part_workspace = up_to(c->packed + 2 * listed + c->outputs, 16);
+  const int64_t lists = !to_input    ? 2 * listed + c->outputs
+                        : c->gathers ? c->band * c->out_width * (1 + 2 * c->outputs)
+                                     : 2 * pooled;
+  c->part_workspace = up_to(c->packed + lists, 16);
   const double steps = static_cast<double>(c->samples * listed * c->blocks * c->kernel[0] * c->vectors);
   c->parts = parts_for(steps * kVectorStep * (to_input ? 2 : 1), c->samples);
   if (!to_input) c->parts = std::min(c->parts, 8u);  // each has a sum of its own

@@ -23,10 +23,11 @@ struct ConvContext {
   bool direct;
   const int32_t* taps;      // [depth]: where the numbers of a window lie, from its first
   int64_t padded_outputs;   // in whole vectors
-  int64_t band;             // rows of the result made at a time
+  int64_t band;             // rows of the result looked at together
 
   // Gradients: channels lie last, `block` together. A row of a window in one block is so many vectors.
   int64_t block, blocks, vectors;
+  bool gathers;           // of the input: slopes sorted by place, not added window by window
   const int32_t* places;  // [out_height * out_width]: where each window begins in a block
 
   uint32_t parts, join_parts;
@@ -36,5 +37,7 @@ struct ConvContext {
 
 // Vectors in a row of a window that the gradient of the weight serves at most.
 constexpr int64_t kMostSumVectors = 12;
+// Columns of a kernel, and columns times vectors of a block, that the gathering gradient of the input holds.
+constexpr int64_t kMostSpreadColumns = 7, kMostSpread = 12;
 
 }  // namespace harmonics::cpu

@@ -93,7 +93,8 @@ void tiles_of_row(const float* x, const int32_t* taps, int64_t depth, const floa
   }
 }
 
-// The first largest of each window; NaN wins and stays.
+// The first largest of each window; NaN wins and stays. kSize: the window's sides, 0 where only the context knows.
+template <int kSize>
 void pool_places(const ConvContext& c, const float* band, int64_t lanes, int64_t columns, int64_t first_row,
                  int64_t rows, float* largest, float* indices) {
   for (int64_t i = 0; i < rows; ++i)
@@ -104,8 +105,10 @@ void pool_places(const ConvContext& c, const float* band, int64_t lanes, int64_t
         const int32_t place = static_cast<int32_t>((first_row + row) * c.out_width + column);
         vf most = load(window);
         vi best = splat_int(place);
-        for (int64_t a = 0; a < c.pool[0]; ++a)
-          for (int64_t b = a == 0 ? 1 : 0; b < c.pool[1]; ++b) {
+#pragma GCC unroll 2
+        for (int64_t a = 0; a < (kSize ? kSize : c.pool[0]); ++a)
+#pragma GCC unroll 2
+          for (int64_t b = a == 0 ? 1 : 0; b < (kSize ? kSize : c.pool[1]); ++b) {
             const vf x = load(window + (a * columns + b) * lanes);
             const vi take = ~(x <= most) & (most == most);
             most = choose(take, x, most);
@@ -142,7 +145,8 @@ void convolve(const ConvContext& c, const float* x, const float* w, const float*
       continue;
     }
     const int64_t pooled_rows = (rows - c.pool[0]) / c.pool_step[0] + 1, n = pooled_rows * c.pooled_width;
-    pool_places(c, workspace, lanes, columns, first, pooled_rows, pooled, pooled + n * lanes);
+    const auto pool = c.pool[0] == 2 && c.pool[1] == 2 ? pool_places<2> : pool_places<0>;
+    pool(c, workspace, lanes, columns, first, pooled_rows, pooled, pooled + n * lanes);
     const int64_t at = first / c.pool_step[0] * c.pooled_width;
     transpose(pooled, lanes, y + at, plane, n, outputs);
     transpose(pooled + n * lanes, lanes, indices + at, plane, n, outputs);

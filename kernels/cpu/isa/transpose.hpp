@@ -16,18 +16,21 @@ HM_INLINE void transpose_four(const float* from, int64_t from_row, float* to, in
   _mm_storeu_ps(to + 3 * to_row, d);
 }
 
-// to[j * to_row + i] = from[i * from_row + j].
+// to[j * to_row + i] = from[i * from_row + j]. What is left over at an edge is done with its neighbours once more.
 [[maybe_unused]] void transpose(const float* from, int64_t from_row, float* to, int64_t to_row, int64_t rows,
                                 int64_t columns) {
-  int64_t i = 0;
-  for (; i + 4 <= rows; i += 4) {
-    int64_t j = 0;
-    for (; j + 4 <= columns; j += 4) transpose_four(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
-    for (; j < columns; ++j)
-      for (int64_t k = i; k < i + 4; ++k) to[j * to_row + k] = from[k * from_row + j];
+  if (rows < 4 || columns < 4) {
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j) to[j * to_row + i] = from[i * from_row + j];
+    return;
   }
-  for (; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j) to[j * to_row + i] = from[i * from_row + j];
+  for (int64_t i = 0; i < rows; i += 4) {
+    if (i > rows - 4) i = rows - 4;
+    for (int64_t j = 0; j < columns; j += 4) {
+      if (j > columns - 4) j = columns - 4;
+      transpose_four(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
+    }
+  }
 }
 
 HM_INLINE void clear(float* x, int64_t n) {

@@ -1,13 +1,10 @@
-// Gradients of a convolution that max pooling follows: of every window only the largest place has a slope, and a place that
-// an activation has cut off has none either. The rest is not multiplied.
-#include "../convolution.hpp"
+// The gradient of the weight of a convolution that max pooling follows.
+#include "conv_slopes.hpp"
 #include "kernels.hpp"
 #include "transpose.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
-
-HM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Channels [first, first + c.block) of a sample, with padding, channels last.
 void pack_block(const ConvContext& c, const float* x, int64_t first, float* to) {
@@ -22,20 +19,6 @@ void pack_block(const ConvContext& c, const float* x, int64_t first, float* to) 
     transpose(x + y * c.width, c.height * c.width, to + c.low[1] * c.block, c.block, channels, columns);
     clear(to + (c.low[1] + columns) * c.block, (c.row - c.low[1] - columns) * c.block);
   }
-}
-
-// Where the windows of one plane begin whose slope is not zero, and that slope.
-int64_t list_slopes(const ConvContext& c, const int32_t* indices, const float* dy, int32_t* at, float* value) {
-  const int64_t n = c.pooled_height * c.pooled_width;
-  const uint32_t places = static_cast<uint32_t>(c.out_height * c.out_width);
-  int64_t found = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    if (static_cast<uint32_t>(indices[i]) >= places) continue;
-    at[found] = c.places[indices[i]];
-    value[found] = dy[i];
-    found += dy[i] != 0;
-  }
-  return found;
 }
 
 #if defined(__AVX512F__)
@@ -152,74 +135,6 @@ void pooled_conv_grad_weight(const void* context, void* const* buffers, uint32_t
     sum_sample(c, static_cast<const float*>(buffers[0]) + n * image,
                static_cast<const int32_t*>(buffers[1]) + n * pooled, static_cast<const float*>(buffers[2]) + n * pooled,
                workspace, sums);
-}
-
-namespace {
-
-// [blocks, outputs, kernel rows, kernel columns, block]
-void pack_weight(const ConvContext& c, const float* w, float* to) {
-  const int64_t window = c.kernel[0] * c.kernel[1];
-  for (int64_t b = 0; b < c.blocks; ++b)
-    for (int64_t o = 0; o < c.outputs; ++o, to += window * c.block) {
-      const int64_t first = b * c.block, channels = least(c.block, c.channels - first);
-      if (channels < c.block) clear(to, window * c.block);
-      transpose(w + (o * c.channels + first) * window, window, to, c.block, channels, window);
-    }
-}
-
-// One window more: the listed slope times the weights of its output. kRuns vectors a row at least.
-HM_INLINE void add_window(const float* w, float slope, float* to, int64_t row, int64_t rows, int64_t vectors) {
-  const vf d = splat(slope);
-  for (int64_t r = 0; r < rows; ++r, to += row, w += vectors * kWidth)
-    for (int64_t v = 0; v < vectors; ++v)
-      store(to + v * kWidth, fma(d, load(w + v * kWidth), load(to + v * kWidth)));
-}
-
-void unpack_block(const ConvContext& c, const float* from, int64_t first, float* dx) {
-  const int64_t channels = least(c.block, c.channels - first), plane = c.height * c.width;
-  const int64_t columns = least(c.width, c.row - c.low[1]);
-  dx += first * plane;
-  for (int64_t y = 0; y < c.height; ++y) {
-    const int64_t r = y + c.low[0];
-    const int64_t covered = r < c.rows ? columns : 0;
-    if (covered > 0)
-      transpose(from + (r * c.row + c.low[1]) * c.block, c.block, dx + y * c.width, plane, covered, channels);
-    for (int64_t channel = 0; channel < channels && covered < c.width; ++channel)
-      clear(dx + channel * plane + y * c.width + covered, c.width - covered);
-  }
-}
-
-}  // namespace
-
-// weight, indices, dy -> dx
-void pooled_conv_grad_input(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
-  const auto& c = *static_cast<const ConvContext*>(context);
-  float* weight = static_cast<float*>(buffers[4]);
-  const int64_t window = c.kernel[0] * c.kernel[1] * c.block;
-  if (phase == 0) return pack_weight(c, static_cast<const float*>(buffers[0]), weight);
-  const Range samples = share(c.samples, c.parts, part);
-  const int64_t pooled = c.pooled_height * c.pooled_width, listed = c.outputs * pooled;
-  float* sums = weight + c.blocks * c.outputs * window + part * c.part_workspace;
-  float* value = sums + c.packed;
-  int32_t* at = reinterpret_cast<int32_t*>(value + listed);
-  int32_t* count = at + listed;
-  for (int64_t n = samples.begin; n < samples.end; ++n) {
-    const int32_t* indices = static_cast<const int32_t*>(buffers[1]) + n * listed;
-    const float* dy = static_cast<const float*>(buffers[2]) + n * listed;
-    float* dx = static_cast<float*>(buffers[3]) + n * c.channels * c.height * c.width;
-    for (int64_t o = 0; o < c.outputs; ++o)
-      count[o] = static_cast<int32_t>(
-          list_slopes(c, indices + o * pooled, dy + o * pooled, at + o * pooled, value + o * pooled));
-    for (int64_t b = 0; b < c.blocks; ++b) {
-      clear(sums, c.packed);
-      for (int64_t o = 0; o < c.outputs; ++o) {
-        const float* w = weight + (b * c.outputs + o) * window;
-        for (int64_t i = o * pooled, end = i + count[o]; i < end; ++i)
-          add_window(w, value[i], sums + at[i], c.row * c.block, c.kernel[0], c.vectors);
-      }
-      unpack_block(c, sums, b * c.block, dx);
-    }
-  }
 }
 
 }  // namespace harmonics::cpu::HM_ISA

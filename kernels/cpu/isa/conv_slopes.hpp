@@ -1,0 +1,35 @@
+// Slopes behind max pooling: of every window only the largest place has one, and a place that an activation has cut off has
+// none either. The rest is not multiplied.
+#pragma once
+
+#include "../convolution.hpp"
+#include "simd.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+namespace {
+
+HM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+HM_INLINE bool has_slope(float slope) {
+  int32_t bits;
+  __builtin_memcpy(&bits, &slope, sizeof bits);
+  return (bits & 0x7fffffff) != 0;
+}
+
+// Where the windows of one plane begin whose slope is not zero, and that slope.
+[[maybe_unused]] int64_t list_slopes(const ConvContext& c, const int32_t* indices, const float* dy, int32_t* at, float* value) {
+  const int64_t n = c.pooled_height * c.pooled_width;
+  const uint32_t places = static_cast<uint32_t>(c.out_height * c.out_width);
+  int64_t found = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t place = static_cast<uint32_t>(indices[i]);
+    const bool listed = (place < places) & has_slope(dy[i]);
+    at[found] = c.places[place < places ? place : 0];
+    value[found] = dy[i];
+    found += listed;
+  }
+  return found;
+}
+
+}  // namespace
+}  // namespace harmonics::cpu::HM_ISA
