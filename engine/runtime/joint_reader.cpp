@@ -49,6 +49,7 @@ JointReader::JointReader(std::vector<JointMember> members, const JointOptions& o
   write_.resize(members_.size());
   check_lengths();
   count();
+  by_number_ = size_ > 0 && std::all_of(members_.begin(), members_.end(), [](const JointMember& m) { return m.source->can_read_at(); });
   if (options_.shuffle > 1) allocate_blocks();
 }
 
@@ -83,8 +84,11 @@ void JointReader::allocate_blocks() {
     fits = fits && !__builtin_mul_overflow(bytes, n, &needed) && !__builtin_add_overflow(total, needed, &total);
   try {
     if (!fits) throw std::bad_alloc();
-    for (const size_t bytes : bytes_) blocks_.emplace_back(bytes * n);
+    for (const size_t bytes : bytes_)
+      if (!by_number_) blocks_.emplace_back(bytes * n);
     order_.resize(n);
+    for (const JointMember& m : members_) most_per_group_ = std::max(most_per_group_, m.per_group);
+    if (by_number_) numbers_.resize(std::max<uint64_t>(1, std::min(options_.batch, n)) * most_per_group_);
   } catch (const std::exception&) {
     throw Error(ErrorKind::Usage, "shuffle=" + std::to_string(options_.shuffle) + " needs more memory than there is" +
                                       (fits ? ": " + std::to_string(total) + " bytes" : "") +
@@ -96,7 +100,7 @@ void JointReader::begin(uint64_t epoch) {
   for (const JointMember& m : members_) m.source->rewind(epoch * options_.repeat);
   epoch_ = epoch;
   position_ = pass_ = pass_position_ = pass_given_ = 0;
-  block_ = block_size_ = block_at_ = 0;
+  block_ = block_size_ = block_at_ = block_first_ = 0;
   pass_ended_ = false;
 }
 
@@ -105,7 +109,7 @@ uint64_t JointReader::read(void* const* to) { return read(options_.batch, to); }
 uint64_t JointReader::read(uint64_t n, void* const* to) {
   uint64_t got = 0;
   if (options_.shuffle > 1) {
-    got = read_shuffled(n, to);
+    got = by_number_ ? read_by_number(n, to) : read_shuffled(n, to);
   } else {
     for (size_t i = 0; i < members_.size(); ++i) write_[i] = static_cast<std::byte*>(to[i]);
     got = read_ordered(n);
@@ -124,7 +128,42 @@ uint64_t JointReader::read_shuffled(uint64_t n, void* const* to) {
   return n;
 }
 
+uint64_t JointReader::read_by_number(uint64_t n, void* const* to) {
+  uint64_t got = 0;
+  while (got < n) {
+    if (block_at_ == block_size_ && !fill_block()) break;
+    const uint64_t now = std::min({n - got, block_size_ - block_at_, numbers_.size() / most_per_group_});
+    for (size_t i = 0; i < members_.size(); ++i) {
+      take_numbers(members_[i], now);
+      members_[i].source->read_at(numbers_.data(), now * members_[i].per_group, static_cast<std::byte*>(to[i]) + got * bytes_[i]);
+    }
+    block_at_ += now;
+    got += now;
+  }
+  return got;
+}
+
+// The numbers of a member's samples in the next n joint samples of the block.
+void JointReader::take_numbers(const JointMember& member, uint64_t n) {
+  const uint64_t in_pass = size_ / options_.repeat;
+  uint64_t* to = numbers_.data();
+  for (uint64_t i = 0; i < n; ++i) {
+    const uint64_t sample = (block_first_ + order_[block_at_ + i]) % in_pass;
+    const uint64_t group = options_.skip + options_.shard + sample * options_.shards;
+    for (uint64_t k = 0; k < member.per_group; ++k) *to++ = group * member.per_group + k;
+  }
+}
+
 bool JointReader::fill_block() {
+  if (by_number_) {
+    block_first_ += block_size_;
+    block_size_ = std::min<uint64_t>(order_.size(), size_ - block_first_);
+    block_at_ = 0;
+    if (block_first_ + block_size_ == size_ && !options_.take)
+      for (size_t i = 0; i < members_.size(); ++i) left_over_[i] = members_[i].source->info().size % members_[i].per_group;
+    shuffled_order(order_.data(), static_cast<uint32_t>(block_size_), options_.seed, epoch_, block_++);
+    return block_size_ > 0;
+  }
   for (size_t i = 0; i < members_.size(); ++i) write_[i] = blocks_[i].data();
   block_size_ = read_ordered(order_.size());
   block_at_ = 0;

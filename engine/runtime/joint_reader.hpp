@@ -61,6 +61,8 @@ class JointReader {
   void allocate_blocks();
   uint64_t read_ordered(uint64_t n);
   uint64_t read_shuffled(uint64_t n, void* const* to);
+  uint64_t read_by_number(uint64_t n, void* const* to);
+  void take_numbers(const JointMember& member, uint64_t n);
   uint64_t read_pass(uint64_t n);
   uint64_t read_groups(uint64_t n);
   uint64_t drop_groups(uint64_t n);
@@ -77,8 +79,14 @@ class JointReader {
   bool pass_ended_ = false;
 
   std::vector<std::byte*> write_;               // where read_* put the next joint sample of each member
-  std::vector<std::vector<std::byte>> blocks_;  // per member, when shuffling
+  // Shuffling: blocks of samples are kept and given in another order; where every source can be read by number, only
+  // the order is.
+  bool by_number_ = false;
+  std::vector<std::vector<std::byte>> blocks_;  // per member
   std::vector<uint32_t> order_;
+  std::vector<uint64_t> numbers_;
+  uint64_t most_per_group_ = 1;
+  uint64_t block_first_ = 0;  // its first joint sample in this epoch
   uint64_t block_ = 0, block_size_ = 0, block_at_ = 0;
 };
 

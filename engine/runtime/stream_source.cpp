@@ -100,6 +100,7 @@ Source& Source::operator=(Source&& o) noexcept {
   std::swap(sample_bytes_, o.sample_bytes_);
   std::swap(first_, o.first_);
   std::swap(reads_, o.reads_);
+  std::swap(can_read_at_, o.can_read_at_);
   std::swap(touched_, o.touched_);
   std::swap(ended_, o.ended_);
   std::swap(position_, o.position_);
@@ -123,6 +124,7 @@ void Source::describe() {
   if (status == HX_OK) {
     info_ = from_c(who(), c);
     reads_ = has(table_, &hx_producer_vt::read);
+    can_read_at_ = info_.size > 0 && has(table_, &hx_producer_vt::read_at) && table_->read_at(object_, nullptr, 0, nullptr) == HX_OK;
   } else if (status == HX_DECLINED) {
     look_at_first();
   } else {
@@ -195,6 +197,13 @@ uint64_t Source::read(uint64_t n, void* to) {
     reads_ = false;
   }
   return read_one_by_one(n, static_cast<std::byte*>(to));
+}
+
+void Source::read_at(const uint64_t* numbers, uint64_t n, void* to) {
+  touched_ = true;
+  const hx_status status = table_->read_at(object_, numbers, n, to);
+  if (status == HX_DECLINED || status == HX_END) refuse(who(), "said that its samples can be read by number, and now that they cannot");
+  if (status != HX_OK) fail();
 }
 
 uint64_t Source::read_one_by_one(uint64_t n, std::byte* to) {

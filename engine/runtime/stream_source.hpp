@@ -34,6 +34,10 @@ class Source {
   HTensor next();
   // Up to n samples, back to back; fewer only at the end of a pass.
   uint64_t read(uint64_t n, void* to);
+  // Can samples be read by number?
+  bool can_read_at() const { return can_read_at_; }
+  // The samples of these numbers, each below info().size, back to back; does not move position().
+  void read_at(const uint64_t* numbers, uint64_t n, void* to);
   // Reads and drops; how many there were.
   uint64_t skip(uint64_t n);
   // Back to the first sample for this epoch; throws when the producer cannot. Nothing to do before the first sample.
@@ -60,7 +64,7 @@ class Source {
   StreamInfo info_;
   size_t sample_bytes_ = 0;
   HTensor first_;  // looked at, not yet given
-  bool reads_ = false, touched_ = false, ended_ = false;
+  bool reads_ = false, can_read_at_ = false, touched_ = false, ended_ = false;
   uint64_t position_ = 0;
   std::vector<std::byte> dropped_;  // skip's scratch
 };

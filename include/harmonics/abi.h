@@ -225,6 +225,10 @@ typedef struct hx_producer_vt { /* self is a producer object made by a factory *
   hx_status (*rewind)(void* self, uint64_t epoch);             /* back to the start; NULL: cannot */
   uint64_t (*size)(void* self);                                /* 0: unbounded or unknown */
   void (*destroy)(void* self);
+  /* Optional, for sources with describe() whose passes are all the same: the samples of these numbers in a pass, back to
+   * back, straight into dst. Reading goes on where it stood. n = 0 asks whether it can: HX_OK or HX_DECLINED. The host then
+   * shuffles by number instead of keeping blocks of samples. */
+  hx_status (*read_at)(void* self, const uint64_t* numbers, uint64_t n, void* dst);
 } hx_producer_vt;
 
 typedef struct hx_consumer_vt {

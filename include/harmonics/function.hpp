@@ -293,7 +293,11 @@ HARMONICS_FACE inline const hx_producer_vt* producer_vt() {
         guarded([&] { return n = static_cast<HeldProducer*>(self)->producer->size(), HX_OK; });
         return n;
       },
-      [](void* self) { delete static_cast<HeldProducer*>(self); }};
+      [](void* self) { delete static_cast<HeldProducer*>(self); },
+      [](void* self, const uint64_t* numbers, uint64_t n, void* to) {
+        return guarded(
+            [&] { return static_cast<HeldProducer*>(self)->producer->read_at(numbers, n, to) ? HX_OK : HX_DECLINED; });
+      }};
   return &vt;
 }
 HARMONICS_FACE inline const hx_consumer_vt* consumer_vt() {

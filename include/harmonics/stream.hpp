@@ -47,6 +47,12 @@ class Producer {
     (void)n, (void)to;
     return -1;
   }
+  // Optional, when describe() is given and every pass has the same samples: those of these numbers, back to back into
+  // `to`; reading goes on where it stood. False: cannot. n = 0 asks. Shuffling then needs no memory for blocks.
+  virtual bool read_at(const uint64_t* numbers, uint64_t n, void* to) {
+    (void)numbers, (void)n, (void)to;
+    return false;
+  }
   virtual ~Producer() = default;
 };
 

@@ -31,6 +31,7 @@ class ArrayProducer final : public Producer {
   bool rewind() override { return at_ = first_, true; }
   std::optional<StreamInfo> describe() override { return info_; }
   int64_t read(uint64_t n, void* to) override;
+  bool read_at(const uint64_t* numbers, uint64_t n, void* to) override;
 
  private:
   void copy(uint64_t sample, uint64_t n, uint8_t* to) const;
@@ -41,6 +42,7 @@ class ArrayProducer final : public Producer {
   StreamInfo info_;
   size_t element_, bytes_;
   uint64_t first_, last_, at_;
+  uint64_t unchecked_ = 0;  // samples that may be read by number before the file is looked at again
 };
 
 }  // namespace harmonics

@@ -129,6 +129,11 @@ HTensor TextProducer::next() {
   return sample;
 }
 
+bool TextProducer::read_at(const uint64_t* numbers, uint64_t n, void* to) {
+  for (uint64_t i = 0; i < n; ++i) copy(numbers[i], static_cast<int32_t*>(to) + i * window_);
+  return true;
+}
+
 int64_t TextProducer::read(uint64_t n, void* to) {
   n = std::min(n, info_.size - at_);
   for (uint64_t i = 0; i < n; ++i) copy(at_++, static_cast<int32_t*>(to) + i * window_);

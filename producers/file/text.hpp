@@ -25,6 +25,7 @@ class TextProducer final : public Producer {
   bool rewind() override { return at_ = 0, true; }
   std::optional<StreamInfo> describe() override { return info_; }
   int64_t read(uint64_t n, void* to) override;
+  bool read_at(const uint64_t* numbers, uint64_t n, void* to) override;
 
  private:
   void make_vocabulary(const FileBytes& file, const std::string& given);

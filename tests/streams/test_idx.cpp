@@ -241,6 +241,31 @@ TEST_CASE("files that cannot be opened say why") {
         }) == "format=xml is unknown; write format=idx, npy, csv or text");
 }
 
+TEST_CASE("samples of files are read by number without moving what is read in order") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("x.idx", idx(8, {100, 2}, [] {
+    std::string bytes;
+    for (int i = 0; i < 200; ++i) bytes += static_cast<char>(i);
+    return bytes;
+  }()));
+  const auto producer = open_file(path, Options{});
+  CHECK(producer->read_at(nullptr, 0, nullptr));
+  uint8_t first[2], some[6];
+  CHECK(producer->read(1, first) == 1);
+  const uint64_t numbers[] = {99, 0, 50};
+  CHECK(producer->read_at(numbers, 3, some));
+  CHECK(std::vector<int>(some, some + 6) == std::vector<int>{198, 199, 0, 1, 100, 101});
+  CHECK(producer->read(1, first) == 1);
+  CHECK(std::vector<int>(first, first + 2) == std::vector<int>{2, 3});
+  const auto part = open_file(path, Options{{"part", "0.5-1"}});
+  CHECK(part->read_at(numbers + 1, 1, first));
+  CHECK(first[0] == 100);
+  std::filesystem::resize_file(path, 10);
+  CHECK(refusal([&] {
+          for (int i = 0; i < 100; ++i) producer->read_at(numbers + 1, 1, first);
+        }).find("became shorter while it was read") != std::string::npos);
+}
+
 TEST_CASE("a file that becomes shorter while it is read is noticed") {
   const TemporaryFolder folder;
   const std::string path = folder.write("x.idx", idx(8, {20000}, std::string(20000, 'a')));

@@ -152,6 +152,42 @@ TEST_CASE("a shuffled group shares one permutation, which seed and epoch decide"
   }
 }
 
+TEST_CASE("what can be read by number is shuffled as what cannot, whatever is skipped, taken, sharded and repeated") {
+  for (const uint64_t block : {2u, 7u, 1000u})
+    for (const uint64_t skip : {0u, 5u})
+      for (const uint64_t take : {0u, 31u})
+        for (const uint64_t shards : {1u, 3u})
+          for (const uint64_t repeat : {1u, 2u}) {
+            JointOptions o = options(block, 3);
+            o.skip = skip, o.take = take, o.shards = shards, o.shard = shards - 1, o.repeat = repeat, o.batch = 4;
+            Group blocks, numbered;
+            blocks.add("a", 50).add("b", 101, 2);
+            const auto a = std::make_shared<CountingProducer>(50, Gives::ByNumber);
+            numbered.add("a", a).add("b", 101, 2, Gives::ByNumber);
+            JointReader one(blocks.members, o), two(numbered.members, o);
+            for (const uint64_t epoch : {0u, 1u, 2u}) {
+              one.begin(epoch);
+              two.begin(epoch);
+              const Epoch x = run(one, 9), y = run(two, 9);
+              CHECK(x.given == y.given);
+              CHECK(x.batches == y.batches);
+              CHECK(one.left_over(1) == two.left_over(1));
+            }
+            CHECK(a->by_number == 3 * two.size());
+            CHECK(a->at() == 0);
+          }
+}
+
+TEST_CASE("one source that cannot be read by number makes the group keep blocks") {
+  Group g;
+  const auto a = std::make_shared<CountingProducer>(20, Gives::ByNumber);
+  g.add("a", a).add("b", 20);
+  JointReader reader(g.members, options(8, 1));
+  const Epoch e = run(reader, 4);
+  CHECK(e.given[0] == e.given[1]);
+  CHECK(a->by_number == 0);
+}
+
 TEST_CASE("an epoch can be begun at any number") {
   Group g, h;
   g.add("a", 50);

@@ -160,7 +160,7 @@ std::vector<std::vector<T>> drain_blocks(Producer& producer, uint64_t chunk) {
 // Counts 0, 1, 2 ... as i32[width]; made by hand, so every path of a wrapper can be forced.
 class CountingProducer : public Producer {
  public:
-  enum class Gives { Blocks, Singles, SinglesWithoutType };
+  enum class Gives { Blocks, Singles, SinglesWithoutType, ByNumber };
   explicit CountingProducer(uint64_t size, Gives gives = Gives::Blocks, int64_t width = 2)
       : size_(size), gives_(gives), width_(width) {}
   HTensor next() override {
@@ -180,13 +180,26 @@ class CountingProducer : public Producer {
     return info;
   }
   int64_t read(uint64_t n, void* to) override {
-    if (gives_ != Gives::Blocks) return -1;
+    if (gives_ != Gives::Blocks && gives_ != Gives::ByNumber) return -1;
     n = std::min(n, size_ - at());
     for (uint64_t i = 0; i < n; ++i) fill(static_cast<int32_t*>(to) + i * static_cast<uint64_t>(width_));
     return static_cast<int64_t>(n);
   }
+  bool read_at(const uint64_t* numbers, uint64_t n, void* to) override {
+    if (gives_ != Gives::ByNumber) return false;
+    const uint64_t stood = at_;
+    for (uint64_t i = 0; i < n; ++i) {
+      REQUIRE(numbers[i] < size_);
+      at_ = numbers[i];
+      fill(static_cast<int32_t*>(to) + i * static_cast<uint64_t>(width_));
+      ++by_number;
+    }
+    at_ = stood;
+    return true;
+  }
   uint64_t at() const { return at_; }
   int rewinds = 0;
+  uint64_t by_number = 0;
 
  private:
   void fill(int32_t* to) {
