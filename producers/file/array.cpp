@@ -142,13 +142,18 @@ HTensor ArrayProducer::next() {
   return sample;
 }
 
-bool ArrayProducer::read_at(const uint64_t* numbers, uint64_t n, void* to) {
-  constexpr uint64_t kUnchecked = 64;  // looking at the file is a system call
+// Looks whether the file is still as long as it was, now and then: that is a system call.
+void ArrayProducer::check(uint64_t n) {
+  constexpr uint64_t kUnchecked = 64;
   if (n > unchecked_) {
     layout_.bytes->check();
     unchecked_ = kUnchecked;
   }
   unchecked_ -= std::min(n, unchecked_);
+}
+
+bool ArrayProducer::read_at(const uint64_t* numbers, uint64_t n, void* to) {
+  check(n);
   for (uint64_t i = 0; i < n; ++i) copy(first_ + numbers[i], 1, static_cast<uint8_t*>(to) + i * bytes_);
   return true;
 }
@@ -156,7 +161,7 @@ bool ArrayProducer::read_at(const uint64_t* numbers, uint64_t n, void* to) {
 int64_t ArrayProducer::read(uint64_t n, void* to) {
   n = std::min(n, last_ - at_);
   if (n == 0) return 0;
-  layout_.bytes->check();
+  check(n);
   copy(at_, n, static_cast<uint8_t*>(to));
   at_ += n;
   return static_cast<int64_t>(n);

@@ -34,6 +34,7 @@ class ArrayProducer final : public Producer {
   bool read_at(const uint64_t* numbers, uint64_t n, void* to) override;
 
  private:
+  void check(uint64_t n);
   void copy(uint64_t sample, uint64_t n, uint8_t* to) const;
   void gather(uint64_t sample, uint8_t* to) const;
   int64_t count_classes() const;
@@ -42,7 +43,7 @@ class ArrayProducer final : public Producer {
   StreamInfo info_;
   size_t element_, bytes_;
   uint64_t first_, last_, at_;
-  uint64_t unchecked_ = 0;  // samples that may be read by number before the file is looked at again
+  uint64_t unchecked_ = 0;  // samples that may be read before the file is looked at again
 };
 
 }  // namespace harmonics
