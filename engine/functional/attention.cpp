@@ -10,18 +10,19 @@ namespace {
 Values rope(const AttributeMap& a, Inputs in) {
   expect_inputs("rope", in, 1, 1);
   const HTensor& x = in[0];
-  expect(x.rank() >= 2 && x.shape().back() % 2 == 0, "rope",
-         "x is [..., positions, width] with an even width, not " + text_of(x));
+  const bool first = a.flag("positions_first");
+  expect(x.rank() >= (first ? 3u : 2u) && x.shape().back() % 2 == 0, "rope",
+         std::string("x is [..., positions, ") + (first ? "heads, " : "") + "width] with an even width, not " + text_of(x));
   const int64_t axis = static_cast<int64_t>(x.rank()) - 1, half = x.shape().back() / 2;
-  const Shape table{x.shape()[x.rank() - 2], half};
+  const Shape table = first ? Shape{x.shape()[x.rank() - 3], 1, half} : Shape{x.shape()[x.rank() - 2], half};
   const HTensor position = iota(DType::F64, table, 0) + static_cast<double>(a.integer("offset", 0));
   const double decay = -std::log(a.number("base", 10000)) / static_cast<double>(half);
-  const HTensor angle = position * exp(iota(DType::F64, table, 1) * decay);
+  const HTensor angle = position * exp(iota(DType::F64, table, first ? 2 : 1) * decay);
   const HTensor v = wide(x);
   const HTensor c = wide(cos(angle), v), turn = wide(sin(angle), v);
   const HTensor s = a.flag("inverse") ? -turn : turn;
-  const HTensor first = slice_axis(v, axis, 0, half), second = slice_axis(v, axis, half, 2 * half);
-  return {as_type_of(concat({first * c - second * s, second * c + first * s}, axis), x)};
+  const HTensor left = slice_axis(v, axis, 0, half), right = slice_axis(v, axis, half, 2 * half);
+  return {as_type_of(concat({left * c - right * s, right * c + left * s}, axis), x)};
 }
 Values rope_gradient(const AttributeMap& a, Inputs, Inputs, Inputs gradients) {
   AttributeMap back = a;
@@ -82,9 +83,19 @@ struct Heads {
   }
 };
 
+// [B, T, H, D] -> [B, H, T, D] and back.
+HTensor swapped(const HTensor& x) { return transpose(x, {0, 2, 1, 3}); }
+AttributeMap heads_first(const AttributeMap& a) { return AttributeMap(a).set("positions_first", false); }
+
 // A query that sees no key gives 0, with lse -inf.
 Values attention(const AttributeMap& a, Inputs in) {
   expect_inputs("attention", in, 3, 3);
+  if (a.flag("positions_first")) {
+    for (const HTensor& x : in) expect(x.rank() == 4, "attention", "q, k and v have four axes, not " + text_of(x));
+    const std::vector<HTensor> rows{swapped(in[0]), swapped(in[1]), swapped(in[2])};
+    const Values result = attention(heads_first(a), rows);
+    return {swapped(result[0]), result[1]};
+  }
   const Heads h("attention", a, in[0], in[1], in[2]);
   const HTensor scores = h.scores(wide(in[0]), wide(in[1]));
   const HTensor largest = h.finite(stop_gradient(reduce_max(scores, {4})));
@@ -106,13 +117,24 @@ Values through_lse(const Heads& h, Inputs in, const HTensor& lse, const HTensor&
 Values attention_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gradients) {
   Values result = apply("attention_grad", a, {in[0], in[1], in[2], out[0], out[1], or_zero(gradients[0], out[0])});
   if (gradients[1]) {
-    const Values more = through_lse(Heads("attention", a, in[0], in[1], in[2]), in, out[1], gradients[1]);
-    for (size_t i = 0; i < more.size(); ++i) result[i] = result[i] + more[i];
+    const bool first = a.flag("positions_first");
+    std::vector<HTensor> rows(in.begin(), in.end());
+    if (first)
+      for (HTensor& x : rows) x = swapped(x);
+    const Values more = through_lse(Heads("attention", a, rows[0], rows[1], rows[2]), rows, out[1], gradients[1]);
+    for (size_t i = 0; i < more.size(); ++i) result[i] = result[i] + (first ? swapped(more[i]) : more[i]);
   }
   return result;
 }
 Values attention_grad(const AttributeMap& a, Inputs in) {
   expect_inputs("attention_grad", in, 6, 6);
+  if (a.flag("positions_first")) {
+    std::vector<HTensor> rows(in.begin(), in.end());
+    for (size_t i : {0, 1, 2, 3, 5}) rows[i] = swapped(rows[i]);
+    Values result = attention_grad(heads_first(a), rows);
+    for (HTensor& x : result) x = swapped(x);
+    return result;
+  }
   const Heads h("attention_grad", a, in[0], in[1], in[2]);
   const HTensor q = wide(in[0]), k = wide(in[1]), v = wide(in[2]), out = wide(in[3]), dout = wide(in[5]);
   const HTensor p = h.probabilities(h.scores(q, k), in[4]);
@@ -131,14 +153,14 @@ Values attention_grad(const AttributeMap& a, Inputs in) {
 std::vector<Functional> attentions() {
   return {
       {"rope", "rotary positions: pairs (i, i + D/2) turned by an angle that grows with the position",
-       "x [..., T, D] {base = 10000, offset = 0, inverse = false} -> y [..., T, D]", rope, rope_gradient},
+       "x [..., T, D] {base = 10000, offset = 0, inverse = false, positions_first = false: x [..., T, H, D]} -> y like x", rope, rope_gradient},
       {"attention",
        "softmax(q k' scale) v per head; causal: the last query sees every key; lse is log(sum(exp)) of a row",
-       "q [B, H, T, D], k [B, Hkv, S, D], v [B, Hkv, S, D] {causal = false, scale = 1/sqrt(D)} -> out [B, H, T, D], "
-       "lse [B, H, T]",
+       "q [B, H, T, D], k [B, Hkv, S, D], v [B, Hkv, S, D] {causal = false, scale = 1/sqrt(D), positions_first = "
+       "false: [B, T, H, D]} -> out like q, lse [B, H, T]",
        attention, attention_gradient},
       {"attention_grad", "gradient of attention",
-       "q, k, v, out [B, H, T, D], lse [B, H, T], dout [B, H, T, D] {causal = false, scale = 1/sqrt(D)} -> dq, dk, dv",
+       "q, k, v, out [B, H, T, D], lse [B, H, T], dout [B, H, T, D] {as attention} -> dq, dk, dv",
        attention_grad, nullptr},
   };
 }

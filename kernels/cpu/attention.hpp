@@ -8,8 +8,15 @@ namespace harmonics::cpu {
 constexpr int64_t kQueryBlock = 24;  // whole tiles of rows, and little beyond the diagonal of causal attention
 constexpr int64_t kKeyBlock = 128;
 
+// Where the rows of a head lie: [batch, head, position, width], or [batch, position, head, width].
+struct HeadRows {
+  int64_t batch, head, row;
+};
+
 struct AttentionContext {
   int64_t batch, shared, group, queries, keys, width, value_width;  // query heads: shared * group
+  HeadRows q, k, v, out;
+  bool copies;  // works on copies of blocks: rows far apart would meet in few places of the cache
   float scale;
   bool causal;
   uint32_t parts;

@@ -72,10 +72,12 @@ bool plan_rope(const Site& site, hx_kernel& out) {
     std::vector<float> table;
   };
   const hx_type& x = site.in(0);
-  if (!site.all_f32() || x.rank < 2 || last(x) % 2) return false;
+  const uint32_t skipped = site.flag("positions_first") ? 1 : 0;
+  if (!site.all_f32() || x.rank < 2 + skipped || last(x) % 2) return false;
   auto c = std::make_unique<Owned>();
   c->half = last(x) / 2;
-  c->positions = x.dims[x.rank - 2];
+  c->positions = x.dims[x.rank - 2 - skipped];
+  c->repeats = skipped ? x.dims[x.rank - 2] : 1;
   c->rows = count(x) / last(x);
   const int64_t cells = c->positions * c->half;
   c->table.resize(static_cast<size_t>(2 * cells));

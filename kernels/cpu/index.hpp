@@ -17,6 +17,7 @@ struct IndexContext {
 
 struct RopeContext {
   int64_t rows, positions, half;
+  int64_t repeats;  // neighbouring rows of the same position
   uint32_t parts;
   const float *cosines, *sines;  // [positions, half]
 };

@@ -6,14 +6,14 @@ namespace layers {
 
 namespace {
 
-// [batch, positions, heads * width] -> [batch, heads, positions, width] and back.
+// [batch, positions, heads * width] -> [batch, positions, heads, width] and back.
 HTensor split(const HTensor& x, int64_t heads) {
   const Shape s = x.shape();
-  return harmonics::transpose(harmonics::reshape(x, {s[0], s[1], heads, s[2] / heads}), {0, 2, 1, 3});
+  return harmonics::reshape(x, {s[0], s[1], heads, s[2] / heads});
 }
 HTensor join(const HTensor& x) {
   const Shape s = x.shape();
-  return harmonics::reshape(harmonics::transpose(x, {0, 2, 1, 3}), {s[0], s[2], s[1] * s[3]});
+  return harmonics::reshape(x, {s[0], s[1], s[2] * s[3]});
 }
 
 void expect_sequence(const HTensor& x, const char* what) {
@@ -49,12 +49,13 @@ HTensor attention(Scope& scope, const HTensor& x, const Arguments& a) {
   HTensor query = split(project(scope, x, "query", features, bias), heads);
   HTensor key = split(project(scope, memory, "key", kv_width, bias), kv_heads);
   const HTensor value = split(project(scope, memory, "value", kv_width, bias), kv_heads);
+  const auto rows = [] { return Attributes().set("positions_first", true); };
   if (rope) {
-    query = harmonics::call1("rope", {query});
-    key = harmonics::call1("rope", {key});
+    query = harmonics::call1("rope", {query}, rows());
+    key = harmonics::call1("rope", {key}, rows());
   }
   const HTensor mixed =
-      harmonics::call("attention", {query, key, value}, Attributes().set("causal", a.flag("causal"))).at(0);
+      harmonics::call("attention", {query, key, value}, rows().set("causal", a.flag("causal"))).at(0);
   return project(scope, join(mixed), "output", features, bias);
 }
 

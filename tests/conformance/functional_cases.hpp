@@ -270,6 +270,7 @@ inline void add_attention_cases(Cases& cases, Sizes& sizes) {
   const Operand turned = numbers({batch, shared, t, 2 * sizes.odd()});
   cases.push_back({"rope", {}, {turned}});
   cases.push_back({"rope", AttributeMap().set("base", 50.0).set("offset", int64_t{7}).set("inverse", true), {turned}});
+  cases.push_back({"rope", AttributeMap().set("positions_first", true), {turned}});
   for (int64_t more : {-1, 0, 2})  // queries that see nothing, square, keys from before
     for (bool causal : {false, true}) {
       AttributeMap a = AttributeMap().set("causal", causal);
@@ -278,6 +279,10 @@ inline void add_attention_cases(Cases& cases, Sizes& sizes) {
       const Operand q = numbers(joined(rows, {width})), k = numbers({batch, shared, t + more, width});
       cases.push_back({"attention", a, {q, k, k}});
       cases.push_back({"attention_grad", a, {q, k, k, q, statistics(rows), q}});
+      a.set("positions_first", true);
+      const Operand qt = numbers({batch, t, shared * group, width}), kt = numbers({batch, t + more, shared, width});
+      cases.push_back({"attention", a, {qt, kt, kt}});
+      cases.push_back({"attention_grad", a, {qt, kt, kt, qt, statistics(rows), qt}});
     }
 }
 

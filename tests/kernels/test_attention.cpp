@@ -91,6 +91,41 @@ TEST_CASE("attention and its gradient, causal or not, with shared heads") {
   }
 }
 
+namespace {
+
+// [a, b, c, d] -> [a, c, b, d]
+Tensor swapped(const Tensor& x) {
+  std::vector<float> v;
+  for (int64_t a = 0; a < x.dims[0]; ++a)
+    for (int64_t c = 0; c < x.dims[2]; ++c)
+      for (int64_t b = 0; b < x.dims[1]; ++b)
+        for (int64_t d = 0; d < x.dims[3]; ++d) v.push_back(x[((a * x.dims[1] + b) * x.dims[2] + c) * x.dims[3] + d]);
+  return {{x.dims[0], x.dims[2], x.dims[1], x.dims[3]}, v};
+}
+Dims swapped(const Dims& d) { return {d[0], d[2], d[1], d[3]}; }
+
+}  // namespace
+
+TEST_CASE("attention with the positions first has the bits of attention with the heads first") {
+  Random random(84);
+  for (const Heads& h : kHeads) {
+    const Tensor q = random.floats(h.q(), -2, 2), k = random.floats(h.k(), -2, 2), v = random.floats(h.v()),
+                 dout = random.floats(h.out());
+    KernelCall forward("attention"), backward("attention_grad"), other("attention"), other_back("attention_grad");
+    for (KernelCall* call : {&forward, &backward, &other, &other_back}) call->set("causal", h.causal ? 1 : 0);
+    for (KernelCall* call : {&other, &other_back}) call->set("positions_first", 1);
+    const auto y = forward.in(q).in(k).in(v).out(h.out()).out(h.lse()).run();
+    const auto g = backward.in(q).in(k).in(v).in(y[0]).in(y[1]).in(dout).out(h.q()).out(h.k()).out(h.v()).run();
+    other.in(swapped(q)).in(swapped(k)).in(swapped(v));
+    const auto z = other.out(swapped(h.out())).out(h.lse()).run();
+    other_back.in(swapped(q)).in(swapped(k)).in(swapped(v)).in(z[0]).in(z[1]).in(swapped(dout));
+    const auto s = other_back.out(swapped(h.q())).out(swapped(h.k())).out(swapped(h.v())).run();
+    CHECK(swapped(z[0]).bytes == y[0].bytes);
+    CHECK(z[1].bytes == y[1].bytes);
+    for (size_t i = 0; i < 3; ++i) CHECK(swapped(s[i]).bytes == g[i].bytes);
+  }
+}
+
 TEST_CASE("attention over scores far apart does not overflow") {
   Random random(82);
   const Tensor q = random.floats({1, 1, 4, 8}, 50, 60), k = random.floats({1, 1, 400, 8}, -60, 60),
@@ -115,6 +150,10 @@ TEST_CASE("rotary positions turn pairs and turn them back") {
   }
   require_close(y, e, 1e-6, 1e-6);
   require_close(back, same, 1e-5, 1e-6);
+  KernelCall by_position("rope");
+  by_position.set("base", 1000.0).set("offset", 7).set("positions_first", 1);
+  const Tensor rows = by_position.in(swapped(x)).out(swapped(x.dims)).run_one();
+  CHECK(swapped(rows).bytes == y.bytes);
 }
 
 }  // namespace harmonics::kernel_tests

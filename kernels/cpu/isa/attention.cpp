@@ -21,6 +21,24 @@ void scale_row(float* x, int64_t n, float factor) {
   for (int64_t i = 0; i < n; i += kWidth) store_some(x + i, load_some(x + i, lanes_at(i, n)) * factor, lanes_at(i, n));
 }
 
+// A head's rows of x, which has `heads` heads a sample.
+template <typename T>
+HM_INLINE T* head_of(T* x, const HeadRows& at, int64_t head, int64_t heads) {
+  return x + head / heads * at.batch + head % heads * at.head;
+}
+
+void copy_rows(const float* from, int64_t from_row, float* to, int64_t to_row, int64_t n, int64_t width) {
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < width; j += kWidth)
+      store_some(to + i * to_row + j, load_some(from + i * from_row + j, lanes_at(j, width)), lanes_at(j, width));
+}
+// The block's rows one after the other: themselves, or a copy in `room`.
+const float* dense(const float* rows, int64_t stride, int64_t n, int64_t width, bool copies, float* room) {
+  if (!copies) return rows;
+  copy_rows(rows, stride, room, width, n, width);
+  return room;
+}
+
 constexpr float kLog2E = 1.44269504088896341f, kLog2 = 0.69314718055994531f;
 
 // Scores that are not numbers are left to the exponentials.
@@ -71,7 +89,7 @@ void join_scores(const AttentionContext& c, float* scores, int64_t q0, int64_t r
     if (k0 > 0 && largest[r] != most) {
       const float factor = power(splat(largest[r]), splat(1), splat(shift))[0];
       sums[r] *= factor;
-      scale_row(out + r * c.value_width, c.value_width, factor);
+      scale_row(out + r * c.out.row, c.value_width, factor);
     }
     largest[r] = most;
     sums[r] += exponentiate(s, n, keys, scale, shift);
@@ -83,39 +101,41 @@ void join_scores(const AttentionContext& c, float* scores, int64_t q0, int64_t r
 // q, k, v -> out, lse. `largest` and `sums` of a chunk's queries live in the workspace between blocks of keys.
 void attention(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const AttentionContext*>(context);
+  const int64_t heads = c.shared * c.group;
   float* keys_by_column = static_cast<float*>(buffers[5]) + part * c.part_workspace;
   float* scores = keys_by_column + c.width * kKeyBlock;
   float* largest = scores + kQueryBlock * kKeyBlock;
   float* sums = largest + c.queries;
-  const Range items = share(c.batch * c.shared * c.group * c.query_chunks, c.parts, part);
+  float* values_copy = sums + c.queries;
+  const Range items = share(c.batch * heads * c.query_chunks, c.parts, part);
   for (int64_t item = items.begin; item < items.end; ++item) {
     const int64_t head = item / c.query_chunks, chunk = item % c.query_chunks;
     const int64_t begin = c.queries * chunk / c.query_chunks, end = c.queries * (chunk + 1) / c.query_chunks;
-    const float* q = static_cast<const float*>(buffers[0]) + head * c.queries * c.width;
-    const float* k = static_cast<const float*>(buffers[1]) + head / c.group * c.keys * c.width;
-    const float* v = static_cast<const float*>(buffers[2]) + head / c.group * c.keys * c.value_width;
-    float* out = static_cast<float*>(buffers[3]) + head * c.queries * c.value_width;
+    const float* q = head_of(static_cast<const float*>(buffers[0]), c.q, head, heads);
+    const float* k = head_of(static_cast<const float*>(buffers[1]), c.k, head / c.group, c.shared);
+    const float* v = head_of(static_cast<const float*>(buffers[2]), c.v, head / c.group, c.shared);
+    float* out = head_of(static_cast<float*>(buffers[3]), c.out, head, heads);
     float* lse = static_cast<float*>(buffers[4]) + head * c.queries;
     for (int64_t i = begin; i < end; ++i) largest[i] = -kInfinity, sums[i] = 0;
     for (int64_t k0 = 0; k0 < c.keys; k0 += kKeyBlock) {
       const int64_t keys = least(kKeyBlock, c.keys - k0);
       if (k0 > 0 && visible(c, end - 1, k0, keys) == 0) break;
-      transpose(k + k0 * c.width, c.width, keys_by_column, kKeyBlock, keys, c.width);
+      transpose(k + k0 * c.k.row, c.k.row, keys_by_column, kKeyBlock, keys, c.width);
+      const float* values = dense(v + k0 * c.v.row, c.v.row, keys, c.value_width, c.copies, values_copy);
       for (int64_t q0 = begin; q0 < end; q0 += kQueryBlock) {
         const int64_t rows = least(kQueryBlock, end - q0);
         const int64_t seen = visible(c, q0 + rows - 1, k0, keys);  // by the block's last query
         if (k0 > 0 && seen == 0) continue;
-        gemm_broadcast(rows, seen, c.width, {q + q0 * c.width, c.width, 1}, keys_by_column, kKeyBlock, scores,
-                       kKeyBlock, false);
-        join_scores(c, scores, q0, rows, k0, seen, largest + q0, sums + q0, out + q0 * c.value_width);
-        gemm_broadcast(rows, c.value_width, seen, {scores, kKeyBlock, 1}, v + k0 * c.value_width, c.value_width,
-                       out + q0 * c.value_width, c.value_width, k0 > 0);
+        gemm_broadcast(rows, seen, c.width, {q + q0 * c.q.row, c.q.row, 1}, keys_by_column, kKeyBlock, scores, kKeyBlock, false);
+        join_scores(c, scores, q0, rows, k0, seen, largest + q0, sums + q0, out + q0 * c.out.row);
+        gemm_broadcast(rows, c.value_width, seen, {scores, kKeyBlock, 1}, values, c.value_width,
+                       out + q0 * c.out.row, c.out.row, k0 > 0);
       }
     }
     for (int64_t i = begin; i < end; ++i) {
       // A query that sees no key gives 0, with lse -inf.
       const bool blind = sums[i] == 0;
-      float* row = out + i * c.value_width;
+      float* row = out + i * c.out.row;
       if (blind)
         for (int64_t j = 0; j < c.value_width; ++j) row[j] = 0;
       else
@@ -127,45 +147,111 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
 
 namespace {
 
-// The parts of the gradient that one block of queries and one block of keys give.
+// What a part of the gradient works in.
+struct GradientRoom {
+  float *keys_by_column, *values_by_column, *p, *dp, *delta;  // delta = sum(dout * out), of all heads of the item
+  float *keys, *dk, *dv;                                      // copies
+
+  GradientRoom(const AttentionContext& c, float* at) {
+    const auto take = [&](int64_t n) { return (at += n) - n; };
+    keys_by_column = take(c.width * kKeyBlock);
+    values_by_column = take(c.value_width * kKeyBlock);
+    p = take(kQueryBlock * kKeyBlock);
+    dp = take(kQueryBlock * kKeyBlock);
+    delta = take(c.group * c.queries);
+    keys = take(c.copies ? kKeyBlock * c.width : 0);
+    dk = take(c.copies ? kKeyBlock * c.width : 0);
+    dv = take(c.copies ? kKeyBlock * c.value_width : 0);
+  }
+};
+
+// One head's queries against one block of keys.
 struct GradientBlock {
   const AttentionContext& c;
-  const float *q, *k, *v, *dout;  // of the head
-  const float *lse, *delta;       // delta = sum(dout * out)
-  float *dq, *dk, *dv;
-  float *keys_by_column, *values_by_column, *p, *dp;
+  const GradientRoom& room;
+  const float *q, *dout;     // of the head
+  const float *lse, *delta;  // of the head
+  float* dq;                 // of the head
+  const float* keys;         // of the block
+  float *dk, *dv;            // of the block
 
-  void run(int64_t q0, int64_t rows, int64_t k0, int64_t keys, bool first_keys) {
-    const float *queries = q + q0 * c.width, *d = dout + q0 * c.value_width;
-    gemm_broadcast(rows, keys, c.width, {queries, c.width, 1}, keys_by_column, kKeyBlock, p, kKeyBlock, false);
-    gemm_broadcast(rows, keys, c.value_width, {d, c.value_width, 1}, values_by_column, kKeyBlock, dp, kKeyBlock, false);
+  // p = exp(scores - lse), dp = p (dp - delta) scale.
+  void weigh(int64_t q0, int64_t rows, int64_t k0, int64_t seen) const {
     for (int64_t r = 0; r < rows; ++r) {
-      float *pr = p + r * kKeyBlock, *dr = dp + r * kKeyBlock;
-      const int64_t n = lse[q0 + r] == -kInfinity ? 0 : visible(c, q0 + r, k0, keys);
+      float *p = room.p + r * kKeyBlock, *dp = room.dp + r * kKeyBlock;
+      const int64_t n = lse[q0 + r] == -kInfinity ? 0 : visible(c, q0 + r, k0, seen);
       const vf scale = splat(c.scale * kLog2E), shift = splat(lse[q0 + r] * kLog2E);
       int64_t j = 0;
       for (; j < n; j += kWidth) {
         const int64_t w = lanes_at(j, n);
-        const vf e = power(load_some(pr + j, w), scale, shift);
-        store_some(pr + j, e, w);
-        store_some(dr + j, e * (load_some(dr + j, w) - delta[q0 + r]) * c.scale, w);
+        const vf e = power(load_some(p + j, w), scale, shift);
+        store_some(p + j, e, w);
+        store_some(dp + j, e * (load_some(dp + j, w) - delta[q0 + r]) * c.scale, w);
       }
-      for (j = n; j < keys; ++j) pr[j] = dr[j] = 0;
+      for (j = n; j < seen; ++j) p[j] = dp[j] = 0;
     }
-    gemm_broadcast(keys, c.value_width, rows, {p, 1, kKeyBlock}, d, c.value_width, dv + k0 * c.value_width,
-                   c.value_width, true);
-    gemm_broadcast(keys, c.width, rows, {dp, 1, kKeyBlock}, queries, c.width, dk + k0 * c.width, c.width, true);
-    gemm_broadcast(rows, c.width, keys, {dp, kKeyBlock, 1}, k + k0 * c.width, c.width, dq + q0 * c.width, c.width,
-                   !first_keys);
+  }
+
+  void run(int64_t q0, int64_t rows, int64_t k0, int64_t seen) const {
+    const float *queries = q + q0 * c.q.row, *d = dout + q0 * c.out.row;
+    gemm_broadcast(rows, seen, c.width, {queries, c.q.row, 1}, room.keys_by_column, kKeyBlock, room.p, kKeyBlock, false);
+    gemm_broadcast(rows, seen, c.value_width, {d, c.out.row, 1}, room.values_by_column, kKeyBlock, room.dp,
+                   kKeyBlock, false);
+    weigh(q0, rows, k0, seen);
+    gemm_broadcast(seen, c.value_width, rows, {room.p, 1, kKeyBlock}, d, c.out.row, dv, c.value_width, true);
+    gemm_broadcast(seen, c.width, rows, {room.dp, 1, kKeyBlock}, queries, c.q.row, dk, c.width, true);
+    gemm_broadcast(rows, c.width, seen, {room.dp, kKeyBlock, 1}, keys, c.width, dq + q0 * c.q.row, c.q.row, k0 > 0);
   }
 };
 
-void products_of_rows(const float* a, const float* b, int64_t rows, int64_t n, float* y) {
+void products_of_rows(const float* a, const float* b, int64_t stride, int64_t rows, int64_t n, float* y) {
   for (int64_t r = 0; r < rows; ++r) {
     vf sum{};
     for (int64_t i = 0; i < n; i += kWidth)
-      sum += load_some(a + r * n + i, lanes_at(i, n)) * load_some(b + r * n + i, lanes_at(i, n));
+      sum += load_some(a + r * stride + i, lanes_at(i, n)) * load_some(b + r * stride + i, lanes_at(i, n));
     y[r] = sum_of(sum);
+  }
+}
+
+// The slopes of one key and value head from all query heads that share it.
+void gradient_of_item(const AttentionContext& c, void* const* buffers, int64_t item, const GradientRoom& room) {
+  const int64_t heads = c.shared * c.group, first = item * c.group;
+  const auto in = [&](uint32_t i) { return static_cast<const float*>(buffers[i]); };
+  const float *k = head_of(in(1), c.k, item, c.shared), *v = head_of(in(2), c.v, item, c.shared);
+  float* dk = head_of(static_cast<float*>(buffers[7]), c.k, item, c.shared);
+  float* dv = head_of(static_cast<float*>(buffers[8]), c.v, item, c.shared);
+  for (int64_t g = 0; g < c.group; ++g)
+    products_of_rows(head_of(in(5), c.out, first + g, heads), head_of(in(3), c.out, first + g, heads), c.out.row,
+                     c.queries, c.value_width, room.delta + g * c.queries);
+  for (int64_t k0 = 0; k0 < c.keys; k0 += kKeyBlock) {
+    const int64_t keys = least(kKeyBlock, c.keys - k0);
+    const float* block_keys = dense(k + k0 * c.k.row, c.k.row, keys, c.width, c.copies, room.keys);
+    transpose(block_keys, c.width, room.keys_by_column, kKeyBlock, keys, c.width);
+    transpose(v + k0 * c.v.row, c.v.row, room.values_by_column, kKeyBlock, keys, c.value_width);
+    float* block_dk = c.copies ? room.dk : dk + k0 * c.width;
+    float* block_dv = c.copies ? room.dv : dv + k0 * c.value_width;
+    clear(block_dk, keys * c.width);
+    clear(block_dv, keys * c.value_width);
+    for (int64_t g = 0; g < c.group; ++g) {
+      const GradientBlock block{c,
+                                room,
+                                head_of(in(0), c.q, first + g, heads),
+                                head_of(in(5), c.out, first + g, heads),
+                                in(4) + (first + g) * c.queries,
+                                room.delta + g * c.queries,
+                                head_of(static_cast<float*>(buffers[6]), c.q, first + g, heads),
+                                block_keys,
+                                block_dk,
+                                block_dv};
+      for (int64_t q0 = 0; q0 < c.queries; q0 += kQueryBlock) {
+        const int64_t rows = least(kQueryBlock, c.queries - q0), seen = visible(c, q0 + rows - 1, k0, keys);
+        if (seen > 0) block.run(q0, rows, k0, seen);
+        for (int64_t r = 0; r < rows && seen == 0 && k0 == 0; ++r) clear(block.dq + (q0 + r) * c.q.row, c.width);
+      }
+    }
+    if (!c.copies) continue;
+    copy_rows(block_dk, c.width, dk + k0 * c.k.row, c.k.row, keys, c.width);
+    copy_rows(block_dv, c.value_width, dv + k0 * c.v.row, c.v.row, keys, c.value_width);
   }
 }
 
@@ -174,52 +260,9 @@ void products_of_rows(const float* a, const float* b, int64_t rows, int64_t n, f
 // q, k, v, out, lse, dout -> dq, dk, dv. An item is one key and value head with all query heads that share it.
 void attention_grad(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const AttentionContext*>(context);
-  float* workspace = static_cast<float*>(buffers[9]) + part * c.part_workspace;
-  float* keys_by_column = workspace;
-  float* values_by_column = keys_by_column + c.width * kKeyBlock;
-  float* p = values_by_column + c.value_width * kKeyBlock;
-  float* dp = p + kQueryBlock * kKeyBlock;
-  float* delta = dp + kQueryBlock * kKeyBlock;
-  const auto in = [&](uint32_t i) { return static_cast<const float*>(buffers[i]); };
+  const GradientRoom room(c, static_cast<float*>(buffers[9]) + part * c.part_workspace);
   const Range items = share(c.batch * c.shared, c.parts, part);
-  for (int64_t item = items.begin; item < items.end; ++item) {
-    float* dk = static_cast<float*>(buffers[7]) + item * c.keys * c.width;
-    float* dv = static_cast<float*>(buffers[8]) + item * c.keys * c.value_width;
-    clear(dk, c.keys * c.width);
-    clear(dv, c.keys * c.value_width);
-    const float *k = in(1) + item * c.keys * c.width, *v = in(2) + item * c.keys * c.value_width;
-    for (int64_t head = item * c.group; head < (item + 1) * c.group; ++head) {
-      const int64_t value_offset = head * c.queries * c.value_width;
-      const float* dout = in(5) + value_offset;
-      products_of_rows(dout, in(3) + value_offset, c.queries, c.value_width, delta);
-      GradientBlock block{c,
-                          in(0) + head * c.queries * c.width,
-                          k,
-                          v,
-                          dout,
-                          in(4) + head * c.queries,
-                          delta,
-                          static_cast<float*>(buffers[6]) + head * c.queries * c.width,
-                          dk,
-                          dv,
-                          keys_by_column,
-                          values_by_column,
-                          p,
-                          dp};
-      for (int64_t k0 = 0; k0 < c.keys; k0 += kKeyBlock) {
-        const int64_t keys = least(kKeyBlock, c.keys - k0);
-        transpose(k + k0 * c.width, c.width, keys_by_column, kKeyBlock, keys, c.width);
-        transpose(v + k0 * c.value_width, c.value_width, values_by_column, kKeyBlock, keys, c.value_width);
-        for (int64_t q0 = 0; q0 < c.queries; q0 += kQueryBlock) {
-          const int64_t rows = least(kQueryBlock, c.queries - q0), seen = visible(c, q0 + rows - 1, k0, keys);
-          if (seen > 0)
-            block.run(q0, rows, k0, seen, k0 == 0);
-          else if (k0 == 0)
-            clear(block.dq + q0 * c.width, rows * c.width);
-        }
-      }
-    }
-  }
+  for (int64_t item = items.begin; item < items.end; ++item) gradient_of_item(c, buffers, item, room);
 }
 
 }  // namespace harmonics::cpu::HM_ISA

@@ -67,7 +67,8 @@ void rope(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   for (int64_t r = rows.begin; r < rows.end; ++r) {
     const float* x = static_cast<const float*>(buffers[0]) + r * 2 * c.half;
     float* y = static_cast<float*>(buffers[1]) + r * 2 * c.half;
-    const float *cosine = c.cosines + r % c.positions * c.half, *sine = c.sines + r % c.positions * c.half;
+    const int64_t position = r / c.repeats % c.positions;
+    const float *cosine = c.cosines + position * c.half, *sine = c.sines + position * c.half;
     for (int64_t i = 0; i < c.half; i += kWidth) {
       const int64_t n = c.half - i < kWidth ? c.half - i : kWidth;
       const vf a = load_some(x + i, n), b = load_some(x + c.half + i, n), u = load_some(cosine + i, n),
