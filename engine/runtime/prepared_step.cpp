@@ -88,18 +88,23 @@ PreparedStep::PreparedStep(HarmonicGraph& graph, const Rows& rows, const Prepare
   c.registry = &graph.registry();
   step_ = std::make_unique<CompiledStep>(graph.lower(o), graph.store(), graph.executor(settings.threads), c);
 
-  const auto batch = static_cast<uint64_t>(settings.batch);
+  lay_out(rows, static_cast<uint64_t>(settings.batch));
+  for (const auto& pointers : pointers_) step_->check_indices(pointers.data());
+}
+
+// Batches back to back, each on a cache line of its own as in a running cycle.
+void PreparedStep::lay_out(const Rows& rows, uint64_t batch) {
   if (rows.count() < batch) throw Error(ErrorKind::Internal, fmt::format("{} rows do not fill a batch of {}", rows.count(), batch));
-  for (uint64_t first = 0; first + batch <= rows.count(); first += batch) {
-    auto& buffers = batches_.emplace_back();
-    auto& pointers = pointers_.emplace_back();
-    for (int node : step_->lowered().inputs) {
-      const auto at = static_cast<size_t>(std::find(rows.producers().begin(), rows.producers().end(), node) - rows.producers().begin());
-      buffers.push_back(std::make_shared<Storage>(batch * rows.bytes(at)));
-      std::memcpy(buffers.back()->data(), rows.row(at, first), batch * rows.bytes(at));
-      pointers.push_back(buffers.back()->data());
+  pointers_.resize(rows.count() / batch);
+  for (int node : step_->lowered().inputs) {
+    const auto at = static_cast<size_t>(std::find(rows.producers().begin(), rows.producers().end(), node) - rows.producers().begin());
+    const uint64_t bytes = batch * rows.bytes(at), stride = (bytes + 63) / 64 * 64;
+    streams_.push_back(std::make_shared<Storage>(stride * pointers_.size()));
+    auto* to = static_cast<std::byte*>(streams_.back()->data());
+    for (uint64_t i = 0; i < pointers_.size(); ++i) {
+      std::memcpy(to + i * stride, rows.row(at, i * batch), bytes);
+      pointers_[i].push_back(to + i * stride);
     }
-    step_->check_indices(pointers.data());
   }
 }
 
@@ -108,9 +113,9 @@ void PreparedStep::next() {
   step_->set(pointers_[batch].data(), lr_, count_, seed_);
 }
 
-uint64_t PreparedStep::batch_bytes() const {
+uint64_t PreparedStep::prepared_bytes() const {
   uint64_t sum = 0;
-  for (const auto& buffer : batches_.front()) sum += buffer->bytes();
+  for (const auto& stream : streams_) sum += stream->bytes();
   return sum;
 }
 

@@ -53,12 +53,14 @@ class PreparedStep {
   }
   CompiledStep& step() { return *step_; }
   const Executable& executable() const { return step_->executable(); }
-  uint64_t batch_bytes() const;  // of one batch
+  uint64_t prepared_bytes() const;  // of all batches
 
  private:
+  void lay_out(const Rows& rows, uint64_t batch);
+
   std::unique_ptr<CompiledStep> step_;
-  std::vector<std::vector<std::shared_ptr<Storage>>> batches_;  // [batch][stream]
-  std::vector<std::vector<const void*>> pointers_;
+  std::vector<std::shared_ptr<Storage>> streams_;   // one for all batches
+  std::vector<std::vector<const void*>> pointers_;  // [batch][stream]
   float lr_ = 0;
   uint64_t seed_ = 0;
   int64_t count_ = 0;

@@ -42,7 +42,7 @@ class WorkloadStep {
   double flops() const { return flops_; }              // of contractions, forward and backward: what any method must do
   double least_bytes() const { return least_bytes_; }  // weights read once forward, read and written once backward
   const Executable& executable() const { return step_->executable(); }
-  uint64_t batch_bytes() const { return step_->batch_bytes(); }
+  uint64_t prepared_bytes() const { return step_->prepared_bytes(); }
 
  private:
   std::unique_ptr<HarmonicGraph> graph_;

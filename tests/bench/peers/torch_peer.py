@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a workload of workloads/*.json in PyTorch: torch_peer.py WORKLOAD.json [--batch N] [--threads N] [--seconds S] [--ways A,B].
+"""Runs a workload of workloads/*.json in PyTorch: torch_peer.py WORKLOAD.json [--batch N] [--threads N] [--seconds S] [--ways "A;B"].
 
 The same net, optimizer and rows as ours, in every way that is fast without being a trick: eager with the fused and with the foreach
 step of the optimizer, compiled; inference eager, as a frozen TorchScript graph, compiled. The fastest counts. See workload.py.

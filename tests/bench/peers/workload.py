@@ -2,14 +2,14 @@
 
 A script runs `serve(prepare)`, where prepare(workload, batch, threads) gives {name of a way: step(i)}, `i` counting up. It prints
 {"name": "mlp_train/batch:64/threads:1", "how": the fastest way, "best": samples/s of the fastest step, "median": of the median one,
-"resident": peak resident MiB} for every case, or, with --serve, for every line "BATCH THREADS SECONDS" that comes in: the ways are
+"resident": most MiB in memory during the steps} for every case, or, with --serve, for every line "BATCH THREADS SECONDS" that comes in: the ways are
 tried when a case is first asked for, the fastest is kept.
 """
 import argparse
 import gzip
 import json
 import os
-import resource
+import re
 import sys
 import time
 from pathlib import Path
@@ -74,10 +74,19 @@ def fastest(ways):
     return how, best[how][1]
 
 
+def forget_peak():
+    """The system's record of the most memory in use begins anew."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_resident():
+    return int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
+
+
 def row(workload, batch, threads, how, times):
     at = lambda q: batch / times[int(q * (len(times) - 1))]
     return {"name": f"{workload['name']}/batch:{batch}/threads:{threads}", "how": how, "best": at(0), "median": at(0.5),
-            "resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+            "resident": peak_resident()}
 
 
 def serve(prepare):
@@ -86,7 +95,7 @@ def serve(prepare):
     parser.add_argument("--batch", type=int, help="only this batch size")
     parser.add_argument("--threads", type=int, help="only this number of threads")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each case (default 1)")
-    parser.add_argument("--ways", help="only these, separated by commas")
+    parser.add_argument("--ways", help="only these, separated by semicolons")
     parser.add_argument("--serve", action="store_true")
     a = parser.parse_args()
     workload = json.loads(Path(a.workload).read_text())
@@ -95,11 +104,12 @@ def serve(prepare):
     def answer(batch, threads, seconds):
         if (batch, threads) not in chosen:
             ways = prepare(workload, batch, threads)
-            chosen[batch, threads] = fastest({h: w for h, w in ways.items() if not a.ways or h in a.ways.split(",")})
+            chosen[batch, threads] = fastest({h: w for h, w in ways.items() if not a.ways or h in a.ways.split(";")})
         else:
             prepare.threads(threads)
         how, step = chosen[batch, threads]
         time_steps(step, 0.02, 3)
+        forget_peak()
         print(json.dumps(row(workload, batch, threads, how, time_steps(step, seconds))), flush=True)
 
     if a.serve:

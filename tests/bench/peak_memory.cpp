@@ -1,0 +1,165 @@
+// The memory of one case of a workload, as the plan says it and as it is: peak_memory WORKLOAD BATCH THREADS. One JSON object:
+//
+//   planned    bytes of the plan's arena, of parameters and states, and of the prepared samples
+//   measured   bytes of aligned memory, which is what numbers are kept in, by us and by oneDNN, at the highest moment of some
+//              steady steps, less those before the graph was made
+//   heap       the same of all memory, with what describes the graph and the plan
+//   resident   most MiB of the whole process in memory during the steps, libraries and code included
+#include <malloc.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "tests/bench/workload.hpp"
+
+namespace {
+
+struct Heap {
+  std::atomic<int64_t> live{0}, peak{0};
+  void add(int64_t bytes) {
+    const int64_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    int64_t seen = peak.load(std::memory_order_relaxed);
+    while (now > seen && !peak.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
+    }
+  }
+};
+Heap heap, aligned;
+
+int64_t size_of(void* p) { return static_cast<int64_t>(p ? malloc_usable_size(p) : 0); }
+
+// The aligned blocks there are.
+class Blocks {
+ public:
+  void add(void* p) {
+    const std::lock_guard lock(mutex_);
+    if (void** slot = find(nullptr)) *slot = p;
+    else if (used_ < std::size(slots_)) slots_[used_++] = p;
+    else std::abort();  // more than any workload has
+  }
+  bool take(void* p) {
+    if (reinterpret_cast<uintptr_t>(p) % 32 != 0) return false;
+    const std::lock_guard lock(mutex_);
+    void** slot = find(p);
+    if (slot) *slot = nullptr;
+    return slot != nullptr;
+  }
+
+ private:
+  void** find(void* p) {
+    void** end = slots_ + used_;
+    void** slot = std::find(slots_, end, p);
+    return slot == end ? nullptr : slot;
+  }
+  std::mutex mutex_;
+  void* slots_[65536] = {};
+  size_t used_ = 0;
+};
+Blocks blocks;
+
+void* note(void* p) {
+  heap.add(size_of(p));
+  return p;
+}
+void* note_aligned(void* p) {
+  if (!p) return p;
+  aligned.add(size_of(p));
+  blocks.add(p);
+  return note(p);
+}
+void forget(void* p) {
+  if (!p) return;
+  heap.add(-size_of(p));
+  if (blocks.take(p)) aligned.add(-size_of(p));
+}
+
+}  // namespace
+
+// glibc's own functions under their second names.
+#pragma GCC visibility push(default)
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+void __libc_free(void*);
+
+void* malloc(size_t n) { return note(__libc_malloc(n)); }
+void* calloc(size_t n, size_t size) { return note(__libc_calloc(n, size)); }
+void* realloc(void* p, size_t n) {
+  forget(p);
+  return note(__libc_realloc(p, n));
+}
+void* memalign(size_t alignment, size_t n) { return note_aligned(__libc_memalign(alignment, n)); }
+void* aligned_alloc(size_t alignment, size_t n) { return note_aligned(__libc_memalign(alignment, n)); }
+int posix_memalign(void** p, size_t alignment, size_t n) {
+  *p = note_aligned(__libc_memalign(alignment, n));
+  return *p ? 0 : 12;
+}
+void free(void* p) {
+  forget(p);
+  __libc_free(p);
+}
+}
+#pragma GCC visibility pop
+
+namespace harmonics::bench {
+
+namespace {
+
+// The system's record of the most memory in use begins anew.
+void forget_peak() { std::ofstream("/proc/self/clear_refs") << 5; }
+
+double peak_resident() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.rfind("VmHWM:", 0) == 0) return std::stod(line.substr(6)) / 1024;
+  return 0;
+}
+
+void run(WorkloadStep& step, int times) {
+  for (int i = 0; i < times; ++i) step.run();
+}
+
+void report(const Workload& workload, int64_t batch, int threads) {
+  run(*std::make_unique<WorkloadStep>(workload, batch, threads), 3);
+  const int64_t heap_before = heap.live, aligned_before = aligned.live;
+  WorkloadStep step(workload, batch, threads);
+  run(step, 10);
+  malloc_trim(0);  // what reading the samples took
+  forget_peak();
+  heap.peak = heap.live.load();
+  aligned.peak = aligned.live.load();
+  run(step, 30);
+  const MemoryReport m = step.executable().memory();
+  boost::json::object o{{"name", fmt::format("{}/batch:{}/threads:{}", workload.name, batch, threads)},
+                        {"arena", m.arena_bytes}, {"states", m.state_bytes}, {"samples", step.prepared_bytes()},
+                        {"planned", m.arena_bytes + m.state_bytes + step.prepared_bytes()},
+                        {"measured", aligned.peak - aligned_before}, {"heap", heap.peak - heap_before},
+                        {"resident", peak_resident()}};
+  fmt::print("{}\n", boost::json::serialize(o));
+}
+
+}  // namespace
+
+}  // namespace harmonics::bench
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    fmt::print(stderr, "usage: peak_memory WORKLOAD BATCH THREADS\n");
+    return 2;
+  }
+  try {
+    harmonics::bench::report(harmonics::bench::read_workload(argv[1]), std::atoll(argv[2]), std::atoi(argv[3]));
+  } catch (const harmonics::Error& e) {
+    fmt::print(stderr, "error: {}\n", e.what());
+    return 1;
+  }
+  return 0;
+}
