@@ -28,7 +28,9 @@ void add_all() {
     add(rows, 392, 196);
     add(rows, 196, 10);
   }
+  add(128, 784, 392);
   add(512, 512, 512);
+  add(1024, 1024, 1024);
 }
 
 }  // namespace
