@@ -8,6 +8,12 @@ namespace {
 
 std::atomic<uint64_t> made{0};
 
+}  // namespace
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+namespace {
+
 void* counted(void* p) {
   made.fetch_add(1, std::memory_order_relaxed);
   if (!p) throw std::bad_alloc();
@@ -28,6 +34,8 @@ __attribute__((noinline)) void operator delete(void* p) noexcept { std::free(p);
 __attribute__((noinline)) void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 __attribute__((noinline)) void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
 __attribute__((noinline)) void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+
+#endif
 
 namespace harmonics::cli {
 

@@ -5,6 +5,12 @@
 
 namespace harmonics::cli {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kCountsAllocations = false;  // the sanitizers have their own operator new
+#else
+inline constexpr bool kCountsAllocations = true;
+#endif
+
 uint64_t allocations_made();  // since the start; every operator new counts one
 
 }  // namespace harmonics::cli

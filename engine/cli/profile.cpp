@@ -176,7 +176,7 @@ int profile_command(const Options& options) {
     {
       PreparedStep step(*graph, rows, settings);
       subject.memory = step.executable().memory();
-      profiled = profile(step, yardsticks, {.runs = static_cast<uint64_t>(options.run.steps.value_or(0)), .traced = options.trace.empty() ? 0 : kTraced, .allocations = allocations_made});
+      profiled = profile(step, yardsticks, {.runs = static_cast<uint64_t>(options.run.steps.value_or(0)), .traced = options.trace.empty() ? 0 : kTraced, .allocations = kCountsAllocations ? allocations_made : nullptr});
     }
     if (rows.streamed()) subject.in_flow = time_in_flow(*graph, options, settings, profiled.seconds);
     if (!options.trace.empty()) write_trace(profiled, options.trace);

@@ -12,7 +12,8 @@ std::atomic<uint64_t> allocations{0};
 }  // namespace
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// glibc's own functions under their second names.
+// glibc's own functions under their second names; ours are exported, so that plugins and what they load find them.
+#pragma GCC visibility push(default)
 extern "C" {
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
@@ -33,6 +34,7 @@ int posix_memalign(void** p, size_t alignment, size_t n) {
   return *p ? 0 : 12;
 }
 }
+#pragma GCC visibility pop
 #endif
 
 namespace harmonics::testing {
