@@ -115,6 +115,9 @@ bool plan_forward(const Site& site, hx_kernel& out) {
   return answer_forward(std::move(c), site.inputs(), "convolution and pooling", out);
 }
 
+// Channels up to which our own kernel does better than oneDNN's with its reorders.
+constexpr int64_t kFewChannels = 32;
+
 // The least block of channels whose rows of a window are few enough vectors; 0: there is none.
 bool choose_sums(ConvContext& c, int64_t width) {
   c.block = std::min<int64_t>(c.channels, 16);
@@ -184,6 +187,18 @@ bool plan_gradient(const Site& site, hx_kernel& out) {
 }
 
 }  // namespace
+
+bool plan_narrow_convolution(const Site& site, hx_kernel& out) {
+  const std::vector<int64_t> weight = dims(site.in(1));
+  if (weight.size() < 3 || weight[1] > kFewChannels) return false;
+  auto c = geometry(site, dims(site.in(0)), weight);
+  int activation = kNone;
+  if (!c || !activation_of(site, activation) || (activation != kNone && activation != kRelu)) return false;
+  c->pool[0] = c->pool[1] = c->pool_step[0] = c->pool_step[1] = 1;
+  c->relu = activation == kRelu;
+  c->has_bias = site.inputs() == 3;
+  return answer_forward(std::move(c), site.inputs(), "convolution", out);
+}
 
 bool plan_pooled_convolution(const Site& site, hx_kernel& out) {
   return site.op() == "conv_max_pool" ? plan_forward(site, out) : plan_gradient(site, out);

@@ -39,6 +39,7 @@ bool plan_row_norm(const Site&, hx_kernel&);
 bool plan_batch_norm(const Site&, hx_kernel&);
 
 bool plan_convolution(const Site&, hx_kernel&);
+bool plan_narrow_convolution(const Site&, hx_kernel&);  // of few channels, forward
 bool plan_pooled_convolution(const Site&, hx_kernel&);
 bool plan_pool(const Site&, hx_kernel&);
 bool plan_attention(const Site&, hx_kernel&);

@@ -85,4 +85,19 @@ TEST_CASE("a label outside the classes costs infinitely much and reads nothing e
   CHECK(std::isinf(out[0][2]));
 }
 
+TEST_CASE("a row that holds NaN is NaN, and no other") {
+  Random random(74);
+  for (const int64_t columns : {3, 17, 100}) {
+    std::vector<float> v = random.floats({2, columns}).values<float>();
+    v[static_cast<size_t>(columns / 2)] = std::numeric_limits<float>::quiet_NaN();
+    for (const char* op : {"softmax", "log_softmax"}) {
+      const Tensor y = KernelCall(op).in(Tensor({2, columns}, v)).out({2, columns}).run_one();
+      for (int64_t i = 0; i < columns; ++i) {
+        CHECK(std::isnan(y[i]));
+        CHECK(std::isfinite(y[columns + i]));
+      }
+    }
+  }
+}
+
 }  // namespace harmonics::kernel_tests

@@ -7,19 +7,30 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
+// NaN is passed over here: it comes out of the exponentials.
 float row_max(const float* x, int64_t n) {
-  vf m = splat(-kInfinity);
+  vf m[4] = {splat(-kInfinity), splat(-kInfinity), splat(-kInfinity), splat(-kInfinity)};
   int64_t i = 0;
-  for (; i + kWidth <= n; i += kWidth) m = maximum(m, load(x + i));
-  if (i < n) m = maximum(m, first(load_part(x + i, n - i), n - i, m));
-  return max_of(m);
+  for (; i + 4 * kWidth <= n; i += 4 * kWidth)
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) m[k] = vmax(load(x + i + k * kWidth), m[k]);
+  for (; i + kWidth <= n; i += kWidth) m[0] = vmax(load(x + i), m[0]);
+  if (i < n) m[0] = vmax(first(load_part(x + i, n - i), n - i, m[0]), m[0]);
+  return max_of(vmax(vmax(m[0], m[1]), vmax(m[2], m[3])));
 }
 
 // Sum of exp(x - shift); the terms are stored when y is given.
 template <bool kStore>
 float sum_of_exponentials(const float* x, float* y, float shift, int64_t n) {
-  vf sum{};
+  vf sum{}, other{};
   int64_t i = 0;
+  for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
+    const vf e = vexp(load(x + i) - shift), f = vexp(load(x + i + kWidth) - shift);
+    if (kStore) store(y + i, e), store(y + i + kWidth, f);
+    sum += e;
+    other += f;
+  }
+  sum += other;
   for (; i + kWidth <= n; i += kWidth) {
     const vf e = vexp(load(x + i) - shift);
     if (kStore) store(y + i, e);
@@ -62,7 +73,8 @@ void softmax(const void* context, void* const* buffers, uint32_t, uint32_t part)
     const float* x = static_cast<const float*>(buffers[0]) + r * c.columns;
     float* y = static_cast<float*>(buffers[1]) + r * c.columns;
     const float sum = sum_of_exponentials<true>(x, y, row_max(x, c.columns), c.columns);
-    map_row(y, c.columns, [&](int64_t i, int64_t n) { return load_some(y + i, n) / sum; });
+    const float share_of_one = 1.0f / sum;
+    map_row(y, c.columns, [&](int64_t i, int64_t n) { return load_some(y + i, n) * share_of_one; });
   }
 }
 

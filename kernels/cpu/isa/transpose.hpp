@@ -16,7 +16,8 @@ HM_INLINE void transpose_four(const float* from, int64_t from_row, float* to, in
   _mm_storeu_ps(to + 3 * to_row, d);
 }
 
-// to[j * to_row + i] = from[i * from_row + j]. What is left over at an edge is done with its neighbours once more.
+// to[j * to_row + i] = from[i * from_row + j]. Goes along the rows that lie further apart, four at a time: those of one power
+// of two meet in few places of the cache. What is left over at an edge is done with its neighbours once more.
 [[maybe_unused]] void transpose(const float* from, int64_t from_row, float* to, int64_t to_row, int64_t rows,
                                 int64_t columns) {
   if (rows < 4 || columns < 4) {
@@ -24,13 +25,17 @@ HM_INLINE void transpose_four(const float* from, int64_t from_row, float* to, in
       for (int64_t j = 0; j < columns; ++j) to[j * to_row + i] = from[i * from_row + j];
     return;
   }
-  for (int64_t i = 0; i < rows; i += 4) {
-    if (i > rows - 4) i = rows - 4;
-    for (int64_t j = 0; j < columns; j += 4) {
-      if (j > columns - 4) j = columns - 4;
-      transpose_four(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
-    }
-  }
+  const auto block = [&](int64_t i, int64_t j) __attribute__((always_inline)) {
+    i = i > rows - 4 ? rows - 4 : i;
+    j = j > columns - 4 ? columns - 4 : j;
+    transpose_four(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
+  };
+  if (from_row > to_row)
+    for (int64_t i = 0; i < rows; i += 4)
+      for (int64_t j = 0; j < columns; j += 4) block(i, j);
+  else
+    for (int64_t j = 0; j < columns; j += 4)
+      for (int64_t i = 0; i < rows; i += 4) block(i, j);
 }
 
 HM_INLINE void clear(float* x, int64_t n) {

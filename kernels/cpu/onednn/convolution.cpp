@@ -283,6 +283,7 @@ bool plan(const Site& site, Pass pass, std::optional<Geometry> geometry, hx_kern
 bool plan_convolution(const Site& site, hx_kernel& out) {
   if (!site.all_f32()) return false;
   const auto in = [&](uint32_t i) { return dims(site.in(i)); };
+  if (site.op() == "conv" && plan_narrow_convolution(site, out)) return true;
   if (site.op() == "conv") return plan(site, Pass::forward, geometry(site, in(0), in(1), dims(site.out())), out);
   if (site.op() == "conv_grad_input")
     return plan(site, Pass::grad_input, geometry(site, dims(site.out()), in(0), in(1)), out);
