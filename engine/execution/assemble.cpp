@@ -10,10 +10,9 @@ namespace harmonics {
 
 namespace {
 
-// (w, g, moments ..., lr, step?) -> w', moments' ...; their kernels may write each result over the tensor it replaces.
 bool is_update(const Node& node) {
-  constexpr std::string_view kUpdates[] = {"sgd", "adam", "adamw", "rmsprop", "lion", "lamb"};
-  return node.op == Op::call && std::find(std::begin(kUpdates), std::end(kUpdates), node.callee) != std::end(kUpdates);
+  const Functional* f = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
+  return f && f->is_update;
 }
 
 class Assembler {

@@ -13,6 +13,7 @@ namespace {
 struct Context {
   const CompileOptions& options;
   KernelSource& kernels;
+  TensorBinding* binding;
 
   bool has_kernel(const Program& program, const Node& node) const { return kernels.find(program, node) != nullptr; }
 };
@@ -27,6 +28,7 @@ Program run_cse(const Program& p, Context&) { return cse(p); }
 Program run_dce(const Program& p, Context&) { return dce(p); }
 Program run_advance_updates(const Program& p, Context&) { return advance_updates(p); }
 
+// Would the device run this call by a kernel of its own?
 AcceptsCall accepts_call(Context& c) {
   return [&c](const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs) {
     if (c.kernels.is_reference()) return true;
@@ -40,6 +42,15 @@ AcceptsCall accepts_call(Context& c) {
 }
 
 Program run_fuse_calls(const Program& p, Context& c) { return c.options.fuse ? fuse_calls(p, accepts_call(c)) : p; }
+Program run_transpose_weights(const Program& p, Context& c) {
+  if (!c.binding) return p;
+  return transpose_weights(p, [&](const std::string& name, const TensorType& type, bool preferred) {
+    return c.binding->transposed(name, type, preferred && !c.kernels.is_reference());
+  });
+}
+Program run_fuse_updates(const Program& p, Context& c) {
+  return c.options.fuse && !c.kernels.is_reference() ? fuse_updates(p, accepts_call(c)) : p;
+}
 Program run_fuse_pooling(const Program& p, Context& c) { return c.options.fuse ? fuse_pooling(p, accepts_call(c)) : p; }
 
 Program run_recompute(const Program& p, Context& c) { return recompute(p, c.options.recompute); }
@@ -55,14 +66,17 @@ Program run_fuse_elementwise(const Program& p, Context& c) {
   return fuse_elementwise(p, [&](const Program& program, const Node& node) { return c.has_kernel(program, node); });
 }
 
-// The order matters: dead and equal nodes go before fuse_calls counts uses; recompute comes after a cse over the calls, and
-// the cse over their bodies respects its clones; fuse_elementwise sees everything that is going to be elementwise.
+// The order matters: dead and equal nodes go before transpose_weights and fuse_calls look at uses; fuse_updates looks for
+// products that the device runs as such, and for selects that fuse_elementwise has not joined yet; recompute comes
+// after a cse over the calls, and the cse over their bodies respects its clones; fuse_elementwise sees everything that is going to be elementwise.
 constexpr PassRow kPasses[] = {
     {"simplify", run_simplify},   {"cse", run_cse},
-    {"dce", run_dce},             {"fuse_calls", run_fuse_calls},
+    {"dce", run_dce},             {"transpose_weights", run_transpose_weights},
+    {"fuse_calls", run_fuse_calls},
     {"recompute", run_recompute}, {"inline_calls", run_inline_calls},
     {"simplify", run_simplify},   {"cse", run_cse},
     {"dce", run_dce},             {"fuse_pooling", run_fuse_pooling},
+    {"fuse_updates", run_fuse_updates},
     {"fuse_elementwise", run_fuse_elementwise},
     {"advance_updates", run_advance_updates},
 };
@@ -83,6 +97,8 @@ void check_disabled(const CompileOptions& options) {
     }
     // Without it calls the device has no kernel for could not run.
     if (d == "inline_calls") throw Error(ErrorKind::Usage, "the pass 'inline_calls' cannot be switched off");
+    // Without it a program would not know how its weights lie.
+    if (d == "transpose_weights") throw Error(ErrorKind::Usage, "the pass 'transpose_weights' cannot be switched off");
   }
 }
 
@@ -99,7 +115,7 @@ std::unique_ptr<Executable> compile(const Program& program, TensorBinding* bindi
   check_disabled(options);
   verify(program);
   KernelSource kernels(options.device, options.registry ? *options.registry : Registry::global());
-  Context context{options, kernels};
+  Context context{options, kernels, binding};
   Program current = program;
   for (const PassRow& row : kPasses) {
     if (is_disabled(options, row.name)) continue;

@@ -30,6 +30,12 @@ class TensorBinding {
  public:
   virtual ~TensorBinding() = default;
   virtual void* parameter(const std::string& name, const TensorType& type) = 0;  // parameter or state by name
+  // Does a tensor of two dimensions lie with rows and columns exchanged? Programs that share the tensor get one answer: the
+  // first to ask has its preference. `type` is as declared; parameter() is then asked with the type as it lies.
+  virtual bool transposed(const std::string& name, const TensorType& type, bool preferred) {
+    (void)name, (void)type, (void)preferred;
+    return false;
+  }
 };
 
 struct CompileOptions {

@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include "engine/functional/reference.hpp"
 
 namespace harmonics::reference {
@@ -6,12 +8,14 @@ namespace {
 Values linear(const AttributeMap& a, Inputs in) {
   expect_inputs("linear", in, 2, 3);
   const HTensor &x = in[0], &weight = in[1];
-  expect(x.rank() >= 1 && weight.rank() == 2 && x.shape().back() == weight.shape()[1], "linear",
-         "x " + text_of(x) + " and weight " + text_of(weight) + " do not fit: x is [..., in], the weight [out, in]");
-  HTensor y = dot(x, weight, last_axis(x), {1});
+  const uint32_t from = a.flag("transposed") ? 0 : 1;  // the weight's axis of inputs
+  expect(x.rank() >= 1 && weight.rank() == 2 && x.shape().back() == weight.shape()[from], "linear",
+         "x " + text_of(x) + " and weight " + text_of(weight) + " do not fit: x is [..., in], the weight " +
+             (from ? "[out, in]" : "[in, out]"));
+  HTensor y = dot(x, weight, last_axis(x), {from});
   if (in.size() == 3) {
-    expect(in[2].shape() == Shape{weight.shape()[0]}, "linear",
-           "bias " + text_of(in[2]) + " does not fit the weight " + text_of(weight) + ": it needs its first axis");
+    expect(in[2].shape() == Shape{weight.shape()[1 - from]}, "linear",
+           "bias " + text_of(in[2]) + " does not fit the weight " + text_of(weight) + ": it needs its axis of outputs");
     y = y + in[2];
   }
   return {activate("linear", a, y)};
@@ -19,12 +23,34 @@ Values linear(const AttributeMap& a, Inputs in) {
 
 Values linear_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gradients) {
   const HTensor &x = in[0], &weight = in[1];
+  const bool transposed = a.flag("transposed");
   const HTensor dy = before_activation(a, out[0], gradients[0], [&] {
-    return one("linear", {}, {in.begin(), in.end()});
+    return one("linear", transposed ? AttributeMap().set("transposed", true) : AttributeMap(), {in.begin(), in.end()});
   });
   const std::vector<int64_t> leading = leading_axes(x);
-  Values result{dot(dy, weight, last_axis(dy), {0}), dot(dy, x, leading, leading)};
+  Values result{dot(dy, weight, last_axis(dy), {transposed}),
+                transposed ? dot(x, dy, leading, leading) : dot(dy, x, leading, leading)};
   if (in.size() == 3) result.push_back(leading.empty() ? dy : reduce_sum(dy, leading));
+  return result;
+}
+
+// a's rows times b's rows, summed over all leading axes: what the weight of an affine map has as its slope.
+HTensor summed_outer(const HTensor& a, const HTensor& b) { return dot(a, b, leading_axes(a), leading_axes(b)); }
+
+Values sgd_outer(const AttributeMap& attributes, Inputs in) {
+  expect_inputs("sgd_outer", in, 4, 4);
+  const HTensor &w = in[0], &a = in[1], &b = in[2];
+  expect(w.rank() == 2 && a.rank() >= 1 && a.rank() == b.rank() && a.shape().back() == w.shape()[0] &&
+             b.shape().back() == w.shape()[1],
+         "sgd_outer", "w " + text_of(w) + ", a " + text_of(a) + " and b " + text_of(b) +
+                          " do not fit: w is [m, n], a [..., m] and b [..., n]");
+  Values result{one("sgd", {}, {w, summed_outer(a, b), in[3]})};
+  const std::string slope = attributes.text("slope", "");
+  if (slope.empty()) return result;
+  expect(slope == "all" || slope == "active", "sgd_outer",
+         fmt::format("slope is '{}'; it is \"\", \"all\" or \"active\"", slope), ErrorKind::Type);
+  const HTensor da = dot(b, w, last_axis(b), {1});
+  result.push_back(slope == "all" ? da : select(less_equal(a, zeros_like(a)), zeros_like(a), da));
   return result;
 }
 
@@ -32,7 +58,13 @@ Values linear_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs grad
 
 std::vector<Functional> linears() {
   return {{"linear", "affine map of the last axis",
-           "x [..., in], weight [out, in], bias [out]? {activation = \"\"} -> y [..., out]", linear, linear_gradient}};
+           "x [..., in], weight [out, in], bias [out]? {activation = \"\", transposed = false} -> y [..., out]; with "
+           "transposed the weight is [in, out]",
+           linear, linear_gradient},
+          {"sgd_outer", "one step of gradient descent on an affine map's weight, whose slope is never stored",
+           "w [m, n], a [..., m], b [..., n], lr [] {slope = \"\"} -> w - lr sum(a b^T) [m, n], b w^T [..., m]?; slope "
+           "\"all\" gives the second result (with the old w), \"active\" only where a > 0, else zero",
+           sgd_outer, nullptr}};
 }
 
 }  // namespace harmonics::reference

@@ -167,26 +167,26 @@ std::vector<Functional> optimizers() {
       {"sgd", "one step of gradient descent; with a velocity, of momentum or Nesterov's variant",
        "w [...], g [...], velocity [...]?, lr [] {momentum = 0, nesterov = false, weight_decay = 0} -> w [...], "
        "velocity [...]?",
-       sgd, nullptr},
+       sgd, nullptr, true},
       {"adam", "one step of Adam (Kingma, Ba 2015)",
        "w [...], g [...], m [...], v [...], lr [], step [] {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, "
        "weight_decay = 0} -> w [...], m [...], v [...]",
-       adam, nullptr},
+       adam, nullptr, true},
       {"adamw", "one step of Adam with decoupled weight decay (Loshchilov, Hutter 2019)",
        "w [...], g [...], m [...], v [...], lr [], step [] {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, "
        "weight_decay = 0} -> w [...], m [...], v [...]",
-       adamw, nullptr},
+       adamw, nullptr, true},
       {"rmsprop", "one step of RMSProp (Hinton 2012); with a velocity, and with the mean taken out when centered",
        "w [...], g [...], v [...], velocity [...]?, mean [...]?, lr [] {alpha = 0.99, epsilon = 1e-8, momentum = 0, "
        "centered = false, weight_decay = 0} -> w [...], v [...], velocity [...]?, mean [...]?",
-       rmsprop, nullptr},
+       rmsprop, nullptr, true},
       {"lion", "one step of Lion (Chen et al. 2023)",
        "w [...], g [...], m [...], lr [] {beta1 = 0.9, beta2 = 0.99, weight_decay = 0} -> w [...], m [...]", lion,
-       nullptr},
+       nullptr, true},
       {"lamb", "one step of LAMB (You et al. 2020); without adapt, of Adam with weight decay in the step",
        "w [...], g [...], m [...], v [...], lr [], step [] {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, "
        "weight_decay = 0, adapt = true} -> w [...], m [...], v [...]",
-       lamb, nullptr},
+       lamb, nullptr, true},
       {"normuon", "one step of NorMuon (Li et al. 2025) of a matrix",
        "w [r, c], g [r, c], m [r, c], v [r], lr [] {beta1 = 0.95, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0} -> "
        "w [r, c], m [r, c], v [r]",

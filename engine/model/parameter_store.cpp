@@ -1,8 +1,37 @@
 #include "engine/model/parameter_store.hpp"
 
+#include <algorithm>
+#include <cstring>
+
 #include "engine/base/spelling.hpp"
 
 namespace harmonics {
+
+namespace {
+
+template <typename T>
+void exchange(const T* from, T* to, int64_t rows, int64_t columns) {
+  constexpr int64_t kTile = 16;  // both sides stay in cache
+  for (int64_t i = 0; i < rows; i += kTile)
+    for (int64_t j = 0; j < columns; j += kTile)
+      for (int64_t r = i; r < std::min(i + kTile, rows); ++r)
+        for (int64_t c = j; c < std::min(j + kTile, columns); ++c) to[c * rows + r] = from[r * columns + c];
+}
+
+// `type` is that of `from`.
+void exchange(const void* from, void* to, const TensorType& type) {
+  const int64_t rows = type.shape[0], columns = type.shape[1];
+  switch (dtype_bytes(type.dtype)) {
+    case 1: return exchange(static_cast<const uint8_t*>(from), static_cast<uint8_t*>(to), rows, columns);
+    case 2: return exchange(static_cast<const uint16_t*>(from), static_cast<uint16_t*>(to), rows, columns);
+    case 4: return exchange(static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), rows, columns);
+    default: return exchange(static_cast<const uint64_t*>(from), static_cast<uint64_t*>(to), rows, columns);
+  }
+}
+
+Error unknown_parameter(const std::string& name) { return Error(ErrorKind::Weights, "there is no parameter '" + name + "'"); }
+
+}  // namespace
 
 StoredTensor& ParameterStore::declare(const std::string& name, const TensorType& type, Role role, const hx_init& init,
                                       uint64_t seed) {
@@ -28,20 +57,46 @@ void* ParameterStore::parameter(const std::string& name, const TensorType& type)
   if (!stored) {
     std::vector<std::string> known;
     for (const auto& [other, tensor] : tensors_) known.push_back(other);
-    Error error(ErrorKind::Weights, "there is no parameter '" + name + "'");
+    Error error = unknown_parameter(name);
     if (const auto n = nearest(name, known)) error.note("did you mean '" + *n + "'?");
     throw error;
   }
-  if (stored->type != type)
-    throw Error(ErrorKind::Weights, "parameter '" + name + "' is " + stored->type.str() + ", the program wants " +
+  if (stored->type_in_memory() != type)
+    throw Error(ErrorKind::Weights, "parameter '" + name + "' is " + stored->type_in_memory().str() + ", the program wants " +
                                         type.str() + "; compile the program again for these weights");
   return stored->storage->data();
 }
 
-HTensor ParameterStore::tensor(const std::string& name) {
-  const StoredTensor* stored = find(name);
-  if (!stored) throw Error(ErrorKind::Weights, "there is no parameter '" + name + "'");
-  return view_of(stored->type, stored->storage->data(), stored->storage);
+bool ParameterStore::transposed(const std::string& name, const TensorType& type, bool preferred) {
+  StoredTensor* stored = find(name);
+  if (!stored || stored->type != type || type.shape.rank() != 2) return false;
+  if (!stored->asked && preferred) {
+    const auto turned = std::make_shared<Storage>(type.bytes());
+    exchange(stored->storage->data(), turned->data(), type);
+    stored->storage = turned;
+    stored->transposed = true;
+  }
+  stored->asked = true;
+  return stored->transposed;
+}
+
+HTensor ParameterStore::tensor(const std::string& name) const {
+  const auto at = tensors_.find(name);
+  if (at == tensors_.end()) throw unknown_parameter(name);
+  const StoredTensor& stored = at->second;
+  if (!stored.transposed) return view_of(stored.type, stored.storage->data(), stored.storage);
+  const auto natural = std::make_shared<Storage>(stored.type.bytes());
+  exchange(stored.storage->data(), natural->data(), stored.type_in_memory());
+  return make_value(stored.type, natural);
+}
+
+void ParameterStore::assign(const std::string& name, const HTensor& numbers) {
+  StoredTensor* stored = find(name);
+  if (!stored) throw unknown_parameter(name);
+  if (stored->type != type_of(numbers))
+    throw Error(ErrorKind::Weights, "'" + name + "' is " + stored->type.str() + ", the numbers are " + type_of(numbers).str());
+  if (stored->transposed) exchange(numbers.bytes(), stored->storage->data(), stored->type);
+  else std::memcpy(stored->storage->data(), numbers.bytes(), stored->type.bytes());
 }
 
 }  // namespace harmonics

@@ -14,10 +14,14 @@ namespace harmonics {
 enum class Role { weight, frozen, state, moment };
 
 struct StoredTensor {
-  TensorType type;
+  TensorType type;  // as declared and as files have it
   std::shared_ptr<Storage> storage;
   Role role = Role::weight;
   hx_init init{};
+  bool transposed = false;  // two dimensions only: in memory rows and columns are exchanged
+  bool asked = false;       // a program relies on how it lies
+
+  TensorType type_in_memory() const { return transposed ? TensorType{type.dtype, Shape{type.shape[1], type.shape[0]}} : type; }
 };
 
 class ParameterStore : public TensorBinding {
@@ -28,7 +32,11 @@ class ParameterStore : public TensorBinding {
   StoredTensor* find(const std::string& name);
   const std::map<std::string, StoredTensor>& all() const { return tensors_; }
   void* parameter(const std::string& name, const TensorType& type) override;
-  HTensor tensor(const std::string& name);  // a view
+  bool transposed(const std::string& name, const TensorType& type, bool preferred) override;
+  // The numbers as declared: a view, or a copy of a transposed tensor.
+  HTensor tensor(const std::string& name) const;
+  // Takes over the numbers of a tensor of the declared type.
+  void assign(const std::string& name, const HTensor& numbers);
 
  private:
   std::map<std::string, StoredTensor> tensors_;

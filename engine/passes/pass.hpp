@@ -26,6 +26,15 @@ Program dce(const Program& program);  // nodes nothing uses go; input, parameter
 // removes what changes nothing, joins neighbouring reshapes, transposes and broadcasts. stop_gradient goes too, so this is
 // for programs that have their gradients already.
 Program simplify(const Program& program);
+// Which parameters and states of two dimensions lie in memory with rows and columns exchanged; `preferred` is what this
+// program would like.
+using IsTransposed = std::function<bool(const std::string& name, const TensorType& type, bool preferred)>;
+// Weights of affine maps as [in, out] where `is_transposed` says so: then the zeros of what is multiplied with them save
+// whole rows. What reads them, their slopes and their moments follow; {transposed = true} marks the leaves.
+Program transpose_weights(const Program& program, const IsTransposed& is_transposed);
+// Plain gradient descent and the product that makes its slope into one `sgd_outer`, with the slope of the map's input
+// where one sample makes all three out of one reading of the weight. Rounds differently; only where `accepts` the call.
+Program fuse_updates(const Program& program, const AcceptsCall& accepts);
 // {linear -> relu, tanh, logistic, gelu}, {conv -> relu} ... into one call {activation}; rows of one table. Only where nothing
 // else reads the intermediate value and `accepts` says so for the joined call.
 Program fuse_calls(const Program& program, const AcceptsCall& accepts);

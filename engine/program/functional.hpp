@@ -29,6 +29,9 @@ class Functional {
   std::string formula;      // "x [..., in], weight [out, in], bias [out]? {activation} -> y [..., out]"
   Body body = nullptr;
   Gradient gradient = nullptr;  // null: derived from the body
+  // One step of an optimizer: (w, g, moments ..., lr, step?) -> w, moments ... Its tensors of w's shape may be rearranged
+  // alike, and its kernels may write each result over the tensor it replaces.
+  bool is_update = false;
 };
 
 // All functionals by name; the built-in ones are registered at first use by one explicit list.

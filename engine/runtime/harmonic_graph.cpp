@@ -148,7 +148,7 @@ void HarmonicGraph::load_weights(const std::string& path) {
   recorded_ = read_recorded_streams(graph_, file.metadata, path);
   for (auto& [name, tensor] : file.tensors) {
     StoredTensor& stored = store_.declare(name, type_of(tensor), Role::weight, hx_init{}, 0);
-    std::memcpy(stored.storage->data(), tensor.bytes(), stored.type.bytes());
+    store_.assign(name, tensor);
     loaded_[name] = stored.type.shape;
   }
   check_belonging();
@@ -197,7 +197,7 @@ TensorFile HarmonicGraph::weights() const {
   TensorFile file;
   file.metadata = record_streams(graph_, types_);
   for (const auto& [name, t] : store_.all())
-    if (t.role != Role::moment) file.tensors[name] = make_value(t.type, t.storage);
+    if (t.role != Role::moment) file.tensors[name] = store_.tensor(name);
   return file;
 }
 

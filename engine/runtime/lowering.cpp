@@ -274,7 +274,7 @@ class Lowerer : public ParameterSource {
     if (it == loaded.tensors.end()) it = loaded.tensors.find(path.substr(path.rfind('.') + 1));
     if (it == loaded.tensors.end()) throw Error(ErrorKind::Weights, fmt::format("{} has neither '{}' nor '{}'", file, path, path.substr(path.rfind('.') + 1)));
     if (type_of(it->second) != type) throw Error(ErrorKind::Weights, fmt::format("{}: '{}' is {}, the graph wants {}", file, it->first, type_of(it->second).str(), type.str()));
-    std::memcpy(store_.find(path)->storage->data(), it->second.bytes(), type.bytes());
+    store_.assign(path, it->second);
   }
 
   void hand_out() {

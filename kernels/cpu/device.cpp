@@ -44,6 +44,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
       {"log_softmax_grad", plan_softmax},
       {"softmax_cross_entropy", plan_softmax_cross_entropy},
       {"softmax_cross_entropy_grad", plan_softmax_cross_entropy},
+      {"sgd_outer", plan_sgd_outer},
       {"sgd", plan_optimizer},
       {"adam", plan_optimizer},
       {"adamw", plan_optimizer},

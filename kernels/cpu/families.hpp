@@ -27,6 +27,7 @@ bool plan_cumsum(const Site&, hx_kernel&);
 
 bool plan_dot(const Site&, hx_kernel&);
 bool plan_linear(const Site&, hx_kernel&);
+bool plan_sgd_outer(const Site&, hx_kernel&);
 
 bool plan_softmax(const Site&, hx_kernel&);
 bool plan_softmax_cross_entropy(const Site&, hx_kernel&);
@@ -53,6 +54,11 @@ bool plan_embedding_grad(const Site&, hx_kernel&);
 CopyContext copy_context(const StridedView& view, uint32_t element_bytes, uint32_t from_buffer, uint32_t to_buffer);
 bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
                     hx_kernel& out);
+// Never looks for zeros of A.
+bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
+                          hx_kernel& out);
+// Leaves out the zeros of A, or runs `dense` (which it takes over) when they are few; false when that cannot pay.
+bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& out);
 bool activation_of(const Site& site, int& activation);  // false: not known
 
 }  // namespace harmonics::cpu

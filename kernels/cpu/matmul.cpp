@@ -28,8 +28,16 @@ void cut(MatmulContext& c, double nanoseconds, double grain) {
 
 }  // namespace
 
-// Declined when a matrix is contiguous neither along its rows nor along its columns.
 bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
+                    hx_kernel& out) {
+  hx_kernel dense{};
+  if (!answer_dense_product(product, std::move(a_offsets), std::move(b_offsets), dense)) return false;
+  if (!answer_sparse_product(product, dense, out)) out = dense;
+  return true;
+}
+
+// Declined when a matrix is contiguous neither along its rows nor along its columns.
+bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
                     hx_kernel& out) {
   struct Owned : MatmulContext {
     std::vector<int64_t> a_storage, b_storage;
@@ -78,12 +86,13 @@ bool plan_linear(const Site& site, hx_kernel& out) {
   if (!site.all_f32() || !activation_of(site, p.activation)) return false;
   p.k = last(site.in(0));
   p.m = count(site.in(0)) / p.k;
-  p.n = site.in(1).dims[0];
+  const bool transposed = site.flag("transposed");
+  p.n = site.in(1).dims[transposed];
   p.batch = 1;
   p.a_row = p.k;
   p.a_column = 1;
-  p.b_row = 1;
-  p.b_column = p.k;
+  p.b_row = transposed ? p.n : 1;
+  p.b_column = transposed ? 1 : p.k;
   p.b = 1;
   p.has_bias = site.inputs() == 3;
   p.bias = 2;

@@ -15,6 +15,7 @@ struct Product {
   uint32_t a, b, c, bias;  // buffers
   bool has_bias;
   int activation;
+  bool accumulate = false;  // C += A B
 };
 
 struct MatmulContext {

@@ -123,6 +123,13 @@ inline void add_linear_cases(Cases& cases, Sizes& sizes) {
                      {numbers({sizes.odd(), sizes.odd(), in}), numbers({out, in}), numbers({out})}});
   cases.push_back({"linear", {}, {numbers({sizes.some(), in}), numbers({out, in})}});
   cases.push_back({"linear", {}, {numbers({in}), numbers({out, in}), numbers({out})}});
+  const AttributeMap transposed = AttributeMap().set("transposed", true);
+  cases.push_back({"linear", transposed, {numbers({sizes.some(), in}), numbers({in, out}), numbers({out})}});
+  cases.push_back({"linear", AttributeMap(transposed).set("activation", "gelu"), {numbers({in}), numbers({in, out})}});
+  for (const char* slope : {"", "all", "active"})
+    cases.push_back({"sgd_outer",
+                     AttributeMap().set("slope", std::string(slope)),
+                     {numbers({in, out}), numbers({3, in}), numbers({3, out}), rate()}});
 }
 
 inline void add_norm_cases(Cases& cases, Sizes& sizes) {

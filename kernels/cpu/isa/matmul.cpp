@@ -52,9 +52,9 @@ void small_matmul(const void* context, void* const* buffers, uint32_t, uint32_t 
     const float* b = static_cast<const float*>(buffers[p.b]) + c.b_offsets[batch] + j * p.b_column;
     float* y = static_cast<float*>(buffers[p.c]) + batch * p.m * p.n + i * p.n + j;
     if (p.b_column == 1)
-      gemm_broadcast(rows, columns, p.k, {a, p.a_row, p.a_column}, b, p.b_row, y, p.n, false);
+      gemm_broadcast(rows, columns, p.k, {a, p.a_row, p.a_column}, b, p.b_row, y, p.n, p.accumulate);
     else
-      gemm_inner(rows, columns, p.k, a, p.a_row, b, p.b_column, y, p.n, false);
+      gemm_inner(rows, columns, p.k, a, p.a_row, b, p.b_column, y, p.n, p.accumulate);
     if (bias || p.activation) epilogue(y, rows, columns, p.n, bias, p.activation);
   }
 }

@@ -31,6 +31,11 @@ std::unique_ptr<Execution> make_execution(const Product& p, int64_t rows, int64_
   const auto c = matrix(rows, columns, p.n, 1);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (p.accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum(1);
+    attributes.set_post_ops(sum);
+  }
   const dnnl::matmul::primitive_desc d(dnnl::matmul::desc(a, b, c), attributes, cpu_engine());
   scratch = std::max<uint64_t>(scratch, d.scratchpad_desc().get_size());
   using Pairs = std::initializer_list<std::pair<int, dnnl::memory::desc>>;

@@ -87,7 +87,7 @@ inline std::vector<float> weights(HarmonicGraph& g, const std::string& name) {
 inline void set_weights(HarmonicGraph& g, const std::string& name, const std::vector<float>& values) {
   StoredTensor* t = g.store().find(name);
   if (!t || t->type.shape.count() != static_cast<int64_t>(values.size())) throw Error(ErrorKind::Internal, "no such weight " + name);
-  std::memcpy(t->storage->data(), values.data(), t->type.bytes());
+  g.store().assign(name, HTensor::from(t->type.shape, values));
 }
 // Every weight and running statistic, byte for byte.
 inline std::string learned_bytes(HarmonicGraph& g) {

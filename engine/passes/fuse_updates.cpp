@@ -1,0 +1,155 @@
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "engine/passes/pass.hpp"
+
+namespace harmonics {
+
+namespace {
+
+// w' = sgd(w, dot(a, b), lr): the node indices, and for one sample what else reads w in the backward pass.
+struct Update {
+  uint32_t update, product;
+  ValueId w, a, b, lr;
+  std::optional<uint32_t> slope;   // dot(b, w): the slope of a
+  std::optional<uint32_t> select;  // slope where a > 0, else 0
+};
+
+class Updates {
+ public:
+  explicit Updates(const Program& program) : program_(program), uses_(count_uses(program)) {}
+
+  std::optional<Update> at(uint32_t index) const {
+    const Node& node = program_.nodes[index];
+    if (node.op != Op::call || node.callee != "sgd" || node.inputs.size() != 3 || node.attributes.number("momentum", 0) != 0 ||
+        node.attributes.number("weight_decay", 0) != 0 || program_.type(node.inputs[0]).dtype != DType::F32)
+      return std::nullopt;
+    const uint32_t maker = program_.values[node.inputs[1]].node;
+    const Node& product = program_.nodes[maker];
+    if (product.op != Op::dot || uses_[product.outputs[0]] != 1 || !sums_outer_products(product)) return std::nullopt;
+    Update u{index, maker, node.inputs[0], product.inputs[0], product.inputs[1], node.inputs[2], {}, {}};
+    if (program_.type(u.a).shape.count() == program_.type(u.w).shape[0]) find_slope(u);
+    return u;
+  }
+
+ private:
+  // dot(a, b) over all axes but the last.
+  bool sums_outer_products(const Node& node) const {
+    const Shape &a = program_.type(node.inputs[0]).shape, &b = program_.type(node.inputs[1]).shape;
+    std::vector<int64_t> leading(a.rank() - 1);
+    std::iota(leading.begin(), leading.end(), 0);
+    return a.rank() == b.rank() && a.rank() >= 2 && node.attributes.integers("lhs_batch").empty() &&
+           node.attributes.integers("lhs_contract") == leading && node.attributes.integers("rhs_contract") == leading;
+  }
+
+  // Everybody else reads w before the slope is made: then slope and update can be one step.
+  void find_slope(Update& u) const {
+    for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
+      const Node& node = program_.nodes[i];
+      for (ValueId v : node.inputs) {
+        if (v != u.w || i == u.update) continue;
+        if (u.slope) return u.slope.reset();
+        if (is_slope(node, u)) u.slope = i;
+      }
+    }
+    if (!u.slope || program_.values[u.a].node > *u.slope) return u.slope.reset();
+    const ValueId slope = program_.nodes[*u.slope].outputs[0];
+    if (uses_[slope] != 1) return;
+    for (uint32_t i = *u.slope; i < program_.nodes.size(); ++i)
+      if (is_select(program_.nodes[i], u.a, slope)) u.select = i;
+  }
+
+  bool is_slope(const Node& node, const Update& u) const {
+    const int64_t last = static_cast<int64_t>(program_.type(u.b).shape.rank()) - 1;
+    return node.op == Op::dot && node.inputs[0] == u.b && node.inputs[1] == u.w && node.attributes.integers("lhs_batch").empty() &&
+           node.attributes.integers("lhs_contract") == std::vector<int64_t>{last} &&
+           node.attributes.integers("rhs_contract") == std::vector<int64_t>{1};
+  }
+
+  bool is_zero(ValueId v) const {
+    const Node& node = program_.producer(v);
+    return node.op == Op::broadcast ? is_zero(node.inputs[0]) : node.op == Op::full && node.attributes.number("value") == 0;
+  }
+
+  // select(a <= 0, 0, slope)
+  bool is_select(const Node& node, ValueId a, ValueId slope) const {
+    if (node.op != Op::select || node.inputs[2] != slope || !is_zero(node.inputs[1])) return false;
+    const Node& condition = program_.producer(node.inputs[0]);
+    return condition.op == Op::less_equal && condition.inputs[0] == a && is_zero(condition.inputs[1]);
+  }
+
+  const Program& program_;
+  std::vector<uint32_t> uses_;
+};
+
+class Fuser {
+ public:
+  Fuser(const Program& program, const AcceptsCall& accepts) : program_(program), accepts_(accepts), rewriter_(program) {}
+
+  Program run() {
+    const Updates updates(program_);
+    for (uint32_t i = 0; i < program_.nodes.size(); ++i)
+      if (const auto u = updates.at(i)) settle(*u);
+    if (at_.empty()) return program_;
+    // A step that joins slope and update comes before the optimizer's inputs do.
+    for (const Node& node : program_.nodes)
+      if (is_leaf(node.op)) rewriter_.copy(node);
+    for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
+      if (const auto u = at_.find(i); u != at_.end()) put(u->second);
+      else if (!is_leaf(program_.nodes[i].op) && !replaced_.count(i)) rewriter_.copy(program_.nodes[i]);
+    }
+    return dce(rewriter_.finish());
+  }
+
+ private:
+  static AttributeMap attributes(const Update& u) {
+    AttributeMap a;
+    if (u.slope) a.set("slope", std::string(u.select ? "active" : "all"));
+    return a;
+  }
+  std::vector<ValueId> inputs(const Update& u) const { return {u.w, u.a, u.b, u.lr}; }
+  bool accepted(const Update& u) const {
+    std::vector<TensorType> types;
+    for (ValueId v : inputs(u)) types.push_back(program_.type(v));
+    return accepts_("sgd_outer", attributes(u), types);
+  }
+
+  // Where the joined step stands, and which nodes it replaces besides.
+  void settle(Update u) {
+    if (u.slope && !accepted(u)) u.slope.reset(), u.select.reset();
+    if (!accepted(u)) return;
+    at_.emplace(u.slope.value_or(u.update), u);
+    if (!u.slope) return;
+    replaced_.insert(u.update);
+    if (u.select) replaced_.insert(*u.select);
+  }
+
+  void put(const Update& u) {
+    Node node{};
+    node.op = Op::call;
+    node.callee = "sgd_outer";
+    node.attributes = attributes(u);
+    node.scope = program_.nodes[u.slope.value_or(u.update)].scope;
+    for (ValueId v : inputs(u)) node.inputs.push_back(rewriter_.mapped(v));
+    std::vector<TensorType> types{program_.type(u.w)};
+    if (u.slope) types.push_back(program_.type(u.a));
+    const uint32_t index = rewriter_.to().append(std::move(node), types);
+    const std::vector<ValueId> made = rewriter_.to().nodes[index].outputs;
+    rewriter_.map(program_.nodes[u.update].outputs[0], made[0]);
+    if (u.slope) rewriter_.map(program_.nodes[u.select.value_or(*u.slope)].outputs[0], made[1]);
+  }
+
+  const Program& program_;
+  const AcceptsCall& accepts_;
+  Rewriter rewriter_;
+  std::map<uint32_t, Update> at_;
+  std::set<uint32_t> replaced_;
+};
+
+}  // namespace
+
+Program fuse_updates(const Program& program, const AcceptsCall& accepts) { return Fuser(program, accepts).run(); }
+
+}  // namespace harmonics

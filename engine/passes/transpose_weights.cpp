@@ -1,0 +1,236 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/passes/pass.hpp"
+#include "engine/program/op.hpp"
+
+namespace harmonics {
+
+namespace {
+
+constexpr int64_t kLeastOutputs = 32;             // narrower rows are no longer than a few vectors
+constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // larger weights are left as their file has them
+
+TensorType exchanged(const TensorType& t) { return {t.dtype, Shape{t.shape[1], t.shape[0]}}; }
+
+bool is_plain_dot(const Node& node) { return node.op == Op::dot && node.attributes.integers("lhs_batch").empty(); }
+
+class Transposer {
+ public:
+  Transposer(const Program& program, const IsTransposed& is_transposed)
+      : program_(program), is_transposed_(is_transposed), rewriter_(program), wanted_(program.values.size(), false),
+        turned_(program.values.size(), Rewriter::kNone) {}
+
+  Program run() {
+    choose();
+    if (std::none_of(wanted_.begin(), wanted_.end(), [](bool w) { return w; })) return program_;
+    for (const Node& node : program_.nodes) visit(node);
+    Program& to = rewriter_.to();
+    for (const NamedValue& v : program_.outputs) to.outputs.push_back({v.name, natural(v.value)});
+    for (const NamedValue& v : program_.updates)
+      to.updates.push_back({v.name, lies_turned_.count(v.name) ? turned(v.value) : natural(v.value)});
+    verify(to);
+    return std::move(to);
+  }
+
+ private:
+  const TensorType& type(ValueId v) const { return program_.type(v); }
+  bool is_update(const Node& node) const {
+    const Functional* f = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
+    return f && f->is_update;
+  }
+
+  // ---- which values are made with rows and columns exchanged ----
+
+  void choose() {
+    std::map<ValueId, bool> likes = preferences();
+    for (const Node& node : program_.nodes)
+      if (node.op == Op::parameter && type(node.outputs[0]).shape.rank() == 2) ask(node, likes[node.outputs[0]]);
+    for (const Node& node : program_.nodes)
+      if (is_update(node) && wanted_[node.inputs[0]]) want_operands(node);
+  }
+
+  // A leaf likes to be turned when affine maps are all that reads it.
+  std::map<ValueId, bool> preferences() const {
+    std::map<ValueId, bool> likes;
+    std::vector<ValueId> others;
+    for (const Node& node : program_.nodes)
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const ValueId v = node.inputs[i];
+        const bool of_map = node.op == Op::call && node.callee == "linear" && i == 1;
+        if (of_map && type(v).shape[0] >= kLeastOutputs && type(v).bytes() <= kMostBytes) likes[v] = true;
+        else if (!(is_update(node) && i == 0) && !is_plain_dot(node)) others.push_back(v);
+      }
+    for (ValueId v : others) likes[v] = false;
+    return likes;
+  }
+
+  bool ask(const Node& leaf, bool preferred) {
+    const bool turned = is_transposed_(leaf.callee, type(leaf.outputs[0]), preferred);
+    if (turned) wanted_[leaf.outputs[0]] = true, lies_turned_.insert(leaf.callee);
+    return turned;
+  }
+
+  void want_operands(const Node& node) {
+    for (ValueId v : node.inputs)
+      if (type(v) == type(node.inputs[0])) want(v);
+    for (ValueId v : node.outputs) wanted_[v] = true;
+  }
+
+  void want(ValueId v) {
+    if (wanted_[v]) return;
+    const Node& maker = program_.producer(v);
+    if (maker.op == Op::state) {
+      ask(maker, true);
+    } else if (is_elementwise(maker.op)) {
+      wanted_[v] = true;
+      for (ValueId in : maker.inputs)
+        if (type(in).shape == type(v).shape) want(in);
+    } else if (maker.op == Op::dot ? turns_by_itself(maker) : is_one_number(maker)) {
+      wanted_[v] = true;
+    }
+  }
+
+  // The same number everywhere.
+  bool is_one_number(const Node& node) const {
+    return node.op == Op::full || (node.op == Op::broadcast && type(node.inputs[0]).shape.count() == 1);
+  }
+
+  // Exchanging the operands exchanges rows and columns of the result.
+  bool turns_by_itself(const Node& node) const {
+    return is_plain_dot(node) && type(node.inputs[0]).shape.rank() == node.attributes.integers("lhs_contract").size() + 1 &&
+           type(node.inputs[1]).shape.rank() == node.attributes.integers("rhs_contract").size() + 1;
+  }
+
+  // ---- rewriting ----
+
+  ValueId append(Node node, const TensorType& type) {
+    node.outputs.clear();
+    const uint32_t index = rewriter_.to().append(std::move(node), {type});
+    return rewriter_.to().nodes[index].outputs[0];
+  }
+  ValueId exchange(ValueId v, const TensorType& type, uint32_t scope) {
+    Node node{};
+    node.op = Op::transpose;
+    node.attributes.set("permutation", std::vector<int64_t>{1, 0});
+    node.inputs = {v};
+    node.scope = scope;
+    return append(std::move(node), type);
+  }
+  ValueId natural(ValueId v) {
+    if (rewriter_.mapped(v) == Rewriter::kNone) rewriter_.map(v, exchange(turned_[v], type(v), program_.producer(v).scope));
+    return rewriter_.mapped(v);
+  }
+  ValueId turned(ValueId v) {
+    if (turned_[v] == Rewriter::kNone) turned_[v] = exchange(rewriter_.mapped(v), exchanged(type(v)), program_.producer(v).scope);
+    return turned_[v];
+  }
+  bool is_turned(ValueId v) const { return turned_[v] != Rewriter::kNone; }
+
+  void visit(const Node& node) {
+    if (node.outputs.empty()) return copy(node);
+    const ValueId out = node.outputs[0];
+    if (is_leaf(node.op) && wanted_[out]) {
+      Node leaf = node;
+      leaf.attributes.set("transposed", true);
+      turned_[out] = append(std::move(leaf), exchanged(type(out)));
+    } else if (is_update(node) && wanted_[out]) {
+      put_update(node);
+    } else if (is_elementwise(node.op) && type(out).shape.rank() == 2 && (wanted_[out] || reads_only_turned(node))) {
+      Node n = node;
+      for (ValueId& v : n.inputs) v = type(v).shape == type(out).shape ? turned(v) : natural(v);
+      turned_[out] = append(std::move(n), exchanged(type(out)));
+    } else if (wanted_[out] && is_one_number(node)) {
+      Node n = node;
+      for (ValueId& v : n.inputs) v = natural(v);
+      n.attributes.set("shape", exchanged(type(out)).shape.vector());
+      turned_[out] = append(std::move(n), exchanged(type(out)));
+    } else if (wanted_[out] && node.op == Op::dot) {
+      put_exchanged_dot(node);
+    } else if (is_plain_dot(node)) {
+      put_dot(node);
+    } else if (node.op == Op::call && node.callee == "linear" && is_turned(node.inputs[1])) {
+      Node n = node;
+      for (size_t i = 0; i < n.inputs.size(); ++i) n.inputs[i] = i == 1 ? turned_[n.inputs[i]] : natural(n.inputs[i]);
+      n.attributes.set("transposed", !n.attributes.flag("transposed"));
+      rewriter_.put(std::move(n), node);
+    } else if (takes_any_order(node)) {
+      Node n = node;
+      for (ValueId& v : n.inputs) v = is_turned(v) ? turned_[v] : natural(v);
+      rewriter_.put(std::move(n), node);
+    } else {
+      copy(node);
+    }
+  }
+
+  // Made exchanged too, and turned back only when somebody asks.
+  bool reads_only_turned(const Node& node) const {
+    bool any = false;
+    for (ValueId v : node.inputs) {
+      if (type(v).shape != type(node.outputs[0]).shape) continue;
+      if (!is_turned(v) || rewriter_.mapped(v) != Rewriter::kNone) return false;
+      any = true;
+    }
+    return any;
+  }
+  bool takes_any_order(const Node& node) const {
+    if (node.op == Op::call) return node.callee == "global_norm";
+    return node.op == Op::reduce_sum && node.attributes.integers("axes").size() == 2 && type(node.inputs[0]).shape.rank() == 2 &&
+           !node.attributes.flag("keep");
+  }
+
+  void copy(const Node& node) {
+    for (ValueId v : node.inputs) natural(v);
+    rewriter_.copy(node);
+  }
+
+  void put_update(const Node& node) {
+    Node n = node;
+    for (ValueId& v : n.inputs) v = type(v) == type(node.inputs[0]) ? turned(v) : natural(v);
+    std::vector<TensorType> types;
+    for (ValueId v : node.outputs) types.push_back(exchanged(type(v)));
+    n.outputs.clear();
+    const uint32_t index = rewriter_.to().append(std::move(n), types);
+    for (size_t i = 0; i < node.outputs.size(); ++i) turned_[node.outputs[i]] = rewriter_.to().nodes[index].outputs[i];
+  }
+
+  // The operand as it lies where all its axes are contracted or but one, and the contracted axes by their new numbers.
+  ValueId operand(ValueId v, std::vector<int64_t>& contract) {
+    if (!is_turned(v) || contract.empty()) return natural(v);
+    for (int64_t& axis : contract) axis = 1 - axis;
+    return turned_[v];
+  }
+
+  void put_dot(const Node& node) {
+    std::vector<int64_t> lhs = node.attributes.integers("lhs_contract"), rhs = node.attributes.integers("rhs_contract");
+    Node n = node;
+    n.inputs = {operand(node.inputs[0], lhs), operand(node.inputs[1], rhs)};
+    n.attributes.set("lhs_contract", lhs).set("rhs_contract", rhs);
+    rewriter_.put(std::move(n), node);
+  }
+
+  void put_exchanged_dot(const Node& node) {
+    std::vector<int64_t> lhs = node.attributes.integers("lhs_contract"), rhs = node.attributes.integers("rhs_contract");
+    Node n = node;
+    const ValueId a = operand(node.inputs[0], lhs), b = operand(node.inputs[1], rhs);
+    n.inputs = {b, a};
+    n.attributes.set("lhs_contract", rhs).set("rhs_contract", lhs);
+    turned_[node.outputs[0]] = append(std::move(n), exchanged(type(node.outputs[0])));
+  }
+
+  const Program& program_;
+  const IsTransposed& is_transposed_;
+  Rewriter rewriter_;
+  std::vector<bool> wanted_;                          // by value: it is made exchanged
+  std::vector<ValueId> turned_;                       // by value: its exchanged form in the new program
+  std::set<std::string, std::less<>> lies_turned_;      // leaves
+};
+
+}  // namespace
+
+Program transpose_weights(const Program& program, const IsTransposed& is_transposed) {
+  return Transposer(program, is_transposed).run();
+}
+
+}  // namespace harmonics

@@ -1,0 +1,309 @@
+#include "../sparse_product.hpp"
+
+#include "kernels.hpp"
+#include "simd.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+namespace {
+
+constexpr int kPanel = HM_VECTOR_BYTES == 16 ? 4 : 8;  // vectors of C in registers
+
+// Bit i: lane i is not zero (NaN is not).
+HM_INLINE uint32_t nonzero_mask(vf v) {
+#if defined(__AVX512F__)
+  return _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+#elif defined(__AVX2__)
+  return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_NEQ_UQ)));
+#else
+  return static_cast<uint32_t>(_mm_movemask_ps(_mm_cmpneq_ps(v, _mm_setzero_ps())));
+#endif
+}
+
+struct Lists {
+  int32_t* verdicts;
+  SparseSegment* segments;
+  float* values;
+  int32_t* offsets;
+};
+HM_INLINE Lists lists_of(const SparseContext& c, void* const* buffers, uint32_t build_part) {
+  char* base = static_cast<char*>(buffers[c.workspace]);
+  char* own = base + kVerdictBytes + segment_bytes(c) + build_part * c.list_bytes;
+  return {reinterpret_cast<int32_t*>(base), reinterpret_cast<SparseSegment*>(base + kVerdictBytes),
+          reinterpret_cast<float*>(own), reinterpret_cast<int32_t*>(own + c.list_bytes / 2)};
+}
+HM_INLINE Range build_range(const SparseContext& c, uint32_t part) { return share(c.product.m, c.build_parts, part); }
+
+HM_INLINE int64_t count_run(const float* p, int64_t n) {
+  int64_t count = 0, i = 0;
+  for (; i + kWidth <= n; i += kWidth) count += __builtin_popcount(nonzero_mask(load(p + i)));
+  if (i < n) count += __builtin_popcount(nonzero_mask(load_part(p + i, n - i)));
+  return count;
+}
+HM_INLINE int64_t count_nonzeros(const Product& p, const float* a, Range rows) {
+  int64_t count = 0;
+  if (p.a_column == 1)
+    for (int64_t i = rows.begin; i < rows.end; ++i) count += count_run(a + i * p.a_row, p.k);
+  else
+    for (int64_t k = 0; k < p.k; ++k) count += count_run(a + k * p.a_column + rows.begin, rows.end - rows.begin);
+  return count;
+}
+
+// One list after the other: A's rows are contiguous.
+HM_INLINE void list_rows(const SparseContext& c, const float* a, Range rows, const Lists& lists) {
+  const Product& p = c.product;
+  int32_t n = 0;
+  for (int64_t i = rows.begin; i < rows.end; ++i)
+    for (int64_t piece = 0; piece < c.pieces; ++piece) {
+      const int64_t end = piece + 1 < c.pieces ? (piece + 1) * c.piece : p.k;
+      SparseSegment& s = lists.segments[piece * p.m + i];
+      s.begin = n;
+      for (int64_t k = piece * c.piece; k < end; k += kWidth) {
+        const float* from = a + i * p.a_row + k;
+        const int64_t left = end - k;
+        uint32_t mask = nonzero_mask(left >= kWidth ? load(from) : load_part(from, left));
+        for (; mask; mask &= mask - 1, ++n) {
+          const int64_t lane = __builtin_ctz(mask);
+          lists.values[n] = from[lane];
+          lists.offsets[n] = static_cast<int32_t>((k + lane) * p.b_row);
+        }
+      }
+      s.count = n - s.begin;
+    }
+}
+
+// All lists at once, column by column: A's columns are contiguous.
+HM_INLINE void list_columns(const SparseContext& c, const float* a, Range rows, const Lists& lists) {
+  const Product& p = c.product;
+  int32_t n = 0;
+  for (int64_t piece = 0; piece < c.pieces; ++piece) {
+    const int64_t begin = piece * c.piece, end = piece + 1 < c.pieces ? begin + c.piece : p.k;
+    SparseSegment* segments = lists.segments + piece * p.m;
+    for (int64_t i = rows.begin; i < rows.end; i += kWidth) {
+      const int64_t left = rows.end - i;
+      vi counts{};
+      for (int64_t k = begin; k < end; ++k) {
+        const float* from = a + k * p.a_column + i;
+        counts -= (left >= kWidth ? load(from) : load_part(from, left)) != vf{};
+      }
+      for (int64_t lane = 0; lane < kWidth && lane < left; ++lane) {
+        segments[i + lane] = {n, 0};
+        n += counts[lane];
+      }
+    }
+    for (int64_t k = begin; k < end; ++k)
+      for (int64_t i = rows.begin; i < rows.end; i += kWidth) {
+        const float* from = a + k * p.a_column + i;
+        const int64_t left = rows.end - i;
+        for (uint32_t mask = nonzero_mask(left >= kWidth ? load(from) : load_part(from, left)); mask;
+             mask &= mask - 1) {
+          const int64_t lane = __builtin_ctz(mask);
+          SparseSegment& s = segments[i + lane];
+          lists.values[s.begin + s.count] = from[lane];
+          lists.offsets[s.begin + s.count++] = static_cast<int32_t>(k * p.b_row);
+        }
+      }
+  }
+}
+
+struct List {
+  const float* values;
+  const int32_t* offsets;
+  int64_t count;
+};
+
+// How a panel of C begins and ends.
+struct Finish {
+  bool add;           // to what C holds
+  const float* old;   // null, or C = old - rate * sum
+  float rate;
+};
+
+// kVectors vectors of one row of C; the last holds `lanes_left`.
+template <int kVectors, bool kFull>
+HM_INLINE void sum_rows(const List& list, const float* b, float* c, const Finish& f, int64_t lanes_left) {
+  vf sum[kVectors];
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v)
+    sum[v] = !f.add ? vf{} : kFull || v + 1 < kVectors ? load(c + v * kWidth) : load_part(c + v * kWidth, lanes_left);
+  for (int64_t e = 0; e < list.count; ++e) {
+    const vf x = splat(list.values[e]);
+    const float* row = b + list.offsets[e];
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v)
+      sum[v] = fma(x, kFull || v + 1 < kVectors ? load(row + v * kWidth) : load_part(row + v * kWidth, lanes_left),
+                   sum[v]);
+  }
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) {
+    const bool whole = kFull || v + 1 < kVectors;
+    float* to = c + v * kWidth;
+    if (f.old) {
+      const float* from = f.old + v * kWidth;
+      sum[v] = (whole ? load(from) : load_part(from, lanes_left)) - f.rate * sum[v];
+    }
+    if (whole)
+      store(to, sum[v]);
+    else
+      store_part(to, sum[v], lanes_left);
+  }
+}
+
+using SumRows = void (*)(const List&, const float*, float*, const Finish&, int64_t);
+template <int kVectors, bool kFull>
+[[gnu::noinline, maybe_unused]] void sum_rows_out(const List& list, const float* b, float* c, const Finish& f,
+                                                  int64_t lanes_left) {
+  sum_rows<kVectors, kFull>(list, b, c, f, lanes_left);
+}
+HM_INLINE SumRows panel_function(int64_t vectors, bool full) {
+  static constexpr SumRows kFull[] = {sum_rows_out<1, true>, sum_rows_out<2, true>, sum_rows_out<3, true>,
+                                      sum_rows_out<4, true>, sum_rows_out<5, true>, sum_rows_out<6, true>,
+                                      sum_rows_out<7, true>, sum_rows_out<8, true>};
+  static constexpr SumRows kPart[] = {sum_rows_out<1, false>, sum_rows_out<2, false>, sum_rows_out<3, false>,
+                                      sum_rows_out<4, false>, sum_rows_out<5, false>, sum_rows_out<6, false>,
+                                      sum_rows_out<7, false>, sum_rows_out<8, false>};
+  return (full ? kFull : kPart)[vectors - 1];
+}
+
+// kRows rows of B at once over the whole width: for a single row of C, which stays in cache.
+template <int kRows>
+HM_INLINE void add_rows(const float* values, const int32_t* offsets, const float* b, float* c, int64_t columns,
+                        bool add) {
+  vf x[kRows];
+  const float* row[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) x[r] = splat(values[r]), row[r] = b + offsets[r];
+  int64_t j = 0;
+  for (; j + kWidth <= columns; j += kWidth) {
+    vf sum = add ? load(c + j) : vf{};
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) sum = fma(x[r], load(row[r] + j), sum);
+    store(c + j, sum);
+  }
+  if (j < columns) {
+    vf sum = add ? load_part(c + j, columns - j) : vf{};
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) sum = fma(x[r], load_part(row[r] + j, columns - j), sum);
+    store_part(c + j, sum, columns - j);
+  }
+}
+
+HM_INLINE void sum_whole_rows(const List& list, const float* b, float* c, int64_t columns) {
+  int64_t e = 0;
+  for (; e + 8 <= list.count; e += 8) add_rows<8>(list.values + e, list.offsets + e, b, c, columns, e > 0);
+  for (; e + 2 <= list.count; e += 2) add_rows<2>(list.values + e, list.offsets + e, b, c, columns, e > 0);
+  for (; e < list.count; ++e) add_rows<1>(list.values + e, list.offsets + e, b, c, columns, e > 0);
+  if (list.count == 0)
+    for (int64_t j = 0; j < columns; j += kWidth) store_some(c + j, vf{}, lanes_at(j, columns));
+}
+
+}  // namespace
+
+void sparse_build(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const SparseContext*>(context);
+  const float* a = static_cast<const float*>(buffers[c.product.a]);
+  const Range rows = build_range(c, part);
+  const Lists lists = lists_of(c, buffers, part);
+  const int64_t elements = (rows.end - rows.begin) * c.product.k;
+  lists.verdicts[part] = c.always || static_cast<double>(count_nonzeros(c.product, a, rows)) <=
+                                         kSparse * static_cast<double>(elements);
+  if (!lists.verdicts[part]) return;
+  if (c.product.a_column == 1)
+    list_rows(c, a, rows, lists);
+  else
+    list_columns(c, a, rows, lists);
+}
+
+namespace {
+
+// What one part computes: rows and columns (in elements) of C.
+struct Tile {
+  Range rows, columns;
+};
+
+// One panel of columns from j on, over one piece of A.
+HM_INLINE void multiply_panel(const SparseContext& c, void* const* buffers, const Tile& tile, int64_t piece, int64_t j,
+                              int64_t vectors) {
+  const Product& p = c.product;
+  const float* b = static_cast<const float*>(buffers[p.b]) + j;
+  float* to = static_cast<float*>(buffers[p.c]) + j;
+  const float* old = c.update ? (piece ? to : static_cast<const float*>(buffers[c.old]) + j) : nullptr;
+  Finish finish{!c.update && piece > 0, nullptr, c.update ? *static_cast<const float*>(buffers[c.rate]) : 0};
+  // Only a first piece that does not write over what it reads has something to do for an empty list.
+  const bool skips = c.update ? old == to : piece > 0;
+  const SumRows sum = panel_function(vectors, j + vectors * kWidth <= p.n);
+  const int64_t lanes_left = p.n - j - (vectors - 1) * kWidth;
+  uint32_t builder = 0;
+  while (build_range(c, builder).end <= tile.rows.begin) ++builder;
+  for (int64_t i = tile.rows.begin; i < tile.rows.end; ++builder) {
+    const Lists lists = lists_of(c, buffers, builder);
+    const int64_t built = build_range(c, builder).end, end = built < tile.rows.end ? built : tile.rows.end;
+    const SparseSegment* segments = lists.segments + piece * p.m;
+    for (; i < end; ++i) {
+      const SparseSegment& s = segments[i];
+      if (s.count == 0 && skips) continue;
+      if (c.update) finish.old = old + i * p.n;
+      sum({lists.values + s.begin, lists.offsets + s.begin, s.count}, b, to + i * p.n, finish, lanes_left);
+    }
+  }
+}
+
+}  // namespace
+
+void sparse_multiply(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const SparseContext*>(context);
+  const Product& p = c.product;
+  const Range vectors = share((p.n + kWidth - 1) / kWidth, c.column_parts, part % c.column_parts);
+  const int64_t last = vectors.end * kWidth < p.n ? vectors.end * kWidth : p.n;
+  const Tile tile{share(p.m, c.row_parts, part / c.column_parts), {vectors.begin * kWidth, last}};
+  float* to = static_cast<float*>(buffers[p.c]) + tile.columns.begin;
+  if (p.m == 1 && c.pieces == 1 && !c.update) {
+    const Lists lists = lists_of(c, buffers, 0);
+    const SparseSegment& s = lists.segments[0];
+    sum_whole_rows({lists.values + s.begin, lists.offsets + s.begin, s.count},
+                   static_cast<const float*>(buffers[p.b]) + tile.columns.begin, to, last - tile.columns.begin);
+  } else {
+    const int64_t own = vectors.end - vectors.begin, panels = (own + kPanel - 1) / kPanel;
+    for (int64_t panel = 0; panel < panels; ++panel) {
+      const Range r = share(own, static_cast<uint32_t>(panels), static_cast<uint32_t>(panel));
+      for (int64_t piece = 0; piece < c.pieces; ++piece)
+        multiply_panel(c, buffers, tile, piece, (vectors.begin + r.begin) * kWidth, r.end - r.begin);
+    }
+  }
+  if (p.has_bias || p.activation)
+    epilogue(to + tile.rows.begin * p.n, tile.rows.end - tile.rows.begin, last - tile.columns.begin, p.n,
+             p.has_bias ? static_cast<const float*>(buffers[p.bias]) + tile.columns.begin : nullptr, p.activation);
+}
+
+// w, a, b, lr -> w, slope?
+void sgd_outer(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+  const auto& c = *static_cast<const OuterContext*>(context);
+  const float *w = static_cast<const float*>(buffers[0]), *a = static_cast<const float*>(buffers[1]),
+              *b = static_cast<const float*>(buffers[2]);
+  const float rate = *static_cast<const float*>(buffers[3]);
+  float* to = static_cast<float*>(buffers[4]);
+  float* slope = c.slope != OuterContext::none ? static_cast<float*>(buffers[5]) : nullptr;
+  const Range rows = share(c.rows, c.parts, part);
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    const float x = a[i];
+    const float* row = w + i * c.columns;
+    float* new_row = to + i * c.columns;
+    const bool changes = x != 0, slopes = slope && (c.slope == OuterContext::all || !(x <= 0));
+    if (slope && !slopes) slope[i] = 0;
+    if (!changes && !slopes && w == to) continue;
+    vf sum[4] = {};
+    const vf factor = splat(x);
+    const auto step = [&](int64_t j, int64_t n, vf& s) __attribute__((always_inline)) {
+      const vf old = load_some(row + j, n), y = load_some(b + j, n);
+      s = fma(old, y, s);
+      store_some(new_row + j, changes ? old - rate * (factor * y) : old, n);
+    };
+    int64_t j = 0;
+    for (; j + 4 * kWidth <= c.columns; j += 4 * kWidth)
+#pragma GCC unroll 4
+      for (int v = 0; v < 4; ++v) step(j + v * kWidth, kWidth, sum[v]);
+    for (; j < c.columns; j += kWidth) step(j, lanes_at(j, c.columns), sum[0]);
+    if (slopes) slope[i] = sum_of((sum[0] + sum[1]) + (sum[2] + sum[3]));
+  }
+}
+
+}  // namespace harmonics::cpu::HM_ISA

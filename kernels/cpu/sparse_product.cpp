@@ -1,0 +1,169 @@
+#include "sparse_product.hpp"
+
+#include <array>
+
+#include "families.hpp"
+
+namespace harmonics::cpu {
+namespace {
+
+constexpr int64_t kPiece = 96;                // rows of B; with the widest panel 24 KiB
+constexpr int64_t kLeastColumns = 32;         // narrower products gain nothing
+constexpr int64_t kLeastProducts = 1 << 15;   // multiplications of the whole product
+constexpr int64_t kFewRows = 4;               // of A: B goes by once for each, and nothing else is faster
+constexpr uint32_t kUnused = ~0u;
+
+// The product by lists, or the same by another kernel when there are too few zeros.
+struct SparseOrDense : SparseContext {
+  hx_kernel dense{};
+  std::array<uint32_t, 6> dense_buffers{};  // which of ours each of its buffers is
+  uint32_t dense_count = 0;                 // of them, its workspace apart
+  uint64_t dense_offset = 0;                // its workspace, in ours
+  bool scales = false;                      // the dense way is C += A (-rate B): B is scaled first
+  uint64_t scaled_offset = 0;
+
+  ~SparseOrDense() {
+    if (dense.destroy) dense.destroy(dense.context);
+  }
+};
+
+void run_dense(const SparseOrDense& c, void* const* buffers, uint32_t phase, uint32_t part) {
+  char* workspace = static_cast<char*>(buffers[c.workspace]);
+  void* own[8];
+  for (uint32_t i = 0; i < c.dense_count; ++i)
+    own[i] = c.dense_buffers[i] == kUnused ? workspace + c.scaled_offset : buffers[c.dense_buffers[i]];
+  own[c.dense_count] = workspace + c.dense_offset;
+  c.dense.run(c.dense.context, own, phase, part);
+}
+
+// What C += A (-rate B) starts from: the old C in C's place, and B times -rate.
+void prepare_update(const SparseOrDense& c, void* const* buffers) {
+  const Product& p = c.product;
+  const auto* b = static_cast<const float*>(buffers[p.b]);
+  auto* scaled = reinterpret_cast<float*>(static_cast<char*>(buffers[c.workspace]) + c.scaled_offset);
+  const float rate = *static_cast<const float*>(buffers[c.rate]);
+  for (int64_t i = 0; i < p.k * p.n; ++i) scaled[i] = -rate * b[i];
+  if (buffers[c.old] != buffers[p.c])
+    std::memcpy(buffers[p.c], buffers[c.old], static_cast<size_t>(p.m * p.n) * sizeof(float));
+}
+
+bool is_sparse(const SparseOrDense& c, void* const* buffers) {
+  const auto* verdicts = static_cast<const int32_t*>(buffers[c.workspace]);
+  return std::all_of(verdicts, verdicts + c.build_parts, [](int32_t v) { return v != 0; });
+}
+
+// Phase 0: lists. 1: the sparse product, or B scaled. 1 or 2 on: the dense product.
+void run(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+  const auto& c = *static_cast<const SparseOrDense*>(context);
+  if (phase == 0) return isa().sparse_build(static_cast<const SparseContext*>(&c), buffers, 0, part);
+  if (is_sparse(c, buffers)) {
+    if (phase == 1 && part < c.row_parts * c.column_parts)
+      isa().sparse_multiply(static_cast<const SparseContext*>(&c), buffers, 0, part);
+    return;
+  }
+  const uint32_t before = c.scales ? 2 : 1;
+  if (phase < before) {
+    if (part == 0) prepare_update(c, buffers);
+  } else if (phase - before < c.dense.phases && part < c.dense.parts[phase - before]) {
+    run_dense(c, buffers, phase - before, part);
+  }
+}
+
+uint64_t rounded(uint64_t bytes) { return (bytes + 63) & ~uint64_t{63}; }
+
+void cut(SparseContext& c) {
+  const Product& p = c.product;
+  const double products = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+  const uint32_t parts = parts_for(products * 2 / 85, INT32_MAX, 60000);
+  const bool by_rows = p.m >= p.n;
+  c.row_parts = by_rows ? static_cast<uint32_t>(std::min<int64_t>(parts, std::max<int64_t>(1, p.m / 16))) : 1;
+  c.column_parts = by_rows ? 1 : static_cast<uint32_t>(std::min<int64_t>(parts, std::max<int64_t>(1, p.n / 64)));
+  c.build_parts = by_rows ? c.row_parts : parts_for(static_cast<double>(p.m * p.k) * 0.5, p.m);
+}
+
+bool worth_looking(const Product& p) {
+  return p.batch == 1 && p.b_column == 1 && (p.a_column == 1 || p.a_row == 1) && p.n >= kLeastColumns && p.k > 1 &&
+         p.m * p.n * p.k >= kLeastProducts && p.k * p.b_row < INT32_MAX && p.m * p.k < INT32_MAX;
+}
+
+void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
+  const Product& p = c->product;
+  cut(*c);
+  c->piece = p.m == 1 ? p.k : std::min(p.k, kPiece);
+  c->pieces = (p.k + c->piece - 1) / c->piece;
+  const int64_t rows = (p.m + c->build_parts - 1) / c->build_parts;
+  const double share = c->always ? 1 : kSparse;
+  const auto entries = static_cast<int64_t>(share * static_cast<double>(rows * p.k)) + 16;
+  c->list_bytes = static_cast<int64_t>(2 * rounded(static_cast<uint64_t>(entries) * sizeof(float)));
+  const uint64_t lists = kVerdictBytes + static_cast<uint64_t>(segment_bytes(*c) + c->build_parts * c->list_bytes);
+  // The dense way needs no lists: only the verdicts stay.
+  c->scaled_offset = kVerdictBytes;
+  c->dense_offset = kVerdictBytes + (c->scales ? rounded(static_cast<uint64_t>(p.k * p.n) * sizeof(float)) : 0);
+  const uint64_t workspace = std::max(lists, c->dense_offset + c->dense.workspace);
+  std::vector<uint32_t> parts{c->build_parts, c->row_parts * c->column_parts};
+  const uint32_t before = c->scales ? 2 : 1;
+  for (uint32_t i = 0; i < c->dense.phases; ++i) {
+    if (before + i < parts.size())
+      parts[before + i] = std::max(parts[before + i], c->dense.parts[i]);
+    else
+      parts.push_back(c->dense.parts[i]);
+  }
+  const char* name = c->always ? "sparse product" : "sparse or dense product";
+  answer(out, std::move(c), run, name, parts).workspace = workspace;
+}
+
+}  // namespace
+
+bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& out) {
+  if (!worth_looking(product)) return false;
+  auto c = std::make_unique<SparseOrDense>();
+  c->product = product;
+  c->workspace = product.c + 1;
+  c->always = product.m <= kFewRows;
+  if (!c->always) {
+    c->dense = std::exchange(dense, hx_kernel{});
+    c->dense_count = product.c + 1;
+    for (uint32_t i = 0; i < c->dense_count; ++i) c->dense_buffers[i] = i;
+  }
+  answer_sparse(std::move(c), out);
+  return true;
+}
+
+// w [m, n], a [..., m], b [..., n], lr -> w - lr a^T b, slope?
+bool plan_sgd_outer(const Site& site, hx_kernel& out) {
+  if (!site.all_f32() || count(site.in(3)) != 1) return false;
+  const int64_t m = site.in(0).dims[0], n = site.in(0).dims[1], k = count(site.in(1)) / m;
+  const std::string slope = site.text("slope");
+  if (k == 1) {
+    auto c = std::make_unique<OuterContext>();
+    c->rows = m;
+    c->columns = n;
+    c->slope = slope.empty() ? OuterContext::none : slope == "all" ? OuterContext::all : OuterContext::active;
+    c->parts = parts_for(static_cast<double>(m * n) * 0.2, m);
+    answer(out, std::move(c), isa().sgd_outer, "outer product and sgd").in_place = 1;
+    return true;
+  }
+  auto c = std::make_unique<SparseOrDense>();
+  Product& p = c->product;
+  p = {1, m, n, k, 1, m, n, 1, 1, 2, 4, 0, false, 0};
+  if (!slope.empty() || !worth_looking(p)) return false;
+  c->update = true;
+  c->old = 0;
+  c->rate = 3;
+  c->workspace = 5;
+  c->always = k <= kFewRows;
+  if (!c->always) {
+    Product sum = p;  // a, scaled b, w
+    sum.a = 0, sum.b = 1, sum.c = 2;
+    sum.accumulate = true;
+    if (!answer_dense_product(sum, {0}, {0}, c->dense)) return false;
+    c->scales = true;
+    c->dense_buffers = {1, kUnused, 4};
+    c->dense_count = 3;
+  }
+  answer_sparse(std::move(c), out);
+  out.in_place = 1;
+  return true;
+}
+
+}  // namespace harmonics::cpu

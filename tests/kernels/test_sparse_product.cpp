@@ -1,0 +1,118 @@
+#include "kernel_call.hpp"
+
+namespace harmonics::kernel_tests {
+namespace {
+
+// Zeros in all but about `density` of the places; some rows and columns are nothing but zeros.
+Tensor sparse(Random& random, Dims dims, double density) {
+  Tensor t = random.floats(std::move(dims));
+  auto* values = reinterpret_cast<float*>(t.bytes.data());
+  const int64_t columns = t.dims.back();
+  for (int64_t i = 0; i < t.size(); ++i) {
+    const bool empty = density < 1 && (i / columns % 5 == 4 || i % columns % 7 == 6);
+    if (empty || random.below(1000) >= static_cast<int64_t>(density * 1000)) values[i] = i % 2 ? 0.0f : -0.0f;
+  }
+  return t;
+}
+
+std::vector<double> product(const Tensor& a, const Tensor& b, int64_t m, int64_t n, int64_t k, bool a_by_columns) {
+  std::vector<double> c(static_cast<size_t>(m * n), 0);
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t d = 0; d < k; ++d)
+      for (int64_t j = 0; j < n; ++j)
+        c[static_cast<size_t>(i * n + j)] += static_cast<double>(a[a_by_columns ? d * m + i : i * k + d]) * b[d * n + j];
+  return c;
+}
+
+struct Sizes {
+  int64_t m, n, k;
+};
+const Sizes kSizes[] = {{1, 392, 784}, {1, 33, 1001}, {2, 65, 400},  {4, 40, 300},   {5, 196, 100},
+                        {64, 392, 784}, {33, 77, 129}, {130, 50, 97}, {300, 64, 193}, {784, 392, 64}};
+const double kDensities[] = {0, 0.02, 0.2, 0.44, 0.6, 1};
+
+}  // namespace
+
+TEST_CASE("products of matrices with zeros") {
+  Random random(71);
+  for (const Sizes& s : kSizes)
+    for (double density : kDensities)
+      for (bool by_columns : {false, true}) {
+        const Tensor a = sparse(random, by_columns ? Dims{s.k, s.m} : Dims{s.m, s.k}, density),
+                     b = random.floats({s.k, s.n});
+        KernelCall call("dot");
+        call.set("lhs_contract", Dims{by_columns ? 0 : 1}).set("rhs_contract", Dims{0}).in(a).in(b).out({s.m, s.n});
+        const Tensor c = call.run_one();
+        INFO(s.m << " x " << s.n << " x " << s.k << ", density " << density << ": " << call.kernel());
+        CHECK(call.kernel().find("sparse") != std::string::npos);
+        require_close(c, product(a, b, s.m, s.n, s.k, by_columns), 1e-6, 1e-6 * std::sqrt(static_cast<double>(s.k)));
+      }
+}
+
+TEST_CASE("affine maps with a weight [in, out], bias and activation") {
+  Random random(72);
+  for (const Sizes& s : kSizes)
+    for (double density : {0.0, 0.2, 1.0}) {
+      const Tensor x = sparse(random, {s.m, s.k}, density), w = random.floats({s.k, s.n}), bias = random.floats({s.n});
+      KernelCall call("linear");
+      call.set("transposed", 1).set("activation", "relu").in(x).in(w).in(bias).out({s.m, s.n});
+      std::vector<double> e = product(x, w, s.m, s.n, s.k, false);
+      for (size_t i = 0; i < e.size(); ++i) e[i] = std::max(0.0, e[i] + bias[static_cast<int64_t>(i) % s.n]);
+      require_close(call.run_one(), e, 1e-6, 1e-6 * std::sqrt(static_cast<double>(s.k)));
+    }
+}
+
+TEST_CASE("a NaN is no zero") {
+  Random random(73);
+  Tensor a = sparse(random, {40, 100}, 0.1);
+  reinterpret_cast<float*>(a.bytes.data())[0] = NAN;
+  const Tensor b = random.floats({100, 64});
+  const Tensor c = KernelCall("dot").set("lhs_contract", Dims{1}).set("rhs_contract", Dims{0}).in(a).in(b).out({40, 64}).run_one();
+  CHECK(std::isnan(c[0]));
+  CHECK(!std::isnan(c[64]));
+}
+
+TEST_CASE("gradient descent on an affine map in one step") {
+  Random random(74);
+  const Tensor rate({}, std::vector<float>{0.125f});
+  for (const Sizes& s : {Sizes{784, 392, 1}, Sizes{37, 41, 1}, Sizes{300, 100, 3}, Sizes{784, 392, 64}, Sizes{120, 65, 130}})
+    for (double density : kDensities)
+      for (bool in_place : {false, true}) {
+        const Tensor w = random.floats({s.m, s.n}), a = sparse(random, {s.k, s.m}, density), b = random.floats({s.k, s.n});
+        KernelCall call("sgd_outer");
+        call.in(w).in(a).in(b).in(rate).out({s.m, s.n});
+        if (in_place) call.alias(0, 0);
+        std::vector<double> e = product(a, b, s.m, s.n, s.k, true);
+        for (size_t i = 0; i < e.size(); ++i) e[i] = w[static_cast<int64_t>(i)] - 0.125 * e[i];
+        const Tensor c = call.run_one();
+        INFO(s.m << " x " << s.n << " x " << s.k << ", density " << density << ": " << call.kernel());
+        CHECK((call.in_place() & 1) == 1);
+        require_close(c, e, 1e-6, 1e-6 * std::sqrt(static_cast<double>(s.k)));
+      }
+}
+
+TEST_CASE("gradient descent with the slope of the map's input") {
+  Random random(75);
+  const Tensor rate({}, std::vector<float>{0.125f});
+  for (const char* slope : {"all", "active"})
+    for (const Sizes& s : {Sizes{392, 196, 1}, Sizes{31, 45, 1}})
+      for (double density : {0.0, 0.3, 1.0}) {
+        const Tensor w = random.floats({s.m, s.n}), a = sparse(random, {1, s.m}, density), b = random.floats({1, s.n});
+        KernelCall call("sgd_outer");
+        call.set("slope", slope).in(w).in(a).in(b).in(rate).out({s.m, s.n}).out({1, s.m}).alias(0, 0);
+        const auto out = call.run();
+        std::vector<double> weight, slopes;
+        for (int64_t i = 0; i < s.m; ++i) {
+          double sum = 0;
+          for (int64_t j = 0; j < s.n; ++j) {
+            weight.push_back(w[i * s.n + j] - 0.125 * static_cast<double>(a[i]) * b[j]);
+            sum += static_cast<double>(w[i * s.n + j]) * b[j];
+          }
+          slopes.push_back(std::string(slope) == "all" || a[i] > 0 ? sum : 0);
+        }
+        require_close(out[0], weight, 1e-6, 1e-6);
+        require_close(out[1], slopes, 1e-6, 2e-5);
+      }
+}
+
+}  // namespace harmonics::kernel_tests
