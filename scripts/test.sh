@@ -10,16 +10,17 @@ for argument in "$@"; do
   esac
 done
 scripts/packages.sh test
+# run PRESET TARGET [option of ctest...]
 run() {
   echo "== $1"
   cmake --preset "$1" >/dev/null
-  cmake --build --preset "$1"
-  ctest --preset "$1" -j2 --timeout 600 "${@:2}"
+  cmake --build --preset "$1" --target "$2"
+  ctest --preset "$1" -j2 --timeout 600 "${@:3}"
 }
-run ci
+run ci all
 if [ "$full" = yes ]; then
-  ASAN_OPTIONS=detect_leaks=1 run dev -LE slow
-  TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1 suppressions=$PWD/tests/tsan.supp" run tsan -L threads
+  ASAN_OPTIONS=detect_leaks=1 run dev all -LE slow
+  TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1 suppressions=$PWD/tests/tsan.supp" run tsan thread_tests -L threads
   echo "== fuzz"
   cmake --preset fuzz >/dev/null
   cmake --build --preset fuzz
