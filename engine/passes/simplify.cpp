@@ -62,7 +62,8 @@ class Simplifier {
     node.inputs[0] = before.inputs[0];
   }
 
-  // A transpose that moves no element and a broadcast that repeats none are reshapes, which cost nothing.
+  // A transpose that moves no element, a broadcast that repeats none and a reduction that joins none are reshapes, which cost
+  // nothing.
   void as_reshape(Node& node, const TensorType& result) const {
     if (node.op == Op::transpose) {
       const Shape& shape = type(node, 0).shape;
@@ -72,12 +73,16 @@ class Simplifier {
         if (axis < last) return;
         last = axis;
       }
-    } else if (node.op != Op::broadcast || type(node, 0).shape.count() != result.shape.count()) {
+    } else if (!joins_or_repeats(node.op) || type(node, 0).shape.count() != result.shape.count() || result.shape.count() == 0) {
       return;
     }
     node.op = Op::reshape;
     node.attributes = AttributeMap().set("shape", result.shape.vector());
     join_layout(node);
+  }
+
+  static bool joins_or_repeats(Op op) {
+    return op == Op::broadcast || op == Op::reduce_sum || op == Op::reduce_prod || op == Op::reduce_max || op == Op::reduce_min;
   }
 
   // The value this node hands on bit for bit, or kNone.

@@ -87,7 +87,7 @@ class Transposer {
       wanted_[v] = true;
       for (ValueId in : maker.inputs)
         if (type(in).shape == type(v).shape) want(in);
-    } else if (maker.op == Op::dot ? turns_by_itself(maker) : is_one_number(maker)) {
+    } else if (maker.op == Op::dot && turns_by_itself(maker)) {
       wanted_[v] = true;
     }
   }
@@ -123,8 +123,13 @@ class Transposer {
     return rewriter_.mapped(v);
   }
   ValueId turned(ValueId v) {
-    if (turned_[v] == Rewriter::kNone) turned_[v] = exchange(rewriter_.mapped(v), exchanged(type(v)), program_.producer(v).scope);
-    return turned_[v];
+    if (turned_[v] != Rewriter::kNone) return turned_[v];
+    const Node& maker = program_.producer(v);
+    if (!is_one_number(maker)) return turned_[v] = exchange(rewriter_.mapped(v), exchanged(type(v)), maker.scope);
+    Node n = maker;
+    for (ValueId& in : n.inputs) in = natural(in);
+    n.attributes.set("shape", exchanged(type(v)).shape.vector());
+    return turned_[v] = append(std::move(n), exchanged(type(v)));
   }
   bool is_turned(ValueId v) const { return turned_[v] != Rewriter::kNone; }
 
@@ -140,11 +145,6 @@ class Transposer {
     } else if (is_elementwise(node.op) && type(out).shape.rank() == 2 && (wanted_[out] || reads_only_turned(node))) {
       Node n = node;
       for (ValueId& v : n.inputs) v = type(v).shape == type(out).shape ? turned(v) : natural(v);
-      turned_[out] = append(std::move(n), exchanged(type(out)));
-    } else if (wanted_[out] && is_one_number(node)) {
-      Node n = node;
-      for (ValueId& v : n.inputs) v = natural(v);
-      n.attributes.set("shape", exchanged(type(out)).shape.vector());
       turned_[out] = append(std::move(n), exchanged(type(out)));
     } else if (wanted_[out] && node.op == Op::dot) {
       put_exchanged_dot(node);
@@ -168,7 +168,7 @@ class Transposer {
   bool reads_only_turned(const Node& node) const {
     bool any = false;
     for (ValueId v : node.inputs) {
-      if (type(v).shape != type(node.outputs[0]).shape) continue;
+      if (type(v).shape != type(node.outputs[0]).shape || is_one_number(program_.producer(v))) continue;
       if (!is_turned(v) || rewriter_.mapped(v) != Rewriter::kNone) return false;
       any = true;
     }

@@ -22,7 +22,9 @@ void fill(void* to, const void* value, int64_t width, int64_t n) {
   fill_as<uint16_t>(to, value, n);
 }
 
-void repeat(char* to, const char* from, int64_t bytes, int64_t total) {
+void repeat(char* to, const char* from, int64_t width, int64_t period, int64_t n) {
+  if (period == 1) return fill(to, from, width, n);
+  const int64_t bytes = period * width, total = n * width;
   for (int64_t at = 0; at < total; at += bytes)
     std::memcpy(to + at, from, static_cast<size_t>(bytes < total - at ? bytes : total - at));
 }
@@ -61,12 +63,13 @@ void chain(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const ChainContext*>(context);
   alignas(64) char scratch[kScratchBytes];
   char* at[kMaxRegisters];
+  const int64_t longest = c.count < c.block ? c.count : c.block;
   for (uint32_t i = 0; i < c.n_registers; ++i) {
     const ChainRegister& r = c.registers[i];
     at[i] = scratch + r.offset;
     if (r.place == Place::repeated)
-      repeat(at[i], static_cast<const char*>(buffers[r.buffer]), r.period * r.width, c.block * r.width);
-    if (r.place == Place::constant) fill(at[i], &r.bits, r.width, c.block);
+      repeat(at[i], static_cast<const char*>(buffers[r.buffer]), r.width, r.period, longest);
+    if (r.place == Place::constant) fill(at[i], &r.bits, r.width, longest);
   }
   const Range blocks = share((c.count + c.block - 1) / c.block, c.parts, part);
   for (int64_t k = blocks.begin; k < blocks.end; ++k) {

@@ -6,6 +6,11 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
+template <int kCount>
+struct Count {
+  static constexpr int value = kCount;
+};
+
 constexpr int kPanel = HM_VECTOR_BYTES == 16 ? 4 : 8;  // vectors of C in registers
 
 // Bit i: lane i is not zero (NaN is not).
@@ -179,11 +184,11 @@ HM_INLINE void add_rows(const float* values, const int32_t* offsets, const float
     for (int r = 0; r < kRows; ++r) sum = fma(x[r], load(row[r] + j), sum);
     store(c + j, sum);
   }
-  if (j < columns) {
-    vf sum = add ? load_part(c + j, columns - j) : vf{};
+  for (; j < columns; ++j) {  // few, and cheaper than masks
+    float sum = add ? c[j] : 0;
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) sum = fma(x[r], load_part(row[r] + j, columns - j), sum);
-    store_part(c + j, sum, columns - j);
+    for (int r = 0; r < kRows; ++r) sum += values[r] * row[r][j];
+    c[j] = sum;
   }
 }
 
@@ -274,6 +279,77 @@ void sparse_multiply(const void* context, void* const* buffers, uint32_t, uint32
              p.has_bias ? static_cast<const float*>(buffers[p.bias]) + tile.columns.begin : nullptr, p.activation);
 }
 
+namespace {
+
+// kRows rows of w: new = w - x b, and the sum over w b where the slope is wanted. b is read once for all of them.
+template <int kRows, bool kSlope>
+HM_INLINE void step_rows(const float* const* row, float* const* to, const float* x, const float* b, int64_t n,
+                         float* slope) {
+  vf sum[kRows][2] = {}, factor[kRows];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) factor[r] = splat(x[r]);
+  const auto step = [&](int64_t j, int half) __attribute__((always_inline)) {
+    const vf y = load(b + j);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const vf old = load(row[r] + j);
+      if (kSlope) sum[r][half] = fma(old, y, sum[r][half]);
+      store(to[r] + j, old - factor[r] * y);
+    }
+  };
+  int64_t j = 0;
+  for (; j + 2 * kWidth <= n; j += 2 * kWidth) step(j, 0), step(j + kWidth, 1);
+  if (j + kWidth <= n) step(j, 0), j += kWidth;
+  float rest[kRows] = {};
+  for (; j < n; ++j)
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const float old = row[r][j];
+      if (kSlope) rest[r] += old * b[j];
+      to[r][j] = old - x[r] * b[j];
+    }
+  if (kSlope)
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) slope[r] = sum_of(sum[r][0] + sum[r][1]) + rest[r];
+}
+
+// Rows gathered until there are enough to share b.
+template <bool kSlope>
+HM_INLINE void step_active_rows(const OuterContext& c, Range rows, const float* w, const float* a, const float* b,
+                                float rate, float* to, float* slope) {
+  constexpr int kRows = 4;
+  const float* from[kRows];
+  float* into[kRows];
+  float x[kRows], slopes[kRows];
+  int64_t which[kRows];
+  int waiting = 0;
+  const auto run = [&](auto count) __attribute__((always_inline)) {
+    step_rows<decltype(count)::value, kSlope>(from, into, x, b, c.columns, slopes);
+    if (kSlope)
+      for (int r = 0; r < decltype(count)::value; ++r)
+        slope[which[r]] = c.slope == OuterContext::all || !(a[which[r]] <= 0) ? slopes[r] : 0;
+    waiting = 0;
+  };
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    if (a[i] == 0 && w == to && (!kSlope || c.slope == OuterContext::active)) {
+      if (kSlope) slope[i] = 0;
+      continue;
+    }
+    from[waiting] = w + i * c.columns;
+    into[waiting] = to + i * c.columns;
+    x[waiting] = rate * a[i];
+    which[waiting++] = i;
+    if (waiting == kRows) run(Count<kRows>{});
+  }
+  const int left = waiting;
+  for (int r = 0; r < left; ++r) {
+    from[0] = from[r], into[0] = into[r], x[0] = x[r], which[0] = which[r];
+    run(Count<1>{});
+  }
+}
+
+}  // namespace
+
 // w, a, b, lr -> w, slope?
 void sgd_outer(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const OuterContext*>(context);
@@ -281,29 +357,11 @@ void sgd_outer(const void* context, void* const* buffers, uint32_t, uint32_t par
               *b = static_cast<const float*>(buffers[2]);
   const float rate = *static_cast<const float*>(buffers[3]);
   float* to = static_cast<float*>(buffers[4]);
-  float* slope = c.slope != OuterContext::none ? static_cast<float*>(buffers[5]) : nullptr;
   const Range rows = share(c.rows, c.parts, part);
-  for (int64_t i = rows.begin; i < rows.end; ++i) {
-    const float x = a[i];
-    const float* row = w + i * c.columns;
-    float* new_row = to + i * c.columns;
-    const bool changes = x != 0, slopes = slope && (c.slope == OuterContext::all || !(x <= 0));
-    if (slope && !slopes) slope[i] = 0;
-    if (!changes && !slopes && w == to) continue;
-    vf sum[4] = {};
-    const vf factor = splat(x);
-    const auto step = [&](int64_t j, int64_t n, vf& s) __attribute__((always_inline)) {
-      const vf old = load_some(row + j, n), y = load_some(b + j, n);
-      s = fma(old, y, s);
-      store_some(new_row + j, changes ? old - rate * (factor * y) : old, n);
-    };
-    int64_t j = 0;
-    for (; j + 4 * kWidth <= c.columns; j += 4 * kWidth)
-#pragma GCC unroll 4
-      for (int v = 0; v < 4; ++v) step(j + v * kWidth, kWidth, sum[v]);
-    for (; j < c.columns; j += kWidth) step(j, lanes_at(j, c.columns), sum[0]);
-    if (slopes) slope[i] = sum_of((sum[0] + sum[1]) + (sum[2] + sum[3]));
-  }
+  if (c.slope != OuterContext::none)
+    step_active_rows<true>(c, rows, w, a, b, rate, to, static_cast<float*>(buffers[5]));
+  else
+    step_active_rows<false>(c, rows, w, a, b, rate, to, nullptr);
 }
 
 }  // namespace harmonics::cpu::HM_ISA
