@@ -114,6 +114,20 @@ def add_linear(f):
               {"activation": name})
 
 
+def add_linear_updates(f):
+    d = Draw(40)
+    w, x, dy = d.normal(7, 5), d.normal(2, 3, 7), d.normal(2, 3, 5)
+    lr = number(0.125, torch.float32)
+
+    def descend(w, x, dy, lr):
+        return w - lr.double() * x.flatten(0, 1).T @ dy.flatten(0, 1)
+
+    f.add("sgd_outer/plain", [w, x, dy, lr], descend)
+    f.add("sgd_outer/slope", [w, x, dy, lr], lambda *a: [descend(*a), a[2] @ a[0].T], {"slope": "all"}, given=(0, 1))
+    f.add("sgd_outer/active", [w, x, dy, lr], lambda *a: [descend(*a), (a[2] @ a[0].T) * (a[1] > 0)],
+          {"slope": "active"}, given=(0, 1))
+
+
 def layer_norm(x, gain, bias, epsilon, axes):
     over = tuple(range(x.ndim - axes, x.ndim))
     mean, variance = x.mean(over), x.var(over, unbiased=False)
@@ -400,7 +414,7 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     f = Functionals()
     for add in (add_activations, add_linear, add_norms, add_losses, add_convolutions, add_pools, add_lookups,
-                add_attention, add_optimizers):
+                add_attention, add_optimizers, add_linear_updates):
         add(f)
     write_safetensors(folder / "functionals.safetensors", f.tensors, f.metadata)
     tensors = {}
