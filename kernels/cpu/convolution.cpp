@@ -174,7 +174,7 @@ bool plan_gradient(const Site& site, hx_kernel& out) {
   const double steps = static_cast<double>(c->samples * listed * c->blocks * c->kernel[0] * c->vectors);
   c->parts = parts_for(steps * kVectorStep * (to_input ? 2 : 1), c->samples);
   if (!to_input) c->parts = std::min(c->parts, 8u);  // each has a sum of its own
-  c->join_parts = 1;
+  c->join_parts = parts_for(static_cast<double>(c->outputs * c->depth * c->parts), c->outputs);
   const int64_t shared = to_input ? c->blocks * c->outputs * c->kernel[0] * c->kernel[1] * c->block
                                   : c->parts * c->outputs * c->blocks * c->kernel[0] * c->vectors * width;
   const uint64_t workspace = static_cast<uint64_t>(shared + c->parts * c->part_workspace) * 4;
