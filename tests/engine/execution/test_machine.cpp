@@ -1,0 +1,34 @@
+#include <catch2/catch.hpp>
+
+#include "engine/execution/machine.hpp"
+
+namespace harmonics {
+
+TEST_CASE("the yardsticks measure something") {
+  CHECK(read_bandwidth(size_t{1} << 16, 1) > 1e8);
+  if (peak_instructions() != "none") CHECK(peak_flops(1) > 1e9);
+  else CHECK(peak_flops(1) == 0);
+}
+
+TEST_CASE("a floor is arithmetic or traffic, whichever takes longer") {
+  Yardsticks y(1);
+  const double traffic = 1e6 / y.bandwidth(1e6);
+  CHECK(y.floor(0, 1e6) == traffic);
+  CHECK(y.floor(0, 0) == 0);
+  if (y.peak() > 0) {
+    CHECK(y.floor(1e9, 0) == 1e9 / y.peak());
+    CHECK(y.floor(1e12, 1e6) == 1e12 / y.peak());
+    CHECK(y.floor(1, 1e6) == traffic);
+  }
+}
+
+TEST_CASE("measuring again keeps the better, and sizes in one power of two share a measurement") {
+  Yardsticks y(1);
+  const double before = y.bandwidth(100000), peak = y.peak();
+  CHECK(y.bandwidth(131072) == before);
+  y.again();
+  CHECK(y.bandwidth(100000) >= before);
+  CHECK(y.peak() >= peak);
+}
+
+}  // namespace harmonics

@@ -1,0 +1,99 @@
+// Steps over samples held in memory: which samples, in which order, and what is said when there are none.
+#include <catch2/catch.hpp>
+
+#include "engine/runtime/profile.hpp"
+#include "tests/engine/runtime/memory_streams.hpp"
+
+namespace harmonics::testing {
+
+namespace {
+
+using Samples = harmonics::Rows;
+
+constexpr const char* kNet = R"(harmonic g {
+  producer x {4}; producer y {3} 1/1 x; layer h; layer o;
+  cycle { x -> h -> o; o <-(cross_entropy)- y; }
+})";
+
+float first_of(const Samples& rows, uint64_t i) { return *reinterpret_cast<const float*>(rows.row(0, i)); }
+
+}  // namespace
+
+TEST_CASE("samples are read once, in order, and from the front again after the end") {
+  auto g = graph_of(kNet);
+  bind_rows(*g, "x", {4}, numbers(4 * 5));
+  bind_rows<int64_t>(*g, "y", {}, std::vector<int64_t>{0, 1, 2, 1, 0});
+  const Samples rows(*g, 0, true, 2, 0);
+  CHECK(rows.streamed());
+  CHECK(rows.count() == 2048);
+  CHECK(rows.producers().size() == 2);
+  CHECK(rows.bytes(0) == 16);
+  for (uint64_t i = 0; i < 20; ++i) CHECK(first_of(rows, i) == numbers(4 * 5)[4 * (i % 5)]);
+}
+
+TEST_CASE("a producer without stream gives random numbers of its declared type") {
+  auto g = graph_of(kNet);
+  const Samples rows(*g, 0, true, 3000, 7);
+  CHECK_FALSE(rows.streamed());
+  CHECK(rows.count() == 24000);
+  bool differ = false;
+  for (uint64_t i = 0; i < rows.count(); ++i) {
+    CHECK((first_of(rows, i) >= 0 && first_of(rows, i) < 1));
+    differ = differ || first_of(rows, i) != first_of(rows, 0);
+    const int32_t label = *reinterpret_cast<const int32_t*>(rows.row(1, i));
+    CHECK((label >= 0 && label < 3));
+  }
+  CHECK(differ);
+}
+
+TEST_CASE("a producer that says nothing must be bound") {
+  auto g = graph_of("harmonic g { producer x; layer o {2}; cycle { x -> o; } }");
+  try {
+    const Samples rows(*g, 0, false, 1, 0);
+    FAIL("it was not refused");
+  } catch (const Error& e) {
+    CHECK(std::string(e.what()) == "what producer 'x' delivers is not known");
+    CHECK(e.notes().size() == 1);
+  }
+}
+
+TEST_CASE("a profile describes every step of the plan") {
+  auto g = graph_of(kNet);
+  const Samples rows(*g, 0, true, 8, 0);
+  PreparedSettings settings;
+  settings.trains = true;
+  settings.batch = 8;
+  settings.threads = 1;
+  settings.update.optimizer = parse_optimizer("sgd(lr=0.1)");
+  PreparedStep step(*g, rows, settings);
+  CHECK(step.prepared_bytes() == 256 * (8 * 16 + 64));
+  const auto weight = [&] { return *static_cast<const float*>(g->store().all().begin()->second.storage->data()); };
+  const float before = weight();
+  Yardsticks yardsticks(1);
+  uint64_t asked = 0;
+  const Profile p = profile(step, yardsticks, {.runs = 300, .traced = 2, .allocations = [&] { return asked += 3; }});
+  CHECK(p.runs == 300);
+  CHECK(p.allocations == 3);
+  CHECK(p.trace.size() == 2);
+  REQUIRE(p.steps.size() == step.executable().steps().size());
+  double floor = 0;
+  for (const ProfiledStep& s : p.steps) {
+    CHECK(s.median >= s.seconds);
+    CHECK(s.what == step.executable().steps()[s.index].what);
+    floor += s.floor;
+  }
+  CHECK(p.floor == Approx(floor));
+  CHECK(p.floor == Approx(floor_of(step.executable(), yardsticks)));
+  CHECK(weight() != before);  // the runs that were looked at trained
+}
+
+TEST_CASE("times are asked for by quantile") {
+  Times t;
+  for (double v : {3.0, 1.0, 2.0, 5.0, 4.0}) t.add(v);
+  CHECK(t.at(0) == 1);
+  CHECK(t.at(0.5) == 3);
+  CHECK(t.at(1) == 5);
+  CHECK(t.count() == 5);
+}
+
+}  // namespace harmonics::testing
