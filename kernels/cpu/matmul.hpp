@@ -25,6 +25,10 @@ struct MatmulContext {
   uint32_t batch_parts, row_parts, column_parts;
 };
 
+// Blocks of packed operands: B's 256 KiB and A's 96 KiB share the second-level cache.
+constexpr int64_t kPackedDepth = 256, kPackedRows = 96, kPackedColumns = 256;
+constexpr int64_t kPackedFloats = kPackedDepth * (kPackedRows + kPackedColumns);
+
 // Where slice `i` of `slices` begins: whole granules, spread evenly.
 constexpr int64_t kRowGranule = 6, kColumnGranule = 8;
 [[gnu::always_inline]] static inline int64_t slice_begin(int64_t length, int64_t granule, uint32_t slices, uint32_t i) {
