@@ -151,6 +151,9 @@ uint32_t scope_leading(hx_scope* s) {
   guard([&] { result = valid(s).leading(); });
   return result;
 }
+hx_status scope_set_leading(hx_scope* s, uint32_t leading) {
+  return guard([&] { valid(s).set_leading(leading); });
+}
 hx_status scope_width(hx_scope* s, int64_t* width) {
   return guard([&] { *width = valid(s).width(); });
 }
@@ -168,7 +171,7 @@ constexpr hx_api kApi = {
     sizeof(hx_api),  HX_ABI_MAJOR,  HX_ABI_MINOR,  last_error,   set_error,      retain,
     release,         create,        type_of_value, data,         mutable_data,   apply_op,
     scope_parameter, scope_state,   scope_update,  scope_random, scope_training, scope_leading,
-    scope_width,     scope_classes, register_item, extension,
+    scope_width,     scope_classes, register_item, extension,    scope_set_leading,
 };
 
 }  // namespace

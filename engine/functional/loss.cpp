@@ -27,15 +27,19 @@ void expect_labels(const char* name, const HTensor& logits, const HTensor& label
          "logits " + text_of(logits) + " and labels " + text_of(labels) + " do not fit: labels lack the last axis");
 }
 
+// The number at the label, -infinity for a label outside [0, classes).
+HTensor at_label(const HTensor& x, const HTensor& labels) {
+  const HTensor nothing = full(x.dtype(), x.shape(), -std::numeric_limits<double>::infinity());
+  return reduce_max(select(hits(labels, x.shape().back()), x, nothing), last_axis(x));
+}
+
 // A label outside [0, classes) hits nothing: its loss is infinite, never silently wrong.
 Values softmax_cross_entropy(const AttributeMap&, Inputs in) {
   expect_inputs("softmax_cross_entropy", in, 2, 2);
   expect_labels("softmax_cross_entropy", in[0], in[1]);
   const HTensor x = wide(in[0]);
   const HTensor lse = log_sum_exp(x);
-  const HTensor nothing = full(x.dtype(), x.shape(), -std::numeric_limits<double>::infinity());
-  const HTensor picked = reduce_max(select(hits(in[1], x.shape().back()), x, nothing), last_axis(x));
-  return {lse - picked, lse};
+  return {lse - at_label(x, in[1]), lse};
 }
 Values softmax_cross_entropy_gradient(const AttributeMap&, Inputs in, Inputs out, Inputs gradients) {
   const HTensor &logits = in[0], &lse = out[1];
@@ -90,6 +94,57 @@ Values huber(const AttributeMap& a, Inputs in) {
   return {select(less_equal(size, delta), 0.5 * square(d), delta * (size - 0.5 * delta))};
 }
 
+Values nll(const AttributeMap&, Inputs in) {
+  expect_inputs("nll", in, 2, 2);
+  expect_labels("nll", in[0], in[1]);
+  return {-at_label(in[0], in[1])};
+}
+Values nll_gradient(const AttributeMap&, Inputs in, Inputs, Inputs gradients) {
+  const HTensor hit = hits(in[1], in[0].shape().back());
+  return {select(hit, -column(gradients[0]), zeros_like(in[0])), {}};
+}
+
+// 0 log(0) is 0.
+Values kl_div(const AttributeMap&, Inputs in) {
+  expect_inputs("kl_div", in, 2, 2);
+  expect_equal_shapes("kl_div", in[0], in[1]);
+  const HTensor& target = in[1];
+  const HTensor safe = select(less(0.0, target), target, full(target.dtype(), target.shape(), 1));
+  return {target * (log(safe) - in[0])};
+}
+
+struct Margin {
+  double margin;
+  bool squared;
+
+  Margin(const char* name, const AttributeMap& a) : margin(a.number("margin", 1.0)) {
+    const int64_t power = a.integer("power", 1);
+    expect(power == 1 || power == 2, name, "power is " + std::to_string(power) + "; it can be 1 or 2", ErrorKind::Type);
+    squared = power == 2;
+  }
+  // What is short of the margin, where `counts` and only there.
+  HTensor of(const HTensor& lacking, const HTensor& counts) const {
+    return select(counts, squared ? square(lacking) : lacking, zeros_like(lacking));
+  }
+};
+Values hinge(const AttributeMap& a, Inputs in) {
+  expect_inputs("hinge", in, 2, 2);
+  expect_equal_shapes("hinge", in[0], in[1]);
+  const Margin m("hinge", a);
+  const HTensor lacking = m.margin - in[0] * in[1];
+  return {m.of(lacking, less(0.0, lacking))};
+}
+Values multi_margin(const AttributeMap& a, Inputs in) {
+  expect_inputs("multi_margin", in, 2, 2);
+  expect_labels("multi_margin", in[0], in[1]);
+  const Margin m("multi_margin", a);
+  const HTensor x = wide(in[0]);
+  const int64_t classes = x.shape().back();
+  const HTensor lacking = x - column(at_label(x, in[1])) + m.margin;
+  const HTensor counts = logical_and(less(0.0, lacking), logical_not(hits(in[1], classes)));
+  return {as_type_of(reduce_mean(m.of(lacking, counts), last_axis(x)), in[0])};
+}
+
 Values one_hot(const AttributeMap& a, Inputs in) {
   expect_inputs("one_hot", in, 1, 1);
   expect(is_integer(in[0].dtype()), "one_hot", "labels are class numbers of an integer type, not " + text_of(in[0]),
@@ -118,6 +173,15 @@ std::vector<Functional> losses() {
       {"mae", "absolute difference, per element", "prediction [...], target [...] -> loss [...]", mae, nullptr},
       {"huber", "squared below delta, linear above, per element",
        "prediction [...], target [...] {delta = 1} -> loss [...]", huber, nullptr},
+      {"nll", "minus the log-probability at the label", "log_probabilities [..., classes], labels [...] -> loss [...]",
+       nll, nll_gradient},
+      {"kl_div", "target (log(target) - x), per element: the divergence of log-probabilities x from a distribution",
+       "log_probabilities [...], target [...] -> loss [...]", kl_div, nullptr},
+      {"hinge", "what target times prediction is short of the margin, per element; targets are -1 and 1",
+       "prediction [...], target [...] {margin = 1, power = 1} -> loss [...]", hinge, nullptr},
+      {"multi_margin",
+       "mean over the classes of what the label's score is short of the margin above each other class's",
+       "scores [..., classes], labels [...] {margin = 1, power = 1} -> loss [...]", multi_margin, nullptr},
       {"one_hot", "1 at the label, 0 elsewhere", "labels [...] {classes, dtype = f32} -> y [..., classes]", one_hot,
        nullptr},
   };

@@ -68,6 +68,15 @@ Norm over_batch(const char* name, const HTensor& x) {
   return norm;
 }
 
+// x as [batch, groups, channels of a group, places].
+Norm by_group(const char* name, const HTensor& x, int64_t groups) {
+  expect(x.rank() >= 2, name, "x is [batch, channels, ...], not " + text_of(x));
+  const Shape s = x.shape();
+  expect(groups >= 1 && s[1] % groups == 0, name,
+         "groups is " + std::to_string(groups) + "; it must divide the " + std::to_string(s[1]) + " channels");
+  return {{s[0], groups, s[1] / groups, s.from(2).count()}, {2, 3}, {1, 2}};
+}
+
 // y = (x - mean) rstd gain + bias; both statistics are results.
 Values normalise(const char* name, const Norm& norm, const AttributeMap& a, Inputs in) {
   expect_parameter(name, norm, in[1], "gain");
@@ -142,6 +151,41 @@ Values batch_norm_grad(const AttributeMap&, Inputs in) {
   return normalise_grad("batch_norm_grad", over_batch("batch_norm_grad", in[0]), in);
 }
 
+Values group_norm(const AttributeMap& a, Inputs in) {
+  expect_inputs("group_norm", in, 3, 3);
+  const Norm norm = by_group("group_norm", in[0], a.integer("groups"));
+  const Shape channels{in[0].shape()[1]}, own = norm.parameter_shape();
+  for (size_t i : {1, 2})
+    expect(in[i].shape() == channels, "group_norm",
+           std::string(i == 1 ? "gain " : "bias ") + text_of(in[i]) + " does not fit x " + text_of(in[0]) +
+               ": it needs shape " + channels.str());
+  Values y =
+      normalise("group_norm", norm, a, Values{reshape(in[0], norm.shape), reshape(in[1], own), reshape(in[2], own)});
+  y[0] = reshape(y[0], in[0].shape());
+  return y;
+}
+Values group_norm_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gradients) {
+  const Norm norm = by_group("group_norm", in[0], a.integer("groups"));
+  Values result = apply("group_norm_grad", AttributeMap().set("groups", a.integer("groups")),
+                        {in[0], in[1], out[1], out[2], or_zero(gradients[0], in[0])});
+  if (gradients[1] || gradients[2])
+    result[0] = reshape(through_statistics(norm, reshape(in[0], norm.shape), out[1], out[2], gradients[1], gradients[2],
+                                           reshape(result[0], norm.shape)),
+                        in[0].shape());
+  result[2] = as_type_of(result[2], in[2]);
+  return result;
+}
+Values group_norm_grad(const AttributeMap& a, Inputs in) {
+  expect_inputs("group_norm_grad", in, 5, 5);
+  const Norm norm = by_group("group_norm_grad", in[0], a.integer("groups"));
+  const Values grouped{reshape(in[0], norm.shape), reshape(in[1], norm.parameter_shape()), in[2], in[3],
+                       reshape(in[4], norm.shape)};
+  Values result = normalise_grad("group_norm_grad", norm, grouped);
+  result[0] = reshape(result[0], in[0].shape());
+  for (size_t i : {1, 2}) result[i] = reshape(result[i], in[1].shape());
+  return result;
+}
+
 Values rms_norm(const AttributeMap& a, Inputs in) {
   expect_inputs("rms_norm", in, 2, 2);
   const Norm norm = trailing("rms_norm", in[0], 1);
@@ -187,6 +231,14 @@ std::vector<Functional> norms() {
       {"batch_norm_grad", "gradient of batch_norm",
        "x [N, C, ...], gain [C], mean [C], rstd [C], dy [N, C, ...] -> dx [N, C, ...], dgain [C], dbias [C]",
        batch_norm_grad, nullptr},
+      {"group_norm", "zero mean and unit variance of each sample's groups of channels, then a channel's gain and bias",
+       "x [N, C, ...], gain [C], bias [C] {groups, epsilon = 1e-5} -> y [N, C, ...], mean [N, groups], rstd [N, "
+       "groups]",
+       group_norm, group_norm_gradient},
+      {"group_norm_grad", "gradient of group_norm",
+       "x [N, C, ...], gain [C], mean [N, groups], rstd [N, groups], dy [N, C, ...] {groups} -> dx [N, C, ...], "
+       "dgain [C], dbias [C]",
+       group_norm_grad, nullptr},
   };
 }
 

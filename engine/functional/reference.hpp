@@ -22,6 +22,7 @@ using Inputs = std::span<const HTensor>;
 
 // One table per family: name, one line, formula, body, gradient.
 std::vector<Functional> activations();
+std::vector<Functional> rectifiers();
 std::vector<Functional> losses();
 std::vector<Functional> linears();
 std::vector<Functional> norms();
@@ -30,6 +31,7 @@ std::vector<Functional> pools();
 std::vector<Functional> embeddings();
 std::vector<Functional> dropouts();
 std::vector<Functional> attentions();
+std::vector<Functional> recurrences();
 std::vector<Functional> optimizers();
 
 // ErrorKind::Shape or Type "NAME: text" unless `holds`.

@@ -11,6 +11,7 @@ struct hx_scope {
   virtual harmonics::HTensor random(const harmonics::Shape& shape) = 0;
   virtual bool training() const = 0;
   virtual uint32_t leading() const = 0;
+  virtual void set_leading(uint32_t axes) = 0;
   virtual int64_t width() = 0;    // throws detail::NeedsWidth
   virtual int64_t classes() = 0;  // 0: unknown
 };

@@ -54,9 +54,7 @@ int layer_named(const Graph& graph, const std::string& name, Span span) {
 
 // Layer functions of the language that this version does not have yet, by name.
 const char* not_yet(const std::string& name) {
-  if (name == "lstm" || name == "gru") return "recurrent layers are not part of this version";
   if (name == "model") return "models from .ndsl and other files are not part of this version";
-  if (name == "last" || name == "mean") return "pooling over positions is not part of this version";
   return nullptr;
 }
 
@@ -74,12 +72,13 @@ bool engine_argument(const CallArgument& a, const Item& item, const Graph& graph
     if (name == "only") return bound.only = text_of(a), true;
     return false;
   }
+  const bool after_map = item.kind == HX_ACTIVATION || (item.flags & HX_AFTER_MAP);
+  if (name == "bias" && after_map) return bound.bias = flag_of(a), true;
   if (item.kind != HX_ACTIVATION && !owns_parameters(item)) return false;
   if (name == "name") return bound.parameter_name = text_of(a), true;
   if (name == "freeze") return bound.freeze = flag_of(a), true;
   if (name == "weights") return bound.weights = text_of(a), true;
   if (name == "tied") return bound.tied = layer_named(graph, text_of(a), a.value.span), true;
-  if (name == "bias" && item.kind == HX_ACTIVATION) return bound.bias = flag_of(a), true;
   return false;
 }
 

@@ -85,7 +85,7 @@ std::vector<Classified> classify_images(HarmonicGraph& graph, StreamSet& streams
     e.pixels.assign(pixels.data<float>() + i * size, pixels.data<float>() + (i + 1) * size);
     e.rows = rows;
     e.columns = columns;
-    e.predicted = std::max_element(row, row + classes) - row;
+    e.predicted = classes == 1 ? row[0] > 0.5f : std::max_element(row, row + classes) - row;  // one: the probability of the second of two
     if (known) e.label = truth.data<int64_t>()[i];
     examples.push_back(std::move(e));
   }

@@ -219,9 +219,12 @@ class Resolver {
     for (const Call& call : arrow.tag) {
       e.calls.push_back(binder_.function(call, graph_));
       const BoundCall& c = e.calls.back();
-      learned = learned && (c.item->kind == HX_ACTIVATION || (c.item->flags & HX_MODE_ONLY));
+      learned = learned && (c.item->kind == HX_ACTIVATION || (c.item->flags & (HX_MODE_ONLY | HX_AFTER_MAP)));
     }
     e.implied_affine = learned && node(to).kind == DeclarationKind::Layer;
+    for (BoundCall& c : e.calls)
+      if (!e.implied_affine && c.item->kind != HX_ACTIVATION && c.bias)
+        throw Error(ErrorKind::Name, "no learned map is implied here that 'bias' of '" + c.item->name + "' could be about", c.span, {"give the argument to the layer function that does the map"});
     for (BoundCall& c : e.calls)
       if (!e.implied_affine && c.item->kind == HX_ACTIVATION && (c.bias || c.freeze || !c.parameter_name.empty() || c.tied >= 0 || !c.weights.empty()))
         throw Error(ErrorKind::Name, "activation '" + c.item->name + "' owns no parameters here", c.span, {"give the argument to the layer function that does"});
@@ -312,6 +315,7 @@ class Resolver {
       BoundCall map = binder_.function(Call{{"affine", e.span}, {}, false}, graph_);
       for (BoundCall& c : e.calls) {
         if (c.bias) map.arguments.set("bias", *c.bias);
+        if (c.item->kind != HX_ACTIVATION) continue;  // the rest is about its own parameters
         if (!c.parameter_name.empty()) map.parameter_name = c.parameter_name;
         if (!c.weights.empty()) map.weights = c.weights;
         if (c.tied >= 0) map.tied = c.tied;

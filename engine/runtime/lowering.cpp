@@ -175,7 +175,7 @@ class Lowerer : public ParameterSource {
       HTensor y;
       if (classes) {
         y = cast(target.value.tensor, DType::I32);
-        if (!(c.item->flags & HX_SHIFTS_TARGET)) count_correct(prediction.before_activation.tensor, y, info);
+        if (!(c.item->flags & HX_SHIFTS_TARGET)) count_correct(c, prediction, y, info);
       } else {
         y = stop_gradient(as_numbers(target.value.tensor));
         if (y.shape() != p.tensor.shape()) {
@@ -214,22 +214,27 @@ class Lowerer : public ParameterSource {
       if (n.op == Op::input && inputs < result_.inputs.size()) from[n.outputs.at(0)] = inputs++;
       if (n.inputs.empty() || n.outputs.empty()) continue;
       if (n.callee == "embedding") limit(n.inputs[1], p.type(n.inputs[0]).shape[0]);
-      else if (n.callee == "softmax_cross_entropy") limit(n.inputs[1], p.type(n.inputs[0]).shape.back());
+      else if (n.callee == "softmax_cross_entropy" || n.callee == "nll" || n.callee == "multi_margin") limit(n.inputs[1], p.type(n.inputs[0]).shape.back());
       else if (n.callee == "one_hot") limit(n.inputs[0], p.type(n.outputs[0]).shape.back());
       else if (n.op != Op::call && n.inputs.size() == 1 && is_integer(p.type(n.outputs[0]).dtype))
         if (const auto it = from.find(n.inputs[0]); it != from.end()) from[n.outputs[0]] = it->second;
     }
   }
 
-  void count_correct(const HTensor& logits, const HTensor& labels, LossInfo& info) {
+  void count_correct(const BoundCall& c, const LayerValue& prediction, const HTensor& labels, LossInfo& info) {
     if (info.accuracy) return;  // of the layer's first tap of classes
-    const HTensor best = argmax(logits, static_cast<int64_t>(logits.rank()) - 1);
+    const HTensor &p = prediction.value.tensor, &logits = prediction.before_activation.tensor;
+    const bool second = (c.item->flags & HX_TWO_CLASSES_IN_ONE) && p.shape().back() == 1;  // its probability
+    const HTensor best = second ? cast(reshape(less(0.5, p), labels.shape()), DType::I64) : argmax(logits, static_cast<int64_t>(logits.rank()) - 1);
     const HTensor hit = cast(equal(best, cast(labels, DType::I64)), DType::F32);
-    std::vector<int64_t> all;
-    for (uint32_t i = 0; i < hit.rank(); ++i) all.push_back(i);
+    HTensor correct = reduce_sum(hit, axes_from(hit, 0));
+    if (c.arguments.has("ignore_index")) {  // the share of those that count, taken for all
+      const HTensor counts = cast(logical_not(equal(labels, static_cast<double>(c.arguments.integer("ignore_index")))), DType::F32);
+      correct = correct * (static_cast<double>(hit.size()) / maximum(reduce_sum(counts, axes_from(counts, 0)), 1));
+    }
     info.accuracy = true;
     info.counted = hit.size();
-    tracer_.output(info.name + ".correct", reduce_sum(hit, all));
+    tracer_.output(info.name + ".correct", correct);
   }
 
   // ---- training ----

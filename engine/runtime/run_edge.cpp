@@ -23,6 +23,11 @@ class EdgeScope : public hx_scope {
   HTensor random(const Shape& shape) override { return source_.random(prefix_ + ".random." + std::to_string(draws_++), shape); }
   bool training() const override { return source_.training(); }
   uint32_t leading() const override { return 1 + x_.positions; }
+  void set_leading(uint32_t axes) override {
+    if (axes < 1) throw Error(ErrorKind::Plugin, "a layer said that its result has no batch axis");
+    positions_ = axes - 1;
+  }
+  uint32_t positions() const { return positions_; }  // of the result
   int64_t width() override {
     if (!width_) throw detail::NeedsWidth{};
     return *width_;
@@ -36,6 +41,7 @@ class EdgeScope : public hx_scope {
   const FlowValue& x_;
   std::optional<int64_t> width_;
   ParameterSource& source_;
+  uint32_t positions_ = x_.positions;
   int draws_ = 0;
 };
 
@@ -88,7 +94,7 @@ EdgeResult run_edge(const Graph& graph, const GraphEdge& edge, const FlowValue& 
       for (const auto& [argument, node] : c.layers) layers.emplace_back(argument, as_numbers(value_of(node).tensor));
       EdgeScope edge_scope(graph, c, parameter_prefix(edge, i), v, width, parameters);
       v.tensor = call_layer(c.item, c.arguments, layers, edge_scope, v.tensor);
-      v.positions = std::min(v.positions, v.tensor.rank() - 1);
+      v.positions = std::min(edge_scope.positions(), v.tensor.rank() - 1);
       v.classes = 0;
     } catch (const Error& e) {
       if (e.span().line) throw;

@@ -243,6 +243,7 @@ class Solver {
     if ((loss.item->flags & HX_TAKES_CLASSES) && raw != streams_.end() && is_integer(raw->second.dtype) && raw->second.sample.rank() == raw->second.positions) {
       if (raw->second.classes <= 0)
         throw Error(ErrorKind::Shape, fmt::format("how many classes '{}' has is not known", target.name), target.span, {fmt::format("declare it: producer {} {{10}};", target.name)});
+      if ((loss.item->flags & HX_TWO_CLASSES_IN_ONE) && raw->second.classes <= 2) return {1, fmt::format("the two classes of '{}'", target.name)};
       return {raw->second.classes, fmt::format("the {} classes of '{}'", raw->second.classes, target.name)};
     }
     return {features(width(t.target)), fmt::format("the width of '{}'", target.name)};
@@ -272,6 +273,7 @@ StreamType declared_stream(const GraphNode& node, const StreamType& source, cons
   if (!node.has_shape) return s;
   std::vector<int64_t> dims = node.shape;
   const bool sequence = dims.front() < 0;
+  if (as_classes && is_integer(s.dtype) && s.sample.rank() == 0 && dims == std::vector<int64_t>{1}) return s;  // one number, the class
   if (as_classes && is_integer(s.dtype) && s.sample.rank() <= 1 && dims.size() == (sequence ? 2u : 1u)) {
     if (s.classes > dims.back())
       throw Error(ErrorKind::Shape, fmt::format("producer '{}' is declared with {} classes, its source has {}", node.name, dims.back(), s.classes), node.span);

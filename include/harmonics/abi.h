@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define HX_ABI_MAJOR 0
-#define HX_ABI_MINOR 1
+#define HX_ABI_MINOR 2
 #define HX_ABI_MIN_MINOR 1
 #define HX_MAX_RANK 8
 
@@ -157,7 +157,9 @@ typedef enum hx_item_flags {
   HX_TAKES_CLASSES = 1,   /* loss: an integer target one rank below the prediction holds class indices */
   HX_SHIFTS_TARGET = 2,   /* loss: compares position t with the target's position t+1 */
   HX_IDENTITY_SKIP = 4,   /* layer: hands its source on unchanged (residual) */
-  HX_MODE_ONLY = 8        /* layer: acts only while training (dropout, noise): does not replace the implied affine map */
+  HX_MODE_ONLY = 8,       /* layer: acts only while training (dropout, noise): does not replace the implied affine map */
+  HX_AFTER_MAP = 16,      /* layer: an activation with parameters (prelu): does not replace the implied affine map */
+  HX_TWO_CLASSES_IN_ONE = 32 /* loss that takes classes: two of them are one output, their second's probability */
 } hx_item_flags;
 
 typedef struct hx_item {
@@ -341,6 +343,9 @@ typedef struct hx_api {
 
   /* Optional parts by name and version ("hx.graph/0"); NULL when the host lacks it. */
   const void* (*extension)(const char* id);
+
+  /* Says that the layer's result has so many leading axes (batch and positions), where they are not those of x. */
+  hx_status (*scope_set_leading)(hx_scope*, uint32_t leading);
 } hx_api;
 
 /* What harmonics_register receives. The C++ face calls it harmonics::FunctionRegistry&. */

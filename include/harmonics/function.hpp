@@ -1,6 +1,7 @@
 // What a plugin registers: activations, losses, layers, producers, consumers, devices; and the registry it receives.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 
@@ -90,6 +91,14 @@ class Scope {
   bool training() const { return detail::api()->scope_training(scope_) != 0; }
   // How many leading axes of x are batch and positions; the layer acts on the rest.
   uint32_t leading() const { return detail::api()->scope_leading(scope_); }
+  // Says that the result has so many leading axes, where they are not those of x: a layer that leaves one value of a
+  // sequence takes its positions away.
+  void set_leading(uint32_t axes) {
+    const hx_api* api = detail::api();
+    if (api->struct_size < offsetof(hx_api, scope_set_leading) + sizeof api->scope_set_leading)
+      throw Error(ErrorKind::Plugin, "the program that loaded this library does not let a layer take positions away");
+    detail::check(api->scope_set_leading(scope_, axes));
+  }
   // The width of the arrow's target, for a layer whose own width is not written.
   int64_t width() const {
     int64_t w = 0;

@@ -38,6 +38,8 @@ bool plan_lamb(const Site&, hx_kernel&);
 bool plan_global_norm(const Site&, hx_kernel&);
 bool plan_row_norm(const Site&, hx_kernel&);
 bool plan_batch_norm(const Site&, hx_kernel&);
+bool plan_group_norm(const Site&, hx_kernel&);
+bool plan_recurrent(const Site&, hx_kernel&);
 
 bool plan_convolution(const Site&, hx_kernel&);
 bool plan_narrow_convolution(const Site&, hx_kernel&);  // of few channels, forward

@@ -49,4 +49,27 @@ bool plan_batch_norm(const Site& site, hx_kernel& out) {
   return true;
 }
 
+bool plan_group_norm(const Site& site, hx_kernel& out) {
+  const hx_type& x = site.in(0);
+  const int64_t groups = site.integer("groups");
+  if (!site.all_f32() || x.rank < 2 || groups < 1 || x.dims[1] % groups) return false;
+  const bool gradient = site.op().ends_with("_grad");
+  auto c = std::make_unique<GroupNormContext>();
+  c->batch = x.dims[0];
+  c->groups = groups;
+  c->channels = x.dims[1] / groups;
+  c->places = count(x) / (x.dims[0] * x.dims[1]);
+  c->epsilon = static_cast<float>(site.number("epsilon", 1e-5));
+  c->parts = parts_for(static_cast<double>(count(x)) * (gradient ? 0.8 : 0.6), c->batch * groups);
+  if (!gradient) {
+    answer(out, std::move(c), isa().group_norm, "group norm").in_place = 1;
+    return true;
+  }
+  c->channel_parts = parts_for(0.2 * static_cast<double>(c->batch * x.dims[1]), (x.dims[1] + 15) / 16);
+  const uint64_t workspace = static_cast<uint64_t>(c->batch * x.dims[1]) * 2 * sizeof(float);
+  const std::vector<uint32_t> parts{c->parts, c->channel_parts};
+  answer(out, std::move(c), isa().group_norm_grad, "group norm", parts).workspace = workspace;
+  return true;
+}
+
 }  // namespace harmonics::cpu

@@ -1,4 +1,5 @@
-// Normalisation over rows (layer_norm, rms_norm) and over batch and space (batch_norm).
+// Normalisation over rows (layer_norm, rms_norm), over batch and space (batch_norm), over groups of channels
+// (group_norm).
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,13 @@ struct NormContext {
 struct BatchNormContext {
   int64_t batch, channels, places;
   uint32_t parts;
+  float epsilon;
+};
+
+struct GroupNormContext {
+  int64_t batch, groups, channels, places;  // channels: of one group
+  uint32_t parts;
+  uint32_t channel_parts;  // gradient: of the second phase, which adds up the samples' sums
   float epsilon;
 };
 

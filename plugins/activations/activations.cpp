@@ -34,6 +34,20 @@ HTensor elu(const HTensor& x, const Arguments& a) {
   return call1("elu", {x}, Attributes().set("alpha", a.number("alpha", 1)));
 }
 
+HTensor celu(const HTensor& x, const Arguments& a) {
+  const double alpha = a.number("alpha", 1);
+  if (!(alpha > 0)) throw Error(ErrorKind::Type, "alpha is " + std::to_string(alpha) + "; it must be positive");
+  return call1("celu", {x}, Attributes().set("alpha", alpha));
+}
+
+HTensor hardtanh(const HTensor& x, const Arguments& a) {
+  const double low = a.number("low", -1), high = a.number("high", 1);
+  if (!(low < high))
+    throw Error(ErrorKind::Type,
+                "low is " + std::to_string(low) + " and high " + std::to_string(high) + "; low must be below high");
+  return call1("hardtanh", {x}, Attributes().set("low", low).set("high", high));
+}
+
 struct Row {
   const char *name, *description;
   Activation::Body body;
@@ -71,6 +85,45 @@ std::vector<Row> rows() {
       {"softplus",
        "log(1 + exp(x)), a smooth relu",
        [](const HTensor& x, const Arguments&) { return call1("softplus", {x}); },
+       {}},
+      {"selu",
+       "elu scaled so that mean 0 and variance 1 stay",
+       [](const HTensor& x, const Arguments&) { return call1("selu", {x}); },
+       {}},
+      {"celu",
+       "x where positive, alpha (exp(x / alpha) - 1) elsewhere",
+       celu,
+       {Argument::number("alpha", "1", "minus the limit for very negative x")}},
+      {"mish", "x times tanh(softplus(x))", [](const HTensor& x, const Arguments&) { return call1("mish", {x}); }, {}},
+      {"relu6",
+       "x held between 0 and 6",
+       [](const HTensor& x, const Arguments&) {
+         return call1("hardtanh", {x}, Attributes().set("low", 0.0).set("high", 6.0));
+       },
+       {}},
+      {"hardtanh",
+       "x held between low and high",
+       hardtanh,
+       {Argument::number("low", "-1", "the least value"), Argument::number("high", "1", "the largest value")}},
+      {"hardsigmoid",
+       "a line from 0 at -3 to 1 at 3, held between them",
+       [](const HTensor& x, const Arguments&) { return call1("hardsigmoid", {x}); },
+       {}},
+      {"hardswish",
+       "x times hardsigmoid(x)",
+       [](const HTensor& x, const Arguments&) { return call1("hardswish", {x}); },
+       {}},
+      {"softsign",
+       "x / (1 + |x|), between -1 and 1",
+       [](const HTensor& x, const Arguments&) { return x / (1.0 + harmonics::abs(x)); },
+       {}},
+      {"logsigmoid",
+       "logarithm of sigmoid(x)",
+       [](const HTensor& x, const Arguments&) { return -call1("softplus", {-x}); },
+       {}},
+      {"log_softmax",
+       "logarithm of softmax(x): log-probabilities along the last axis",
+       [](const HTensor& x, const Arguments&) { return log_softmax(x); },
        {}},
       {"identity", "x itself", [](const HTensor& x, const Arguments&) { return x; }, {}},
   };

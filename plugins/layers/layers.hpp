@@ -25,9 +25,15 @@ HTensor conv(Scope&, const HTensor&, const Arguments&);
 HTensor dropout(Scope&, const HTensor&, const Arguments&);
 HTensor embed(Scope&, const HTensor&, const Arguments&);
 HTensor flatten(Scope&, const HTensor&, const Arguments&);
+HTensor glu(Scope&, const HTensor&, const Arguments&);
+HTensor gru(Scope&, const HTensor&, const Arguments&);
+HTensor last(Scope&, const HTensor&, const Arguments&);
+HTensor lstm(Scope&, const HTensor&, const Arguments&);
 HTensor maxpool(Scope&, const HTensor&, const Arguments&);
+HTensor mean(Scope&, const HTensor&, const Arguments&);
 HTensor mul(Scope&, const HTensor&, const Arguments&);
 HTensor norm(Scope&, const HTensor&, const Arguments&);
+HTensor prelu(Scope&, const HTensor&, const Arguments&);
 HTensor skip(Scope&, const HTensor&, const Arguments&);
 
 // Weight "NAME.weight" [width, features] and bias "NAME.bias" applied to the last axis; without a name "weight",
@@ -35,6 +41,8 @@ HTensor skip(Scope&, const HTensor&, const Arguments&);
 HTensor project(Scope& scope, const HTensor& x, const std::string& name, int64_t width, bool bias);
 // All axes after the leading ones as one.
 HTensor flat(const Scope& scope, const HTensor& x);
+// One position of a sequence [batch, positions, ...], without its axis.
+HTensor position_of(const HTensor& x, int64_t at);
 // Throws unless x is [batch, channels, height, width]; says how to declare it.
 void expect_image(const char* layer, const HTensor& x);
 // One number for both axes, or one for each.

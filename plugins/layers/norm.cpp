@@ -38,6 +38,21 @@ HTensor along_channels(const HTensor& parameter, const HTensor& x) {
   return harmonics::reshape(parameter, shape);
 }
 
+// 0 groups: as many as channels.
+HTensor group_norm(Scope& scope, const HTensor& given, double epsilon, int64_t groups) {
+  if (given.rank() <= scope.leading())
+    throw Error(ErrorKind::Shape, "norm(\"group\") needs channels; a sample here is a single number");
+  const HTensor x = as_samples(scope, given);
+  const int64_t channels = x.shape()[1];
+  if (groups < 0 || (groups > 0 && channels % groups))
+    throw Error(ErrorKind::Shape, "groups is " + std::to_string(groups) + "; it must divide the " +
+                                      std::to_string(channels) + " channels");
+  const HTensor gain = scope.parameter("gain", {channels}, constant_init(1)),
+                bias = scope.parameter("bias", {channels}, constant_init(0));
+  const Attributes attributes = Attributes().set("epsilon", epsilon).set("groups", groups ? groups : channels);
+  return harmonics::reshape(harmonics::call("group_norm", {x, gain, bias}, attributes).at(0), given.shape());
+}
+
 struct Running {
   HTensor mean, variance;
 };
@@ -84,7 +99,13 @@ HTensor norm(Scope& scope, const HTensor& x, const Arguments& a) {
   if (kind == "layer") return layer_norm(scope, x, epsilon);
   if (kind == "rms") return rms_norm(scope, x, epsilon);
   if (kind == "batch") return batch_norm(scope, x, epsilon, momentum);
-  throw Error(ErrorKind::Type, "kind is \"" + kind + "\"; it can be \"layer\", \"rms\" or \"batch\"");
+  if (kind == "instance") return group_norm(scope, x, epsilon, 0);
+  if (kind == "group") {
+    if (a.integer("groups") < 1) throw Error(ErrorKind::Type, "norm(\"group\") wants groups, e.g. groups=8");
+    return group_norm(scope, x, epsilon, a.integer("groups"));
+  }
+  throw Error(ErrorKind::Type,
+              "kind is \"" + kind + "\"; it can be \"layer\", \"rms\", \"batch\", \"group\" or \"instance\"");
 }
 
 HTensor dropout(Scope& scope, const HTensor& x, const Arguments& a) {

@@ -26,6 +26,15 @@ Argument numbers(const char* name, const char* otherwise, const char* descriptio
 }
 Argument with_bias() { return Argument::flag("bias", true, "add a learned bias"); }
 
+std::vector<Argument> recurrent_arguments() {
+  return {Argument::integer("width", "numbers of a state; absent: the target's width"),
+          Argument::integer("layers", 1, "how many, each over the one before"),
+          Argument::flag("bidirectional", false, "also from the last position to the first, side by side"),
+          Argument::flag("last", false, "only the state after the last position"),
+          Argument::number("dropout", "0", "how many values between layers are zeroed while training"),
+          with_bias()};
+}
+
 struct Row {
   const char *name, *description;
   Body body;
@@ -66,9 +75,10 @@ std::vector<Row> rows() {
       {"norm",
        "zero mean and unit variance (rms: unit size), then a learned gain and bias",
        norm,
-       {Argument::text("kind", "layer", "\"layer\", \"rms\" or \"batch\""),
+       {Argument::text("kind", "layer", "\"layer\", \"rms\", \"batch\", \"group\" or \"instance\""),
         Argument::number("epsilon", "1e-5", "added to the variance"),
-        Argument::number("momentum", "0.1", "batch: weight of the newest batch in the running statistics")},
+        Argument::number("momentum", "0.1", "batch: weight of the newest batch in the running statistics"),
+        Argument::integer("groups", "group: parts of the channels that are normalised apart")},
        0},
       {"dropout",
        "zeroes random values while training",
@@ -93,6 +103,17 @@ std::vector<Row> rows() {
         Argument::integer("kv_heads", "heads of keys and values, shared by groups of heads; absent: as heads"),
         with_bias()},
        0},
+      {"lstm", "long short-term memory over the positions of a sequence", lstm, recurrent_arguments(), 0},
+      {"gru", "gated recurrent units over the positions of a sequence", gru, recurrent_arguments(), 0},
+      {"last", "the value at the last position of a sequence", last, {}, 0},
+      {"mean", "the mean over the positions of a sequence", mean, {}, 0},
+      {"prelu",
+       "x where positive, a learned fraction of it elsewhere",
+       prelu,
+       {Argument::flag("channels", false, "a fraction for each channel instead of one for all"),
+        Argument::number("slope", "0.25", "the fraction it starts with")},
+       HX_AFTER_MAP},
+      {"glu", "the first half of the features times sigmoid of the second", glu, {}, 0},
       {"skip", "hands its source on unchanged (residual)", skip, {}, HX_IDENTITY_SKIP},
       {"concat",
        "features of the source followed by those of another layer",

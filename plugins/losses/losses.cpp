@@ -12,10 +12,11 @@ bool is_integer(const HTensor& x) { return x.dtype() >= DType::U8 && x.dtype() <
 
 // What stood between logits and prediction. A replacement registered by another plugin has another identity, so that it
 // is never taken for the real one.
-enum class Before { Nothing, Softmax, Sigmoid, Other };
+enum class Before { Nothing, Softmax, LogSoftmax, Sigmoid, Other };
 Before before(const std::string& activation) {
   if (activation.empty() || activation == "harmonics.activations/identity") return Before::Nothing;
   if (activation == "harmonics.activations/softmax") return Before::Softmax;
+  if (activation == "harmonics.activations/log_softmax") return Before::LogSoftmax;
   if (activation == "harmonics.activations/sigmoid") return Before::Sigmoid;
   return Before::Other;
 }
@@ -25,17 +26,63 @@ Before before(const std::string& activation) {
       .note(instead);
 }
 
-// -log of the probability that softmax of the logits gives to the target: class numbers, or probabilities.
-HTensor softmax_entropy(const HTensor& logits, const HTensor& target) {
-  if (is_integer(target)) return call("softmax_cross_entropy", {logits, target}).at(0);
-  const int64_t last = static_cast<int64_t>(logits.rank()) - 1;
-  return -reduce_sum(target * log_softmax(logits), {last});
+int64_t last_of(const HTensor& x) { return static_cast<int64_t>(x.rank()) - 1; }
+
+// Class numbers of which one may stand for "no class": such places have no loss, and the mean is that of the others.
+struct Labels {
+  HTensor numbers, absent;  // absent: empty when every place counts
+
+  Labels(const HTensor& target, const Arguments& a) : numbers(target) {
+    if (!a.has("ignore_index")) return;
+    absent = equal(target, static_cast<double>(a.integer("ignore_index")));
+    numbers = select(absent, zeros_like(target), target);
+  }
+  HTensor mean_of_present(const HTensor& loss) const {
+    if (!absent) return loss;
+    const HTensor count = reduce_sum(cast(logical_not(absent), loss.dtype()), axes_from(loss, 0));
+    return select(absent, zeros_like(loss), loss) * (static_cast<double>(loss.size()) / maximum(count, 1));
+  }
+};
+void expect_no_absence(const Arguments& a) {
+  if (a.has("ignore_index"))
+    throw Error(ErrorKind::Type, "ignore_index is a class number, but the target holds a number for each output");
 }
 
-HTensor sigmoid_entropy(const HTensor& logits, const HTensor& target) {
-  if (!is_integer(target)) return call1("sigmoid_cross_entropy", {logits, target});
-  const HTensor hot = call1("one_hot", {target}, Attributes().set("classes", logits.shape().back()));
-  return call1("sigmoid_cross_entropy", {logits, hot});
+double smoothing_of(const Arguments& a) {
+  const double smoothing = a.number("label_smoothing", 0);
+  if (!(smoothing >= 0 && smoothing <= 1))
+    throw Error(ErrorKind::Type, "label_smoothing is " + std::to_string(smoothing) + "; it must be in [0, 1]");
+  return smoothing;
+}
+
+// -log of the probability that softmax of the logits gives to the target: class numbers, or probabilities. Smoothed,
+// each class gets an equal share of `smoothing`.
+HTensor softmax_entropy(const HTensor& logits, const HTensor& target, const Arguments& a) {
+  const double smoothing = smoothing_of(a);
+  if (is_integer(target)) {
+    const Labels labels(target, a);
+    const std::vector<HTensor> r = call("softmax_cross_entropy", {logits, labels.numbers});
+    if (smoothing == 0) return labels.mean_of_present(r.at(0));
+    const HTensor of_all = r.at(1) - cast(reduce_mean(logits, {last_of(logits)}), r.at(1).dtype());
+    return labels.mean_of_present(r.at(0) * (1 - smoothing) + of_all * smoothing);
+  }
+  expect_no_absence(a);
+  const HTensor smoothed =
+      smoothing == 0 ? target : target * (1 - smoothing) + smoothing / static_cast<double>(logits.shape().back());
+  return -reduce_sum(smoothed * log_softmax(logits), {last_of(logits)});
+}
+
+HTensor sigmoid_entropy(const HTensor& logits, const HTensor& target, const Arguments& a) {
+  if (smoothing_of(a) != 0)
+    throw Error(ErrorKind::Type, "label_smoothing spreads a class over all; outputs after sigmoid stand by themselves");
+  if (!is_integer(target)) {
+    expect_no_absence(a);
+    return call1("sigmoid_cross_entropy", {logits, target});
+  }
+  const Labels labels(target, a);
+  const HTensor hot = call1("one_hot", {labels.numbers}, Attributes().set("classes", logits.shape().back()));
+  const HTensor each = call1("sigmoid_cross_entropy", {logits, hot});
+  return labels.absent ? labels.mean_of_present(reduce_sum(each, {last_of(each)})) : each;
 }
 
 class CrossEntropy : public LossFunction {
@@ -44,18 +91,68 @@ class CrossEntropy : public LossFunction {
     throw Error(ErrorKind::Type, "cross_entropy is computed before the activation, not from its result");
   }
   HTensor fused(const std::string& activation, const HTensor& logits, const HTensor& target,
-                const Arguments&) const override {
+                const Arguments& a) const override {
     switch (before(activation)) {
       case Before::Nothing:
       case Before::Softmax:
-        return softmax_entropy(logits, target);
+      case Before::LogSoftmax:
+        return softmax_entropy(logits, target, a);
       case Before::Sigmoid:
-        return sigmoid_entropy(logits, target);
+        return sigmoid_entropy(logits, target, a);
       case Before::Other:
         break;
     }
     refuse("cross_entropy", activation,
            "end the arrow in softmax (one of many classes), sigmoid (each output by itself) or in no activation");
+  }
+};
+
+class NegativeLogLikelihood : public LossFunction {
+ public:
+  HTensor operator()(const HTensor& p, const HTensor& target) const override { return (*this)(p, target, {}); }
+  HTensor operator()(const HTensor& p, const HTensor& target, const Arguments& a) const override {
+    if (!is_integer(target))
+      throw Error(ErrorKind::Type, "nll takes class numbers, the target holds other numbers")
+          .note("kl_div compares with a distribution");
+    const Labels labels(target, a);
+    return labels.mean_of_present(call1("nll", {p, labels.numbers}));
+  }
+  HTensor fused(const std::string& activation, const HTensor& logits, const HTensor& target,
+                const Arguments& a) const override {
+    const Before b = before(activation);
+    if (b == Before::Softmax || b == Before::Sigmoid)
+      refuse("nll", activation, "nll takes log-probabilities: end the arrow in log_softmax, or write cross_entropy");
+    return b == Before::LogSoftmax && is_integer(target) ? softmax_entropy(logits, target, a) : HTensor();
+  }
+};
+
+class Divergence : public LossFunction {
+ public:
+  HTensor operator()(const HTensor& p, const HTensor& target) const override { return call1("kl_div", {p, target}); }
+  HTensor fused(const std::string& activation, const HTensor& logits, const HTensor& target,
+                const Arguments&) const override {
+    switch (before(activation)) {
+      case Before::Softmax:
+      case Before::LogSoftmax:
+        return call1("kl_div", {log_softmax(logits), target});
+      case Before::Sigmoid:
+        refuse("kl_div", activation, "kl_div compares distributions: end the arrow in softmax or log_softmax");
+      default:
+        return {};
+    }
+  }
+};
+
+// Targets are -1 and 1, one for each output, or class numbers.
+class Hinge : public LossFunction {
+ public:
+  HTensor operator()(const HTensor& p, const HTensor& target) const override { return (*this)(p, target, {}); }
+  HTensor operator()(const HTensor& p, const HTensor& target, const Arguments& a) const override {
+    const int64_t power = a.integer("power", 1);
+    if (power != 1 && power != 2)
+      throw Error(ErrorKind::Type, "power is " + std::to_string(power) + "; it can be 1 or 2");
+    const Attributes attributes = Attributes().set("margin", a.number("margin", 1)).set("power", power);
+    return call1(is_integer(target) ? "multi_margin" : "hinge", {p, target}, attributes);
   }
 };
 
@@ -65,9 +162,9 @@ class NextToken : public LossFunction {
     throw Error(ErrorKind::Type, "next_token is computed before the activation, not from its result");
   }
   HTensor fused(const std::string& activation, const HTensor& logits, const HTensor& target,
-                const Arguments&) const override {
+                const Arguments& a) const override {
     const Before b = before(activation);
-    if (b != Before::Nothing && b != Before::Softmax)
+    if (b != Before::Nothing && b != Before::Softmax && b != Before::LogSoftmax)
       refuse("next_token", activation, "end the arrow in softmax or in no activation");
     const int64_t rank = logits.rank();
     if (rank < 3 || !is_integer(target) || target.rank() + 1 != logits.rank())
@@ -79,20 +176,32 @@ class NextToken : public LossFunction {
     const int64_t positions = logits.shape()[static_cast<uint32_t>(rank - 2)];
     if (positions < 2)
       throw Error(ErrorKind::Shape, "next_token needs at least two positions, here is " + std::to_string(positions));
-    return softmax_entropy(slice_axis(logits, rank - 2, 0, positions - 1), slice_axis(target, rank - 2, 1, positions));
+    return softmax_entropy(slice_axis(logits, rank - 2, 0, positions - 1), slice_axis(target, rank - 2, 1, positions),
+                           a);
   }
 };
 
 class BinaryCrossEntropy : public LossFunction {
  public:
   // Logarithms are kept above -100, so that a probability of exactly 0 or 1 gives a finite loss.
-  HTensor operator()(const HTensor& p, const HTensor& target) const override {
+  HTensor operator()(const HTensor& p, const HTensor& given) const override {
+    const HTensor target = by_output(p, given);
     const HTensor on = maximum(log(p), -100), off = maximum(log1p(-p), -100);
     return -(target * on + (1.0 - target) * off);
   }
   HTensor fused(const std::string& activation, const HTensor& logits, const HTensor& target,
                 const Arguments&) const override {
-    return before(activation) == Before::Sigmoid ? call1("sigmoid_cross_entropy", {logits, target}) : HTensor();
+    if (before(activation) != Before::Sigmoid) return {};
+    return call1("sigmoid_cross_entropy", {logits, by_output(logits, target)});
+  }
+
+ private:
+  // Class numbers as a number for each output: one output is the second of two classes.
+  static HTensor by_output(const HTensor& p, const HTensor& target) {
+    if (!is_integer(target)) return target;
+    const int64_t outputs = p.shape().back();
+    const HTensor hot = call1("one_hot", {target}, Attributes().set("classes", outputs == 1 ? int64_t{2} : outputs));
+    return outputs == 1 ? slice_axis(hot, last_of(hot), 1, 2) : hot;
   }
 };
 
@@ -116,18 +225,49 @@ class Huber : public LossFunction {
   }
 };
 
+// Squared below beta and divided by it, so that the slope beyond beta is 1.
+class SmoothL1 : public LossFunction {
+ public:
+  HTensor operator()(const HTensor& p, const HTensor& target) const override { return (*this)(p, target, {}); }
+  HTensor operator()(const HTensor& p, const HTensor& target, const Arguments& a) const override {
+    const double beta = a.number("beta", 1);
+    if (!(beta > 0)) throw Error(ErrorKind::Type, "beta is " + std::to_string(beta) + "; it must be positive");
+    return call1("huber", {p, target}, Attributes().set("delta", beta)) * (1 / beta);
+  }
+};
+
+Argument ignored() {
+  return Argument::integer("ignore_index", "the class number of places that do not count; absent: all count");
+}
+Argument smoothed() {
+  return Argument::number("label_smoothing", "0", "share of the target that is spread over all classes, 0 to 1");
+}
+
 }  // namespace
 
 extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
   registry.register_loss("cross_entropy", std::make_shared<CrossEntropy>(),
-                         "negative log-likelihood after softmax, or per output after sigmoid", {}, HX_TAKES_CLASSES);
+                         "negative log-likelihood after softmax, or per output after sigmoid", {smoothed(), ignored()},
+                         HX_TAKES_CLASSES);
   registry.register_loss("binary_cross_entropy", std::make_shared<BinaryCrossEntropy>(),
-                         "negative log-likelihood of each output as a probability of its own");
+                         "negative log-likelihood of each output as a probability of its own", {},
+                         HX_TAKES_CLASSES | HX_TWO_CLASSES_IN_ONE);
+  registry.register_loss("nll", std::make_shared<NegativeLogLikelihood>(),
+                         "minus the log-probability of the class, after log_softmax", {ignored()}, HX_TAKES_CLASSES);
+  registry.register_loss("kl_div", std::make_shared<Divergence>(),
+                         "divergence of softmax or log_softmax from a target distribution");
+  registry.register_loss(
+      "hinge", std::make_shared<Hinge>(),
+      "what is short of a margin: of each output against -1 or 1, or of the class against the others",
+      {Argument::number("margin", "1", "the margin"), Argument::integer("power", 1, "1, or 2 for the square")},
+      HX_TAKES_CLASSES);
+  registry.register_loss("smooth_l1", std::make_shared<SmoothL1>(), "squared below beta, absolute difference above",
+                         {Argument::number("beta", "1", "where it becomes linear")});
   registry.register_loss("mse", std::make_shared<Distance>("mse"), "squared difference");
   registry.register_loss("mae", std::make_shared<Distance>("mae"), "absolute difference");
   registry.register_loss("huber", std::make_shared<Huber>(), "squared below delta, linear above",
                          {Argument::number("delta", "1", "where it becomes linear")});
   registry.register_loss("next_token", std::make_shared<NextToken>(),
-                         "cross entropy of each position against the symbol that follows it", {},
+                         "cross entropy of each position against the symbol that follows it", {smoothed(), ignored()},
                          HX_TAKES_CLASSES | HX_SHIFTS_TARGET);
 }

@@ -18,6 +18,7 @@ struct Operand {
   enum Kind {
     number,    // of the tested float type, away from 0 (kinks)
     positive,  // the same, above 0
+    fraction,  // the same, between 0 and 1
     random,    // f32 in [0, 1), not differentiated
     rate,      // f32 scalar, not differentiated
     index,     // `dtype` in [0, limit)
@@ -59,6 +60,9 @@ inline HTensor make_operand(const Operand& operand, DType dtype, std::mt19937_64
       case Operand::positive:
         values.push_back(size);
         break;
+      case Operand::fraction:
+        values.push_back(size / 2);
+        break;
       case Operand::random:
         values.push_back(u);
         break;
@@ -89,6 +93,7 @@ class Sizes {
 inline Operand numbers(const Shape& shape) { return {Operand::number, shape}; }
 inline Operand statistics(const Shape& shape) { return {Operand::number, shape, DType::F32, 0, true}; }
 inline Operand spreads(const Shape& shape) { return {Operand::positive, shape, DType::F32, 0, true}; }
+inline Operand fractions(const Shape& shape) { return {Operand::fraction, shape, DType::F32, 0, true}; }
 inline Operand positives(const Shape& shape) { return {Operand::positive, shape}; }
 inline Operand randoms(const Shape& shape) { return {Operand::random, shape}; }
 inline Operand rate() { return {Operand::rate, {}}; }
@@ -111,6 +116,13 @@ inline void add_activation_cases(Cases& cases, Sizes& sizes) {
   cases.push_back({"gelu_grad", AttributeMap().set("approximate", std::string("tanh")), {x, x}});
   cases.push_back({"leaky_relu", AttributeMap().set("slope", 0.3), {x}});
   cases.push_back({"elu", AttributeMap().set("alpha", 0.7), {x}});
+  for (const char* name : {"selu", "celu", "hardtanh", "hardsigmoid", "hardswish", "mish"})
+    cases.push_back({name, {}, {x}});
+  cases.push_back({"celu", AttributeMap().set("alpha", 0.7), {x}});
+  cases.push_back({"hardtanh", AttributeMap().set("low", -0.5).set("high", 1.25), {x}});
+  cases.push_back({"prelu", {}, {x, numbers({1})}});
+  for (int64_t axis = 0; axis < 3; ++axis)
+    cases.push_back({"prelu", AttributeMap().set("axis", axis), {x, numbers({x.shape[static_cast<uint32_t>(axis)]})}});
   cases.push_back({"softmax_grad", {}, {x, x}});
   cases.push_back({"log_softmax_grad", {}, {x, x}});
 }
@@ -151,6 +163,15 @@ inline void add_norm_cases(Cases& cases, Sizes& sizes) {
     const Operand pixels = numbers(image), c = numbers({channels});
     cases.push_back({"batch_norm", AttributeMap().set("epsilon", 1e-3), {pixels, c, c}});
     cases.push_back({"batch_norm_grad", {}, {pixels, c, statistics({channels}), spreads({channels}), pixels}});
+    for (int64_t groups : {int64_t{1}, channels}) {
+      const AttributeMap a = AttributeMap().set("groups", groups);
+      AttributeMap with_epsilon = a;
+      const Operand few = statistics({image[0], groups}), spread = spreads(few.shape);
+      const Operand more = numbers({image[0], 2 * channels, 5}), own = numbers({2 * channels});
+      cases.push_back({"group_norm", with_epsilon.set("epsilon", 1e-3), {more, own, own}});
+      cases.push_back({"group_norm_grad", a, {more, own, few, spread, more}});
+      if (image.rank() == 4) cases.push_back({"group_norm_grad", a, {pixels, c, few, spread, pixels}});
+    }
   }
 }
 
@@ -162,10 +183,16 @@ inline void add_loss_cases(Cases& cases, Sizes& sizes) {
       const Operand labels = indices(lead, classes, dtype);
       cases.push_back({"softmax_cross_entropy", {}, {logits, labels}});
       cases.push_back({"softmax_cross_entropy_grad", {}, {logits, labels, each, each}});
+      cases.push_back({"nll", {}, {logits, labels}});
+      cases.push_back({"multi_margin", {}, {logits, labels}});
+      cases.push_back({"multi_margin", AttributeMap().set("margin", 0.8).set("power", int64_t{2}), {logits, labels}});
       cases.push_back({"one_hot", AttributeMap().set("classes", classes).set("dtype", int64_t{HX_F64}), {labels}});
     }
-    for (const char* name : {"sigmoid_cross_entropy", "mse", "mae"}) cases.push_back({name, {}, {logits, logits}});
+    for (const char* name : {"sigmoid_cross_entropy", "mse", "mae", "kl_div", "hinge"})
+      cases.push_back({name, {}, {logits, logits}});
     cases.push_back({"huber", AttributeMap().set("delta", 0.6), {logits, logits}});
+    cases.push_back({"kl_div", {}, {logits, positives(logits.shape)}});
+    cases.push_back({"hinge", AttributeMap().set("margin", 0.4).set("power", int64_t{2}), {logits, logits}});
     cases.push_back({"sigmoid_cross_entropy_grad", {}, {logits, logits, logits}});
   }
 }
@@ -293,6 +320,38 @@ inline void add_attention_cases(Cases& cases, Sizes& sizes) {
     }
 }
 
+inline void add_recurrent_cases(Cases& cases, Sizes& sizes) {
+  const int64_t batch = sizes.odd(), in = sizes.some(), width = sizes.some();
+  for (int64_t positions : {int64_t{1}, sizes.some()})
+    for (bool reverse : {false, true}) {
+      const AttributeMap a = AttributeMap().set("reverse", reverse);
+      const Operand x = numbers({batch, positions, in}), state = numbers({batch, width});
+      const Operand y = numbers({batch, positions, width}), kept = statistics(y.shape);
+      for (int64_t gates : {4, 3}) {
+        const bool lstm = gates == 4;
+        const Operand w_in = numbers({gates * width, in}), w = numbers({gates * width, width});
+        const Operand bias = numbers({gates * width}), wide = numbers({batch, positions, gates * width});
+        const Operand all = fractions({batch, positions, 4 * width});
+        const std::string name = lstm ? "lstm" : "gru";
+        std::vector<Operand> inputs{x, w_in, w};
+        cases.push_back({name, a, inputs});
+        inputs.insert(inputs.end(), {bias, bias});
+        cases.push_back({name, a, inputs});
+        inputs.insert(inputs.end(), lstm ? 2 : 1, state);
+        cases.push_back({name, a, inputs});
+        cases.push_back(
+            {name + "_scan", a,
+             lstm ? std::vector<Operand>{wide, w, state, state} : std::vector<Operand>{wide, w, bias, state}});
+        std::vector<Operand> back{w, lstm ? kept : y, all, state, y};
+        cases.push_back({name + "_scan_grad", a, back});
+        if (lstm) back.push_back(kept);
+        if (lstm) cases.push_back({name + "_scan_grad", a, back});
+        back.push_back(all);
+        cases.push_back({name + "_scan_grad", a, back});
+      }
+    }
+}
+
 inline void add_optimizer_cases(Cases& cases, Sizes& sizes) {
   const Operand w = numbers({sizes.odd(), sizes.some()}), v = positives(w.shape);
   const Operand step{Operand::step, {}};
@@ -332,6 +391,7 @@ inline Cases functional_cases(uint64_t seed) {
   add_pool_cases(cases, sizes);
   add_lookup_cases(cases, sizes);
   add_attention_cases(cases, sizes);
+  add_recurrent_cases(cases, sizes);
   add_optimizer_cases(cases, sizes);
   return cases;
 }

@@ -23,7 +23,7 @@ Values operands(const FunctionalCase& c, DType dtype, uint64_t seed) {
   return values;
 }
 bool differentiated(const Operand& operand) {
-  return operand.kind == Operand::number || operand.kind == Operand::positive;
+  return operand.kind == Operand::number || operand.kind == Operand::positive || operand.kind == Operand::fraction;
 }
 
 std::vector<double> doubles(const HTensor& x) {

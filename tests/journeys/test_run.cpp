@@ -85,6 +85,21 @@ TEST_CASE("results of a run without tap go to a file by its ending") {
   CHECK(read(f / "out.csv") == "0,2\n3,0\n");
 }
 
+TEST_CASE("a recurrent net learns a text, and writes it") {
+  Folder f;
+  std::string verse;
+  for (int i = 0; i < 60; ++i) verse += "the rain falls on the sea and the sea falls on the shore.\n";
+  const std::string text = f.write("verse.txt", verse), weights = f / "w.safetensors";
+  const std::string common = "run " + kSamples + "char_lstm.hmx --producer 'file:" + text + "?window=32&shift=7' --quiet --json --batch 16 ";
+  const Result start = harmonics(common + "--steps 2"), end = harmonics(common + "--steps 120 --save " + weights);
+  REQUIRE(end.code == 0);
+  CHECK(number(start.out, "loss") > 2.5);
+  CHECK(number(end.out, "loss") < 0.9 * number(start.out, "loss"));
+  const Result written = harmonics("infer " + kSamples + "char_lstm.hmx --weights " + weights + " --prompt 'the rain ' --quiet");
+  CHECK(written.code == 0);
+  CHECK(written.out.size() > 8);
+}
+
 TEST_CASE("steps, time and a metric stop a run, and the object says which") {
   const std::string common = "run " + kSamples + "mnist.hmx " + kDigits + "--json --quiet ";
   const Result steps = harmonics(common + "--steps 7");
@@ -210,7 +225,7 @@ TEST_CASE("looking around: version, list, inspect, explain, validate") {
   CHECK(has(harmonics("version").out, "plugin contract 0."));
   const Result all = harmonics("list functions");
   for (const char* name : {"relu", "leaky_relu", "sigmoid", "tanh", "softmax", "gelu", "silu", "elu", "softplus", "identity", "cross_entropy", "binary_cross_entropy", "mse", "mae", "huber",
-                           "affine", "conv", "maxpool", "avgpool", "norm", "dropout", "flatten", "embed", "attention", "skip", "concat"}) {
+                           "affine", "conv", "maxpool", "avgpool", "norm", "dropout", "flatten", "embed", "attention", "skip", "concat", "lstm", "gru", "prelu", "nll", "hinge"}) {
     INFO(name);
     CHECK(has(all.out, std::string("  ") + name + " "));
   }
@@ -221,7 +236,7 @@ TEST_CASE("looking around: version, list, inspect, explain, validate") {
   for (const char* name : {"constant", "linear", "cosine", "step", "wsd"}) CHECK(has(schedules, std::string("  ") + name + " "));
   CHECK(has(harmonics("inspect wsd").out, "schedule wsd(warmup = 0, decay = 0.2, final = 0)"));
   CHECK(has(harmonics("list losses --json").out, "\"name\":\"huber\""));
-  CHECK(has(harmonics("validate " + kSamples + "mnist.hmx " + kSamples + "mnist_cnn.hmx " + kSamples + "char_gpt.hmx").err, "char_gpt.hmx: ok"));
+  CHECK(has(harmonics("validate " + kSamples + "mnist.hmx " + kSamples + "mnist_cnn.hmx " + kSamples + "char_gpt.hmx " + kSamples + "char_lstm.hmx").err, "char_lstm.hmx: ok"));
   const Result explained = harmonics("explain " + kSamples + "mnist.hmx " + kDigits + "--show widths,program,kernels,memory");
   REQUIRE(explained.code == 0);
   CHECK(has(explained.out, "1/2 of 'input'"));

@@ -122,6 +122,58 @@ void check_batch(const Dims& dims) {
   require_close(back[2], dbias, 1e-5, 1e-4);
 }
 
+void check_group(const Dims& dims, int64_t groups) {
+  Random random(73);
+  const Tensor x = random.floats(dims, -3, 1), dy = random.floats(dims);
+  const int64_t channels = dims[1], n = x.size() / dims[0] / groups, places = x.size() / dims[0] / channels;
+  const Tensor gain = random.floats({channels}, 0.5f, 2), bias = random.floats({channels});
+  const Dims few{dims[0], groups};
+  const auto out = KernelCall("group_norm")
+                       .set("epsilon", 1e-5)
+                       .set("groups", groups)
+                       .in(x)
+                       .in(gain)
+                       .in(bias)
+                       .out(dims)
+                       .out(few)
+                       .out(few)
+                       .run();
+  const auto back = KernelCall("group_norm_grad")
+                        .set("groups", groups)
+                        .in(x)
+                        .in(gain)
+                        .in(out[1])
+                        .in(out[2])
+                        .in(dy)
+                        .out(dims)
+                        .out({channels})
+                        .out({channels})
+                        .run();
+  std::vector<double> y = zeros(x.size()), mean, rstd, dx = zeros(x.size()), dgain = zeros(channels),
+                      dbias = zeros(channels);
+  const auto channel = [&](int64_t i) { return i / places % channels; };
+  for (int64_t r = 0; r < dims[0] * groups; ++r) {
+    std::vector<int64_t> at;
+    for (int64_t i = 0; i < n; ++i) at.push_back(r * n + i);
+    const Row row(x, at, true);
+    mean.push_back(row.mean);
+    rstd.push_back(row.rstd);
+    row.gradient(
+        x, dy, [&](int64_t i) { return gain[channel(i)]; }, true, dx);
+    for (int64_t i : at) {
+      y[static_cast<size_t>(i)] = row.unit(x, i) * gain[channel(i)] + bias[channel(i)];
+      dgain[static_cast<size_t>(channel(i))] += dy[i] * row.unit(x, i);
+      dbias[static_cast<size_t>(channel(i))] += dy[i];
+    }
+  }
+  require_close(out[0], y, 1e-5, 2e-5);
+  require_close(out[1], mean, 1e-5, 1e-6);
+  require_close(out[2], rstd, 1e-5, 0);
+  require_close(back[0], dx, 1e-4, 2e-5);
+  require_close(back[1], dgain, 1e-5, 1e-4);
+  require_close(back[2], dbias, 1e-5, 1e-4);
+}
+
 }  // namespace
 
 TEST_CASE("layer norm and rms norm with their gradients") {
@@ -139,6 +191,15 @@ TEST_CASE("batch norm and its gradient") {
   check_batch({64, 33});
   check_batch({32, 600});
   check_batch({16, 40, 14, 14});
+}
+
+TEST_CASE("group norm and its gradient") {
+  check_group({3, 6, 5, 7}, 2);
+  check_group({2, 15, 1000}, 5);
+  check_group({33, 24}, 3);
+  check_group({5, 7}, 1);
+  check_group({4, 9, 3, 3}, 9);
+  check_group({16, 32, 14, 14}, 8);
 }
 
 }  // namespace harmonics::kernel_tests

@@ -52,8 +52,9 @@ Program case_program(const GoldenCase& c, const std::map<std::string, HTensor>& 
   return tracer.take();
 }
 
-void check_cases(const std::string& backend, DType dtype, const Tolerance& tolerance) {
-  const TensorFile file = golden("functionals.safetensors");
+const char* const kFiles[] = {"functionals.safetensors", "layers.safetensors"};
+
+void check_cases(const TensorFile& file, const std::string& backend, DType dtype, const Tolerance& tolerance) {
   for (const GoldenCase& c : golden_cases(file)) {
     const auto stored = below(file, c.name);
     Leaves inputs;
@@ -71,11 +72,16 @@ void check_cases(const std::string& backend, DType dtype, const Tolerance& toler
   }
 }
 
+void check_cases(const std::string& backend, DType dtype, const Tolerance& tolerance) {
+  for (const char* name : kFiles) check_cases(golden(name), backend, dtype, tolerance);
+}
+
 }  // namespace
 
 TEST_CASE("every functional that is not a gradient is compared with PyTorch") {
   std::set<std::string> covered;
-  for (const GoldenCase& c : golden_cases(golden("functionals.safetensors"))) covered.insert(c.functional);
+  for (const char* name : kFiles)
+    for (const GoldenCase& c : golden_cases(golden(name))) covered.insert(c.functional);
   for (const auto& [name, text] : golden("optimizers.safetensors").metadata) {  // whole runs: test_optimizers.cpp
     if (name.rfind("run/", 0) != 0) continue;
     const boost::json::object run = boost::json::parse(text).as_object();
@@ -85,7 +91,7 @@ TEST_CASE("every functional that is not a gradient is compared with PyTorch") {
   }
   for (const Functional* functional : FunctionalTable::global().all()) {
     const bool is_gradient = functional->name.find("_grad") != std::string::npos;
-    INFO("add a case to make_golden.py for " << functional->name);
+    INFO("add a case to make_golden.py or make_layers.py for " << functional->name);
     CHECK((is_gradient || covered.count(functional->name) == 1));
   }
 }

@@ -26,13 +26,23 @@ const Row kRows[] = {
     {"elu", {}, [](double x) { return x > 0 ? x : std::expm1(x); }},
     {"elu", {{"alpha", "2"}}, [](double x) { return x > 0 ? x : 2 * std::expm1(x); }},
     {"softplus", {}, [](double x) { return std::log1p(std::exp(x)); }},
+    {"selu", {}, [](double x) { return 1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * std::expm1(x)); }},
+    {"celu", {{"alpha", "2"}}, [](double x) { return x > 0 ? x : 2 * std::expm1(x / 2); }},
+    {"mish", {}, [](double x) { return x * std::tanh(std::log1p(std::exp(x))); }},
+    {"relu6", {}, [](double x) { return std::min(std::max(x, 0.0), 6.0); }},
+    {"hardtanh", {}, [](double x) { return std::min(std::max(x, -1.0), 1.0); }},
+    {"hardtanh", {{"low", "-2"}, {"high", "0.5"}}, [](double x) { return std::min(std::max(x, -2.0), 0.5); }},
+    {"hardsigmoid", {}, [](double x) { return std::min(std::max(x + 3, 0.0), 6.0) / 6; }},
+    {"hardswish", {}, [](double x) { return x * std::min(std::max(x + 3, 0.0), 6.0) / 6; }},
+    {"softsign", {}, [](double x) { return x / (1 + std::abs(x)); }},
+    {"logsigmoid", {}, [](double x) { return -std::log1p(std::exp(-x)); }},
     {"identity", {}, [](double x) { return x; }},
 };
 
 }  // namespace
 
 TEST_CASE("activations mean what their names say, with their slopes") {
-  const Floats xs{-4, -1.5f, -0.3f, 0.2f, 1, 3.5f};
+  const Floats xs{-4, -1.5f, -0.3f, 0.2f, 1.2f, 3.5f};
   for (const Row& row : kRows) {
     INFO(row.name);
     const Ran ran = run(floats({2, 3}, xs), [&](const HTensor& x) { return activation(row.name, x, row.arguments); }, true);
@@ -44,6 +54,12 @@ TEST_CASE("activations mean what their names say, with their slopes") {
   }
 }
 
+TEST_CASE("logarithms of probabilities do not overflow") {
+  check_close(run(floats({1, 3}, {0, 1000, 0}), [](const HTensor& x) { return activation("log_softmax", x); }).y, {-1000, 0, -1000});
+  check_close(run(floats({1, 2}, {-1000, 1000}), [](const HTensor& x) { return activation("logsigmoid", x); }).y, {-1000, 0});
+  check_close(run(floats({1, 2}, {-1000, 1000}), [](const HTensor& x) { return activation("relu6", x); }).y, {0, 6});
+}
+
 TEST_CASE("softmax gives probabilities along the last axis") {
   const Ran ran = run(floats({2, 3}, {0, 0, 0, 1000, 0, -1000}), [](const HTensor& x) { return activation("softmax", x); });
   check_close(ran.y, {1.f / 3, 1.f / 3, 1.f / 3, 1, 0, 0});
@@ -52,4 +68,9 @@ TEST_CASE("softmax gives probabilities along the last axis") {
 TEST_CASE("an argument outside of its range is refused") {
   CHECK(error_of([] { run(ramp({2, 2}), [](const HTensor& x) { return activation("gelu", x, {{"approximate", "erf"}}); }); }) ==
         "activation 'gelu' of plugin 'harmonics.activations': approximate is \"erf\"; it can be \"none\" or \"tanh\"");
+  const auto error = [](const char* name, const Texts& texts) {
+    return error_of([&] { run(ramp({2, 2}), [&](const HTensor& x) { return activation(name, x, texts); }); });
+  };
+  CHECK(error("celu", {{"alpha", "0"}}).find("it must be positive") != std::string::npos);
+  CHECK(error("hardtanh", {{"low", "2"}}).find("low must be below high") != std::string::npos);
 }

@@ -171,12 +171,105 @@ TEST_CASE("norm batch: the batch's statistics while training, running ones after
 }
 
 TEST_CASE("norm refuses what it does not know") {
-  CHECK(layer_error("norm", ramp({2, 3}), {{"kind", "group"}}) == "kind is \"group\"; it can be \"layer\", \"rms\" or \"batch\"");
+  CHECK(layer_error("norm", ramp({2, 3}), {{"kind", "local"}}) ==
+        "kind is \"local\"; it can be \"layer\", \"rms\", \"batch\", \"group\" or \"instance\"");
+  CHECK(layer_error("norm", ramp({2, 3}), {{"kind", "group"}}) == "norm(\"group\") wants groups, e.g. groups=8");
+  CHECK(layer_error("norm", ramp({2, 3}), {{"kind", "group"}, {"groups", "2"}}) == "groups is 2; it must divide the 3 channels");
   TestScope scope;
   scope.is_training = true;
   CHECK(error_of([&] { ran_layer("norm", scope, ramp({1, 3}), {{"kind", "batch"}}); }) ==
         "layer 'norm' of plugin 'harmonics.layers': norm(\"batch\") cannot train on one value per channel, a batch is [1, 3]\n"
         "use a larger batch, or norm(\"layer\")");
+}
+
+TEST_CASE("norm by groups takes each sample's channels apart, by instance each channel") {
+  TestScope scope;
+  const HTensor x = floats({1, 4, 2}, {1, 3, 5, 7, 0, 0, 10, 10});
+  const float unit = std::sqrt(5.0f);
+  check_close(ran_layer("norm", scope, x, {{"kind", "group"}, {"groups", "2"}}), {-3 / unit, -1 / unit, 1 / unit, 3 / unit, -1, -1, 1, 1}, 1e-4);
+  CHECK(names(scope) == Names{"bias [4]", "gain [4]"});
+  check_close(ran_layer("norm", scope, x, {{"kind", "instance"}}), {-1, 1, -1, 1, 0, 0, 0, 0}, 1e-4);
+  TestScope sequence;  // positions count as samples
+  sequence.leading_axes = 2;
+  check_close(ran_layer("norm", sequence, x, {{"kind", "group"}, {"groups", "1"}}), {-1, 1, -1, 1, 0, 0, 0, 0}, 1e-4);
+}
+
+TEST_CASE("prelu owns its slopes, glu halves the features") {
+  TestScope scope;
+  const HTensor x = floats({2, 2}, {-4, 2, 1, -8});
+  check_close(ran_layer("prelu", scope, x), {-1, 2, 1, -2});
+  CHECK(names(scope) == Names{"weight [1]"});
+  TestScope channels;
+  channels.values["weight"] = floats({2}, {0.5f, -1});
+  check_close(ran_layer("prelu", channels, x, {{"channels", "true"}}), {-2, 2, 1, 8});
+  TestScope starts;
+  check_close(ran_layer("prelu", starts, x, {{"slope", "0.5"}}), {-2, 2, 1, -4});
+  CHECK(layer_error("prelu", ramp({3}), {{"channels", "true"}}) == "prelu(channels=true) needs channels; a sample here is a single number");
+  check_close(ran_layer("glu", scope, floats({1, 4}, {1, 2, 0, 100})), {0.5f, 2});
+  CHECK(ran_layer("glu", scope, ramp({2, 6, 4, 4})).shape() == Shape{2, 3, 4, 4});
+  CHECK(layer_error("glu", ramp({2, 3})) == "glu halves the first axis of features, which is 3 long\n"
+                                            "put a map of an even width before it: -(affine(256), glu)-> gives 128");
+}
+
+TEST_CASE("last and mean leave one value of a sequence") {
+  TestScope scope;
+  scope.leading_axes = 2;
+  const HTensor x = floats({1, 3, 2}, {1, 2, 3, 4, 8, 0});
+  check_close(ran_layer("last", scope, x), {8, 0});
+  CHECK(scope.result_leading == 1u);
+  check_close(ran_layer("mean", scope, x), {4, 2});
+  CHECK(layer_error("last", ramp({2, 3})) == "last works on sequences; a sample here is [3]\n"
+                                             "use a producer of sequences (file:PATH?window=256), or declare one: {*, 64}");
+}
+
+TEST_CASE("lstm and gru have PyTorch's parameters, layers and directions") {
+  const HTensor x = ramp({2, 5, 3});
+  TestScope plain;
+  plain.leading_axes = 2;
+  CHECK(ran_layer("lstm", plain, x, {{"width", "4"}}).shape() == Shape{2, 5, 4});
+  CHECK(names(plain) == Names{"bias_hh_l0 [16]", "bias_ih_l0 [16]", "weight_hh_l0 [16, 4]", "weight_ih_l0 [16, 3]"});
+  CHECK(plain.inits.at("weight_ih_l0").kind == HX_INIT_KAIMING_UNIFORM);
+  CHECK(plain.inits.at("weight_ih_l0").a == 4);
+  CHECK_FALSE(plain.result_leading);
+
+  TestScope stacked;
+  stacked.leading_axes = 2;
+  stacked.target_width = 8;
+  const Texts both{{"layers", "2"}, {"bidirectional", "true"}, {"bias", "false"}};
+  const HTensor all = ran_layer("gru", stacked, x, both);
+  CHECK(all.shape() == Shape{2, 5, 8});
+  CHECK(names(stacked) == Names{"weight_hh_l0 [12, 4]", "weight_hh_l0_reverse [12, 4]", "weight_hh_l1 [12, 4]", "weight_hh_l1_reverse [12, 4]",
+                                "weight_ih_l0 [12, 3]", "weight_ih_l0_reverse [12, 3]", "weight_ih_l1 [12, 8]", "weight_ih_l1_reverse [12, 8]"});
+  Texts only_last = both;
+  only_last.push_back({"last", "true"});
+  const HTensor end = ran_layer("gru", stacked, x, only_last);
+  CHECK(stacked.result_leading == 1u);
+  const HTensor forth = slice(all, {0, 4, 0}, {2, 5, 4}), back = slice(all, {0, 0, 4}, {2, 1, 8});
+  check_same(end, reshape(concat({forth, back}, 2), {2, 8}));
+
+  TestScope rows;  // an image's rows are positions
+  CHECK(ran_layer("lstm", rows, x, {{"width", "4"}, {"last", "true"}}).shape() == Shape{2, 4});
+  TestScope noisy;
+  noisy.is_training = true;
+  noisy.random_numbers = full(DType::F32, {2, 5, 4}, 0.9);
+  CHECK(ran_layer("lstm", noisy, x, {{"width", "4"}, {"layers", "2"}, {"dropout", "0.5"}}).shape() == Shape{2, 5, 4});
+}
+
+TEST_CASE("recurrent layers say what they need") {
+  CHECK(layer_error("lstm", ramp({2, 3}), {{"width", "4"}}) ==
+        "lstm works on sequences [positions, features]; a sample here is [3]\n"
+        "use a producer of sequences (file:PATH?window=256), or declare one: {*, 64}");
+  const HTensor x = ramp({2, 5, 3});
+  CHECK(layer_error("gru", x, {{"width", "0"}}, {}, 2) == "a width of 0 holds nothing; the least is 1");
+  CHECK(layer_error("gru", x, {{"width", "2"}, {"layers", "0"}}, {}, 2) == "layers is 0; the least is 1");
+  CHECK(layer_error("gru", x, {{"width", "2"}, {"dropout", "1"}}, {}, 2).find("it must be in [0, 1)") != std::string::npos);
+  TestScope odd;
+  odd.leading_axes = 2;
+  odd.target_width = 7;
+  CHECK(error_of([&] { ran_layer("gru", odd, x, {{"bidirectional", "true"}}); }) ==
+        "layer 'gru' of plugin 'harmonics.layers': gru goes both ways, but the target's width of 7 cannot be halved");
+  TestScope open;
+  CHECK_THROWS_AS(ran_layer("gru", open, x), detail::NeedsWidth);
 }
 
 TEST_CASE("dropout acts while training only") {
@@ -290,5 +383,10 @@ TEST_CASE("every layer with parameters has its gradient") {
   derivative("conv", ramp({1, 2, 4, 4}), {{"channels", "3"}});
   derivative("norm", ramp({2, 6}), {});
   derivative("norm", ramp({2, 6}), {{"kind", "rms"}});
+  derivative("norm", ramp({2, 6, 3}), {{"kind", "group"}, {"groups", "3"}});
+  derivative("prelu", ramp({2, 5}), {});
+  derivative("glu", ramp({2, 6}), {});
+  derivative("lstm", ramp({2, 4, 3}), {{"width", "5"}}, 2);
+  derivative("gru", ramp({2, 4, 3}), {{"width", "5"}, {"last", "true"}}, 2);
   derivative("attention", ramp({1, 3, 4}, 0.2f), {{"causal", "true"}, {"heads", "2"}, {"rope", "true"}}, 2);
 }

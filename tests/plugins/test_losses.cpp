@@ -9,7 +9,7 @@ using namespace harmonics::testing;
 
 namespace {
 
-const std::string kNone, kSoftmax = "harmonics.activations/softmax", kSigmoid = "harmonics.activations/sigmoid",
+const std::string kNone, kSoftmax = "harmonics.activations/softmax", kLogSoftmax = "harmonics.activations/log_softmax", kSigmoid = "harmonics.activations/sigmoid",
                          kRelu = "harmonics.activations/relu";
 const HTensor kLogits = floats({2, 3}, {1, 2, -1, 0.5f, -3, 4});
 const HTensor kLabels = HTensor::from<int32_t>({2}, {1, 0});
@@ -84,7 +84,60 @@ TEST_CASE("distances are taken element by element") {
   check_close(ran_loss("mae", kNone, p, t), {0.5f, 2, 3});
   check_close(ran_loss("huber", kNone, p, t), {0.125f, 1.5f, 2.5f});
   check_close(ran_loss("huber", kNone, p, t, {{"delta", "2"}}), {0.125f, 2, 4});
+  check_close(ran_loss("smooth_l1", kNone, p, t, {{"beta", "2"}}), {0.0625f, 1, 2});
+  CHECK(loss_error("smooth_l1", kNone, p, t, {{"beta", "0"}}).find("it must be positive") != std::string::npos);
   CHECK(loss_error("huber", kNone, p, t, {{"delta", "0"}}).find("it must be positive") != std::string::npos);
+}
+
+TEST_CASE("smoothing and places that do not count") {
+  const float first = negative_log_softmax({1, 2, -1}, 1);
+  const float all = (negative_log_softmax({1, 2, -1}, 0) + first + negative_log_softmax({1, 2, -1}, 2)) / 3;
+  const HTensor one = floats({1, 3}, {1, 2, -1}), label = HTensor::from<int32_t>({1}, {1});
+  check_close(ran_loss("cross_entropy", kNone, one, label, {{"label_smoothing", "0.25"}}), {0.75f * first + 0.25f * all});
+  check_close(ran_loss("cross_entropy", kNone, one, floats({1, 3}, {0, 1, 0}), {{"label_smoothing", "0.25"}}), {0.75f * first + 0.25f * all});
+  const HTensor absent = HTensor::from<int32_t>({2}, {1, -100}), none = HTensor::from<int32_t>({2}, {-100, -100});
+  const Texts ignore{{"ignore_index", "-100"}};
+  // The engine takes the mean over both: that of the one that counts.
+  for (const char* name : {"cross_entropy", "nll"}) check_close(ran_loss(name, kLogSoftmax, kLogits, absent, ignore), {2 * first, 0});
+  check_close(ran_loss("cross_entropy", kSoftmax, kLogits, none, ignore), {0, 0});
+  check_close(ran_loss("cross_entropy", kSigmoid, kLogits, absent, ignore), {2 * (binary(1, 0) + binary(2, 1) + binary(-1, 0)), 0});
+  CHECK(loss_error("cross_entropy", kNone, kLogits, floats({2, 3}, Floats(6)), ignore).find("ignore_index is a class number") != std::string::npos);
+  CHECK(loss_error("cross_entropy", kSigmoid, kLogits, kLabels, {{"label_smoothing", "0.1"}}).find("outputs after sigmoid stand by themselves") != std::string::npos);
+  CHECK(loss_error("cross_entropy", kNone, kLogits, kLabels, {{"label_smoothing", "1.5"}}).find("it must be in [0, 1]") != std::string::npos);
+}
+
+TEST_CASE("nll takes log-probabilities") {
+  check_close(ran_loss("nll", kNone, kLogits, kLabels), {-2, -0.5f});
+  check_close(ran_loss("nll", kLogSoftmax, kLogits, kLabels), {negative_log_softmax({1, 2, -1}, 1), negative_log_softmax({0.5f, -3, 4}, 0)});
+  CHECK(loss_error("nll", kSoftmax, kLogits, kLabels).find("end the arrow in log_softmax, or write cross_entropy") != std::string::npos);
+  CHECK(loss_error("nll", kNone, kLogits, kLogits).find("kl_div compares with a distribution") != std::string::npos);
+  const HTensor outside = HTensor::from<int32_t>({2}, {1, 3});
+  CHECK(std::isinf(numbers(ran_loss("nll", kNone, kLogits, outside))[1]));
+}
+
+TEST_CASE("hinge asks for a margin, of signs or of classes") {
+  const HTensor p = floats({1, 3}, {0.5f, 2, -3}), t = floats({1, 3}, {1, -1, -1});
+  check_close(ran_loss("hinge", kNone, p, t), {0.5f, 3, 0});
+  check_close(ran_loss("hinge", kNone, p, t, {{"power", "2"}, {"margin", "2"}}), {2.25f, 16, 0});
+  check_close(ran_loss("hinge", kNone, p, HTensor::from<int32_t>({1}, {0})), {2.5f / 3});
+  check_close(ran_loss("hinge", kNone, p, HTensor::from<int32_t>({1}, {0}), {{"power", "2"}}), {6.25f / 3});
+  CHECK(loss_error("hinge", kNone, p, t, {{"power", "3"}}).find("it can be 1 or 2") != std::string::npos);
+}
+
+TEST_CASE("kl_div compares distributions") {
+  const HTensor target = floats({1, 2}, {0.25f, 0.75f}), logits = floats({1, 2}, {0, 0});
+  const double log_half = std::log(0.5);
+  const Floats expected{static_cast<float>(0.25 * (std::log(0.25) - log_half)), static_cast<float>(0.75 * (std::log(0.75) - log_half))};
+  check_close(ran_loss("kl_div", kSoftmax, logits, target), expected);
+  check_close(ran_loss("kl_div", kLogSoftmax, logits, target), expected);
+  check_close(ran_loss("kl_div", kNone, floats({1, 2}, {-1, -2}), floats({1, 2}, {0, 1})), {0, 2});
+  CHECK(loss_error("kl_div", kSigmoid, logits, target).find("end the arrow in softmax or log_softmax") != std::string::npos);
+}
+
+TEST_CASE("binary_cross_entropy takes the numbers of two classes for one output") {
+  const HTensor z = floats({2, 1}, {-1, 2}), labels = HTensor::from<int32_t>({2}, {1, 0});
+  check_close(ran_loss("binary_cross_entropy", kSigmoid, z, labels), {binary(-1, 1), binary(2, 0)});
+  check_close(ran_loss("binary_cross_entropy", kNone, floats({2, 1}, {0.25f, 0.5f}), labels), {-std::log(0.25f), -std::log(0.5f)});
 }
 
 TEST_CASE("the gradient of a fused loss is that of what it means") {

@@ -74,6 +74,7 @@ class TestScope : public hx_scope {
   std::map<std::string, HTensor> updates;
   bool is_training = false;
   uint32_t leading_axes = 1;
+  std::optional<uint32_t> result_leading;  // where the layer said so
   std::optional<int64_t> target_width;
   int64_t symbols = 0;
   HTensor random_numbers;
@@ -98,6 +99,7 @@ class TestScope : public hx_scope {
   }
   bool training() const override { return is_training; }
   uint32_t leading() const override { return leading_axes; }
+  void set_leading(uint32_t axes) override { result_leading = axes; }
   int64_t width() override {
     if (!target_width) throw detail::NeedsWidth{};
     return *target_width;

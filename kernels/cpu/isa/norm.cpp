@@ -1,28 +1,9 @@
 #include "../norm.hpp"
 
 #include "kernels.hpp"
-#include "simd.hpp"
+#include "row_sum.hpp"
 
 namespace harmonics::cpu::HM_ISA {
-namespace {
-
-float scalar_sqrt(float x) { return vsqrt(splat(x))[0]; }
-
-// Sum of f(vector, lanes) over a row in groups, so that long rows keep their digits. f gives 0 in missing lanes.
-template <typename F>
-HM_INLINE float sum_row(int64_t n, F f) {
-  constexpr int64_t kGroup = 32 * kWidth;
-  vf total{};
-  for (int64_t g = 0; g < n; g += kGroup) {
-    const int64_t end = n - g < kGroup ? n : g + kGroup;
-    vf sum{};
-    for (int64_t i = g; i < end; i += kWidth) sum += f(i, lanes_at(i, end));
-    total += sum;
-  }
-  return sum_of(total);
-}
-
-}  // namespace
 
 // x, gain, [bias] -> y, [mean], rstd
 void row_norm(const void* context, void* const* buffers, uint32_t, uint32_t part) {

@@ -51,15 +51,16 @@ TEST_CASE("everything registered can be explained") {
 
 TEST_CASE("the catalogue has what the language promises") {
   Registry& registry = Registry::global();
-  for (const char* name : {"relu", "leaky_relu", "sigmoid", "tanh", "softmax", "gelu", "silu", "elu", "softplus", "identity"})
+  for (const char* name : {"relu", "leaky_relu", "sigmoid", "tanh", "softmax", "gelu", "silu", "elu", "softplus", "selu", "celu", "mish", "relu6", "hardtanh", "hardsigmoid", "hardswish", "softsign", "logsigmoid", "log_softmax", "identity"})
     CHECK(registry.need(HX_ACTIVATION, name)->identity() == "harmonics.activations/" + std::string(name));
-  for (const char* name : {"cross_entropy", "binary_cross_entropy", "mse", "mae", "huber", "next_token"})
+  for (const char* name : {"cross_entropy", "binary_cross_entropy", "mse", "mae", "huber", "smooth_l1", "next_token", "nll", "kl_div", "hinge"})
     CHECK(registry.need(HX_LOSS, name)->plugin == "harmonics.losses");
-  for (const char* name : {"affine", "conv", "maxpool", "avgpool", "norm", "dropout", "flatten", "embed", "attention", "skip", "concat", "mul"})
+  for (const char* name : {"affine", "conv", "maxpool", "avgpool", "norm", "dropout", "flatten", "embed", "attention", "skip", "concat", "mul", "lstm", "gru", "last", "mean", "prelu", "glu"})
     CHECK(registry.need(HX_LAYER, name)->plugin == "harmonics.layers");
   CHECK(registry.need(HX_LOSS, "cross_entropy")->flags == HX_TAKES_CLASSES);
   CHECK(registry.need(HX_LOSS, "next_token")->flags == (HX_TAKES_CLASSES | HX_SHIFTS_TARGET));
   CHECK(registry.need(HX_LAYER, "dropout")->flags == HX_MODE_ONLY);
   CHECK(registry.need(HX_LAYER, "skip")->flags == HX_IDENTITY_SKIP);
+  CHECK(registry.need(HX_LAYER, "prelu")->flags == HX_AFTER_MAP);
   CHECK(registry.need(HX_PRODUCER, "file")->plugin.empty());
 }

@@ -1,0 +1,244 @@
+// LSTM and GRU: the input's part of the gates is one product over all positions, the rest a scan from state to state.
+//
+// Gates stand in PyTorch's order, i f g o and r z n; a scan keeps their values (and, for the GRU, the state's part q of
+// n) for its gradient. The bodies are unrolled over the positions; a device's kernel runs a loop.
+#include "engine/functional/reference.hpp"
+
+namespace harmonics::reference {
+namespace {
+
+// The sizes of one scan and the order it takes the positions in.
+struct Scan {
+  int64_t batch, positions, width;
+  bool reverse;
+
+  Scan(const AttributeMap& a, const HTensor& per_position, int64_t width)
+      : batch(per_position.shape()[0]), positions(per_position.shape()[1]), width(width), reverse(a.flag("reverse")) {}
+  int64_t at(int64_t step) const { return reverse ? positions - 1 - step : step; }
+  // [batch, positions, n] -> [batch, n] at one position.
+  HTensor position(const HTensor& x, int64_t t) const {
+    return reshape(slice_axis(x, 1, t, t + 1), {batch, x.shape()[2]});
+  }
+  HTensor part(const HTensor& gates, int64_t i) const { return slice_axis(gates, 1, i * width, (i + 1) * width); }
+  // What each position gave, in the order of positions.
+  HTensor join(const Values& each) const {
+    Values rows;
+    for (const HTensor& x : each) rows.push_back(reshape(x, {batch, 1, x.shape()[1]}));
+    return rows.size() == 1 ? rows[0] : concat(rows, 1);
+  }
+  Values empty() const { return Values(static_cast<size_t>(positions)); }
+  // The state each position started from.
+  HTensor before(const HTensor& states, const HTensor& initial) const {
+    const HTensor first = reshape(initial, {batch, 1, width});
+    if (positions == 1) return first;
+    return reverse ? concat({slice_axis(states, 1, 1, positions), first}, 1)
+                   : concat({first, slice_axis(states, 1, 0, positions - 1)}, 1);
+  }
+  // The state position t starts from, in the order of the scan.
+  HTensor before(const HTensor& states, const HTensor& initial, int64_t step) const {
+    return step == 0 ? initial : position(states, at(step - 1));
+  }
+};
+
+void expect_sequence(const char* name, const HTensor& x) {
+  expect(x.rank() == 3 && x.shape()[1] > 0, name, "x is [batch, positions, features], not " + text_of(x));
+}
+
+// `gates` parts of the state's width in x's last axis, the weight's first and the bias's only one.
+Scan scan_of(const char* name, const AttributeMap& a, const HTensor& x, const HTensor& weight, int64_t gates) {
+  expect_sequence(name, x);
+  const int64_t width = weight.rank() == 2 ? weight.shape()[1] : 0;
+  expect(width > 0 && weight.shape() == Shape{gates * width, width} && x.shape()[2] == gates * width, name,
+         "x " + text_of(x) + " and weight " + text_of(weight) + " do not fit: with a state of H numbers x is [N, T, " +
+             std::to_string(gates) + " H] and the weight [" + std::to_string(gates) + " H, H]");
+  return Scan(a, x, width);
+}
+void expect_state(const char* name, const Scan& s, const HTensor& state, const char* what) {
+  expect(state.shape() == Shape{s.batch, s.width}, name,
+         std::string(what) + " " + text_of(state) + " does not fit: it needs shape " + Shape{s.batch, s.width}.str());
+}
+AttributeMap direction(const AttributeMap& a) { return AttributeMap().set("reverse", a.flag("reverse")); }
+
+// x, weight, h0, c0 -> y, c, gates
+Values lstm_scan(const AttributeMap& a, Inputs in) {
+  expect_inputs("lstm_scan", in, 4, 4);
+  const Scan s = scan_of("lstm_scan", a, in[0], in[1], 4);
+  expect_state("lstm_scan", s, in[2], "h0");
+  expect_state("lstm_scan", s, in[3], "c0");
+  const HTensor x = wide(in[0]), weight = wide(in[1]);
+  HTensor h = wide(in[2]), c = wide(in[3]);
+  Values ys = s.empty(), cs = s.empty(), all = s.empty();
+  for (int64_t step = 0; step < s.positions; ++step) {
+    const auto t = static_cast<size_t>(s.at(step));
+    const HTensor before = s.position(x, s.at(step)) + dot(h, weight, {1}, {1});
+    const HTensor i = logistic(s.part(before, 0)), f = logistic(s.part(before, 1)), g = tanh(s.part(before, 2)),
+                  o = logistic(s.part(before, 3));
+    c = f * c + i * g;
+    h = o * tanh(c);
+    ys[t] = h;
+    cs[t] = c;
+    all[t] = concat({i, f, g, o}, 1);
+  }
+  return {as_type_of(s.join(ys), in[0]), s.join(cs), s.join(all)};
+}
+
+// weight, c, gates, c0, dy, [dc, [dgates]] -> dx, dh0, dc0
+Values lstm_scan_grad(const AttributeMap& a, Inputs in) {
+  expect_inputs("lstm_scan_grad", in, 5, 7);
+  const Scan s = scan_of("lstm_scan_grad", a, in[2], in[0], 4);
+  const HTensor weight = wide(in[0]), c = in[1], gates = in[2], c0 = wide(in[3]), dy = wide(in[4]);
+  HTensor dh, dc;
+  Values each = s.empty();
+  for (int64_t step = s.positions - 1; step >= 0; --step) {
+    const int64_t t = s.at(step);
+    const HTensor now = s.position(gates, t), given = in.size() > 6 ? s.position(in[6], t) : HTensor();
+    const HTensor i = s.part(now, 0), f = s.part(now, 1), g = s.part(now, 2), o = s.part(now, 3);
+    const auto add_given = [&](const HTensor& d, int64_t part) { return given ? d + s.part(given, part) : d; };
+    const HTensor dhere = dh ? s.position(dy, t) + dh : s.position(dy, t);
+    const HTensor squashed = tanh(s.position(c, t));
+    HTensor dcell = dhere * o * (1.0 - square(squashed));
+    if (dc) dcell = dcell + dc;
+    if (in.size() > 5) dcell = dcell + s.position(in[5], t);
+    const HTensor di = add_given(dcell * g, 0), df = add_given(dcell * s.before(c, c0, step), 1),
+                  dg = add_given(dcell * i, 2), dout = add_given(dhere * squashed, 3);
+    const HTensor before =
+        concat({di * (i * (1.0 - i)), df * (f * (1.0 - f)), dg * (1.0 - square(g)), dout * (o * (1.0 - o))}, 1);
+    each[static_cast<size_t>(t)] = before;
+    dc = dcell * f;
+    dh = dot(before, weight, {1}, {0});
+  }
+  return {as_type_of(s.join(each), in[4]), as_type_of(dh, in[4]), as_type_of(dc, in[3])};
+}
+
+// The weight's gradient is one product over all positions.
+HTensor weight_gradient(const HTensor& dgates, const HTensor& before, const HTensor& weight) {
+  return as_type_of(dot(dgates, as_type_of(before, dgates), {0, 1}, {0, 1}), weight);
+}
+
+Values lstm_scan_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gradients) {
+  const Scan s = scan_of("lstm_scan", a, in[0], in[1], 4);
+  Values inputs{in[1], out[1], out[2], in[3], or_zero(gradients[0], out[0])};
+  if (gradients[1] || gradients[2]) inputs.push_back(or_zero(gradients[1], out[1]));
+  if (gradients[2]) inputs.push_back(gradients[2]);
+  const Values d = apply("lstm_scan_grad", direction(a), inputs);
+  return {d[0], weight_gradient(d[0], s.before(out[0], as_type_of(in[2], out[0])), in[1]), as_type_of(d[1], in[2]),
+          d[2]};
+}
+
+// x, weight, bias, h0 -> y, gates
+Values gru_scan(const AttributeMap& a, Inputs in) {
+  expect_inputs("gru_scan", in, 4, 4);
+  const Scan s = scan_of("gru_scan", a, in[0], in[1], 3);
+  expect(in[2].shape() == Shape{3 * s.width}, "gru_scan",
+         "bias " + text_of(in[2]) + " does not fit: it needs shape " + Shape{3 * s.width}.str());
+  expect_state("gru_scan", s, in[3], "h0");
+  const HTensor x = wide(in[0]), weight = wide(in[1]), bias = wide(in[2]);
+  HTensor h = wide(in[3]);
+  Values ys = s.empty(), all = s.empty();
+  for (int64_t step = 0; step < s.positions; ++step) {
+    const auto t = static_cast<size_t>(s.at(step));
+    const HTensor here = s.position(x, s.at(step)), past = dot(h, weight, {1}, {1}) + bias;
+    const HTensor r = logistic(s.part(here, 0) + s.part(past, 0)), z = logistic(s.part(here, 1) + s.part(past, 1)),
+                  q = s.part(past, 2), n = tanh(s.part(here, 2) + r * q);
+    h = n + z * (h - n);
+    ys[t] = h;
+    all[t] = concat({r, z, n, q}, 1);
+  }
+  return {as_type_of(s.join(ys), in[0]), s.join(all)};
+}
+
+// weight, y, gates, h0, dy, [dgates] -> dx, dpast (of weight h + bias), dh0
+Values gru_scan_grad(const AttributeMap& a, Inputs in) {
+  expect_inputs("gru_scan_grad", in, 5, 6);
+  expect_sequence("gru_scan_grad", in[1]);
+  const Scan s(a, in[1], in[1].shape()[2]);
+  expect(in[0].shape() == Shape{3 * s.width, s.width} && in[2].shape() == Shape{s.batch, s.positions, 4 * s.width},
+         "gru_scan_grad",
+         "weight " + text_of(in[0]) + ", y " + text_of(in[1]) + " and gates " + text_of(in[2]) + " do not fit");
+  const HTensor weight = wide(in[0]), y = wide(in[1]), gates = in[2], h0 = wide(in[3]), dy = wide(in[4]);
+  HTensor dh;
+  Values dx = s.empty(), dpast = s.empty();
+  for (int64_t step = s.positions - 1; step >= 0; --step) {
+    const int64_t t = s.at(step);
+    const HTensor now = s.position(gates, t), given = in.size() > 5 ? s.position(in[5], t) : HTensor();
+    const HTensor r = s.part(now, 0), z = s.part(now, 1), n = s.part(now, 2), q = s.part(now, 3);
+    const auto add_given = [&](const HTensor& d, int64_t part) { return given ? d + s.part(given, part) : d; };
+    const HTensor dhere = dh ? s.position(dy, t) + dh : s.position(dy, t);
+    const HTensor dn = add_given(dhere * (1.0 - z), 2) * (1.0 - square(n));
+    const HTensor dz = add_given(dhere * (s.before(y, h0, step) - n), 1) * (z * (1.0 - z));
+    const HTensor dr = add_given(dn * q, 0) * (r * (1.0 - r)), dq = add_given(dn * r, 3);
+    dx[static_cast<size_t>(t)] = concat({dr, dz, dn}, 1);
+    dpast[static_cast<size_t>(t)] = concat({dr, dz, dq}, 1);
+    dh = dhere * z + dot(dpast[static_cast<size_t>(t)], weight, {1}, {0});
+  }
+  return {as_type_of(s.join(dx), in[4]), as_type_of(s.join(dpast), in[4]), as_type_of(dh, in[3])};
+}
+
+Values gru_scan_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gradients) {
+  const Scan s = scan_of("gru_scan", a, in[0], in[1], 3);
+  Values inputs{in[1], out[0], out[1], in[3], or_zero(gradients[0], out[0])};
+  if (gradients[1]) inputs.push_back(gradients[1]);
+  const Values d = apply("gru_scan_grad", direction(a), inputs);
+  return {d[0], weight_gradient(d[1], s.before(out[0], as_type_of(in[3], out[0])), in[1]),
+          as_type_of(reduce_sum(d[1], {0, 1}), in[2]), d[2]};
+}
+
+void expect_counts(const char* name, Inputs in, size_t states) {
+  expect(in.size() == 3 || in.size() == 5 || in.size() == 5 + states, name,
+         "takes x, two weights, then two biases or none, then with biases its first state or nothing; got " +
+             std::to_string(in.size()) + " inputs");
+  expect_sequence(name, in[0]);
+  expect(in[2].rank() == 2, name, "the state's weight is a matrix, not " + text_of(in[2]));
+}
+HTensor no_state(Inputs in) { return full(in[0].dtype(), {in[0].shape()[0], in[2].shape()[1]}, 0); }
+
+// x, w_ih, w_hh, [b_ih, b_hh, [h0, c0]] -> y, c
+Values lstm(const AttributeMap& a, Inputs in) {
+  expect_counts("lstm", in, 2);
+  const HTensor gates = in.size() > 3 ? linear(in[0], in[1], in[3] + in[4]) : linear(in[0], in[1]);
+  const HTensor h0 = in.size() > 5 ? in[5] : no_state(in), c0 = in.size() > 5 ? in[6] : no_state(in);
+  const Values scanned = apply("lstm_scan", direction(a), {gates, in[2], h0, c0});
+  return {scanned[0], scanned[1]};
+}
+
+// x, w_ih, w_hh, [b_ih, b_hh, [h0]] -> y
+Values gru(const AttributeMap& a, Inputs in) {
+  expect_counts("gru", in, 1);
+  const HTensor gates = in.size() > 3 ? linear(in[0], in[1], in[3]) : linear(in[0], in[1]);
+  const HTensor bias = in.size() > 3 ? in[4] : full(in[0].dtype(), {in[2].shape()[0]}, 0);
+  return {apply("gru_scan", direction(a), {gates, in[2], bias, in.size() > 5 ? in[5] : no_state(in)})[0]};
+}
+
+}  // namespace
+
+std::vector<Functional> recurrences() {
+  return {
+      {"lstm", "long short-term memory over the positions; gates i f g o",
+       "x [N, T, in], w_ih [4H, in], w_hh [4H, H], (b_ih [4H], b_hh [4H], (h0 [N, H], c0 [N, H])?)? {reverse = false} "
+       "-> "
+       "y [N, T, H], c [N, T, H]",
+       lstm, nullptr},
+      {"lstm_scan", "the part of lstm that goes from state to state",
+       "x [N, T, 4H], w_hh [4H, H], h0 [N, H], c0 [N, H] {reverse = false} -> y [N, T, H], c [N, T, H], gates [N, T, "
+       "4H]",
+       lstm_scan, lstm_scan_gradient},
+      {"lstm_scan_grad", "gradient of lstm_scan, but for the weight",
+       "w_hh [4H, H], c [N, T, H], gates [N, T, 4H], c0 [N, H], dy [N, T, H], (dc [N, T, H], (dgates [N, T, 4H])?)? "
+       "{reverse = false} -> dx [N, T, 4H], dh0 [N, H], dc0 [N, H]",
+       lstm_scan_grad, nullptr},
+      {"gru", "gated recurrent units over the positions; gates r z n, r after the product",
+       "x [N, T, in], w_ih [3H, in], w_hh [3H, H], (b_ih [3H], b_hh [3H], (h0 [N, H])?)? {reverse = false} -> "
+       "y [N, T, H]",
+       gru, nullptr},
+      {"gru_scan", "the part of gru that goes from state to state",
+       "x [N, T, 3H], w_hh [3H, H], b_hh [3H], h0 [N, H] {reverse = false} -> y [N, T, H], gates [N, T, 4H]", gru_scan,
+       gru_scan_gradient},
+      {"gru_scan_grad", "gradient of gru_scan, but for weight and bias",
+       "w_hh [3H, H], y [N, T, H], gates [N, T, 4H], h0 [N, H], dy [N, T, H], (dgates [N, T, 4H])? {reverse = false} "
+       "-> "
+       "dx [N, T, 3H], dpast [N, T, 3H], dh0 [N, H]",
+       gru_scan_grad, nullptr},
+  };
+}
+
+}  // namespace harmonics::reference
