@@ -391,8 +391,8 @@ inline Cases functional_cases(uint64_t seed) {
   add_pool_cases(cases, sizes);
   add_lookup_cases(cases, sizes);
   add_attention_cases(cases, sizes);
-  add_recurrent_cases(cases, sizes);
   add_optimizer_cases(cases, sizes);
+  add_recurrent_cases(cases, sizes);
   return cases;
 }
 
