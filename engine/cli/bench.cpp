@@ -35,11 +35,11 @@ Measured measure(HarmonicGraph& graph, const Rows& rows, const PreparedSettings&
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   do {
     const auto start = Clock::now();
-    step.run();
-    times.add(std::chrono::duration<double>(Clock::now() - start).count());
+    const size_t batch_number = step.run();
+    times.add(std::chrono::duration<double>(Clock::now() - start).count(), batch_number);
   } while (Clock::now() < end || times.count() < 5);
   yardsticks.again();
-  return {settings.trains, settings.batch, settings.threads, times.count(), times.at(0), times.at(0.5), floor_of(step.executable(), yardsticks)};
+  return {settings.trains, settings.batch, settings.threads, times.count(), times.best(), times.at(0.5), floor_of(step.executable(), yardsticks)};
 }
 
 void print_head() { fmt::print("{:<10} {:>7} {:>8} {:>12} {:>12} {:>14} {:>9}\n", "mode", "batch", "threads", "samples/s", "median", "us a step", "of floor"); }

@@ -99,7 +99,7 @@ void print_profile(const Subject& subject, const Profile& p, Yardsticks& yardsti
   fmt::print("\n");
   print_lines(functionals, p.kernels, "steps  functional");
   fmt::print("\nstep         {:>10.2f} us at best, {:.2f} us in the median run of {}: {} and {}\n", p.seconds * 1e6, p.median * 1e6, p.runs, rate(static_cast<double>(s.batch) / p.seconds), rate(static_cast<double>(s.batch) / p.median));
-  fmt::print("kernels      {:>10.2f} us, the best of each\n", p.kernels * 1e6);
+  fmt::print("kernels      {:>10.2f} us, the best of each together\n", p.kernels * 1e6);
   fmt::print("floor        {:>10.2f} us, {:.2f} of the step\n", p.floor * 1e6, p.floor / p.seconds);
   fmt::print("engine       {:>10.2f} us for {} steps of the plan with empty kernels\n", p.engine * 1e6, p.steps.size());
   if (subject.in_flow >= 0) fmt::print("in the flow  {:>10.2f} us a step with reading, joining and metrics (best mean of ten runs)\n", subject.in_flow * 1e6);

@@ -108,9 +108,10 @@ void PreparedStep::lay_out(const Rows& rows, uint64_t batch) {
   }
 }
 
-void PreparedStep::next() {
+size_t PreparedStep::next() {
   const size_t batch = static_cast<size_t>(count_++) % pointers_.size();
   step_->set(pointers_[batch].data(), lr_, count_, seed_);
+  return batch;
 }
 
 uint64_t PreparedStep::prepared_bytes() const {

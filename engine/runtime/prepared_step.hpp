@@ -46,10 +46,11 @@ class PreparedStep {
  public:
   PreparedStep(HarmonicGraph& graph, const Rows& rows, const PreparedSettings& settings);
 
-  void next();  // the batch the next run works on; run() does it by itself
-  void run() {
-    next();
+  size_t next();  // points the next run at its batch, whose number it gives; run() does it by itself
+  size_t run() {
+    const size_t batch = next();
     step_->run();
+    return batch;
   }
   CompiledStep& step() { return *step_; }
   const Executable& executable() const { return step_->executable(); }

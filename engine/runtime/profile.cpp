@@ -12,7 +12,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-constexpr uint64_t kWarm = 3, kLeast = 10, kMost = 5000;
+constexpr uint64_t kWarm = 3, kLeast = 10, kMost = 50000;
 
 // What one look at the clock adds to each step.
 double clock_cost() {
@@ -63,6 +63,22 @@ double fastest_empty(PreparedStep& step) {
 
 }  // namespace
 
+void Times::add(double seconds, size_t batch) {
+  seconds_.push_back(seconds);
+  if (batch >= fastest_.size()) fastest_.resize(batch + 1);
+  double& fastest = fastest_[batch];
+  fastest = fastest > 0 ? std::min(fastest, seconds) : seconds;
+}
+
+double Times::best() const {
+  double sum = 0, batches = 0;
+  for (double seconds : fastest_) {
+    sum += seconds;
+    batches += seconds > 0;
+  }
+  return batches > 0 ? sum / batches : 0;
+}
+
 double Times::at(double quantile) const {
   std::vector<double> sorted = seconds_;
   const auto at = sorted.begin() + static_cast<std::ptrdiff_t>(quantile * static_cast<double>(sorted.size() - 1));
@@ -88,26 +104,26 @@ Profile profile(PreparedStep& step, Yardsticks& yardsticks, const ProfileSetting
   PlanTimes times;
   uint64_t allocations = 0;
   for (uint64_t run = 0; run < result.runs; ++run) {
-    step.next();
+    size_t batch = step.next();
     const uint64_t before = settings.allocations ? settings.allocations() : 0;
     const double seconds = time_of([&] { step.step().run(); });
     if (settings.allocations) allocations += settings.allocations() - before;
-    whole.add(seconds);
+    whole.add(seconds, batch);
 
-    step.next();
+    batch = step.next();
     times.wants_parts = run + settings.traced >= result.runs;
     step.step().run_timed(times);
-    for (size_t i = 0; i < n; ++i) each[i].add(static_cast<double>(times.stamps[i + 1] - times.stamps[i]) * 1e-9);
+    for (size_t i = 0; i < n; ++i) each[i].add(static_cast<double>(times.stamps[i + 1] - times.stamps[i]) * 1e-9, batch);
     if (times.wants_parts) result.trace.push_back(times);
   }
   yardsticks.again();
   result.steps = describe(step.executable(), yardsticks);
-  result.seconds = whole.at(0);
+  result.seconds = whole.best();
   result.median = whole.at(0.5);
   const double clock = clock_cost();
   for (size_t i = 0; i < n; ++i) {
     ProfiledStep& s = result.steps[i];
-    s.seconds = std::max(0.0, each[i].at(0) - clock);
+    s.seconds = std::max(0.0, each[i].best() - clock);
     s.median = std::max(0.0, each[i].at(0.5) - clock);
     result.kernels += s.seconds;
     result.floor += s.floor;

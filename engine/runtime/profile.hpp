@@ -14,16 +14,16 @@ struct ProfiledStep {  // of the plan
   size_t index = 0;
   std::string what, kernel, scope;
   uint32_t parts = 1;
-  double seconds = 0, median = 0;  // the fastest run; the median one
+  double seconds = 0, median = 0;  // at best (see Times); of the median run
   double flops = 0, bytes = 0;     // what it has to do; see Work
   double floor = 0;                // the least time for that
 };
 
 struct Profile {
   uint64_t runs = 0;
-  double seconds = 0, median = 0;  // a whole step, without a clock inside: fastest, median
+  double seconds = 0, median = 0;  // a whole step, without a clock inside: at best, median
   double floor = 0;                // of all steps of the plan together
-  double kernels = 0;              // their fastest runs together
+  double kernels = 0;              // their best times together
   double engine = 0;               // the same plan with empty kernels
   double allocations = 0;          // a step; -1: not counted
   std::vector<ProfiledStep> steps;
@@ -42,15 +42,18 @@ Profile profile(PreparedStep& step, Yardsticks& yardsticks, const ProfileSetting
 // The least time for every step of a plan together.
 double floor_of(const Executable& executable, Yardsticks& yardsticks);
 
-// What times say in order: at(0) the fastest, at(0.5) the median.
+// Times of one thing on several batches. What it takes may depend on the numbers (zeros can be skipped), so the fastest run of
+// all would be that of the easiest batch.
 class Times {
  public:
-  void add(double seconds) { seconds_.push_back(seconds); }
+  void add(double seconds, size_t batch = 0);
   size_t count() const { return seconds_.size(); }
-  double at(double quantile) const;
+  double best() const;               // the mean over batches of the fastest run of each
+  double at(double quantile) const;  // of all runs
 
  private:
   std::vector<double> seconds_;
+  std::vector<double> fastest_;  // by batch; 0: not yet run
 };
 
 }  // namespace harmonics

@@ -35,9 +35,9 @@ struct Chain {
 
 template <typename Body>
 void per_operation(benchmark::State& state, const Chain& chain, const Body& body) {
-  StepTimes times;
-  for (auto _ : state) times.time(body);
-  state.counters["ns/operation"] = times.quantile(0) * 1e9 / static_cast<double>(chain.plan->steps().size());
+  Times times;
+  for (auto _ : state) time_into(times, body);
+  state.counters["ns/operation"] = times.best() * 1e9 / static_cast<double>(chain.plan->steps().size());
   state.counters["operations"] = static_cast<double>(chain.plan->steps().size());
 }
 

@@ -40,20 +40,13 @@ std::string yardsticks() {
 
 }  // namespace
 
-double StepTimes::quantile(double q) const {
-  std::vector<double> sorted = seconds_;
-  const auto at = sorted.begin() + static_cast<std::ptrdiff_t>(q * static_cast<double>(sorted.size() - 1));
-  std::nth_element(sorted.begin(), at, sorted.end());
-  return *at;
-}
-
 void measure_yardsticks(const Work& work) {
   if (work.flops > 0) best_peak(work.threads);
   if (work.bytes > 0) best_bandwidth(static_cast<size_t>(resident(work)), work.threads);
 }
 
-void report(benchmark::State& state, const Work& work, const StepTimes& times) {
-  const double best = times.quantile(0), median = times.quantile(0.5);
+void report(benchmark::State& state, const Work& work, const Times& times) {
+  const double best = times.best(), median = times.at(0.5);
   state.counters["us"] = best * 1e6;
   if (work.samples > 0) {
     state.counters["samples/s"] = work.samples / best;

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <chrono>
-#include <vector>
+#include <type_traits>
 
 #include <benchmark/benchmark.h>
+
+#include "engine/runtime/profile.hpp"
 
 namespace harmonics::bench {
 
@@ -16,32 +18,28 @@ struct Work {
   int threads = 1;
 };
 
-class StepTimes {
- public:
-  template <typename Body>
-  void time(const Body& body) {
-    const auto start = std::chrono::steady_clock::now();
-    body();
-    seconds_.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  double quantile(double q) const;
-
- private:
-  std::vector<double> seconds_;
-};
+// `body` may return the number of the batch it worked on.
+template <typename Body>
+void time_into(Times& times, const Body& body) {
+  const auto start = std::chrono::steady_clock::now();
+  size_t batch = 0;
+  if constexpr (std::is_void_v<decltype(body())>) body();
+  else batch = body();
+  times.add(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), batch);
+}
 
 void measure_yardsticks(const Work& work);
-void report(benchmark::State& state, const Work& work, const StepTimes& times);
+void report(benchmark::State& state, const Work& work, const Times& times);
 
-// Runs `body` as the loop of `state` and reports the fastest iteration: "samples/s" ("median": at the median
+// Runs `body` as the loop of `state` and reports its best time (see Times): "samples/s" ("median": at the median
 // iteration), "GFLOP/s" and its ratio to the peak where flops are said, "GB/s" and its ratio to the bandwidth where
 // bytes are. The yardsticks are measured right before and right after; the better counts.
 template <typename Body>
 void measure(benchmark::State& state, const Work& work, const Body& body) {
   body();  // what is made at first use is not a step's cost
   measure_yardsticks(work);
-  StepTimes times;
-  for (auto _ : state) times.time(body);
+  Times times;
+  for (auto _ : state) time_into(times, body);
   report(state, work, times);
 }
 

@@ -38,7 +38,7 @@ class WorkloadStep {
  public:
   WorkloadStep(const Workload& workload, int64_t batch, int threads);
 
-  void run() { step_->run(); }                         // the next batch
+  size_t run() { return step_->run(); }                // the next batch; its number
   double flops() const { return flops_; }              // of contractions, forward and backward: what any method must do
   double least_bytes() const { return least_bytes_; }  // weights read once forward, read and written once backward
   const Executable& executable() const { return step_->executable(); }

@@ -15,7 +15,7 @@ inline void measure_workload(benchmark::State& state, const Workload& workload, 
     work.bytes = step.least_bytes();
     work.resident = static_cast<double>(workload.parameters) * sizeof(float);
   }
-  measure(state, work, [&] { step.run(); });
+  measure(state, work, [&] { return step.run(); });
 }
 
 inline void add_workload(const std::string& name) {

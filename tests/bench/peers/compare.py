@@ -2,7 +2,7 @@
 """Alternates our benchmarks with the peers' scripts and prints ratios: compare.py BIN WORKLOADS [--peer torch] [--peer onnx]
 [--pairs N] [--seconds S] [--threads N] [--only PATTERN] [--json FILE]. BIN is the folder of the benchmarks.
 
-Every case runs N times by us and by each peer in turn (A B A B); a pair's ratio is that of its fastest steps, the table shows the
+Every case runs N times by us and by each peer in turn (A B A B); a pair's ratio is that of their best times, the table shows the
 median of the pairs: what slows both down at once falls out. A peer's process lives as long as its workload, so that it starts and
 compiles once. Peak and bandwidth are those our benchmark measured beside the case.
 """
