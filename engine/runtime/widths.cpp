@@ -241,9 +241,9 @@ class Solver {
     const GraphNode& target = node(t.target);
     const auto raw = raw_stream(t.target);
     if ((loss.item->flags & HX_TAKES_CLASSES) && raw != streams_.end() && is_integer(raw->second.dtype) && raw->second.sample.rank() == raw->second.positions) {
+      if ((loss.item->flags & HX_TWO_CLASSES_IN_ONE) && raw->second.classes <= 2) return {1, fmt::format("the two classes of '{}'", target.name)};
       if (raw->second.classes <= 0)
         throw Error(ErrorKind::Shape, fmt::format("how many classes '{}' has is not known", target.name), target.span, {fmt::format("declare it: producer {} {{10}};", target.name)});
-      if ((loss.item->flags & HX_TWO_CLASSES_IN_ONE) && raw->second.classes <= 2) return {1, fmt::format("the two classes of '{}'", target.name)};
       return {raw->second.classes, fmt::format("the {} classes of '{}'", raw->second.classes, target.name)};
     }
     return {features(width(t.target)), fmt::format("the width of '{}'", target.name)};

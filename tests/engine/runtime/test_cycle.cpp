@@ -104,6 +104,42 @@ TEST_CASE("two taps of classes on one layer count its accuracy once") {
   CHECK(CycleRuntime(*g, 0, s).run().accuracy == Approx(2.0 / 3));
 }
 
+TEST_CASE("two classes are one output, and its accuracy is counted at one half") {
+  auto g = graph_of(R"(harmonic g {
+    producer x {1}; producer y {1}; layer o {1};
+    cycle { x -(sigmoid)-> o; o <-(binary_cross_entropy)- y; }
+  })");
+  bind_rows<float>(*g, "x", {1}, {-2, -1, 1, 2});
+  bind_rows<uint8_t>(*g, "y", {}, {0, 1, 1, 1});
+  bind_test<float>(*g, "x", {1}, {-2, -1, 1, 2});
+  bind_test<uint8_t>(*g, "y", {}, {0, 1, 1, 1});
+  declare(*g);
+  set_weights(*g, "x.o.affine.weight", {1});
+  set_weights(*g, "x.o.affine.bias", {0});
+  const Evaluation e = evaluate(*g, 0, g->test_streams(), settings(4));
+  CHECK(e.accuracy == Approx(0.75));
+  CHECK(e.loss == Approx((std::log1p(std::exp(-2.0)) + std::log1p(std::exp(1.0)) + std::log1p(std::exp(-1.0)) + std::log1p(std::exp(-2.0))) / 4));
+}
+
+TEST_CASE("places of an ignored class count in neither loss nor accuracy") {
+  auto g = graph_of(R"(harmonic g {
+    producer x {2}; producer y {2}; layer o {2};
+    cycle { x -> o; o <-(cross_entropy(ignore_index=-100))- y; }
+  })");
+  for (const bool test : {false, true}) {
+    const auto put = [&](const char* name, auto sample, auto values) { test ? bind_test(*g, name, sample, values) : bind_rows(*g, name, sample, values); };
+    put("x", Shape{2}, std::vector<float>{1, 0, 0, 1, 1, 0, 1, 0});
+    put("y", Shape{}, std::vector<int32_t>{0, -100, 1, -100});
+  }
+  declare(*g);
+  set_weights(*g, "x.o.affine.weight", {1, 0, 0, 1});
+  set_weights(*g, "x.o.affine.bias", {0, 0});
+  const Evaluation e = evaluate(*g, 0, g->test_streams(), settings(4));
+  const double right = -std::log(std::exp(1.0) / (std::exp(1.0) + 1)), wrong = -std::log(1 / (std::exp(1.0) + 1));
+  CHECK(e.accuracy == Approx(0.5));
+  CHECK(e.loss == Approx((right + wrong) / 2));
+}
+
 TEST_CASE("evaluation equals the hand computation whatever the batch") {
   auto g = graph_of(kLine);
   bind_line(*g, 10);
