@@ -74,11 +74,15 @@ uint64_t rounded(uint64_t bytes) { return (bytes + 63) & ~uint64_t{63}; }
 void cut(SparseContext& c) {
   const Product& p = c.product;
   const double products = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
-  const uint32_t parts = parts_for(products * 2 / 85, INT32_MAX, 60000);
+  const uint32_t parts = parts_for(products * 2 / 85, INT32_MAX, 25000);
   const bool by_rows = p.m >= p.n;
-  c.row_parts = by_rows ? static_cast<uint32_t>(std::min<int64_t>(parts, std::max<int64_t>(1, p.m / 16))) : 1;
-  c.column_parts = by_rows ? 1 : static_cast<uint32_t>(std::min<int64_t>(parts, std::max<int64_t>(1, p.n / 64)));
-  c.build_parts = by_rows ? c.row_parts : parts_for(static_cast<double>(p.m * p.k) * 0.5, p.m);
+  const auto at_most = [](uint32_t wanted, int64_t pieces) {
+    return static_cast<uint32_t>(std::min<int64_t>(wanted, std::max<int64_t>(1, pieces)));
+  };
+  // Slices of columns share the lists and part B, but narrow ones read the lists for little.
+  c.column_parts = by_rows ? 1 : at_most(parts, p.n / 96);
+  c.row_parts = at_most(parts / c.column_parts, p.m / 16);
+  c.build_parts = by_rows ? c.row_parts : parts_for(static_cast<double>(p.m * p.k) * 0.5, p.m, 10000);
 }
 
 bool worth_looking(const Product& p) {
@@ -139,7 +143,7 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
     c->rows = m;
     c->columns = n;
     c->slope = slope.empty() ? OuterContext::none : slope == "all" ? OuterContext::all : OuterContext::active;
-    c->parts = parts_for(static_cast<double>(m * n) * 0.2, m);
+    c->parts = parts_for(static_cast<double>(m * n) * 0.06, m);  // most rows are left out
     answer(out, std::move(c), isa().sgd_outer, "outer product and sgd").in_place = 1;
     return true;
   }
