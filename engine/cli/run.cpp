@@ -39,8 +39,7 @@ class Interruptible {
   Interruptible& operator=(const Interruptible&) = delete;
 };
 
-int64_t weight_count(const HarmonicGraph& graph, const ParameterStore& store) {
-  (void)graph;
+int64_t weight_count(const ParameterStore& store) {
   int64_t n = 0;
   for (const auto& [name, t] : store.all())
     if (t.role == Role::weight || t.role == Role::frozen) n += t.type.shape.count();
@@ -154,11 +153,11 @@ void summarise(HarmonicGraph& graph, const Options& options, const Outcome& outc
   if (options.quiet) return;
   const CycleReport& r = outcome.report;
   if (!outcome.trained) {
-    if (options.weights.empty() && weight_count(graph, graph.store()) > 0) print_note("no --weights were given: the results come from weights that never learned");
+    if (options.weights.empty() && weight_count(graph.store()) > 0) print_note("no --weights were given: the results come from weights that never learned");
     say(fmt::format("inferred {} samples in {} ({})", thousands(r.samples), duration(r.seconds), rate(r.samples_per_second)));
     return;
   }
-  say(fmt::format("trained {} weights on {} samples in {} ({}, stopped by {}): {}", thousands(weight_count(graph, graph.store())), thousands(r.samples), duration(r.seconds), rate(r.samples_per_second), r.stopped_by, loss_text(r)));
+  say(fmt::format("trained {} weights on {} samples in {} ({}, stopped by {}): {}", thousands(weight_count(graph.store())), thousands(r.samples), duration(r.seconds), rate(r.samples_per_second), r.stopped_by, loss_text(r)));
   say("by " + outcome.training);
   if (outcome.test) {
     std::string line = fmt::format("test on {} samples: loss {:.4g}", thousands(outcome.test->samples), outcome.test->loss);

@@ -1,6 +1,7 @@
 #include "sparse_product.hpp"
 
 #include <array>
+#include <cstring>
 
 #include "families.hpp"
 

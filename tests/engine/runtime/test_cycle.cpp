@@ -8,6 +8,7 @@
 
 #include "engine/runtime/metrics.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
+#include "tests/message_of.hpp"
 
 using namespace harmonics;
 using namespace harmonics::testing;
@@ -26,17 +27,6 @@ void bind_line(HarmonicGraph& g, size_t n) {
   for (size_t i = 0; i < n; ++i) y.push_back(3 * x[2 * i] - 2 * x[2 * i + 1] + 0.5f);
   bind_rows(g, "x", {2}, x);
   bind_rows(g, "y", {1}, y);
-}
-
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& e) {
-    std::string s = e.what();
-    for (const std::string& note : e.notes()) s += "\n" + note;
-    return s;
-  }
-  return "no error";
 }
 
 }  // namespace

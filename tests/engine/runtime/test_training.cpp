@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/engine/runtime/memory_streams.hpp"
+#include "tests/message_of.hpp"
 
 using namespace harmonics;
 using namespace harmonics::testing;
@@ -66,17 +67,6 @@ Slope slide(RunSettings s, size_t samples = 1) {
   set_weights(*g, "x.o.affine.weight", {0});
   const CycleReport r = CycleRuntime(*g, 0, s).run();
   return {r, -static_cast<double>(weights(*g, "x.o.affine.weight")[0])};
-}
-
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& e) {
-    std::string s = e.what();
-    for (const std::string& note : e.notes()) s += "\n" + note;
-    return s;
-  }
-  return "no error";
 }
 
 }  // namespace

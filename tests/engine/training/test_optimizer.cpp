@@ -6,21 +6,12 @@
 #include "engine/program/functional.hpp"
 #include "engine/training/optimizer.hpp"
 #include "engine/training/schedule.hpp"
+#include "tests/message_of.hpp"
 
 using namespace harmonics;
 
 namespace {
 
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& e) {
-    std::string s = e.what();
-    for (const std::string& note : e.notes()) s += "\n" + note;
-    return s;
-  }
-  return "no error";
-}
 std::string refused(const std::string& optimizer) {
   return message_of([&] { parse_optimizer(optimizer); });
 }
