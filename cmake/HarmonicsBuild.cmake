@@ -27,8 +27,7 @@ if(HARMONICS_WERROR)
   add_compile_options(-Werror)
 endif()
 foreach(sanitizer IN LISTS HARMONICS_SANITIZE)
-  # What g++ 12 says of std::function once instrumented is not so.
-  add_compile_options(-fsanitize=${sanitizer} -fno-omit-frame-pointer -Wno-maybe-uninitialized)
+  add_compile_options(-fsanitize=${sanitizer} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${sanitizer})
 endforeach()
 
