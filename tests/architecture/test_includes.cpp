@@ -2,10 +2,10 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -41,11 +41,18 @@ std::vector<fs::path> sources(const std::string& folder) {
 }
 
 std::vector<std::string> includes(const fs::path& path) {
-  static const std::regex kInclude("^\\s*#\\s*include\\s*[<\"]([^>\"]+)[>\"]");
   std::vector<std::string> found;
   std::stringstream text(read(path));
-  for (std::string line; std::getline(text, line);)
-    if (std::smatch m; std::regex_search(line, m, kInclude)) found.push_back(m[1]);
+  for (std::string line; std::getline(text, line);) {
+    std::stringstream words(line);
+    char mark = 0, open = 0;
+    std::string directive, name;
+    if (!(words >> mark) || mark != '#') continue;
+    words >> std::ws;
+    while (std::isalpha(words.peek())) directive += static_cast<char>(words.get());
+    if (directive != "include" || !(words >> open) || (open != '<' && open != '"')) continue;
+    if (std::getline(words, name, open == '<' ? '>' : '"')) found.push_back(name);
+  }
   return found;
 }
 
