@@ -1,0 +1,51 @@
+#include "engine/runtime/cycle_feed.hpp"
+
+#include <fmt/core.h>
+
+namespace harmonics {
+
+CycleFeed::CycleFeed(CyclePlan& plan) : plan_(plan) { plan_.reader->begin(0); }
+
+void CycleFeed::allocate(const std::vector<std::optional<TensorType>>& results) {
+  for (Slot& slot : slots_) {
+    for (size_t i = 0; i < plan_.producers.size(); ++i) {
+      auto& bytes = slot.streams.emplace_back(plan_.reader->bytes(i) * plan_.batch + 64);
+      // 64-byte aligned inside the buffer: kernels read it directly.
+      void* p = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64);
+      slot.targets.push_back(p);
+      slot.pointers.push_back(p);
+    }
+    for (const auto& type : results) slot.results.emplace_back(type ? type->bytes() * plan_.batch : 0);
+    slot.delivers.resize(results.size());
+  }
+}
+
+Slot* CycleFeed::next() {
+  Slot& slot = slots_[next_slot_];
+  slot.count = plan_.reader->read(plan_.batch, slot.targets.data());
+  while (slot.count == 0) {
+    if (!next_pass()) return nullptr;
+    slot.count = plan_.reader->read(plan_.batch, slot.targets.data());
+  }
+  slot.sequence = read_++;
+  slot.epoch = epoch_;
+  next_slot_ = (next_slot_ + 1) % slots_.size();
+  return &slot;
+}
+
+bool CycleFeed::next_pass() {
+  if (plan_.reader->position() == 0) throw Error(ErrorKind::Stream, fmt::format("the streams of '{}' hold no sample", plan_.graph.graph().name));
+  ++epoch_;
+  if (plan_.live) {
+    stream_ended_.store(true, std::memory_order_relaxed);
+    return false;
+  }
+  if (plan_.epochs >= 0 && static_cast<int64_t>(epoch_) >= plan_.epochs) {
+    passes_ended_.store(true, std::memory_order_relaxed);
+    return false;
+  }
+  plan_.reader->begin(epoch_);
+  return true;
+}
+
+}  // namespace harmonics

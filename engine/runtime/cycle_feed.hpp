@@ -1,0 +1,47 @@
+// CycleFeed: the first stage of a cycle. Reads batches, pass after pass, into the slots that carry them through the stages.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "engine/runtime/cycle_plan.hpp"
+
+namespace harmonics {
+
+// One batch on its way through the stages.
+struct Slot {
+  std::vector<std::vector<std::byte>> streams;
+  std::vector<const void*> pointers;
+  std::vector<void*> targets;
+  std::vector<std::vector<std::byte>> results;
+  std::vector<char> delivers;  // by result: did this step make it
+  uint64_t count = 0, epoch = 0;
+  size_t sequence = 0;
+};
+
+class CycleFeed {
+ public:
+  static constexpr size_t kInFlight = 2;  // batches between the stages
+
+  explicit CycleFeed(CyclePlan& plan);
+  // `results`: the type of one sample of each wanted value, where it has one.
+  void allocate(const std::vector<std::optional<TensorType>>& results);
+  // The next batch; null when the streams, or the passes, have ended.
+  Slot* next();
+  bool stream_ended() const { return stream_ended_.load(std::memory_order_relaxed); }
+  bool passes_ended() const { return passes_ended_.load(std::memory_order_relaxed); }
+
+ private:
+  bool next_pass();
+
+  CyclePlan& plan_;
+  std::array<Slot, kInFlight + 2> slots_;  // one more may be read before the limiter holds, one is being refilled
+  size_t next_slot_ = 0, read_ = 0;
+  uint64_t epoch_ = 0;
+  std::atomic<bool> passes_ended_{false}, stream_ended_{false};
+};
+
+}  // namespace harmonics

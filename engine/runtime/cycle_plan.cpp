@@ -1,0 +1,47 @@
+#include "engine/runtime/cycle_plan.hpp"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+namespace harmonics {
+
+namespace {
+
+constexpr int64_t kDefaultEpochs = 10;
+
+// A pass that ends without anybody having said how many there are: ten of them train, one infers.
+int64_t planned_epochs(const ResolvedSettings& settings, bool training) {
+  const bool conditions = settings.steps || settings.seconds || !settings.until.empty();
+  return settings.epochs.value_or(!training ? 1 : conditions ? -1 : kDefaultEpochs);
+}
+
+}  // namespace
+
+CyclePlan::CyclePlan(HarmonicGraph& harmonic, int number, const RunSettings& settings_of_run)
+    : graph(harmonic), cycle(number), run(settings_of_run), settings(graph.settings(cycle, run)), training(graph.graph().trains(cycle)),
+      executor(graph.executor(run.threads)) {
+  const Graph& g = graph.graph();
+  producers = g.producers_used(cycle, training);
+  if (producers.empty()) throw Error(ErrorKind::Usage, fmt::format("no producer feeds this cycle of '{}'", g.name));
+  for (int n : producers)
+    if (!graph.streams().bound(n)) throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", name_of(n)), {}, {fmt::format("bind it: --producer {}=file:PATH", name_of(n))});
+  for (int n : graph.results(cycle))
+    if (graph.sinks().count(is_consumer(n) ? n : -1) && (is_consumer(n) || !training)) wanted.push_back(n);
+  reader = graph.streams().reader(g, producers, static_cast<uint64_t>(settings.batch), training && run.shuffle, settings.seed);
+  for (int n : producers) live = live || graph.streams().source(n).info().live;
+  size = reader->size();
+  batch = size > 0 ? std::min<uint64_t>(size, static_cast<uint64_t>(settings.batch)) : static_cast<uint64_t>(settings.batch);
+  epochs = planned_epochs(settings, training);
+}
+
+Horizon CyclePlan::horizon() const {
+  Horizon h{settings.steps, settings.seconds.has_value()};
+  if (epochs < 0 || size == 0) return h;
+  const auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const int64_t steps = epochs * up(up(static_cast<int64_t>(size), static_cast<int64_t>(batch)), settings.accumulate);
+  h.steps = std::min(h.steps.value_or(steps), steps);
+  return h;
+}
+
+}  // namespace harmonics

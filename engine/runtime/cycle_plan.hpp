@@ -1,0 +1,37 @@
+// CyclePlan: what is settled before a cycle's first step: settings, streams, results, how long it goes on.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/runtime/harmonic_graph.hpp"
+#include "engine/training/schedule.hpp"
+
+namespace harmonics {
+
+struct CyclePlan {
+  // Throws when a producer the cycle needs is not bound.
+  CyclePlan(HarmonicGraph& graph, int cycle, const RunSettings& run);
+
+  std::string name_of(int node) const { return graph.graph().nodes[static_cast<size_t>(node)].name; }
+  bool is_consumer(int node) const { return graph.graph().nodes[static_cast<size_t>(node)].kind == DeclarationKind::Consumer; }
+  // How long the schedule of the learning rate is.
+  Horizon horizon() const;
+
+  HarmonicGraph& graph;
+  int cycle;
+  const RunSettings& run;
+  ResolvedSettings settings;
+  bool training;
+  Executor& executor;
+  std::vector<int> producers;  // that feed this cycle, in the order of the reader's members
+  std::vector<int> wanted;     // nodes whose values somebody takes
+  std::unique_ptr<JointReader> reader;
+  uint64_t size = 0;           // joint samples in a pass; 0: unbounded or unknown
+  uint64_t batch = 1;
+  int64_t epochs = -1;         // below zero: until something else ends it
+  bool live = false;
+};
+
+}  // namespace harmonics

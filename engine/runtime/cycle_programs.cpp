@@ -1,0 +1,108 @@
+#include "engine/runtime/cycle_programs.hpp"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+namespace harmonics {
+
+void CyclePrograms::compile_first() {
+  std::vector<int> here;
+  const auto& conditionals = plan_.graph.graph().conditionals;
+  for (size_t i = 0; i < conditionals.size(); ++i)
+    if (conditionals[i].cycle == plan_.cycle) here.push_back(static_cast<int>(i));
+  if (!here.empty()) trace_branches(here);
+  choose_branches();
+  const uint64_t last = plan_.size % plan_.batch;
+  of_batch(static_cast<int64_t>(plan_.batch));
+  if (last != 0 && plan_.epochs != 0 && here.empty()) of_batch(static_cast<int64_t>(last));
+}
+
+void CyclePrograms::trace_branches(const std::vector<int>& conditionals) {
+  constexpr size_t kTraced = 6;
+  const size_t traced = std::min(conditionals.size(), kTraced);
+  for (size_t choice = 0; choice < size_t{1} << traced; ++choice) {
+    branches_.clear();
+    for (size_t i = 0; i < conditionals.size(); ++i) branches_.insert(2 * conditionals[i] + (i < traced && (choice >> i & 1) ? 0 : 1));
+    learn(plan_.graph.lower(options(static_cast<int64_t>(plan_.batch))));
+  }
+}
+
+// What a program measures and hands out.
+void CyclePrograms::learn(const Lowered& lowered) {
+  if (lowered.program.output("loss")) measured_.insert("loss");
+  for (const LossInfo& info : lowered.losses) {
+    measured_.insert(info.name + ".loss");
+    if (info.accuracy) measured_.insert(info.name + ".accuracy");
+  }
+  for (size_t i = 0; i < plan_.wanted.size(); ++i) {
+    const auto it = lowered.values.find(plan_.wanted[i]);
+    if (it == lowered.values.end()) continue;
+    const TensorType type = lowered.program.values[lowered.program.output(it->second)->value].type;
+    const TensorType sample{type.dtype, type.shape.from(1)};
+    if (result_types_[i] && *result_types_[i] != sample)
+      throw Error(ErrorKind::Shape, fmt::format("'{}' receives {} in one branch and {} in another", plan_.name_of(plan_.wanted[i]), result_types_[i]->str(), sample.str()));
+    result_types_[i] = sample;
+  }
+}
+
+LoweringOptions CyclePrograms::options(int64_t batch) const {
+  LoweringOptions o;
+  o.mode = plan_.training ? Mode::train : Mode::infer;
+  o.cycle = plan_.cycle;
+  o.batch = batch;
+  o.seed = plan_.settings.seed;
+  o.branches = branches_;
+  static_cast<UpdateSettings&>(o) = plan_.settings;
+  if (gathers()) o.accumulate = static_cast<double>(batch) / static_cast<double>(plan_.batch);
+  o.wanted = plan_.wanted;
+  return o;
+}
+
+void CyclePrograms::choose_branches() {
+  const auto& conditionals = plan_.graph.graph().conditionals;
+  bool same = chosen_ != nullptr;
+  held_.resize(conditionals.size());
+  for (size_t i = 0; i < conditionals.size(); ++i) {
+    const char holds = metrics_.holds(conditionals[i].metric);
+    same = same && holds == held_[i];
+    held_[i] = holds;
+  }
+  if (same) return;
+  branches_.clear();
+  for (size_t i = 0; i < conditionals.size(); ++i)
+    if (conditionals[i].cycle == plan_.cycle) branches_.insert(static_cast<int>(2 * i + (held_[i] ? 0 : 1)));
+  chosen_ = &by_branches_[branches_];
+}
+
+StepProgram& CyclePrograms::of_batch(int64_t count) {
+  const auto it = chosen_->by_batch.find(count);
+  return it != chosen_->by_batch.end() ? it->second : chosen_->by_batch.emplace(count, compile(count)).first->second;
+}
+
+StepProgram CyclePrograms::compile(int64_t batch) {
+  CompileOptions c;
+  c.device = plan_.run.device;
+  c.registry = &plan_.graph.registry();
+  ParameterStore& store = plan_.graph.store();
+  StepProgram p;
+  p.step = std::make_unique<CompiledStep>(plan_.graph.lower(options(batch)), store, plan_.executor, c);
+  const Lowered& lowered = p.step->lowered();
+  learn(lowered);
+  if (gathers() && !chosen_->update && !lowered.trained.empty()) {
+    Lowered update;
+    update.program = accumulated_update(plan_.graph.graph().name, store, plan_.settings, lowered.trained);
+    chosen_->update = std::make_unique<CompiledStep>(std::move(update), store, plan_.executor, c);
+  }
+  for (const LossInfo& info : lowered.losses) {
+    p.loss_metrics.push_back(metrics_.declare(info.name + ".loss"));
+    p.accuracy_metrics.push_back(metrics_.declare(info.name + ".accuracy"));
+  }
+  for (int n : plan_.wanted) {
+    const auto value = lowered.values.find(n);
+    p.results.push_back(value == lowered.values.end() ? nullptr : &p.step->executable().output(value->second));
+  }
+  return p;
+}
+
+}  // namespace harmonics

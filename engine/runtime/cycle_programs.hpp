@@ -1,0 +1,61 @@
+// CyclePrograms: the compiled steps of a cycle, one for each size of batch and set of branches.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/runtime/compiled_step.hpp"
+#include "engine/runtime/cycle_plan.hpp"
+#include "engine/runtime/metrics.hpp"
+
+namespace harmonics {
+
+// A compiled step with everything it reports resolved, so that a step looks nothing up by name.
+struct StepProgram {
+  std::unique_ptr<CompiledStep> step;
+  std::vector<size_t> loss_metrics, accuracy_metrics;  // by Lowered::losses
+  std::vector<const HTensor*> results;                 // by wanted node; null: this branch does not drive it
+};
+
+class CyclePrograms {
+ public:
+  CyclePrograms(CyclePlan& plan, Metrics& metrics) : plan_(plan), metrics_(metrics), result_types_(plan.wanted.size()) {}
+
+  // Before the clock starts. With conditions inside the cycle every branch is traced, so that its mistakes show now.
+  void compile_first();
+  // The branches whose conditions hold now.
+  void choose_branches();
+  StepProgram& of_batch(int64_t count);
+  // Steps from what the batches of a group have gathered; null: each batch is a step.
+  CompiledStep* update() const { return chosen_->update.get(); }
+  LoweringOptions options(int64_t batch) const;
+
+  const std::vector<std::optional<TensorType>>& result_types() const { return result_types_; }  // by wanted node, of one sample
+  const std::set<std::string>& measured() const { return measured_; }
+
+ private:
+  struct Branch {
+    std::map<int64_t, StepProgram> by_batch;
+    std::unique_ptr<CompiledStep> update;
+  };
+
+  bool gathers() const { return plan_.training && plan_.settings.accumulate > 1; }
+  void trace_branches(const std::vector<int>& conditionals);
+  void learn(const Lowered& lowered);
+  StepProgram compile(int64_t batch);
+
+  CyclePlan& plan_;
+  Metrics& metrics_;
+  std::map<std::set<int>, Branch> by_branches_;
+  Branch* chosen_ = nullptr;
+  std::set<int> branches_;  // active
+  std::vector<char> held_;  // by conditional
+  std::vector<std::optional<TensorType>> result_types_;
+  std::set<std::string> measured_;
+};
+
+}  // namespace harmonics

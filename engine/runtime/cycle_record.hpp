@@ -1,0 +1,59 @@
+// CycleRecord: what a running cycle counts and measures, by batch, step and epoch, and the report made of it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "engine/runtime/curve.hpp"
+#include "engine/runtime/cycle_plan.hpp"
+#include "engine/runtime/cycle_programs.hpp"
+#include "engine/runtime/metrics.hpp"
+
+namespace harmonics {
+
+class CycleRecord {
+ public:
+  CycleRecord(const CyclePlan& plan, CycleReport& report);
+
+  Metrics& metrics() { return metrics_; }
+  int64_t step() const { return step_; }
+  int64_t batches() const { return batches_; }
+  uint64_t epoch() const { return epoch_; }
+  double now() const { return now_; }  // seconds at the last step
+
+  // Batches of the step that is running, and their samples.
+  int64_t gathered() const { return group_.batches; }
+  int64_t gathered_samples() const { return group_.samples; }
+  int64_t next_batch() { return ++batches_; }
+  void count_batch(const StepProgram& program, int64_t samples);
+  void end_step(double now);
+  // The epoch's report, when it had a step; then `next` runs.
+  std::optional<EpochReport> close_epoch(uint64_t next, double now);
+
+  Progress progress(double now) const;
+  void finish(double now);
+
+ private:
+  // What the batches of one step add up to, and the steps of one epoch.
+  struct Sums {
+    int64_t batches = 0, steps = 0, samples = 0;
+    double loss = 0, measured = 0, correct = 0, judged = 0;
+    double mean_loss() const { return measured > 0 ? loss / measured : 0; }
+    double accuracy() const { return judged > 0 ? correct / judged : -1; }
+  };
+
+  void measure(const StepProgram& program, double samples);
+
+  const CyclePlan& plan_;
+  CycleReport& report_;
+  Metrics metrics_;
+  size_t loss_metric_;
+  std::optional<size_t> accuracy_metric_;
+  Curve curve_;
+  Sums group_, in_epoch_;
+  int64_t step_ = 0, batches_ = 0, samples_ = 0;
+  uint64_t epoch_ = 0;
+  double now_ = 0, epoch_start_ = 0;
+};
+
+}  // namespace harmonics
