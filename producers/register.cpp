@@ -6,7 +6,8 @@
 namespace harmonics {
 
 void register_builtin_producers(FunctionRegistry& registry) {
-  registry.register_producer("file", open_file, "samples of a file: IDX, NPY, CSV, TSV or text, also packed with gzip",
+  registry.register_producer("file", open_file, "samples of a file, a folder or a pattern: IDX, NPY, NPZ, safetensors, CSV, TSV, JSON lines, text, "
+                             "tokens, raw numbers, PNG and JPEG; also packed with gzip or zstd",
                              file_options());
   registry.register_producer(
       "memory", [](const std::string& name, const Arguments&) { return open_memory_producer(name); },

@@ -70,6 +70,21 @@ size_t array_bytes(const std::string& name, DType dtype, const std::vector<uint6
   return bytes;
 }
 
+void set_axes(ArrayLayout& layout, const std::vector<uint64_t>& dims, const std::string& what) {
+  const std::string& name = layout.bytes->name();
+  if (dims.empty())
+    refuse_file(name, "holds one number without axes (" + what + "); the first axis counts the samples",
+                "save it with the shape [1]");
+  if (dims.size() > HX_MAX_RANK + 1)
+    refuse_file(name, "has " + std::to_string(dims.size()) + " axes (" + what +
+                          "); a sample has at most 8 beside the axis that counts samples");
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (dims[i] == 0)
+      refuse_file(name, "holds no elements: axis " + std::to_string(i) + " of " + what + " has size 0");
+  layout.count = dims[0];
+  for (size_t i = 1; i < dims.size(); ++i) layout.sample.push_back(static_cast<int64_t>(dims[i]));
+}
+
 ArrayProducer::ArrayProducer(ArrayLayout layout, uint64_t first, uint64_t last)
     : layout_(std::move(layout)),
       element_(element_bytes(layout_.dtype)),

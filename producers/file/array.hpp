@@ -21,6 +21,10 @@ struct ArrayLayout {
 // bytes of `count` samples, or refuses the file when no address space holds them.
 size_t array_bytes(const std::string& name, DType dtype, const std::vector<uint64_t>& dims);
 
+// Takes the axes of a whole array: the first counts samples, the others are a sample's. Refuses what has no axis, an
+// empty one or too many; `what` stands in the refusal.
+void set_axes(ArrayLayout& layout, const std::vector<uint64_t>& dims, const std::string& what);
+
 // The part [first, last) of all samples; classes are counted over all of them.
 class ArrayProducer final : public Producer {
  public:

@@ -43,7 +43,21 @@ std::shared_ptr<const FileBytes> FileBytes::open(const std::string& path) {
   const auto size = static_cast<size_t>(st.st_size);
   void* p = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (p == MAP_FAILED) cannot_read(path, std::strerror(errno), fd);
-  return std::shared_ptr<const FileBytes>(new FileBytes(path, static_cast<uint8_t*>(p), size, fd));
+  ::close(fd);
+  const auto bytes = std::shared_ptr<FileBytes>(new FileBytes(path, static_cast<uint8_t*>(p), size));
+  bytes->mapped_ = true;
+  bytes->device_ = st.st_dev;
+  bytes->inode_ = st.st_ino;
+  return bytes;
+}
+
+std::shared_ptr<const FileBytes> FileBytes::piece(const std::shared_ptr<const FileBytes>& whole, std::string name,
+                                                  size_t offset, size_t size) {
+  if (offset > whole->size() || size > whole->size() - offset)
+    throw Error(ErrorKind::Internal, "a piece of '" + whole->name() + "' lies outside of it");
+  const auto bytes = std::shared_ptr<FileBytes>(new FileBytes(std::move(name), whole->data_ + offset, size));
+  bytes->whole_ = whole;
+  return bytes;
 }
 
 std::shared_ptr<const FileBytes> FileBytes::copy(std::string name, const void* data, size_t size) {
@@ -54,18 +68,20 @@ std::shared_ptr<const FileBytes> FileBytes::copy(std::string name, const void* d
 
 std::shared_ptr<FileBytes> FileBytes::reserve(std::string name, size_t size) {
   uint8_t* data = map_anonymous(name, size);
-  return std::shared_ptr<FileBytes>(new FileBytes(std::move(name), data, size, -1));
+  return std::shared_ptr<FileBytes>(new FileBytes(std::move(name), data, size));
 }
 
 FileBytes::~FileBytes() {
-  munmap(data_, size_ ? size_ : 1);
-  if (fd_ >= 0) ::close(fd_);
+  if (!whole_) munmap(data_, size_ ? size_ : 1);
 }
 
 void FileBytes::check() const {
-  if (fd_ < 0) return;
+  if (whole_) return whole_->check();
+  if (!mapped_) return;
   struct stat st {};
-  if (fstat(fd_, &st) == 0 && static_cast<size_t>(st.st_size) < size_)
+  // Another file under the old name leaves the mapped one as it was.
+  const bool same = stat(name_.c_str(), &st) == 0 && st.st_dev == device_ && st.st_ino == inode_;
+  if (same && static_cast<size_t>(st.st_size) < size_)
     refuse_file(name_,
                 "became shorter while it was read: it had " + std::to_string(size_) + " bytes and has " +
                     std::to_string(st.st_size),
@@ -78,6 +94,12 @@ void FileBytes::shrink(size_t size) {
   if (p == MAP_FAILED) refuse_file(name_, "cannot be kept in memory");
   data_ = static_cast<uint8_t*>(p);
   size_ = size;
+}
+
+FileBytesPtr unpacked(FileBytesPtr file, size_t limit) {
+  if (is_gzip(*file)) return gunzip(file, limit);
+  if (is_zstd(*file)) return unzstd(file, limit);
+  return file;
 }
 
 }  // namespace harmonics

@@ -1,24 +1,19 @@
-// CSV and TSV: numbers become f32, a single column of integers or words becomes classes.
+// CSV and TSV: header, delimiter and quotes; what cells mean is table.hpp's.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
-#include <vector>
 
-#include "producers/file/array.hpp"
+#include "producers/file/table.hpp"
 
 namespace harmonics {
 
-struct CsvOptions {
-  std::string header = "auto";           // true, false, auto
-  std::string delimiter = "auto";        // one character, "tab", auto
-  std::string as = "auto";               // number, class, auto
-  std::optional<std::string> missing;    // stands in for missing cells
-  std::vector<std::string> symbols;      // the words of a class column in order; empty: sorted as found
-  std::optional<std::string> selection;  // label · 3 · 0-3 · a,b; absent: all columns
+struct CsvOptions : TableOptions {
+  std::string header = "auto";     // true, false, auto
+  std::string delimiter = "auto";  // one character, "tab", auto
 };
 
-// Reads the selected columns of all rows. One column gives scalars, several give vectors.
-ArrayLayout read_csv(const FileBytesPtr& file, const CsvOptions& options);
+// Tells delimiter, header and columns by the first rows; every row must have as many cells as the first.
+std::unique_ptr<TableRows> csv_rows(const FileBytesPtr& file, const CsvOptions& options);
 
 }  // namespace harmonics

@@ -15,7 +15,11 @@ class CsvScanner {
 
   // The cells of the next row that is not blank; false at the end. They stay valid until the next call.
   bool next(std::vector<std::string_view>& cells);
-  // Where that row began, counted from 1.
+  // Goes on at another place: where a row begins.
+  void go_to(size_t at, size_t line) { at_ = at, line_ = line; }
+  size_t at() const { return at_; }
+  size_t next_line() const { return line_; }
+  // Where the row read last began, counted from 1.
   size_t line() const { return row_line_; }
 
  private:

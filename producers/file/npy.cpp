@@ -195,14 +195,7 @@ ArrayLayout read_npy_at(const FileBytesPtr& file, size_t offset, size_t& end) {
   layout.offset = preamble.text + preamble.size;
   layout.dtype = dtype_of_descr(file->name(), header.descr());
   const std::vector<uint64_t>& dims = header.shape();
-  if (dims.empty())
-    refuse_file(file->name(), "holds one number without axes; the first axis of an array counts the samples",
-                "save array.reshape(1)");
-  if (dims.size() > HX_MAX_RANK + 1)
-    refuse_file(file->name(), "has " + std::to_string(dims.size()) +
-                                  " axes; a sample has at most 8 beside the axis that counts samples");
-  for (size_t i = 0; i < dims.size(); ++i)
-    if (dims[i] == 0) refuse_file(file->name(), "holds no elements: axis " + std::to_string(i) + " has size 0");
+  set_axes(layout, dims, "its array");
   const size_t bytes = array_bytes(file->name(), layout.dtype, dims);
   const size_t there = file->size() - layout.offset;
   if (there < bytes)
@@ -211,8 +204,6 @@ ArrayLayout read_npy_at(const FileBytesPtr& file, size_t offset, size_t& end) {
                     std::to_string(there) + " are there",
                 "get the file again");
   end = layout.offset + bytes;
-  layout.count = dims[0];
-  for (size_t i = 1; i < dims.size(); ++i) layout.sample.push_back(static_cast<int64_t>(dims[i]));
   layout.column_major = header.fortran();
   layout.swapped = header.descr()[0] == '>' && element_bytes(layout.dtype) > 1;
   return layout;

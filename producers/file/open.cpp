@@ -1,148 +1,117 @@
 #include "producers/file/open.hpp"
 
-#include <algorithm>
-#include <cstring>
+#include <glob.h>
 
-#include "producers/file/csv.hpp"
-#include "producers/file/idx.hpp"
-#include "producers/file/npy.hpp"
-#include "producers/file/part.hpp"
-#include "producers/file/text.hpp"
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "producers/file/chain.hpp"
+#include "producers/file/formats.hpp"
 
 namespace harmonics {
 namespace {
 
-enum class Format { Idx, Npy, Csv, Text };
-struct FormatRow {
-  Format format;
-  const char* name;
-  std::vector<const char*> endings;
-  std::vector<const char*> options;  // that mean something for it, beside format
+namespace fs = std::filesystem;
+
+using Parts = std::vector<std::shared_ptr<Producer>>;
+
+bool is_pattern(const std::string& path) { return path.find_first_of("*?[") != std::string::npos; }
+
+std::vector<std::string> matching(const std::string& pattern) {
+  glob_t found{};
+  std::vector<std::string> paths;
+  if (glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0)
+    for (size_t i = 0; i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
+  globfree(&found);
+  if (paths.empty()) throw Error(ErrorKind::NoInput, "no file matches '" + pattern + "'");
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// The folder's files whose endings say what they hold, all the same.
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (at->is_regular_file() && at->path().filename().string()[0] != '.' && format_of_name(at->path().string()))
+      paths.push_back(at->path().string());
+  if (error) throw Error(ErrorKind::NoInput, "cannot read '" + folder + "': " + error.message());
+  if (paths.empty()) refuse_file(folder, "is a folder without files whose endings say what they hold");
+  std::sort(paths.begin(), paths.end());
+  for (const std::string& path : paths)
+    if (format_of_name(path) != format_of_name(paths[0]))
+      refuse_file(folder, "holds files of several formats, '" + paths[0] + "' (" + format_of_name(paths[0])->name +
+                              ") and '" + path + "' (" + format_of_name(path)->name + ")",
+                  "choose by a pattern, such as " + folder + "/*" + fs::path(paths[0]).extension().string());
+  return paths;
+}
+
+std::shared_ptr<Producer> open_pictures(const std::string& name, ImageFolder images, const FileOptions& options) {
+  check_options(name, *format_of_name(".png"), options);
+  return open_images(name, std::move(images), options.images);
+}
+
+struct Opened {
+  const FileFormat* format;
+  std::shared_ptr<Producer> producer;
 };
-const std::vector<FormatRow>& formats() {
-  static const std::vector<FormatRow> rows = {
-      {Format::Idx, "idx", {".idx", "-ubyte", "-idx1-ubyte", "-idx3-ubyte"}, {"part"}},
-      {Format::Npy, "npy", {".npy"}, {"part"}},
-      {Format::Csv, "csv", {".csv", ".tsv"}, {"part", "header", "delimiter", "missing", "as", "symbols", "#"}},
-      {Format::Text, "text", {".txt", ".text", ".md"}, {"part", "vocabulary", "window", "shift"}},
-  };
-  return rows;
+
+Opened open_one(const std::string& path, const FileOptions& options) {
+  const FileBytesPtr file = unpacked(FileBytes::open(path));
+  const FileFormat& format = format_of(*file, options);
+  check_options(path, format, options);
+  return {&format, format.open(file, options)};
 }
 
-bool ends_with(const std::string& text, const std::string& ending) {
-  return text.size() >= ending.size() && text.compare(text.size() - ending.size(), ending.size(), ending) == 0;
-}
-
-const FormatRow& row_of(Format format) {
-  return *std::find_if(formats().begin(), formats().end(), [&](const FormatRow& r) { return r.format == format; });
-}
-
-const FormatRow& format_of(const FileBytes& file, const std::string& asked) {
-  for (const FormatRow& row : formats())
-    if (asked == row.name) return row;
-  if (!asked.empty() && asked != "auto")
-    throw Error(ErrorKind::Usage, "format=" + asked + " is unknown; write format=idx, npy, csv or text");
-  if (looks_like_npy(file.data(), file.size())) return row_of(Format::Npy);
-  if (looks_like_idx(file.data(), file.size())) return row_of(Format::Idx);
-  if (file.size() >= 4 && std::memcmp(file.data(), "PK\x03\x04", 4) == 0)
-    refuse_file(file.name(), "is a zip archive (perhaps NPZ), which cannot be read",
-                "unpack it and give one of its files");
-  std::string name = file.name();
-  if (ends_with(name, ".gz")) name.resize(name.size() - 3);
-  for (const FormatRow& row : formats())
-    for (const char* ending : row.endings)
-      if (ends_with(name, ending)) return row;
-  refuse_file(file.name(), "does not show what it holds, by its first bytes or its ending",
-              "add format=idx, npy, csv or text");
-}
-
-// An option that means nothing for this format is a mistake, not decoration.
-void check_options(const FileBytes& file, const FormatRow& row, const Arguments& options) {
-  for (const FormatRow& other : formats())
-    for (const char* option : other.options) {
-      const bool known = std::any_of(row.options.begin(), row.options.end(),
-                                     [&](const char* o) { return std::strcmp(o, option) == 0; });
-      if (known || !options.has(option)) continue;
-      if (std::strcmp(option, "#") == 0)
-        throw Error(ErrorKind::Usage, "'" + file.name() + "' is " + row.name +
-                                          ", which has no columns to select with '#" + options.text("#") +
-                                          "'; leave it out");
-      throw Error(ErrorKind::Usage, std::string("the option ") + option + "= means nothing for '" + file.name() +
-                                        "', which is " + row.name + "; leave it out");
-    }
-}
-
-std::vector<std::string> words(const std::string& text) {
-  std::vector<std::string> out;
-  for (size_t at = 0; !text.empty() && at <= text.size();) {
-    const size_t comma = std::min(text.find(',', at), text.size());
-    out.push_back(text.substr(at, comma - at));
-    at = comma + 1;
+const FileFormat& open_each(const std::vector<std::string>& paths, const FileOptions& options, Parts& parts) {
+  const FileFormat* first = nullptr;
+  parts.clear();
+  for (const std::string& path : paths) {
+    Opened opened = open_one(path, options);
+    if (first && opened.format != first)
+      refuse_file(path, std::string("is ") + opened.format->name + ", '" + paths[0] + "' is " + first->name,
+                  "files read as one must have one format");
+    first = opened.format;
+    parts.push_back(std::move(opened.producer));
   }
-  return out;
+  return *first;
 }
 
-CsvOptions csv_options(const Arguments& options) {
-  CsvOptions csv;
-  csv.header = options.text("header", "auto");
-  csv.delimiter = options.text("delimiter", "auto");
-  csv.as = options.text("as", "auto");
-  if (options.has("missing")) csv.missing = options.text("missing");
-  csv.symbols = words(options.text("symbols"));
-  if (options.has("#")) csv.selection = options.text("#");
-  return csv;
-}
-
-uint64_t length_option(const Arguments& options, const char* name) {
-  if (!options.has(name)) return 0;
-  const int64_t value = options.integer(name);
-  if (value < 1)
-    throw Error(ErrorKind::Usage,
-                std::string(name) + "=" + std::to_string(value) + " is no number of characters; the least is 1");
-  return static_cast<uint64_t>(value);
-}
-
-TextOptions text_options(const Arguments& options) {
-  return {options.text("vocabulary"), length_option(options, "window"), length_option(options, "shift"),
-          options.text("part")};
-}
-
-std::shared_ptr<Producer> array_producer(ArrayLayout layout, const Arguments& options) {
-  const auto [first, last] = part_of(options.text("part"), layout.count, layout.bytes->name());
-  return std::make_shared<ArrayProducer>(std::move(layout), first, last);
+// Files whose words or characters differ are read again with those of all of them.
+std::shared_ptr<Producer> open_several(const std::vector<std::string>& paths, FileOptions options) {
+  Parts parts;
+  const FileFormat& format = open_each(paths, options, parts);
+  const std::vector<std::string> first = parts[0]->describe()->symbols;
+  std::set<std::string> symbols;
+  bool differ = false;
+  for (const auto& part : parts) {
+    const std::vector<std::string> own = part->describe()->symbols;
+    differ = differ || own != first;
+    symbols.insert(own.begin(), own.end());
+  }
+  if (differ) {
+    for (const std::string& symbol : symbols) format.add_symbol(options, symbol);
+    open_each(paths, options, parts);
+  }
+  return chained(std::move(parts), paths);
 }
 
 }  // namespace
 
-std::shared_ptr<Producer> open_file(const std::string& path, const Arguments& options) {
-  FileBytesPtr file = FileBytes::open(path);
-  if (is_gzip(*file)) file = gunzip(file);
-  const FormatRow& row = format_of(*file, options.text("format"));
-  check_options(*file, row, options);
-  switch (row.format) {
-    case Format::Idx:
-      return array_producer(read_idx(file), options);
-    case Format::Npy:
-      return array_producer(read_npy(file), options);
-    case Format::Csv:
-      return array_producer(read_csv(file, csv_options(options)), options);
-    case Format::Text:
-      return std::make_shared<TextProducer>(file, text_options(options));
+std::shared_ptr<Producer> open_file(const std::string& path, const Arguments& given) {
+  const FileOptions options(given);
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::is_directory(status)) {
+    ImageFolder images = find_images(path);
+    if (!images.paths.empty()) return open_pictures(path, std::move(images), options);
+    return open_several(files_in(path), options);
   }
-  throw Error(ErrorKind::Internal, "a file format has no reader");
-}
-
-std::vector<Argument> file_options() {
-  return {Argument::text("format", "", "idx, npy, csv or text; else told by content and ending"),
-          Argument::text("part", "", "a fraction of the samples, such as 0-0.9; of a text, of its characters"),
-          Argument::text("header", "", "csv: true or false; else told by the first rows"),
-          Argument::text("delimiter", "", "csv: the character between cells, or tab"),
-          Argument::text("missing", "", "csv: the value that stands in for missing cells"),
-          Argument::text("as", "", "csv, one column: number or class; else integers and words are classes"),
-          Argument::text("symbols", "", "csv, one column of words: the classes in order, a,b,c; else sorted"),
-          Argument::text("vocabulary", "", "text: its characters in order; else those of the file, sorted"),
-          Argument::integer("window", "text: characters in a sample"),
-          Argument::integer("shift", "text: from one window's beginning to the next one's; else the window")};
+  if (fs::exists(status) || !is_pattern(path)) return open_one(path, options).producer;
+  const std::vector<std::string> paths = matching(path);
+  if (std::all_of(paths.begin(), paths.end(), is_image_name)) return open_pictures(path, {paths, {}, {}}, options);
+  return open_several(paths, options);
 }
 
 }  // namespace harmonics

@@ -1,16 +1,14 @@
-// file:PATH as a producer: what the file holds is told by its content, then by its name's ending.
+// file:PATH as a producer: a file, the files of a folder or of a pattern, in the order of their names.
 #pragma once
 
 #include <memory>
 #include <string>
-#include <vector>
 
-#include <harmonics/function.hpp>
+#include "producers/file/options.hpp"
 
 namespace harmonics {
 
+// A folder of pictures gives pictures; of other files all must have one format and are read one after the other.
 std::shared_ptr<Producer> open_file(const std::string& path, const Arguments& options);
-// The schema of its options, for registration.
-std::vector<Argument> file_options();
 
 }  // namespace harmonics

@@ -1,10 +1,8 @@
 #include "producers/file/text.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <cstring>
 #include <unordered_map>
-
-#include "producers/file/part.hpp"
 
 namespace harmonics {
 namespace {
@@ -52,29 +50,20 @@ std::vector<char32_t> characters_of(const std::string& name, std::string_view te
   return characters;
 }
 
-}  // namespace
-
-TextProducer::TextProducer(const FileBytesPtr& file, const TextOptions& options) {
-  make_vocabulary(*file, options.vocabulary);
-  encode(*file);
-  count_samples(*file, options);
+std::vector<char32_t> vocabulary_of(const FileBytes& file, const std::string& given) {
+  if (!given.empty()) return characters_of("vocabulary=", given);
+  std::vector<char32_t> vocabulary = characters_of(file.name(), file.text());
+  std::sort(vocabulary.begin(), vocabulary.end());
+  return vocabulary;
 }
 
-void TextProducer::make_vocabulary(const FileBytes& file, const std::string& given) {
-  if (given.empty()) {
-    vocabulary_ = characters_of(file.name(), file.text());
-    std::sort(vocabulary_.begin(), vocabulary_.end());
-  } else {
-    vocabulary_ = characters_of("vocabulary=", given);
-  }
-  for (const char32_t c : vocabulary_) info_.symbols.push_back(utf8(c));
-  info_.classes = static_cast<int64_t>(vocabulary_.size());
-}
-
-void TextProducer::encode(const FileBytes& file) {
+// Each character as its index, in one byte while 256 symbols are enough, else in four.
+SymbolRow encoded(const FileBytes& file, const std::vector<char32_t>& vocabulary) {
   std::unordered_map<char32_t, uint32_t> index;
-  for (uint32_t i = 0; i < vocabulary_.size(); ++i) index[vocabulary_[i]] = i;
-  const bool narrow = vocabulary_.size() <= 256;
+  for (uint32_t i = 0; i < vocabulary.size(); ++i) index[vocabulary[i]] = i;
+  const size_t width = vocabulary.size() <= 256 ? 1 : 4;
+  const auto bytes = FileBytes::reserve(file.name(), file.size() * width);
+  uint8_t* to = bytes->writable();
   size_t line = 1;
   for (size_t at = 0; at < file.size();) {
     const size_t start = at;
@@ -86,58 +75,21 @@ void TextProducer::encode(const FileBytes& file) {
                       std::to_string(line) + ", which vocabulary= does not hold",
                   "add it there, or leave vocabulary= out");
     if (c == '\n') ++line;
-    if (narrow)
-      narrow_.push_back(static_cast<uint8_t>(found->second));
-    else
-      wide_.push_back(found->second);
-    ++length_;
+    std::memcpy(to, &found->second, width);
+    to += width;
   }
+  bytes->shrink(static_cast<size_t>(to - bytes->data()));
+  return {bytes, 0, width};
 }
 
-void TextProducer::count_samples(const FileBytes& file, const TextOptions& options) {
-  const auto [first, last] = part_of(options.part, length_, file.name());
-  first_ = first;
-  length_ = last - first;
-  window_ = std::max<uint64_t>(options.window, 1);
-  shift_ = options.shift ? options.shift : window_;
-  if (window_ > length_)
-    refuse_file(file.name(),
-                "has " + std::to_string(length_) + " characters" +
-                    (options.part.empty() ? "" : " in part=" + options.part) + ", fewer than the window of " +
-                    std::to_string(window_),
-                "give a smaller window=");
-  info_.dtype = DType::I32;
-  if (options.window) {
-    info_.sample = Shape{static_cast<int64_t>(window_)};
-    info_.position_axes = 1;
-  }
-  info_.size = (length_ - window_) / shift_ + 1;
-}
+}  // namespace
 
-void TextProducer::copy(uint64_t sample, int32_t* to) const {
-  const uint64_t from = first_ + sample * shift_;
-  if (wide_.empty())
-    std::copy_n(narrow_.begin() + static_cast<std::ptrdiff_t>(from), window_, to);
-  else
-    std::copy_n(wide_.begin() + static_cast<std::ptrdiff_t>(from), window_, to);
-}
-
-HTensor TextProducer::next() {
-  if (at_ == info_.size) return {};
-  HTensor sample(DType::I32, info_.sample);
-  copy(at_++, sample.mutable_data<int32_t>());
-  return sample;
-}
-
-bool TextProducer::read_at(const uint64_t* numbers, uint64_t n, void* to) {
-  for (uint64_t i = 0; i < n; ++i) copy(numbers[i], static_cast<int32_t*>(to) + i * window_);
-  return true;
-}
-
-int64_t TextProducer::read(uint64_t n, void* to) {
-  n = std::min(n, info_.size - at_);
-  for (uint64_t i = 0; i < n; ++i) copy(at_++, static_cast<int32_t*>(to) + i * window_);
-  return static_cast<int64_t>(n);
+std::shared_ptr<Producer> read_text(const FileBytesPtr& file, const TextOptions& options) {
+  const std::vector<char32_t> vocabulary = vocabulary_of(*file, options.vocabulary);
+  std::vector<std::string> symbols;
+  for (const char32_t c : vocabulary) symbols.push_back(utf8(c));
+  return std::make_shared<WindowProducer>(encoded(*file, vocabulary), options.windows, "characters",
+                                          static_cast<int64_t>(vocabulary.size()), std::move(symbols));
 }
 
 }  // namespace harmonics

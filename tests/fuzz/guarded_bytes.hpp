@@ -5,7 +5,10 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
+#include <optional>
+#include <vector>
 
 #include "producers/file/array.hpp"
 
@@ -61,6 +64,26 @@ inline void read_everything(const ArrayLayout& layout) {
   uint64_t total = 0;
   for (int64_t got = 3; got == 3; total += static_cast<uint64_t>(got)) got = producer.read(3, to.data());
   require(total == layout.count, "not every sample came");
+}
+
+// All samples, read in order by threes, and again by number from the last to the first; both must agree.
+inline std::vector<uint8_t> read_everything(Producer& producer) {
+  const std::optional<StreamInfo> info = producer.describe();
+  require(info && info->size > 0, "a source without samples");
+  const size_t bytes = info->sample_bytes();
+  require(bytes > 0, "samples of no bytes");
+  std::vector<uint8_t> all, three(bytes * 3), one(bytes);
+  for (int64_t got = 3; got == 3;) {
+    got = producer.read(3, three.data());
+    require(got >= 0 && got <= 3, "a source that cannot be read in blocks");
+    all.insert(all.end(), three.begin(), three.begin() + static_cast<std::ptrdiff_t>(bytes) * got);
+  }
+  require(all.size() == bytes * info->size, "not every sample came");
+  for (uint64_t i = info->size; i-- > 0;) {
+    require(producer.read_at(&i, 1, one.data()), "a sample that cannot be read by number");
+    require(std::memcmp(one.data(), all.data() + i * bytes, bytes) == 0, "a sample that is another by number");
+  }
+  return all;
 }
 
 // Any refusal is an Error with a text; nothing else may leave a reader.

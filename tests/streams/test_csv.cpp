@@ -95,11 +95,11 @@ TEST_CASE("one column of integers or words is a stream of classes") {
 TEST_CASE("missing cells are refused or stood in for") {
   const std::string text = "a,b\n1,2\n,4\n5,NA\n";
   CHECK(refuse(text) ==
-        "FILE line 3, column #0 'a': the value is missing; give missing=VALUE to stand in for it, or select other "
-        "columns with '#NAME,NAME'");
+        "FILE line 3, column #0 'a': the value is missing; give missing=VALUE to stand in for it (or mean, "
+        "nan), or select other columns with '#NAME,NAME'");
   CHECK(refuse(text, Options{{"#", "b"}}) ==
-        "FILE line 4, column #1 'b': the value is missing: 'NA'; give missing=VALUE to stand in for it, or select "
-        "other columns with '#NAME,NAME'");
+        "FILE line 4, column #1 'b': the value is missing: 'NA'; give missing=VALUE to stand in for it (or "
+        "mean, nan), or select other columns with '#NAME,NAME'");
   CHECK(table(text, Options{{"missing", "-1"}}) == Rows{{1, 2}, {-1, 4}, {5, -1}});
   CHECK(classes("1,a\n2,\n", Options{{"#", "1"}, {"missing", "none"}}).symbols ==
         std::vector<std::string>{"a", "none"});
@@ -140,7 +140,7 @@ TEST_CASE("broken csv is refused with line and column") {
 }
 
 TEST_CASE("a line number counts lines, also inside quotes and over blank ones") {
-  CHECK(refuse("a,b\n\n\"1\n\n\",2\n3\n").find("FILE line 6 has 1 cell") == 0);
+  CHECK(refuse("\"a\n\n\",b\n\n1,2\n3\n").find("FILE line 6 has 1 cell") == 0);
 }
 
 TEST_CASE("random tables come back") {
@@ -187,6 +187,6 @@ TEST_CASE("tables of others") {
   CHECK(refusal([&] {
           open_file(at("titanic.csv"), Options{{"#", "age,fare"}});
         }) == "'" + at("titanic.csv") +
-                  "' line 7, column #3 'age': the value is missing; give missing=VALUE to stand in for it, or select "
-                  "other columns with '#NAME,NAME'");
+                  "' line 7, column #3 'age': the value is missing; give missing=VALUE to stand in for it (or "
+                  "mean, nan), or select other columns with '#NAME,NAME'");
 }

@@ -218,17 +218,18 @@ TEST_CASE("packed files that are not idx unpack too") {
 TEST_CASE("files that cannot be opened say why") {
   const TemporaryFolder folder;
   CHECK(refused(folder.path("none.idx")) == "cannot read '" + folder.path("none.idx") + "': No such file or directory");
-  CHECK(refused(folder.path("")) == "cannot read '" + folder.path("") + "': it is a directory");
+  CHECK(refused(folder.path("")) == "'" + folder.path("") + "' is a folder without files whose endings say what they hold");
   CHECK(refused("") == "file: names no file; write file:PATH");
   CHECK(refused("/dev/null") == "cannot read '/dev/null': it is not a regular file");
-  CHECK(refused(folder.write("x.bin",
+  CHECK(refused(folder.write("x.elf",
                              "\x7F"
                              "ELF")) ==
-        "'" + folder.path("x.bin") +
-            "' does not show what it holds, by its first bytes or its ending; add format=idx, npy, csv or text");
+        "'" + folder.path("x.elf") +
+            "' does not show what it holds, by its first bytes or its ending; add format=idx, npy, npz, safetensors, csv, "
+            "jsonl, text, tokens, raw or image");
   CHECK(refused(folder.write("x.npz", "PK\x03\x04")) ==
         "'" + folder.path("x.npz") +
-            "' is a zip archive (perhaps NPZ), which cannot be read; unpack it and give one of its files");
+            "' is a damaged zip archive: it has no end record, as when a download broke off; get the file again");
   const std::string path = folder.write("x.idx", idx(8, {1}, "a"));
   CHECK(refusal([&] {
           open_file(path, Options{{"window", "3"}});
@@ -238,7 +239,7 @@ TEST_CASE("files that cannot be opened say why") {
         }) == "'" + path + "' is idx, which has no columns to select with '#label'; leave it out");
   CHECK(refusal([&] {
           open_file(path, Options{{"format", "xml"}});
-        }) == "format=xml is unknown; write format=idx, npy, csv or text");
+        }) == "format=xml is unknown; write format=idx, npy, npz, safetensors, csv, jsonl, text, tokens, raw or image");
 }
 
 TEST_CASE("samples of files are read by number without moving what is read in order") {

@@ -182,8 +182,8 @@ TEST_CASE("broken npy files are refused") {
   CHECK(refuse(folder, npy(header("<f4", "(3,)"), four)) ==
         "has 4 bytes after its array, which ends at byte 80; save one array per file");
   CHECK(refuse(folder, npy(header("<f4", "()"), four)) ==
-        "holds one number without axes; the first axis of an array counts the samples; save array.reshape(1)");
-  CHECK(refuse(folder, npy(header("<f4", "(2, 0)"), "")) == "holds no elements: axis 1 has size 0");
+        "holds one number without axes (its array); the first axis counts the samples; save it with the shape [1]");
+  CHECK(refuse(folder, npy(header("<f4", "(2, 0)"), "")) == "holds no elements: axis 1 of its array has size 0");
   CHECK(refuse(folder, npy(header("<f4", "(4294967296, 4294967296, 4294967296)"), four)) ==
         "promises an array of shape [4294967296, 4294967296, 4294967296], more than any memory holds; the file is "
         "damaged");
@@ -206,5 +206,5 @@ TEST_CASE("broken npy files are refused") {
   CHECK(refuse(folder, npy("{'descr': '<f4'", four)) ==
         "has a damaged NPY header: found its end at byte 25, expected ','");
   CHECK(refuse(folder, npy(header("<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)"), four)) ==
-        "has 10 axes; a sample has at most 8 beside the axis that counts samples");
+        "has 10 axes (its array); a sample has at most 8 beside the axis that counts samples");
 }

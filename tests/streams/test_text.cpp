@@ -94,9 +94,9 @@ TEST_CASE("what is no text is refused") {
         "has 3 characters, fewer than the window of 4; give a smaller window=");
   CHECK(Text("abcdef").refuse(Options{{"window", "4"}, {"part", "0-0.5"}}) ==
         "has 3 characters in part=0-0.5, fewer than the window of 4; give a smaller window=");
-  CHECK(Text("abc").refuse(Options{{"window", "0"}}) == "window=0 is no number of characters; the least is 1");
+  CHECK(Text("abc").refuse(Options{{"window", "0"}}) == "window=0 is no number of symbols; the least is 1");
   CHECK(Text("abc").refuse(Options{{"window", "2"}, {"shift", "-1"}}) ==
-        "shift=-1 is no number of characters; the least is 1");
+        "shift=-1 is no number of symbols; the least is 1");
 }
 
 TEST_CASE("tinyshakespeare has 65 characters and splits in nine to one") {

@@ -1,3 +1,3 @@
 # The plugin that draws digits is tested as a host loads it.
 add_dependencies(test_streams harmonics_synth)
-target_link_libraries(test_streams PRIVATE ZLIB::ZLIB ${CMAKE_DL_LIBS})
+target_link_libraries(test_streams PRIVATE ZLIB::ZLIB PNG::PNG libjpeg-turbo::turbojpeg zstd::libzstd_shared ${CMAKE_DL_LIBS})

@@ -78,7 +78,8 @@ class Options {
   Options(std::initializer_list<std::pair<const char*, const char*>> options) {
     for (const auto& [key, value] : options) {
       const std::string name = key;
-      if (name == "window" || name == "shift" || name == "size" || name == "seed")
+      if (name == "window" || name == "shift" || name == "size" || name == "seed" || name == "vocab" ||
+          name == "offset" || name == "channels")
         attributes_.set(key, static_cast<int64_t>(std::atoll(value)));
       else
         attributes_.set(key, value);

@@ -1,0 +1,79 @@
+#include "producers/file/options.hpp"
+
+#include <algorithm>
+
+namespace harmonics {
+namespace {
+
+std::vector<std::string> words(const std::string& text) {
+  std::vector<std::string> out;
+  for (size_t at = 0; !text.empty() && at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    out.push_back(text.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return out;
+}
+
+uint64_t whole(const Arguments& given, const char* name, int64_t least, const char* of_what) {
+  if (!given.has(name)) return 0;
+  const int64_t value = given.integer(name);
+  if (value < least)
+    throw Error(ErrorKind::Usage, std::string(name) + "=" + std::to_string(value) + " is no number of " + of_what +
+                                      "; the least is " + std::to_string(least));
+  return static_cast<uint64_t>(value);
+}
+
+}  // namespace
+
+FileOptions::FileOptions(const Arguments& a) : format(a.text("format")), part(a.text("part")) {
+  for (const Argument& option : file_options())
+    if (a.has(option.name.c_str()) && !(option.type == HX_ARG_STRING && a.text(option.name.c_str()).empty()))
+      given.push_back(option.name);
+  if (a.has("#")) {
+    selection = a.text("#");
+    given.push_back("#");
+  }
+  if (format == "auto") format.clear();
+  table.header = a.text("header", "auto");
+  table.delimiter = a.text("delimiter", "auto");
+  table.as = a.text("as", "auto");
+  for (std::string* word : {&table.header, &table.delimiter, &table.as})
+    if (word->empty()) *word = "auto";
+  if (has("missing")) table.missing = a.text("missing");
+  table.symbols = images.symbols = words(a.text("symbols"));
+  table.selection = images.selection = selection;
+  table.part = text.windows.part = tokens.windows.part = images.part = part;
+  text.vocabulary = a.text("vocabulary");
+  text.windows.window = tokens.windows.window = whole(a, "window", 1, "symbols");
+  text.windows.shift = tokens.windows.shift = whole(a, "shift", 1, "symbols");
+  tokens.vocab = whole(a, "vocab", 1, "tokens");
+  tokens.dtype = raw.dtype = a.text("dtype");
+  raw.shape = a.text("shape");
+  raw.offset = whole(a, "offset", 0, "bytes");
+  images.resize = a.text("resize");
+  images.channels = whole(a, "channels", 1, "channels");
+}
+
+bool FileOptions::has(const std::string& name) const { return std::find(given.begin(), given.end(), name) != given.end(); }
+
+std::vector<Argument> file_options() {
+  return {Argument::text("format", "", "idx, npy, npz, safetensors, csv, jsonl, text, tokens, raw or image; else told by content and ending"),
+          Argument::text("part", "", "a fraction of the samples, such as 0-0.9; of text and tokens, of the symbols; of several files, of each"),
+          Argument::text("header", "", "csv: true or false; else told by the first rows"),
+          Argument::text("delimiter", "", "csv: the character between cells, or tab"),
+          Argument::text("missing", "", "csv, jsonl: what stands in for missing cells: a value, mean (of the column) or nan; else they are refused"),
+          Argument::text("as", "", "csv, jsonl, one column: number or class; else integers and words are classes"),
+          Argument::text("symbols", "", "csv, jsonl, image: the words that are classes, in order, a,b,c; else sorted"),
+          Argument::text("vocabulary", "", "text: its characters in order; else those of the file, sorted"),
+          Argument::integer("window", "text, tokens: symbols in a sample"),
+          Argument::integer("shift", "text, tokens: from one window's beginning to the next one's; else the window"),
+          Argument::integer("vocab", "tokens: how many there are; else one more than the largest"),
+          Argument::text("dtype", "", "raw: the type of its numbers, such as f32; tokens: u16 or u32"),
+          Argument::text("shape", "", "raw: the shape of a sample, such as 28x28; else single numbers"),
+          Argument::integer("offset", "raw: bytes before the first sample"),
+          Argument::text("resize", "", "image: height and width all pictures are brought to, such as 28x28"),
+          Argument::integer("channels", "image: 1 grey, 3 colours; else as the first picture has")};
+}
+
+}  // namespace harmonics

@@ -1,0 +1,38 @@
+// The options of file: addresses, typed, and which of them each format knows.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <harmonics/function.hpp>
+
+#include "producers/file/csv.hpp"
+#include "producers/file/images.hpp"
+#include "producers/file/raw.hpp"
+#include "producers/file/text.hpp"
+#include "producers/file/tokens.hpp"
+
+namespace harmonics {
+
+struct FileOptions {
+  FileOptions() = default;
+  explicit FileOptions(const Arguments& given);
+
+  std::string format;                    // "": told by content and ending
+  std::optional<std::string> selection;  // behind '#'
+  std::string part;
+  CsvOptions table;
+  TextOptions text;
+  TokenOptions tokens;
+  RawOptions raw;
+  ImageOptions images;
+  std::vector<std::string> given;  // names of all options that were written, '#' among them
+
+  bool has(const std::string& name) const;
+};
+
+// The schema, for registration.
+std::vector<Argument> file_options();
+
+}  // namespace harmonics

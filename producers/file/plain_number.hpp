@@ -1,0 +1,34 @@
+// Decimal numbers of at most 15 digits, the ones tables are full of, read faster than any number can be.
+#pragma once
+
+#include <cstdint>
+
+namespace harmonics {
+
+// Reads digits with an optional sign and point from p on and returns the place behind them; null where that is not all
+// a number there could be (no digit, too many, an exponent), which a general reader then decides. The value is rounded
+// once to double and once to float, as by std::from_chars: a whole number below 10^15 and a power of ten up to 10^15
+// are exact, so their quotient is the right double.
+inline const char* plain_number(const char* p, const char* end, float& value) {
+  static constexpr double powers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+  const auto digit = [&](const char* at) { return at < end && static_cast<unsigned char>(*at - '0') < 10; };
+  const bool negative = p < end && *p == '-';
+  p += negative;
+  uint64_t digits = 0;
+  const char* begin = p;
+  for (; digit(p); ++p) digits = digits * 10 + static_cast<uint64_t>(*p - '0');
+  auto count = p - begin, behind_point = decltype(p - begin){0};
+  if (p < end && *p == '.') {
+    begin = ++p;
+    for (; digit(p); ++p) digits = digits * 10 + static_cast<uint64_t>(*p - '0');
+    behind_point = p - begin;
+    count += behind_point;
+  }
+  if (count == 0 || count > 15 || (p < end && (*p == 'e' || *p == 'E'))) return nullptr;
+  const double whole = static_cast<double>(static_cast<int64_t>(digits));
+  const double number = behind_point ? whole / powers[behind_point] : whole;
+  value = static_cast<float>(negative ? -number : number);
+  return p;
+}
+
+}  // namespace harmonics

@@ -1,0 +1,69 @@
+#include "producers/file/raw.hpp"
+
+#include <charconv>
+
+namespace harmonics {
+namespace {
+
+struct TypeName {
+  const char* name;
+  DType dtype;
+};
+constexpr TypeName types[] = {{"bool", DType::Bool}, {"u8", DType::U8},   {"i8", DType::I8},     {"u16", DType::U16},
+                              {"i16", DType::I16},   {"f16", DType::F16}, {"bf16", DType::BF16}, {"u32", DType::U32},
+                              {"i32", DType::I32},   {"f32", DType::F32}, {"u64", DType::U64},   {"i64", DType::I64},
+                              {"f64", DType::F64}};
+
+std::vector<uint64_t> sizes_of(const std::string& text, const std::string& file) {
+  std::vector<uint64_t> dims;
+  const char *at = text.data(), *end = at + text.size();
+  while (at != end) {
+    uint64_t size = 0;
+    const auto [stop, error] = std::from_chars(at, end, size);
+    const bool more = stop != end;
+    if (error != std::errc() || size == 0 || (more && (*stop != 'x' || stop + 1 == end)) || dims.size() == HX_MAX_RANK)
+      throw Error(ErrorKind::Usage,
+                  "shape=" + text + " of '" + file + "' is no shape; write sizes with x between, such as shape=28x28");
+    dims.push_back(size);
+    at = stop + (more ? 1 : 0);
+  }
+  return dims;
+}
+
+}  // namespace
+
+std::optional<DType> dtype_named(const std::string& name) {
+  for (const TypeName& t : types)
+    if (name == t.name) return t.dtype;
+  return std::nullopt;
+}
+
+ArrayLayout read_raw(const FileBytesPtr& file, const RawOptions& options) {
+  const auto dtype = dtype_named(options.dtype);
+  if (!dtype) {
+    std::string known;
+    for (const TypeName& t : types) known += (known.empty() ? "" : ", ") + std::string(t.name);
+    throw Error(ErrorKind::Usage, (options.dtype.empty() ? "'" + file->name() + "' is raw numbers of no stated type"
+                                                         : "dtype=" + options.dtype + " of '" + file->name() +
+                                                               "' is no type") +
+                                      "; write dtype= and one of " + known);
+  }
+  const std::vector<uint64_t> dims = sizes_of(options.shape, file->name());
+  const size_t sample = array_bytes(file->name(), *dtype, dims);
+  const size_t bytes = file->size() - std::min<uint64_t>(file->size(), options.offset);
+  if (bytes == 0 || bytes % sample)
+    refuse_file(file->name(),
+                "has " + std::to_string(bytes) + " bytes" +
+                    (options.offset ? " behind the first " + std::to_string(options.offset) : "") +
+                    ", which are not samples of " + std::to_string(sample) + " bytes each",
+                "correct dtype=, shape= or offset=");
+  ArrayLayout layout;
+  layout.bytes = file;
+  layout.offset = options.offset;
+  layout.dtype = *dtype;
+  for (const uint64_t d : dims) layout.sample.push_back(static_cast<int64_t>(d));
+  layout.count = bytes / sample;
+  return layout;
+}
+
+}  // namespace harmonics

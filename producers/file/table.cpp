@@ -1,0 +1,344 @@
+#include "producers/file/table.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "producers/file/array.hpp"
+#include "producers/file/part.hpp"
+#include "producers/file/select.hpp"
+
+namespace harmonics {
+namespace {
+
+constexpr uint64_t bytes_to_index = 1024;  // of samples, from one indexed row to the next
+
+enum class Kind { Numbers, Integers, Classes };
+
+std::string lower(std::string_view word) {
+  std::string text(word);
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
+std::string text_of(const Cell& cell) {
+  if (!cell.text.empty() || cell.kind == Cell::Kind::Word || cell.kind == Cell::Kind::Missing) return std::string(cell.text);
+  if (cell.kind == Cell::Kind::Integer) return std::to_string(cell.integer);
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, cell.number).ptr;
+  return std::string(text, end);
+}
+
+// Makes samples of rows, and knows what there is in all of them.
+class Table {
+ public:
+  Table(std::unique_ptr<TableRows> rows, const TableOptions& options)
+      : rows_(std::move(rows)), options_(options), cells_(rows_->cells()), missing_(cells_.size()) {
+    read_missing_option();
+    kind_ = kind_of_column();
+    if (kind_ == Kind::Classes && symbols_.empty()) collect_symbols();
+    for (size_t i = 0; i < symbols_.size(); ++i) classes_[symbols_[i]] = static_cast<int64_t>(i);
+    info_.dtype = kind_ == Kind::Numbers ? DType::F32 : DType::I64;
+    info_.sample = rows_->sample();
+    info_.symbols = symbols_;
+    info_.classes = static_cast<int64_t>(symbols_.size());
+    bytes_ = info_.sample_bytes();
+    stride_ = std::max<uint64_t>(1, bytes_to_index / bytes_);
+  }
+
+  // Reads all rows; the samples' bytes while they are few enough, else null.
+  std::shared_ptr<FileBytes> read_all() {
+    const FileBytesPtr& file = rows_->file();
+    auto kept = FileBytes::reserve(file->name(), options_.kept);
+    std::vector<uint8_t> passing(bytes_);
+    RowPlace place = rows_->first();
+    for (;; ++count_) {
+      const RowPlace begin = place;
+      const bool fits = kept && (count_ + 1) * bytes_ <= options_.kept;
+      if (!fits) kept.reset();
+      if (!encode(place, fits ? kept->writable() + count_ * bytes_ : passing.data())) break;
+      if (count_ % stride_ == 0) index_.push_back(begin);
+    }
+    if (count_ == 0) refuse_file(file->name(), "has no rows");
+    if (kept) kept->shrink(count_ * bytes_);
+    fill_with_means(kept.get());
+    if (kind_ == Kind::Integers) info_.classes = least_ < 0 ? 0 : most_ + 1;
+    reading_again_ = true;
+    return kept;
+  }
+
+  // The row at `place` as a sample; false at the end.
+  bool encode(RowPlace& place, void* to) {
+    auto* numbers = static_cast<float*>(to);
+    if (kind_ == Kind::Numbers && rows_->read_numbers(place, numbers)) {
+      if (means_) add_to_means(numbers);
+      return true;
+    }
+    if (!rows_->read(place, cells_.data())) return false;
+    if (kind_ == Kind::Numbers) {
+      for (size_t i = 0; i < cells_.size(); ++i) numbers[i] = number_of(i);
+      if (means_) add_to_means(numbers);
+      return true;
+    }
+    const int64_t value = kind_ == Kind::Integers ? integer_of() : class_of();
+    std::memcpy(to, &value, sizeof value);
+    return true;
+  }
+
+  const StreamInfo& info() const { return info_; }
+  uint64_t count() const { return count_; }
+  size_t bytes() const { return bytes_; }
+  const FileBytes& file() const { return *rows_->file(); }
+  // The indexed row at or before `row`, which becomes its number.
+  RowPlace indexed(uint64_t& row) const {
+    const RowPlace place = index_[row / stride_];
+    row -= row % stride_;
+    return place;
+  }
+
+ private:
+  [[noreturn]] void refuse(size_t cell, const std::string& what, const std::string& remedy) const {
+    refuse_file(rows_->file()->name(), place_of(cell) + ": " + what, remedy);
+  }
+
+  std::string place_of(size_t cell) const {
+    return "line " + std::to_string(rows_->line()) + ", " + rows_->name_of(cell);
+  }
+
+  void read_missing_option() {
+    if (!options_.missing) return;
+    stand_in_.text = *options_.missing;
+    if (const auto value = number_in(stand_in_.text)) {
+      const auto integer = integer_in(stand_in_.text);
+      stand_in_.kind = integer ? Cell::Kind::Integer : Cell::Kind::Number;
+      stand_in_.number = *value;
+      stand_in_.integer = integer.value_or(0);
+    } else {
+      stand_in_.kind = Cell::Kind::Word;
+    }
+    means_ = *options_.missing == "mean";
+    if (means_) sums_.resize(cells_.size()), counts_.resize(cells_.size()), fill_.resize(cells_.size(), NAN);
+    not_a_number_ = *options_.missing == "nan";
+  }
+
+  // What the only column holds; several columns are numbers.
+  Kind kind_of_column() {
+    if (rows_->sample().rank() > 0 || options_.as == "number") return Kind::Numbers;
+    symbols_ = options_.symbols;
+    if (options_.as == "class" && !symbols_.empty()) return Kind::Classes;
+    bool all_numbers = true, all_integers = true, some_numbers = false;
+    std::string odd_place, odd;
+    for (RowPlace place = rows_->first(); rows_->read(place, cells_.data());) {
+      const Cell& cell = present(0);
+      const bool number = cell.kind != Cell::Kind::Word || fill_in_numbers(cell);
+      some_numbers = some_numbers || number;
+      if (!number && all_numbers) odd_place = place_of(0), odd = cell.text;
+      all_numbers = all_numbers && number;
+      all_integers = all_integers && cell.kind == Cell::Kind::Integer;
+    }
+    if (options_.as == "auto" && all_numbers && !all_integers) return Kind::Numbers;
+    if (all_integers && symbols_.empty()) return Kind::Integers;
+    if (options_.as == "auto" && symbols_.empty() && some_numbers)
+      refuse_file(rows_->file()->name(), odd_place + ": found '" + odd + "' among numbers",
+                  "correct it, or read the column as words with as=class");
+    return Kind::Classes;
+  }
+
+  void collect_symbols() {
+    std::map<std::string, int64_t, std::less<>> found;
+    for (RowPlace place = rows_->first(); rows_->read(place, cells_.data());) {
+      const std::string word = text_of(present(0));
+      if (found.find(word) == found.end()) found.emplace(word, 0);
+    }
+    for (const auto& [word, unused] : found) symbols_.push_back(word);
+  }
+
+  bool fill_in_numbers(const Cell& cell) const { return &cell == &stand_in_ && (means_ || not_a_number_); }
+
+  // The cell, or what stands in for it.
+  const Cell& present(size_t i) const {
+    const Cell& cell = cells_[i];
+    if (cell.kind != Cell::Kind::Missing) return cell;
+    if (!options_.missing)
+      refuse(i, cell.text.empty() ? "the value is missing" : "the value is missing: '" + std::string(cell.text) + "'",
+             "give missing=VALUE to stand in for it (or mean, nan), or select other columns with '#NAME,NAME'");
+    return stand_in_;
+  }
+
+  float number_of(size_t i) {
+    const Cell& cell = present(i);
+    if (&cell == &stand_in_) {
+      if (!reading_again_) ++missing_[i];
+      if (means_) return fill_[i];
+      if (not_a_number_) return NAN;
+    }
+    double value = cell.number;
+    if (cell.kind == Cell::Kind::Word) {
+      const std::string word = lower(cell.text);
+      if (word != "true" && word != "false")
+        refuse(i, "found '" + std::string(cell.text) + "' where a number is expected",
+               "select columns of numbers with '#NAME,NAME', or a column of words alone to read classes");
+      value = word == "true";
+    }
+    const auto number = static_cast<float>(value);
+    if (!std::isfinite(number)) refuse(i, "found '" + text_of(cell) + "', which is no finite f32 number", "correct it");
+    return number;
+  }
+
+  int64_t integer_of() {
+    const Cell& cell = present(0);
+    if (!reading_again_) count_missing(cell);
+    if (!reading_again_) least_ = std::min(least_, cell.integer), most_ = std::max(most_, cell.integer);
+    return cell.integer;
+  }
+
+  int64_t class_of() {
+    const Cell& cell = present(0);
+    if (!reading_again_) count_missing(cell);
+    const auto at = cell.kind == Cell::Kind::Word ? classes_.find(cell.text) : classes_.find(text_of(cell));
+    if (at == classes_.end())
+      refuse(0, "found '" + text_of(cell) + "', which symbols= does not list", "the symbols are: " + listed(symbols_));
+    return at->second;
+  }
+  void count_missing(const Cell& cell) { missing_[0] += &cell == &stand_in_; }
+
+  void add_to_means(const float* numbers) {
+    if (reading_again_) return;
+    for (size_t i = 0; i < sums_.size(); ++i)
+      if (!std::isnan(numbers[i])) sums_[i] += static_cast<double>(numbers[i]), ++counts_[i];
+  }
+
+  void fill_with_means(FileBytes* kept) {
+    if (!means_ || kind_ != Kind::Numbers) return;
+    for (size_t i = 0; i < sums_.size(); ++i) {
+      if (counts_[i] == 0)
+        refuse_file(rows_->file()->name(), "has no value in " + rows_->name_of(i) + ", so there is no mean",
+                    "select other columns with '#NAME,NAME'");
+      fill_[i] = static_cast<float>(sums_[i] / static_cast<double>(counts_[i]));
+    }
+    if (!kept) return;
+    auto* numbers = reinterpret_cast<float*>(kept->writable());
+    for (uint64_t row = 0; row < count_; ++row, numbers += fill_.size())
+      for (size_t i = 0; i < fill_.size(); ++i)
+        if (std::isnan(numbers[i])) numbers[i] = fill_[i];
+  }
+
+  std::unique_ptr<TableRows> rows_;
+  TableOptions options_;
+  std::vector<Cell> cells_;
+  Kind kind_ = Kind::Numbers;
+  Cell stand_in_;  // for missing cells
+  bool means_ = false, not_a_number_ = false, reading_again_ = false;
+  std::vector<uint64_t> missing_;  // cells of each column
+  std::vector<double> sums_;
+  std::vector<uint64_t> counts_;
+  std::vector<float> fill_;  // means, once they are known
+  std::vector<std::string> symbols_;
+  std::map<std::string, int64_t, std::less<>> classes_;
+  int64_t least_ = 0, most_ = -1;
+  uint64_t stride_ = 1;
+  std::vector<RowPlace> index_;  // of every stride_-th row
+  uint64_t count_ = 0;
+  StreamInfo info_;
+  size_t bytes_ = 0;
+};
+
+// Rows read from the text whenever they are wanted.
+class TableProducer final : public Producer {
+ public:
+  TableProducer(std::unique_ptr<Table> table, uint64_t first, uint64_t last)
+      : table_(std::move(table)), info_(table_->info()), first_(first) {
+    info_.size = last - first;
+    rewind();
+  }
+  HTensor next() override {
+    HTensor sample(info_.dtype, info_.sample);
+    return read(1, sample.mutable_bytes()) ? sample : HTensor();
+  }
+  std::size_t size() const override { return info_.size; }
+  bool rewind() override { return go_to(0), true; }
+  std::optional<StreamInfo> describe() override { return info_; }
+  int64_t read(uint64_t n, void* to) override {
+    n = std::min(n, info_.size - at_);
+    if (n) table_->file().check();
+    auto* bytes = static_cast<uint8_t*>(to);
+    for (uint64_t i = 0; i < n; ++i, bytes += table_->bytes()) read_row(place_, bytes);
+    at_ += n;
+    return static_cast<int64_t>(n);
+  }
+  bool read_at(const uint64_t* numbers, uint64_t n, void* to) override {
+    if (n) table_->file().check();
+    auto* bytes = static_cast<uint8_t*>(to);
+    for (uint64_t i = 0; i < n; ++i, bytes += table_->bytes()) {
+      RowPlace place = place_of(numbers[i], bytes);
+      read_row(place, bytes);
+    }
+    return true;
+  }
+
+ private:
+  void read_row(RowPlace& place, void* to) {
+    if (!table_->encode(place, to)) refuse_file(table_->file().name(), "changed while it was read");
+  }
+  // Walks from the nearest indexed row, with room for one sample in `scratch`.
+  RowPlace place_of(uint64_t sample, void* scratch) {
+    uint64_t at = first_ + sample;
+    RowPlace place = table_->indexed(at);
+    for (; at < first_ + sample; ++at) read_row(place, scratch);
+    return place;
+  }
+  void go_to(uint64_t sample) {
+    std::vector<uint8_t> scratch(table_->bytes());
+    place_ = place_of(sample, scratch.data());
+    at_ = sample;
+  }
+
+  std::unique_ptr<Table> table_;
+  StreamInfo info_;
+  uint64_t first_, at_ = 0;
+  RowPlace place_;
+};
+
+}  // namespace
+
+bool is_missing(std::string_view cell) {
+  for (const std::string_view word : {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"})
+    if (cell == word) return true;
+  return false;
+}
+
+std::optional<double> number_in(std::string_view cell) {
+  if (!cell.empty() && cell[0] == '+') cell.remove_prefix(1);
+  double value = 0;
+  const auto [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (stop != cell.data() + cell.size() || cell.empty()) return std::nullopt;
+  return error == std::errc() ? value : std::numeric_limits<double>::infinity();
+}
+
+std::optional<int64_t> integer_in(std::string_view cell) {
+  if (!cell.empty() && cell[0] == '+') cell.remove_prefix(1);
+  int64_t value = 0;
+  const auto [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (error != std::errc() || stop != cell.data() + cell.size()) return std::nullopt;
+  return value;
+}
+
+std::shared_ptr<Producer> open_table(std::unique_ptr<TableRows> rows, const TableOptions& options) {
+  auto table = std::make_unique<Table>(std::move(rows), options);
+  const auto kept = table->read_all();
+  const auto [first, last] = part_of(options.part, table->count(), table->file().name());
+  if (!kept) return std::make_shared<TableProducer>(std::move(table), first, last);
+  ArrayLayout layout;
+  layout.bytes = kept;
+  layout.dtype = table->info().dtype;
+  layout.sample = table->info().sample;
+  layout.count = table->count();
+  layout.symbols = table->info().symbols;
+  return std::make_shared<ArrayProducer>(std::move(layout), first, last);
+}
+
+}  // namespace harmonics

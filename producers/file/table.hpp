@@ -1,0 +1,66 @@
+// Rows of cells as samples: what CSV, TSV and JSON lines have in common. Numbers become f32; a single column of integers
+// or words becomes classes.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <harmonics/stream.hpp>
+
+#include "producers/file/bytes.hpp"
+
+namespace harmonics {
+
+struct TableOptions {
+  std::string as = "auto";               // number, class, auto
+  std::optional<std::string> missing;    // what stands in for missing cells: a value, nan, mean; absent: refuse them
+  std::vector<std::string> symbols;      // the words of a class column in order; empty: sorted as found
+  std::optional<std::string> selection;  // label · 3 · 0-3 · a,b; absent: all columns
+  std::string part;                      // of the rows; see part.hpp
+  size_t kept = size_t{256} << 20;       // samples of more bytes than this are read from the file again in every pass
+};
+
+struct Cell {
+  enum class Kind : uint8_t { Missing, Integer, Number, Word };
+  Kind kind = Kind::Missing;
+  double number = 0;      // of integers too
+  int64_t integer = 0;
+  std::string_view text;  // of words, and of numbers where the file writes them; until the next row is read
+};
+
+// Where a row begins, or blank lines before it.
+struct RowPlace {
+  size_t at = 0, line = 1;
+};
+
+// The rows of one text, and in each of them the cells of the selected columns.
+class TableRows {
+ public:
+  virtual ~TableRows() = default;
+  virtual const FileBytesPtr& file() const = 0;
+  virtual RowPlace first() const = 0;
+  virtual size_t cells() const = 0;         // in a row, at least 1
+  virtual Shape sample() const = 0;         // how they lie; a scalar is one cell
+  // The row at `place`, which moves behind it; false at the end.
+  virtual bool read(RowPlace& place, Cell* cells) = 0;
+  // The same where numbers stand in every cell, and nothing unusual; false changes nothing, and read() says what there is.
+  virtual bool read_numbers(RowPlace& place, float* to) = 0;
+  // Of the row read last.
+  virtual size_t line() const = 0;
+  // "column #2 'age'"
+  virtual std::string name_of(size_t cell) const = 0;
+};
+
+// Reads every row once, so that what is wrong shows now. What takes more memory than options.kept is not held but read
+// again; an index of some rows finds samples by number.
+std::shared_ptr<Producer> open_table(std::unique_ptr<TableRows> rows, const TableOptions& options);
+
+// One of the spellings of a missing cell.
+bool is_missing(std::string_view cell);
+std::optional<double> number_in(std::string_view cell);
+std::optional<int64_t> integer_in(std::string_view cell);
+
+}  // namespace harmonics

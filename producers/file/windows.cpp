@@ -1,0 +1,97 @@
+#include "producers/file/windows.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "producers/file/part.hpp"
+
+namespace harmonics {
+
+static_assert(std::endian::native == std::endian::little, "symbols are read as they lie in the file: little-endian");
+
+namespace {
+
+template <typename T>
+uint32_t widen(const uint8_t* from, uint64_t n, int32_t* to) {
+  uint32_t most = 0;
+  for (uint64_t i = 0; i < n; ++i) {
+    T symbol;
+    std::memcpy(&symbol, from + i * sizeof symbol, sizeof symbol);
+    most = std::max<uint32_t>(most, symbol);
+    to[i] = static_cast<int32_t>(symbol);
+  }
+  return most;
+}
+
+}  // namespace
+
+uint32_t SymbolRow::at(uint64_t i) const {
+  int32_t symbol = 0;
+  const uint8_t* from = bytes->data() + offset + i * width;
+  return width == 1 ? widen<uint8_t>(from, 1, &symbol) : width == 2 ? widen<uint16_t>(from, 1, &symbol) : widen<uint32_t>(from, 1, &symbol);
+}
+
+WindowProducer::WindowProducer(SymbolRow symbols, const WindowOptions& options, const std::string& what,
+                               int64_t classes, std::vector<std::string> names)
+    : symbols_(std::move(symbols)) {
+  const std::string& file = symbols_.bytes->name();
+  const auto [first, last] = part_of(options.part, symbols_.count(), file);
+  first_ = first;
+  window_ = std::max<uint64_t>(options.window, 1);
+  shift_ = options.shift ? options.shift : window_;
+  if (window_ > last - first)
+    refuse_file(file,
+                "has " + std::to_string(last - first) + " " + what +
+                    (options.part.empty() ? "" : " in part=" + options.part) + ", fewer than the window of " +
+                    std::to_string(window_),
+                "give a smaller window=");
+  info_.dtype = DType::I32;
+  if (options.window) {
+    info_.sample = Shape{static_cast<int64_t>(window_)};
+    info_.position_axes = 1;
+  }
+  info_.size = (last - first - window_) / shift_ + 1;
+  info_.classes = classes;
+  info_.symbols = std::move(names);
+}
+
+void WindowProducer::copy(uint64_t sample, int32_t* to) const {
+  const uint64_t begin = first_ + sample * shift_;
+  const uint8_t* from = symbols_.bytes->data() + symbols_.offset + begin * symbols_.width;
+  const uint32_t most = symbols_.width == 1   ? widen<uint8_t>(from, window_, to)
+                        : symbols_.width == 2 ? widen<uint16_t>(from, window_, to)
+                                              : widen<uint32_t>(from, window_, to);
+  if (info_.classes == 0 || most < static_cast<uint64_t>(info_.classes)) return;
+  uint64_t bad = 0;
+  while (symbols_.at(begin + bad) < static_cast<uint64_t>(info_.classes)) ++bad;
+  refuse_file(symbols_.bytes->name(),
+              "holds the symbol " + std::to_string(symbols_.at(begin + bad)) + " at place " +
+                  std::to_string(begin + bad) + "; with a vocabulary of " + std::to_string(info_.classes) +
+                  " the largest is " + std::to_string(info_.classes - 1),
+              "give the right vocab= and dtype=");
+}
+
+HTensor WindowProducer::next() {
+  if (at_ == info_.size) return {};
+  symbols_.bytes->check();
+  HTensor sample(DType::I32, info_.sample);
+  copy(at_, sample.mutable_data<int32_t>());
+  ++at_;
+  return sample;
+}
+
+bool WindowProducer::read_at(const uint64_t* numbers, uint64_t n, void* to) {
+  if (n) symbols_.bytes->check();
+  for (uint64_t i = 0; i < n; ++i) copy(numbers[i], static_cast<int32_t*>(to) + i * window_);
+  return true;
+}
+
+int64_t WindowProducer::read(uint64_t n, void* to) {
+  n = std::min(n, info_.size - at_);
+  if (n) symbols_.bytes->check();
+  for (uint64_t i = 0; i < n; ++i) copy(at_++, static_cast<int32_t*>(to) + i * window_);
+  return static_cast<int64_t>(n);
+}
+
+}  // namespace harmonics

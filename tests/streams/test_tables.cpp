@@ -1,0 +1,236 @@
+// JSON lines, missing values, and tables that are read from their text again instead of being held.
+#include <fstream>
+#include <random>
+
+#include "producers/file/csv.hpp"
+#include "producers/file/jsonl.hpp"
+#include "producers/file/open.hpp"
+#include "tests/streams/under_test.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+namespace {
+
+using Rows = std::vector<std::vector<float>>;
+
+struct Text {
+  std::string text;
+  std::string name = "x.jsonl";
+
+  std::shared_ptr<Producer> open(const Options& options) const {
+    const TemporaryFolder folder;
+    return open_file(folder.write(name, text), options);
+  }
+  Rows rows(const Options& options = {}) const { return drain<float>(*open(options)); }
+  std::vector<int64_t> classes(const Options& options) const {
+    std::vector<int64_t> values;
+    for (const auto& sample : drain<int64_t>(*open(options))) values.push_back(sample[0]);
+    return values;
+  }
+  std::string refuse(const Options& options = {}) const {
+    const TemporaryFolder folder;
+    const std::string path = folder.write(name, text);
+    std::string what = refusal([&] { open_file(path, options); });
+    for (size_t at; (at = what.find(path)) != std::string::npos;) what.replace(at, path.size(), "FILE");
+    return what;
+  }
+};
+
+std::string numbers_csv(int rows, int columns) {
+  std::mt19937 random(7);
+  std::string text;
+  for (int r = 0; r < rows; ++r)
+    for (int c = 0; c < columns; ++c) text += (c ? "," : "") + std::to_string(random() % 1000) + (c + 1 < columns ? "" : "\n");
+  return text;
+}
+
+// The same table held in memory and not.
+std::shared_ptr<Producer> not_held(const std::string& path, CsvOptions options) {
+  options.kept = 64;
+  return open_table(csv_rows(FileBytes::open(path), options), options);
+}
+
+long resident_kilobytes(const char* what) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.rfind(what, 0) == 0) return std::atol(line.c_str() + std::string(what).size());
+  return -1;
+}
+
+}  // namespace
+
+TEST_CASE("json lines: fields by name, arrays with their shape, words as classes") {
+  const Text t{"{\"a\": 1, \"b\": [1, 2.5], \"c\": \"dog\", \"m\": {\"n\": 3}, \"t\": true, \"i\": 2}\n\n"
+               "  {\"b\": [3, -4e2], \"a\": 0.5, \"c\": \"cat\", \"m\": {\"n\": 4}, \"t\": false, \"i\": 0}\r\n"};
+  CHECK(t.rows({{"#", "a"}}) == Rows{{1}, {0.5}});
+  CHECK(t.rows({{"#", "b"}}) == Rows{{1, 2.5}, {3, -400}});
+  CHECK(t.rows({{"#", "a,b,m.n"}}) == Rows{{1, 1, 2.5, 3}, {0.5, 3, -400, 4}});
+  CHECK(t.rows({{"#", "a,t"}}) == Rows{{1, 1}, {0.5, 0}});
+  CHECK(t.classes({{"#", "i"}}) == std::vector<int64_t>{2, 0});
+  CHECK(t.classes({{"#", "c"}}) == std::vector<int64_t>{1, 0});
+  CHECK(t.classes({{"#", "t"}}) == std::vector<int64_t>{1, 0});
+  CHECK(t.classes({{"#", "c"}, {"symbols", "dog,cat,cow"}}) == std::vector<int64_t>{0, 1});
+  CHECK(t.open({{"#", "c"}})->describe()->symbols == std::vector<std::string>{"cat", "dog"});
+  CHECK(t.open({{"#", "i"}})->describe()->classes == 3);
+  CHECK(Text{"[[1, 2], [3, 4], [5, 6]]\n[[0, 0], [0, 0], [0, 1]]"}.open({})->describe()->sample == Shape{3, 2});
+  CHECK(Text{"1\n2.5\n"}.rows() == Rows{{1}, {2.5}});
+  CHECK(Text{"[1, 2]\n[3, 4]\n"}.rows() == Rows{{1, 2}, {3, 4}});
+  CHECK(Text{"{\"a\": 1, \"b\": 2}\n{\"b\": 4, \"a\": 3}\n"}.rows() == Rows{{1, 2}, {3, 4}});
+  CHECK(Text{"{\"a\": 1, \"b\": 2}\n", "unnamed"}.rows() == Rows{{1, 2}});
+  CHECK(Text{"\xEF\xBB\xBF{\"a\": 1.5}\n"}.rows() == Rows{{1.5}});
+}
+
+TEST_CASE("broken json lines are refused with line and field") {
+  CHECK(Text{"{\"a\": 1}\n{\"a\": }\n"}.refuse() ==
+        "'FILE' line 2 is no JSON: The JSON document has an improper structure: missing or superfluous commas, "
+        "braces, missing keys, etc.; every line must be one JSON value by itself");
+  CHECK(Text{"{\"a\": 1} {\"a\": 2}\n"}.refuse().find("'FILE' line 1 is no JSON: ") == 0);
+  CHECK(Text{"{\"a\":\n1}\n"}.refuse().find("'FILE' line 1 is no JSON: ") == 0);
+  CHECK(Text{"{\"a\": 1, \"b\": 2}\n"}.refuse({{"#", "x"}}) == "'FILE' has no field 'x' in line 1; its fields are: a, b");
+  CHECK(Text{"[1]\n"}.refuse({{"#", "x"}}) ==
+        "'FILE' line 1 is an array, which has no field 'x'; leave '#' out, or write an object with names on every line");
+  CHECK(Text{"{\"a\": [1, 2]}\n{\"a\": [1]}\n"}.refuse() ==
+        "'FILE' line 2, field 'a': found an array of 1, the first line has the shape [2]; every line must have one shape");
+  CHECK(Text{"{\"a\": [1, 2]}\n{\"a\": [1, 2, 3]}\n"}.refuse() ==
+        "'FILE' line 2, field 'a': found an array of more than 2, the first line has the shape [2]; every line must have one shape");
+  CHECK(Text{"{\"a\": [1, 2]}\n{\"a\": 3}\n"}.refuse() ==
+        "'FILE' line 2, field 'a': found a number, the first line has the shape [2]; every line must have one shape");
+  CHECK(Text{"{\"a\": 1.5}\n{\"a\": [3]}\n"}.refuse() ==
+        "'FILE' line 2, field 'a': found an array, the first line has one value; every line must have one shape");
+  CHECK(Text{"{\"a\": {\"b\": 1}}\n"}.refuse() == "'FILE' line 1, field 'a': found an object; name what is inside, as in '#a.NAME'");
+  CHECK(Text{"{\"a\": []}\n"}.refuse() ==
+        "'FILE' line 1, field 'a': found an array of nothing; a sample is a number, a text, or an array of numbers");
+  CHECK(Text{"{\"a\": [1, \"x\"]}\n"}.refuse() ==
+        "'FILE' line 1, field 'a', number 1: found 'x' where a number is expected; select columns of numbers with "
+        "'#NAME,NAME', or a column of words alone to read classes");
+  CHECK(Text{"{\"a\": 1, \"b\": 2}\n{\"a\": 1, \"b\": null}\n"}.refuse() ==
+        "'FILE' line 2, field 'b': the value is missing; give missing=VALUE to stand in for it (or mean, nan), or select "
+        "other columns with '#NAME,NAME'");
+  CHECK(Text{"{\"a\": 1e39, \"b\": 2}\n"}.refuse() == "'FILE' line 1, field 'a': found '1e+39', which is no finite f32 number; correct it");
+  CHECK(Text{" \n\n"}.refuse() == "'FILE' has no rows");
+  CHECK(Text{"{}\n"}.refuse() == "'FILE' line 1 is an object without fields");
+  CHECK(Text{"[1]\n"}.refuse({{"header", "true"}}) == "the option header= means nothing for 'FILE', which is jsonl; leave it out");
+  CHECK(Text{"[1]\n"}.refuse({{"as", "word"}}) == "as=word cannot be used for 'FILE'; write as=number or as=class or as=auto");
+}
+
+TEST_CASE("missing values: refused, a value, the mean, not a number") {
+  const Text csv{"a,b\n1,2\n,4\n5,NA\n", "x.csv"}, json{"{\"a\": 1, \"b\": 2}\n{\"b\": 4}\n{\"a\": 5, \"b\": null}\n"};
+  for (const Text& t : {csv, json}) {
+    CHECK(t.refuse().find("the value is missing") != std::string::npos);
+    CHECK(t.rows({{"missing", "-1"}}) == Rows{{1, 2}, {-1, 4}, {5, -1}});
+    CHECK(t.rows({{"missing", "mean"}}) == Rows{{1, 2}, {3, 4}, {5, 3}});
+    const Rows nan = t.rows({{"missing", "nan"}});
+    CHECK(std::isnan(nan[1][0]));
+    CHECK(nan[1][1] == 4);
+    CHECK(t.rows({{"#", "a"}, {"missing", "mean"}}) == Rows{{1}, {3}, {5}});
+    CHECK(t.classes({{"#", "a"}, {"missing", "0"}}) == std::vector<int64_t>{1, 0, 5});
+  }
+  CHECK(Text{"a,b\n1,\n2,\n", "x.csv"}.refuse({{"missing", "mean"}}) ==
+        "'FILE' has no value in column #1 'b', so there is no mean; select other columns with '#NAME,NAME'");
+  CHECK(Text{"a,b\n1,yes\n2,True\n", "x.csv"}.refuse() ==
+        "'FILE' line 2, column #1 'b': found 'yes' where a number is expected; select columns of numbers with "
+        "'#NAME,NAME', or a column of words alone to read classes");
+  CHECK(Text{"a,b\n1,TRUE\n2,false\n", "x.csv"}.rows() == Rows{{1, 1}, {2, 0}});
+}
+
+TEST_CASE("what is not held in memory gives the same samples, in order and by number") {
+  const TemporaryFolder folder;
+  std::string text = numbers_csv(1000, 5);
+  text += "1,,3,\"4\",5\n" + numbers_csv(500, 5);
+  const std::string path = folder.write("x.csv", text);
+  for (const char* selection : {"", "1,3", "4,4,0", "2"})
+    for (const char* part : {"", "0.25-0.75"})
+      for (const char* missing : {"7", "mean"}) {
+        INFO(selection << " " << part << " " << missing);
+        CsvOptions options;
+        if (*selection) options.selection = selection;
+        options.part = part;
+        options.missing = missing;
+        const auto held = open_table(csv_rows(FileBytes::open(path), options), options), again = not_held(path, options);
+        const StreamInfo a = *held->describe(), b = *again->describe();
+        CHECK((a.dtype == b.dtype && a.sample == b.sample && a.size == b.size && a.classes == b.classes));
+        const size_t bytes = a.sample_bytes();
+        std::vector<char> x(bytes * a.size), y(bytes * a.size), one(bytes);
+        CHECK(held->read(a.size + 1, x.data()) == static_cast<int64_t>(a.size));
+        CHECK(again->read(a.size + 1, y.data()) == static_cast<int64_t>(a.size));
+        CHECK(x == y);
+        CHECK(again->read(1, y.data()) == 0);
+        for (uint64_t i = a.size; i > 0; i -= std::min<uint64_t>(i, 37)) {
+          const uint64_t number = i - 1;
+          REQUIRE(again->read_at(&number, 1, one.data()));
+          CHECK(std::equal(one.begin(), one.end(), x.begin() + static_cast<std::ptrdiff_t>(number * bytes)));
+        }
+        REQUIRE(again->rewind());
+        CHECK(again->read(a.size, y.data()) == static_cast<int64_t>(a.size));
+        CHECK(x == y);
+      }
+}
+
+TEST_CASE("reading a table that is not held takes no memory for it") {
+  const TemporaryFolder folder;
+  {
+    std::ofstream out(folder.path("x.csv"));
+    const std::string piece = numbers_csv(1000, 50);
+    for (int i = 0; i < 200; ++i) out << piece;  // 40 MB of f32
+  }
+  const long before = resident_kilobytes("RssAnon:");
+  const auto producer = not_held(folder.path("x.csv"), {});
+  CHECK(producer->size() == 200000);
+  std::vector<float> batch(50 * 64);
+  uint64_t total = 0;
+  for (int64_t got = 64; got == 64; total += static_cast<uint64_t>(got)) got = producer->read(64, batch.data());
+  CHECK(total == 200000);
+  CHECK(resident_kilobytes("RssAnon:") - before < 4096);
+}
+
+TEST_CASE("numbers are rounded once, however they are written") {
+  std::mt19937_64 random(3);
+  std::string text;
+  std::vector<float> expected;
+  for (int i = 0; i < 20000; ++i) {
+    char word[64];
+    const double value = std::ldexp(static_cast<double>(random() >> 11), -53) * std::pow(10.0, static_cast<double>(random() % 12)) *
+                         (random() % 2 ? 1 : -1);
+    std::snprintf(word, sizeof word, "%.*f", static_cast<int>(random() % 16), value);
+    text += std::string(word) + ",0\n";
+    expected.push_back(static_cast<float>(std::strtod(word, nullptr)));
+  }
+  const Rows rows = Text{text, "x.csv"}.rows();
+  REQUIRE(rows.size() == expected.size());
+  for (size_t i = 0; i < rows.size(); ++i) REQUIRE(rows[i][0] == expected[i]);
+}
+
+// Sums that numpy finds in the same files, of numbers rounded to f32.
+TEST_CASE("tables of others have the values numpy reads") {
+  if (!have_data("streaming/titanic.csv")) return;
+  const auto open = [](const char* name, const Options& options) { return open_file(data_path(std::string("streaming/") + name), options); };
+  const auto sum = [&](const char* name, const Options& options) {
+    double total = 0;
+    for (const auto& row : drain<float>(*open(name, options)))
+      for (const float x : row) total += static_cast<double>(x);
+    return total;
+  };
+  const auto total = [&](const char* name, const Options& options) {
+    int64_t n = 0;
+    for (const auto& row : drain<int64_t>(*open(name, options))) n += row[0];
+    return n;
+  };
+  CHECK(sum("higgs_binary.train.tsv", {{"#", "1"}}) == Approx(7024.42400154).epsilon(1e-11));
+  CHECK(total("higgs_binary.train.tsv", {{"#", "0"}}) == 3716);
+  CHECK(sum("weather.csv", {{"#", "0-7"}}) == Approx(22602521.699912317).epsilon(1e-14));
+  CHECK(total("weather.csv", {{"#", "target"}}) == 5698);
+  CHECK(sum("wine-quality.csv", {}) == Approx(1021906.31402166).epsilon(1e-13));
+  CHECK(sum("housing.csv", {}) == Approx(472348.15439540753).epsilon(1e-14));
+  CHECK(sum("iris.csv", {{"#", "0-3"}}) == Approx(2078.1999964267015).epsilon(1e-14));
+  CHECK(total("airline-passengers.csv", {{"#", "Passengers"}}) == 40363);
+  CHECK(sum("titanic.csv", {{"#", "adult_male"}, {"as", "number"}}) == 537);
+  CHECK(total("titanic.csv", {{"#", "alive"}}) == 342);
+  CHECK(open("titanic.csv", {{"#", "class"}})->describe()->symbols == std::vector<std::string>{"First", "Second", "Third"});
+  const auto ages = drain<float>(*open("titanic.csv", {{"#", "age,fare"}, {"missing", "mean"}}));
+  CHECK(ages.size() == 891);
+  CHECK(ages[5][0] == Approx(29.69911764704046));  // the first of 177 that are missing
+  int missing = 0;
+  for (const auto& row : drain<float>(*open("titanic.csv", {{"#", "age"}, {"missing", "nan"}}))) missing += std::isnan(row[0]);
+  CHECK(missing == 177);
+}
