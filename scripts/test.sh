@@ -15,11 +15,11 @@ run() {
   echo "== $1"
   cmake --preset "$1" >/dev/null
   cmake --build --preset "$1" --target "$2"
-  ctest --preset "$1" -j2 --timeout 600 "${@:3}"
+  ctest --preset "$1" -j2 --timeout 1200 "${@:3}"
 }
 run ci all
 if [ "$full" = yes ]; then
-  ASAN_OPTIONS=detect_leaks=1 run dev all -LE slow
+  ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS="halt_on_error=1 print_stacktrace=1 suppressions=$PWD/tests/ubsan.supp" run dev all -LE slow
   TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1 suppressions=$PWD/tests/tsan.supp" run tsan thread_tests -L threads
   echo "== fuzz"
   cmake --preset fuzz >/dev/null

@@ -39,6 +39,7 @@ bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std:
   hx_kernel dense{};
   if (!answer_dense_product(product, std::move(a_offsets), std::move(b_offsets), dense)) return false;
   if (!answer_sparse_product(product, dense, out)) out = dense;
+  else if (dense.destroy) dense.destroy(dense.context);  // not taken over: few rows need no other way
   return true;
 }
 
