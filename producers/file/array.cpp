@@ -151,7 +151,7 @@ void ArrayProducer::gather(uint64_t sample, uint8_t* to) const {
 
 HTensor ArrayProducer::next() {
   if (at_ == last_) return {};
-  layout_.bytes->check();
+  check(1);
   HTensor sample(layout_.dtype, layout_.sample);
   copy(at_++, 1, static_cast<uint8_t*>(sample.mutable_bytes()));
   return sample;
@@ -159,12 +159,15 @@ HTensor ArrayProducer::next() {
 
 // Looks whether the file is still as long as it was, now and then: that is a system call.
 void ArrayProducer::check(uint64_t n) {
-  constexpr uint64_t kUnchecked = 64;
-  if (n > unchecked_) {
+  constexpr size_t kBytes = 1 << 20;
+  constexpr int kReads = 64;
+  if (unchecked_reads_ == 0 || n * bytes_ > unchecked_bytes_) {
     layout_.bytes->check();
-    unchecked_ = kUnchecked;
+    unchecked_reads_ = kReads;
+    unchecked_bytes_ = kBytes;
   }
-  unchecked_ -= std::min(n, unchecked_);
+  --unchecked_reads_;
+  unchecked_bytes_ -= std::min(n * bytes_, unchecked_bytes_);
 }
 
 bool ArrayProducer::read_at(const uint64_t* numbers, uint64_t n, void* to) {

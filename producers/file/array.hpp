@@ -47,7 +47,8 @@ class ArrayProducer final : public Producer {
   StreamInfo info_;
   size_t element_, bytes_;
   uint64_t first_, last_, at_;
-  uint64_t unchecked_ = 0;  // samples that may be read before the file is looked at again
+  size_t unchecked_bytes_ = 0;  // that may be read before the file is looked at again,
+  int unchecked_reads_ = 0;     // in so many calls
 };
 
 }  // namespace harmonics

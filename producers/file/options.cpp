@@ -48,8 +48,8 @@ FileOptions::FileOptions(const Arguments& a) : format(a.text("format")), part(a.
   text.windows.window = tokens.windows.window = whole(a, "window", 1, "symbols");
   text.windows.shift = tokens.windows.shift = whole(a, "shift", 1, "symbols");
   tokens.vocab = whole(a, "vocab", 1, "tokens");
-  tokens.dtype = raw.dtype = a.text("dtype");
-  raw.shape = a.text("shape");
+  tokens.dtype = raw.dtype = table.dtype = a.text("dtype");
+  raw.shape = table.shape = a.text("shape");
   raw.offset = whole(a, "offset", 0, "bytes");
   images.resize = a.text("resize");
   images.channels = whole(a, "channels", 1, "channels");
@@ -69,8 +69,8 @@ std::vector<Argument> file_options() {
           Argument::integer("window", "text, tokens: symbols in a sample"),
           Argument::integer("shift", "text, tokens: from one window's beginning to the next one's; else the window"),
           Argument::integer("vocab", "tokens: how many there are; else one more than the largest"),
-          Argument::text("dtype", "", "raw: the type of its numbers, such as f32; tokens: u16 or u32"),
-          Argument::text("shape", "", "raw: the shape of a sample, such as 28x28; else single numbers"),
+          Argument::text("dtype", "", "raw: the type of its numbers, such as f32; csv, jsonl: f32, u8, i8, u16 or i16; tokens: u16 or u32"),
+          Argument::text("shape", "", "raw, csv, jsonl: the shape of a sample, such as 28x28; else single numbers, or a row's"),
           Argument::integer("offset", "raw: bytes before the first sample"),
           Argument::text("resize", "", "image: height and width all pictures are brought to, such as 28x28"),
           Argument::integer("channels", "image: 1 grey, 3 colours; else as the first picture has")};

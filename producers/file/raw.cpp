@@ -14,14 +14,16 @@ constexpr TypeName types[] = {{"bool", DType::Bool}, {"u8", DType::U8},   {"i8",
                               {"i32", DType::I32},   {"f32", DType::F32}, {"u64", DType::U64},   {"i64", DType::I64},
                               {"f64", DType::F64}};
 
-std::vector<uint64_t> sizes_of(const std::string& text, const std::string& file) {
-  std::vector<uint64_t> dims;
+}  // namespace
+
+Shape shape_named(const std::string& text, const std::string& file) {
+  Shape dims;
   const char *at = text.data(), *end = at + text.size();
   while (at != end) {
-    uint64_t size = 0;
+    int64_t size = 0;
     const auto [stop, error] = std::from_chars(at, end, size);
     const bool more = stop != end;
-    if (error != std::errc() || size == 0 || (more && (*stop != 'x' || stop + 1 == end)) || dims.size() == HX_MAX_RANK)
+    if (error != std::errc() || size < 1 || (more && (*stop != 'x' || stop + 1 == end)) || dims.rank() == HX_MAX_RANK)
       throw Error(ErrorKind::Usage,
                   "shape=" + text + " of '" + file + "' is no shape; write sizes with x between, such as shape=28x28");
     dims.push_back(size);
@@ -29,8 +31,6 @@ std::vector<uint64_t> sizes_of(const std::string& text, const std::string& file)
   }
   return dims;
 }
-
-}  // namespace
 
 std::optional<DType> dtype_named(const std::string& name) {
   for (const TypeName& t : types)
@@ -48,8 +48,8 @@ ArrayLayout read_raw(const FileBytesPtr& file, const RawOptions& options) {
                                                                "' is no type") +
                                       "; write dtype= and one of " + known);
   }
-  const std::vector<uint64_t> dims = sizes_of(options.shape, file->name());
-  const size_t sample = array_bytes(file->name(), *dtype, dims);
+  const Shape shape = shape_named(options.shape, file->name());
+  const size_t sample = array_bytes(file->name(), *dtype, {shape.begin(), shape.end()});
   const size_t bytes = file->size() - std::min<uint64_t>(file->size(), options.offset);
   if (bytes == 0 || bytes % sample)
     refuse_file(file->name(),
@@ -61,7 +61,7 @@ ArrayLayout read_raw(const FileBytesPtr& file, const RawOptions& options) {
   layout.bytes = file;
   layout.offset = options.offset;
   layout.dtype = *dtype;
-  for (const uint64_t d : dims) layout.sample.push_back(static_cast<int64_t>(d));
+  layout.sample = shape;
   layout.count = bytes / sample;
   return layout;
 }

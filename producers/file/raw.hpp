@@ -15,6 +15,8 @@ struct RawOptions {
 
 // "f32" and the like; empty: no such type.
 std::optional<DType> dtype_named(const std::string& name);
+// The sizes in "28x28"; `file` stands in the refusal.
+Shape shape_named(const std::string& text, const std::string& file);
 // The file must hold a whole number of samples.
 ArrayLayout read_raw(const FileBytesPtr& file, const RawOptions& options);
 

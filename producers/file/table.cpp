@@ -9,6 +9,7 @@
 
 #include "producers/file/array.hpp"
 #include "producers/file/part.hpp"
+#include "producers/file/raw.hpp"
 #include "producers/file/select.hpp"
 
 namespace harmonics {
@@ -39,11 +40,12 @@ class Table {
   Table(std::unique_ptr<TableRows> rows, const TableOptions& options)
       : rows_(std::move(rows)), options_(options), cells_(rows_->cells()), missing_(cells_.size()) {
     read_missing_option();
+    read_dtype();
     kind_ = kind_of_column();
     if (kind_ == Kind::Classes && symbols_.empty()) collect_symbols();
     for (size_t i = 0; i < symbols_.size(); ++i) classes_[symbols_[i]] = static_cast<int64_t>(i);
-    info_.dtype = kind_ == Kind::Numbers ? DType::F32 : DType::I64;
-    info_.sample = rows_->sample();
+    info_.dtype = kind_ == Kind::Numbers ? dtype_ : DType::I64;
+    info_.sample = kind_ == Kind::Numbers && !options_.shape.empty() ? asked_shape() : rows_->sample();
     info_.symbols = symbols_;
     info_.classes = static_cast<int64_t>(symbols_.size());
     bytes_ = info_.sample_bytes();
@@ -66,24 +68,21 @@ class Table {
     if (count_ == 0) refuse_file(file->name(), "has no rows");
     if (kept) kept->shrink(count_ * bytes_);
     fill_with_means(kept.get());
-    if (kind_ == Kind::Integers) info_.classes = least_ < 0 ? 0 : most_ + 1;
+    const bool classes = kind_ == Kind::Integers || (dtype_ != DType::F32 && info_.sample.rank() == 0);
+    if (classes && symbols_.empty()) info_.classes = least_ < 0 ? 0 : most_ + 1;
     reading_again_ = true;
     return kept;
   }
 
   // The row at `place` as a sample; false at the end.
   bool encode(RowPlace& place, void* to) {
-    auto* numbers = static_cast<float*>(to);
-    if (kind_ == Kind::Numbers && rows_->read_numbers(place, numbers)) {
-      if (means_) add_to_means(numbers);
+    if (kind_ == Kind::Numbers) {
+      auto* numbers = dtype_ == DType::F32 ? static_cast<float*>(to) : wide_.data();
+      if (!encode_numbers(place, numbers)) return false;
+      if (dtype_ != DType::F32) narrow(numbers, to);
       return true;
     }
     if (!rows_->read(place, cells_.data())) return false;
-    if (kind_ == Kind::Numbers) {
-      for (size_t i = 0; i < cells_.size(); ++i) numbers[i] = number_of(i);
-      if (means_) add_to_means(numbers);
-      return true;
-    }
     const int64_t value = kind_ == Kind::Integers ? integer_of() : class_of();
     std::memcpy(to, &value, sizeof value);
     return true;
@@ -125,9 +124,64 @@ class Table {
     not_a_number_ = *options_.missing == "nan";
   }
 
+  void read_dtype() {
+    if (options_.dtype.empty()) return;
+    const auto dtype = dtype_named(options_.dtype);
+    for (const DType offered : {DType::F32, DType::U8, DType::I8, DType::U16, DType::I16})
+      if (dtype == offered) dtype_ = offered;
+    if (dtype != dtype_)
+      throw Error(ErrorKind::Usage, "dtype=" + options_.dtype + " of '" + rows_->file()->name() +
+                                        "' is no type of table cells; write dtype=f32, u8, i8, u16 or i16");
+    if (dtype_ == DType::F32) return;
+    if (means_ || not_a_number_)
+      throw Error(ErrorKind::Usage, "missing=" + *options_.missing + " of '" + rows_->file()->name() + "' makes no " +
+                                        options_.dtype + "; give a whole number, or leave dtype= out");
+    wide_.resize(cells_.size());
+  }
+
+  Shape asked_shape() const {
+    const Shape shape = shape_named(options_.shape, rows_->file()->name());
+    if (shape.count() != static_cast<int64_t>(cells_.size()))
+      throw Error(ErrorKind::Usage, "shape=" + options_.shape + " of '" + rows_->file()->name() + "' is one of " +
+                                        std::to_string(shape.count()) + " numbers, a row has " +
+                                        std::to_string(cells_.size()));
+    return shape;
+  }
+
+  bool encode_numbers(RowPlace& place, float* to) {
+    if (!rows_->read_numbers(place, to)) {
+      if (!rows_->read(place, cells_.data())) return false;
+      for (size_t i = 0; i < cells_.size(); ++i) to[i] = number_of(i);
+    }
+    if (means_) add_to_means(to);
+    return true;
+  }
+
+  template <typename T>
+  void narrow_to(const float* numbers, void* to) {
+    auto* out = static_cast<T*>(to);
+    for (size_t i = 0; i < cells_.size(); ++i) {
+      const auto least = static_cast<float>(std::numeric_limits<T>::min()), most = static_cast<float>(std::numeric_limits<T>::max());
+      if (!(numbers[i] >= least && numbers[i] <= most) || numbers[i] != std::trunc(numbers[i])) {
+        Cell cell;
+        cell.kind = Cell::Kind::Number;
+        cell.number = static_cast<double>(numbers[i]);
+        refuse(i, "found '" + text_of(cell) + "', which is no " + options_.dtype, "leave dtype= out, or give one that holds it");
+      }
+      out[i] = static_cast<T>(numbers[i]);
+      count_class(out[i]);
+    }
+  }
+  void narrow(const float* numbers, void* to) {
+    if (dtype_ == DType::U8) return narrow_to<uint8_t>(numbers, to);
+    if (dtype_ == DType::I8) return narrow_to<int8_t>(numbers, to);
+    if (dtype_ == DType::U16) return narrow_to<uint16_t>(numbers, to);
+    narrow_to<int16_t>(numbers, to);
+  }
+
   // What the only column holds; several columns are numbers.
   Kind kind_of_column() {
-    if (rows_->sample().rank() > 0 || options_.as == "number") return Kind::Numbers;
+    if (rows_->sample().rank() > 0 || options_.as == "number" || !options_.dtype.empty()) return Kind::Numbers;
     symbols_ = options_.symbols;
     if (options_.as == "class" && !symbols_.empty()) return Kind::Classes;
     bool all_numbers = true, all_integers = true, some_numbers = false;
@@ -192,7 +246,7 @@ class Table {
   int64_t integer_of() {
     const Cell& cell = present(0);
     if (!reading_again_) count_missing(cell);
-    if (!reading_again_) least_ = std::min(least_, cell.integer), most_ = std::max(most_, cell.integer);
+    count_class(cell.integer);
     return cell.integer;
   }
 
@@ -203,6 +257,11 @@ class Table {
     if (at == classes_.end())
       refuse(0, "found '" + text_of(cell) + "', which symbols= does not list", "the symbols are: " + listed(symbols_));
     return at->second;
+  }
+  void count_class(int64_t number) {
+    if (reading_again_) return;
+    least_ = std::min(least_, number);
+    most_ = std::max(most_, number);
   }
   void count_missing(const Cell& cell) { missing_[0] += &cell == &stand_in_; }
 
@@ -231,6 +290,8 @@ class Table {
   TableOptions options_;
   std::vector<Cell> cells_;
   Kind kind_ = Kind::Numbers;
+  DType dtype_ = DType::F32;  // of numbers
+  std::vector<float> wide_;   // a row of them, before it is one of integers
   Cell stand_in_;  // for missing cells
   bool means_ = false, not_a_number_ = false, reading_again_ = false;
   std::vector<uint64_t> missing_;  // cells of each column

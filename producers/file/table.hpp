@@ -1,4 +1,4 @@
-// Rows of cells as samples: what CSV, TSV and JSON lines have in common. Numbers become f32; a single column of integers
+// Rows of cells as samples: what CSV, TSV and JSON lines have in common. Numbers become f32, or what is asked; a single column of integers
 // or words becomes classes.
 #pragma once
 
@@ -19,6 +19,8 @@ struct TableOptions {
   std::optional<std::string> missing;    // what stands in for missing cells: a value, nan, mean; absent: refuse them
   std::vector<std::string> symbols;      // the words of a class column in order; empty: sorted as found
   std::optional<std::string> selection;  // label · 3 · 0-3 · a,b; absent: all columns
+  std::string dtype;                     // of numbers: f32, or u8, i8, u16, i16 for whole ones; empty: f32
+  std::string shape;                     // of a sample of numbers, such as 28x28; empty: as the cells lie
   std::string part;                      // of the rows; see part.hpp
   size_t kept = size_t{256} << 20;       // samples of more bytes than this are read from the file again in every pass
 };

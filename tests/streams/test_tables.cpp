@@ -134,6 +134,26 @@ TEST_CASE("missing values: refused, a value, the mean, not a number") {
   CHECK(Text{"a,b\n1,TRUE\n2,false\n", "x.csv"}.rows() == Rows{{1, 1}, {2, 0}});
 }
 
+TEST_CASE("numbers keep the type and shape that is asked for") {
+  const Text csv{"l,a,b\n0,1,255\n3,7,8\n", "x.csv"}, json{"{\"l\": 0, \"p\": [1, 255]}\n{\"l\": 3, \"p\": [7, 8]}\n"};
+  for (const auto& [t, columns] : {std::pair{csv, "1-2"}, std::pair{json, "p"}}) {
+    const auto producer = t.open({{"#", columns}, {"dtype", "u8"}, {"shape", "2x1"}});
+    CHECK(producer->describe()->sample == Shape{2, 1});
+    CHECK(drain<uint8_t>(*producer) == std::vector<std::vector<uint8_t>>{{1, 255}, {7, 8}});
+    CHECK(t.open({{"#", "l"}, {"dtype", "u8"}})->describe()->classes == 4);
+    CHECK(drain<int16_t>(*t.open({{"#", "l"}, {"dtype", "i16"}})) == std::vector<std::vector<int16_t>>{{0}, {3}});
+    CHECK(t.refuse({{"#", columns}, {"shape", "3"}}) == "shape=3 of 'FILE' is one of 3 numbers, a row has 2");
+    CHECK(t.refuse({{"#", columns}, {"dtype", "i32"}}) ==
+          "dtype=i32 of 'FILE' is no type of table cells; write dtype=f32, u8, i8, u16 or i16");
+    CHECK(t.refuse({{"#", columns}, {"dtype", "u8"}, {"missing", "mean"}}) ==
+          "missing=mean of 'FILE' makes no u8; give a whole number, or leave dtype= out");
+  }
+  CHECK(csv.refuse({{"#", "1-2"}, {"dtype", "i8"}}) ==
+        "'FILE' line 2, column #2 'b': found '255', which is no i8; leave dtype= out, or give one that holds it");
+  CHECK(Text{"1\n2.5\n", "x.csv"}.refuse({{"dtype", "u8"}}) ==
+        "'FILE' line 2, column #0: found '2.5', which is no u8; leave dtype= out, or give one that holds it");
+}
+
 TEST_CASE("what is not held in memory gives the same samples, in order and by number") {
   const TemporaryFolder folder;
   std::string text = numbers_csv(1000, 5);
@@ -141,9 +161,10 @@ TEST_CASE("what is not held in memory gives the same samples, in order and by nu
   const std::string path = folder.write("x.csv", text);
   for (const char* selection : {"", "1,3", "4,4,0", "2"})
     for (const char* part : {"", "0.25-0.75"})
-      for (const char* missing : {"7", "mean"}) {
+      for (const char* missing : {"7", "mean", "i16"}) {
         INFO(selection << " " << part << " " << missing);
         CsvOptions options;
+        if (*missing == 'i') options.dtype = std::exchange(missing, "7");
         if (*selection) options.selection = selection;
         options.part = part;
         options.missing = missing;
