@@ -67,9 +67,7 @@ void print_training(HarmonicGraph& graph, int cycle, const Options& options) {
 void show_program(HarmonicGraph& graph, const Program& traced, const Options& options, const std::string& of) {
   std::vector<std::string> passes{"trace"};
   if (options.after == "trace" || options.after == "all") fmt::print("program{} after trace\n{}\n", of, print(traced));
-  CompileOptions c;
-  c.device = options.run.device;
-  c.registry = &graph.registry();
+  CompileOptions c = graph.compile_options(options.run);
   c.observe = [&](const std::string& pass, const Program& program) {
     passes.push_back(pass);
     if (options.after == pass || options.after == "all") fmt::print("program{} after {}\n{}\n", of, pass, print(program));

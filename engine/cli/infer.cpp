@@ -18,7 +18,7 @@ int write_text(HarmonicGraph& graph, const Options& options) {
   s.temperature = options.temperature;
   s.seed = static_cast<uint64_t>(options.run.seed.value_or(0));
   s.threads = options.run.threads;
-  s.device = options.run.device;
+  static_cast<DeviceSettings&>(s) = options.run;
   std::string text;
   if (!options.json) fmt::print("{}", options.prompt);
   generate(graph, 0, s, [&](const std::string& symbol) {

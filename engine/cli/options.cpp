@@ -31,9 +31,16 @@ void stream_options(CLI::App* app, Options& o) {
   app->add_option("--weights", o.weights, "start from these weights (safetensors)")->type_name("FILE");
 }
 
+void precision_option(CLI::App* app, Options& o) {
+  app->add_option_function<std::string>("--precision", [&o](const std::string& v) { o.run.precision = parse_precision(v); }, "of products: fp32 (default), fp16 (operands and short sums in fp16, totals and weights in fp32), or auto: fp16 where the processor has it")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"fp32", "fp16", "auto"}));
+}
+
 void machine_options(CLI::App* app, Options& o) {
   app->add_option("--threads", o.run.threads, "threads to use; results do not depend on it (default: all)")->check(CLI::Range(1, 1024));
   app->add_option("--device", o.run.device, "cpu, or reference (slow, for checking)")->type_name("NAME");
+  precision_option(app, o);
 }
 
 void count_options(CLI::App* app, Options& o) {
@@ -59,6 +66,7 @@ void define_run(CLI::App* app, Options& o) {
   app->add_option_function<int64_t>("--steps", [&o](int64_t v) { o.run.steps = v; }, "stop after this many steps (batches, or groups of --accumulate)")->check(CLI::Range(int64_t{1}, INT64_MAX));
   app->add_option_function<std::string>("--for", [&o](const std::string& v) { o.run.seconds = duration_seconds(v); }, "stop after a time: 90s, 10m, 1.5h")->type_name("DURATION");
   app->add_option("--until", o.run.until, "stop when a metric holds: 'loss<0.05', 'output.accuracy>=0.98'")->type_name("CONDITION");
+  app->add_flag("--deterministic", o.run.deterministic, "refuse what would make two runs differ: an end by the clock, live streams");
   training_options(app, o);
   count_options(app, o);
   machine_options(app, o);
@@ -98,6 +106,7 @@ void define_explain(CLI::App* app, Options& o) {
   training_options(app, o);
   count_options(app, o);
   app->add_option("--device", o.run.device, "cpu or reference")->type_name("NAME");
+  precision_option(app, o);
 }
 
 void define_profile(CLI::App* app, Options& o) {
@@ -124,6 +133,7 @@ void define_bench(CLI::App* app, Options& o) {
   app->add_flag("--infer", o.inference, "inference only");
   app->add_option_function<int64_t>("--seed", [&o](int64_t v) { o.run.seed = v; }, "seed of weights and random samples (default 0)")->check(CLI::Range(int64_t{0}, INT64_MAX));
   app->add_option("--device", o.run.device, "cpu or reference")->type_name("NAME");
+  precision_option(app, o);
   app->footer("Example:\n  harmonics bench mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1,64 --threads 1,2");
 }
 

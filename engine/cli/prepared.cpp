@@ -17,7 +17,7 @@ int cycle_of(const HarmonicGraph& graph, const Options& options) {
 PreparedSettings prepared_settings(HarmonicGraph& graph, const Options& options, int64_t batch, int threads) {
   const int cycle = cycle_of(graph, options);
   const ResolvedSettings resolved = graph.settings(cycle, options.run);
-  return {.cycle = cycle, .trains = graph.graph().trains(cycle), .batch = batch, .threads = threads, .device = options.run.device, .seed = resolved.seed, .update = resolved};
+  return {{options.run}, cycle, graph.graph().trains(cycle), batch, threads, resolved.seed, resolved};
 }
 
 int all_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }

@@ -114,7 +114,7 @@ std::vector<std::string> pass_names() {
 std::unique_ptr<Executable> compile(const Program& program, TensorBinding* binding, Executor& executor, const CompileOptions& options) {
   check_disabled(options);
   verify(program);
-  KernelSource kernels(options.device, options.registry ? *options.registry : Registry::global());
+  KernelSource kernels(options.device, options.registry ? *options.registry : Registry::global(), options.precision);
   Context context{options, kernels, binding};
   Program current = program;
   for (const PassRow& row : kPasses) {

@@ -10,50 +10,73 @@ namespace harmonics {
 
 namespace {
 
-struct PhaseOfStep {
-  const Step* step;
-  uint32_t phase;
+struct JobsOfPhase {
+  const Step* steps;
+  const WaveJob* jobs;
 };
 
-void run_part(const void* context, uint32_t part) {
-  const auto& at = *static_cast<const PhaseOfStep*>(context);
-  at.step->run(at.step->context, at.step->buffers, at.phase, part);
+void run_job(const void* context, uint32_t number) {
+  const auto& at = *static_cast<const JobsOfPhase*>(context);
+  const WaveJob& job = at.jobs[number];
+  const Step& step = at.steps[job.step];
+  step.run(step.context, step.buffers, job.phase, job.part);
 }
 
 }  // namespace
+
+CompiledPlan::CompiledPlan(PlanParts parts, Executor& executor) : p_(std::move(parts)), executor_(executor) {
+  if (executor_.threads() <= 1) return;
+  std::vector<StepShape> shapes;
+  for (const Step& s : p_.steps) shapes.push_back({s.context, s.phases, s.parts});
+  waves_ = make_waves(shapes, p_.access, p_.rest);
+}
 
 void CompiledPlan::point_at(const void* const* inputs) {
   for (const InputSlot& s : p_.inputs)
     p_.pointers[s.slot] = const_cast<std::byte*>(static_cast<const std::byte*>(inputs[s.input])) + s.offset;
 }
 
+// On one thread: part after part.
 void CompiledPlan::run_steps(const Step* step, const Step* end) {
   for (; step != end; ++step)
-    for (uint32_t phase = 0; phase < step->phases; ++phase) {
-      const uint32_t parts = step->parts[phase];
-      if (parts == 1) {
-        step->run(step->context, step->buffers, phase, 0);
-        continue;
-      }
-      const PhaseOfStep at{step, phase};
-      executor_.run(parts, run_part, &at);
-    }
+    for (uint32_t phase = 0; phase < step->phases; ++phase)
+      for (uint32_t part = 0; part < step->parts[phase]; ++part) step->run(step->context, step->buffers, phase, part);
+}
+
+void CompiledPlan::run_waves(const Step* steps, size_t phase, size_t end) {
+  for (; phase != end; ++phase) {
+    const WavePhase& p = waves_.phases[phase];
+    const JobsOfPhase at{steps, waves_.jobs.data() + p.first};
+    if (p.parallel) executor_.run(p.count, run_job, &at);
+    else
+      for (uint32_t i = 0; i < p.count; ++i) run_job(&at, i);
+  }
+}
+
+void CompiledPlan::run_first(const Step* steps) {
+  if (executor_.threads() > 1) return run_waves(steps, 0, waves_.rest);
+  run_steps(steps, steps + p_.rest);
+}
+
+void CompiledPlan::run_second(const Step* steps) {
+  if (executor_.threads() > 1) return run_waves(steps, waves_.rest, waves_.phases.size());
+  run_steps(steps + p_.rest, steps + p_.steps.size());
 }
 
 void CompiledPlan::run(const void* const* inputs) {
   run_forward(inputs);
-  run_steps(p_.steps.data() + p_.rest, p_.steps.data() + p_.steps.size());
+  run_second(p_.steps.data());
 }
 
 void CompiledPlan::run_forward(const void* const* inputs) {
   if (p_.poison) std::memset(p_.arena->data(), 0xff, p_.arena->bytes());
   point_at(inputs);
-  run_steps(p_.steps.data(), p_.steps.data() + p_.rest);
+  run_first(p_.steps.data());
 }
 
 void CompiledPlan::run_rest(const void* const* inputs) {
   point_at(inputs);
-  run_steps(p_.steps.data() + p_.rest, p_.steps.data() + p_.steps.size());
+  run_second(p_.steps.data());
 }
 
 const HTensor& CompiledPlan::output(const std::string& name) const {

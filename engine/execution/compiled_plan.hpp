@@ -7,6 +7,7 @@
 #include "engine/execution/host_step.hpp"
 #include "engine/execution/kernel_source.hpp"
 #include "engine/execution/memory_plan.hpp"
+#include "engine/execution/waves.hpp"
 
 namespace harmonics {
 
@@ -29,6 +30,7 @@ struct PlanParts {
   Program program;
   std::vector<Step> steps;
   size_t rest = 0;                  // first step after the forward pass
+  std::vector<StepAccess> access;   // by step
   std::vector<void*> pointers;      // all steps' buffers, back to back; never resized once steps point into it
   std::vector<InputSlot> inputs;
   std::vector<std::string> input_names;
@@ -48,7 +50,7 @@ PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernel
 
 class CompiledPlan final : public Executable {
  public:
-  CompiledPlan(PlanParts parts, Executor& executor) : p_(std::move(parts)), executor_(executor) {}
+  CompiledPlan(PlanParts parts, Executor& executor);
 
   void run(const void* const* inputs) override;
   void run_forward(const void* const* inputs) override;
@@ -65,9 +67,14 @@ class CompiledPlan final : public Executable {
  private:
   void point_at(const void* const* inputs);
   void run_steps(const Step* step, const Step* end);
+  // The steps or, on several threads, the waves from the beginning of the forward pass or of what follows it.
+  void run_first(const Step* steps);
+  void run_second(const Step* steps);
+  void run_waves(const Step* steps, size_t phase, size_t end);
 
   PlanParts p_;
   Executor& executor_;
+  Waves waves_;  // empty on one thread
   std::vector<Step> empty_;  // made by the first run_empty()
 };
 

@@ -38,8 +38,22 @@ class TensorBinding {
   }
 };
 
-struct CompileOptions {
-  std::string device = "cpu";                   // or "reference"
+// What products of f32 matrices are computed in. Values, weights and totals are f32 in any case.
+enum class Precision : uint8_t {
+  fp32,
+  fp16,       // operands rounded to fp16, sums of few terms in it, totals in fp32; a device without it is ErrorKind::Device
+  automatic,  // fp16 where the device has it
+};
+// "fp32", "fp16" or "auto"; throws ErrorKind::Usage.
+Precision parse_precision(const std::string& text);
+
+// What a program runs on, and how.
+struct DeviceSettings {
+  std::string device = "cpu";  // or "reference"
+  Precision precision = Precision::fp32;
+};
+
+struct CompileOptions : DeviceSettings {
   Registry* registry = nullptr;                 // where devices are found; null: the global one
   std::vector<std::string> recompute;           // scope patterns
   bool fuse = true;                             // elementwise fusion and call fusion

@@ -1,6 +1,7 @@
 #include "engine/execution/kernel_source.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 #include <fmt/core.h>
 
@@ -30,8 +31,28 @@ std::string describe(std::string_view op, const AttributeMap& attributes, const 
 
 }  // namespace
 
-KernelSource::KernelSource(const std::string& device, Registry& registry) : name_(device) {
+Precision parse_precision(const std::string& text) {
+  if (text == "fp32") return Precision::fp32;
+  if (text == "fp16") return Precision::fp16;
+  if (text == "auto") return Precision::automatic;
+  throw Error(ErrorKind::Usage, fmt::format("there is no precision '{}'", text), {}, {"use fp32, fp16 or auto"});
+}
+
+KernelSource::KernelSource(const std::string& device, Registry& registry, Precision precision) : name_(device) {
   if (device != "reference") device_ = registry.need(HX_DEVICE, device);
+  if (precision == Precision::fp32) return;
+  if (has_fp16_chunks())
+    flags_ = HX_SITE_FP16_CHUNKS;
+  else if (precision == Precision::fp16)
+    throw Error(ErrorKind::Device, fmt::format("device '{}' does not compute in fp16 here", device), {},
+                {device == "cpu" ? "this processor has no AVX512-FP16; use fp32, or auto to take fp16 where there is"
+                                 : "use fp32, or auto to take fp16 where there is"});
+}
+
+bool KernelSource::has_fp16_chunks() const {
+  if (!device_) return false;
+  const auto& table = device_->table<hx_device_vt>();
+  return table.struct_size > offsetof(hx_device_vt, flags) && table.flags && (table.flags(device_->self) & HX_SITE_FP16_CHUNKS);
 }
 
 KernelPtr KernelSource::find(const Program& program, const Node& node) {
@@ -50,6 +71,7 @@ KernelPtr KernelSource::find(const std::string& op, const AttributeMap& attribut
   const std::vector<hx_type> in = c_types(inputs), out = c_types(outputs);
   hx_call_site site{};
   site.struct_size = sizeof site;
+  site.flags = flags_;
   site.op = op.c_str();
   site.attributes = view.get();
   site.n_inputs = static_cast<uint32_t>(in.size());

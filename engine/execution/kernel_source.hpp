@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/execution/executable.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/program/program.hpp"
 
@@ -30,7 +31,7 @@ using KernelPtr = std::shared_ptr<const Kernel>;
 class KernelSource {
  public:
   // "reference" has no kernels; other names are devices of the registry (ErrorKind::Name when unknown).
-  KernelSource(const std::string& device, Registry& registry);
+  KernelSource(const std::string& device, Registry& registry, Precision precision = Precision::fp32);
   bool is_reference() const { return device_ == nullptr; }
   // Null: the device has none. A device that fails is ErrorKind::Device naming the call site.
   KernelPtr find(const Program& program, const Node& node);
@@ -39,9 +40,11 @@ class KernelSource {
 
  private:
   KernelPtr ask(const hx_call_site& site, const std::string& what);
+  bool has_fp16_chunks() const;
 
   std::string name_;
   ItemPtr device_;
+  uint32_t flags_ = 0;  // of every call site: HX_SITE_...
   std::map<std::string, KernelPtr> known_;  // by call site; null: asked, none
 };
 

@@ -57,9 +57,7 @@ std::vector<Classified> classify_images(HarmonicGraph& graph, StreamSet& streams
   o.wanted = {layer};
   for (size_t i = 0; i < g.conditionals.size(); ++i)
     if (g.conditionals[i].cycle == 0) o.branches.insert(static_cast<int>(2 * i));
-  CompileOptions c;
-  c.device = settings.device;
-  c.registry = &graph.registry();
+  const CompileOptions c = graph.compile_options(settings);
   Lowered lowered = graph.lower(o);
   if (!lowered.values.count(layer)) return examples;  // driven in another branch only
   CompiledStep step(std::move(lowered), graph.store(), graph.executor(settings.threads), c);

@@ -16,6 +16,15 @@ int64_t planned_epochs(const ResolvedSettings& settings, bool training) {
   return settings.epochs.value_or(!training ? 1 : conditions ? -1 : kDefaultEpochs);
 }
 
+// A deterministic run repeats to the bit: nothing that the clock or the arrival of samples decides is allowed.
+void refuse_what_varies(const CyclePlan& plan) {
+  if (plan.settings.seconds)
+    throw Error(ErrorKind::Usage, "a deterministic run cannot end by the clock: how many steps fit into a time varies", {}, {"give --steps or --epochs instead of a time, or leave --deterministic out"});
+  for (int n : plan.producers)
+    if (plan.graph.streams().source(n).info().live)
+      throw Error(ErrorKind::Usage, fmt::format("a deterministic run cannot read the live stream '{}': what arrives when varies", plan.name_of(n)), {}, {"record it to a file and read that, or leave --deterministic out"});
+}
+
 }  // namespace
 
 CyclePlan::CyclePlan(HarmonicGraph& harmonic, int number, const RunSettings& settings_of_run)
@@ -33,6 +42,7 @@ CyclePlan::CyclePlan(HarmonicGraph& harmonic, int number, const RunSettings& set
   size = reader->size();
   batch = size > 0 ? std::min<uint64_t>(size, static_cast<uint64_t>(settings.batch)) : static_cast<uint64_t>(settings.batch);
   epochs = planned_epochs(settings, training);
+  if (run.deterministic) refuse_what_varies(*this);
 }
 
 Horizon CyclePlan::horizon() const {

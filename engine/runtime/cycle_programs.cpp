@@ -81,9 +81,7 @@ StepProgram& CyclePrograms::of_batch(int64_t count) {
 }
 
 StepProgram CyclePrograms::compile(int64_t batch) {
-  CompileOptions c;
-  c.device = plan_.run.device;
-  c.registry = &plan_.graph.registry();
+  const CompileOptions c = plan_.graph.compile_options(plan_.run);
   ParameterStore& store = plan_.graph.store();
   StepProgram p;
   p.step = std::make_unique<CompiledStep>(plan_.graph.lower(options(batch)), store, plan_.executor, c);

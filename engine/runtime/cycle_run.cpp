@@ -149,7 +149,7 @@ void CycleRun::diverged(const CompiledStep& program, const Slot& slot) {
   LoweringOptions o = programs_.options(static_cast<int64_t>(slot.count));
   o.observe = true;
   const NotFinite step{plan_.graph, plan_.producers, slot.pointers, static_cast<int64_t>(slot.count), record_.step(), slot.epoch + 1, *program.loss()};
-  report_not_finite(step, o, plan_.executor, plan_.run.device);
+  report_not_finite(step, o, plan_.executor, plan_.run);
 }
 
 void CycleRun::deliver(const Slot& slot) {

@@ -48,9 +48,7 @@ Evaluation evaluate(HarmonicGraph& graph, int cycle, StreamSet& streams, const R
   o.mode = Mode::evaluate;
   o.cycle = cycle;
   o.seed = settings.seed;
-  CompileOptions c;
-  c.device = run.device;
-  c.registry = &graph.registry();
+  const CompileOptions c = graph.compile_options(run);
   std::map<uint64_t, std::unique_ptr<CompiledStep>> steps;
   Evaluation result;
   double loss = 0, correct = 0, counted = 0;

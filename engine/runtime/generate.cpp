@@ -78,9 +78,7 @@ void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings,
   o.cycle = cycle;
   o.batch = 1;
   o.wanted = results;
-  CompileOptions c;
-  c.device = settings.device;
-  c.registry = &graph.registry();
+  const CompileOptions c = graph.compile_options(settings);
   CompiledStep step(graph.lower(o), graph.store(), graph.executor(settings.threads), c);
   const std::string output = step.lowered().values.at(results.front());
   const TensorType result = type_of(step.executable().output(output));

@@ -8,13 +8,12 @@
 
 namespace harmonics {
 
-struct GenerateSettings {
+struct GenerateSettings : DeviceSettings {
   std::string prompt;
   int64_t symbols = 400;
   double temperature = 0.8;  // 0: the likeliest symbol
   uint64_t seed = 0;
   int threads = 0;
-  std::string device = "cpu";
 };
 
 // Can this graph write text: one producer of symbols, one result of [positions, symbols]? Throws ErrorKind::Usage saying what is missing.

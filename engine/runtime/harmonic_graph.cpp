@@ -34,6 +34,12 @@ Comparison parse_comparison(const std::string& text) {
 
 HarmonicGraph::HarmonicGraph(Graph graph, Registry* outer) : graph_(std::move(graph)), registry_(outer ? outer : &Registry::global()) {}
 
+void HarmonicGraph::replace_functions(Graph graph) {
+  graph_ = std::move(graph);
+  types_.clear();
+  widths_.reset();
+}
+
 void HarmonicGraph::bind_consumer(const std::string& name, Address address) {
   int node = -1;
   std::vector<std::string> known;
@@ -123,6 +129,13 @@ std::string ResolvedSettings::training() const {
   return s;
 }
 
+CompileOptions HarmonicGraph::compile_options(const DeviceSettings& device) {
+  CompileOptions options;
+  static_cast<DeviceSettings&>(options) = device;
+  options.registry = &registry_;
+  return options;
+}
+
 Executor& HarmonicGraph::executor(int threads) {
   if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   if (!executor_ || executor_threads_ != threads) {
@@ -142,8 +155,9 @@ std::vector<int> HarmonicGraph::results(int cycle) const {
   return result;
 }
 
-void HarmonicGraph::load_weights(const std::string& path) {
-  TensorFile file = read_safetensors(path);
+void HarmonicGraph::load_weights(const std::string& path) { load_weights(read_safetensors(path), path); }
+
+void HarmonicGraph::load_weights(TensorFile file, const std::string& path) {
   weights_path_ = path;
   recorded_ = read_recorded_streams(graph_, file.metadata, path);
   for (auto& [name, tensor] : file.tensors) {

@@ -20,15 +20,15 @@
 namespace harmonics {
 
 // Settings of a run; what is absent comes from the cycle's parentheses, then from the defaults.
-struct RunSettings {
+struct RunSettings : DeviceSettings {
   std::optional<int64_t> epochs, steps, batch, seed;
   std::optional<int64_t> accumulate;           // micro-batches in a step
   std::optional<double> seconds, lr, clip, clip_value;
   std::optional<std::string> optimizer, schedule;
   std::vector<std::string> until;  // "loss<0.05"
   int threads = 0;                 // 0: all the machine has
-  std::string device = "cpu";
   bool shuffle = true;
+  bool deterministic = false;      // refuse what the clock or the arrival of samples would decide
 };
 
 struct ResolvedSettings : UpdateSettings {
@@ -53,6 +53,8 @@ class HarmonicGraph {
   HarmonicGraph& operator=(const HarmonicGraph&) = delete;
 
   const Graph& graph() const { return graph_; }
+  // `graph`: the same flow with its functions looked up anew. Programs compiled before keep the old ones.
+  void replace_functions(Graph graph);
   Registry& registry() { return registry_; }
   ParameterStore& store() { return store_; }
   StreamSet& streams() { return streams_; }          // --producer
@@ -69,6 +71,7 @@ class HarmonicGraph {
 
   ResolvedSettings settings(int cycle, const RunSettings& run) const;
   Executor& executor(int threads);
+  CompileOptions compile_options(const DeviceSettings& device);
   // With loaded weights, a parameter they lack is ErrorKind::Weights listing all that are missing (training: a note).
   Lowered lower(const LoweringOptions& options);
   // The nodes whose values a cycle hands out: consumers with an arrow, and layers at the end without one.
@@ -76,6 +79,7 @@ class HarmonicGraph {
 
   // Weights and what is needed to use them (streams, symbols, graph text) as one safetensors file.
   void load_weights(const std::string& path);
+  void load_weights(TensorFile file, const std::string& name);  // `name` for messages; what it views must outlive the call
   TensorFile weights() const;
   // "surplus: a.b.affine.weight" and such, for people; filled by lower().
   const std::vector<std::string>& weight_notes() const { return weight_notes_; }

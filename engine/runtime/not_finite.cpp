@@ -41,11 +41,8 @@ std::string first_place(const NotFinite& step, const CompiledStep& look) {
 
 }  // namespace
 
-void report_not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor, const std::string& device) {
-  CompileOptions c;
-  c.device = device;
-  c.registry = &step.graph.registry();
-  CompiledStep look(step.graph.lower(observing), step.graph.store(), executor, c);
+void report_not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor, const DeviceSettings& device) {
+  CompiledStep look(step.graph.lower(observing), step.graph.store(), executor, step.graph.compile_options(device));
   look.set(step.streams.data(), 0, step.steps + 1, observing.seed);
   look.run_forward();
   std::string spoilt;

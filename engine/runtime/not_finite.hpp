@@ -19,6 +19,6 @@ struct NotFinite {
 
 // Nothing has been changed yet: runs forward again as `observing` says, looks at the samples, the weights and every layer,
 // and throws ErrorKind::Diverged naming the first that is not finite.
-[[noreturn]] void report_not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor, const std::string& device);
+[[noreturn]] void report_not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor, const DeviceSettings& device);
 
 }  // namespace harmonics

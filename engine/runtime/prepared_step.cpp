@@ -83,9 +83,7 @@ PreparedStep::PreparedStep(HarmonicGraph& graph, const Rows& rows, const Prepare
   if (!settings.trains) o.wanted = graph.results(settings.cycle);
   for (size_t i = 0; i < graph.graph().conditionals.size(); ++i)
     if (graph.graph().conditionals[i].cycle == settings.cycle) o.branches.insert(static_cast<int>(2 * i));
-  CompileOptions c;
-  c.device = settings.device;
-  c.registry = &graph.registry();
+  const CompileOptions c = graph.compile_options(settings);
   step_ = std::make_unique<CompiledStep>(graph.lower(o), graph.store(), graph.executor(settings.threads), c);
 
   lay_out(rows, static_cast<uint64_t>(settings.batch));

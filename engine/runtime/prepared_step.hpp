@@ -31,12 +31,11 @@ class Rows {
   bool streamed_ = true;
 };
 
-struct PreparedSettings {
+struct PreparedSettings : DeviceSettings {
   int cycle = 0;
   bool trains = false;
   int64_t batch = 1;
   int threads = 0;
-  std::string device = "cpu";
   uint64_t seed = 0;
   UpdateSettings update;  // training
 };

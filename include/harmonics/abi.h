@@ -264,9 +264,14 @@ typedef struct hx_scalar_op {
   uint32_t dtype;   /* of the result */
 } hx_scalar_op;
 
+enum {
+  HX_SITE_FP16_CHUNKS = 1 /* f32 products may have their operands rounded to fp16 and short partial sums kept in it,
+                           * with totals in f32 */
+};
+
 typedef struct hx_call_site {
   uint32_t struct_size;
-  uint32_t flags; /* reserved, 0 */
+  uint32_t flags; /* HX_SITE_... */
   const char* op; /* primitive or functional name; "fused_elementwise" for a chain in `chain` */
   const hx_attributes* attributes;
   uint32_t n_inputs, n_outputs;
@@ -283,7 +288,8 @@ typedef struct hx_call_site {
 /* A kernel found for one call site. The host calls run(context, buffers, phase, part) for every part of phase 0, then of
  * phase 1, ...; parts of one phase may run at the same time on several threads and in any order. The number of parts
  * depends on the call site only, never on the machine's threads: results are the same for any number of threads.
- * buffers: inputs, then outputs, then one workspace (64-byte aligned). */
+ * buffers: inputs, then outputs, then one workspace (64-byte aligned). One kernel is never run for two places of a program at
+ * once; different kernels are. */
 typedef struct hx_kernel {
   uint32_t struct_size;
   uint32_t phases;
@@ -301,6 +307,8 @@ typedef struct hx_device_vt {
   const char* (*describe)(void* self);                                     /* one line: name, instruction set, libraries */
   hx_status (*find)(void* self, const hx_call_site* site, hx_kernel* out); /* HX_DECLINED: no kernel */
   void (*destroy)(void* self);
+  /* Optional. Has the device kernels that make use of these HX_SITE_... flags? The flags it has any for. */
+  uint32_t (*flags)(void* self);
 } hx_device_vt;
 
 /* ---- the host's table --------------------------------------------------------------------------------------------- */

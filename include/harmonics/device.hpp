@@ -11,6 +11,8 @@ class Device {
   virtual std::string describe() const = 0;
   // Fills `out` and returns true when there is a kernel for the site; false: the host looks further.
   virtual bool find(const hx_call_site& site, hx_kernel& out) = 0;
+  // Does it compute f32 products in fp16 chunks where HX_SITE_FP16_CHUNKS allows it?
+  virtual bool has_fp16_chunks() const { return false; }
   virtual ~Device() = default;
 };
 

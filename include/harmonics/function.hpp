@@ -330,7 +330,10 @@ HARMONICS_FACE inline const hx_device_vt* device_vt() {
       [](void* self, const hx_call_site* site, hx_kernel* out) {
         return guarded([&] { return (*static_cast<std::shared_ptr<Device>*>(self))->find(*site, *out) ? HX_OK : HX_DECLINED; });
       },
-      [](void* self) { delete static_cast<std::shared_ptr<Device>*>(self); }};
+      [](void* self) { delete static_cast<std::shared_ptr<Device>*>(self); },
+      [](void* self) -> uint32_t {
+        return (*static_cast<std::shared_ptr<Device>*>(self))->has_fp16_chunks() ? HX_SITE_FP16_CHUNKS : 0;
+      }};
   return &vt;
 }
 HARMONICS_FACE inline const hx_producer_factory_vt* producer_factory_vt() {

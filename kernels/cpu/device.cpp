@@ -5,6 +5,7 @@
 #include <harmonics/plugin.hpp>
 
 #include "families.hpp"
+#include "half_product.hpp"
 
 HARMONICS_PLUGIN("harmonics.cpu", "0.1.0", "Apache-2.0", "Harmonics");
 
@@ -96,7 +97,8 @@ bool has_elements(const Site& site) {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice() { isa(); }
+  CpuDevice() { half_product(); }
+  bool has_fp16_chunks() const override { return half_product() != nullptr; }
   std::string describe() const override {
     const dnnl_version_t* v = dnnl_version();
     return std::string("CPU, ") + isa().name + ", oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) +

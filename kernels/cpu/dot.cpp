@@ -80,7 +80,7 @@ struct Operand {
   }
 };
 
-bool answer_operands(const Operand& a, const Operand& b, hx_kernel& out) {
+bool answer_operands(const Operand& a, const Operand& b, bool half, hx_kernel& out) {
   const auto m = join(a.type, a.free), ka = join(a.type, a.contract);
   const auto n = join(b.type, b.free), kb = join(b.type, b.contract);
   if (!m || !ka || !n || !kb) return false;
@@ -94,6 +94,7 @@ bool answer_operands(const Operand& a, const Operand& b, hx_kernel& out) {
   p.b_column = n->stride;
   p.b = 1;
   p.c = 2;
+  p.half = half;
   auto a_offsets = offsets_of(a.type, a.batch), b_offsets = offsets_of(b.type, b.batch);
   p.batch = static_cast<int64_t>(a_offsets.size());
   return answer_product(p, std::move(a_offsets), std::move(b_offsets), out);
@@ -124,7 +125,7 @@ void run_rearranged(const void* context, void* const* buffers, uint32_t phase, u
   c.product.run(c.product.context, own, phase - 1, part);
 }
 
-bool answer_rearranged(Operand operands[2], hx_kernel& out) {
+bool answer_rearranged(Operand operands[2], bool half, hx_kernel& out) {
   auto c = std::make_unique<Rearranged>();
   for (uint32_t i = 0; i < 2; ++i) {
     if (operands[i].is_matrix()) continue;
@@ -133,7 +134,7 @@ bool answer_rearranged(Operand operands[2], hx_kernel& out) {
     c->copy_parts[i] = c->copies[i].parts;
     c->floats += (count(operands[i].type) + 15) & ~int64_t{15};
   }
-  if (!answer_operands(operands[0], operands[1], c->product)) return false;
+  if (!answer_operands(operands[0], operands[1], half, c->product)) return false;
   std::vector<uint32_t> parts = {c->copy_parts[0] + c->copy_parts[1]};
   parts.insert(parts.end(), c->product.parts, c->product.parts + c->product.phases);
   const uint64_t workspace = static_cast<uint64_t>(c->floats) * sizeof(float) + c->product.workspace;
@@ -159,8 +160,9 @@ bool plan_dot(const Site& site, hx_kernel& out) {
     operands[0].contract.push_back(a_contract[i]);
     operands[1].contract.push_back(b_contract[i]);
   }
-  if (operands[0].is_matrix() && operands[1].is_matrix() && answer_operands(operands[0], operands[1], out)) return true;
-  return answer_rearranged(operands, out);
+  const bool half = site.allows_half();
+  if (operands[0].is_matrix() && operands[1].is_matrix() && answer_operands(operands[0], operands[1], half, out)) return true;
+  return answer_rearranged(operands, half, out);
 }
 
 }  // namespace harmonics::cpu

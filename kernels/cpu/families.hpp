@@ -59,6 +59,8 @@ bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std:
 // Never looks for zeros of A.
 bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
                           hx_kernel& out);
+// In fp16 chunks; false when this processor has none or the product is too small.
+bool answer_half_product(const Product& product, hx_kernel& out);
 // Leaves out the zeros of A, or runs `dense` (which it takes over) when they are few; false when that cannot pay.
 bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& out);
 bool activation_of(const Site& site, int& activation);  // false: not known

@@ -68,12 +68,13 @@ bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets
   const double batch = static_cast<double>(p.batch);
   if (small && (broadcasts || inner)) {
     const double moved = 0.1 * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.n);
-    cut(*c, batch * std::max(flops / 75, moved), 20000);
+    cut(*c, batch * std::max(flops / 75, moved), kGrain);
     const uint32_t parts = c->batch_parts * c->row_parts * c->column_parts;
     answer<MatmulContext>(out, std::move(c), isa().small_matmul,
                           inner && !broadcasts ? "inner products" : "small matmul", {parts});
     return true;
   }
+  if (p.half && answer_half_product(p, out)) return true;
   if (is_packed_here(p)) {
     cut(*c, flops / 85, 200000);  // a part packs for itself, which small parts would do too often
     const uint32_t parts = c->row_parts * c->column_parts;
@@ -109,6 +110,7 @@ bool plan_linear(const Site& site, hx_kernel& out) {
   p.b_column = transposed ? 1 : p.k;
   p.b = 1;
   p.has_bias = site.inputs() == 3;
+  p.half = site.allows_half();
   p.bias = 2;
   p.c = site.inputs();
   return answer_product(p, {0}, {0}, out);

@@ -16,6 +16,7 @@ struct Product {
   bool has_bias;
   int activation;
   bool accumulate = false;  // C += A B
+  bool half = false;        // may be computed in fp16 chunks
 };
 
 struct MatmulContext {

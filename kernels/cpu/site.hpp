@@ -72,6 +72,8 @@ class Site {
   double number(const char* name, double otherwise = 0) const {
     return float_attribute(raw_.attributes, name, otherwise);
   }
+  // May products be computed in fp16 chunks?
+  bool allows_half() const { return raw_.flags & HX_SITE_FP16_CHUNKS; }
   bool flag(const char* name) const { return integer(name) != 0; }
   std::vector<int64_t> integers(const char* name) const { return ints_attribute(raw_.attributes, name); }
   std::string text(const char* name) const { return string_attribute(raw_.attributes, name, ""); }
@@ -80,9 +82,12 @@ class Site {
   const hx_call_site& raw_;
 };
 
+// Nanoseconds of a part: many times what handing it to another thread costs.
+constexpr double kGrain = 6000;
+
 // How many parts `nanoseconds` of work are worth, at most `items`: a function of the shapes alone. Powers of two up to
 // 16, so that two or four threads come out even.
-inline uint32_t parts_for(double nanoseconds, int64_t items, double grain = 20000) {
+inline uint32_t parts_for(double nanoseconds, int64_t items, double grain = kGrain) {
   uint32_t parts = 1;
   while (parts < 16 && nanoseconds >= 2 * grain * parts) parts *= 2;
   return static_cast<uint32_t>(std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, items)));

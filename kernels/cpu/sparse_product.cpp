@@ -75,7 +75,7 @@ uint64_t rounded(uint64_t bytes) { return (bytes + 63) & ~uint64_t{63}; }
 void cut(SparseContext& c) {
   const Product& p = c.product;
   const double products = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
-  const uint32_t parts = parts_for(products * 2 / 85, INT32_MAX, 25000);
+  const uint32_t parts = parts_for(products * 2 / 85, INT32_MAX, 12000);
   const bool by_rows = p.m >= p.n;
   const auto at_most = [](uint32_t wanted, int64_t pieces) {
     return static_cast<uint32_t>(std::min<int64_t>(wanted, std::max<int64_t>(1, pieces)));
@@ -83,7 +83,7 @@ void cut(SparseContext& c) {
   // Slices of columns share the lists and part B, but narrow ones read the lists for little.
   c.column_parts = by_rows ? 1 : at_most(parts, p.n / 96);
   c.row_parts = at_most(parts / c.column_parts, p.m / 16);
-  c.build_parts = by_rows ? c.row_parts : parts_for(static_cast<double>(p.m * p.k) * 0.5, p.m, 10000);
+  c.build_parts = by_rows ? c.row_parts : parts_for(static_cast<double>(p.m * p.k) * 0.5, p.m);
 }
 
 bool worth_looking(const Product& p) {
@@ -144,13 +144,14 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
     c->rows = m;
     c->columns = n;
     c->slope = slope.empty() ? OuterContext::none : slope == "all" ? OuterContext::all : OuterContext::active;
-    c->parts = parts_for(static_cast<double>(m * n) * 0.06, m);  // most rows are left out
+    c->parts = parts_for(static_cast<double>(m * n) * 0.02, m);  // most rows are left out
     answer(out, std::move(c), isa().sgd_outer, "outer product and sgd").in_place = 1;
     return true;
   }
   auto c = std::make_unique<SparseOrDense>();
   Product& p = c->product;
   p = {1, m, n, k, 1, m, n, 1, 1, 2, 4, 0, false, 0};
+  p.half = site.allows_half();
   if (!slope.empty() || !worth_looking(p)) return false;
   c->update = true;
   c->old = 0;

@@ -151,7 +151,7 @@ void ArrayProducer::gather(uint64_t sample, uint8_t* to) const {
 
 HTensor ArrayProducer::next() {
   if (at_ == last_) return {};
-  check(1);
+  layout_.bytes->check();
   HTensor sample(layout_.dtype, layout_.sample);
   copy(at_++, 1, static_cast<uint8_t*>(sample.mutable_bytes()));
   return sample;

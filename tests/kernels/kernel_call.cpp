@@ -1,5 +1,6 @@
 #include "kernel_call.hpp"
 
+#include <cpuid.h>
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -34,6 +35,9 @@ hx_status take_item(hx_registry*, const hx_item* item) {
 
 const FakeHost& device() {
   static const bool loaded = [] {
+    // Where the processor has no fp16 arithmetic, its kernels are tested with emulated registers.
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 23 & 1)) setenv("HARMONICS_FP16", "emulated", 0);
     void* library = dlopen(HARMONICS_CPU_PLUGIN, RTLD_NOW | RTLD_LOCAL);
     if (!library) throw std::runtime_error(dlerror());
     static hx_api api{};
@@ -118,6 +122,7 @@ bool KernelCall::find(hx_kernel& kernel) {
   const hx_attributes attributes{attributes_.data(), static_cast<uint32_t>(attributes_.size())};
   hx_call_site site{};
   site.struct_size = sizeof site;
+  site.flags = flags_;
   site.op = op_.c_str();
   site.attributes = &attributes;
   site.n_inputs = static_cast<uint32_t>(in.size());

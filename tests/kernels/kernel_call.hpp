@@ -116,6 +116,8 @@ class KernelCall {
   // One operation of a fused chain; operands are registers, inputs first.
   KernelCall& step(const char* op, std::vector<uint32_t> operands, uint32_t dtype = HX_F32);
   KernelCall& stores(std::vector<uint32_t> registers) { return chain_outputs_ = std::move(registers), *this; }
+  // Products may be made in fp16 chunks.
+  KernelCall& allow_half() { return flags_ = HX_SITE_FP16_CHUNKS, *this; }
   // Output `output` takes the memory of input `input`.
   KernelCall& alias(uint32_t output, uint32_t input) { return aliases_.push_back({output, input}), *this; }
 
@@ -144,7 +146,7 @@ class KernelCall {
   std::vector<hx_scalar_op> chain_;
   std::vector<uint32_t> chain_outputs_;
   std::vector<std::pair<uint32_t, uint32_t>> aliases_;
-  uint32_t parts_ = 0, in_place_ = 0;
+  uint32_t parts_ = 0, in_place_ = 0, flags_ = 0;
   std::string name_;
 };
 

@@ -59,6 +59,18 @@ hm_out_of_tree(embedder ${CMAKE_CURRENT_LIST_DIR}/out_of_tree ${CMAKE_CXX_COMPIL
 add_test(NAME "plugins: embedder" COMMAND ${out_of_tree}/embedder/embedder)
 set_tests_properties("plugins: embedder" PROPERTIES FIXTURES_REQUIRED built_embedder TIMEOUT 60)
 
+# The embedding sample, on files it reads by itself and on drawn digits.
+hm_out_of_tree(embed_mnist ${PROJECT_SOURCE_DIR}/samples/embed_mnist ${CMAKE_CXX_COMPILER} "-Wall -Wextra -Wpedantic -Werror")
+if(CLANG_COMPILER)
+  hm_out_of_tree(embed_mnist_clang ${PROJECT_SOURCE_DIR}/samples/embed_mnist ${CLANG_COMPILER} "-Wall -Wextra -Wpedantic -Werror -std=c++20")
+endif()
+add_test(NAME "plugins: embed_mnist on files" WORKING_DIRECTORY ${out_of_tree}/embed_mnist COMMAND sh ${CMAKE_CURRENT_LIST_DIR}/embed_on_files.sh
+         ${out_of_tree}/embed_mnist/embed_mnist ${PROJECT_SOURCE_DIR}/samples/mnist.hmx)
+add_test(NAME "plugins: embed_mnist on drawn digits" WORKING_DIRECTORY ${out_of_tree}/embed_mnist COMMAND ${out_of_tree}/embed_mnist/embed_mnist
+         ${PROJECT_SOURCE_DIR}/samples/mnist.hmx)
+set_tests_properties("plugins: embed_mnist on files" "plugins: embed_mnist on drawn digits" PROPERTIES FIXTURES_REQUIRED built_embed_mnist TIMEOUT 120
+                     PASS_REGULAR_EXPRESSION "layer output \\[10\\].*everything ran in f32.*a blank page is: [01]\\.[0-9]+")
+
 set(compilers)
 foreach(compiler IN ITEMS ${GNU_COMPILER} ${CLANG_COMPILER} ${CMAKE_CXX_COMPILER})
   file(REAL_PATH ${compiler} compiler)

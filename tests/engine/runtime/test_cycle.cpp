@@ -405,6 +405,17 @@ TEST_CASE("a live stream trains until it ends") {
   CHECK(r.stopped_by == "end of streams");
 }
 
+TEST_CASE("a deterministic run refuses live streams and a time") {
+  auto g = graph_of(kLine);
+  bind_producer(*g, "x", Rows<float>({2}, numbers(46)).live());
+  bind_producer(*g, "y", Rows<float>({1}, numbers(23)).live());
+  RunSettings s = settings(5);
+  s.deterministic = true;
+  CHECK_THROWS_WITH(CycleRuntime(*g, 0, s).run(), "a deterministic run cannot read the live stream 'x': what arrives when varies");
+  s.seconds = 1;
+  CHECK_THROWS_WITH(CycleRuntime(*g, 0, s).run(), "a deterministic run cannot end by the clock: how many steps fit into a time varies");
+}
+
 TEST_CASE("an inference over a stream that does not say its length is one pass") {
   auto g = graph_of("harmonic g { producer x {1}; layer o {1}; cycle { x -(affine(1))-> o; } }");
   auto rows = std::make_shared<Rows<float>>(Shape{1}, numbers(10));

@@ -1,0 +1,275 @@
+#include "engine/embed/embedded_graph.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/core.h>
+
+#include "dsl/load.hpp"
+#include "engine/base/address.hpp"
+#include "engine/base/spelling.hpp"
+#include "engine/model/safetensors.hpp"
+#include "engine/plugin/pending_items.hpp"
+
+using namespace harmonics;
+
+namespace {
+
+// The shape one sample of a producer has, as it is fed to a program.
+TensorType sample_type(const StreamType& type) { return {type.dtype, type.sample}; }
+
+template <typename T> std::optional<T> given(T value, T least = 0) { return value >= least ? std::optional<T>(value) : std::nullopt; }
+std::optional<std::string> given(const char* text) { return text ? std::optional<std::string>(text) : std::nullopt; }
+
+RunSettings run_settings(const hx_fit_settings& s) {
+  RunSettings r;
+  r.epochs = given(s.epochs);
+  r.steps = given(s.steps);
+  r.batch = given(s.batch);
+  r.seed = given(s.seed);
+  r.accumulate = given(s.accumulate);
+  if (s.seconds > 0) r.seconds = s.seconds;
+  if (s.lr > 0) r.lr = s.lr;
+  r.clip = given(s.clip);
+  r.optimizer = given(s.optimizer);
+  r.schedule = given(s.schedule);
+  if (s.device) r.device = s.device;
+  if (s.precision) r.precision = parse_precision(s.precision);
+  r.until.assign(s.until, s.until + s.n_until);
+  r.threads = std::max(0, s.threads);
+  r.deterministic = s.deterministic != 0;
+  return r;
+}
+
+hx_progress to_c(const Progress& p) {
+  return {sizeof(hx_progress), p.epoch, p.epochs, p.step, p.samples, p.seconds, p.samples_per_second, p.fraction, p.loss, p.accuracy};
+}
+
+}  // namespace
+
+hx_graph::hx_graph(const Flow& flow, const std::string& name) : name_(name), registered_(&Registry::global()), flow_(flow) {}
+
+std::unique_ptr<hx_graph> hx_graph::restored(const void* data, uint64_t bytes) {
+  const std::string kept(static_cast<const char*>(data), bytes);
+  const TensorFile file = read_safetensors(kept.data(), kept.size(), "the saved graph");
+  const auto text = file.metadata.find("harmonics.graph"), name = file.metadata.find("harmonics.name");
+  if (text == file.metadata.end() || text->second.empty())
+    throw Error(ErrorKind::Weights, "these weights were saved without the text of their graph", {}, {"parse the flow's file and load the weights with it"});
+  const Flow flow = parse_flow(std::make_shared<SourceText>("the saved graph", text->second));
+  auto graph = std::make_unique<hx_graph>(flow, name == file.metadata.end() ? "" : name->second);
+  graph->weights_ = kept;
+  return graph;
+}
+
+HarmonicGraph& hx_graph::graph() {
+  const bool more = !pending_.pending.empty();
+  commit_pending(pending_, registered_);
+  if (graph_ && more) {
+    inference_.step.reset();
+    graph_->replace_functions(make_graph(flow_, registered_, name_));
+  }
+  if (graph_) return *graph_;
+  graph_ = std::make_unique<HarmonicGraph>(make_graph(flow_, registered_, name_), &registered_);
+  if (!weights_.empty()) graph_->load_weights(read_safetensors(weights_.data(), weights_.size(), "the saved graph"), "the saved graph");
+  return *graph_;
+}
+
+StreamSet& hx_graph::streams(uint32_t purpose) { return purpose == HX_FOR_TEST ? graph().test_streams() : graph().streams(); }
+
+std::string hx_graph::stream_name(const char* name) const { return name ? name : "producer"; }
+
+int hx_graph::node_named(const char* name, uint32_t purpose) {
+  const Graph& g = graph().graph();
+  std::vector<std::string> known;
+  for (int n : g.nodes_of(DeclarationKind::Producer)) {
+    known.push_back(g.nodes[static_cast<size_t>(n)].name);
+    if (name ? known.back() == name : !streams(purpose).bound(n)) return n;
+  }
+  if (!name) throw Error(ErrorKind::Usage, fmt::format("'{}' has no unbound producer left", g.name));
+  Error e(ErrorKind::Usage, fmt::format("'{}' has no producer named '{}'", g.name, name));
+  if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
+  throw e;
+}
+
+void hx_graph::bind_producer(const char* name, uint32_t purpose, Source source) {
+  const int node = node_named(name, purpose);
+  if (streams(purpose).bound(node)) throw Error(ErrorKind::Usage, fmt::format("producer '{}' is bound twice", stream_name(name)));
+  streams(purpose).bind(graph().graph(), node, std::move(source));
+}
+
+void hx_graph::bind_producer(const char* name, uint32_t purpose, const std::string& address) {
+  streams(purpose).bind(graph().graph(), graph().registry(), name ? name : "", parse_address(address));
+}
+
+void hx_graph::bind_consumer(const char* name, Sink sink) {
+  const Graph& g = graph().graph();
+  const int node = name && *name ? g.find(name) : -1;
+  if (name && *name && (node < 0 || g.nodes[static_cast<size_t>(node)].kind != DeclarationKind::Consumer))
+    throw Error(ErrorKind::Usage, fmt::format("'{}' has no consumer named '{}'", g.name, name));
+  graph().bind_consumer(node, std::move(sink));
+}
+
+void hx_graph::bind_consumer(const char* name, const std::string& address) { graph().bind_consumer(name ? name : "", parse_address(address)); }
+
+void hx_graph::fit(const hx_fit_settings& settings, hx_fit_report& report) {
+  HarmonicGraph& g = graph();
+  last_ = run_settings(settings);
+  inference_.step.reset();
+  CycleReport result;
+  bool stopped = false;
+  std::vector<std::string> notes;
+  for (int cycle = 0; cycle < static_cast<int>(g.graph().cycles.size()) && !stopped; ++cycle) {
+    CycleRuntime runtime(g, cycle, last_);
+    runtime.on_progress([&](const Progress& p) {
+      const hx_progress c = to_c(p);
+      if (!stopped && settings.progress && !settings.progress(settings.context, &c)) runtime.stop(), stopped = true;
+    });
+    CycleReport one = runtime.run();
+    notes.insert(notes.end(), one.notes.begin(), one.notes.end());
+    if (g.graph().trains(cycle) || cycle == 0) result = std::move(one);
+  }
+  for (auto& [node, sink] : g.sinks()) sink->finish();
+  notes.insert(notes.end(), g.weight_notes().begin(), g.weight_notes().end());
+  stopped_by_ = result.stopped_by;
+  handed(notes);
+  report.epochs = result.epochs;
+  report.steps = result.steps;
+  report.samples = result.samples;
+  report.seconds = result.seconds;
+  report.loss = result.loss;
+  report.accuracy = result.accuracy;
+  report.stopped_by = stopped_by_.c_str();
+  report.notes = pointers_.data();
+  report.n_notes = static_cast<uint32_t>(pointers_.size());
+}
+
+void hx_graph::evaluate(hx_evaluation& out) {
+  HarmonicGraph& g = graph();
+  const Evaluation e = harmonics::evaluate(g, 0, g.test_streams(), last_);
+  out.samples = e.samples;
+  out.loss = e.loss;
+  out.accuracy = e.accuracy;
+}
+
+CompiledStep& hx_graph::step_of(int64_t batch) {
+  if (inference_.step && inference_.batch == batch) return *inference_.step;
+  HarmonicGraph& g = graph();
+  LoweringOptions o;
+  o.mode = Mode::infer;
+  o.batch = batch;
+  o.wanted = g.results(0);
+  for (size_t i = 0; i < g.graph().conditionals.size(); ++i)
+    if (g.graph().conditionals[i].cycle == 0) o.branches.insert(static_cast<int>(2 * i));
+  inference_.step = std::make_unique<CompiledStep>(g.lower(o), g.store(), g.executor(last_.threads), g.compile_options(last_));
+  inference_.batch = batch;
+  return *inference_.step;
+}
+
+std::vector<HTensor> hx_graph::infer(const char* const* names, hx_value* const* inputs, uint32_t n_inputs) {
+  HarmonicGraph& g = graph();
+  g.assume_declared_streams();
+  const std::vector<int> producers = g.graph().producers_used(0, false);
+  const auto name_of = [&](int n) { return g.graph().nodes[static_cast<size_t>(n)].name; };
+  std::map<int, HTensor> tensors;
+  int64_t batch = -1;
+  bool single = false;
+  for (uint32_t i = 0; i < n_inputs; ++i) {
+    const bool only = !*names[i] && producers.size() == 1;
+    const int n = only ? producers.front() : g.graph().find(names[i]);
+    if (std::find(producers.begin(), producers.end(), n) == producers.end())
+      throw Error(ErrorKind::Usage, *names[i] ? fmt::format("no producer '{}' feeds the results of '{}'", names[i], g.graph().name)
+                                              : fmt::format("{} producers feed the results of '{}': name them", producers.size(), g.graph().name));
+    const auto known = g.types().find(n);
+    if (known == g.types().end())
+      throw Error(ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name_of(n)), {}, {"bind it, restore a trained graph, or declare its shape"});
+    const HTensor x = HTensor::borrow(inputs[i]);
+    const TensorType sample = sample_type(known->second), got = type_of(x);
+    Shape stacked{got.shape.rank() ? got.shape[0] : 0};
+    for (int64_t d : sample.shape) stacked.push_back(d);
+    const bool one = got.shape == sample.shape;
+    if (got.dtype != sample.dtype || (!one && (got.shape != stacked || stacked[0] < 1)))
+      throw Error(ErrorKind::Shape, fmt::format("producer '{}' takes {}, or several along a new first axis, not {}", name_of(n), sample.str(), got.str()));
+    const int64_t count = one ? 1 : stacked[0];
+    if (batch >= 0 && (count != batch || one != single))
+      throw Error(ErrorKind::Shape, fmt::format("the inputs differ in number: {} and {} samples", batch, count));
+    batch = count;
+    single = one;
+    tensors[n] = x;
+  }
+  for (int n : producers)
+    if (!tensors.count(n)) throw Error(ErrorKind::Usage, fmt::format("producer '{}' is given no value", name_of(n)));
+  CompiledStep& step = step_of(batch);
+  std::vector<const void*> pointers;
+  for (int n : step.lowered().inputs) pointers.push_back(tensors.at(n).bytes());
+  step.check_indices(pointers.data());
+  step.set(pointers.data(), 0, 1, 0);
+  step.run();
+  std::vector<HTensor> results;
+  for (int n : g.results(0)) {
+    const auto value = step.lowered().values.find(n);
+    if (value == step.lowered().values.end()) continue;
+    const HTensor& y = step.executable().output(value->second);
+    results.emplace_back(y.dtype(), single ? y.shape().from(1) : y.shape(), y.bytes());
+  }
+  return results;
+}
+
+std::vector<const char*>& hx_graph::handed(const std::vector<std::string>& texts) {
+  texts_ = texts;
+  pointers_.clear();
+  for (const std::string& text : texts_) pointers_.push_back(text.c_str());
+  return pointers_;
+}
+
+const std::vector<const char*>& hx_graph::results() {
+  std::vector<std::string> names;
+  for (int n : graph().results(0)) names.push_back(graph().graph().nodes[static_cast<size_t>(n)].name);
+  return handed(names);
+}
+
+const std::string& hx_graph::save() { return saved_ = write_safetensors(graph().weights()); }
+
+const std::vector<hx_layer_info>& hx_graph::layers() {
+  HarmonicGraph& g = graph();
+  g.assume_declared_streams();
+  std::vector<std::string> texts;
+  layers_.clear();
+  for (int n : g.graph().order()) {
+    const auto width = g.widths().of.find(n);
+    const GraphNode& node = g.graph().nodes[static_cast<size_t>(n)];
+    if (width == g.widths().of.end() || node.kind != DeclarationKind::Layer) continue;
+    hx_layer_info info{};
+    info.struct_size = sizeof info;
+    info.rank = width->second.shape.rank();
+    std::copy(width->second.shape.begin(), width->second.shape.end(), info.dims);
+    layers_.push_back(info);
+    texts.push_back(node.name);
+    texts.push_back(width->second.reason);
+  }
+  handed(texts);
+  for (size_t i = 0; i < layers_.size(); ++i) layers_[i].name = pointers_[2 * i], layers_[i].reason = pointers_[2 * i + 1];
+  return layers_;
+}
+
+const std::vector<const char*>& hx_graph::weights() {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : graph().store().all())
+    if (tensor.role != Role::moment) names.push_back(name);
+  return handed(names);
+}
+
+HTensor hx_graph::weight(const std::string& name) {
+  ParameterStore& store = graph().store();
+  const StoredTensor* found = store.find(name);
+  if (!found || found->role == Role::moment) {
+    std::vector<std::string> known;
+    for (const auto& [n, t] : store.all())
+      if (t.role != Role::moment) known.push_back(n);
+    Error e(ErrorKind::Name, fmt::format("there is no weight '{}'", name));
+    if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
+    else if (known.empty()) e.note("weights are made by the first fit() or infer()");
+    throw e;
+  }
+  const HTensor view = store.tensor(name);
+  return HTensor(view.dtype(), view.shape(), view.bytes());
+}

@@ -1,0 +1,63 @@
+// What stands behind hx_graph: a graph with its streams, and what the last call handed out.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <harmonics/graph_abi.h>
+
+#include "engine/plugin/registry.hpp"
+#include "engine/runtime/compiled_step.hpp"
+#include "engine/runtime/cycle_runtime.hpp"
+
+struct hx_graph {
+ public:
+  // `name`: which harmonic of the flow; "": the first. `outer` keeps what this graph registers for itself.
+  hx_graph(const harmonics::Flow& flow, const std::string& name);
+  // What save() gave.
+  static std::unique_ptr<hx_graph> restored(const void* data, uint64_t bytes);
+
+  hx_registry* registry() { return &pending_; }
+  void bind_producer(const char* name, uint32_t purpose, harmonics::Source source);
+  void bind_producer(const char* name, uint32_t purpose, const std::string& address);
+  void bind_consumer(const char* name, harmonics::Sink sink);
+  void bind_consumer(const char* name, const std::string& address);
+  void fit(const hx_fit_settings& settings, hx_fit_report& report);
+  void evaluate(hx_evaluation& out);
+  std::vector<harmonics::HTensor> infer(const char* const* names, hx_value* const* inputs, uint32_t n_inputs);
+  const std::vector<const char*>& results();
+  const std::string& save();
+  const std::vector<hx_layer_info>& layers();
+  const std::vector<const char*>& weights();
+  harmonics::HTensor weight(const std::string& name);
+  // The name of the producer a bind call means, for its errors.
+  std::string stream_name(const char* name) const;
+
+ private:
+  struct Inference {
+    int64_t batch = 0;
+    std::unique_ptr<harmonics::CompiledStep> step;
+  };
+
+  harmonics::HarmonicGraph& graph();
+  harmonics::StreamSet& streams(uint32_t purpose);
+  int node_named(const char* name, uint32_t purpose);
+  harmonics::CompiledStep& step_of(int64_t batch);
+  std::vector<const char*>& handed(const std::vector<std::string>& texts);
+
+  std::string name_;
+  harmonics::Registry registered_;  // over the global one
+  hx_registry pending_;
+  harmonics::Flow flow_;
+  std::unique_ptr<harmonics::HarmonicGraph> graph_;  // made by the first call that needs it, after registrations
+  std::string weights_;                              // what a restored graph starts from; kept, since tensors are views into it
+  harmonics::RunSettings last_;                      // of the last fit: threads, device and precision for what follows
+  Inference inference_;
+
+  std::vector<std::string> texts_;
+  std::vector<const char*> pointers_;
+  std::vector<hx_layer_info> layers_;
+  std::string saved_, stopped_by_;
+};

@@ -1,0 +1,139 @@
+// The table of C functions for programs that embed the engine. Every function catches everything and answers with a status.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "dsl/load.hpp"
+#include "engine/embed/embedded_graph.hpp"
+#include "engine/plugin/loader.hpp"
+
+namespace harmonics {
+namespace {
+
+hx_status fail(ErrorKind kind, const std::string& text) {
+  harmonics_api()->set_error(static_cast<uint32_t>(kind), text.c_str());
+  return HX_ERROR;
+}
+
+template <typename Body> hx_status guard(Body&& body) noexcept {
+  try {
+    body();
+    return HX_OK;
+  } catch (const Error& e) {
+    std::string text = e.what();
+    for (const std::string& note : e.notes()) text += "\n" + note;
+    return fail(e.kind(), text);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorKind::Internal, "not enough memory");
+  } catch (const std::exception& e) {
+    return fail(ErrorKind::Internal, e.what());
+  } catch (...) {
+    return fail(ErrorKind::Internal, "an exception of unknown type");
+  }
+}
+
+hx_graph& valid(hx_graph* graph) {
+  if (!graph) throw Error(ErrorKind::Usage, "there is no graph");
+  return *graph;
+}
+std::string text_of(const char* text) { return text ? text : ""; }
+
+// A settings struct of an older program ends earlier: what it lacks is as if not given.
+hx_fit_settings whole(const hx_fit_settings* given) {
+  hx_fit_settings s{};
+  s.epochs = s.steps = s.batch = s.seed = s.accumulate = -1;
+  s.seconds = s.lr = s.clip = -1;
+  if (given) std::memcpy(&s, given, std::min<size_t>(given->struct_size, sizeof s));
+  return s;
+}
+
+hx_status parse(const char* text, const char* source, const char* name, hx_graph** out) {
+  return guard([&] { *out = new hx_graph(parse_flow(std::make_shared<SourceText>(text_of(source), text_of(text))), text_of(name)); });
+}
+hx_status parse_file(const char* path, const char* name, hx_graph** out) {
+  return guard([&] { *out = new hx_graph(parse_flow_file(text_of(path)), text_of(name)); });
+}
+hx_status restore(const void* data, uint64_t bytes, hx_graph** out) {
+  return guard([&] { *out = hx_graph::restored(data, bytes).release(); });
+}
+void destroy(hx_graph* graph) { delete graph; }
+hx_status open_plugin(const char* path) {
+  return guard([&] { load_plugin(text_of(path)); });
+}
+hx_registry* registry(hx_graph* graph) { return graph ? graph->registry() : nullptr; }
+
+hx_status bind_producer(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt, void* object) {
+  return guard([&] {
+    Source source(name ? name : "producer", vt, object);  // owns the object whatever happens
+    valid(graph).bind_producer(name, purpose, std::move(source));
+  });
+}
+hx_status bind_consumer(hx_graph* graph, const char* name, const hx_consumer_vt* vt, void* object) {
+  return guard([&] {
+    Sink sink(name ? name : "consumer", vt, object);
+    valid(graph).bind_consumer(name, std::move(sink));
+  });
+}
+hx_status bind_producer_address(hx_graph* graph, const char* name, uint32_t purpose, const char* address) {
+  return guard([&] { valid(graph).bind_producer(name, purpose, text_of(address)); });
+}
+hx_status bind_consumer_address(hx_graph* graph, const char* name, const char* address) {
+  return guard([&] { valid(graph).bind_consumer(name, text_of(address)); });
+}
+hx_status fit(hx_graph* graph, const hx_fit_settings* settings, hx_fit_report* report) {
+  return guard([&] { valid(graph).fit(whole(settings), *report); });
+}
+hx_status evaluate_graph(hx_graph* graph, hx_evaluation* out) {
+  return guard([&] { valid(graph).evaluate(*out); });
+}
+hx_status infer(hx_graph* graph, const char* const* names, hx_value* const* inputs, uint32_t n_inputs, hx_value** outs, uint32_t max_outs,
+                uint32_t* n_outs) {
+  return guard([&] {
+    std::vector<HTensor> results = valid(graph).infer(names, inputs, n_inputs);
+    if (results.size() > max_outs)
+      throw Error(ErrorKind::Usage, "there are " + std::to_string(results.size()) + " results and room for " + std::to_string(max_outs));
+    *n_outs = static_cast<uint32_t>(results.size());
+    for (size_t i = 0; i < results.size(); ++i) outs[i] = results[i].release();
+  });
+}
+hx_status results(hx_graph* graph, const char* const** names, uint32_t* count) {
+  return guard([&] {
+    const auto& list = valid(graph).results();
+    *names = list.data();
+    *count = static_cast<uint32_t>(list.size());
+  });
+}
+hx_status save(hx_graph* graph, const void** data, uint64_t* bytes) {
+  return guard([&] {
+    const std::string& blob = valid(graph).save();
+    *data = blob.data();
+    *bytes = blob.size();
+  });
+}
+hx_status layers(hx_graph* graph, const hx_layer_info** out, uint32_t* count) {
+  return guard([&] {
+    const auto& list = valid(graph).layers();
+    *out = list.data();
+    *count = static_cast<uint32_t>(list.size());
+  });
+}
+hx_status weights(hx_graph* graph, const char* const** names, uint32_t* count) {
+  return guard([&] {
+    const auto& list = valid(graph).weights();
+    *names = list.data();
+    *count = static_cast<uint32_t>(list.size());
+  });
+}
+hx_status weight(hx_graph* graph, const char* name, hx_value** out) {
+  return guard([&] { *out = valid(graph).weight(text_of(name)).release(); });
+}
+
+constexpr hx_graph_api kGraphs = {
+    sizeof(hx_graph_api), HX_ABI_MAJOR, HX_ABI_MINOR, parse,   parse_file, restore, destroy, open_plugin, registry, bind_producer, bind_consumer,
+    bind_producer_address, bind_consumer_address, fit, evaluate_graph, infer, results, save, layers, weights, weight,
+};
+
+}  // namespace
+}  // namespace harmonics
+
+extern "C" __attribute__((visibility("default"))) const hx_graph_api* harmonics_graphs(void) { return &harmonics::kGraphs; }

@@ -1,0 +1,342 @@
+// Graphs for programs that embed Harmonics: parse a flow, bind streams, train, infer, keep the weights.
+//
+//   harmonics::HarmonicGraph g = harmonics::parse_hmx("mnist.hmx");
+//   g.bindProducer("images", std::make_shared<MyProducer>(...));
+//   g.fit(std::chrono::minutes(5));
+//   harmonics::HTensor y = g.infer(x);
+//
+// Link Harmonics::harmonics. Every failure is a harmonics::Error. A graph is used by one thread at a time.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <harmonics/function.hpp>
+#include <harmonics/graph_abi.h>
+#include <harmonics/stream.hpp>
+
+namespace harmonics {
+
+// The face is a name space of its own: a program that links the library keeps the two apart.
+inline namespace embedding {
+
+// Which number formats a graph may run in.
+class PrecisionPolicy {
+ public:
+  enum class Kind { full, automatic };
+  explicit PrecisionPolicy(Kind kind = Kind::full) : kind_(kind) {}
+  Kind kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+// The fastest format that keeps the result. Ranges of values are not measured yet: everything stays in f32, and the report
+// of fit() says so.
+HARMONICS_FACE inline PrecisionPolicy make_auto_policy() { return PrecisionPolicy(PrecisionPolicy::Kind::automatic); }
+
+struct FitProgress {
+  int64_t epoch = 0, epochs = 0;  // being run, from 0; planned, 0: open
+  int64_t step = 0, samples = 0;
+  double seconds = 0, samples_per_second = 0;
+  double fraction = -1;            // of the whole run; below 0: open
+  double loss = 0, accuracy = -1;  // means of the last 100 steps; accuracy below 0: none
+};
+
+// What is not given is as the flow says, or the default (AdamW, batches of 64, 10 epochs).
+struct FitOptions {
+  std::optional<int64_t> epochs, steps, batch, seed, accumulate;
+  std::optional<double> seconds, lr, clip;
+  std::string optimizer, schedule, device, precision;  // as the command line's flags
+  std::vector<std::string> until;                      // "loss<0.05"
+  int threads = 0;                                     // 0: all
+  bool deterministic = false;
+  std::function<bool(const FitProgress&)> progress;    // false: stop after the running step
+};
+
+struct FitReport {
+  int64_t epochs = 0, steps = 0, samples = 0;
+  double seconds = 0, loss = 0, accuracy = -1;
+  std::string stopped_by;
+  std::vector<std::string> notes;
+};
+
+struct TestReport {
+  int64_t samples = 0;
+  double loss = 0, accuracy = -1;
+};
+
+struct LayerInfo {
+  std::string name;
+  Shape shape;         // of one sample's value
+  std::string reason;  // why it is as wide as it is
+};
+
+namespace calls {
+
+HARMONICS_FACE inline const hx_graph_api& graphs() { return *harmonics_graphs(); }
+HARMONICS_FACE inline const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+HARMONICS_FACE inline int32_t call_progress(void* context, const hx_progress* p) {
+  FitProgress progress{p->epoch,   p->epochs,  p->step, p->samples, p->seconds, p->samples_per_second,
+                       p->fraction, p->loss, p->accuracy};
+  int32_t result = 0;
+  harmonics::detail::guarded([&] { return result = (*static_cast<const std::function<bool(const FitProgress&)>*>(context))(progress), HX_OK; });
+  return result;
+}
+
+// A finite producer that says no more than next() and size(): what its samples are is found out by reading, and where it
+// cannot go back to its first sample they are kept.
+class ReadProducer final : public Producer {
+ public:
+  HARMONICS_FACE explicit ReadProducer(std::shared_ptr<Producer> inner) : inner_(std::move(inner)) {}
+  HARMONICS_FACE HTensor next() override {
+    if (rewinds_) return inner_->next();
+    if (at_ < kept_.size()) return kept_[at_++];
+    HTensor sample = ended_ ? HTensor() : inner_->next();
+    if (!sample) return ended_ = true, HTensor();
+    kept_.push_back(sample);
+    ++at_;
+    return sample;
+  }
+  HARMONICS_FACE std::size_t size() const override { return inner_->size(); }
+  HARMONICS_FACE bool rewind() override {
+    if (rewinds_) return inner_->rewind();
+    at_ = 0;
+    return true;
+  }
+  HARMONICS_FACE std::optional<StreamInfo> describe() override {
+    const HTensor first = next();
+    if (!first) return std::nullopt;
+    rewinds_ = inner_->rewind();
+    if (rewinds_) kept_.clear();
+    rewind();
+    StreamInfo info;
+    info.dtype = first.dtype();
+    info.sample = first.shape();
+    info.size = size();
+    if (is_label(first)) info.classes = count_classes();
+    return info;
+  }
+
+ private:
+  HARMONICS_FACE static bool is_label(const HTensor& x) {
+    return x.shape().rank() == 0 && (x.dtype() == DType::U8 || x.dtype() == DType::I32 || x.dtype() == DType::I64);
+  }
+  // One more than the largest label.
+  HARMONICS_FACE int64_t count_classes() {
+    int64_t largest = 0;
+    for (HTensor x = next(); x; x = next()) {
+      const int64_t label = x.dtype() == DType::U8 ? x.data<uint8_t>()[0] : x.dtype() == DType::I32 ? x.data<int32_t>()[0] : x.data<int64_t>()[0];
+      if (label > largest) largest = label;
+    }
+    rewind();
+    return largest + 1;
+  }
+
+  std::shared_ptr<Producer> inner_;
+  std::vector<HTensor> kept_;
+  std::size_t at_ = 0;
+  bool rewinds_ = false, ended_ = false;
+};
+HARMONICS_FACE inline std::shared_ptr<Producer> described(std::shared_ptr<Producer> producer) {
+  if (producer->size() == 0 || producer->describe()) return producer;
+  return std::make_shared<ReadProducer>(std::move(producer));
+}
+
+struct DestroyGraph {
+  void operator()(hx_graph* graph) const { graphs().destroy(graph); }
+};
+
+}  // namespace calls
+
+class HarmonicGraph {
+ public:
+  // ---- streams ----
+  // The graph holds the producer; it is asked from threads of the run, by one at a time.
+  HARMONICS_FACE void bindProducer(const std::string& name, std::shared_ptr<Producer> producer) {
+    bind(name, HX_FOR_TRAINING, std::move(producer));
+  }
+  HARMONICS_FACE void bindTest(const std::string& name, std::shared_ptr<Producer> producer) { bind(name, HX_FOR_TEST, std::move(producer)); }
+  HARMONICS_FACE void bindConsumer(const std::string& name, std::shared_ptr<Consumer> consumer) {
+    if (!consumer) throw Error(ErrorKind::Usage, "consumer '" + name + "' is bound to nothing");
+    check(api().bind_consumer(graph(), name.c_str(), harmonics::detail::consumer_vt(), new std::shared_ptr<Consumer>(std::move(consumer))));
+  }
+  // "file:train-images.idx?shuffle=8192", as on the command line.
+  HARMONICS_FACE void bindProducer(const std::string& name, const std::string& address) {
+    check(api().bind_producer_address(graph(), calls::or_null(name), HX_FOR_TRAINING, address.c_str()));
+  }
+  HARMONICS_FACE void bindTest(const std::string& name, const std::string& address) {
+    check(api().bind_producer_address(graph(), calls::or_null(name), HX_FOR_TEST, address.c_str()));
+  }
+  HARMONICS_FACE void bindConsumer(const std::string& name, const std::string& address) {
+    check(api().bind_consumer_address(graph(), calls::or_null(name), address.c_str()));
+  }
+
+  // ---- functions of this graph alone ----
+  // In place of what is known by that name; later plugins do not change it. A name the flow uses and nobody else has must be
+  // registered before the first stream is bound.
+  HARMONICS_FACE void registerActivation(const std::string& name, std::shared_ptr<ActivationFunction> f) { registry().register_activation(name, std::move(f)); }
+  HARMONICS_FACE void registerLoss(const std::string& name, std::shared_ptr<LossFunction> f) { registry().register_loss(name, std::move(f)); }
+  HARMONICS_FACE void registerLayer(const std::string& name, std::shared_ptr<LayerFunction> f) { registry().register_layer(name, std::move(f)); }
+
+  // ---- training and testing ----
+  HARMONICS_FACE FitReport fit(const FitOptions& options = {}, PrecisionPolicy policy = PrecisionPolicy()) {
+    std::vector<const char*> until;
+    for (const std::string& condition : options.until) until.push_back(condition.c_str());
+    hx_fit_settings s{};
+    s.struct_size = sizeof s;
+    s.threads = options.threads;
+    s.epochs = options.epochs.value_or(-1);
+    s.steps = options.steps.value_or(-1);
+    s.batch = options.batch.value_or(-1);
+    s.seed = options.seed.value_or(-1);
+    s.accumulate = options.accumulate.value_or(-1);
+    s.seconds = options.seconds.value_or(-1);
+    s.lr = options.lr.value_or(-1);
+    s.clip = options.clip.value_or(-1);
+    s.optimizer = calls::or_null(options.optimizer);
+    s.schedule = calls::or_null(options.schedule);
+    s.device = calls::or_null(options.device);
+    s.precision = calls::or_null(options.precision);
+    s.until = until.data();
+    s.n_until = static_cast<uint32_t>(until.size());
+    s.deterministic = options.deterministic;
+    if (options.progress) {
+      s.progress = calls::call_progress;
+      s.context = const_cast<std::function<bool(const FitProgress&)>*>(&options.progress);
+    }
+    hx_fit_report r{};
+    r.struct_size = sizeof r;
+    changed();
+    check(api().fit(graph(), &s, &r));
+    FitReport report{r.epochs, r.steps, r.samples, r.seconds, r.loss, r.accuracy, r.stopped_by, {r.notes, r.notes + r.n_notes}};
+    if (policy.kind() == PrecisionPolicy::Kind::automatic)
+      report.notes.push_back("precision is not negotiated yet: everything ran in f32");
+    return report;
+  }
+  // Passes over the streams go on until the time is over.
+  template <typename Rep, typename Period>
+  HARMONICS_FACE FitReport fit(std::chrono::duration<Rep, Period> time, PrecisionPolicy policy = PrecisionPolicy()) {
+    FitOptions options;
+    options.seconds = std::chrono::duration<double>(time).count();
+    return fit(options, policy);
+  }
+  // Loss and accuracy over one pass of the streams bound for tests.
+  HARMONICS_FACE TestReport test() {
+    hx_evaluation e{};
+    e.struct_size = sizeof e;
+    check(api().evaluate(graph(), &e));
+    return {e.samples, e.loss, e.accuracy};
+  }
+
+  // ---- inference on demand ----
+  // Inputs by producer: one sample each, or as many along a new first axis. Results by name, in evaluation mode.
+  HARMONICS_FACE std::map<std::string, HTensor> infer(const std::map<std::string, HTensor>& inputs) {
+    const char* const* known = nullptr;
+    uint32_t count = 0, given = 0;
+    check(api().results(graph(), &known, &count));
+    const std::vector<std::string> results(known, known + count);
+    std::vector<const char*> names;
+    std::vector<hx_value*> values;
+    for (const auto& [name, value] : inputs) {
+      if (!value) throw Error(ErrorKind::Usage, "'" + name + "' is given an empty tensor");
+      names.push_back(name.c_str());
+      values.push_back(value.raw());
+    }
+    std::vector<hx_value*> outs(count);
+    check(api().infer(graph(), names.data(), values.data(), static_cast<uint32_t>(values.size()), outs.data(), count, &given));
+    std::map<std::string, HTensor> out;
+    for (uint32_t i = 0; i < given; ++i) out.emplace(results[i], HTensor::adopt(outs[i]));
+    return out;
+  }
+  // Of a graph with one producer and one result.
+  HARMONICS_FACE HTensor infer(const HTensor& x) {
+    std::map<std::string, HTensor> out = infer(std::map<std::string, HTensor>{{"", x}});
+    if (out.size() != 1) throw Error(ErrorKind::Usage, "the graph has " + std::to_string(out.size()) + " results; infer by names");
+    return std::move(out.begin()->second);
+  }
+
+  // ---- weights ----
+  // A safetensors file in memory (weights, streams and the flow's text), as it was when first asked for since the last fit().
+  // parse_blob() makes the graph again.
+  HARMONICS_FACE const void* data() const { return blob().first; }
+  HARMONICS_FACE std::size_t size() const { return static_cast<std::size_t>(blob().second); }
+  HARMONICS_FACE std::vector<std::string> weights() const {
+    const char* const* names = nullptr;
+    uint32_t count = 0;
+    check(api().weights(graph(), &names, &count));
+    return {names, names + count};
+  }
+  // A copy.
+  HARMONICS_FACE HTensor weight(const std::string& name) const {
+    hx_value* value = nullptr;
+    check(api().weight(graph(), name.c_str(), &value));
+    return HTensor::adopt(value);
+  }
+  // Once the streams are known.
+  HARMONICS_FACE std::vector<LayerInfo> layers() const {
+    const hx_layer_info* infos = nullptr;
+    uint32_t count = 0;
+    check(api().layers(graph(), &infos, &count));
+    std::vector<LayerInfo> result;
+    for (uint32_t i = 0; i < count; ++i)
+      result.push_back({infos[i].name, Shape(infos[i].dims, infos[i].dims + infos[i].rank), infos[i].reason});
+    return result;
+  }
+
+  HARMONICS_FACE explicit HarmonicGraph(hx_graph* graph) : graph_(graph) {}
+
+ private:
+  HARMONICS_FACE static const hx_graph_api& api() { return calls::graphs(); }
+  HARMONICS_FACE static void check(hx_status status) { harmonics::detail::check(status); }
+  HARMONICS_FACE hx_graph* graph() const {
+    if (!graph_) throw Error(ErrorKind::Usage, "the graph was moved away");
+    return graph_.get();
+  }
+  HARMONICS_FACE void bind(const std::string& name, uint32_t purpose, std::shared_ptr<Producer> producer) {
+    if (!producer) throw Error(ErrorKind::Usage, "producer '" + name + "' is bound to nothing");
+    check(api().bind_producer(graph(), calls::or_null(name), purpose, harmonics::detail::producer_vt(),
+                              new harmonics::detail::HeldProducer{calls::described(std::move(producer)), std::nullopt, {}}));
+  }
+  HARMONICS_FACE FunctionRegistry& registry() {
+    registration_ = {sizeof(hx_registration), harmonics_api(), api().registry(graph())};
+    return reinterpret_cast<FunctionRegistry&>(registration_);  // a view of the struct, as every plugin gets it
+  }
+  HARMONICS_FACE std::pair<const void*, uint64_t> blob() const {
+    if (!blob_.first) check(api().save(graph(), &blob_.first, &blob_.second));
+    return blob_;
+  }
+  HARMONICS_FACE void changed() { blob_ = {}; }
+
+  std::unique_ptr<hx_graph, calls::DestroyGraph> graph_;
+  hx_registration registration_{};
+  mutable std::pair<const void*, uint64_t> blob_;
+};
+
+// A flow's file, its text, or what data() and size() gave. `name` chooses one of several harmonics.
+HARMONICS_FACE inline HarmonicGraph parse_hmx(const std::string& path, const std::string& name = "") {
+  hx_graph* graph = nullptr;
+  harmonics::detail::check(calls::graphs().parse_file(path.c_str(), calls::or_null(name), &graph));
+  return HarmonicGraph(graph);
+}
+HARMONICS_FACE inline HarmonicGraph parse_hmx_text(const std::string& text, const std::string& name = "") {
+  hx_graph* graph = nullptr;
+  harmonics::detail::check(calls::graphs().parse(text.c_str(), "text", calls::or_null(name), &graph));
+  return HarmonicGraph(graph);
+}
+HARMONICS_FACE inline HarmonicGraph parse_blob(const void* data, std::size_t size) {
+  hx_graph* graph = nullptr;
+  harmonics::detail::check(calls::graphs().restore(data, size, &graph));
+  return HarmonicGraph(graph);
+}
+// For every graph that is parsed from here on.
+HARMONICS_FACE inline void load_plugin(const std::string& path) { harmonics::detail::check(calls::graphs().load_plugin(path.c_str())); }
+
+}  // namespace embedding
+}  // namespace harmonics

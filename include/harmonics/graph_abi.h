@@ -1,0 +1,108 @@
+/* What a program that embeds Harmonics calls: graphs, training, inference. C11, append-only, as abi.h, whose rules for
+ * status, errors and ownership hold here too. One graph is used by one thread at a time; strings and arrays that a call
+ * hands out live until the next call for the same graph. */
+#ifndef HARMONICS_GRAPH_ABI_H
+#define HARMONICS_GRAPH_ABI_H
+
+#include <harmonics/abi.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hx_graph hx_graph;
+
+typedef struct hx_progress {
+  uint32_t struct_size;
+  int64_t epoch, epochs; /* being run, from 0; planned, 0: open */
+  int64_t step, samples;
+  double seconds, samples_per_second;
+  double fraction;       /* of the whole run; below 0: open */
+  double loss, accuracy; /* means of the last 100 steps; accuracy below 0: none */
+} hx_progress;
+
+/* Numbers below zero and null strings: as the graph says, or the default. */
+typedef struct hx_fit_settings {
+  uint32_t struct_size;
+  int32_t threads; /* 0 and below: all */
+  int64_t epochs, steps, batch, seed, accumulate;
+  double seconds, lr, clip;
+  const char *optimizer, *schedule, *device, *precision;
+  const char* const* until; /* "loss<0.05" */
+  uint32_t n_until;
+  uint32_t deterministic;
+  /* Called about ten times a second from the calling thread's run; 0 stops after the running step. May be NULL. */
+  int32_t (*progress)(void* context, const hx_progress* progress);
+  void* context;
+} hx_fit_settings;
+
+typedef struct hx_fit_report {
+  uint32_t struct_size;
+  uint32_t n_notes;
+  int64_t epochs, steps, samples;
+  double seconds, loss, accuracy; /* loss and accuracy of the last 100 steps; accuracy below 0: none */
+  const char* stopped_by;         /* "epochs", "for", "until loss<0.05", ... */
+  const char* const* notes;
+} hx_fit_report;
+
+typedef struct hx_evaluation {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int64_t samples;
+  double loss, accuracy;
+} hx_evaluation;
+
+typedef struct hx_layer_info {
+  uint32_t struct_size;
+  uint32_t rank; /* of one sample's value */
+  const char *name, *reason; /* why it is as wide as it is; "" when nothing was to decide */
+  int64_t dims[HX_MAX_RANK];
+} hx_layer_info;
+
+enum { HX_FOR_TRAINING = 0, HX_FOR_TEST = 1 };
+
+typedef struct hx_graph_api {
+  uint32_t struct_size;
+  uint16_t abi_major, abi_minor;
+
+  /* A flow from text (`source` names it in errors) or file; `name` chooses one of several harmonics, NULL: the first.
+   * Its functions are looked up by the first call that needs the graph. */
+  hx_status (*parse)(const char* text, const char* source, const char* name, hx_graph** out);
+  hx_status (*parse_file)(const char* path, const char* name, hx_graph** out);
+  /* What save() gave: text and weights. The bytes are copied. */
+  hx_status (*restore)(const void* data, uint64_t bytes, hx_graph** out);
+  void (*destroy)(hx_graph* graph);
+  hx_status (*load_plugin)(const char* path); /* for all graphs */
+
+  /* Items registered with hx_api.register_item come before all others in this graph, from the next call on. New names must be
+   * there before the first call that needs the graph; known ones may be replaced at any time. */
+  hx_registry* (*registry)(hx_graph* graph);
+
+  /* Streams. `object` belongs to the graph from here on, also when the call fails. `name` NULL: the only one unbound. */
+  hx_status (*bind_producer)(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt, void* object);
+  hx_status (*bind_consumer)(hx_graph* graph, const char* name, const hx_consumer_vt* vt, void* object);
+  hx_status (*bind_producer_address)(hx_graph* graph, const char* name, uint32_t purpose, const char* address);
+  hx_status (*bind_consumer_address)(hx_graph* graph, const char* name, const char* address);
+
+  /* Runs every cycle in order, as `harmonics run` does. */
+  hx_status (*fit)(hx_graph* graph, const hx_fit_settings* settings, hx_fit_report* report);
+  hx_status (*evaluate)(hx_graph* graph, hx_evaluation* out); /* on the streams bound for HX_FOR_TEST */
+  /* Values of the first cycle's results for these inputs (by producer name; of one sample, or of a batch along a new first
+   * axis, the same for all), in evaluation mode. One reference of each result is the caller's. */
+  hx_status (*infer)(hx_graph* graph, const char* const* names, hx_value* const* inputs, uint32_t n_inputs, hx_value** outs,
+                     uint32_t max_outs, uint32_t* n_outs);
+  hx_status (*results)(hx_graph* graph, const char* const** names, uint32_t* count);
+
+  /* Weights, streams and text as one safetensors file, in memory. */
+  hx_status (*save)(hx_graph* graph, const void** data, uint64_t* bytes);
+  hx_status (*layers)(hx_graph* graph, const hx_layer_info** layers, uint32_t* count);
+  hx_status (*weights)(hx_graph* graph, const char* const** names, uint32_t* count);
+  hx_status (*weight)(hx_graph* graph, const char* name, hx_value** out); /* a copy */
+} hx_graph_api;
+
+const hx_graph_api* harmonics_graphs(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,55 @@
+// Flags that decide how numbers are made: --precision, --deterministic.
+#include <cmath>
+
+#include "tests/journeys/shell.hpp"
+
+using namespace journeys;
+
+namespace {
+
+const std::string kDigits = "-p 'synth:digits?size=1500&seed=1' -p 'synth:digits?size=1500&seed=1#label' -t 'synth:digits?size=500&seed=2' -t 'synth:digits?size=500&seed=2#label' ";
+
+}  // namespace
+
+TEST_CASE("training in fp16 chunks ends where fp32 ends") {
+  const std::string common = "run " + kSamples + "mnist.hmx " + kDigits + "--epochs 4 --json --quiet ";
+  const Result exact = harmonics(common), half = harmonics_in("HARMONICS_FP16=emulated", common + "--precision fp16");
+  REQUIRE(exact.code == 0);
+  REQUIRE(half.code == 0);
+  CHECK(number(half.out, "loss") != number(exact.out, "loss"));
+  CHECK(number(half.out, "loss") == Approx(number(exact.out, "loss")).epsilon(0.02));
+  CHECK(number(half.out, "test_loss") == Approx(number(exact.out, "test_loss")).epsilon(0.02));
+  CHECK(std::fabs(number(half.out, "test_accuracy") - number(exact.out, "test_accuracy")) <= 0.01);
+}
+
+TEST_CASE("fp16 chunks repeat to the bit on any number of threads") {
+  Folder f;
+  const std::string common = "run " + kSamples + "mnist.hmx " + kDigits + "--epochs 1 --quiet --precision fp16 ";
+  REQUIRE(harmonics_in("HARMONICS_FP16=emulated", common + "--threads 1 --save " + (f / "a.safetensors")).code == 0);
+  REQUIRE(harmonics_in("HARMONICS_FP16=emulated", common + "--threads 2 --save " + (f / "b.safetensors")).code == 0);
+  CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
+}
+
+TEST_CASE("fp16 is refused where the processor has none, and auto does without") {
+  Folder f;
+  const std::string common = "run " + kSamples + "mnist.hmx " + kDigits + "--epochs 1 --quiet ";
+  const Result refused = harmonics_in("HARMONICS_FP16=off", common + "--precision fp16");
+  CHECK(refused.code == 1);
+  CHECK(has(refused.err, "device 'cpu' does not compute in fp16 here"));
+  CHECK(has(refused.err, "this processor has no AVX512-FP16; use fp32, or auto to take fp16 where there is"));
+  REQUIRE(harmonics_in("HARMONICS_FP16=off", common + "--precision auto --save " + (f / "a.safetensors")).code == 0);
+  REQUIRE(harmonics(common + "--precision fp32 --save " + (f / "b.safetensors")).code == 0);
+  CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
+}
+
+TEST_CASE("a deterministic run is the same run, whatever is read ahead, and refuses the clock") {
+  Folder f;
+  const std::string common = "run " + kSamples + "mnist.hmx --quiet --deterministic ";
+  REQUIRE(harmonics(common + "-p 'synth:digits?size=400' -p 'synth:digits?size=400#label' --epochs 2 --threads 1 --save " + (f / "a.safetensors")).code == 0);
+  REQUIRE(harmonics(common + "-p 'synth:digits?size=400&async=9' -p 'synth:digits?size=400&async=3#label' --epochs 2 --threads 2 --save " + (f / "b.safetensors")).code == 0);
+  CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
+  const Result refused = harmonics(common + kDigits + "--for 1s");
+  CHECK(refused.code == 2);
+  CHECK(has(refused.err, "a deterministic run cannot end by the clock: how many steps fit into a time varies"));
+  CHECK(has(refused.err, "give --steps or --epochs instead of a time, or leave --deterministic out"));
+}

@@ -1,0 +1,141 @@
+// Products in fp16 chunks against exact ones.
+#include <limits>
+
+#include "kernel_call.hpp"
+
+namespace harmonics::kernel_tests {
+namespace {
+
+struct Sizes {
+  int64_t m, n, k;
+};
+
+// A [m, k] or, transposed, [k, m]; B [k, n] or [n, k].
+struct Case {
+  Sizes s;
+  bool ta, tb;
+  Tensor a, b;
+  int64_t a_at(int64_t i, int64_t k) const { return ta ? k * s.m + i : i * s.k + k; }
+  int64_t b_at(int64_t k, int64_t j) const { return tb ? j * s.k + k : k * s.n + j; }
+  // The sum, and the sum of magnitudes: what errors are measured against.
+  std::pair<double, double> exact(int64_t i, int64_t j) const {
+    double sum = 0, size = 0;
+    for (int64_t k = 0; k < s.k; ++k) {
+      const double x = static_cast<double>(a[a_at(i, k)]) * static_cast<double>(b[b_at(k, j)]);
+      sum += x;
+      size += std::fabs(x);
+    }
+    return {sum, size};
+  }
+};
+
+Case random_case(Random& random, Sizes s, int layout, float low = -1, float high = 1) {
+  const bool ta = layout & 1, tb = layout & 2;
+  return {s, ta, tb, random.floats(ta ? Dims{s.k, s.m} : Dims{s.m, s.k}, low, high),
+          random.floats(tb ? Dims{s.n, s.k} : Dims{s.k, s.n}, low, high)};
+}
+
+KernelCall product(const Case& c) {
+  KernelCall call("dot");
+  call.set("lhs_contract", Dims{c.ta ? 0 : 1}).set("rhs_contract", Dims{c.tb ? 1 : 0});
+  call.in(c.a).in(c.b).out({c.s.m, c.s.n}).allow_half();
+  return call;
+}
+
+// Squared error over squared result.
+double normalised_error(const Case& c, const Tensor& y) {
+  double error = 0, size = 0;
+  for (int64_t i = 0; i < c.s.m; ++i)
+    for (int64_t j = 0; j < c.s.n; ++j) {
+      const double e = c.exact(i, j).first, d = static_cast<double>(y[i * c.s.n + j]) - e;
+      error += d * d;
+      size += e * e;
+    }
+  return error / size;
+}
+
+float& number(Tensor& t, int64_t i) { return reinterpret_cast<float*>(t.bytes.data())[i]; }
+
+}  // namespace
+
+TEST_CASE("products in fp16 chunks are near the exact ones") {
+  Random random(71);
+  for (const Sizes& s : {Sizes{64, 64, 128}, {97, 131, 300}, {33, 1000, 32}, {1000, 33, 35}, {120, 260, 1111}, {300, 70, 90}})
+    for (int layout = 0; layout < 4; ++layout) {
+      const Case c = random_case(random, s, layout);
+      KernelCall call = product(c);
+      const Tensor y = call.run_one();
+      INFO(s.m << " x " << s.n << " x " << s.k << " layout " << layout << " by " << call.kernel());
+      const double error = normalised_error(c, y);
+      REQUIRE(error < 2e-6);
+      REQUIRE(error > 1e-9);  // f32 would be at 1e-14
+    }
+}
+
+TEST_CASE("rows and columns of any size keep their precision") {
+  Random random(72);
+  Case c = random_case(random, {60, 70, 280}, 0);
+  for (int64_t i = 0; i < c.s.m; ++i)
+    for (int64_t k = 0; k < c.s.k; ++k) number(c.a, c.a_at(i, k)) *= std::ldexp(1.0f, static_cast<int>(i) * 2 - 60);
+  for (int64_t j = 0; j < c.s.n; ++j)
+    for (int64_t k = 0; k < c.s.k; ++k) number(c.b, c.b_at(k, j)) *= std::ldexp(1.0f, 60 - static_cast<int>(j) * 2);
+  const Tensor y = product(c).run_one();
+  for (int64_t i = 0; i < c.s.m; ++i)
+    for (int64_t j = 0; j < c.s.n; ++j) {
+      const auto [sum, size] = c.exact(i, j);
+      INFO(i << " " << j);
+      REQUIRE(std::fabs(static_cast<double>(y[i * c.s.n + j]) - sum) <= 2e-3 * size);
+    }
+}
+
+TEST_CASE("sums of fp16 chunks cannot overflow before the result does") {
+  Case c = random_case(*std::make_unique<Random>(73), {48, 64, 512}, 0, 0.999f, 1);
+  for (float scale : {1e-30f, 1.0f, 60000.0f, 1e15f}) {
+    Case scaled = c;
+    for (int64_t i = 0; i < c.a.size(); ++i) number(scaled.a, i) *= scale;
+    const Tensor y = product(scaled).run_one();
+    for (int64_t i = 0; i < y.size(); ++i) REQUIRE(y[i] / scale == Approx(512).epsilon(3e-3));
+  }
+}
+
+TEST_CASE("what is not finite, and zeros, come through fp16 chunks") {
+  Random random(74);
+  Case c = random_case(random, {64, 96, 320}, 0);
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (int64_t k = 0; k < c.s.k; ++k) number(c.a, c.a_at(5, k)) = 0, number(c.b, c.b_at(k, 7)) = 0;
+  number(c.a, c.a_at(9, 300)) = std::numeric_limits<float>::quiet_NaN();
+  number(c.a, c.a_at(11, 3)) = infinity;
+  const Tensor y = product(c).run_one();
+  for (int64_t j = 0; j < c.s.n; ++j) {
+    REQUIRE(y[5 * c.s.n + j] == 0);
+    REQUIRE(std::isnan(y[9 * c.s.n + j]));
+    REQUIRE((std::isinf(y[11 * c.s.n + j]) || j == 7));
+  }
+  REQUIRE(std::isnan(y[11 * c.s.n + 7]));
+  REQUIRE(y[3 * c.s.n + 7] == 0);
+}
+
+TEST_CASE("bias and activation follow fp16 chunks") {
+  Random random(75);
+  const Case c = random_case(random, {65, 130, 257}, 2);
+  const Tensor bias = random.floats({130});
+  KernelCall call("linear");
+  call.set("activation", "relu").in(c.a).in(c.b).in(bias).out({65, 130}).allow_half();
+  const Tensor y = call.run_one();
+  for (int64_t i = 0; i < 65; ++i)
+    for (int64_t j = 0; j < 130; ++j) {
+      const auto [sum, size] = c.exact(i, j);
+      REQUIRE(std::fabs(static_cast<double>(y[i * 130 + j]) - std::max(0.0, sum + static_cast<double>(bias[j]))) <= 2e-3 * size);
+    }
+}
+
+TEST_CASE("small and batched products stay in fp32") {
+  Random random(76);
+  for (const Sizes& s : {Sizes{8, 300, 300}, {300, 300, 16}}) {
+    KernelCall call = product(random_case(random, s, 0));
+    call.run();
+    REQUIRE(call.kernel().find("fp16") == std::string::npos);
+  }
+}
+
+}  // namespace harmonics::kernel_tests
