@@ -26,10 +26,52 @@ void cut(MatmulContext& c, double nanoseconds, double grain) {
   }
 }
 
-// Where our own packing beats oneDNN's: with AVX2, 85 of 104 GFLOP/s against 62.
+// Where our own packing beats oneDNN's.
 bool is_packed_here(const Product& p) {
-  return std::string_view(isa().name) == "avx2" && p.batch == 1 && p.a_row == 1 && p.b_column == 1 && p.m >= 48 && p.n >= 64 &&
-         p.k >= 64 && !p.has_bias && !p.activation;
+  return std::string_view(isa().name) == "avx2" && p.batch == 1 && p.m >= 48 && p.n >= 64 && p.k >= 64;
+}
+
+// Long sums of few results whose operands both lie depth by depth.
+bool is_deep(const Product& p) {
+  return p.a_column != 1 && p.b_column == 1 && p.k >= 1024 && p.k >= 4 * std::max(p.m, p.n) && !p.has_bias && !p.activation;
+}
+
+void answer_deep(const Product& p, double nanoseconds, hx_kernel& out) {
+  auto c = std::make_unique<DeepContext>();
+  c->product = p;
+  c->slices = parts_for(nanoseconds, p.k / 128, 200000);  // few: each writes all sums
+  c->join_parts = parts_for(static_cast<double>(p.m * p.n * c->slices) * 0.2, p.m * p.n / 64);
+  c->slice_floats = (p.m * p.n + kPackedDepth * (kPackedRows + kPackedColumns) + 15) / 16 * 16;
+  const uint64_t workspace = c->slices * static_cast<uint64_t>(c->slice_floats) * sizeof(float);
+  const std::vector<uint32_t> phases = {c->slices, c->join_parts};
+  answer(out, std::move(c), isa().deep_matmul, "packed matmul by depth", phases).workspace = workspace;
+}
+
+void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out) {
+  auto c = std::make_unique<PackedContext>();
+  static_cast<MatmulContext&>(*c) = grid;
+  const Product& p = c->product;
+  // Slices of columns pack their part of B where the second-level cache keeps it; slices of rows would share one packed copy.
+  const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, 100000);
+  c->batch_parts = c->row_parts = c->column_parts = 1;
+  while (p.a_column != 1 && c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts)) c->column_parts *= 2;
+  while (c->row_parts * c->column_parts < wanted && p.m >= 4 * kPackedRowPanel * static_cast<int64_t>(c->row_parts)) c->row_parts *= 2;
+  const auto panels = [](int64_t n, int64_t panel) { return (n + panel - 1) / panel; };
+  const auto pack_parts = [](int64_t floats, int64_t most) { return parts_for(static_cast<double>(floats) * 0.5, most); };
+  c->packs_a = p.a_column != 1;
+  if (c->packs_a) {
+    c->a_floats = panels(p.m, kPackedRowPanel) * kPackedRowPanel * p.k;
+    c->pack_parts[0] = pack_parts(c->a_floats, panels(p.m, kPackedRowPanel));
+  }
+  c->shares_b = c->row_parts > 1;
+  const uint32_t parts = c->row_parts * c->column_parts;
+  c->b_floats = c->shares_b ? panels(p.n, kPackedColumnPanel) * kPackedColumnPanel * p.k : kPackedDepth * kPackedColumns * parts;
+  if (c->shares_b) c->pack_parts[1] = pack_parts(c->b_floats, panels(p.n, kPackedColumnPanel));
+  const uint64_t workspace = static_cast<uint64_t>(c->a_floats + c->b_floats) * sizeof(float);
+  std::vector<uint32_t> phases;
+  if (c->packs_a || c->shares_b) phases.push_back(c->pack_parts[0] + c->pack_parts[1]);
+  phases.push_back(parts);
+  answer<PackedContext>(out, std::move(c), isa().packed_matmul, "packed matmul", phases).workspace = workspace;
 }
 
 }  // namespace
@@ -76,10 +118,8 @@ bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets
   }
   if (p.half && answer_half_product(p, out)) return true;
   if (is_packed_here(p)) {
-    cut(*c, flops / 85, 200000);  // a part packs for itself, which small parts would do too often
-    const uint32_t parts = c->row_parts * c->column_parts;
-    answer<MatmulContext>(out, std::move(c), isa().packed_matmul, "packed matmul", {parts}).workspace =
-        parts * static_cast<uint64_t>(kPackedFloats) * sizeof(float);
+    if (is_deep(p)) return answer_deep(p, flops / 95, out), true;
+    answer_packed(*c, flops / 95, out);
     return true;
   }
   cut(*c, batch * flops / 85, 40000);

@@ -26,9 +26,26 @@ struct MatmulContext {
   uint32_t batch_parts, row_parts, column_parts;
 };
 
-// Blocks of packed operands: B's 256 KiB and A's 96 KiB share the second-level cache.
+// A product by packed panels. Phase 0 packs what several parts read, phase 1 multiplies.
+struct PackedContext : MatmulContext {
+  bool packs_a = false;       // A's rows are no runs of memory; all of A lies packed at the start of the workspace
+  bool shares_b = false;      // all of B lies packed behind it; else every part packs the block it works on
+  uint32_t pack_parts[2] = {};  // of phase 0: of A, of B
+  int64_t a_floats = 0, b_floats = 0;
+};
+
+// A product whose depth is shared out. Workspace, for each slice: its m x n sums, a packed block of A, a packed block of B.
+struct DeepContext {
+  Product product;
+  uint32_t slices, join_parts;
+  int64_t slice_floats;
+};
+constexpr int64_t kDeepGranule = 64;
+
+// Panels: kPackedRowPanel rows of A, 16 columns of B (one or more vectors).
+constexpr int64_t kPackedRowPanel = 6, kPackedColumnPanel = 16;
+// Blocks that the second-level cache holds: B's 256 KiB and A's 96 KiB.
 constexpr int64_t kPackedDepth = 256, kPackedRows = 96, kPackedColumns = 256;
-constexpr int64_t kPackedFloats = kPackedDepth * (kPackedRows + kPackedColumns);
 
 // Where slice `i` of `slices` begins: whole granules, spread evenly.
 constexpr int64_t kRowGranule = 6, kColumnGranule = 8;

@@ -16,7 +16,7 @@ struct Sizes {
 };
 const Sizes kSizes[] = {{1, 1, 1},      {1, 392, 784}, {2, 33, 65},    {3, 17, 31},   {5, 4, 3},    {8, 100, 257},
                         {12, 50, 300},  {64, 10, 196}, {64, 392, 784}, {33, 65, 129}, {100, 7, 64}, {392, 784, 1},
-                        {200, 300, 17}, {13, 13, 13},  {301, 3, 1000}, {9, 7, 1},     {100, 1, 70}, {1, 90, 1}};
+                        {200, 300, 17}, {13, 13, 13},  {301, 3, 1000}, {70, 100, 1500}, {200, 130, 300}, {150, 700, 128}, {390, 66, 2100}, {9, 7, 1},     {100, 1, 70}, {1, 90, 1}};
 
 }  // namespace
 
@@ -135,7 +135,7 @@ TEST_CASE("contracting several axes, as, as weight gradients of sequences do") {
 TEST_CASE("linear with bias and activation") {
   Random random(34);
   for (const char* activation : {"", "relu", "tanh", "logistic", "gelu"})
-    for (const Sizes& s : {Sizes{1, 77, 130}, Sizes{4, 31, 8}, Sizes{64, 100, 200}}) {
+    for (const Sizes& s : {Sizes{1, 77, 130}, Sizes{4, 31, 8}, Sizes{64, 100, 200}, Sizes{130, 200, 300}}) {
       const Tensor x = random.floats({s.m, s.k}), w = random.floats({s.n, s.k}), b = random.floats({s.n});
       KernelCall call("linear");
       const Tensor y = call.set("activation", activation).in(x).in(w).in(b).out({s.m, s.n}).run_one();

@@ -75,7 +75,7 @@ TEST_CASE("a NaN is no zero") {
 TEST_CASE("gradient descent on an affine map in one step") {
   Random random(74);
   const Tensor rate({}, std::vector<float>{0.125f});
-  for (const Sizes& s : {Sizes{784, 392, 1}, Sizes{37, 41, 1}, Sizes{300, 100, 3}, Sizes{784, 392, 64}, Sizes{120, 65, 130}})
+  for (const Sizes& s : {Sizes{784, 392, 1}, Sizes{37, 41, 1}, Sizes{300, 100, 3}, Sizes{784, 392, 64}, Sizes{120, 65, 130}, Sizes{100, 70, 1100}})
     for (double density : kDensities)
       for (bool in_place : {false, true}) {
         const Tensor w = random.floats({s.m, s.n}), a = sparse(random, {s.k, s.m}, density), b = random.floats({s.k, s.n});

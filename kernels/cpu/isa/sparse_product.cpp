@@ -44,13 +44,26 @@ HM_INLINE int64_t count_run(const float* p, int64_t n) {
   if (i < n) count += __builtin_popcount(nonzero_mask(load_part(p + i, n - i)));
   return count;
 }
-HM_INLINE int64_t count_nonzeros(const Product& p, const float* a, Range rows) {
+// Runs of memory: rows of A, or the parts of its columns that belong to `rows`. Every `step`th of them.
+HM_INLINE int64_t count_nonzeros(const Product& p, const float* a, Range rows, int64_t step) {
   int64_t count = 0;
   if (p.a_column == 1)
-    for (int64_t i = rows.begin; i < rows.end; ++i) count += count_run(a + i * p.a_row, p.k);
+    for (int64_t i = rows.begin; i < rows.end; i += step) count += count_run(a + i * p.a_row, p.k);
   else
-    for (int64_t k = 0; k < p.k; ++k) count += count_run(a + k * p.a_column + rows.begin, rows.end - rows.begin);
+    for (int64_t k = 0; k < p.k; k += step) count += count_run(a + k * p.a_column + rows.begin, rows.end - rows.begin);
   return count;
+}
+
+// A sample decides where it is clear: products with few zeros are not to pay for looking.
+HM_INLINE bool is_sparse(const Product& p, const float* a, Range rows) {
+  constexpr int64_t kStep = 16;
+  constexpr double kClear = 0.6;
+  const int64_t own = rows.end - rows.begin, runs = p.a_column == 1 ? own : p.k, length = p.a_column == 1 ? p.k : own;
+  if (runs >= 4 * kStep) {
+    const double sampled = static_cast<double>((runs + kStep - 1) / kStep * length);
+    if (static_cast<double>(count_nonzeros(p, a, rows, kStep)) > kClear * sampled) return false;
+  }
+  return static_cast<double>(count_nonzeros(p, a, rows, 1)) <= kSparse * static_cast<double>(own * p.k);
 }
 
 // One list after the other: A's rows are contiguous.
@@ -208,9 +221,7 @@ void sparse_build(const void* context, void* const* buffers, uint32_t, uint32_t 
   const float* a = static_cast<const float*>(buffers[c.product.a]);
   const Range rows = build_range(c, part);
   const Lists lists = lists_of(c, buffers, part);
-  const int64_t elements = (rows.end - rows.begin) * c.product.k;
-  lists.verdicts[part] = c.always || static_cast<double>(count_nonzeros(c.product, a, rows)) <=
-                                         kSparse * static_cast<double>(elements);
+  lists.verdicts[part] = c.always || is_sparse(c.product, a, rows);
   if (!lists.verdicts[part]) return;
   if (c.product.a_column == 1)
     list_rows(c, a, rows, lists);

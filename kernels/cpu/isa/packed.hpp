@@ -1,0 +1,100 @@
+// Panels and tiles that products of packed operands are made of (Goto, van de Geijn 2008). Private to the translation unit that
+// includes it.
+#pragma once
+
+#include "../matmul.hpp"
+
+#include "simd.hpp"
+#include "transpose.hpp"
+
+namespace harmonics::cpu::HM_ISA {
+namespace {
+
+constexpr int kRows = kPackedRowPanel;
+constexpr int64_t kColumns = kPackedColumnPanel;
+constexpr int kVectors = kColumns / kWidth;
+
+// a(i, k) = a[i * a_row + k * kStep]; b: depth x kColumns, packed. A packed A has a_row 1 and steps of kRows.
+template <int kUsed, bool kPacked>
+HM_INLINE void tile(const float* a, int64_t a_row, const float* b, int64_t depth, float* c, int64_t c_row, int64_t columns,
+                    bool add) {
+  vf sum[kUsed][kVectors];
+#pragma GCC unroll 6
+  for (int i = 0; i < kUsed; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sum[i][v] = vf{};
+  for (int64_t k = 0; k < depth; ++k, a += kPacked ? kRows : 1, b += kColumns) {
+    vf row[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kWidth);
+#pragma GCC unroll 6
+    for (int i = 0; i < kUsed; ++i) {
+      const vf x = splat(a[kPacked ? i : i * a_row]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sum[i][v] = fma(x, row[v], sum[i][v]);
+    }
+  }
+#pragma GCC unroll 6
+  for (int i = 0; i < kUsed; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = c + i * c_row + v * kWidth;
+      const int64_t n = columns - v * kWidth;
+      if (n >= kWidth)
+        store(to, add ? load(to) + sum[i][v] : sum[i][v]);
+      else if (n > 0)
+        store_part(to, add ? load_part(to, n) + sum[i][v] : sum[i][v], n);
+    }
+}
+
+template <int kUsed, bool kPacked>
+[[gnu::noinline, maybe_unused]] void tile_out(const float* a, int64_t a_row, const float* b, int64_t depth, float* c, int64_t c_row,
+                                              int64_t columns, bool add) {
+  tile<kUsed, kPacked>(a, a_row, b, depth, c, c_row, columns, add);
+}
+using Tile = void (*)(const float*, int64_t, const float*, int64_t, float*, int64_t, int64_t, bool);
+template <bool kPacked>
+constexpr Tile kTiles[] = {tile_out<1, kPacked>, tile_out<2, kPacked>, tile_out<3, kPacked>,
+                           tile_out<4, kPacked>, tile_out<5, kPacked>, tile_out<6, kPacked>};
+
+// One panel of rows over all of the depth; what is missing of the last is never used.
+HM_INLINE void pack_rows(const float* a, int64_t a_column, int64_t used, int64_t depth, float* to) {
+  for (int64_t k = 0; k < depth; ++k, a += a_column, to += kRows) {
+    if (used == kRows)
+      __builtin_memcpy(to, a, kRows * sizeof(float));
+    else
+      for (int64_t r = 0; r < used; ++r) to[r] = a[r];
+  }
+}
+
+// Panels of columns, `panel` floats from one to the next. Rows of B are read as they lie.
+HM_INLINE void pack_columns(const float* b, int64_t b_row, int64_t columns, int64_t depth, float* to, int64_t panel) {
+  for (int64_t k = 0; k < depth; ++k)
+    for (int64_t j = 0; j < columns; j += kWidth) {
+      const float* from = b + k * b_row + j;
+      store(to + j / kColumns * panel + k * kColumns + j % kColumns, columns - j >= kWidth ? load(from) : load_part(from, columns - j));
+    }
+}
+HM_INLINE void pack_transposed(const float* b, int64_t b_column, int64_t columns, int64_t depth, float* to, int64_t panel) {
+  for (int64_t j = 0; j < columns; j += kColumns)
+    transpose(b + j * b_column, b_column, to + j / kColumns * panel, kColumns, columns - j < kColumns ? columns - j : kColumns, depth);
+}
+HM_INLINE void pack_b(const Product& p, const float* b, int64_t columns, int64_t depth, float* to, int64_t panel) {
+  if (p.b_column == 1)
+    pack_columns(b, p.b_row, columns, depth, to, panel);
+  else
+    pack_transposed(b, p.b_column, columns, depth, to, panel);
+}
+
+// Rows [i, i + rows) of A over the depth from k on, against packed columns.
+template <bool kPacked>
+HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64_t rows, const float* b, int64_t b_panel,
+                        int64_t columns, int64_t depth, float* to, int64_t c_row, bool add) {
+  for (int64_t jj = 0; jj < columns; jj += kColumns)
+    for (int64_t ii = 0; ii < rows; ii += kRows)
+      kTiles<kPacked>[(rows - ii < kRows ? rows - ii : kRows) - 1](a + ii * panel_step, a_row, b + jj / kColumns * b_panel, depth,
+                                                                   to + ii * c_row + jj, c_row, columns - jj, add);
+}
+
+}  // namespace
+}  // namespace harmonics::cpu::HM_ISA
