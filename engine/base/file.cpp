@@ -6,21 +6,42 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <harmonics/error.hpp>
 
+#include "engine/base/nearest_file.hpp"
+
 namespace harmonics {
 
 int FileCalls::open(const char* path, int flags, unsigned mode) { return ::open(path, flags, mode); }
+long FileCalls::read(int file, void* to, size_t bytes) { return ::read(file, to, bytes); }
+long long FileCalls::size(int file) {
+  struct stat state {};
+  if (::fstat(file, &state) != 0) return -1;
+  if (S_ISREG(state.st_mode)) return state.st_size;
+  errno = EINVAL;
+  return -1;
+}
 long FileCalls::write(int file, const void* data, size_t bytes) { return ::write(file, data, bytes); }
 int FileCalls::sync(int file) { return ::fsync(file); }
 int FileCalls::close(int file) { return ::close(file); }
 int FileCalls::rename(const char* from, const char* to) { return std::rename(from, to); }
 int FileCalls::remove(const char* path) { return ::unlink(path); }
+int FileCalls::make_directory(const char* path) { return ::mkdir(path, 0777); }
+int FileCalls::lock(int file) { return ::flock(file, LOCK_EX | LOCK_NB); }
+int FileCalls::list(const char* directory, std::vector<std::string>& names) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(directory), &::closedir);
+  if (!open) return -1;
+  errno = 0;
+  while (const dirent* entry = ::readdir(open.get())) names.emplace_back(entry->d_name);
+  return errno == 0 ? 0 : -1;
+}
 
 FileCalls& FileCalls::system() {
   static FileCalls calls;
@@ -28,6 +49,8 @@ FileCalls& FileCalls::system() {
 }
 
 namespace {
+
+constexpr std::string_view kAside = ".harmonics-", kAsideEnd = ".tmp";
 
 // One replacement under way: what is not finished is removed.
 class Replacement {
@@ -42,8 +65,8 @@ class Replacement {
     const size_t slash = path_.rfind('/');
     directory_ = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
     static std::atomic<unsigned> number{0};
-    aside_ = (slash == std::string::npos ? "" : directory_) + ".harmonics-" + std::to_string(::getpid()) + "-" +
-             std::to_string(number++) + ".tmp";
+    aside_ = (slash == std::string::npos ? "" : directory_) + std::string(kAside) + std::to_string(::getpid()) + "-" +
+             std::to_string(number++) + std::string(kAsideEnd);
     file_ = calls_.open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                         mode_ < 0 ? 0666u : static_cast<unsigned>(mode_));
     if (file_ < 0) fail(std::strerror(errno));
@@ -76,7 +99,9 @@ class Replacement {
     if (closed != 0) fail(std::strerror(errno));
     if (calls_.rename(aside_.c_str(), path_.c_str()) != 0) fail(std::strerror(errno));
     exists_ = false;
-    sync_directory();
+    if (const int reason = sync_directory(directory_, calls_))
+      throw Error(ErrorKind::Output, "'" + given_ + "' was written, but its directory cannot be synced: " +
+                                         std::strerror(reason) + "; a power cut may still bring back the former file");
   }
 
  private:
@@ -89,17 +114,6 @@ class Replacement {
     if (real) path_ = real.get();
   }
 
-  // The new name survives a power cut only once its directory is on the disk. Some file systems know no such call.
-  void sync_directory() {
-    const int directory = calls_.open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    const bool synced = directory >= 0 && (calls_.sync(directory) == 0 || errno == EINVAL);
-    const int reason = errno;
-    if (directory >= 0) calls_.close(directory);
-    if (!synced)
-      throw Error(ErrorKind::Output, "'" + given_ + "' was written, but its directory cannot be synced: " +
-                                         std::strerror(reason) + "; a power cut may still bring back the former file");
-  }
-
   FileCalls& calls_;
   std::string given_, path_, directory_, aside_;
   int mode_ = -1;  // permissions of the former file
@@ -109,7 +123,9 @@ class Replacement {
 };
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw Error(ErrorKind::NoInput, "cannot read '" + path + "': " + why);
+  Error e(ErrorKind::NoInput, "cannot read '" + path + "': " + why);
+  if (const std::string advice = advice_for_missing(path); !advice.empty()) e.note(advice);
+  throw e;
 }
 
 }  // namespace
@@ -122,6 +138,40 @@ void write_file_atomically(const std::string& path, std::span<const std::string_
 
 void write_file_atomically(const std::string& path, std::string_view bytes, FileCalls& calls) {
   write_file_atomically(path, std::span(&bytes, 1), calls);
+}
+
+int sync_directory(const std::string& directory, FileCalls& calls) {
+  const int file = calls.open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+  const bool synced = file >= 0 && (calls.sync(file) == 0 || errno == EINVAL);
+  const int reason = synced ? 0 : errno;
+  if (file >= 0) calls.close(file);
+  return reason;
+}
+
+bool is_unfinished_file(std::string_view name) {
+  return name.size() > kAside.size() + kAsideEnd.size() && name.substr(0, kAside.size()) == kAside &&
+         name.substr(name.size() - kAsideEnd.size()) == kAsideEnd;
+}
+
+std::string read_plain_file(const std::string& path, FileCalls& calls) {
+  const int file = calls.open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+  if (file < 0) refuse(path, std::strerror(errno));
+  std::string bytes;
+  const long long size = calls.size(file);
+  int reason = size < 0 ? errno : 0;
+  if (size > 0) bytes.resize(static_cast<size_t>(size));
+  size_t at = 0;
+  while (reason == 0 && at < bytes.size()) {
+    const long got = calls.read(file, bytes.data() + at, bytes.size() - at);
+    if (got < 0 && errno != EINTR) reason = errno;
+    if (got == 0) break;
+    if (got > 0) at += static_cast<size_t>(got);
+  }
+  calls.close(file);
+  if (size < 0 && reason == EINVAL) refuse(path, "it is no plain file");
+  if (reason != 0) refuse(path, std::strerror(reason));
+  bytes.resize(at);
+  return bytes;
 }
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {

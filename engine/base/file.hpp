@@ -6,19 +6,26 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace harmonics {
 
-// The calls to the operating system that writing takes. Results and errno as POSIX says. Tests put a full disk here.
+// The calls to the operating system that files take which must survive: results and errno as POSIX says. Tests put a full
+// disk or a power cut here.
 class FileCalls {
  public:
   virtual ~FileCalls() = default;
   virtual int open(const char* path, int flags, unsigned mode);
+  virtual long read(int file, void* to, size_t bytes);
+  virtual long long size(int file);  // of a plain file; -1 with EINVAL: it is none
   virtual long write(int file, const void* data, size_t bytes);
   virtual int sync(int file);
   virtual int close(int file);
   virtual int rename(const char* from, const char* to);
   virtual int remove(const char* path);
+  virtual int make_directory(const char* path);
+  virtual int lock(int file);  // for this process alone, until it is closed; EWOULDBLOCK: another has it
+  virtual int list(const char* directory, std::vector<std::string>& names);
   static FileCalls& system();
 };
 
@@ -29,6 +36,16 @@ class FileCalls {
 void write_file_atomically(const std::string& path, std::span<const std::string_view> pieces,
                            FileCalls& calls = FileCalls::system());
 void write_file_atomically(const std::string& path, std::string_view bytes, FileCalls& calls = FileCalls::system());
+
+// Names in a directory survive a power cut only once the directory itself is on the disk. 0, or what errno says; file systems
+// that know no such call are taken as they are.
+int sync_directory(const std::string& directory, FileCalls& calls = FileCalls::system());
+
+// How write_file_atomically names a file that is not finished: a process that was killed leaves it behind.
+bool is_unfinished_file(std::string_view name);
+
+// A plain file's bytes, read into memory. Throws ErrorKind::NoInput with the reason.
+std::string read_plain_file(const std::string& path, FileCalls& calls = FileCalls::system());
 
 // A plain file's bytes, read-only, brought in by the system as they are touched. Shrinking the file while it is mapped
 // breaks whoever reads the part that went away.

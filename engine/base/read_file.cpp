@@ -8,12 +8,16 @@
 
 #include <harmonics/error.hpp>
 
+#include "engine/base/nearest_file.hpp"
+
 namespace harmonics {
 
 namespace {
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw Error(ErrorKind::NoInput, "cannot read '" + path + "': " + why);
+  Error e(ErrorKind::NoInput, "cannot read '" + path + "': " + why);
+  if (const std::string advice = advice_for_missing(path); !advice.empty()) e.note(advice);
+  throw e;
 }
 
 }  // namespace

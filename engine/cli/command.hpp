@@ -11,12 +11,16 @@ int validate_command(const Options& options);
 int explain_command(const Options& options);
 int profile_command(const Options& options);
 int bench_command(const Options& options);
+int ckpt_command(const Options& options);
 int list_command(const Options& options);
 int inspect_command(const Options& options);
 int version_command(const Options& options);
+int config_command(const Options& options);
+int completion_command(const Options& options);
+int man_command(const Options& options);
 
 // Exit codes (sysexits where there is one): docs/cli.md.
-enum Exit { kDone = 0, kFailed = 1, kWrongUse = 2, kBadData = 65, kNoInput = 66, kInternal = 70, kCannotWrite = 73, kInvalidGraph = 78, kInterrupted = 130 };
+enum Exit { kDone = 0, kFailed = 1, kWrongUse = 2, kBadData = 65, kNoInput = 66, kInternal = 70, kCannotWrite = 73, kResumable = 75, kInvalidGraph = 78, kInterrupted = 130 };
 int exit_code(ErrorKind kind);
 
 }  // namespace harmonics::cli

@@ -13,6 +13,8 @@
 
 namespace harmonics::cli {
 
+namespace json = boost::json;
+
 namespace {
 
 bool wants(const Options& o, const char* what) {
@@ -26,51 +28,84 @@ std::string bytes_text(uint64_t n) {
   return fmt::format("{:.1f} MiB", static_cast<double>(n) / (1024 * 1024));
 }
 
-void print_widths(HarmonicGraph& graph) {
-  fmt::print("widths\n");
+// What is asked for, as text for people or as members of one object.
+class Explanation {
+ public:
+  explicit Explanation(const Options& options) : json_(options.json) {}
+
+  void section(const char* key, const std::string& title, const std::string& text) {
+    if (json_) add(key, {{"title", title}, {"text", text}});
+    else fmt::print("{}\n{}\n", title, text);
+  }
+  void say(const std::string& text) const {
+    if (!json_) fmt::print("{}", text);
+  }
+  json::object& object() { return object_; }
+
+ private:
+  void add(const char* key, json::object entry) {
+    if (!object_.contains(key)) object_[key] = json::array();
+    object_[key].as_array().push_back(std::move(entry));
+  }
+  bool json_;
+  json::object object_;
+};
+
+void show_widths(HarmonicGraph& graph, Explanation& e) {
+  json::array rows;
+  e.say("widths\n");
   for (int n : graph.graph().order()) {
     const auto it = graph.widths().of.find(n);
     if (it == graph.widths().of.end()) continue;
     const Width& w = it->second;
-    fmt::print("  {:<20} {:<16} {}{}\n", graph.graph().nodes[static_cast<size_t>(n)].name, w.shape.str(), w.reason, w.positions ? " (first axis: positions)" : "");
+    const std::string& name = graph.graph().nodes[static_cast<size_t>(n)].name;
+    e.say(fmt::format("  {:<20} {:<16} {}{}\n", name, w.shape.str(), w.reason, w.positions ? " (first axis: positions)" : ""));
+    rows.push_back(json::object{{"name", name}, {"shape", json::value_from(w.shape.vector())}, {"positions", w.positions}, {"reason", w.reason}});
   }
-  for (const std::string& note : graph.widths().notes) fmt::print("  note: {}\n", note);
+  for (const std::string& note : graph.widths().notes) e.say(fmt::format("  note: {}\n", note));
+  e.object()["widths"] = std::move(rows);
+  e.object()["notes"] = json::value_from(graph.widths().notes);
 }
 
-void print_parameters(const HarmonicGraph& graph, const ParameterStore& store) {
-  (void)graph;
-  fmt::print("weights\n");
+void show_parameters(const ParameterStore& store, Explanation& e) {
+  json::array rows;
   int64_t total = 0;
+  e.say("weights\n");
   for (const auto& [name, t] : store.all()) {
     if (t.role == Role::moment) continue;
     total += t.type.shape.count();
-    fmt::print("  {:<40} {}\n", name, t.type.str());
+    e.say(fmt::format("  {:<40} {}\n", name, t.type.str()));
+    rows.push_back(json::object{{"name", name}, {"dtype", std::string(dtype_name(t.type.dtype))}, {"shape", json::value_from(t.type.shape.vector())}});
   }
-  fmt::print("  {} numbers in all\n", thousands(total));
+  e.say(fmt::format("  {} numbers in all\n", thousands(total)));
+  e.object()["weights"] = std::move(rows);
 }
 
-void print_memory(const MemoryReport& m) {
-  fmt::print("memory\n  arena       {:>12}  what one step needs, buffers shared\n  unshared    {:>12}  the same without sharing\n  state       {:>12}  weights, moments, statistics\n  workspace   {:>12}  inside the arena\n",
-             bytes_text(m.arena_bytes), bytes_text(m.unshared_bytes), bytes_text(m.state_bytes), bytes_text(m.workspace_bytes));
+void show_memory(const MemoryReport& m, Explanation& e) {
+  e.say(fmt::format("memory\n  arena       {:>12}  what one step needs, buffers shared\n  unshared    {:>12}  the same without sharing\n  state       {:>12}  weights, moments, statistics\n  workspace   {:>12}  inside the arena\n",
+                    bytes_text(m.arena_bytes), bytes_text(m.unshared_bytes), bytes_text(m.state_bytes), bytes_text(m.workspace_bytes)));
+  e.object()["memory"] = json::object{{"arena_bytes", m.arena_bytes}, {"unshared_bytes", m.unshared_bytes}, {"state_bytes", m.state_bytes}, {"workspace_bytes", m.workspace_bytes}};
 }
 
-void print_training(HarmonicGraph& graph, int cycle, const Options& options) {
+void show_training(HarmonicGraph& graph, int cycle, const Options& options, Explanation& e) {
   if (!graph.graph().trains(cycle) || options.inference) return;
   const ResolvedSettings s = graph.settings(cycle, options.run);
-  fmt::print("training\n  optimizer            {}\n  schedule             {}\n", s.optimizer.str(), s.schedule.str());
-  if (s.clip > 0) fmt::print("  clip                 all gradients together to a length of {:g}\n", s.clip);
-  if (s.clip_value > 0) fmt::print("  clip_value           numbers of gradients to {:g}\n", s.clip_value);
-  fmt::print("  batch                {}{}\n", s.batch, s.accumulate > 1 ? fmt::format(", {} of them a step", s.accumulate) : "");
+  e.say(fmt::format("training\n  optimizer            {}\n  schedule             {}\n", s.optimizer.str(), s.schedule.str()));
+  if (s.clip > 0) e.say(fmt::format("  clip                 all gradients together to a length of {:g}\n", s.clip));
+  if (s.clip_value > 0) e.say(fmt::format("  clip_value           numbers of gradients to {:g}\n", s.clip_value));
+  e.say(fmt::format("  batch                {}{}\n", s.batch, s.accumulate > 1 ? fmt::format(", {} of them a step", s.accumulate) : ""));
+  if (!e.object().contains("training")) e.object()["training"] = json::array();
+  e.object()["training"].as_array().push_back(json::object{{"cycle", cycle + 1}, {"optimizer", s.optimizer.str()}, {"schedule", s.schedule.str()}, {"clip", s.clip}, {"clip_value", s.clip_value}, {"batch", s.batch}, {"accumulate", s.accumulate}});
 }
 
 // One program as it was traced, after its passes and as a plan, whatever of that was asked for.
-void show_program(HarmonicGraph& graph, const Program& traced, const Options& options, const std::string& of) {
+void show_program(HarmonicGraph& graph, const Program& traced, const Options& options, const std::string& of, Explanation& e) {
   std::vector<std::string> passes{"trace"};
-  if (options.after == "trace" || options.after == "all") fmt::print("program{} after trace\n{}\n", of, print(traced));
+  if (options.after == "trace" || options.after == "all") e.section("programs", "program" + of + " after trace", print(traced));
   CompileOptions c = graph.compile_options(options.run);
   c.observe = [&](const std::string& pass, const Program& program) {
     passes.push_back(pass);
-    if (options.after == pass || options.after == "all") fmt::print("program{} after {}\n{}\n", of, pass, print(program));
+    if (options.after == pass || options.after == "all") e.section("programs", fmt::format("program{} after {}", of, pass), print(program));
   };
   const auto executable = compile(traced, &graph.store(), graph.executor(0), c);
   if (!options.after.empty() && options.after != "all" && std::find(passes.begin(), passes.end(), options.after) == passes.end()) {
@@ -78,12 +113,12 @@ void show_program(HarmonicGraph& graph, const Program& traced, const Options& op
     for (const std::string& p : passes) known += (known.empty() ? "" : ", ") + p;
     throw Error(ErrorKind::Usage, fmt::format("there is no pass '{}'", options.after), {}, {"passes are " + known + ", or 'all'"});
   }
-  if (wants(options, "program")) fmt::print("program{}\n{}\n", of, print(executable->program()));
-  if (wants(options, "kernels")) fmt::print("kernels{}\n{}\n", of, print_plan(*executable));
-  if (wants(options, "memory")) print_memory(executable->memory());
+  if (wants(options, "program")) e.section("programs", "program" + of, print(executable->program()));
+  if (wants(options, "kernels")) e.section("kernels", "kernels" + of, print_plan(*executable));
+  if (wants(options, "memory")) show_memory(executable->memory(), e);
 }
 
-void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options) {
+void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options, Explanation& e) {
   const ResolvedSettings settings = graph.settings(cycle, options.run);
   LoweringOptions o;
   o.mode = graph.graph().trains(cycle) && !options.inference ? Mode::train : Mode::infer;
@@ -97,8 +132,45 @@ void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options) {
   for (size_t i = 0; i < graph.graph().conditionals.size(); ++i)
     if (graph.graph().conditionals[i].cycle == cycle) o.branches.insert(static_cast<int>(2 * i));
   const Lowered lowered = graph.lower(o);
-  show_program(graph, lowered.program, options, gathers ? " of each batch" : "");
-  if (gathers) show_program(graph, accumulated_update(graph.graph().name, graph.store(), settings, lowered.trained), options, " of the step");
+  show_program(graph, lowered.program, options, gathers ? " of each batch" : "", e);
+  if (gathers) show_program(graph, accumulated_update(graph.graph().name, graph.store(), settings, lowered.trained), options, " of the step", e);
+}
+
+void require_types(HarmonicGraph& graph, const Options& options) {
+  for (int cycle = 0; cycle < static_cast<int>(graph.graph().cycles.size()); ++cycle)
+    for (int n : graph.graph().producers_used(cycle, !options.inference))
+      if (!graph.types().count(n)) {
+        const std::string& name = graph.graph().nodes[static_cast<size_t>(n)].name;
+        throw Error(ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name), {}, {fmt::format("bind it (--producer {}=ADDRESS), give --weights, or declare its shape; --show flow needs neither", name)});
+      }
+}
+
+void explain(const Flow& flow, const Options& options, Explanation& e) {
+  if (options.dot) {
+    std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, options.inference);
+    graph->assume_declared_streams();
+    const std::string dot = dot_of(*graph);
+    e.say(dot);
+    e.object()["dot"] = dot;
+    return;
+  }
+  if (wants(options, "flow")) {
+    e.say(to_text(flow) + "\n");
+    e.object()["flow"] = to_text(flow);
+  }
+  const bool programs = wants(options, "program") || wants(options, "kernels") || wants(options, "memory") || !options.after.empty();
+  if (!wants(options, "widths") && !programs) return;
+  std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, options.inference);
+  graph->assume_declared_streams();
+  require_types(*graph, options);
+  e.object()["graph"] = graph->graph().name;
+  if (wants(options, "widths")) show_widths(*graph, e);
+  for (int cycle = 0; cycle < static_cast<int>(graph->graph().cycles.size()); ++cycle) {
+    if (graph->graph().cycles.size() > 1) e.say(fmt::format("cycle {}\n", cycle + 1));
+    if (wants(options, "widths")) show_training(*graph, cycle, options, e);
+    if (programs) compile_and_show(*graph, cycle, options, e);
+  }
+  if (wants(options, "memory")) show_parameters(graph->store(), e);
 }
 
 }  // namespace
@@ -106,30 +178,10 @@ void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options) {
 int explain_command(const Options& options) {
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
-    if (options.dot) {
-      std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, options.inference);
-      graph->assume_declared_streams();
-      fmt::print("{}", dot_of(*graph));
-      return kDone;
-    }
-    if (wants(options, "flow")) fmt::print("{}\n", to_text(flow));
-    const bool needs_widths = wants(options, "widths") || wants(options, "program") || wants(options, "kernels") || wants(options, "memory") || !options.after.empty();
-    if (!needs_widths) return kDone;
-    std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, options.inference);
-    graph->assume_declared_streams();
-    for (int cycle = 0; cycle < static_cast<int>(graph->graph().cycles.size()); ++cycle)
-      for (int n : graph->graph().producers_used(cycle, !options.inference))
-        if (!graph->types().count(n)) {
-          const std::string& name = graph->graph().nodes[static_cast<size_t>(n)].name;
-          throw Error(ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name), {}, {fmt::format("bind it (--producer {}=ADDRESS), give --weights, or declare its shape; --show flow needs neither", name)});
-        }
-    if (wants(options, "widths")) print_widths(*graph);
-    for (int cycle = 0; cycle < static_cast<int>(graph->graph().cycles.size()); ++cycle) {
-      if (graph->graph().cycles.size() > 1) fmt::print("cycle {}\n", cycle + 1);
-      if (wants(options, "widths")) print_training(*graph, cycle, options);
-      if (wants(options, "program") || wants(options, "kernels") || wants(options, "memory") || !options.after.empty()) compile_and_show(*graph, cycle, options);
-    }
-    if (wants(options, "memory")) print_parameters(*graph, graph->store());
+    Explanation e(options);
+    e.object()["version"] = 1;
+    explain(flow, options, e);
+    if (options.json) fmt::print("{}\n", json::serialize(e.object()));
     return kDone;
   });
 }

@@ -3,14 +3,17 @@
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
+#include <harmonics/metric_abi.h>
 
 #include "engine/base/spelling.hpp"
+#include "engine/cli/ckpt.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/plugin/arguments.hpp"
 #include "engine/plugin/loader.hpp"
 #include "engine/program/functional.hpp"
 #include "engine/program/op.hpp"
+#include "engine/runtime/streams.hpp"
 #include "engine/training/optimizer.hpp"
 #include "engine/training/schedule.hpp"
 
@@ -24,8 +27,8 @@ struct Listed {
   std::string kind, name, signature, description, origin;
 };
 
-constexpr const char* kKinds[] = {"activations", "losses", "layers", "producers", "consumers", "devices", "optimizers", "schedules", "functionals", "primitives"};
-constexpr uint32_t kItemKinds[] = {HX_ACTIVATION, HX_LOSS, HX_LAYER, HX_PRODUCER, HX_CONSUMER, HX_DEVICE};
+constexpr const char* kKinds[] = {"activations", "losses", "layers", "producers", "consumers", "devices", "metrics", "optimizers", "schedules", "functionals", "primitives"};
+constexpr uint32_t kItemKinds[] = {HX_ACTIVATION, HX_LOSS, HX_LAYER, HX_PRODUCER, HX_CONSUMER, HX_DEVICE, HX_METRIC};
 
 std::vector<Listed> everything() {
   std::vector<Listed> all;
@@ -61,7 +64,7 @@ void check_kind(const std::string& kind) {
     if (singular(k) == singular(kind)) return;
   Error e(ErrorKind::Usage, "there is no kind '" + kind + "'");
   if (auto near = nearest(kind, known)) e.note("did you mean '" + *near + "'?");
-  else e.note("kinds are activations, losses, layers, producers, consumers, devices, optimizers, schedules, functionals, primitives");
+  else e.note("kinds are activations, losses, layers, producers, consumers, devices, metrics, optimizers, schedules, functionals, primitives");
   throw e;
 }
 
@@ -71,6 +74,11 @@ json::object json_of(const Item& item) {
   for (const ArgumentSpec& a : item.arguments)
     arguments.push_back(json::object{{"name", a.name}, {"type", std::string(argument_type_name(a.type))}, {"required", a.required}, {"default", a.default_text}, {"description", a.description}});
   o["arguments"] = arguments;
+  if (item.kind == HX_PRODUCER) {
+    json::array steps;
+    for (const StreamOption& s : stream_options()) steps.push_back(json::object{{"name", s.name}, {"description", s.description}});
+    o["of_every_producer"] = steps;
+  }
   return o;
 }
 
@@ -88,7 +96,12 @@ void show(const Item& item) {
       if (a.required) call += call == item.name ? "(" + std::string(a.type == HX_ARG_LAYER ? "other" : "16") : ", 16";
     fmt::print("example\n  a -({}{})-> b;\n", call, call == item.name ? "" : ")");
   }
+  if (item.kind == HX_PRODUCER) {
+    fmt::print("of every producer\n");
+    for (const StreamOption& o : stream_options()) fmt::print("  {:<14} {}\n", o.name, o.description);
+  }
   if (item.kind == HX_PRODUCER) fmt::print("example\n  --producer NAME={}:PATH\n", item.name);
+  if (item.kind == HX_METRIC) fmt::print("example\n  --metric {}\n", item.name);
   if (item.kind == HX_CONSUMER) fmt::print("example\n  --consumer NAME={}:PATH\n", item.name);
 }
 
@@ -96,6 +109,7 @@ bool ends_with(const std::string& s, const std::string& end) { return s.size() >
 
 int inspect_weights(const std::string& path, const Options& options) {
   const TensorFile file = read_safetensors(path);
+  if (file.metadata.count("harmonics.run")) return show_checkpoint(path, options);
   int64_t total = 0;
   json::array tensors;
   for (const auto& [name, tensor] : file.tensors) {
@@ -110,6 +124,29 @@ int inspect_weights(const std::string& path, const Options& options) {
   for (const auto& [name, tensor] : file.tensors) fmt::print("  {:<40} {}\n", name, type_of(tensor).str());
   for (const auto& [key, value] : file.metadata)
     if (value.find('\n') == std::string::npos) fmt::print("  {} = {}\n", key, value.size() > 100 ? value.substr(0, 97) + "..." : value);
+  return kDone;
+}
+
+std::string shortened(const std::vector<std::string>& words) {
+  std::string text;
+  for (size_t i = 0; i < words.size() && i < 20; ++i) text += (i ? ", " : "") + words[i];
+  return words.size() > 20 ? text + ", ..." : text;
+}
+
+// What an address gives: opens it and reads nothing.
+int inspect_stream(const std::string& text, const Options& options) {
+  Address address = parse_address(text);
+  const StreamSteps steps = take_stream_steps(address);
+  const SteppedSource stepped = with_steps("stream", open_source(Registry::global(), "stream", address), steps);
+  const StreamInfo& info = stepped.source.info();
+  if (options.json) {
+    fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"address", text}, {"dtype", std::string(dtype_name(info.dtype))}, {"sample", json::value_from(info.sample.vector())}, {"size", info.size}, {"classes", info.classes}, {"symbols", json::value_from(info.symbols)}, {"notes", info.notes}}));
+    return kDone;
+  }
+  fmt::print("stream {}\n  samples     {}\n  each        {}\n", text, info.size ? thousands(static_cast<int64_t>(info.size)) : "without end", sample_type_text(info.dtype, info.sample));
+  if (info.classes) fmt::print("  classes     {}\n", info.classes);
+  if (!info.symbols.empty()) fmt::print("  symbols     {}\n", shortened(info.symbols));
+  if (!info.notes.empty()) fmt::print("{}\n", info.notes);
   return kDone;
 }
 
@@ -141,6 +178,13 @@ int list_command(const Options& options) {
       heading = l.kind;
     }
     fmt::print("  {:<22} {}\n", l.name, l.kind == "functional" ? l.signature : l.description);
+    if (kind == "producers")
+      if (const ItemPtr item = Registry::global().find(HX_PRODUCER, l.name))
+        for (const ArgumentSpec& a : item->arguments) fmt::print("    {:<12} {}\n", a.name, a.description);
+  }
+  if (kind == "producers" && !options.json) {
+    fmt::print("\noptions of every producer\n");
+    for (const StreamOption& o : stream_options()) fmt::print("    {:<12} {}\n", o.name, o.description);
   }
   if (options.json) fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"items", rows}}));
   return kDone;
@@ -150,6 +194,7 @@ int inspect_command(const Options& options) {
   const std::string& thing = options.files.front();
   if (ends_with(thing, ".safetensors")) return inspect_weights(thing, options);
   if (ends_with(thing, ".so")) return inspect_plugin(thing, options);
+  if (thing.find_first_of(":/.") != std::string::npos) return inspect_stream(thing, options);
   json::array found;
   bool shown = false;
   for (uint32_t kind : kItemKinds)

@@ -1,4 +1,5 @@
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
@@ -18,7 +19,8 @@ struct Row {
 constexpr Row kVerbs[] = {
     {"run", run_command},       {"infer", infer_command}, {"validate", validate_command}, {"explain", explain_command},
     {"profile", profile_command}, {"bench", bench_command},
-    {"list", list_command},     {"inspect", inspect_command}, {"version", version_command},
+    {"ckpt", ckpt_command},     {"list", list_command},     {"inspect", inspect_command}, {"version", version_command},
+    {"config", config_command}, {"completion", completion_command}, {"man", man_command},
 };
 
 int dispatch(const Options& options) {
@@ -54,6 +56,7 @@ int exit_code(ErrorKind kind) {
 int main(int argc, char** argv) {
   using namespace harmonics;
   using namespace harmonics::cli;
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of writing, with its reason
   Options options;
   try {
     if (const std::optional<int> code = parse_options(argc, argv, options)) return *code;

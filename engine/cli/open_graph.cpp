@@ -1,5 +1,9 @@
 #include "engine/cli/open_graph.hpp"
 
+#include <sstream>
+
+#include <fmt/core.h>
+
 #include "dsl/load.hpp"
 #include "engine/base/address.hpp"
 #include "engine/cli/command.hpp"
@@ -21,6 +25,15 @@ int with_source(const std::shared_ptr<const SourceText>& source, const std::func
   }
 }
 
+namespace {
+
+void print_notes(const Source& source) {
+  std::istringstream notes(source.info().notes);
+  for (std::string line; std::getline(notes, line);) fmt::print(stderr, "{}: {}\n", source.name(), line);
+}
+
+}  // namespace
+
 std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& options, bool inference) {
   Graph graph = make_graph(flow, Registry::global(), options.graph);
   if (inference) graph.taps.clear();
@@ -33,6 +46,11 @@ std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& optio
   };
   bind(options.producers, result->streams());
   bind(options.tests, result->test_streams());
+  bind(options.validations, result->validation_streams());
+  if (!options.quiet) {
+    result->streams().each([](const Source& source) { print_notes(source); });
+    result->test_streams().each([](const Source& source) { print_notes(source); });
+  }
   for (const std::string& text : options.consumers) {
     Binding b = parse_binding(text);
     result->bind_consumer(b.name, std::move(b.address));

@@ -1,11 +1,18 @@
 // The one source that sees CLI11.
 #include "engine/cli/options.hpp"
 
+#include <functional>
+#include <memory>
+
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
 #include "engine/base/address.hpp"
+#include "engine/base/spelling.hpp"
 #include "engine/cli/command.hpp"
+#include "engine/cli/command_table.hpp"
+#include "engine/cli/configuration.hpp"
+#include "engine/cli/terminal.hpp"
 
 namespace harmonics::cli {
 
@@ -24,7 +31,11 @@ double duration_seconds(const std::string& text) {
   return value * scale;
 }
 
+// Options added from here on stand under this heading in help.
+void heading(CLI::App* app, const char* group) { app->option_defaults()->group(group); }
+
 void stream_options(CLI::App* app, Options& o) {
+  heading(app, "Data");
   app->add_option("-p,--producer", o.producers, "bind a producer: [NAME=]ADDRESS, e.g. images=file:train-images.idx")->type_name("[NAME=]ADDRESS")->take_all();
   app->add_option("--graph", o.graph, "which harmonic of the file, when it holds several")->type_name("NAME");
   app->add_option("--plugin", o.plugins, "load a plugin library")->type_name("PATH");
@@ -38,17 +49,20 @@ void precision_option(CLI::App* app, Options& o) {
 }
 
 void machine_options(CLI::App* app, Options& o) {
+  heading(app, "Machine");
   app->add_option("--threads", o.run.threads, "threads to use; results do not depend on it (default: all)")->check(CLI::Range(1, 1024));
   app->add_option("--device", o.run.device, "cpu, or reference (slow, for checking)")->type_name("NAME");
   precision_option(app, o);
 }
 
 void count_options(CLI::App* app, Options& o) {
+  heading(app, "Training");
   app->add_option_function<int64_t>("--batch", [&o](int64_t v) { o.run.batch = v; }, "samples in a step (default 64)")->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   app->add_option_function<int64_t>("--seed", [&o](int64_t v) { o.run.seed = v; }, "seed of weights, shuffling and dropout (default 0)")->check(CLI::Range(int64_t{0}, INT64_MAX));
 }
 
 void training_options(CLI::App* app, Options& o) {
+  heading(app, "Training");
   app->add_option_function<std::string>("--optimizer", [&o](const std::string& v) { o.run.optimizer = v; }, "adamw (default), sgd, rmsprop, adam, lamb, lion or normuon, with settings: 'sgd(lr=0.1, momentum=0.9)'");
   app->add_option_function<double>("--lr", [&o](double v) { o.run.lr = v; }, "learning rate (default 1e-3)")->check(CLI::PositiveNumber);
   app->add_option_function<std::string>("--schedule", [&o](const std::string& v) { o.run.schedule = v; }, "how the rate goes on: constant (default), linear, cosine, step or wsd, with settings: 'cosine(warmup=500, final=0.1)'");
@@ -57,23 +71,55 @@ void training_options(CLI::App* app, Options& o) {
   app->add_option_function<int64_t>("--accumulate", [&o](int64_t v) { o.run.accumulate = v; }, "batches in a step: their gradients are averaged (default 1)")->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
 }
 
+void stopping_options(CLI::App* app, Options& o) {
+  heading(app, "Stopping");
+  app->add_option_function<int64_t>("--epochs", [&o](int64_t v) { o.run.epochs = v; }, "passes over the data (default 10)")->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  app->add_option_function<int64_t>("--steps", [&o](int64_t v) { o.run.steps = v; }, "stop after this many steps (batches, or groups of --accumulate)")->check(CLI::Range(int64_t{1}, INT64_MAX));
+  app->add_option_function<std::string>("--for", [&o](const std::string& v) { o.run.seconds = duration_seconds(v); }, "stop after a time: 90s, 10m, 1.5h")->type_name("DURATION");
+  app->add_option("--until", o.run.until, "stop when a metric holds: 'loss<0.05', 'val.accuracy>=0.98'")->type_name("CONDITION")->take_all();
+  app->add_flag("--deterministic", o.run.deterministic, "refuse what would make two runs differ: an end by the clock, live streams");
+}
+
+void watching_options(CLI::App* app, Options& o) {
+  heading(app, "Watching");
+  app->add_option("--validate", o.validations, "data to validate on after every epoch: [NAME=]ADDRESS")->type_name("[NAME=]ADDRESS")->take_all();
+  app->add_option("-t,--test", o.tests, "data to test on after training: [NAME=]ADDRESS")->type_name("[NAME=]ADDRESS")->take_all();
+  app->add_option("--metric", o.run.metrics, "measure this too: 'topk(5)', f1, auc, ... ('harmonics list metrics')")->type_name("METRIC")->take_all();
+  app->add_option("--plot", o.plot, "draw the learning curve")->type_name("FILE.svg");
+  app->add_option("--confusion", o.confusion, "draw what was taken for what, over --test or --validate data")->type_name("FILE.svg");
+  app->add_option("--report", o.report, "the run as a page: curve, confusion, examples, settings")->type_name("FILE.html");
+  app->add_option("--log", o.logs, "write metrics as CSV or JSON lines")->type_name("FILE.csv|FILE.jsonl")->take_all();
+  app->add_option("--tensorboard", o.tensorboard, "write event files for TensorBoard into this folder")->type_name("DIR");
+  app->add_option("--log-every", o.log_every, "steps between rows of --log and --tensorboard (default 0: every epoch alone)")->check(CLI::Range(int64_t{0}, INT64_MAX));
+}
+
 void define_run(CLI::App* app, Options& o) {
   app->add_option("GRAPH", o.files, "the flow (.hmx)")->required()->expected(1);
   stream_options(app, o);
   app->add_option("-c,--consumer", o.consumers, "bind a consumer: [NAME=]ADDRESS, e.g. results=file:out.csv")->type_name("[NAME=]ADDRESS")->take_all();
-  app->add_option("-t,--test", o.tests, "data to test on after training: [NAME=]ADDRESS")->type_name("[NAME=]ADDRESS")->take_all();
-  app->add_option_function<int64_t>("--epochs", [&o](int64_t v) { o.run.epochs = v; }, "passes over the data (default 10)")->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  app->add_option_function<int64_t>("--steps", [&o](int64_t v) { o.run.steps = v; }, "stop after this many steps (batches, or groups of --accumulate)")->check(CLI::Range(int64_t{1}, INT64_MAX));
-  app->add_option_function<std::string>("--for", [&o](const std::string& v) { o.run.seconds = duration_seconds(v); }, "stop after a time: 90s, 10m, 1.5h")->type_name("DURATION");
-  app->add_option("--until", o.run.until, "stop when a metric holds: 'loss<0.05', 'output.accuracy>=0.98'")->type_name("CONDITION");
-  app->add_flag("--deterministic", o.run.deterministic, "refuse what would make two runs differ: an end by the clock, live streams");
+  app->add_option("--save", o.save, "write the weights here (safetensors)")->type_name("FILE");
+  app->add_flag("--infer", o.inference, "leave the training taps out");
+  stopping_options(app, o);
   training_options(app, o);
   count_options(app, o);
+  watching_options(app, o);
   machine_options(app, o);
-  app->add_option("--save", o.save, "write the weights here (safetensors)")->type_name("FILE");
-  app->add_option("--report", o.report, "draw the run: a page (.html) or the learning curve (.svg)")->type_name("FILE");
-  app->add_flag("--infer", o.inference, "leave the training taps out");
-  app->footer("Example:\n  harmonics run mnist.hmx --producer train-images.idx --producer train-labels.idx --save mnist.safetensors");
+  heading(app, "Checkpoints");
+  app->add_option("--checkpoint", o.checkpoint, "keep checkpoints of the run in this directory")->type_name("DIR");
+  app->add_option_function<std::string>("--every", [&o](const std::string& v) { o.every = v; }, "how often to write one: 5m (default), 500steps, 1epoch; always when the run ends")->type_name("INTERVAL");
+  app->add_option_function<int>("--keep", [&o](int v) { o.keep = v; }, "how many to keep (default 3)")->check(CLI::Range(1, 1 << 20));
+  app->add_option_function<std::string>("--resume", [&o](const std::string& v) { o.resume = v; }, "go on from the newest checkpoint of --checkpoint, of another directory, or from one file")->type_name("[DIR|FILE]")->expected(0, 1)->default_str("");
+  app->footer("Examples:\n"
+              "  learn digits that are drawn, with no file at all\n"
+              "    harmonics run samples/mnist.hmx --producer synth:digits --producer 'synth:digits#label'\n"
+              "  learn from files, test, keep the weights\n"
+              "    harmonics run mnist.hmx --producer train-images.idx --producer train-labels.idx \\\n"
+              "      --test t10k-images.idx --test t10k-labels.idx --save mnist.safetensors\n"
+              "  validate after every epoch, stop when it is good enough, look at the run\n"
+              "    harmonics run g.hmx --producer x=x.csv --producer y=y.csv --validate x=vx.csv --validate y=vy.csv \\\n"
+              "      --metric f1 --until 'val.accuracy>=0.98' --epochs 100 --report run.html --log metrics.csv\n"
+              "  an hour with another optimizer and a rate that falls\n"
+              "    harmonics run g.hmx --producer data.csv --for 1h --optimizer 'sgd(lr=0.1, momentum=0.9)' --schedule cosine");
 }
 
 void define_infer(CLI::App* app, Options& o) {
@@ -82,6 +128,7 @@ void define_infer(CLI::App* app, Options& o) {
   app->add_option("-c,--consumer", o.consumers, "where results go (default stdout:)")->type_name("[NAME=]ADDRESS")->take_all();
   count_options(app, o);
   machine_options(app, o);
+  heading(app, "Text");
   app->add_option_function<std::string>("--prompt", [&o](const std::string& v) { o.prompt = v, o.prompt_given = true; }, "text models: continue this text");
   app->add_option("--generate", o.generate, "text models: how many symbols to write (default 400)")->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
   app->add_option("--temperature", o.temperature, "text models: 0 takes the likeliest symbol (default 0.8)")->check(CLI::Range(0.0, 100.0));
@@ -90,28 +137,36 @@ void define_infer(CLI::App* app, Options& o) {
 }
 
 void define_validate(CLI::App* app, Options& o) {
+  heading(app, "Data");
   app->add_option("FILE", o.files, "flows to check (.hmx)")->required();
   app->add_option("--plugin", o.plugins, "load a plugin library")->type_name("PATH");
   app->add_option("-p,--producer", o.producers, "also check widths against this data: [NAME=]ADDRESS")->type_name("[NAME=]ADDRESS")->take_all();
   app->add_option("--graph", o.graph, "which harmonic of the file")->type_name("NAME");
+  app->footer("Examples:\n  harmonics validate *.hmx\n  harmonics validate g.hmx --producer x=data.csv#0-3 --json");
 }
 
 void define_explain(CLI::App* app, Options& o) {
   app->add_option("GRAPH", o.files, "the flow (.hmx)")->required()->expected(1);
   stream_options(app, o);
+  heading(app, "What to show");
   app->add_option("--show", o.show, "flow, widths, program, kernels, memory (default: flow and widths)")->delimiter(',')->check(CLI::IsMember({"flow", "widths", "program", "kernels", "memory"}));
   app->add_option("--after", o.after, "the program after a pass (trace, cse, fuse_elementwise, ...; 'all')")->type_name("PASS");
   app->add_flag("--dot", o.dot, "the graph in Graphviz' language: ... --dot | dot -Tsvg > graph.svg");
   app->add_flag("--infer", o.inference, "the inference program instead of the training step");
   training_options(app, o);
   count_options(app, o);
+  heading(app, "Machine");
   app->add_option("--device", o.run.device, "cpu or reference")->type_name("NAME");
   precision_option(app, o);
+  app->footer("Examples:\n  harmonics explain mnist.hmx --producer train-images.idx --producer train-labels.idx\n"
+              "  harmonics explain mnist.hmx --weights mnist.safetensors --infer --show kernels,memory\n"
+              "  harmonics explain mnist.hmx --dot | dot -Tsvg > mnist.svg");
 }
 
 void define_profile(CLI::App* app, Options& o) {
   app->add_option("GRAPH", o.files, "the flow (.hmx)")->required()->expected(1);
   stream_options(app, o);
+  heading(app, "Measuring");
   app->add_option_function<int64_t>("--steps", [&o](int64_t v) { o.run.steps = v; }, "how many steps to time (default: about a second's)")->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   app->add_option("--cycle", o.cycle, "which cycle of the flow (default 1)")->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   app->add_option_function<std::string>("--optimizer", [&o](const std::string& v) { o.run.optimizer = v; }, "as in run");
@@ -125,6 +180,7 @@ void define_profile(CLI::App* app, Options& o) {
 void define_bench(CLI::App* app, Options& o) {
   app->add_option("GRAPH", o.files, "the flow (.hmx)")->required()->expected(1);
   stream_options(app, o);
+  heading(app, "Measuring");
   app->add_option("--batch", o.batches, "batch sizes (default 1,64,256)")->delimiter(',')->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   app->add_option("--threads", o.threads, "numbers of threads (default: 1 and all)")->delimiter(',')->check(CLI::Range(1, 1024));
   app->add_option("--seconds", o.seconds, "of each measurement (default 1)")->check(CLI::Range(0.01, 3600.0));
@@ -137,44 +193,193 @@ void define_bench(CLI::App* app, Options& o) {
   app->footer("Example:\n  harmonics bench mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1,64 --threads 1,2");
 }
 
-}  // namespace
+void define_list(CLI::App* app, Options& o) {
+  app->add_option("KIND", o.files, "one kind, or 'functions' for activations, losses and layers (default: everything)")->expected(0, 1);
+  heading(app, "Data");
+  app->add_option("--plugin", o.plugins, "load a plugin library")->type_name("PATH");
+  app->footer("Examples:\n  harmonics list functions\n  harmonics list metrics --json");
+}
 
-std::optional<int> parse_options(int argc, char** argv, Options& o) {
-  CLI::App app{"Harmonics trains and serves neural models described as flows of streams."};
-  app.name("harmonics");
-  app.require_subcommand(1);
-  app.set_help_all_flag("--help-all", "help of every verb");
-  app.footer("Start here:\n  harmonics run samples/mnist.hmx --producer 'synth:digits' --producer 'synth:digits#label'\n  harmonics list functions\n  harmonics run --help");
-  o.run.device = "cpu";
-  const auto verb = [&](const char* name, const char* description, void (*define)(CLI::App*, Options&)) {
-    CLI::App* sub = app.add_subcommand(name, description);
-    define(sub, o);
+void define_ckpt(CLI::App* app, Options& o) {
+  app->add_option("ACTION", o.files, "list DIR, show FILE, verify FILE, diff FILE FILE; a directory stands for its newest")->required()->expected(1, 3);
+  app->footer("Examples:\n  harmonics ckpt list runs/digits\n  harmonics ckpt diff runs/a runs/b");
+}
+
+void define_inspect(CLI::App* app, Options& o) {
+  app->add_option("THING", o.files, "a name, a .safetensors file or a plugin .so")->required()->expected(1);
+  heading(app, "Data");
+  app->add_option("--plugin", o.plugins, "load a plugin library")->type_name("PATH");
+  app->footer("Examples:\n  harmonics inspect conv\n  harmonics inspect mnist.safetensors");
+}
+
+void define_config(CLI::App* app, Options& o) {
+  app->add_option("ACTION", o.files, "show, and whose settings: show [VERB]")->required()->expected(1, 2);
+  app->add_flag("--origin", o.origin, "also where each value comes from");
+  app->footer("Settings have the names of flags. What counts, the strongest first: the flag, HARMONICS_FLAG in the environment, --config FILE,\n"
+              "./harmonics.toml, ~/.config/harmonics/config.toml, /etc/harmonics/config.toml, the default.\n\n"
+              "Examples:\n  printf '[run]\\nbatch = 128\\nmetric = [\"f1\", \"topk(3)\"]\\n' > harmonics.toml\n  harmonics config show run --origin");
+}
+
+void define_completion(CLI::App* app, Options& o) {
+  app->add_option("SHELL", o.files, "bash, zsh or fish")->required()->expected(1)->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  app->footer("Examples:\n  source <(harmonics completion bash)\n  harmonics completion zsh > ~/.zfunc/_harmonics\n  harmonics completion fish > ~/.config/fish/completions/harmonics.fish");
+}
+
+void define_man(CLI::App* app, Options& o) {
+  app->add_option("VERB", o.files, "of one verb (default: of the program)")->expected(0, 1);
+  app->footer("Example:\n  harmonics man run | man -l -");
+}
+
+struct Definition {
+  const char *verb, *help;
+  void (*define)(CLI::App*, Options&);
+};
+constexpr Definition kDefinitions[] = {
+    {"run", "train a flow, or run it when it has no training tap", define_run},
+    {"infer", "run a flow without training", define_infer},
+    {"validate", "check flows and report every mistake", define_validate},
+    {"explain", "show what a flow becomes: widths, program, kernels, memory", define_explain},
+    {"profile", "where a step's time goes, against what the machine could do", define_profile},
+    {"bench", "samples a second of a flow, by batch size and threads", define_bench},
+    {"ckpt", "checkpoints: list, show, verify, diff", define_ckpt},
+    {"list", "what exists: activations, losses, layers, producers, consumers, devices, metrics, optimizers, schedules, functionals, primitives", define_list},
+    {"inspect", "one thing in full: a function, a scheme of streams, what an address gives, a weights file", define_inspect},
+    {"config", "settings from files and the environment, and where each comes from", define_config},
+    {"completion", "a script that completes commands in bash, zsh or fish", define_completion},
+    {"man", "the manual page of the program or of a verb", define_man},
+    {"version", "the version and what it was built with", [](CLI::App*, Options&) {}},
+};
+
+std::unique_ptr<CLI::App> make_app(Options& o) {
+  auto app = std::make_unique<CLI::App>("Harmonics trains and serves neural models described as flows of streams.");
+  app->name("harmonics");
+  app->require_subcommand(1);
+  app->set_help_all_flag("--help-all", "help of every verb");
+  app->set_version_flag("--version", "harmonics " HARMONICS_VERSION);
+  app->footer("Start here:\n"
+              "  harmonics run samples/mnist.hmx --producer synth:digits --producer 'synth:digits#label'\n"
+              "  harmonics explain samples/mnist.hmx --producer synth:digits --producer 'synth:digits#label'\n"
+              "  harmonics list functions        what a flow can be made of\n"
+              "  harmonics run --help            every flag, with examples");
+  for (const Definition& d : kDefinitions) {
+    CLI::App* sub = app->add_subcommand(d.verb, d.help);
+    d.define(sub, o);
+    heading(sub, "Output");
     sub->add_flag("--json", o.json, "print one JSON object on the last line of standard output");
     sub->add_flag("-q,--quiet", o.quiet, "no progress and no summary");
-  };
-  verb("run", "train a flow, or run it when it has no training tap", define_run);
-  verb("infer", "run a flow without training", define_infer);
-  verb("validate", "check flows and report every mistake", define_validate);
-  verb("explain", "show what a flow becomes: widths, program, kernels, memory", define_explain);
-  verb("profile", "where a step's time goes, against what the machine could do", define_profile);
-  verb("bench", "samples a second of a flow, by batch size and threads", define_bench);
-  verb("list", "what exists: activations, losses, layers, producers, consumers, devices, optimizers, schedules, functionals, primitives", [](CLI::App* a, Options& opt) {
-    a->add_option("KIND", opt.files, "one kind, or 'functions' for activations, losses and layers (default: everything)")->expected(0, 1);
-    a->add_option("--plugin", opt.plugins, "load a plugin library")->type_name("PATH");
-  });
-  verb("inspect", "one thing in full: a function, a stream's scheme, a weights file", [](CLI::App* a, Options& opt) {
-    a->add_option("THING", opt.files, "a name, a .safetensors file or a plugin .so")->required()->expected(1);
-    a->add_option("--plugin", opt.plugins, "load a plugin library")->type_name("PATH");
-  });
-  verb("version", "the version and what it was built with", [](CLI::App*, Options&) {});
-  app.set_version_flag("--version", "harmonics " HARMONICS_VERSION);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    const int code = app.exit(e);
-    return code == 0 ? kDone : kWrongUse;
+    sub->add_option("--color", o.color, "colours: auto, always or never (default auto)")->check(CLI::IsMember({"auto", "always", "never"}));
+    sub->add_option("--config", o.config, "settings from this file (TOML), over those of ./harmonics.toml")->type_name("FILE");
   }
-  o.verb = app.get_subcommands().front()->get_name();
+  return app;
+}
+
+// "TEXT:{a,b}" has a and b.
+std::vector<std::string> choices_in(const std::string& type) {
+  std::vector<std::string> all;
+  const size_t open = type.find('{'), close = type.rfind('}');
+  if (open == std::string::npos || close == std::string::npos) return all;
+  for (size_t at = open + 1; at < close;) {
+    const size_t end = std::min(type.find(',', at), close);
+    all.push_back(type.substr(at, end - at));
+    at = end + 1;
+  }
+  return all;
+}
+
+// "INT:INT in [1 - 8]" is a NUMBER to people.
+std::string metavar(const CLI::Option& option) {
+  const std::string type = option.get_type_name(), plain = type.substr(0, type.find(':'));
+  if (option.get_items_expected_max() == 0) return "";
+  if (plain == "INT" || plain == "UINT" || plain == "FLOAT" || plain.empty()) return "NUMBER";
+  return plain;
+}
+
+VerbRow row_of(const CLI::App& sub) {
+  VerbRow row{sub.get_name(), sub.get_description(), sub.get_footer(), {}, {}};
+  for (const CLI::Option* option : sub.get_options()) {
+    const std::vector<std::string> choices = choices_in(option->get_type_name());
+    if (option->get_lnames().empty()) {
+      row.positionals.push_back({option->get_name(true), option->get_description(), option->get_required(), option->get_items_expected_max() > 1, choices});
+      continue;
+    }
+    const bool repeats = option->get_items_expected_max() > 1 || option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+    row.flags.push_back({option->get_lnames().front(), option->get_snames().empty() ? "" : option->get_snames().front(), metavar(*option), option->get_description(), option->get_group(), repeats, choices});
+  }
+  return row;
+}
+
+// Flags that were not given take their values from the configuration.
+void configure(CLI::App& sub, const Options& o) {
+  const Configuration configuration = Configuration::read(command_table(), o.config.empty() ? std::nullopt : std::optional(o.config));
+  for (CLI::Option* option : sub.get_options()) {
+    if (option->get_lnames().empty() || option->count() > 0) continue;
+    const Setting* setting = configuration.find(sub.get_name(), option->get_lnames().front());
+    if (!setting) continue;
+    try {
+      for (const std::string& value : setting->values) option->add_result(value);
+      option->run_callback();
+    } catch (const CLI::Error& e) {
+      throw Error(ErrorKind::Type, fmt::format("{}: {}", setting->origin, e.what()), {}, {"'harmonics " + sub.get_name() + " --help' says what --" + option->get_lnames().front() + " takes"});
+    }
+  }
+}
+
+// CLI11 lists what it could not place; the nearest flag or verb is what people want to know.
+int wrong_use(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {
+  if (e.get_exit_code() == 0) return app.exit(e), static_cast<int>(kDone);
+  const CLI::App* sub = app.get_subcommands().empty() ? nullptr : app.get_subcommands().front();
+  Error error(ErrorKind::Usage, e.what());
+  const auto* row = sub ? &*std::find_if(command_table().begin(), command_table().end(), [&](const VerbRow& r) { return r.name == sub->get_name(); }) : nullptr;
+  std::vector<std::string> known;
+  for (const VerbRow& verb : command_table())
+    if (!row) known.push_back(verb.name);
+  if (row)
+    for (const FlagRow& f : row->flags) known.push_back("--" + f.name);
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
+    if (row ? word.rfind("--", 0) != 0 : word.rfind('-', 0) == 0) continue;
+    if (std::find(known.begin(), known.end(), word) != known.end()) continue;
+    error = Error(ErrorKind::Usage, row ? fmt::format("'{}' has no flag {}", row->name, word) : fmt::format("there is no verb '{}'", word));
+    if (auto near = nearest(word, known)) error.note("did you mean '" + *near + "'?");
+    break;
+  }
+  error.note(row ? fmt::format("'harmonics {} --help' shows what it takes", row->name) : "'harmonics --help' shows the verbs");
+  print_error(error);
+  return kWrongUse;
+}
+
+}  // namespace
+
+const FlagRow* VerbRow::find(const std::string& flag) const {
+  for (const FlagRow& f : flags)
+    if (f.name == flag) return &f;
+  return nullptr;
+}
+
+const CommandTable& command_table() {
+  static const CommandTable table = [] {
+    Options unused;
+    const std::unique_ptr<CLI::App> app = make_app(unused);
+    CommandTable rows;
+    for (const CLI::App* sub : app->get_subcommands({})) rows.push_back(row_of(*sub));
+    return rows;
+  }();
+  return table;
+}
+
+std::optional<int> parse_options(int argc, char** argv, Options& o) {
+  const std::unique_ptr<CLI::App> app = make_app(o);
+  try {
+    app->parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return wrong_use(*app, e, argc, argv);
+  }
+  CLI::App& sub = *app->get_subcommands().front();
+  o.verb = sub.get_name();
+  o.command_line.assign(argv, argv + argc);
+  for (int i = 0; i < argc; ++i) o.command += (i ? " " : "") + std::string(i ? argv[i] : "harmonics");
+  configure(sub, o);
+  use_colours(o.color);
   return std::nullopt;
 }
 

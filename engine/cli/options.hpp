@@ -12,12 +12,23 @@ namespace harmonics::cli {
 struct Options {
   std::string verb;
   std::vector<std::string> files;                       // positional
-  std::vector<std::string> producers, consumers, tests; // [NAME=]ADDRESS
+  std::vector<std::string> producers, consumers, tests, validations; // [NAME=]ADDRESS
   std::vector<std::string> plugins;
   RunSettings run;
   std::string graph;                                    // --graph NAME
   std::string weights, save, report;
+  std::string plot, confusion, tensorboard;             // pictures and event files of a run
+  std::vector<std::string> logs;                        // .csv, .jsonl
+  int64_t log_every = 0;                                // steps; 0: at the end of every epoch alone
   bool json = false, quiet = false;
+  std::vector<std::string> command_line;                // as it was typed
+  std::string checkpoint;                               // --checkpoint DIR
+  std::optional<std::string> every, resume;             // resume "": from --checkpoint
+  std::optional<int> keep;
+  std::string color = "auto";                           // auto, always, never
+  std::string config;                                   // --config FILE
+  bool origin = false;                                  // config show
+  std::string command;                                  // as it was typed
   // explain
   std::vector<std::string> show;                        // flow widths program kernels memory; empty: flow and widths
   std::string after;                                    // pass name, or "all"
@@ -36,6 +47,7 @@ struct Options {
 };
 
 // Parses argv. When there is nothing to run (help, wrong use) prints what there is to say and returns the exit code.
+// Flags that were not given come from the environment and configuration files.
 std::optional<int> parse_options(int argc, char** argv, Options& options);
 
 }  // namespace harmonics::cli

@@ -2,180 +2,176 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <thread>
 
 #include <fmt/core.h>
 
 #include "engine/base/file.hpp"
+#include "engine/cli/chart.hpp"
+#include "engine/cli/pictures.hpp"
 #include "engine/cli/terminal.hpp"
-#include "engine/runtime/classify.hpp"
+#include "engine/runtime/examples.hpp"
 
 namespace harmonics::cli {
 
 namespace {
 
-std::string escaped(const std::string& text) {
-  std::string s;
-  for (char c : text) switch (c) {
-      case '<': s += "&lt;"; break;
-      case '>': s += "&gt;"; break;
-      case '&': s += "&amp;"; break;
-      case '"': s += "&quot;"; break;
-      default: s += c;
-    }
-  return s;
+std::string figure_text(const Figure& f) {
+  if (!std::isfinite(f.value)) return "–";
+  if (f.name == "accuracy" || f.name.rfind("top", 0) == 0) return percent(f.value);
+  return fmt::format("{:.4g}", f.value);
 }
 
-struct Frame {
-  double x0 = 62, y0 = 20, width = 560, height = 240;
+std::string cpu_name() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.rfind("model name", 0) == 0) return line.substr(std::min(line.size(), line.find(':') + 2));
+  return "unknown processor";
+}
+
+class Table {
+ public:
+  void row(const std::string& name, const std::string& value) { rows_ += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escaped(name), escaped(value)); }
+  std::string html() const { return "<table>\n" + rows_ + "</table>\n"; }
+
+ private:
+  std::string rows_;
 };
 
-// A round step so that about five lines fit.
-double round_step(double span) {
-  const double raw = span / 5, power = std::pow(10, std::floor(std::log10(raw))), m = raw / power;
-  return power * (m < 1.5 ? 1 : m < 3.5 ? 2 : m < 7.5 ? 5 : 10);
-}
+std::string card(const std::string& value, const std::string& what) { return fmt::format("<div class=\"card\"><b>{}</b><span>{}</span></div>\n", escaped(value), escaped(what)); }
 
-using Points = std::vector<std::pair<double, double>>;
-
-// Each point the mean of its neighbourhood, a fortieth of the curve wide.
-Points smoothed(const Points& points) {
-  const size_t reach = points.size() / 80;
-  Points result;
-  for (size_t i = 0; i < points.size(); ++i) {
-    const size_t first = i < reach ? 0 : i - reach, last = std::min(points.size(), i + reach + 1);
-    double sum = 0;
-    for (size_t j = first; j < last; ++j) sum += points[j].second;
-    result.emplace_back(points[i].first, sum / static_cast<double>(last - first));
+// The numbers one looks for first.
+std::string cards(const ReportedRun& run) {
+  std::string s = "<div class=\"cards\">\n";
+  const CycleReport& r = run.cycle;
+  if (const Evaluation* e = judged_by(run)) {
+    const std::string word = run.test ? "test " : "validation ";
+    if (e->accuracy >= 0) s += card(percent(e->accuracy), word + "accuracy");
+    s += card(fmt::format("{:.4g}", e->loss), word + "loss");
+  } else {
+    if (r.accuracy >= 0) s += card(percent(r.accuracy), "training accuracy");
+    s += card(fmt::format("{:.4g}", r.loss), "training loss");
   }
-  return result;
+  s += card(duration(r.seconds), thousands(r.samples) + " samples, stopped by " + r.stopped_by);
+  s += card(thousands(std::lround(r.samples_per_second)), "samples a second");
+  return s + "</div>\n";
 }
 
-void polyline(std::string& s, const Frame& f, const Points& points, double top, double bottom, double right, const char* colour, double opacity) {
-  s += fmt::format("<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-linejoin=\"round\" opacity=\"{}\" points=\"", colour, opacity);
-  for (const auto& [x, y] : points) s += fmt::format("{:.1f},{:.1f} ", f.x0 + f.width * x / right, f.y0 + f.height * (top - std::clamp(y, bottom, top)) / (top - bottom));
-  s += "\"/>\n";
+std::string figures_html(const ReportedRun& run) {
+  const CycleReport& r = run.cycle;
+  Table t;
+  t.row("training loss", fmt::format("{:.4g}", r.loss));
+  if (r.accuracy >= 0) t.row("training accuracy", percent(r.accuracy));
+  const auto add = [&](const std::string& word, const Evaluation& e) {
+    t.row(word, fmt::format("loss {:.4g} over {} samples", e.loss, thousands(e.samples)));
+    for (const LayerFigures& layer : e.layers)
+      for (const Figure& f : layer.figures)
+        if (f.name != "loss" || e.layers.size() > 1) t.row(fmt::format("{} {}{}", word, e.layers.size() > 1 ? layer.layer + "." : "", f.name), figure_text(f));
+  };
+  if (!r.by_epoch.empty() && r.by_epoch.back().validation) add("validation", *r.by_epoch.back().validation);
+  if (run.test) add("test", *run.test);
+  return "<h2>Figures</h2>\n" + t.html();
 }
 
-constexpr const char* kLoss = "#c0504d";
-constexpr const char* kAccuracy = "#2e75b6";
-
-void loss_axis(std::string& s, const Frame& f, double top) {
-  const double step = round_step(top);
-  for (double v = 0; v <= top * 1.0001; v += step) {
-    const double y = f.y0 + f.height * (1 - v / top);
-    s += fmt::format("<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" stroke=\"#e3e3e3\"/><text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:g}</text>\n", f.x0, y, f.x0 + f.width, y, f.x0 - 8, y + 4, v);
-  }
-  s += fmt::format("<text x=\"16\" y=\"{}\" fill=\"{}\" transform=\"rotate(-90 16 {})\" text-anchor=\"middle\">loss</text>\n", f.y0 + f.height / 2, kLoss, f.y0 + f.height / 2);
+std::string settings_html(HarmonicGraph& graph, const ReportedRun& run) {
+  const ResolvedSettings settings = graph.settings(0, run.settings);
+  const CycleReport& r = run.cycle;
+  Table t;
+  if (!run.command.empty()) t.row("command", run.command);
+  t.row("optimizer", settings.training());
+  t.row("steps", fmt::format("{} of {} samples, stopped by {}", thousands(r.steps), settings.batch * settings.accumulate, r.stopped_by));
+  t.row("seed", std::to_string(settings.seed));
+  for (int n : graph.graph().order())
+    if (const auto it = graph.widths().of.find(n); it != graph.widths().of.end()) t.row(graph.graph().nodes[static_cast<size_t>(n)].name, it->second.shape.str() + " · " + it->second.reason);
+  std::string s = "<h2>Settings</h2>\n" + t.html();
+  Table machine;
+  machine.row("processor", cpu_name());
+  machine.row("threads", std::to_string(run.settings.threads > 0 ? run.settings.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))));
+  machine.row("device", run.settings.device);
+  machine.row("harmonics", HARMONICS_VERSION);
+  return s + "<h2>Machine</h2>\n" + machine.html();
 }
 
-void accuracy_axis(std::string& s, const Frame& f, double bottom) {
-  const double step = round_step(1 - bottom);
-  for (double v = 1; v >= bottom - 1e-9; v -= step) s += fmt::format("<text x=\"{}\" y=\"{:.1f}\">{:g} %</text>\n", f.x0 + f.width + 8, f.y0 + f.height * (1 - v) / (1 - bottom) + 4, std::round(v * 1e4) / 100);
-  s += fmt::format("<text x=\"{}\" y=\"{}\" fill=\"{}\" transform=\"rotate(90 {} {})\" text-anchor=\"middle\">accuracy</text>\n", f.x0 + f.width + 62, f.y0 + f.height / 2, kAccuracy, f.x0 + f.width + 62, f.y0 + f.height / 2);
-}
+std::string name_of(const Examples& e, int64_t c) { return c >= 0 && static_cast<size_t>(c) < e.names.size() ? e.names[static_cast<size_t>(c)] : std::to_string(c); }
 
-// 8-bit grey PNG would need a deflater; images are drawn as one SVG rectangle a run of equal grey.
-std::string image_svg(const float* pixels, int64_t rows, int64_t columns) {
-  std::string s = fmt::format("<svg viewBox=\"0 0 {} {}\" shape-rendering=\"crispEdges\" role=\"img\">", columns, rows);
-  float high = 0;
-  for (int64_t i = 0; i < rows * columns; ++i) high = std::max(high, pixels[i]);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < columns;) {
-      const auto level = [&](int64_t at) { return high > 0 ? static_cast<int>(std::lround(pixels[r * columns + at] / high * 15)) : 0; };
-      const int grey = level(c);
-      int64_t end = c + 1;
-      while (end < columns && level(end) == grey) ++end;
-      if (grey > 0) s += fmt::format("<path d=\"M{} {}h{}v1h-{}z\" opacity=\"{:.2f}\"/>", c, r, end - c, end - c, grey / 15.0);
-      c = end;
-    }
-  return s + "</svg>";
-}
-
-std::string examples_html(HarmonicGraph& graph, const RunSettings& settings) {
-  const std::vector<Classified> examples = classify_images(graph, graph.test_streams().empty() ? graph.streams() : graph.test_streams(), 60, settings);
-  if (examples.empty()) return "";
-  std::string s = "<h2>What it says of samples</h2>\n<p>Blue where it is right, red with the true class where it is wrong.</p>\n<div class=\"grid\">\n";
-  for (const Classified& e : examples) {
-    const bool wrong = e.label >= 0 && e.label != e.predicted;
-    s += fmt::format("<figure class=\"{}\">{}<figcaption>{}{}</figcaption></figure>\n", wrong ? "wrong" : "right", image_svg(e.pixels.data(), e.rows, e.columns), e.predicted, wrong ? fmt::format(" ({})", e.label) : "");
+std::string pictures_html(const Examples& examples) {
+  std::string s = "<p>Blue where it is right, red with the true class where it is wrong.</p>\n<div class=\"grid\">\n";
+  for (const Example& e : examples.samples) {
+    const bool wrong = e.label != e.predicted;
+    s += fmt::format("<figure class=\"{}\">{}<figcaption>{}{}</figcaption></figure>\n", wrong ? "wrong" : "right", image_svg(e.pixels.data(), e.rows, e.columns), escaped(name_of(examples, e.predicted)), wrong ? " (" + escaped(name_of(examples, e.label)) + ")" : "");
   }
   return s + "</div>\n";
 }
 
-std::string figures_html(HarmonicGraph& graph, const CycleReport& r, const std::optional<Evaluation>& test, const ResolvedSettings& settings) {
-  std::string s = "<table>\n";
-  const auto row = [&](const std::string& name, const std::string& value) { s += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escaped(name), escaped(value)); };
-  if (test) {
-    if (test->accuracy >= 0) row("test accuracy", percent(test->accuracy));
-    row("test loss", fmt::format("{:.4g} over {} samples", test->loss, thousands(test->samples)));
+std::string numbers_text(const std::vector<float>& v) {
+  std::string s;
+  for (size_t i = 0; i < std::min<size_t>(v.size(), 6); ++i) s += fmt::format("{}{:.4g}", i ? ", " : "", v[i]);
+  return v.size() > 6 ? s + ", …" : s;
+}
+
+std::string rows_html(const Examples& examples) {
+  std::string s = "<table class=\"rows\"><tr><th>sample</th><th>predicted</th><th>is</th></tr>\n";
+  size_t number = 0;
+  for (const Example& e : examples.samples) {
+    if (number == 20) break;
+    const bool wrong = examples.classes && e.label != e.predicted;
+    s += fmt::format("<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td></tr>\n", wrong ? "wrong" : "", number++, examples.classes ? escaped(name_of(examples, e.predicted)) : numbers_text(e.prediction), examples.classes ? escaped(name_of(examples, e.label)) : numbers_text(e.target));
   }
-  row("training loss", fmt::format("{:.4g}", r.loss));
-  if (r.accuracy >= 0) row("training accuracy", percent(r.accuracy));
-  row("samples", fmt::format("{} in {} ({})", thousands(r.samples), duration(r.seconds), rate(r.samples_per_second)));
-  row("steps", fmt::format("{} of {} samples, stopped by {}", thousands(r.steps), settings.batch * settings.accumulate, r.stopped_by));
-  row("optimizer", settings.training());
-  row("seed", std::to_string(settings.seed));
-  for (int n : graph.graph().order())
-    if (const auto it = graph.widths().of.find(n); it != graph.widths().of.end()) row(graph.graph().nodes[static_cast<size_t>(n)].name, it->second.shape.str() + " · " + it->second.reason);
   return s + "</table>\n";
 }
 
+std::string examples_html(HarmonicGraph& graph, const RunSettings& settings) {
+  StreamSet& streams = !graph.test_streams().empty() ? graph.test_streams() : !graph.validation_streams().empty() ? graph.validation_streams() : graph.streams();
+  const Examples examples = examples_of(graph, streams, 60, settings);
+  if (examples.samples.empty()) return "";
+  const bool pictures = examples.classes && !examples.samples.front().pixels.empty();
+  return "<h2>What it says of samples</h2>\n" + (pictures ? pictures_html(examples) : rows_html(examples));
+}
+
+const LayerFigures* counted(const ReportedRun& run) {
+  if (const Evaluation* e = judged_by(run))
+    for (const LayerFigures& layer : e->layers)
+      if (layer.table.side > 0) return &layer;
+  return nullptr;
+}
+
+std::string confusion_title(const ReportedRun& run) { return fmt::format("{} of {} samples", run.test ? "Test" : "Validation", thousands(judged_by(run)->samples)); }
+
 constexpr const char* kStyle =
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:760px;margin:2rem auto;padding:0 1rem;color:#222}h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}"
-    "table{border-collapse:collapse}th{text-align:left;font-weight:600;padding:.15rem 1.5rem .15rem 0;vertical-align:top}td{padding:.15rem 0}"
+    ":root{--ink:#1c2733;--soft:#55606b;--line:#e6e8eb;--blue:#2563a8;--red:#c8463c}body{font:15px/1.5 system-ui,sans-serif;max-width:780px;margin:2rem auto;padding:0 1rem;color:var(--ink)}"
+    "h1{font-size:1.6rem;margin-bottom:.5rem}h2{font-size:1.1rem;margin:2.2rem 0 .6rem;padding-top:.8rem;border-top:1px solid var(--line)}svg{max-width:100%;height:auto}"
+    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:1rem 0}.card{border:1px solid var(--line);border-radius:8px;padding:.8rem 1rem}"
+    ".card b{display:block;font-size:1.25rem}.card span{color:var(--soft);font-size:.85rem}"
+    "table{border-collapse:collapse}th{text-align:left;font-weight:600;padding:.15rem 1.5rem .15rem 0;vertical-align:top;white-space:nowrap}td{padding:.15rem 1.5rem .15rem 0;overflow-wrap:anywhere}"
+    ".rows td,.rows th{padding:.2rem 2rem .2rem 0;border-bottom:1px solid var(--line);font-variant-numeric:tabular-nums}.rows .wrong td{color:var(--red)}"
     ".grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(56px,1fr));gap:8px}figure{margin:0;text-align:center}figure svg{width:100%;background:#f4f4f4;border-radius:4px}"
-    "figcaption{font-size:.8rem}.right figcaption{color:#2e75b6}.wrong figcaption{color:#c0504d;font-weight:700}.wrong svg{outline:2px solid #c0504d}svg text{font:11px system-ui,sans-serif}"
-    "pre{background:#f6f6f6;padding:1rem;overflow:auto;border-radius:6px;font-size:13px}";
+    "figcaption{font-size:.8rem}.right figcaption{color:var(--blue)}.wrong figcaption{color:var(--red);font-weight:700}.wrong svg{outline:2px solid var(--red)}"
+    "pre{background:#f6f7f8;padding:1rem;overflow:auto;border-radius:6px;font-size:13px}";
 
 }  // namespace
 
-std::string curve_svg(const CycleReport& report) {
-  const Frame f;
-  std::string s = fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{}\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", f.x0 + f.width + 80, f.y0 + f.height + 52, f.x0 + f.width + 80);
-  if (report.curve.empty()) return s + "<text x=\"62\" y=\"40\">no step was taken</text></svg>\n";
-  // The first steps would flatten the rest: the axis ends at what 98 % of the points stay under.
-  std::vector<double> losses;
-  double worst = 1;
-  bool accuracy = true;
-  for (const CurvePoint& p : report.curve) {
-    losses.push_back(p.loss);
-    accuracy = accuracy && p.accuracy >= 0;
-    worst = std::min(worst, p.accuracy);
-  }
-  std::sort(losses.begin(), losses.end());
-  const double top = std::max(losses[losses.size() * 98 / 100 < losses.size() ? losses.size() * 98 / 100 : losses.size() - 1] * 1.1, 1e-9);
-  const double right = static_cast<double>(std::max<int64_t>(1, report.curve.back().step));
-  loss_axis(s, f, top);
-  Points points;
-  if (accuracy) {
-    std::vector<double> sorted;
-    for (const CurvePoint& p : report.curve) sorted.push_back(p.accuracy);
-    std::sort(sorted.begin(), sorted.end());
-    const double bottom = std::min(0.95, std::floor(sorted[sorted.size() / 50] * 20) / 20);
-    accuracy_axis(s, f, bottom);
-    for (const CurvePoint& p : report.curve) points.emplace_back(static_cast<double>(p.step), p.accuracy);
-    polyline(s, f, points, 1, bottom, right, kAccuracy, 0.25);
-    polyline(s, f, smoothed(points), 1, bottom, right, kAccuracy, 1);
-    points.clear();
-  }
-  for (const CurvePoint& p : report.curve) points.emplace_back(static_cast<double>(p.step), p.loss);
-  polyline(s, f, points, top, 0, right, kLoss, 0.25);
-  polyline(s, f, smoothed(points), top, 0, right, kLoss, 1);
-  const double step = round_step(right);
-  for (double v = 0; v <= right * 1.0001; v += step) s += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", f.x0 + f.width * v / right, f.y0 + f.height + 18, thousands(static_cast<int64_t>(v)));
-  s += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">steps</text>\n", f.x0 + f.width / 2, f.y0 + f.height + 38);
-  return s + "</svg>\n";
+const Evaluation* judged_by(const ReportedRun& run) {
+  if (run.test) return &*run.test;
+  for (auto it = run.cycle.by_epoch.rbegin(); it != run.cycle.by_epoch.rend(); ++it)
+    if (it->validation) return &*it->validation;
+  return nullptr;
 }
 
-void write_report(HarmonicGraph& graph, const CycleReport& report, const std::optional<Evaluation>& test, const RunSettings& settings, const std::string& path) {
-  if (path.size() > 4 && path.compare(path.size() - 4, 4, ".svg") == 0) return write_file_atomically(path, curve_svg(report));
+void write_report(HarmonicGraph& graph, const ReportedRun& run, const std::string& path) {
   const std::string title = escaped(graph.graph().name);
   std::string html = fmt::format("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{}</title><style>{}</style></head><body>\n<h1>{}</h1>\n", title, kStyle, title);
-  html += figures_html(graph, report, test, graph.settings(0, settings));
-  html += "<h2>Learning curve</h2>\n" + curve_svg(report);
-  html += examples_html(graph, settings);
+  html += cards(run) + "<h2>Learning curve</h2>\n" + curve_svg(run.cycle) + figures_html(run);
+  if (const LayerFigures* layer = counted(run)) html += "<h2>What was taken for what</h2>\n" + confusion_svg(layer->table, class_names(graph, layer->layer), confusion_title(run));
+  html += examples_html(graph, run.settings) + settings_html(graph, run);
   if (graph.graph().source) html += "<h2>The flow</h2>\n<pre>" + escaped(graph.graph().source->text()) + "</pre>\n";
   write_file_atomically(path, html + "</body></html>\n");
+}
+
+void write_confusion(HarmonicGraph& graph, const ReportedRun& run, const std::string& path) {
+  const LayerFigures* layer = counted(run);
+  if (!layer) throw Error(ErrorKind::Usage, "there is nothing to draw a confusion of: no layer was judged by classes on other data");
+  write_file_atomically(path, confusion_svg(layer->table, class_names(graph, layer->layer), fmt::format("{} · {}", layer->layer, confusion_title(run))));
 }
 
 }  // namespace harmonics::cli

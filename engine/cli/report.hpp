@@ -1,4 +1,4 @@
-// A run as a picture: one self-contained HTML page (or an SVG of the curve alone).
+// A run as one self-contained HTML page: figures, curve, confusion, examples, settings, machine, flow.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,18 @@
 
 namespace harmonics::cli {
 
-// The learning curve as SVG (loss left, accuracy right when there is one).
-std::string curve_svg(const CycleReport& report);
-// .svg: the curve; else HTML: settings, figures, curve, and, when the test or training stream holds images, a grid of them with
-// what the graph says they are.
-void write_report(HarmonicGraph& graph, const CycleReport& report, const std::optional<Evaluation>& test, const RunSettings& settings, const std::string& path);
+struct ReportedRun {
+  const CycleReport& cycle;
+  const std::optional<Evaluation>& test;
+  const RunSettings& settings;
+  std::string command;  // as it was typed
+};
+
+// The evaluation that pictures and tables speak of: the test, else the last validation; null: neither.
+const Evaluation* judged_by(const ReportedRun& run);
+
+void write_report(HarmonicGraph& graph, const ReportedRun& run, const std::string& path);
+// The layer's counts of truth by prediction; ErrorKind::Usage when nothing counted them.
+void write_confusion(HarmonicGraph& graph, const ReportedRun& run, const std::string& path);
 
 }  // namespace harmonics::cli

@@ -1,43 +1,23 @@
 // harmonics run: train (or infer, when the graph has no tap), test, save.
-#include <csignal>
+#include <cmath>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/base/file.hpp"
+#include "engine/cli/checkpointing.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/open_graph.hpp"
+#include "engine/cli/pictures.hpp"
 #include "engine/cli/report.hpp"
+#include "engine/cli/run_log.hpp"
+#include "engine/cli/stop_signals.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/runtime/cycle_runtime.hpp"
 
 namespace harmonics::cli {
 
 namespace {
-
-CycleRuntime* running = nullptr;
-
-// First Ctrl-C finishes the step; a second one leaves at once.
-void on_interrupt(int) {
-  if (running) running->stop();
-  std::signal(SIGINT, SIG_DFL);
-}
-
-// While this lives, Ctrl-C stops `runtime` after its step.
-class Interruptible {
- public:
-  explicit Interruptible(CycleRuntime& runtime) {
-    running = &runtime;
-    std::signal(SIGINT, on_interrupt);
-    std::signal(SIGTERM, on_interrupt);
-  }
-  ~Interruptible() {
-    std::signal(SIGINT, SIG_DFL);
-    std::signal(SIGTERM, SIG_DFL);
-    running = nullptr;
-  }
-  Interruptible(const Interruptible&) = delete;
-  Interruptible& operator=(const Interruptible&) = delete;
-};
 
 int64_t weight_count(const ParameterStore& store) {
   int64_t n = 0;
@@ -57,7 +37,21 @@ struct Outcome {
   bool trained = false, interrupted = false;
   std::optional<Evaluation> test;
   std::string training;  // by what it was trained
+  std::string checkpoint;  // the newest
 };
+
+boost::json::object json_of(const std::map<std::string, double>& values) {
+  boost::json::object o;
+  for (const auto& [name, value] : values) o[name] = std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr);
+  return o;
+}
+
+// The last one, if there was any.
+const Evaluation* validation_of(const CycleReport& report) {
+  for (auto it = report.by_epoch.rbegin(); it != report.by_epoch.rend(); ++it)
+    if (it->validation) return &*it->validation;
+  return nullptr;
+}
 
 boost::json::object json_of(const HarmonicGraph& graph, const Outcome& outcome) {
   const CycleReport& r = outcome.report;
@@ -76,9 +70,12 @@ boost::json::object json_of(const HarmonicGraph& graph, const Outcome& outcome) 
   o["stopped_by"] = r.stopped_by;
   o["training"] = outcome.trained ? boost::json::value(outcome.training) : boost::json::value(nullptr);
   o["learning_rate"] = outcome.trained ? boost::json::value(r.learning_rate) : boost::json::value(nullptr);
-  boost::json::object metrics;
-  for (const auto& [name, value] : r.metrics) metrics[name] = value;
-  o["metrics"] = metrics;
+  o["resumed_at"] = r.resumed_at;
+  o["checkpoint"] = outcome.checkpoint.empty() ? boost::json::value(nullptr) : boost::json::value(outcome.checkpoint);
+  o["metrics"] = json_of(r.metrics);
+  const Evaluation* validation = validation_of(r);
+  o["validation"] = validation ? boost::json::value(json_of(validation->all())) : boost::json::value(nullptr);
+  o["test"] = outcome.test ? boost::json::value(json_of(outcome.test->all())) : boost::json::value(nullptr);
   return o;
 }
 
@@ -115,26 +112,108 @@ void bind_results(HarmonicGraph& graph, int cycle) {
   }
 }
 
-Outcome run_cycles(HarmonicGraph& graph, const Options& options) {
+// Runs it; what stops it without fault of its own is said together with how to go on.
+CycleReport run_cycle(CycleRuntime& runtime, Checkpointing& checkpoints, bool trains) {
+  const bool keeps = trains && checkpoints.writer();
+  const StopSignals signals(runtime, keeps ? [&](int signal) { checkpoints.leave(runtime, signal); } : std::function<void(int)>());
+  if (!trains) return runtime.run();
+  runtime.set_checkpoints(checkpoints.writer());
+  if (checkpoints.from()) runtime.resume(checkpoints.take());
+  return runtime.run();
+}
+
+void expect_cycle(const HarmonicGraph& graph, Checkpointing& checkpoints) {
+  const size_t cycles = graph.graph().cycles.size();
+  if (checkpoints.from() && static_cast<size_t>(checkpoints.from()->state.cycle) >= cycles)
+    throw Error(ErrorKind::Weights, fmt::format("'{}' was written in cycle {}; '{}' has {}", checkpoints.from()->path, checkpoints.from()->state.cycle + 1, graph.graph().name, cycles));
+  for (size_t cycle = 0; cycle < cycles; ++cycle)
+    if (graph.graph().trains(static_cast<int>(cycle))) return;
+  if (checkpoints.writer() || checkpoints.from()) throw Error(ErrorKind::Usage, fmt::format("'{}' does not train: it has nothing to keep in a checkpoint", graph.graph().name));
+}
+
+std::string value_text(const std::string& name, double value) {
+  const bool share = name == "accuracy" || name.rfind("top", 0) == 0;
+  return !std::isfinite(value) ? "undefined" : share ? percent(value) : fmt::format("{:.4g}", value);
+}
+
+// "loss 0.1, accuracy 98.00 %, f1 0.97"
+std::string figures_text(const Evaluation& e) {
+  std::string s = fmt::format("loss {:.4g}", e.loss);
+  for (const LayerFigures& layer : e.layers)
+    for (const Figure& f : layer.figures) {
+      if (f.name == "loss" && e.layers.size() == 1) continue;
+      s += fmt::format(", {}{} {}", e.layers.size() > 1 ? layer.layer + "." : "", f.name, value_text(f.name, f.value));
+    }
+  return s;
+}
+
+std::string epoch_text(const EpochReport& e, bool constant_rate) {
+  std::string s = fmt::format("epoch {:<3} loss {:<8.4g}{} {}  {}", e.epoch, e.loss, e.accuracy >= 0 ? " accuracy " + percent(e.accuracy) + " " : "", rate(static_cast<double>(e.samples) / e.seconds), duration(e.seconds));
+  for (const auto& [name, value] : e.figures)
+    if (name.find('.') == std::string::npos) s += fmt::format("  {} {}", name, value_text(name, value));
+  if (!constant_rate) s += fmt::format("  lr {:.3g}", e.learning_rate);
+  if (e.validation) s += "  · validation " + figures_text(*e.validation);
+  return s;
+}
+
+// The logs that --log and --tensorboard ask for.
+class Logs {
+ public:
+  explicit Logs(const Options& options) {
+    for (const std::string& path : options.logs) logs_.push_back(make_run_log(path));
+    if (!options.tensorboard.empty()) logs_.push_back(make_tensorboard_log(options.tensorboard));
+  }
+  void attach(CycleRuntime& runtime, const Options& options) {
+    if (logs_.empty()) return;
+    runtime.on_start([this](const std::vector<std::string>& names, int64_t step) {
+      for (auto& log : logs_) log->begin(names, step);
+    });
+    if (options.log_every > 0) runtime.on_step(options.log_every, [this](const StepReport& r) { write({"step", r.epoch, r.step, r.samples, r.seconds, r.samples_per_second, r.learning_rate, r.metrics}); });
+  }
+  void epoch(const EpochReport& e, const Progress& p) {
+    LogRow row{"epoch", e.epoch, e.step, p.samples, p.seconds, static_cast<double>(e.samples) / e.seconds, e.learning_rate, e.figures};
+    row.values["loss"] = e.loss;
+    if (e.accuracy >= 0) row.values[e.accuracy_name] = e.accuracy;
+    if (e.validation)
+      for (const auto& [name, value] : e.validation->all()) row.values["val." + name] = value;
+    write(row);
+  }
+
+ private:
+  void write(const LogRow& row) {
+    for (auto& log : logs_) log->write(row);
+  }
+  std::vector<std::unique_ptr<RunLog>> logs_;
+};
+
+Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints) {
   Outcome outcome;
+  expect_cycle(graph, checkpoints);
   const int cycles = static_cast<int>(graph.graph().cycles.size());
   for (int cycle = 0; cycle < cycles; ++cycle) {
     const bool trains = graph.graph().trains(cycle);
+    if (checkpoints.from() && cycle < checkpoints.from()->state.cycle) {  // it was over
+      if (trains) CycleRuntime(graph, cycle, options.run).declare_parameters();
+      continue;
+    }
     if (!trains) bind_results(graph, cycle);
     CycleRuntime runtime(graph, cycle, options.run);
     ProgressLine line(options.quiet || !trains);
+    Logs logs(options);
+    if (trains) logs.attach(runtime, options);
     runtime.on_progress([&](const Progress& p) { line.show(p); });
-    runtime.on_epoch([&](const EpochReport& e) {
-      if (options.quiet || !trains) return;
+    runtime.on_epoch([&](const EpochReport& e, const Progress& p) {
+      if (!trains) return;
+      logs.epoch(e, p);
+      if (options.quiet) return;
       line.clear();
-      const std::string lr = graph.settings(cycle, options.run).schedule.is_constant() ? "" : fmt::format("  lr {:.3g}", e.learning_rate);
-      say(fmt::format("epoch {:<3} loss {:<8.4g}{} {}  {}{}", e.epoch, e.loss, e.accuracy >= 0 ? " accuracy " + percent(e.accuracy) + " " : "", rate(static_cast<double>(e.samples) / e.seconds), duration(e.seconds), lr));
+      say(epoch_text(e, graph.settings(cycle, options.run).schedule.is_constant()));
     });
-    CycleReport report;
-    {
-      const Interruptible interruptible(runtime);
-      report = runtime.run();
-    }
+    runtime.on_note([&](const std::string& note) {
+      line.clear();
+      print_note(note);
+    });
+    CycleReport report = run_cycle(runtime, checkpoints, trains);
     line.clear();
     for (const std::string& note : report.notes) print_note(note);
     for (const std::string& note : graph.weight_notes()) print_note(note);
@@ -146,6 +225,7 @@ Outcome run_cycles(HarmonicGraph& graph, const Options& options) {
     if (trains && !graph.test_streams().empty()) outcome.test = evaluate(graph, cycle, graph.test_streams(), options.run);
   }
   for (auto& [n, sink] : graph.sinks()) sink->finish();
+  if (checkpoints.writer()) outcome.checkpoint = checkpoints.writer()->last();
   return outcome;
 }
 
@@ -159,33 +239,78 @@ void summarise(HarmonicGraph& graph, const Options& options, const Outcome& outc
   }
   say(fmt::format("trained {} weights on {} samples in {} ({}, stopped by {}): {}", thousands(weight_count(graph.store())), thousands(r.samples), duration(r.seconds), rate(r.samples_per_second), r.stopped_by, loss_text(r)));
   say("by " + outcome.training);
-  if (outcome.test) {
-    std::string line = fmt::format("test on {} samples: loss {:.4g}", thousands(outcome.test->samples), outcome.test->loss);
-    if (outcome.test->accuracy >= 0) line += ", accuracy " + percent(outcome.test->accuracy);
-    say(line);
-  }
+  if (const Evaluation* validation = validation_of(r)) say(fmt::format("validation on {} samples: {}", thousands(validation->samples), figures_text(*validation)));
+  if (outcome.test) say(fmt::format("test on {} samples: {}", thousands(outcome.test->samples), figures_text(*outcome.test)));
 }
+
+// What cannot be drawn or logged is said before the run, not after it.
+void check_pictures(const HarmonicGraph& graph, const Options& options) {
+  for (const std::string& path : options.logs) make_run_log(path);
+  if (!options.confusion.empty() && options.tests.empty() && options.validations.empty())
+    throw Error(ErrorKind::Usage, "--confusion draws what the graph says of other data, and there is none", {}, {"give it: --test NAME=ADDRESS or --validate NAME=ADDRESS"});
+  for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)
+    if (graph.graph().trains(static_cast<int>(cycle))) return;
+  const std::pair<const char*, bool> needs[] = {{"--validate", !options.validations.empty()}, {"--plot", !options.plot.empty()}, {"--confusion", !options.confusion.empty()}, {"--metric", !options.run.metrics.empty()}};
+  for (const auto& [flag, given] : needs)
+    if (given) throw Error(ErrorKind::Usage, fmt::format("{} is about training, and no cycle of '{}' has a training tap", flag, graph.graph().name), {}, {"write one: LAYER <-(cross_entropy)- LABELS;"});
+}
+
+void draw(HarmonicGraph& graph, const Options& options, const Outcome& outcome) {
+  const auto drawn = [&](const char* what, const std::string& path) {
+    if (!options.quiet) say(fmt::format("{}: {}", what, path));
+  };
+  const ReportedRun run{outcome.report, outcome.test, options.run, options.command};
+  if (!options.plot.empty()) write_file_atomically(options.plot, curve_svg(outcome.report)), drawn("curve", options.plot);
+  if (!options.confusion.empty()) write_confusion(graph, run, options.confusion), drawn("confusion", options.confusion);
+  if (options.report.empty()) return;
+  const bool picture = options.report.size() > 4 && options.report.compare(options.report.size() - 4, 4, ".svg") == 0;
+  if (picture) write_file_atomically(options.report, curve_svg(outcome.report));
+  else write_report(graph, run, options.report);
+  drawn("report", options.report);
+}
+
+// What the exit code is, once all is done; says how to go on where that makes sense.
+int end_of_run(const Outcome& outcome, const Checkpointing& checkpoints) {
+  if (!outcome.report.no_checkpoint.empty()) print_error(Error(ErrorKind::Output, "the last checkpoint was not written: " + outcome.report.no_checkpoint));
+  const bool resumable = outcome.interrupted && checkpoints.tell_how_to_go_on();
+  if (!outcome.report.no_checkpoint.empty()) return resumable ? kResumable : kCannotWrite;
+  return outcome.interrupted ? 128 + StopSignals::first() : kDone;
+}
+
+int train_and_save(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints) {
+  const Outcome outcome = run_cycles(graph, options, checkpoints);
+  summarise(graph, options, outcome);
+  if (!options.save.empty()) {
+    save_safetensors(graph.weights(), options.save);
+    if (!options.quiet) say("saved weights: " + options.save);
+  }
+  draw(graph, options, outcome);
+  if (options.json) fmt::print("{}\n", boost::json::serialize(json_of(graph, outcome)));
+  return end_of_run(outcome, checkpoints);
+}
+
+bool passes(ErrorKind kind) { return kind == ErrorKind::Stream || kind == ErrorKind::NoInput || kind == ErrorKind::Output; }
 
 }  // namespace
 
-int run_command(const Options& options) {
+int run_command(const Options& given) {
+  Options options = given;
+  options.run.confusion = !options.confusion.empty() || !options.report.empty();
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, options.inference);
     require_bound(*graph);
+    check_pictures(*graph, options);
+    Checkpointing checkpoints(options);
     announce(*graph, options);
-    const Outcome outcome = run_cycles(*graph, options);
-    summarise(*graph, options, outcome);
-    if (!options.save.empty()) {
-      save_safetensors(graph->weights(), options.save);
-      if (!options.quiet) say("saved weights: " + options.save);
+    const std::string before = checkpoints.writer() ? checkpoints.writer()->last() : "";
+    try {
+      return train_and_save(*graph, options, checkpoints);
+    } catch (const Error& e) {
+      if (!passes(e.kind()) || !checkpoints.writer() || checkpoints.writer()->last() == before) throw;
+      print_error(e, flow.source.get());
+      return checkpoints.tell_how_to_go_on() ? kResumable : exit_code(e.kind());
     }
-    if (!options.report.empty()) {
-      write_report(*graph, outcome.report, outcome.test, options.run, options.report);
-      if (!options.quiet) say("report: " + options.report);
-    }
-    if (options.json) fmt::print("{}\n", boost::json::serialize(json_of(*graph, outcome)));
-    return outcome.interrupted ? kInterrupted : kDone;
   });
 }
 

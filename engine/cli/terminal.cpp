@@ -1,7 +1,9 @@
 #include "engine/cli/terminal.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <unistd.h>
 
 #include <fmt/core.h>
@@ -10,13 +12,22 @@ namespace harmonics::cli {
 
 namespace {
 
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+bool wanted_by_default() {
+  if (!variable("NO_COLOR").empty()) return false;
+  if (const std::string force = variable("CLICOLOR_FORCE"); !force.empty() && force != "0") return true;
+  return isatty(STDERR_FILENO) && variable("TERM") != "dumb";
+}
+
+std::optional<bool> chosen_colours;
+
 bool colours() {
-  static const bool on = [] {
-    if (std::getenv("CLICOLOR_FORCE")) return true;
-    const char* term = std::getenv("TERM");
-    return !std::getenv("NO_COLOR") && isatty(STDERR_FILENO) && !(term && std::string(term) == "dumb");
-  }();
-  return on;
+  static const bool otherwise = wanted_by_default();
+  return chosen_colours.value_or(otherwise);
 }
 
 std::string paint(const char* code, const std::string& text) { return colours() ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text; }
@@ -24,6 +35,10 @@ std::string paint(const char* code, const std::string& text) { return colours() 
 bool labelled(const std::string& note) { return note.rfind("note: ", 0) == 0; }
 
 }  // namespace
+
+void use_colours(const std::string& when) {
+  if (when != "auto") chosen_colours = when == "always";
+}
 
 void print_error(const Error& error, const SourceText* source) {
   if (dynamic_cast<const SourceErrors*>(&error)) {
@@ -86,7 +101,9 @@ void ProgressLine::show(const Progress& p) {
   text += fmt::format("step {}  loss {:.4g}", thousands(p.step), p.loss);
   if (p.accuracy >= 0) text += fmt::format("  accuracy {}", percent(p.accuracy));
   text += "  " + rate(p.samples_per_second);
-  if (p.fraction > 0.01) text += fmt::format("  {} left", duration(p.seconds / p.fraction - p.seconds));
+  if (first_fraction_ < 0) first_fraction_ = std::max(p.fraction, 0.0), first_seconds_ = p.seconds;
+  // By what this process took: a resumed run begins in the middle.
+  if (p.fraction > first_fraction_ + 0.005) text += fmt::format("  {} left", duration((1 - p.fraction) * (p.seconds - first_seconds_) / (p.fraction - first_fraction_)));
   if (terminal_) {
     fmt::print(stderr, "\r\x1b[K{}", text);
     std::fflush(stderr);

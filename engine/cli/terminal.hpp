@@ -10,6 +10,9 @@
 
 namespace harmonics::cli {
 
+// "auto", "always", "never": colours on standard error. Auto: on terminals, off with NO_COLOR, on with CLICOLOR_FORCE.
+void use_colours(const std::string& when);
+
 // With its source's line and caret when it has a place; `source` may be null.
 void print_error(const Error& error, const SourceText* source = nullptr);
 void print_note(const std::string& text);
@@ -32,6 +35,7 @@ class ProgressLine {
   bool quiet_, terminal_;
   bool shown_ = false;
   double next_plain_ = 10;
+  double first_fraction_ = -1, first_seconds_ = 0;
 };
 
 }  // namespace harmonics::cli

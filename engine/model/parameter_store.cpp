@@ -43,7 +43,13 @@ StoredTensor& ParameterStore::declare(const std::string& name, const TensorType&
     return *known;
   }
   auto storage = std::make_shared<Storage>(type.bytes());
-  initialise(storage->data(), type, init, seed, name);
+  const auto expected = expected_.find(name);
+  if (expected != expected_.end() && type_of(expected->second) == type) {
+    std::memcpy(storage->data(), expected->second.bytes(), type.bytes());
+    expected_.erase(expected);
+  } else {
+    initialise(storage->data(), type, init, seed, name);
+  }
   return tensors_.emplace(name, StoredTensor{type, std::move(storage), role, init}).first->second;
 }
 
@@ -78,6 +84,24 @@ bool ParameterStore::transposed(const std::string& name, const TensorType& type,
   }
   stored->asked = true;
   return stored->transposed;
+}
+
+void ParameterStore::copy(const std::string& name, void* to) const {
+  const auto at = tensors_.find(name);
+  if (at == tensors_.end()) throw unknown_parameter(name);
+  const StoredTensor& stored = at->second;
+  if (stored.transposed) exchange(stored.storage->data(), to, stored.type_in_memory());
+  else std::memcpy(to, stored.storage->data(), stored.type.bytes());
+}
+
+void ParameterStore::expect(std::map<std::string, HTensor> numbers) {
+  expected_ = std::move(numbers);
+  for (auto& [name, stored] : tensors_) {
+    const auto at = expected_.find(name);
+    if (at == expected_.end() || type_of(at->second) != stored.type) continue;
+    assign(name, at->second);
+    expected_.erase(at);
+  }
 }
 
 HTensor ParameterStore::tensor(const std::string& name) const {

@@ -35,11 +35,22 @@ class ParameterStore : public TensorBinding {
   bool transposed(const std::string& name, const TensorType& type, bool preferred) override;
   // The numbers as declared: a view, or a copy of a transposed tensor.
   HTensor tensor(const std::string& name) const;
+  // The numbers as declared, into memory of that size.
+  void copy(const std::string& name, void* to) const;
+  // Numbers for tensors that the graph will declare: under their name and type they are taken instead of first values. A
+  // tensor that is declared already takes them now.
+  void expect(std::map<std::string, HTensor> numbers);
+  // What was expected and nobody has declared with that type.
+  const std::map<std::string, HTensor>& expected() const { return expected_; }
+  template <typename Predicate> void forget_expected(Predicate which) {
+    std::erase_if(expected_, [&](const auto& entry) { return which(entry.first); });
+  }
   // Takes over the numbers of a tensor of the declared type.
   void assign(const std::string& name, const HTensor& numbers);
 
  private:
   std::map<std::string, StoredTensor> tensors_;
+  std::map<std::string, HTensor> expected_;
 };
 
 // Philox-based initialisation keyed by (seed, name); documented in docs/numerics.md.

@@ -97,8 +97,14 @@ TensorFile read_safetensors(const std::string& path) {
   return read(file->data(), file->bytes(), path, file);
 }
 
-TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name) {
-  return read(data, bytes, name, nullptr);
+TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name, const std::shared_ptr<const void>& keep) {
+  return read(data, bytes, name, keep);
+}
+
+std::string safetensors_header(const TensorFile& file) {
+  std::string header;
+  pieces_of(file, header);
+  return header;
 }
 
 std::string write_safetensors(const TensorFile& file) {
@@ -107,9 +113,9 @@ std::string write_safetensors(const TensorFile& file) {
   return out;
 }
 
-void save_safetensors(const TensorFile& file, const std::string& path) {
+void save_safetensors(const TensorFile& file, const std::string& path, FileCalls& calls) {
   std::string header;
-  write_file_atomically(path, pieces_of(file, header));
+  write_file_atomically(path, pieces_of(file, header), calls);
 }
 
 }  // namespace harmonics

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/file.hpp"
 #include "engine/tensor/value.hpp"
 
 namespace harmonics {
@@ -19,10 +20,13 @@ struct TensorFile {
 // Checks everything the format demands (header <= 100 MB and <= file, sorted gapless offsets to the end, overflow,
 // duplicate names, dtype and size agreement) before any tensor is made; errors name file, offset and tensor.
 TensorFile read_safetensors(const std::string& path);
-// Tensors are views (a tensor that lies unaligned is copied); here `data` must outlive them. `name` is for messages.
-TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name);
+// Tensors are views (a tensor that lies unaligned is copied) which keep `keep`; where it is null `data` must outlive them.
+// `name` is for messages.
+TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name, const std::shared_ptr<const void>& keep = nullptr);
 // The bytes the reference writer makes: header padded to 8, tensors by falling width of their elements, then by name.
 std::string write_safetensors(const TensorFile& file);
-void save_safetensors(const TensorFile& file, const std::string& path);  // as write_file_atomically
+void save_safetensors(const TensorFile& file, const std::string& path, FileCalls& calls = FileCalls::system());  // as write_file_atomically
+// What stands before the tensors: the length, the JSON and its padding.
+std::string safetensors_header(const TensorFile& file);
 
 }  // namespace harmonics

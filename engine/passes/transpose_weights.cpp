@@ -49,6 +49,9 @@ class Transposer {
       if (node.op == Op::parameter && type(node.outputs[0]).shape.rank() == 2) ask(node, likes[node.outputs[0]]);
     for (const Node& node : program_.nodes)
       if (is_update(node) && wanted_[node.inputs[0]]) want_operands(node);
+    // Whoever comes later must not turn what this program takes as it lies: gathered gradients, for one.
+    for (const Node& node : program_.nodes)
+      if (node.op == Op::state && type(node.outputs[0]).shape.rank() == 2 && !lies_turned_.count(node.callee)) ask(node, false);
   }
 
   // A leaf likes to be turned when affine maps are all that reads it.

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/file.hpp"
+#include "engine/base/nearest_file.hpp"
 #include "engine/plugin/descriptor.hpp"
 #include "engine/plugin/pending_items.hpp"
 
@@ -57,9 +58,12 @@ std::string stem_of(const fs::path& path) {
 }
 
 Opened open_library(const std::string& path) {
-  if (!fs::is_regular_file(path))
-    throw Error(ErrorKind::Plugin,
-                fmt::format("plugin '{}' {}", path, fs::exists(path) ? "is not a file" : "does not exist"));
+  if (!fs::exists(path)) {
+    Error e(ErrorKind::NoInput, fmt::format("plugin '{}' does not exist", path));
+    if (const std::string advice = advice_for_missing(path); !advice.empty()) e.note(advice);
+    throw e;
+  }
+  if (!fs::is_regular_file(path)) throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' is not a file", path));
   check_trust(path);
   const std::string file = fs::canonical(path).string();
   const hx_plugin_abi descriptor = read_descriptor(path);

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <set>
 
+#include <harmonics/metric_abi.h>
+
 #include "engine/plugin/arguments.hpp"
 
 namespace harmonics {
@@ -77,7 +79,7 @@ void add_pending(hx_registry& registry, const hx_item& from) {
   item->vtable = given.vtable;
   item->name = given.name ? given.name : "";
   item->description = given.description ? given.description : "";
-  if (given.kind < HX_ACTIVATION || given.kind > HX_DEVICE)
+  if (given.kind < HX_ACTIVATION || given.kind > static_cast<uint32_t>(HX_METRIC))
     throw Error(ErrorKind::Plugin, "cannot register '" + item->name + "': unknown kind " + std::to_string(given.kind));
   if (!is_name(item->name))
     refuse(*item, "a name starts with a letter or '_' and goes on with letters, digits and '_ . + -'");

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <set>
 
+#include <harmonics/metric_abi.h>
+
 #include "engine/base/spelling.hpp"
 #include "engine/plugin/loader.hpp"
 
@@ -16,12 +18,13 @@ struct KindRow {
   uint32_t kind;
   std::string_view name, plural, listed;  // listed: what `harmonics list` calls them
 };
-constexpr std::array<KindRow, 6> kKinds{{{HX_ACTIVATION, "activation", "activations", "functions"},
+constexpr std::array<KindRow, 7> kKinds{{{HX_ACTIVATION, "activation", "activations", "functions"},
                                          {HX_LOSS, "loss", "losses", "functions"},
                                          {HX_LAYER, "layer", "layers", "functions"},
                                          {HX_PRODUCER, "producer", "producers", "producers"},
                                          {HX_CONSUMER, "consumer", "consumers", "consumers"},
-                                         {HX_DEVICE, "device", "devices", "devices"}}};
+                                         {HX_DEVICE, "device", "devices", "devices"},
+                                         {HX_METRIC, "metric", "metrics", "metrics"}}};
 
 const KindRow& row_of(uint32_t kind) {
   for (const KindRow& row : kKinds)
@@ -59,6 +62,7 @@ Item::~Item() {
   if (kind == HX_PRODUCER) destroy_with<hx_producer_factory_vt>(vtable, self);
   if (kind == HX_CONSUMER) destroy_with<hx_consumer_factory_vt>(vtable, self);
   if (kind == HX_DEVICE) destroy_with<hx_device_vt>(vtable, self);
+  if (kind == HX_METRIC) destroy_with<hx_metric_factory_vt>(vtable, self);
 }
 
 Registry& Registry::global() {

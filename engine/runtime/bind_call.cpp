@@ -6,6 +6,7 @@
 
 #include "engine/base/spelling.hpp"
 #include "engine/plugin/arguments.hpp"
+#include "engine/runtime/judge.hpp"
 
 namespace harmonics {
 
@@ -131,22 +132,32 @@ BoundCall CallBinder::loss(const Call& call, const Graph& graph) {
   return bind(call, graph, std::move(item));
 }
 
-void check_metric(const Comparison& c, const Graph& graph) {
-  std::string name = c.metric;
-  if (name == "loss") return;
-  const size_t dot = name.rfind('.');
-  if (dot != std::string::npos) {
-    const std::string what = name.substr(dot + 1), layer = name.substr(0, dot);
-    if (graph.find(layer) >= 0 && (what == "loss" || what == "accuracy")) return;
-    if (layer == "val" || layer.rfind("val.", 0) == 0)
-      throw Error(ErrorKind::Name, fmt::format("metric '{}' needs validation data, which this version does not take during a cycle", name), c.span, {"decide by a training metric: loss, LAYER.loss, LAYER.accuracy"});
-  }
-  Error e(ErrorKind::Name, fmt::format("unknown metric '{}'", name), c.span);
-  std::vector<std::string> known{"loss"};
+namespace {
+
+// Is it loss or a figure, of the graph or of a layer?
+bool is_metric(const std::string& name, const Graph& graph, Registry& registry) {
+  const auto known = [&](const std::string& what) { return what == "loss" || is_figure_name(registry, what); };
+  if (known(name)) return true;
+  const size_t dot = name.find('.');
+  if (dot == std::string::npos) return false;
+  const int layer = graph.find(name.substr(0, dot));
+  return layer >= 0 && known(name.substr(dot + 1));
+}
+
+}  // namespace
+
+void check_metric(const Comparison& c, const Graph& graph, Registry& registry) {
+  const bool validation = c.metric.rfind("val.", 0) == 0;
+  const std::string name = validation ? c.metric.substr(4) : c.metric;
+  if (is_metric(name, graph, registry)) return;
+  Error e(ErrorKind::Name, fmt::format("unknown metric '{}'", c.metric), c.span);
+  const std::string prefix = validation ? "val." : "";
+  std::vector<std::string> known{prefix + "loss"};
+  for (const std::string& figure : registry.names(HX_METRIC)) known.push_back(prefix + figure);
   for (const GraphNode& n : graph.nodes)
-    if (n.kind == DeclarationKind::Layer) known.push_back(n.name + ".loss"), known.push_back(n.name + ".accuracy");
-  if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
-  else e.note("metrics are loss, LAYER.loss and LAYER.accuracy");
+    if (n.kind == DeclarationKind::Layer) known.push_back(prefix + n.name + ".loss"), known.push_back(prefix + n.name + ".accuracy");
+  if (auto near = nearest(c.metric, known)) e.note("did you mean '" + *near + "'?");
+  else e.note("metrics are loss, LAYER.loss, LAYER.accuracy, those of --metric, and all of them on validation data: val.loss, val.accuracy");
   throw e;
 }
 

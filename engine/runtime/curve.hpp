@@ -7,32 +7,42 @@
 
 namespace harmonics {
 
+// A curve under way.
+struct CurveState {
+  std::vector<CurvePoint> points;
+  int64_t stride = 1, pending = 0;
+  double sum_loss = 0, sum_accuracy = 0;
+};
+
 // A training curve of bounded size: when full, neighbours are averaged and every point covers twice the steps.
 class Curve {
  public:
+  static constexpr size_t kPoints = 512;
   void add(int64_t step, double seconds, double loss, double accuracy) {
-    sum_loss_ += loss;
-    sum_accuracy_ += accuracy;
-    if (++pending_ < stride_) return;
-    points_.push_back({step, seconds, sum_loss_ / static_cast<double>(pending_), accuracy < 0 ? -1 : sum_accuracy_ / static_cast<double>(pending_)});
-    sum_loss_ = sum_accuracy_ = 0;
-    pending_ = 0;
-    if (points_.size() == kCurvePoints) halve();
+    now_.sum_loss += loss;
+    now_.sum_accuracy += accuracy;
+    if (++now_.pending < now_.stride) return;
+    now_.points.push_back({step, seconds, now_.sum_loss / static_cast<double>(now_.pending), accuracy < 0 ? -1 : now_.sum_accuracy / static_cast<double>(now_.pending)});
+    now_.sum_loss = now_.sum_accuracy = 0;
+    now_.pending = 0;
+    if (now_.points.size() == kPoints) halve();
   }
-  std::vector<CurvePoint> take() { return std::move(points_); }
-  Curve() { points_.reserve(kCurvePoints); }
+  std::vector<CurvePoint> take() { return std::move(now_.points); }
+  Curve() { now_.points.reserve(kPoints); }
+  const CurveState& state() const { return now_; }
+  void restore(CurveState state) {
+    now_ = std::move(state);
+    now_.points.reserve(kPoints);
+  }
 
  private:
   void halve() {
-    for (size_t i = 0; i + 1 < points_.size(); i += 2)
-      points_[i / 2] = {points_[i + 1].step, points_[i + 1].seconds, (points_[i].loss + points_[i + 1].loss) / 2, (points_[i].accuracy + points_[i + 1].accuracy) / 2};
-    points_.resize(points_.size() / 2);
-    stride_ *= 2;
+    for (size_t i = 0; i + 1 < now_.points.size(); i += 2)
+      now_.points[i / 2] = {now_.points[i + 1].step, now_.points[i + 1].seconds, (now_.points[i].loss + now_.points[i + 1].loss) / 2, (now_.points[i].accuracy + now_.points[i + 1].accuracy) / 2};
+    now_.points.resize(now_.points.size() / 2);
+    now_.stride *= 2;
   }
-  static constexpr size_t kCurvePoints = 512;
-  std::vector<CurvePoint> points_;
-  int64_t stride_ = 1, pending_ = 0;
-  double sum_loss_ = 0, sum_accuracy_ = 0;
+  CurveState now_;
 };
 
 }  // namespace harmonics

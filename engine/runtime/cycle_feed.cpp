@@ -4,7 +4,10 @@
 
 namespace harmonics {
 
-CycleFeed::CycleFeed(CyclePlan& plan) : plan_(plan) { plan_.reader->begin(0); }
+CycleFeed::CycleFeed(CyclePlan& plan, uint64_t epoch, uint64_t index) : plan_(plan), epoch_(epoch) {
+  plan_.reader->seek(epoch, index);
+  if (plan_.epochs > 0 && epoch >= static_cast<uint64_t>(plan_.epochs)) passes_ended_.store(true, std::memory_order_relaxed);
+}
 
 void CycleFeed::allocate(const std::vector<std::optional<TensorType>>& results) {
   for (Slot& slot : slots_) {
@@ -21,6 +24,7 @@ void CycleFeed::allocate(const std::vector<std::optional<TensorType>>& results) 
 }
 
 Slot* CycleFeed::next() {
+  if (passes_ended()) return nullptr;
   Slot& slot = slots_[next_slot_];
   slot.count = plan_.reader->read(plan_.batch, slot.targets.data());
   while (slot.count == 0) {
@@ -29,6 +33,7 @@ Slot* CycleFeed::next() {
   }
   slot.sequence = read_++;
   slot.epoch = epoch_;
+  slot.end = plan_.reader->position();
   next_slot_ = (next_slot_ + 1) % slots_.size();
   return &slot;
 }

@@ -19,6 +19,7 @@ struct Slot {
   std::vector<std::vector<std::byte>> results;
   std::vector<char> delivers;  // by result: did this step make it
   uint64_t count = 0, epoch = 0;
+  uint64_t end = 0;  // joint samples of this epoch up to and with this batch
   size_t sequence = 0;
 };
 
@@ -26,7 +27,8 @@ class CycleFeed {
  public:
   static constexpr size_t kInFlight = 2;  // batches between the stages
 
-  explicit CycleFeed(CyclePlan& plan);
+  // From joint sample `index` of an epoch on.
+  CycleFeed(CyclePlan& plan, uint64_t epoch, uint64_t index);
   // `results`: the type of one sample of each wanted value, where it has one.
   void allocate(const std::vector<std::optional<TensorType>>& results);
   // The next batch; null when the streams, or the passes, have ended.

@@ -6,11 +6,18 @@
 
 namespace harmonics {
 
-void CyclePrograms::compile_first() {
+std::vector<int> CyclePrograms::conditionals() const {
   std::vector<int> here;
-  const auto& conditionals = plan_.graph.graph().conditionals;
-  for (size_t i = 0; i < conditionals.size(); ++i)
-    if (conditionals[i].cycle == plan_.cycle) here.push_back(static_cast<int>(i));
+  const auto& all = plan_.graph.graph().conditionals;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].cycle == plan_.cycle) here.push_back(static_cast<int>(i));
+  return here;
+}
+
+void CyclePrograms::trace() { trace_branches(conditionals()); }
+
+void CyclePrograms::compile_first() {
+  const std::vector<int> here = conditionals();
   if (!here.empty()) trace_branches(here);
   choose_branches();
   const uint64_t last = plan_.size % plan_.batch;
@@ -56,6 +63,7 @@ LoweringOptions CyclePrograms::options(int64_t batch) const {
   static_cast<UpdateSettings&>(o) = plan_.settings;
   if (gathers()) o.accumulate = static_cast<double>(batch) / static_cast<double>(plan_.batch);
   o.wanted = plan_.wanted;
+  o.judge = judge_ != nullptr;
   return o;
 }
 
@@ -96,6 +104,7 @@ StepProgram CyclePrograms::compile(int64_t batch) {
     p.loss_metrics.push_back(metrics_.declare(info.name + ".loss"));
     p.accuracy_metrics.push_back(metrics_.declare(info.name + ".accuracy"));
   }
+  if (judge_) p.judged = judge_->outputs_of(*p.step);
   for (int n : plan_.wanted) {
     const auto value = lowered.values.find(n);
     p.results.push_back(value == lowered.values.end() ? nullptr : &p.step->executable().output(value->second));

@@ -10,6 +10,7 @@
 
 #include "engine/runtime/compiled_step.hpp"
 #include "engine/runtime/cycle_plan.hpp"
+#include "engine/runtime/judge.hpp"
 #include "engine/runtime/metrics.hpp"
 
 namespace harmonics {
@@ -19,14 +20,18 @@ struct StepProgram {
   std::unique_ptr<CompiledStep> step;
   std::vector<size_t> loss_metrics, accuracy_metrics;  // by Lowered::losses
   std::vector<const HTensor*> results;                 // by wanted node; null: this branch does not drive it
+  JudgedOutputs judged;                                // with a judge
 };
 
 class CyclePrograms {
  public:
-  CyclePrograms(CyclePlan& plan, Metrics& metrics) : plan_(plan), metrics_(metrics), result_types_(plan.wanted.size()) {}
+  // `judge`: of what metrics ask for besides; null: nothing.
+  CyclePrograms(CyclePlan& plan, Metrics& metrics, Judge* judge) : plan_(plan), metrics_(metrics), judge_(judge), result_types_(plan.wanted.size()) {}
 
   // Before the clock starts. With conditions inside the cycle every branch is traced, so that its mistakes show now.
   void compile_first();
+  // Declares the parameters of every branch.
+  void trace();
   // The branches whose conditions hold now.
   void choose_branches();
   StepProgram& of_batch(int64_t count);
@@ -43,6 +48,7 @@ class CyclePrograms {
     std::unique_ptr<CompiledStep> update;
   };
 
+  std::vector<int> conditionals() const;
   bool gathers() const { return plan_.training && plan_.settings.accumulate > 1; }
   void trace_branches(const std::vector<int>& conditionals);
   void learn(const Lowered& lowered);
@@ -50,6 +56,7 @@ class CyclePrograms {
 
   CyclePlan& plan_;
   Metrics& metrics_;
+  Judge* judge_;
   std::map<std::set<int>, Branch> by_branches_;
   Branch* chosen_ = nullptr;
   std::set<int> branches_;  // active

@@ -56,16 +56,52 @@ void CycleRecord::end_step(double now) {
   group_ = {};
 }
 
-std::optional<EpochReport> CycleRecord::close_epoch(uint64_t next, double now) {
-  std::optional<EpochReport> closed;
+EpochReport* CycleRecord::close_epoch(uint64_t next, double now) {
+  EpochReport* closed = nullptr;
   if (in_epoch_.steps > 0) {
-    closed = EpochReport{static_cast<int64_t>(epoch_) + 1, in_epoch_.steps, in_epoch_.samples, now - epoch_start_, in_epoch_.mean_loss(), in_epoch_.accuracy(), report_.learning_rate};
-    report_.by_epoch.push_back(*closed);
+    closed = &report_.by_epoch.emplace_back(EpochReport{static_cast<int64_t>(epoch_) + 1, in_epoch_.steps, in_epoch_.samples, now - epoch_start_, in_epoch_.mean_loss(), in_epoch_.accuracy(), report_.learning_rate, step_, accuracy_metric_ ? metrics_.name(*accuracy_metric_) : std::string()});
     epoch_start_ = now;
   }
   epoch_ = next;
   in_epoch_ = {};
   return closed;
+}
+
+void CycleRecord::store(RunState& s) const {
+  s.step = step_;
+  s.batches = batches_ - group_.batches;
+  s.samples = samples_ - group_.samples;
+  s.seconds = now_;
+  s.learning_rate = report_.learning_rate;
+  s.metrics = metrics_.all();
+  RecordState& r = s.record;
+  r.epoch_steps = in_epoch_.steps;
+  r.epoch_samples = in_epoch_.samples - group_.samples;
+  r.epoch_loss = in_epoch_.loss;
+  r.epoch_measured = in_epoch_.measured;
+  r.epoch_correct = in_epoch_.correct;
+  r.epoch_judged = in_epoch_.judged;
+  r.epoch_start = epoch_start_;
+  r.accuracy_metric = accuracy_metric_ ? metrics_.name(*accuracy_metric_) : "";
+  r.windows = metrics_.windows();
+  r.curve = curve_.state();
+  r.by_epoch = report_.by_epoch;
+}
+
+void CycleRecord::restore(const RunState& s) {
+  step_ = s.step;
+  batches_ = s.batches;
+  samples_ = s.samples;
+  epoch_ = s.epoch;
+  now_ = s.seconds;
+  report_.learning_rate = s.learning_rate;
+  const RecordState& r = s.record;
+  in_epoch_ = {0, r.epoch_steps, r.epoch_samples, r.epoch_loss, r.epoch_measured, r.epoch_correct, r.epoch_judged};
+  epoch_start_ = r.epoch_start;
+  metrics_.restore(r.windows);
+  if (!r.accuracy_metric.empty()) accuracy_metric_ = metrics_.declare(r.accuracy_metric);
+  curve_.restore(r.curve);
+  report_.by_epoch = r.by_epoch;
 }
 
 Progress CycleRecord::progress(double now) const {
@@ -75,7 +111,7 @@ Progress CycleRecord::progress(double now) const {
   p.step = step_;
   p.samples = samples_;
   p.seconds = now;
-  p.samples_per_second = now > 0 ? static_cast<double>(samples_) / now : 0;
+  p.samples_per_second = samples_per_second(now);
   p.loss = metrics_.value(loss_metric_);
   if (accuracy_metric_) p.accuracy = metrics_.value(*accuracy_metric_);
   if (plan_.epochs > 0 && plan_.size > 0) p.fraction = static_cast<double>(samples_) / static_cast<double>(plan_.size * static_cast<uint64_t>(plan_.epochs));
@@ -84,11 +120,15 @@ Progress CycleRecord::progress(double now) const {
   return p;
 }
 
+StepReport CycleRecord::step_report() const {
+  return {static_cast<int64_t>(epoch_) + 1, step_, samples_, now_, samples_per_second(now_), report_.learning_rate, metrics_.moving()};
+}
+
 void CycleRecord::finish(double now) {
   report_.steps = step_;
   report_.samples = samples_;
   report_.seconds = now;
-  report_.samples_per_second = now > 0 ? static_cast<double>(samples_) / now : 0;
+  report_.samples_per_second = samples_per_second(now);
   report_.loss = metrics_.value(loss_metric_);
   if (!report_.by_epoch.empty()) report_.accuracy = report_.by_epoch.back().accuracy;
   report_.metrics = metrics_.all();

@@ -8,6 +8,7 @@
 #include "engine/runtime/cycle_plan.hpp"
 #include "engine/runtime/cycle_programs.hpp"
 #include "engine/runtime/metrics.hpp"
+#include "engine/runtime/run_state.hpp"
 
 namespace harmonics {
 
@@ -27,10 +28,17 @@ class CycleRecord {
   int64_t next_batch() { return ++batches_; }
   void count_batch(const StepProgram& program, int64_t samples);
   void end_step(double now);
-  // The epoch's report, when it had a step; then `next` runs.
-  std::optional<EpochReport> close_epoch(uint64_t next, double now);
+  // The epoch's report, kept in the run's, when it had a step; then `next` runs.
+  EpochReport* close_epoch(uint64_t next, double now);
+  // Time that went into something else than training: rates leave it out.
+  void set_aside(double seconds) { aside_ += seconds, epoch_start_ += seconds; }
+
+  // As of the last step that ended, whatever batches of the next have run: into the parts of `state` that are this object's.
+  void store(RunState& state) const;
+  void restore(const RunState& state);
 
   Progress progress(double now) const;
+  StepReport step_report() const;
   void finish(double now);
 
  private:
@@ -43,6 +51,7 @@ class CycleRecord {
   };
 
   void measure(const StepProgram& program, double samples);
+  double samples_per_second(double now) const { return now > aside_ ? static_cast<double>(samples_) / (now - aside_) : 0; }
 
   const CyclePlan& plan_;
   CycleReport& report_;
@@ -53,7 +62,7 @@ class CycleRecord {
   Sums group_, in_epoch_;
   int64_t step_ = 0, batches_ = 0, samples_ = 0;
   uint64_t epoch_ = 0;
-  double now_ = 0, epoch_start_ = 0;
+  double now_ = 0, epoch_start_ = 0, aside_ = 0;
 };
 
 }  // namespace harmonics

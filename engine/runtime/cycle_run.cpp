@@ -1,5 +1,6 @@
 #include "engine/runtime/cycle_run.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -12,26 +13,39 @@
 namespace harmonics {
 
 CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
-    : owner_(owner), report_(report), plan_(owner.graph_, owner.cycle_, owner.settings_), feed_(plan_), record_(plan_, report),
-      programs_(plan_, record_.metrics()) {
-  if (plan_.training) {
+    : owner_(owner), report_(report), plan_(owner.graph_, owner.cycle_, owner.settings_), record_(plan_, report),
+      watch_(plan_, record_), programs_(plan_, record_.metrics(), watch_.judge()) {
+  if (keeps()) tell_resumable();
+  if (const RunState* from = resumed()) {
+    epoch_ = from->epoch;
+    index_ = from->index;
+    before_ = from->seconds;
+    report_.resumed_at = from->step;
+    record_.restore(*from);
+  } else if (plan_.training) {
     forget_moments();
+  }
+  feed_.emplace(plan_, epoch_, index_);
+  if (plan_.training) {
     rate_.emplace(plan_.settings.schedule, plan_.settings.optimizer.lr, plan_.horizon());
     if (const auto note = rate_->note()) report_.notes.push_back(*note);
   }
   programs_.compile_first();
+  watch_.prepare();
   check_until();
-  feed_.allocate(programs_.result_types());
+  feed_->allocate(programs_.result_types());
+  if (resumed()) go_on();
 }
 
 void CycleRun::run() {
   namespace flow = oneapi::tbb::flow;
   oneapi::tbb::task_arena arena(std::max(1, plan_.executor.threads()));
-  start_ = std::chrono::steady_clock::now();
-  arena.execute([&] {
+  if (owner_.start_) owner_.start_(watch_.names(programs_.measured()), record_.step());
+  start_ = owner_.clock_();
+  const auto flow_graph = [&] {
     flow::graph g;
     flow::input_node<Slot*> input(g, [this](oneapi::tbb::flow_control& control) {
-      Slot* slot = stopping() ? nullptr : feed_.next();
+      Slot* slot = stopping() ? nullptr : feed_->next();
       if (!slot) control.stop();
       return slot;
     });
@@ -47,7 +61,14 @@ void CycleRun::run() {
     flow::make_edge(sink, limiter.decrementer());
     input.activate();
     g.wait_for_all();
-  });
+  };
+  try {
+    arena.execute(flow_graph);
+  } catch (const Error& e) {
+    // What the streams did wrong has changed nothing: the steps before it are kept.
+    if (keeps() && record_.step() > 0 && (e.kind() == ErrorKind::Stream || e.kind() == ErrorKind::NoInput)) last_checkpoint();
+    throw;
+  }
   finish();
 }
 
@@ -55,33 +76,41 @@ void CycleRun::run() {
 void CycleRun::forget_moments() {
   for (const auto& [name, t] : plan_.graph.store().all())
     if (t.role == Role::moment) std::memset(t.storage->data(), 0, t.type.bytes());
+  plan_.graph.store().forget_expected([](const std::string&) { return true; });
 }
 
 // A condition on what no step of this cycle measures would never hold.
 void CycleRun::check_until() const {
   if (!plan_.training) return;
+  const std::vector<std::string> names = watch_.names(programs_.measured());
   for (const Comparison& c : plan_.settings.until) {
-    if (programs_.measured().count(c.metric)) continue;
+    if (std::find(names.begin(), names.end(), c.metric) != names.end()) continue;
+    if (c.metric.rfind("val.", 0) == 0 && plan_.graph.validation_streams().empty())
+      throw Error(ErrorKind::Usage, fmt::format("'until {}' can never hold: there is no validation data", c.metric), c.span, {"give it: --validate NAME=ADDRESS for every producer"});
     std::string known;
-    for (const std::string& name : programs_.measured()) known += (known.empty() ? "" : ", ") + name;
+    for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
     throw Error(ErrorKind::Name, fmt::format("'until {}' can never hold: this cycle does not measure '{}'", c.metric, c.metric), c.span, {"it measures " + known});
   }
 }
 
 bool CycleRun::stopping() const {
-  return owner_.stop_.load(std::memory_order_relaxed) || finished_.load(std::memory_order_relaxed) || plan_.epochs == 0 || plan_.settings.steps.value_or(1) <= 0;
+  return finished_.load(std::memory_order_relaxed) || plan_.epochs == 0 || plan_.settings.steps.value_or(1) <= 0;
 }
 
 void CycleRun::step(Slot& slot) {
+  const std::lock_guard<std::mutex> lock(stepping_);
+  if (record_.gathered() == 0 && owner_.stop_.load(std::memory_order_relaxed)) finish_because("interrupt");
   if (!stopping() && slot.epoch != record_.epoch()) {
     end_step();
-    close_epoch(slot.epoch);
+    close_epoch(slot.epoch, now());
   }
   if (stopping()) {
     slot.count = 0;
     return;
   }
+  if (keeps() && plan_.settings.accumulate > 1 && record_.gathered() == 0) remember_states();
   run_batch(slot);
+  end_ = slot.end;
   if (record_.gathered() >= (plan_.training ? plan_.settings.accumulate : 1)) end_step();
 }
 
@@ -100,6 +129,7 @@ void CycleRun::run_batch(Slot& slot) {
     program.run();
   }
   record_.count_batch(p, static_cast<int64_t>(slot.count));
+  watch_.count_batch(p);
   for (size_t i = 0; i < plan_.wanted.size(); ++i) {
     slot.delivers[i] = p.results[i] != nullptr;
     if (p.results[i]) std::memcpy(slot.results[i].data(), p.results[i]->bytes(), programs_.result_types()[i]->bytes() * slot.count);
@@ -120,19 +150,27 @@ void CycleRun::end_step() {
     update->run();
   }
   record_.end_step(now());
+  index_ = end_;
   check_conditions();
+  checkpoint_if_due(false);
 }
 
 void CycleRun::check_conditions() {
   const ResolvedSettings& s = plan_.settings;
+  if (owner_.stop_.load(std::memory_order_relaxed)) finish_because("interrupt");
   if (s.steps && record_.step() >= *s.steps) finish_because("steps");
   if (s.seconds && record_.now() >= *s.seconds) finish_because("for");
-  for (const Comparison& c : s.until)
-    if (record_.metrics().holds(c)) finish_because(fmt::format("until {} {} {:g}", c.metric, c.op, c.value));
+  check_metrics();
+  if (owner_.every_ > 0 && record_.step() % owner_.every_ == 0) owner_.step_(record_.step_report());
   if (owner_.progress_ && record_.now() >= next_progress_) {
     next_progress_ = record_.now() + 0.1;
     owner_.progress_(record_.progress(record_.now()));
   }
+}
+
+void CycleRun::check_metrics() {
+  for (const Comparison& c : plan_.settings.until)
+    if (record_.metrics().holds(c)) finish_because(fmt::format("until {} {} {:g}", c.metric, c.op, c.value));
 }
 
 void CycleRun::finish_because(std::string reason) {
@@ -140,9 +178,17 @@ void CycleRun::finish_because(std::string reason) {
   report_.stopped_by = std::move(reason);
 }
 
-void CycleRun::close_epoch(uint64_t next) {
-  const auto closed = record_.close_epoch(next, now());
-  if (closed && owner_.epoch_) owner_.epoch_(*closed);
+void CycleRun::close_epoch(uint64_t next, double now) {
+  EpochReport* closed = record_.close_epoch(next, now);
+  if (closed) {
+    watch_.close_epoch(*closed, owner_.stop_.load(std::memory_order_relaxed));
+    if (owner_.epoch_) owner_.epoch_(*closed, record_.progress(now));
+    check_metrics();
+  }
+  if (next == epoch_) return;
+  epoch_ = next;
+  index_ = 0;
+  checkpoint_if_due(true);
 }
 
 void CycleRun::diverged(const CompiledStep& program, const Slot& slot) {
@@ -163,16 +209,22 @@ void CycleRun::deliver(const Slot& slot) {
 }
 
 void CycleRun::finish() {
-  if (!stopping()) end_step();  // a step cut short by anything but the end of the streams is not taken
+  if (!stopping()) end_step();  // the streams ended within it
+  const bool interrupted = report_.stopped_by == "interrupt";
+  const double end = now();
+  if (keeps()) last_checkpoint();
+  {
+    const std::lock_guard<std::mutex> lock(stepping_);
+    over_ = true;
+  }
   const size_t whole = report_.by_epoch.size();  // passes that another one followed
-  close_epoch(record_.epoch());
-  const bool interrupted = owner_.stop_.load();
-  if (report_.stopped_by.empty()) report_.stopped_by = feed_.stream_ended() ? "end of streams" : interrupted ? "interrupt" : "epochs";
-  record_.finish(now());
+  close_epoch(record_.epoch(), end);
+  if (report_.stopped_by.empty()) report_.stopped_by = feed_->stream_ended() ? "end of streams" : "epochs";
+  record_.finish(end);
   report_.epochs = static_cast<int64_t>(whole);
   if (report_.by_epoch.size() > whole) {
     const auto samples = static_cast<uint64_t>(report_.by_epoch.back().samples);
-    const bool ended = (feed_.stream_ended() || feed_.passes_ended()) && !finished_ && !interrupted;
+    const bool ended = (feed_->stream_ended() || feed_->passes_ended()) && !finished_ && !interrupted;
     report_.epochs += plan_.size > 0 ? samples == plan_.size : ended;
   }
   for (size_t i = 0; i < plan_.producers.size(); ++i)

@@ -2,15 +2,20 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
+#include <cstddef>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/runtime/cycle_feed.hpp"
 #include "engine/runtime/cycle_plan.hpp"
 #include "engine/runtime/cycle_programs.hpp"
 #include "engine/runtime/cycle_record.hpp"
 #include "engine/runtime/cycle_runtime.hpp"
+#include "engine/runtime/cycle_watch.hpp"
+#include "engine/runtime/run_state.hpp"
 
 namespace harmonics {
 
@@ -18,9 +23,15 @@ class CycleRun {
  public:
   CycleRun(CycleRuntime& owner, CycleReport& report);
   void run();
+  // From any thread; see CycleRuntime.
+  bool checkpoint_now();
 
  private:
-  double now() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  double now() const { return before_ + owner_.clock_() - start_; }
+  const RunState* resumed() const;
+  void expect_belonging() const;
+  void go_on();
+  bool keeps() const { return owner_.checkpoints_ && plan_.training; }
   bool stopping() const;
   void check_until() const;
   void forget_moments();
@@ -28,25 +39,43 @@ class CycleRun {
   void step(Slot& slot);
   void run_batch(Slot& slot);
   void end_step();
-  void close_epoch(uint64_t next);
+  void close_epoch(uint64_t next, double now);
   float next_rate();
   void check_conditions();
+  void check_metrics();
   void finish_because(std::string reason);
   [[noreturn]] void diverged(const CompiledStep& program, const Slot& slot);
 
   void deliver(const Slot& slot);
   void finish();
 
+  // ---- checkpoints ----
+  void tell_resumable();
+  RunState state() const;
+  RunState fill(TensorFile& file) const;
+  void remember_states();
+  void checkpoint_if_due(bool epoch_ended);
+  void last_checkpoint();
+  void note(const std::string& text);
+
   CycleRuntime& owner_;
   CycleReport& report_;
   CyclePlan plan_;
-  CycleFeed feed_;
+  std::optional<CycleFeed> feed_;
   CycleRecord record_;
+  CycleWatch watch_;
   CyclePrograms programs_;
   std::optional<LearningRate> rate_;  // training
   std::atomic<bool> finished_{false};
-  std::chrono::steady_clock::time_point start_;
+  double start_ = 0, before_ = 0;  // by the clock; what ran before the checkpoint it went on from
   double next_progress_ = 0;
+
+  std::mutex stepping_;                 // held while a batch runs and while a checkpoint is taken
+  bool over_ = false;                   // nothing is left to be taken
+  uint64_t epoch_ = 0, index_ = 0;      // joint samples of this epoch that steps have used
+  uint64_t end_ = 0;                    // and batches
+  std::string not_resumable_;
+  std::map<std::string, std::vector<std::byte>> states_;  // as the step began, where a step is several batches
 };
 
 }  // namespace harmonics

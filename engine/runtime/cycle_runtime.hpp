@@ -6,9 +6,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "engine/runtime/evaluate.hpp"
 #include "engine/runtime/harmonic_graph.hpp"
 
 namespace harmonics {
@@ -26,6 +28,17 @@ struct EpochReport {
   int64_t epoch, steps, samples;
   double seconds, loss, accuracy;  // means over the epoch
   double learning_rate;            // of its last step
+  int64_t step = 0;                // of the run, when it ended
+  std::string accuracy_name = {};  // "output.accuracy"
+  std::map<std::string, double> figures = {};  // what --metric asked for, over the epoch: "f1", "output.f1"
+  std::optional<Evaluation> validation = std::nullopt;
+};
+
+// For logs: every so many steps.
+struct StepReport {
+  int64_t epoch = 0, step = 0, samples = 0;  // epoch from 1
+  double seconds = 0, samples_per_second = 0, learning_rate = 0;
+  std::map<std::string, double> metrics;
 };
 
 struct CurvePoint {
@@ -42,26 +55,43 @@ struct CycleReport {
   std::vector<EpochReport> by_epoch;
   std::vector<CurvePoint> curve;   // at most 512 points
   std::string stopped_by;          // "epochs", "steps", "for", "until loss < 0.05", "interrupt", "end of streams"
+  int64_t resumed_at = 0;          // the step of the checkpoint it went on from
+  std::string no_checkpoint;       // why the last one could not be written; empty: it was, or none was asked for
   std::vector<std::string> notes;
 };
 
-struct Evaluation {
-  int64_t samples = 0;
-  double loss = 0, accuracy = -1;  // mean per sample (position)
-  double seconds = 0;
-};
+class Checkpointer;
+struct Checkpoint;
+class CycleRun;
 
 class CycleRuntime {
  public:
   CycleRuntime(HarmonicGraph& graph, int cycle, RunSettings settings);
   ~CycleRuntime();
 
+  // Seconds that only grow; by default the machine's.
+  void set_clock(std::function<double()> clock) { clock_ = std::move(clock); }
+  // Writes checkpoints while it trains and when it ends; null: none. It must outlive run().
+  void set_checkpoints(Checkpointer* checkpoints) { checkpoints_ = checkpoints; }
+  // run() goes on from there, to the bit as if it had never stopped. Throws when the checkpoint says that it cannot.
+  void resume(Checkpoint checkpoint);
+  // Declares this cycle's parameters without running it: those of a cycle that was over before a checkpoint.
+  void declare_parameters();
+  // From any thread: a checkpoint of the last step that ended, on the disk when this returns. False: nothing runs, or none
+  // are written. Throws what prevents it.
+  bool checkpoint_now();
+
   // Trains when the cycle has a tap, else infers and feeds the consumers. Errors of any stage come out here.
   CycleReport run();
-  // From any thread or a signal handler: stops after the step that is running.
+  // From any thread or a signal handler: stops after the step that is running, all of its batches.
   void stop() { stop_.store(true, std::memory_order_relaxed); }
   void on_progress(std::function<void(const Progress&)> callback) { progress_ = std::move(callback); }
-  void on_epoch(std::function<void(const EpochReport&)> callback) { epoch_ = std::move(callback); }
+  void on_epoch(std::function<void(const EpochReport&, const Progress&)> callback) { epoch_ = std::move(callback); }
+  // Before the first step: what will be measured, and the step the run goes on from.
+  void on_start(std::function<void(const std::vector<std::string>& metrics, int64_t step)> callback) { start_ = std::move(callback); }
+  void on_step(int64_t every, std::function<void(const StepReport&)> callback) { every_ = every, step_ = std::move(callback); }
+  // What people should know at once, for example that a checkpoint could not be written.
+  void on_note(std::function<void(const std::string&)> callback) { note_ = std::move(callback); }
 
  private:
   friend class CycleRun;
@@ -70,10 +100,16 @@ class CycleRuntime {
   RunSettings settings_;
   std::atomic<bool> stop_{false};
   std::function<void(const Progress&)> progress_;
-  std::function<void(const EpochReport&)> epoch_;
+  std::function<void(const EpochReport&, const Progress&)> epoch_;
+  std::function<void(const std::vector<std::string>&, int64_t)> start_;
+  std::function<void(const StepReport&)> step_;
+  int64_t every_ = 0;  // steps between two reports; 0: none
+  std::function<double()> clock_;
+  std::function<void(const std::string&)> note_;
+  Checkpointer* checkpoints_ = nullptr;
+  std::unique_ptr<Checkpoint> resume_;  // until run() has taken it over
+  std::mutex running_;  // guards run_
+  CycleRun* run_ = nullptr;
 };
-
-// Loss and accuracy of a cycle's taps over one pass of `streams`, in evaluation mode.
-Evaluation evaluate(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings);
 
 }  // namespace harmonics

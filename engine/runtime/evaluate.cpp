@@ -1,8 +1,9 @@
+#include "engine/runtime/evaluate.hpp"
+
+#include <algorithm>
 #include <chrono>
 
 #include <fmt/core.h>
-
-#include "engine/runtime/cycle_runtime.hpp"
 
 namespace harmonics {
 
@@ -23,57 +24,113 @@ Lowered lower_tapped(HarmonicGraph& graph, LoweringOptions options) {
 
 }  // namespace
 
-Evaluation evaluate(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& run) {
-  using Clock = std::chrono::steady_clock;
-  const ResolvedSettings settings = graph.settings(cycle, run);
+const double* Evaluation::find(const std::string& name) const {
+  if (name == "loss") return &loss;
+  for (const LayerFigures& layer : layers) {
+    if (const double* v = layer.find(name)) return v;
+    if (name.rfind(layer.layer + ".", 0) == 0)
+      if (const double* v = layer.find(name.substr(layer.layer.size() + 1))) return v;
+  }
+  return nullptr;
+}
+
+Evaluator::Evaluator(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& run, Purpose purpose)
+    : graph_(graph), run_(run), settings_(graph.settings(cycle, run)), cycle_(cycle) {
   const Graph& g = graph.graph();
+  const char* flag = purpose == Purpose::test ? "test" : "validate";
+  const char* word = purpose == Purpose::test ? "test" : "validation";
   const std::vector<int> producers = g.producers_used(cycle, true);
   for (int n : producers)
-    if (!streams.bound(n))
-      throw Error(ErrorKind::Usage, fmt::format("producer '{}' has no test data", g.nodes[static_cast<size_t>(n)].name), {}, {fmt::format("give it: --test {}=file:PATH", g.nodes[static_cast<size_t>(n)].name)});
-  check_same_samples(g, graph.types(), streams.types(g));
-  const uint64_t batch = streams.batch().value_or(static_cast<uint64_t>(settings.batch));
-  std::unique_ptr<JointReader> reader = streams.reader(g, producers, batch, false, settings.seed);
-  if (reader->size() == 0) throw Error(ErrorKind::Usage, "test data must be finite");
-  reader->begin(0);
-  const auto start = Clock::now();
-  const uint64_t most = std::min(batch, reader->size());
-  std::vector<std::shared_ptr<Storage>> buffers;
-  std::vector<void*> targets;
+    if (!streams.bound(n)) {
+      const std::string& name = g.nodes[static_cast<size_t>(n)].name;
+      throw Error(ErrorKind::Usage, fmt::format("producer '{}' has no {} data", name, word), {}, {fmt::format("give it: --{} {}=file:PATH", flag, name)});
+    }
+  check_same_samples(g, graph.types(), streams.types(g), word);
+  const uint64_t batch = streams.batch().value_or(static_cast<uint64_t>(settings_.batch));
+  reader_ = streams.reader(g, producers, batch, false, settings_.seed);
+  if (reader_->size() == 0) throw Error(ErrorKind::Usage, fmt::format("{} data must be finite", word), {}, {"cut a stream that has no end: take=N in its address"});
+  most_ = std::min(batch, reader_->size());
   for (size_t i = 0; i < producers.size(); ++i) {
-    buffers.push_back(std::make_shared<Storage>(reader->bytes(i) * most));
-    targets.push_back(buffers.back()->data());
+    buffers_.push_back(std::make_shared<Storage>(reader_->bytes(i) * most_));
+    targets_.push_back(buffers_.back()->data());
   }
+  first();
+}
+
+void Evaluator::first() {
+  judge_.emplace(graph_.registry(), run_.metrics, true, run_.confusion);
+  compiled(most_);
+  judge_->check_asked();
+}
+
+Evaluator::Step& Evaluator::compiled(uint64_t batch) {
+  Step& step = steps_[batch];
+  if (step.step) return step;
   LoweringOptions o;
   o.mode = Mode::evaluate;
-  o.cycle = cycle;
-  o.seed = settings.seed;
-  const CompileOptions c = graph.compile_options(run);
-  std::map<uint64_t, std::unique_ptr<CompiledStep>> steps;
+  o.cycle = cycle_;
+  o.seed = settings_.seed;
+  o.batch = static_cast<int64_t>(batch);
+  o.judge = true;
+  const CompileOptions c = graph_.compile_options(run_);
+  step.step = std::make_unique<CompiledStep>(lower_tapped(graph_, o), graph_.store(), graph_.executor(run_.threads), c);
+  step.outputs = judge_->outputs_of(*step.step);
+  return step;
+}
+
+Evaluation Evaluator::run() {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
   Evaluation result;
-  double loss = 0, correct = 0, counted = 0;
-  while (const uint64_t n = reader->read(most, targets.data())) {
-    auto& step = steps[n];
-    if (!step) {
-      o.batch = static_cast<int64_t>(n);
-      step = std::make_unique<CompiledStep>(lower_tapped(graph, o), graph.store(), graph.executor(run.threads), c);
-    }
-    step->check_indices(targets.data());
-    step->set(targets.data(), 0, 1, settings.seed);
-    step->run();
-    loss += static_cast<double>(*step->loss()) * static_cast<double>(n);
-    for (size_t i = 0; i < step->lowered().losses.size(); ++i)
-      if (const float* right = step->correct(i)) {
-        correct += *right;
-        counted += static_cast<double>(step->lowered().losses[i].counted);
-        break;
-      }
+  double loss = 0;
+  std::vector<double> layer_loss(steps_.begin()->second.step->lowered().losses.size(), 0);
+  reader_->begin(0);
+  judge_->reset();
+  while (const uint64_t n = reader_->read(most_, targets_.data())) {
+    Step& at = compiled(n);
+    at.step->check_indices(targets_.data());
+    at.step->set(targets_.data(), 0, 1, settings_.seed);
+    at.step->run();
+    loss += static_cast<double>(*at.step->loss()) * static_cast<double>(n);
+    for (size_t i = 0; i < layer_loss.size(); ++i) layer_loss[i] += static_cast<double>(*at.step->layer_loss(i)) * static_cast<double>(n);
+    judge_->add(at.outputs);
     result.samples += static_cast<int64_t>(n);
   }
-  result.loss = result.samples ? loss / static_cast<double>(result.samples) : 0;
-  if (counted > 0) result.accuracy = correct / counted;
+  const double samples = static_cast<double>(std::max<int64_t>(result.samples, 1));
+  result.loss = loss / samples;
+  result.layers = judge_->figures();
+  for (size_t i = 0; i < layer_loss.size(); ++i)
+    for (LayerFigures& f : result.layers)
+      if (f.layer == steps_.begin()->second.step->lowered().losses[i].name) f.figures.insert(f.figures.begin(), {"loss", layer_loss[i] / samples});
+  if (const double* accuracy = result.find("accuracy")) result.accuracy = *accuracy;
   result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return result;
+}
+
+std::vector<std::string> Evaluator::names() {
+  std::vector<std::string> names{"loss"};
+  for (const LayerFigures& layer : judge_->figures()) {
+    names.push_back(layer.layer + ".loss");
+    for (const Figure& f : layer.figures) {
+      if (std::find(names.begin(), names.end(), f.name) == names.end()) names.push_back(f.name);
+      names.push_back(layer.layer + "." + f.name);
+    }
+  }
+  return names;
+}
+
+std::map<std::string, double> Evaluation::all() const {
+  std::map<std::string, double> values{{"loss", loss}};
+  for (const LayerFigures& layer : layers)
+    for (const Figure& f : layer.figures) {
+      values.emplace(f.name, f.value);  // the first layer that has it
+      values.emplace(layer.layer + "." + f.name, f.value);
+    }
+  return values;
+}
+
+Evaluation evaluate(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose) {
+  return Evaluator(graph, cycle, streams, settings, purpose).run();
 }
 
 }  // namespace harmonics

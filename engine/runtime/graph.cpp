@@ -255,7 +255,7 @@ class Resolver {
     settings.span = c.span;
     for (const CycleCondition& condition : c.conditions)
       guard([&] {
-        if (condition.kind == CycleCondition::Kind::Until) check_metric(condition.until, graph_);
+        if (condition.kind == CycleCondition::Kind::Until) check_metric(condition.until, graph_, registry_);
         apply_condition(condition, settings);
       });
     graph_.cycles.push_back(settings);
@@ -277,7 +277,7 @@ class Resolver {
           throw Error(ErrorKind::Name, "no predicate '" + call.name.text + "' is registered", call.name.span,
                       {"this version decides by metrics: if loss < 0.5 { ... }"});
         }
-        check_metric(*comparison, graph_);
+        check_metric(*comparison, graph_, registry_);
       });
       const auto* comparison = std::get_if<Comparison>(&conditional.predicate);
       const int index = static_cast<int>(graph_.conditionals.size());

@@ -8,12 +8,21 @@
 
 #include <fmt/core.h>
 
+#include "engine/base/file.hpp"
 #include "engine/base/spelling.hpp"
+#include "engine/model/sealed_file.hpp"
 #include "engine/runtime/bind_call.hpp"
+#include "engine/runtime/check_streams.hpp"
 #include "engine/runtime/recorded_streams.hpp"
 #include "engine/runtime/run_edge.hpp"
 
 namespace harmonics {
+
+namespace {
+
+const std::string kMoment = "moment/";
+
+}  // namespace
 
 Comparison parse_comparison(const std::string& text) {
   const size_t at = text.find_first_of("<>");
@@ -63,6 +72,7 @@ const std::map<int, StreamType>& HarmonicGraph::types() {
   if (types_.empty()) {
     types_ = recorded_;
     for (auto& [n, t] : test_streams_.types(graph_)) types_[n] = t;
+    for (auto& [n, t] : validation_streams_.types(graph_)) types_[n] = t;
     for (auto& [n, t] : streams_.types(graph_)) types_[n] = t;
     check_recorded(graph_, recorded_, types_, weights_path_);
   }
@@ -86,6 +96,7 @@ void HarmonicGraph::assume_declared_streams() {
 }
 
 const Widths& HarmonicGraph::widths() {
+  if (!widths_) check_meaning(graph_, types());
   if (!widths_) widths_ = resolve_widths(graph_, types(), loaded_);
   return *widths_;
 }
@@ -101,7 +112,7 @@ ResolvedSettings HarmonicGraph::settings(int cycle, const RunSettings& run) cons
     r.until.clear();
     for (const std::string& text : run.until) {
       r.until.push_back(parse_comparison(text));
-      check_metric(r.until.back(), graph_);
+      check_metric(r.until.back(), graph_, registry_);
     }
   }
   r.batch = run.batch ? *run.batch : c.batch ? *c.batch : streams_.batch() ? static_cast<int64_t>(*streams_.batch()) : 64;
@@ -155,9 +166,16 @@ std::vector<int> HarmonicGraph::results(int cycle) const {
   return result;
 }
 
-void HarmonicGraph::load_weights(const std::string& path) { load_weights(read_safetensors(path), path); }
+void HarmonicGraph::load_weights(const std::string& path) {
+  const auto bytes = MappedFile::open(path);
+  TensorFile file = read_safetensors(bytes->data(), bytes->bytes(), path, bytes);
+  check_seal(file, {static_cast<const char*>(bytes->data()), bytes->bytes()}, path);
+  load_weights(std::move(file), path);
+}
 
 void HarmonicGraph::load_weights(TensorFile file, const std::string& path) {
+  if (is_sealed(file))  // a checkpoint: its weights alone
+    std::erase_if(file.tensors, [](const auto& entry) { return entry.first.find('/') != std::string::npos; });
   weights_path_ = path;
   recorded_ = read_recorded_streams(graph_, file.metadata, path);
   for (auto& [name, tensor] : file.tensors) {
@@ -199,6 +217,7 @@ Lowered HarmonicGraph::lower(const LoweringOptions& options) {
     }
   if (!missing.empty() && options.mode != Mode::train)
     throw Error(ErrorKind::Weights, fmt::format("{} lacks weights the graph needs:{}", weights_path_, missing), {}, {"these arrows were not part of the graph that was trained; train on, or take them out"});
+  if (options.mode == Mode::evaluate) return lowered;
   weight_notes_.clear();
   if (!missing.empty()) weight_notes_.push_back("not in the file, starting fresh:" + missing);
   for (const auto& [name, shape] : loaded_)
@@ -213,6 +232,45 @@ TensorFile HarmonicGraph::weights() const {
   for (const auto& [name, t] : store_.all())
     if (t.role != Role::moment) file.tensors[name] = store_.tensor(name);
   return file;
+}
+
+void HarmonicGraph::snapshot(TensorFile& into) const {
+  into.metadata = record_streams(graph_, types_);
+  std::map<std::string, HTensor> former = std::exchange(into.tensors, {});
+  for (const auto& [name, t] : store_.all()) {
+    if (is_accumulator(name)) continue;  // begins anew with every step
+    const std::string key = t.role == Role::moment ? kMoment + name : name;
+    const auto same = former.find(key);
+    HTensor copy = same != former.end() && type_of(same->second) == t.type ? std::move(same->second) : make_value(t.type, std::make_shared<Storage>(t.type.bytes()));
+    store_.copy(name, copy.raw()->storage->data());
+    into.tensors.emplace(key, std::move(copy));
+  }
+  for (const auto& [name, moment] : store_.expected()) into.tensors.emplace(kMoment + name, moment);
+}
+
+void HarmonicGraph::restore(const TensorFile& snapshot) {
+  std::map<std::string, HTensor> numbers;
+  for (const auto& [key, tensor] : snapshot.tensors) numbers.emplace(key.rfind(kMoment, 0) == 0 ? key.substr(kMoment.size()) : key, tensor);
+  store_.expect(std::move(numbers));
+}
+
+std::vector<std::string> HarmonicGraph::end_restore(const TensorFile& snapshot, bool branches) {
+  std::string other, surplus, fresh, lost;
+  for (const auto& [name, numbers] : store_.expected()) {
+    const auto declared = store_.all().find(name);
+    if (snapshot.tensors.count(kMoment + name)) lost += "\n  " + name;
+    else if (declared != store_.all().end()) other += fmt::format("\n  {}: {} in the checkpoint, {} in the graph", name, type_of(numbers).str(), declared->second.type.str());
+    else surplus += "\n  " + name + " " + type_of(numbers).str();
+  }
+  for (const auto& [name, t] : store_.all())
+    if (t.role != Role::moment && !snapshot.tensors.count(name)) fresh += "\n  " + name + " " + t.type.str();
+  std::vector<std::string> notes;
+  if (!other.empty()) notes.push_back("of another shape, starting fresh:" + other);
+  if (!fresh.empty()) notes.push_back("not in the checkpoint, starting fresh:" + fresh);
+  if (!surplus.empty()) notes.push_back("in the checkpoint but not used by this graph:" + surplus);
+  if (!branches && !lost.empty()) notes.push_back("the optimizer's memory of these does not fit and starts fresh:" + lost);
+  store_.forget_expected([&](const std::string& name) { return !branches || !snapshot.tensors.count(kMoment + name); });
+  return notes;
 }
 
 }  // namespace harmonics

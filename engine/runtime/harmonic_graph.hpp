@@ -26,6 +26,8 @@ struct RunSettings : DeviceSettings {
   std::optional<double> seconds, lr, clip, clip_value;
   std::optional<std::string> optimizer, schedule;
   std::vector<std::string> until;  // "loss<0.05"
+  std::vector<std::string> metrics;  // "topk(5)": measured besides what the task suggests
+  bool confusion = false;            // testing and validation count truth by prediction
   int threads = 0;                 // 0: all the machine has
   bool shuffle = true;
   bool deterministic = false;      // refuse what the clock or the arrival of samples would decide
@@ -59,6 +61,7 @@ class HarmonicGraph {
   ParameterStore& store() { return store_; }
   StreamSet& streams() { return streams_; }          // --producer
   StreamSet& test_streams() { return test_streams_; }  // --test
+  StreamSet& validation_streams() { return validation_streams_; }  // --validate
   void bind_consumer(const std::string& name, Address address);  // "": the graph's only unbound consumer, else the unnamed one
   void bind_consumer(int node, Sink sink);
   std::map<int, std::unique_ptr<Sink>>& sinks() { return sinks_; }
@@ -81,6 +84,14 @@ class HarmonicGraph {
   void load_weights(const std::string& path);
   void load_weights(TensorFile file, const std::string& name);  // `name` for messages; what it views must outlive the call
   TensorFile weights() const;
+  // What a checkpoint holds of the model: the same, with moments as "moment/NAME", copied; memory of `into` that fits is used
+  // again.
+  void snapshot(TensorFile& into) const;
+  // Takes what snapshot gave over into the parameters that are declared and those that will be.
+  void restore(const TensorFile& snapshot);
+  // Once parameters are declared: what of it found no place, which is forgotten, and what the graph has that was not in it; for
+  // people. `branches`: some moments are declared later, when a branch is first taken.
+  std::vector<std::string> end_restore(const TensorFile& snapshot, bool branches);
   // "surplus: a.b.affine.weight" and such, for people; filled by lower().
   const std::vector<std::string>& weight_notes() const { return weight_notes_; }
 
@@ -88,9 +99,9 @@ class HarmonicGraph {
   void check_belonging() const;
 
   Graph graph_;
-  Registry registry_;
+  mutable Registry registry_;  // finding a name may open a library
   ParameterStore store_;
-  StreamSet streams_, test_streams_;
+  StreamSet streams_, test_streams_, validation_streams_;
   std::map<int, std::unique_ptr<Sink>> sinks_;
   std::map<int, StreamType> recorded_;  // from the weights file
   std::map<int, StreamType> types_;

@@ -49,7 +49,7 @@ JointReader::JointReader(std::vector<JointMember> members, const JointOptions& o
   write_.resize(members_.size());
   check_lengths();
   count();
-  by_number_ = size_ > 0 && std::all_of(members_.begin(), members_.end(), [](const JointMember& m) { return m.source->can_read_at(); });
+  by_number_ = size_ > 0 && (options_.repeat == 1 || !options_.passes_differ) && std::all_of(members_.begin(), members_.end(), [](const JointMember& m) { return m.source->can_read_at(); });
   if (options_.shuffle > 1) allocate_blocks();
 }
 
@@ -68,7 +68,7 @@ void JointReader::count() {
   uint64_t groups = std::numeric_limits<uint64_t>::max();
   for (const JointMember& m : members_)
     if (const uint64_t n = m.source->info().size) groups = std::min(groups, n / m.per_group);
-  const bool bounded = groups != std::numeric_limits<uint64_t>::max();
+  const bool bounded = counted_ = groups != std::numeric_limits<uint64_t>::max();
   if (bounded) groups -= std::min(groups, options_.skip);
   if (options_.take) groups = std::min(groups, options_.take);
   if (!bounded && !options_.take) return;
@@ -97,11 +97,52 @@ void JointReader::allocate_blocks() {
 }
 
 void JointReader::begin(uint64_t epoch) {
-  for (const JointMember& m : members_) m.source->rewind(epoch * options_.repeat);
   epoch_ = epoch;
-  position_ = pass_ = pass_position_ = pass_given_ = 0;
+  position_ = pass_ = 0;
   block_ = block_size_ = block_at_ = block_first_ = 0;
+  start_pass(0);
+}
+
+void JointReader::seek(uint64_t epoch, uint64_t index) {
+  begin(epoch);
+  if (size_ && index > size_)
+    throw Error(ErrorKind::Stream, "there is no sample " + std::to_string(index) + " to go back to: an epoch has " + std::to_string(size_));
+  position_ = index;
+  if (options_.shuffle < 2) return seek_ordered(index);
+  block_ = index / order_.size();
+  const uint64_t in_block = index % order_.size(), first = index - in_block;
+  if (by_number_) block_first_ = first;
+  else seek_ordered(first);
+  if (in_block == 0) return;
+  if (!fill_block() || block_size_ < in_block)
+    throw Error(ErrorKind::Stream, "there is no sample " + std::to_string(index) + " to go back to: the epoch has become shorter");
+  block_at_ = in_block;
+}
+
+// Where the epoch stands after `index` joint samples that nobody shuffled.
+void JointReader::seek_ordered(uint64_t index) {
+  if (index == 0) return;
+  const uint64_t in_pass = options_.repeat == 1 ? std::numeric_limits<uint64_t>::max() : counted_ ? size_ / options_.repeat : 0;
+  if (in_pass == 0) return read_away(index);
+  pass_ = std::min(index / in_pass, options_.repeat - 1);
+  start_pass(index - pass_ * in_pass);
+}
+
+// The members to where this pass stands after `given` joint samples.
+void JointReader::start_pass(uint64_t given) {
+  pass_given_ = given;
+  pass_position_ = given ? options_.skip + options_.shard + (given - 1) * options_.shards + 1 : 0;
   pass_ended_ = false;
+  for (const JointMember& m : members_) m.source->seek(epoch_ * options_.repeat + pass_, pass_position_ * m.per_group);
+}
+
+void JointReader::read_away(uint64_t index) {
+  std::vector<std::vector<std::byte>> dropped;
+  for (const size_t bytes : bytes_) dropped.emplace_back(bytes);
+  for (; index > 0; --index) {
+    for (size_t i = 0; i < members_.size(); ++i) write_[i] = dropped[i].data();
+    if (read_ordered(1) == 0) throw Error(ErrorKind::Stream, "there is no sample to go back to: the epoch has become shorter");
+  }
 }
 
 uint64_t JointReader::read(void* const* to) { return read(options_.batch, to); }
@@ -184,9 +225,7 @@ uint64_t JointReader::read_ordered(uint64_t n) {
 bool JointReader::next_pass() {
   if (pass_ + 1 >= options_.repeat || pass_given_ == 0) return false;
   ++pass_;
-  for (const JointMember& m : members_) m.source->rewind(epoch_ * options_.repeat + pass_);
-  pass_position_ = pass_given_ = 0;
-  pass_ended_ = false;
+  start_pass(0);
   return true;
 }
 

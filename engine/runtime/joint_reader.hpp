@@ -25,6 +25,7 @@ struct JointOptions {
   uint64_t take = 0;  // 0: all
   uint64_t shard = 0, shards = 1;
   uint64_t repeat = 1;  // passes in one epoch
+  bool passes_differ = false;  // a member's samples change from pass to pass: those of several are not read by number
 };
 
 // Joins sources by order. The permutation of a shuffled block is one for all members, a function of (seed, epoch,
@@ -45,6 +46,9 @@ class JointReader {
   // Starts an epoch: back to the first sample, with this epoch's permutation. Needed before every epoch but the first
   // when that is epoch 0.
   void begin(uint64_t epoch);
+  // To joint sample `index` of an epoch: what follows is what follows after that many were read. Reads one block again at most
+  // where samples are shuffled, and what lies before where passes are repeated and their length is not known.
+  void seek(uint64_t epoch, uint64_t index);
   // The next options().batch joint samples, member by member into `to`; fewer only at the end of the epoch, 0 after it.
   uint64_t read(void* const* to);
   uint64_t read(uint64_t n, void* const* to);
@@ -67,7 +71,10 @@ class JointReader {
   uint64_t read_groups(uint64_t n);
   uint64_t drop_groups(uint64_t n);
   uint64_t end_of_pass();
+  void start_pass(uint64_t given);
   bool next_pass();
+  void seek_ordered(uint64_t index);
+  void read_away(uint64_t index);
   bool fill_block();
 
   std::vector<JointMember> members_;
@@ -75,6 +82,7 @@ class JointReader {
   std::vector<size_t> bytes_;
   std::vector<uint64_t> left_over_, got_;
   uint64_t size_ = 0, epoch_ = 0, position_ = 0;
+  bool counted_ = false;  // a member says how long a pass is; else size_ is what take allows at most
   uint64_t pass_ = 0, pass_position_ = 0, pass_given_ = 0;  // position counts skipped and other shards' samples too
   bool pass_ended_ = false;
 

@@ -178,12 +178,14 @@ class Lowerer : public ParameterSource {
         if (!(c.item->flags & HX_SHIFTS_TARGET)) count_correct(c, prediction, y, info);
       } else {
         y = stop_gradient(as_numbers(target.value.tensor));
+        if (!is_float(y.dtype())) y = cast(y, p.tensor.dtype());  // whole numbers where no classes are meant
         if (y.shape() != p.tensor.shape()) {
           if (y.size() != p.tensor.size())
             throw Error(ErrorKind::Shape, fmt::format("'{}' of shape {} cannot be compared with '{}' of shape {} (batch axis first)", node(t.layer).name, p.tensor.shape().str(), node(t.target).name, y.shape().str()));
           y = reshape(y, p.tensor.shape());
         }
       }
+      if (options_.judge && !info.judged) judge(c, prediction, y, classes, info);
       const HTensor value = call_loss(c.item, c.arguments, prediction.activation, prediction.before_activation.tensor, p.tensor, y);
       return mean_loss(value, 1 + p.positions);
     } catch (const Error& e) {
@@ -195,7 +197,7 @@ class Lowerer : public ParameterSource {
   LossInfo& info_of(int layer) {
     for (LossInfo& info : result_.losses)
       if (info.layer == layer) return info;
-    return result_.losses.emplace_back(LossInfo{layer, node(layer).name, false, 0});
+    return result_.losses.emplace_back(LossInfo{layer, node(layer).name});
   }
 
   // Follows whole numbers from the stream inputs to the functionals that choose rows or classes by them.
@@ -235,6 +237,24 @@ class Lowerer : public ParameterSource {
     info.accuracy = true;
     info.counted = hit.size();
     tracer_.output(info.name + ".correct", correct);
+  }
+
+  void judge(const BoundCall& c, const LayerValue& prediction, const HTensor& target, bool classes, LossInfo& info) {
+    const HTensor& p = prediction.value.tensor;
+    Judged j;
+    j.classes = classes;
+    j.shifts = classes && (c.item->flags & HX_SHIFTS_TARGET);
+    j.rows = 1;
+    for (uint32_t axis = 0; axis <= prediction.value.positions; ++axis) j.rows *= p.shape()[axis];
+    if (classes) j.rows = target.size();
+    j.outputs = p.size() / j.rows;
+    j.n_classes = !classes ? 0 : j.outputs == 1 ? 2 : j.outputs;
+    j.sequence = target.rank() > 1 ? target.shape().back() : 1;
+    if (c.arguments.has("ignore_index")) j.ignored = c.arguments.integer("ignore_index");
+    j.activation = prediction.activation;
+    tracer_.output(info.name + ".prediction", cast(p, DType::F32));
+    tracer_.output(info.name + ".target", classes ? target : cast(target, DType::F32));
+    info.judged = std::move(j);
   }
 
   // ---- training ----

@@ -59,6 +59,18 @@ struct LoweringOptions : UpdateSettings {  // those: train
   double accumulate = 0;          // train: above 0 gradients times this are gathered and nothing is stepped
   std::vector<int> wanted;        // infer: layers whose values are handed out; empty: terminal layers and consumers' sources
   bool observe = false;           // hand out every layer's value as "value:LAYER"
+  bool judge = false;             // hand out what metrics compare, as "LAYER.prediction" and "LAYER.target"
+};
+
+// What metrics compare at a tapped layer, by its first tap.
+struct Judged {
+  bool classes = false;    // targets are class numbers (i32), else numbers as many as predictions (f32)
+  bool shifts = false;     // the target of a position is the class of the next; the last of a sequence has none
+  int64_t rows = 0;        // of predictions: samples, times positions
+  int64_t outputs = 0, n_classes = 0;
+  int64_t sequence = 1;    // rows that follow each other
+  std::optional<int64_t> ignored;  // rows with this class do not count
+  std::string activation;  // what the layer's arrow ends in
 };
 
 struct LossInfo {
@@ -66,6 +78,7 @@ struct LossInfo {
   std::string name;        // the layer's
   bool accuracy = false;   // "LAYER.correct" is an output: how many of the batch's (positions') classes are right
   int64_t counted = 0;     // samples times positions that accuracy counts
+  std::optional<Judged> judged = std::nullopt;  // with LoweringOptions::judge
 };
 
 struct Lowered {
@@ -78,7 +91,7 @@ struct Lowered {
 };
 
 // Program inputs: one per producer used ("NAME": [batch, sample...]); train also has "@lr" f32, "@step" i64; programs with random
-// nodes have "@counter" i64[2] = {seed, step}; gathering gradients "@keep" bool instead of the rate and step. Outputs: "loss", "LAYER.loss", "LAYER.correct"; updates: parameters, states, moments.
+// nodes have "@counter" i64[2] = {seed, step}; gathering gradients "@keep" bool instead of the rate and step. Outputs: "loss", "LAYER.loss", "LAYER.correct", with `judge` "LAYER.prediction" and "LAYER.target"; updates: parameters, states, moments.
 Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store,
               const LoweringOptions& options);
 

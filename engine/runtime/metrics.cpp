@@ -1,5 +1,7 @@
 #include "engine/runtime/metrics.hpp"
 
+#include <algorithm>
+
 namespace harmonics {
 
 void WindowMean::add(double sum, double weight) {
@@ -7,9 +9,26 @@ void WindowMean::add(double sum, double weight) {
   weights_[next_] = weight;
   next_ = (next_ + 1) % kSize;
   if (used_ < kSize) ++used_;
-  // Summed anew: adding and taking away would drift over millions of steps.
+  sum_up();
+}
+
+// Anew: adding and taking away would drift over millions of steps.
+void WindowMean::sum_up() {
   sum_ = weight_ = 0;
   for (size_t i = 0; i < used_; ++i) sum_ += sums_[i], weight_ += weights_[i];
+}
+
+WindowState WindowMean::state() const {
+  const auto used = static_cast<std::ptrdiff_t>(used_);
+  return {{sums_.begin(), sums_.begin() + used}, {weights_.begin(), weights_.begin() + used}, next_};
+}
+
+void WindowMean::restore(const WindowState& state) {
+  used_ = std::min(state.sums.size(), kSize);
+  std::copy_n(state.sums.begin(), used_, sums_.begin());
+  std::copy_n(state.weights.begin(), used_, weights_.begin());
+  next_ = state.next % kSize;
+  sum_up();
 }
 
 size_t Metrics::declare(const std::string& name) {
@@ -25,6 +44,12 @@ void Metrics::end_step() {
   }
 }
 
+void Metrics::set(size_t metric, double value) {
+  windows_[metric].window = {};
+  windows_[metric].window.add(value, 1);
+  windows_[metric].held = true;
+}
+
 bool Metrics::holds(const Comparison& c) const {
   const auto it = names_.find(c.metric);
   if (it == names_.end() || windows_[it->second].window.empty()) return false;
@@ -35,10 +60,34 @@ bool Metrics::holds(const Comparison& c) const {
   return v >= c.value;
 }
 
+const std::string& Metrics::name(size_t metric) const {
+  for (const auto& [name, i] : names_)
+    if (i == metric) return name;
+  throw Error(ErrorKind::Internal, "no metric has the number " + std::to_string(metric));
+}
+
+std::map<std::string, WindowState> Metrics::windows() const {
+  std::map<std::string, WindowState> result;
+  for (const auto& [name, i] : names_)
+    if (!windows_[i].held && !windows_[i].window.empty()) result[name] = windows_[i].window.state();
+  return result;
+}
+
+void Metrics::restore(const std::map<std::string, WindowState>& windows) {
+  for (const auto& [name, state] : windows) windows_[declare(name)].window.restore(state);
+}
+
 std::map<std::string, double> Metrics::all() const {
   std::map<std::string, double> result;
   for (const auto& [name, i] : names_)
     if (!windows_[i].window.empty()) result[name] = windows_[i].window.mean();
+  return result;
+}
+
+std::map<std::string, double> Metrics::moving() const {
+  std::map<std::string, double> result;
+  for (const auto& [name, i] : names_)
+    if (!windows_[i].window.empty() && !windows_[i].held) result[name] = windows_[i].window.mean();
   return result;
 }
 

@@ -10,15 +10,25 @@
 
 namespace harmonics {
 
+// A window as it is kept: in the order of its places, next the one to be written.
+struct WindowState {
+  std::vector<double> sums, weights;
+  size_t next = 0;
+};
+
 // Mean of the last hundred steps: sums of values, each with its weight (samples). Allocates nothing.
 class WindowMean {
  public:
   void add(double sum, double weight);
   bool empty() const { return used_ == 0; }
   double mean() const { return weight_ > 0 ? sum_ / weight_ : 0; }
+  static constexpr size_t kSize = 100;
+  WindowState state() const;
+  void restore(const WindowState& state);
 
  private:
-  static constexpr size_t kSize = 100;
+  void sum_up();
+
   std::array<double, kSize> sums_{}, weights_{};
   size_t next_ = 0, used_ = 0;
   double sum_ = 0, weight_ = 0;
@@ -34,14 +44,22 @@ class Metrics {
     windows_[metric].weight += weight;
   }
   void end_step();
+  // A value that holds until the next one: what a pass of validation, or an epoch, gave.
+  void set(size_t metric, double value);
   // Before the first value every comparison is false.
   bool holds(const Comparison& comparison) const;
   double value(size_t metric) const { return windows_[metric].window.mean(); }  // 0 before the first value
   std::map<std::string, double> all() const;
+  std::map<std::string, double> moving() const;  // without those that were set
+  const std::string& name(size_t metric) const;
+  // As they go into a checkpoint and come back.
+  std::map<std::string, WindowState> windows() const;
+  void restore(const std::map<std::string, WindowState>& windows);
 
  private:
   struct Series {
     WindowMean window;
+    bool held = false;
     double pending = 0, weight = 0;  // of the step that is running
   };
   std::map<std::string, size_t> names_;

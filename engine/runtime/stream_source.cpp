@@ -58,6 +58,7 @@ StreamInfo from_c(const std::string& who, const hx_stream_info& c) {
   info.position_axes = c.position_axes;
   info.live = c.live != 0;
   for (uint32_t i = 0; i < c.n_symbols; ++i) info.symbols.emplace_back(c.symbols[i]);
+  if (c.notes) info.notes = c.notes;
   return info;
 }
 
@@ -241,6 +242,34 @@ void Source::rewind(uint64_t epoch) {
   first_ = {};
   touched_ = ended_ = false;
   position_ = 0;
+}
+
+void Source::seek(uint64_t epoch, uint64_t index) {
+  if (index == 0) return rewind(epoch);
+  if (has(table_, &hx_producer_vt::seek)) {
+    const hx_status status = table_->seek(object_, epoch, index);
+    if (status != HX_OK && status != HX_DECLINED) fail();
+    if (status == HX_OK) {
+      first_ = {};
+      touched_ = true;
+      ended_ = false;
+      position_ = index;
+      return;
+    }
+  }
+  rewind(epoch);
+  if (skip(index) != index)
+    throw Error(ErrorKind::Stream, who() + " has only " + std::to_string(position_) + " samples in a pass, so there is no sample " +
+                                       std::to_string(index) + " to go back to");
+}
+
+std::string Source::cannot_seek() {
+  if (info_.live) return who() + " is live";
+  const hx_status status = has(table_, &hx_producer_vt::rewind) ? table_->rewind(object_, 0) : HX_DECLINED;
+  if (status == HX_DECLINED) return who() + " cannot be read a second time, its producer does not rewind";
+  if (status != HX_OK) fail();
+  first_ = {};
+  return {};
 }
 
 Sink::Sink(std::string name, const hx_consumer_vt* table, void* object, std::shared_ptr<const void> owner)

@@ -42,7 +42,11 @@ class Source {
   uint64_t skip(uint64_t n);
   // Back to the first sample for this epoch; throws when the producer cannot. Nothing to do before the first sample.
   void rewind(uint64_t epoch);
-  // Samples given since the last rewind.
+  // To sample `index` of the pass of this epoch, at most its length: by the producer's own seek, else by rewind and skip.
+  void seek(uint64_t epoch, uint64_t index);
+  // Why this source cannot go back to a position, for people; empty: it can. To be asked before the first sample.
+  std::string cannot_seek();
+  // The number in its pass of the sample that comes next.
   uint64_t position() const { return position_; }
 
  private:

@@ -8,6 +8,7 @@
 
 #include <harmonics/async.hpp>
 
+#include "engine/base/nearest_file.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/plugin/arguments.hpp"
 
@@ -24,21 +25,6 @@ uint64_t number(const std::string& name, const std::string& key, const std::stri
     throw Error(ErrorKind::Usage, fmt::format("option '{}={}' of '{}' wants a whole number", key, text, name));
   return v;
 }
-
-// A source as a producer, so that wrappers go around it.
-class SourceProducer final : public Producer {
- public:
-  explicit SourceProducer(Source source) : source_(std::move(source)) {}
-  HTensor next() override { return source_.next(); }
-  std::size_t size() const override { return source_.info().size; }
-  bool rewind() override { return source_.rewind(++passes_), true; }
-  std::optional<StreamInfo> describe() override { return source_.info(); }
-  int64_t read(uint64_t n, void* to) override { return static_cast<int64_t>(source_.read(n, to)); }
-
- private:
-  Source source_;
-  uint64_t passes_ = 0;
-};
 
 bool used(const Graph& graph, int producer) {
   for (size_t cycle = 0; cycle < graph.cycles.size(); ++cycle) {
@@ -63,7 +49,13 @@ AttributeMap options_of(const Item& item, const Address& address) {
 Source open_source(Registry& registry, const std::string& name, const Address& address) {
   const ItemPtr item = registry.need(HX_PRODUCER, address.scheme);
   const AttributeMap options = options_of(*item, address);
-  return Source::open(name, item->table<hx_producer_factory_vt>(), item->self, address.path, *AttributeView(options).get(), item);
+  try {
+    return Source::open(name, item->table<hx_producer_factory_vt>(), item->self, address.path, *AttributeView(options).get(), item);
+  } catch (Error& e) {
+    if (e.kind() == ErrorKind::NoInput && address.scheme == "file")
+      if (const std::string advice = advice_for_missing(address.path); !advice.empty()) e.note(advice);
+    throw;
+  }
 }
 
 Sink open_sink(Registry& registry, const std::string& name, const Address& address) {
@@ -114,7 +106,16 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
       else e.note("its producers are " + fmt::format("{}", known.empty() ? std::string("none") : std::accumulate(std::next(known.begin()), known.end(), known.front(), [](std::string a, const std::string& b) { return a + ", " + b; })));
       throw e;
     }
-    if (bound(producer)) throw Error(ErrorKind::Usage, fmt::format("producer '{}' is bound twice", name));
+    if (bound(producer)) {
+      Error e(ErrorKind::Usage, fmt::format("producer '{}' is bound twice", name));
+      for (int n : graph.nodes_of(DeclarationKind::Producer))
+        if (!bound(n)) {
+          e.note(fmt::format("'{}' is not bound yet: --producer {}={}", graph.nodes[static_cast<size_t>(n)].name, graph.nodes[static_cast<size_t>(n)].name, address.str()));
+          break;
+        }
+      if (e.notes().empty()) e.note("leave one of them out");
+      throw e;
+    }
   }
   const std::string& bound_name = graph.nodes[static_cast<size_t>(producer)].name;
   // A source with a seed of its own (synth:) keeps it; otherwise it is the shuffle's.
@@ -122,14 +123,15 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   const bool owns_seed = std::any_of(item->arguments.begin(), item->arguments.end(), [](const ArgumentSpec& a) { return a.name == "seed"; });
   const std::optional<std::string> own_seed = owns_seed ? address.take("seed") : std::nullopt;
   take_joint_options(bound_name, address);
-  const std::optional<std::string> ahead = address.take("async");
+  const StreamSteps steps = take_stream_steps(address);
   if (own_seed) address.options.push_back({"seed", *own_seed});
-  Source source = open_source(registry, bound_name, address);
-  if (ahead) source = Source(bound_name, std::make_shared<AsyncProducer>(std::make_shared<SourceProducer>(std::move(source)), number(bound_name, "async", *ahead)));
-  bind(graph, producer, std::move(source));
+  SteppedSource stepped = with_steps(bound_name, open_source(registry, bound_name, address), steps);
+  if (stepped.augmented) augmented_[producer] = stepped.augmented;
+  if (stepped.condition) conditions_.emplace(producer, *stepped.condition);
+  bind(graph, producer, std::move(stepped.source));
 }
 
-void StreamSet::bind(const Graph&, int producer, Source source) { sources_[producer] = std::make_unique<Source>(std::move(source)); }
+void StreamSet::bind(const Graph&, int producer, Source source) { sources_[producer] = std::make_shared<Source>(std::move(source)); }
 
 // How many consecutive samples of this producer make one joint sample.
 uint64_t StreamSet::per_group(const Graph& graph, int producer) const {
@@ -172,13 +174,30 @@ std::map<int, StreamType> StreamSet::types(const Graph& graph) const {
   return result;
 }
 
-void check_same_samples(const Graph& graph, const std::map<int, StreamType>& learned, const std::map<int, StreamType>& given) {
+void check_same_samples(const Graph& graph, const std::map<int, StreamType>& learned, const std::map<int, StreamType>& given, const std::string& purpose) {
   for (const auto& [n, t] : given) {
     const auto it = learned.find(n);
     if (it == learned.end() || (it->second.dtype == t.dtype && it->second.sample == t.sample)) continue;
     const TensorType was{it->second.dtype, it->second.sample}, is{t.dtype, t.sample};
-    throw Error(ErrorKind::Stream, fmt::format("the test samples of '{}' are {}, the graph learned from {}", graph.nodes[static_cast<size_t>(n)].name, is.str(), was.str()), {}, {"test data must have the type and shape of the training data"});
+    throw Error(ErrorKind::Stream, fmt::format("the {} samples of '{}' are {}, the graph learned from {}", purpose, graph.nodes[static_cast<size_t>(n)].name, is.str(), was.str()), {}, {purpose + " data must have the type and shape of the training data"});
   }
+}
+
+// The same streams without the joint samples for which a condition does not hold. Reads the streams with conditions once.
+const std::vector<std::shared_ptr<Source>>& StreamSet::chosen(const std::vector<int>& producers, const std::vector<JointMember>& members) {
+  for (const Chosen& c : chosen_)
+    if (c.producers == producers) return c.sources;
+  JointOptions together;
+  together.batch = 1;
+  const JointReader belong(members, together);  // throws where they do not
+  std::vector<ConditionedMember> conditioned;
+  for (size_t i = 0; i < producers.size(); ++i)
+    if (const auto condition = conditions_.find(producers[i]); condition != conditions_.end()) conditioned.push_back({members[i], condition->second});
+  const auto numbers = std::make_shared<const std::vector<uint64_t>>(numbers_that_hold(conditioned));
+  Chosen c{producers, {}};
+  for (size_t i = 0; i < producers.size(); ++i) c.sources.push_back(pick(sources_.at(producers[i]), numbers, members[i].per_group));
+  chosen_.push_back(std::move(c));
+  return chosen_.back().sources;
 }
 
 std::unique_ptr<JointReader> StreamSet::reader(const Graph& graph, const std::vector<int>& producers, uint64_t batch, bool shuffle, uint64_t seed) {
@@ -198,8 +217,17 @@ std::unique_ptr<JointReader> StreamSet::reader(const Graph& graph, const std::ve
   o.repeat = repeat_.value_or(1);
   o.shard = shard_.value_or(0);
   o.shards = shards_.value_or(1);
+  for (int n : producers)
+    if (const auto augmented = augmented_.find(n); augmented != augmented_.end()) {
+      augmented->second->set_seed(o.seed);
+      o.passes_differ = true;
+    }
+  if (std::any_of(producers.begin(), producers.end(), [&](int n) { return conditions_.count(n) != 0; })) {
+    const auto& left = chosen(producers, members);
+    for (size_t i = 0; i < members.size(); ++i) members[i].source = left[i].get();
+  }
   if (shuffle_) o.shuffle = *shuffle_;
-  else if (shuffle && finite) o.shuffle = std::clamp<uint64_t>(kShuffleBytes / std::max<uint64_t>(bytes, 1), 1, std::max<uint64_t>(1, sources_.at(producers.front())->info().size));
+  else if (shuffle && finite) o.shuffle = std::clamp<uint64_t>(kShuffleBytes / std::max<uint64_t>(bytes, 1), 1, std::max<uint64_t>(1, members.front().source->info().size));
   return std::make_unique<JointReader>(std::move(members), o);
 }
 

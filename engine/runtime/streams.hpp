@@ -5,17 +5,19 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/base/address.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/runtime/joint_reader.hpp"
 #include "engine/runtime/lowering.hpp"
 #include "engine/runtime/stream_source.hpp"
+#include "engine/runtime/stream_steps.hpp"
 
 namespace harmonics {
 
-// Opens what an address names. Options of the joint group (shuffle, batch, take, skip, repeat, shard, seed, async) must have
-// been taken out; the others are checked against the scheme's schema.
+// Opens what an address names. Options of the joint group (shuffle, batch, take, skip, repeat, shard, seed) and steps on the
+// way (stream_steps.hpp) must have been taken out; the others are checked against the scheme's schema.
 Source open_source(Registry& registry, const std::string& name, const Address& address);
 Sink open_sink(Registry& registry, const std::string& name, const Address& address);
 
@@ -27,6 +29,11 @@ class StreamSet {
   bool bound(int producer) const { return sources_.count(producer) != 0; }
   bool empty() const { return sources_.empty(); }
   const Source& source(int producer) const { return *sources_.at(producer); }
+  Source& source(int producer) { return *sources_.at(producer); }
+  template <typename Body>
+  void each(Body&& body) const {
+    for (const auto& [producer, source] : sources_) body(*source);
+  }
 
   // Types as the graph sees them: declarations applied, groups of a ratio stacked on a new first axis.
   std::map<int, StreamType> types(const Graph& graph) const;
@@ -37,13 +44,21 @@ class StreamSet {
 
  private:
   uint64_t per_group(const Graph& graph, int producer) const;
+  const std::vector<std::shared_ptr<Source>>& chosen(const std::vector<int>& producers, const std::vector<JointMember>& members);
   void take_joint_options(const std::string& name, Address& address);
 
-  std::map<int, std::unique_ptr<Source>> sources_;
+  struct Chosen {
+    std::vector<int> producers;
+    std::vector<std::shared_ptr<Source>> sources;
+  };
+  std::map<int, std::shared_ptr<Source>> sources_;
+  std::map<int, std::shared_ptr<AugmentProducer>> augmented_;
+  std::map<int, Condition> conditions_;  // of where=
+  std::vector<Chosen> chosen_;           // what they leave of streams that are read together
   std::optional<uint64_t> batch_, shuffle_, take_, skip_, repeat_, seed_, shard_, shards_;
 };
 
 // Programs are compiled for the types the graph learned from; other samples are ErrorKind::Stream.
-void check_same_samples(const Graph& graph, const std::map<int, StreamType>& learned, const std::map<int, StreamType>& given);
+void check_same_samples(const Graph& graph, const std::map<int, StreamType>& learned, const std::map<int, StreamType>& given, const std::string& purpose = "test");
 
 }  // namespace harmonics

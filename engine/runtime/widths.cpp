@@ -173,7 +173,7 @@ class Solver {
       wanted = features(*ruled);
       if (me.has_shape && product(me.shape) != wanted)
         throw Error(ErrorKind::Shape, fmt::format("layer '{}' is declared {} = {} wide, but {} give {} = {}", me.name, declared, product(me.shape), reason, ruled->shape.str(), wanted), me.span,
-                    {"change the declaration or take it out: the width follows from the functions"});
+                    {from_weights && !ruled_by->is_stream ? fmt::format("the weights are of another graph: write layer {} {}, or train anew without --weights", me.name, shape_text(ruled->shape.vector())) : "change the declaration or take it out: the width follows from the functions"});
       if (auto tapped = tap_width(n); tapped && tapped->first != wanted)
         throw Error(ErrorKind::Shape, fmt::format("layer '{}' is {} wide by {}, but {} wants {}", me.name, wanted, reason, tapped->second, tapped->first), me.span,
                     ruled_by->is_stream ? std::vector<std::string>{fmt::format("a layer without shape right after a producer carries no weights; write layer {} {{{}}}; for a learned map", me.name, tapped->first)} : std::vector<std::string>{});

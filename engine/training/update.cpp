@@ -13,7 +13,9 @@ HTensor moment(Tracer& tracer, ParameterStore& store, const std::string& name, c
   return tracer.state(name, type);
 }
 
-std::string accumulator(const std::string& parameter) { return "optimizer.gradient." + parameter; }
+const std::string kAccumulator = "optimizer.gradient.";
+
+std::string accumulator(const std::string& parameter) { return kAccumulator + parameter; }
 
 HTensor times(const HTensor& gradient, const HTensor& factor) {
   return factor ? gradient * cast(factor, gradient.dtype()) : gradient;
@@ -50,6 +52,8 @@ void step_parameter(Tracer& tracer, ParameterStore& store, const Optimizer& opti
 }
 
 }  // namespace
+
+bool is_accumulator(const std::string& name) { return name.rfind(kAccumulator, 0) == 0; }
 
 void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& settings, const std::vector<TrainedParameter>& parameters,
                    std::vector<HTensor> gradients, const HTensor& scale) {

@@ -36,4 +36,7 @@ void trace_accumulation(Tracer& tracer, ParameterStore& store, const std::vector
 Program accumulated_update(const std::string& name, ParameterStore& store, const UpdateSettings& settings,
                            const std::vector<TrainedParameter>& parameters);
 
+// Does this parameter gather the gradients of a step's batches?
+bool is_accumulator(const std::string& name);
+
 }  // namespace harmonics

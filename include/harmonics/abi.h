@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define HX_ABI_MAJOR 0
-#define HX_ABI_MINOR 2
+#define HX_ABI_MINOR 3
 #define HX_ABI_MIN_MINOR 1
 #define HX_MAX_RANK 8
 
@@ -216,6 +216,7 @@ typedef struct hx_stream_info {
   uint32_t live;           /* nonzero: no end, cannot be read twice */
   uint32_t n_symbols;      /* text sources: the symbol of each index; owned by the producer */
   const char* const* symbols;
+  const char* notes;       /* contract 0.3: lines for people about the data; NULL: none; owned by the producer */
 } hx_stream_info;
 
 typedef struct hx_producer_vt { /* self is a producer object made by a factory */
@@ -231,6 +232,9 @@ typedef struct hx_producer_vt { /* self is a producer object made by a factory *
    * back, straight into dst. Reading goes on where it stood. n = 0 asks whether it can: HX_OK or HX_DECLINED. The host then
    * shuffles by number instead of keeping blocks of samples. */
   hx_status (*read_at)(void* self, const uint64_t* numbers, uint64_t n, void* dst);
+  /* Optional, contract 0.3: to sample `index` of pass `epoch`, both from 0; the same samples follow as after rewind(epoch) and
+   * `index` calls of next. HX_DECLINED: cannot; the host then rewinds and skips. */
+  hx_status (*seek)(void* self, uint64_t epoch, uint64_t index);
 } hx_producer_vt;
 
 typedef struct hx_consumer_vt {

@@ -44,14 +44,6 @@ class AsyncProducer final : public WrappedProducer {
   }
   std::size_t size() const override { return size_; }
   std::optional<StreamInfo> describe() override { return info_; }
-  bool rewind() override {
-    stop();
-    first_ = waiting_ = 0;
-    samples_.clear();
-    failure_ = nullptr;
-    ended_ = false;
-    return inner_->rewind();
-  }
   int64_t read(uint64_t n, void* to) override {
     if (!bytes_) return -1;
     uint64_t got = 0;
@@ -70,6 +62,15 @@ class AsyncProducer final : public WrappedProducer {
   }
 
  private:
+  // What waits is dropped.
+  bool go_to(uint64_t index) override {
+    stop();
+    first_ = waiting_ = 0;
+    samples_.clear();
+    failure_ = nullptr;
+    ended_ = false;
+    return inner_->seek(epoch(), index);
+  }
   // True when a sample waits; false at the end. Starts the thread when it is not there.
   bool await(std::unique_lock<std::mutex>& lock) {
     if (!thread_.joinable() && !ended_) thread_ = std::thread([this] { run(); });

@@ -275,6 +275,7 @@ HARMONICS_FACE inline const hx_producer_vt* producer_vt() {
           out->live = i.live;
           out->n_symbols = static_cast<uint32_t>(held.symbols.size());
           out->symbols = held.symbols.data();
+          if (room >= sizeof *out) out->notes = i.notes.empty() ? nullptr : i.notes.c_str();
           return HX_OK;
         });
       },
@@ -294,8 +295,8 @@ HARMONICS_FACE inline const hx_producer_vt* producer_vt() {
           return HX_OK;
         });
       },
-      [](void* self, uint64_t) {
-        return guarded([&] { return static_cast<HeldProducer*>(self)->producer->rewind() ? HX_OK : HX_DECLINED; });
+      [](void* self, uint64_t epoch) {
+        return guarded([&] { return static_cast<HeldProducer*>(self)->producer->seek(epoch, 0) ? HX_OK : HX_DECLINED; });
       },
       [](void* self) -> uint64_t {
         uint64_t n = 0;
@@ -306,6 +307,9 @@ HARMONICS_FACE inline const hx_producer_vt* producer_vt() {
       [](void* self, const uint64_t* numbers, uint64_t n, void* to) {
         return guarded(
             [&] { return static_cast<HeldProducer*>(self)->producer->read_at(numbers, n, to) ? HX_OK : HX_DECLINED; });
+      },
+      [](void* self, uint64_t epoch, uint64_t index) {
+        return guarded([&] { return static_cast<HeldProducer*>(self)->producer->seek(epoch, index) ? HX_OK : HX_DECLINED; });
       }};
   return &vt;
 }

@@ -1,6 +1,7 @@
 // Streams that begin and end in memory.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include <harmonics/stream.hpp>
@@ -14,6 +15,7 @@ class MemoryProducer final : public Producer {
   HTensor next() override { return at_ < samples_.size() ? samples_[at_++] : HTensor(); }
   std::size_t size() const override { return samples_.size(); }
   bool rewind() override { return at_ = 0, true; }
+  bool seek(uint64_t, uint64_t index) override { return at_ = std::min<std::size_t>(index, samples_.size()), true; }
 
  private:
   std::vector<HTensor> samples_;

@@ -27,6 +27,7 @@ struct StreamInfo {
   uint32_t position_axes = 0;   // 1: the first axis of a sample is a sequence
   bool live = false;
   std::vector<std::string> symbols;  // text: the symbol of each index
+  std::string notes;                 // for people, a line each: what was noticed in the data, such as missing cells
 
   size_t sample_bytes() const { return static_cast<size_t>(sample.count()) * element_bytes(dtype); }
 };
@@ -38,7 +39,7 @@ class Producer {
   virtual HTensor next() = 0;
   // Samples in one pass; 0: unbounded.
   virtual std::size_t size() const = 0;
-  // Back to the first sample; false: this source cannot (the host may cache it).
+  // Back to the first sample; false: this source cannot (the host may cache it). Where passes differ: to the next pass.
   virtual bool rewind() { return false; }
   // What the samples are; empty: the host looks at the first one.
   virtual std::optional<StreamInfo> describe() { return std::nullopt; }
@@ -52,6 +53,17 @@ class Producer {
   virtual bool read_at(const uint64_t* numbers, uint64_t n, void* to) {
     (void)numbers, (void)n, (void)to;
     return false;
+  }
+  // To sample `index` of pass `epoch`, both from 0: the same samples follow whatever was read before. False: cannot. To be
+  // overridden where passes differ, and where a sample can be found without reading those before it.
+  virtual bool seek(uint64_t epoch, uint64_t index) {
+    (void)epoch;
+    if (!rewind()) return false;
+    for (uint64_t i = 0; i < index; ++i)
+      if (!next())
+        throw Error(ErrorKind::Stream, "there is no sample " + std::to_string(index) + " to go back to: the pass has " +
+                                           std::to_string(i) + " samples");
+    return true;
   }
   virtual ~Producer() = default;
 };

@@ -12,7 +12,8 @@
 
 namespace harmonics {
 
-// Passes everything on; the wrappers below change what they are for.
+// Passes everything on; the wrappers below change what they are for. Where they stand is a function of (epoch, index): the
+// order of samples does not depend on what was read before, nor on how far another wrapper has read ahead.
 class WrappedProducer : public Producer {
  public:
   explicit WrappedProducer(std::shared_ptr<Producer> inner) : inner_(std::move(inner)) {
@@ -20,7 +21,11 @@ class WrappedProducer : public Producer {
   }
   HTensor next() override { return inner_->next(); }
   std::size_t size() const override { return inner_->size(); }
-  bool rewind() override { return inner_->rewind(); }
+  bool rewind() override { return seek(epoch_ + 1, 0); }
+  bool seek(uint64_t epoch, uint64_t index) final {
+    epoch_ = epoch;
+    return go_to(index);
+  }
   std::optional<StreamInfo> describe() override {
     std::optional<StreamInfo> info = inner_->describe();
     if (info) info->size = size();
@@ -29,6 +34,10 @@ class WrappedProducer : public Producer {
   int64_t read(uint64_t n, void* to) override { return inner_->read(n, to); }
 
  protected:
+  // To sample `index` of pass epoch().
+  virtual bool go_to(uint64_t index) { return inner_->seek(epoch_, index); }
+  uint64_t epoch() const { return epoch_; }
+
   // Reads and drops up to n samples; false: the pass ended first.
   bool drop(uint64_t n) {
     for (; n > 0; --n)
@@ -37,6 +46,9 @@ class WrappedProducer : public Producer {
   }
 
   std::shared_ptr<Producer> inner_;
+
+ private:
+  uint64_t epoch_ = 0;
 };
 
 // The first n samples of each pass.
@@ -53,7 +65,6 @@ class TakeProducer final : public WrappedProducer {
     const std::size_t n = inner_->size();
     return n ? std::min<std::size_t>(n, n_) : n_;
   }
-  bool rewind() override { return inner_->rewind() && (left_ = n_, true); }
   int64_t read(uint64_t n, void* to) override {
     const int64_t got = inner_->read(std::min(n, left_), to);
     if (got >= 0) left_ -= static_cast<uint64_t>(got);
@@ -61,6 +72,12 @@ class TakeProducer final : public WrappedProducer {
   }
 
  private:
+  bool go_to(uint64_t index) override {
+    if (!inner_->seek(epoch(), index)) return false;
+    left_ = n_ - std::min(n_, index);
+    return true;
+  }
+
   uint64_t n_, left_;
 };
 
@@ -73,7 +90,6 @@ class SkipProducer final : public WrappedProducer {
     const std::size_t n = inner_->size();
     return n - std::min<std::size_t>(n, n_);
   }
-  bool rewind() override { return inner_->rewind() && (started_ = ended_ = false, true); }
   int64_t read(uint64_t n, void* to) override { return start() ? inner_->read(n, to) : 0; }
 
  private:
@@ -83,6 +99,12 @@ class SkipProducer final : public WrappedProducer {
       ended_ = !drop(n_);
     }
     return !ended_;
+  }
+  bool go_to(uint64_t index) override {
+    if (!inner_->seek(epoch(), index ? n_ + index : 0)) return false;
+    started_ = index > 0;
+    ended_ = false;
+    return true;
   }
 
   uint64_t n_;
@@ -107,10 +129,15 @@ class ShardProducer final : public WrappedProducer {
     const std::size_t n = inner_->size();
     return n / count_ + (index_ < n % count_ ? 1 : 0);
   }
-  bool rewind() override { return inner_->rewind() && (gap_ = index_, true); }
   int64_t read(uint64_t n, void* to) override { return count_ == 1 ? inner_->read(n, to) : -1; }
 
  private:
+  bool go_to(uint64_t index) override {
+    if (!inner_->seek(epoch(), index ? index_ + (index - 1) * count_ + 1 : 0)) return false;
+    gap_ = index ? count_ - 1 : index_;
+    return true;
+  }
+
   uint64_t index_, count_, gap_;
 };
 
@@ -129,7 +156,6 @@ class RepeatProducer final : public WrappedProducer {
     const std::size_t n = inner_->size();
     return n > std::numeric_limits<std::size_t>::max() / std::max<uint64_t>(times_, 1) ? 0 : n * times_;
   }
-  bool rewind() override { return inner_->rewind() && (pass_ = 0, given_ = false, true); }
   int64_t read(uint64_t n, void* to) override {
     if (!info_) info_ = inner_->describe();
     if (!info_ || n == 0) return info_ ? inner_->read(0, to) : -1;
@@ -147,9 +173,25 @@ class RepeatProducer final : public WrappedProducer {
  private:
   bool again() {
     if (!given_ || (times_ && pass_ + 1 >= times_)) return false;
-    if (!inner_->rewind()) throw Error(ErrorKind::Stream, "repeat: the producer cannot be read a second time");
-    ++pass_;
-    given_ = false;
+    if (!start(pass_ + 1, 0)) throw Error(ErrorKind::Stream, "repeat: the producer cannot be read a second time");
+    return true;
+  }
+  // Passes of the source are numbered through; without end each of our own begins far behind the last.
+  bool start(uint64_t pass, uint64_t index) {
+    if (!inner_->seek((times_ ? epoch() * times_ : epoch() << 32) + pass, index)) return false;
+    pass_ = pass;
+    given_ = index > 0;
+    return true;
+  }
+  bool go_to(uint64_t index) override {
+    const uint64_t n = inner_->size();
+    if (n) {
+      const uint64_t pass = times_ && index >= n * times_ ? times_ - 1 : index / n;
+      return start(pass, index - pass * n);
+    }
+    if (!start(0, 0)) return false;
+    for (; index > 0; --index)
+      if (!next()) throw Error(ErrorKind::Stream, "repeat: the passes have become shorter");
     return true;
   }
 
@@ -158,8 +200,7 @@ class RepeatProducer final : public WrappedProducer {
   std::optional<StreamInfo> info_;
 };
 
-// Samples in blocks of `block`, each block in an order that depends on (seed, epoch, block number) alone. Each rewind
-// begins the next epoch.
+// Samples in blocks of `block`, each block in an order that depends on (seed, epoch, block number) alone.
 class ShuffleProducer final : public WrappedProducer {
  public:
   ShuffleProducer(std::shared_ptr<Producer> inner, uint32_t block, uint64_t seed = 0)
@@ -171,14 +212,6 @@ class ShuffleProducer final : public WrappedProducer {
     const uint32_t from = order_[at_++];
     if (!bytes_) return std::move(samples_[from]);
     return HTensor(info_->dtype, info_->sample, block_.data() + from * bytes_);
-  }
-  bool rewind() override {
-    if (!inner_->rewind()) return false;
-    ++epoch_;
-    number_ = 0;
-    at_ = 0;
-    order_.clear();
-    return true;
   }
   int64_t read(uint64_t n, void* to) override {
     prepare();
@@ -201,6 +234,19 @@ class ShuffleProducer final : public WrappedProducer {
     bytes_ = info_->sample_bytes();
     block_.resize(bytes_ * capacity_);
   }
+  // Reads one block again at most.
+  bool go_to(uint64_t index) override {
+    prepare();
+    const uint64_t block = index / capacity_, offset = index % capacity_;
+    if (!inner_->seek(epoch(), block * capacity_)) return false;
+    number_ = block;
+    order_.clear();
+    at_ = 0;
+    if (offset && (!fill() || order_.size() < offset))
+      throw Error(ErrorKind::Stream, "shuffle: there is no sample " + std::to_string(index) + " to go back to: the pass has become shorter");
+    at_ = offset;
+    return true;
+  }
   bool fill() {
     prepare();
     uint32_t n = 0;
@@ -219,12 +265,12 @@ class ShuffleProducer final : public WrappedProducer {
     }
     order_.resize(n);
     at_ = 0;
-    shuffled_order(order_.data(), n, seed_, epoch_, number_++);
+    shuffled_order(order_.data(), n, seed_, epoch(), number_++);
     return n > 0;
   }
 
   uint32_t capacity_;
-  uint64_t seed_, epoch_ = 0, number_ = 0;
+  uint64_t seed_, number_ = 0;
   std::vector<uint32_t> order_;
   std::size_t at_ = 0, bytes_ = 0;
   bool prepared_ = false;
@@ -272,6 +318,12 @@ class BatchProducer final : public WrappedProducer {
   }
 
  private:
+  // The last batch may be short, so it is read to get past it.
+  bool go_to(uint64_t index) override {
+    if (!inner_->seek(epoch(), index ? (index - 1) * n_ : 0)) return false;
+    if (index && !next()) throw Error(ErrorKind::Stream, "batch: there is no batch " + std::to_string(index - 1) + " any more");
+    return true;
+  }
   static HTensor stacked(const std::vector<HTensor>& samples) {
     const DType dtype = samples[0].dtype();
     const Shape one = samples[0].shape();

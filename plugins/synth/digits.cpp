@@ -27,6 +27,7 @@ class DigitsProducer final : public harmonics::Producer {
   }
   std::size_t size() const override { return size_; }
   bool rewind() override { return at_ = 0, true; }
+  bool seek(uint64_t, uint64_t index) override { return at_ = size_ ? std::min(index, size_) : index, true; }
   std::optional<harmonics::StreamInfo> describe() override {
     harmonics::StreamInfo info;
     info.dtype = DType::U8;

@@ -96,6 +96,7 @@ ArrayProducer::ArrayProducer(ArrayLayout layout, uint64_t first, uint64_t last)
   info_.sample = layout_.sample;
   info_.size = last_ - first_;
   info_.symbols = layout_.symbols;
+  info_.notes = layout_.notes;
   if (!info_.symbols.empty())
     info_.classes = static_cast<int64_t>(info_.symbols.size());
   else if (layout_.sample.rank() == 0 && is_integer(layout_.dtype))

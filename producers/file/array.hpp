@@ -16,6 +16,7 @@ struct ArrayLayout {
   bool swapped = false;       // other byte order than this machine's
   bool column_major = false;  // Fortran order over all axes, samples first
   std::vector<std::string> symbols;
+  std::string notes;
 };
 
 // bytes of `count` samples, or refuses the file when no address space holds them.
@@ -33,6 +34,7 @@ class ArrayProducer final : public Producer {
   HTensor next() override;
   std::size_t size() const override { return last_ - first_; }
   bool rewind() override { return at_ = first_, true; }
+  bool seek(uint64_t, uint64_t index) override { return index <= size() && (at_ = first_ + index, true); }
   std::optional<StreamInfo> describe() override { return info_; }
   int64_t read(uint64_t n, void* to) override;
   bool read_at(const uint64_t* numbers, uint64_t n, void* to) override;

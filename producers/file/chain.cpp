@@ -18,6 +18,11 @@ class ChainProducer final : public Producer {
   }
   std::size_t size() const override { return info_.size; }
   bool rewind() override { return enter(0), true; }
+  bool seek(uint64_t epoch, uint64_t index) override {
+    if (index > info_.size) return false;
+    enter(index < info_.size ? part_with(index) : parts_.size());
+    return index == info_.size || parts_[at_]->seek(epoch, index - begins_[at_]);
+  }
   std::optional<StreamInfo> describe() override { return info_; }
   int64_t read(uint64_t n, void* to) override {
     uint64_t got = 0;
@@ -75,6 +80,7 @@ std::shared_ptr<Producer> chained(std::vector<std::shared_ptr<Producer>> parts, 
                                          type_text(info) + "; files read as one must hold one type of sample");
     if (other.symbols != info.symbols)
       throw Error(ErrorKind::Internal, "'" + names[i] + "' and '" + names[0] + "' have different symbols");
+    if (!other.notes.empty()) info.notes += (info.notes.empty() ? "" : "\n") + other.notes;
     info.classes = info.classes && other.classes ? std::max(info.classes, other.classes) : 0;
   }
   info.size = 0;

@@ -74,6 +74,7 @@ class ImageProducer final : public Producer {
   }
   std::size_t size() const override { return paths_.size(); }
   bool rewind() override { return at_ = 0, true; }
+  bool seek(uint64_t, uint64_t index) override { return index <= size() && (at_ = index, true); }
   std::optional<StreamInfo> describe() override { return info_; }
   int64_t read(uint64_t n, void* to) override {
     n = std::min<uint64_t>(n, paths_.size() - at_);

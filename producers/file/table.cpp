@@ -1,8 +1,8 @@
 #include "producers/file/table.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -18,21 +18,6 @@ namespace {
 constexpr uint64_t bytes_to_index = 1024;  // of samples, from one indexed row to the next
 
 enum class Kind { Numbers, Integers, Classes };
-
-std::string lower(std::string_view word) {
-  std::string text(word);
-  for (char& c : text)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return text;
-}
-
-std::string text_of(const Cell& cell) {
-  if (!cell.text.empty() || cell.kind == Cell::Kind::Word || cell.kind == Cell::Kind::Missing) return std::string(cell.text);
-  if (cell.kind == Cell::Kind::Integer) return std::to_string(cell.integer);
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, cell.number).ptr;
-  return std::string(text, end);
-}
 
 // Makes samples of rows, and knows what there is in all of them.
 class Table {
@@ -68,6 +53,7 @@ class Table {
     if (count_ == 0) refuse_file(file->name(), "has no rows");
     if (kept) kept->shrink(count_ * bytes_);
     fill_with_means(kept.get());
+    note_missing();
     const bool classes = kind_ == Kind::Integers || (dtype_ != DType::F32 && info_.sample.rank() == 0);
     if (classes && symbols_.empty()) info_.classes = least_ < 0 ? 0 : most_ + 1;
     reading_again_ = true;
@@ -271,6 +257,20 @@ class Table {
       if (!std::isnan(numbers[i])) sums_[i] += static_cast<double>(numbers[i]), ++counts_[i];
   }
 
+  // "'x.csv': 177 of 891 values of column #3 'age' are missing and read as 29.7"
+  void note_missing() {
+    size_t columns = 0;
+    for (size_t i = 0; i < missing_.size(); ++i) {
+      if (missing_[i] == 0 || ++columns > 5) continue;
+      char mean[32];
+      std::snprintf(mean, sizeof mean, "%g", means_ ? static_cast<double>(fill_[i]) : 0.0);
+      info_.notes += (info_.notes.empty() ? "" : "\n") + std::string("'") + rows_->file()->name() + "': " +
+                     std::to_string(missing_[i]) + " of " + std::to_string(count_) + " values of " + rows_->name_of(i) +
+                     " are missing and read as " + (means_ ? "their mean, " + std::string(mean) : *options_.missing);
+    }
+    if (columns > 5) info_.notes += "\n'" + rows_->file()->name() + "': values are missing in " + std::to_string(columns - 5) + " further columns";
+  }
+
   void fill_with_means(FileBytes* kept) {
     if (!means_ || kind_ != Kind::Numbers) return;
     for (size_t i = 0; i < sums_.size(); ++i) {
@@ -322,6 +322,7 @@ class TableProducer final : public Producer {
   }
   std::size_t size() const override { return info_.size; }
   bool rewind() override { return go_to(0), true; }
+  bool seek(uint64_t, uint64_t index) override { return index <= info_.size && (go_to(index), true); }
   std::optional<StreamInfo> describe() override { return info_; }
   int64_t read(uint64_t n, void* to) override {
     n = std::min(n, info_.size - at_);
@@ -353,9 +354,10 @@ class TableProducer final : public Producer {
     return place;
   }
   void go_to(uint64_t sample) {
+    at_ = sample;
+    if (sample == info_.size) return;
     std::vector<uint8_t> scratch(table_->bytes());
     place_ = place_of(sample, scratch.data());
-    at_ = sample;
   }
 
   std::unique_ptr<Table> table_;
@@ -365,28 +367,6 @@ class TableProducer final : public Producer {
 };
 
 }  // namespace
-
-bool is_missing(std::string_view cell) {
-  for (const std::string_view word : {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"})
-    if (cell == word) return true;
-  return false;
-}
-
-std::optional<double> number_in(std::string_view cell) {
-  if (!cell.empty() && cell[0] == '+') cell.remove_prefix(1);
-  double value = 0;
-  const auto [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (stop != cell.data() + cell.size() || cell.empty()) return std::nullopt;
-  return error == std::errc() ? value : std::numeric_limits<double>::infinity();
-}
-
-std::optional<int64_t> integer_in(std::string_view cell) {
-  if (!cell.empty() && cell[0] == '+') cell.remove_prefix(1);
-  int64_t value = 0;
-  const auto [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (error != std::errc() || stop != cell.data() + cell.size()) return std::nullopt;
-  return value;
-}
 
 std::shared_ptr<Producer> open_table(std::unique_ptr<TableRows> rows, const TableOptions& options) {
   auto table = std::make_unique<Table>(std::move(rows), options);
@@ -399,6 +379,7 @@ std::shared_ptr<Producer> open_table(std::unique_ptr<TableRows> rows, const Tabl
   layout.sample = table->info().sample;
   layout.count = table->count();
   layout.symbols = table->info().symbols;
+  layout.notes = table->info().notes;
   return std::make_shared<ArrayProducer>(std::move(layout), first, last);
 }
 

@@ -64,5 +64,9 @@ std::shared_ptr<Producer> open_table(std::unique_ptr<TableRows> rows, const Tabl
 bool is_missing(std::string_view cell);
 std::optional<double> number_in(std::string_view cell);
 std::optional<int64_t> integer_in(std::string_view cell);
+// As it was written, or a spelling of its number.
+std::string text_of(const Cell& cell);
+// In lower case letters.
+std::string lower(std::string_view word);
 
 }  // namespace harmonics

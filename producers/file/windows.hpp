@@ -30,6 +30,7 @@ class WindowProducer final : public Producer {
   HTensor next() override;
   std::size_t size() const override { return info_.size; }
   bool rewind() override { return at_ = 0, true; }
+  bool seek(uint64_t, uint64_t index) override { return index <= size() && (at_ = index, true); }
   std::optional<StreamInfo> describe() override { return info_; }
   int64_t read(uint64_t n, void* to) override;
   bool read_at(const uint64_t* numbers, uint64_t n, void* to) override;

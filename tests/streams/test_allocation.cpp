@@ -2,7 +2,8 @@
 #include <cstdlib>
 #include <new>
 
-#include "engine/runtime/joint_reader.hpp"
+#include "dsl/load.hpp"
+#include "engine/runtime/streams.hpp"
 #include "tests/streams/under_test.hpp"
 
 namespace {
@@ -44,4 +45,27 @@ TEST_CASE("reading allocates nothing after the first batch") {
     CHECK(allocations == before);
     CHECK(batches > 20);
   }
+}
+
+TEST_CASE("reading through a cache, augmented and chosen, allocates nothing after the first pass") {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int n = 0; n < 500; ++n) text += std::to_string(n) + ",1,2,3\n";
+  const Graph graph = make_graph(parse_flow(std::make_shared<SourceText>("g.hmx", "harmonic g { producer x; producer y; consumer a; consumer b; cycle { x -> a; y -> b; } }")), Registry::global());
+  StreamSet streams;
+  const std::string path = folder.write("x.csv", text);
+  for (const char* options : {"?shape=2x2&cache=1M&augment=shift(1),rotate(5),noise(0.1)#0-3", "?where=value<300#0"})
+    streams.bind(graph, Registry::global(), "", parse_address("file:" + path + options));
+  const auto reader = streams.reader(graph, {graph.find("x"), graph.find("y")}, 32, true, 1);
+  std::vector<char> x(reader->bytes(0) * 32), y(reader->bytes(1) * 32);
+  void* const to[] = {x.data(), y.data()};
+  while (reader->read(to) != 0) {
+  }
+  const uint64_t before = allocations;
+  for (uint64_t epoch = 1; epoch < 4; ++epoch) {
+    reader->begin(epoch);
+    while (reader->read(to) != 0) {
+    }
+  }
+  CHECK(allocations == before);
 }

@@ -185,3 +185,32 @@ TEST_CASE("a mapped file shows its bytes, even none") {
   write_file_atomically(folder / "empty", "");
   CHECK(MappedFile::open(folder / "empty")->bytes() == 0);
 }
+
+TEST_CASE("a plain file is read whole, whatever pieces the system gives; what is none is refused") {
+  class Pieces : public FileCalls {
+   public:
+    long read(int file, void* to, size_t bytes) override {
+      if (++calls == 2) return errno = EINTR, -1;
+      if (broken && calls == 4) return errno = EIO, -1;
+      return FileCalls::read(file, to, std::min<size_t>(bytes, 3));
+    }
+    int calls = 0;
+    bool broken = false;
+  };
+  const Folder folder;
+  write_file_atomically(folder / "f", "0123456789");
+  write_file_atomically(folder / "empty", "");
+  Pieces pieces;
+  CHECK(read_plain_file(folder / "f", pieces) == "0123456789");
+  CHECK(read_plain_file(folder / "empty").empty());
+  Pieces broken;
+  broken.broken = true;
+  CHECK(refusal(ErrorKind::NoInput, [&] { read_plain_file(folder / "f", broken); }) == "cannot read '" + (folder / "f") + "': Input/output error");
+  CHECK(refusal(ErrorKind::NoInput, [&] { read_plain_file(folder / "none"); }) == "cannot read '" + (folder / "none") + "': No such file or directory");
+  CHECK(refusal(ErrorKind::NoInput, [&] { read_plain_file(folder / ""); }) == "cannot read '" + (folder / "") + "': it is no plain file");
+}
+
+TEST_CASE("what a killed process leaves unfinished is known by its name") {
+  CHECK(is_unfinished_file(".harmonics-12-0.tmp"));
+  for (const char* name : {"", ".harmonics-.tmp.bak", ".tmp", "harmonics-12-0.tmp", "checkpoint-000001-step-5.safetensors"}) CHECK_FALSE(is_unfinished_file(name));
+}

@@ -186,3 +186,26 @@ TEST_CASE("a binding gives the memory itself") {
       }) == "parameter 'output.bias' is f32[3], the program wants f64[3]; compile the program again for these weights");
   CHECK(refusal(ErrorKind::Weights, [&] { store.tensor("x"); }) == "there is no parameter 'x'");
 }
+
+TEST_CASE("numbers that are expected are taken by the name and type they come under, now or later") {
+  ParameterStore store;
+  const TensorType type{DType::F32, Shape{2, 3}};
+  store.declare("here", type, Role::weight, hx_init{}, 0);
+  CHECK(store.transposed("here", type, true));
+  const auto of = [](std::vector<float> v) { return HTensor::from(Shape{2, 3}, v); };
+  store.expect({{"here", of({1, 2, 3, 4, 5, 6})}, {"later", of({6, 5, 4, 3, 2, 1})}, {"wider", of({0, 0, 0, 0, 0, 1})}});
+  const auto numbers = [&](const char* name) {
+    std::vector<float> v(6);
+    store.copy(name, v.data());
+    return v;
+  };
+  CHECK(numbers("here") == std::vector<float>{1, 2, 3, 4, 5, 6});
+  store.declare("later", type, Role::moment, hx_init{HX_INIT_CONSTANT, 9, 0}, 0);
+  CHECK(numbers("later") == std::vector<float>{6, 5, 4, 3, 2, 1});
+  store.declare("wider", {DType::F32, Shape{6, 1}}, Role::weight, hx_init{HX_INIT_CONSTANT, 9, 0}, 0);
+  CHECK(numbers("wider") == std::vector<float>(6, 9));
+  REQUIRE(store.expected().size() == 1);
+  CHECK(store.expected().count("wider") == 1);
+  store.forget_expected([](const std::string& name) { return name == "wider"; });
+  CHECK(store.expected().empty());
+}

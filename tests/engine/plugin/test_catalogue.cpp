@@ -6,6 +6,8 @@
 #include <fstream>
 #include <set>
 
+#include <harmonics/metric_abi.h>
+
 #include "engine/plugin/loader.hpp"
 
 using namespace harmonics;
@@ -14,7 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::string kPlugins = HARMONICS_BINARY_DIR "/lib/harmonics/plugins";
-constexpr uint32_t kKinds[] = {HX_ACTIVATION, HX_LOSS, HX_LAYER, HX_PRODUCER, HX_CONSUMER, HX_DEVICE};
+constexpr uint32_t kKinds[] = {HX_ACTIVATION, HX_LOSS, HX_LAYER, HX_PRODUCER, HX_CONSUMER, HX_DEVICE, HX_METRIC};
 
 }  // namespace
 

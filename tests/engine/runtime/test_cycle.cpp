@@ -262,7 +262,7 @@ TEST_CASE("a cycle can be stopped from another thread") {
   s.seconds = 60;
   CycleRuntime runtime(*g, 0, s);
   std::atomic<int64_t> steps{0};
-  runtime.on_epoch([&](const EpochReport& e) { steps += e.steps; });
+  runtime.on_epoch([&](const EpochReport& e, const Progress&) { steps += e.steps; });
   std::thread stopper([&] {
     while (steps < 50) std::this_thread::yield();
     runtime.stop();

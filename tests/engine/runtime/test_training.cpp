@@ -96,6 +96,22 @@ TEST_CASE("gradients gathered over batches equal those of one large batch") {
       }
 }
 
+TEST_CASE("gradients of weights that lie by inputs are gathered too, whatever the sizes of batches") {
+  const char* flow = R"(harmonic g {
+    producer x {6}; producer y {3}; layer h {40}; layer i {33}; layer o;
+    cycle { x -(affine, tanh)-> h -(affine, tanh)-> i -> o; o <-(cross_entropy)- y; }
+  })";
+  for (const char* optimizer : {"sgd(lr=0.25)", "adam(lr=0.015625)"})
+    for (const size_t samples : {24, 29}) {
+      RunSettings large = settings(12), small = settings(4);
+      large.optimizer = small.optimizer = optimizer;
+      large.epochs = small.epochs = 4;
+      small.accumulate = 3;
+      INFO(optimizer << ", " << samples << " samples");
+      check_close(train(flow, samples, small), train(flow, samples, large), 1e-5);
+    }
+}
+
 TEST_CASE("results with gathered gradients do not depend on threads") {
   RunSettings s = settings(4);
   s.accumulate = 3;

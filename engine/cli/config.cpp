@@ -1,0 +1,96 @@
+// harmonics config show: every setting that counts, and where it comes from.
+#include <algorithm>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "engine/base/spelling.hpp"
+#include "engine/cli/command.hpp"
+#include "engine/cli/configuration.hpp"
+
+namespace harmonics::cli {
+
+namespace json = boost::json;
+
+namespace {
+
+// "samples in a step (default 64)" has "64".
+std::string default_of(const FlagRow& flag) {
+  const size_t at = flag.help.rfind("(default");
+  if (at == std::string::npos) return "";
+  const size_t first = flag.help.find_first_not_of(": ", at + 8), end = flag.help.find(')', at);
+  return first < end && end != std::string::npos ? flag.help.substr(first, end - first) : "";
+}
+
+std::string written(const FlagRow& flag, const std::vector<std::string>& values) {
+  const auto quoted = [&](const std::string& v) {
+    const bool plain = flag.value.empty() || (!v.empty() && v.find_first_not_of("0123456789.-+e") == std::string::npos);
+    if (plain) return v;
+    std::string s = "\"";
+    for (char c : v) s += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+    return s + "\"";
+  };
+  if (!flag.repeats) return quoted(values.front());
+  std::string s;
+  for (const std::string& v : values) s += (s.empty() ? "" : ", ") + quoted(v);
+  return "[" + s + "]";
+}
+
+struct Shown {
+  const VerbRow* verb;
+  const FlagRow* flag;
+  std::vector<std::string> values;
+  std::string origin;
+};
+
+std::vector<Shown> settings(const Configuration& c, const std::string& only) {
+  std::vector<Shown> all;
+  for (const VerbRow& verb : command_table())
+    for (const FlagRow& flag : verb.flags) {
+      if ((!only.empty() && verb.name != only) || !is_configurable(flag)) continue;
+      if (const Setting* s = c.find(verb.name, flag.name)) all.push_back({&verb, &flag, s->values, s->origin});
+      else if (const std::string value = default_of(flag); !only.empty() && !value.empty()) all.push_back({&verb, &flag, {value}, "default"});
+    }
+  return all;
+}
+
+void check_verb(const std::string& name) {
+  std::vector<std::string> known;
+  for (const VerbRow& row : command_table()) known.push_back(row.name);
+  if (std::find(known.begin(), known.end(), name) != known.end()) return;
+  Error e(ErrorKind::Usage, "there is no verb '" + name + "'");
+  if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
+  throw e;
+}
+
+}  // namespace
+
+int config_command(const Options& options) {
+  if (options.files.front() != "show") throw Error(ErrorKind::Usage, "config does not know '" + options.files.front() + "'", {}, {"write: harmonics config show [VERB] [--origin]"});
+  const std::string only = options.files.size() > 1 ? options.files[1] : "";
+  if (!only.empty()) check_verb(only);
+  const Configuration c = Configuration::read(command_table(), options.config.empty() ? std::nullopt : std::optional(options.config));
+  const std::vector<Shown> all = settings(c, only);
+  if (options.json) {
+    json::array rows, looked;
+    for (const Shown& s : all) rows.push_back(json::object{{"verb", s.verb->name}, {"key", s.flag->name}, {"values", json::value_from(s.values)}, {"origin", s.origin}});
+    for (const std::string& file : Configuration::usual_files()) looked.push_back(json::value(file));
+    fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"files", json::value_from(c.files())}, {"looked_for", looked}, {"settings", rows}}));
+    return kDone;
+  }
+  std::string verb;
+  for (const Shown& s : all) {
+    if (verb != s.verb->name) fmt::print("{}[{}]\n", verb.empty() ? "" : "\n", s.verb->name);
+    verb = s.verb->name;
+    const std::string line = s.flag->name + " = " + written(*s.flag, s.values);
+    if (options.origin) fmt::print("{:<40} # {}\n", line, s.origin);
+    else fmt::print("{}\n", line);
+  }
+  if (all.empty()) {
+    fmt::print("# nothing is set; flags win over HARMONICS_FLAG, --config FILE, and then:\n");
+    for (const std::string& file : Configuration::usual_files()) fmt::print("#   {}\n", file);
+  }
+  return kDone;
+}
+
+}  // namespace harmonics::cli

@@ -1,0 +1,41 @@
+// Settings from files and the environment, for flags that were not given: HARMONICS_FLAG, then --config FILE, ./harmonics.toml,
+// the user's and the system's file.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/cli/command_table.hpp"
+
+namespace harmonics::cli {
+
+struct Setting {
+  std::vector<std::string> values;  // as they would be typed
+  std::string origin;               // "environment HARMONICS_BATCH", "./harmonics.toml:3"
+};
+
+class Configuration {
+ public:
+  // `file`: of --config. Unknown keys, values of the wrong kind and files that are not TOML are errors with file and line that
+  // exit with 78; a --config file that is not there is ErrorKind::NoInput.
+  static Configuration read(const CommandTable& table, const std::optional<std::string>& file);
+
+  // The setting that counts for a flag of a verb; null: none.
+  const Setting* find(const std::string& verb, const std::string& flag) const;
+  const std::vector<std::string>& files() const { return files_; }  // that were there, the strongest first
+
+  // Where files are looked for besides --config, the strongest first.
+  static std::vector<std::string> usual_files();
+
+ private:
+  using Layer = std::map<std::pair<std::string, std::string>, Setting>;  // verb ("": every) and flag
+  std::vector<Layer> layers_;  // the strongest first
+  std::vector<std::string> files_;
+};
+
+// Flags that are about one call alone.
+bool is_configurable(const FlagRow& flag);
+
+}  // namespace harmonics::cli

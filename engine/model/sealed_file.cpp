@@ -1,0 +1,124 @@
+#include "engine/model/sealed_file.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <boost/json.hpp>
+#include <zlib.h>
+
+namespace harmonics {
+
+namespace {
+
+namespace json = boost::json;
+
+constexpr const char* kOfTensors = "harmonics.checksums";
+constexpr const char* kOfHeader = "harmonics.checksum";
+constexpr size_t kDigits = 8, kLengthBytes = 8;
+
+uint32_t crc(std::string_view bytes, uint32_t before = 0) {
+  return static_cast<uint32_t>(crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+std::string digits(uint32_t value) {
+  std::string s(kDigits, '0');
+  for (size_t i = kDigits; i > 0; --i, value >>= 4) s[i - 1] = "0123456789abcdef"[value & 15];
+  return s;
+}
+
+std::string_view bytes_of(const HTensor& tensor) {
+  return {static_cast<const char*>(tensor.bytes()), type_of(tensor).bytes()};
+}
+
+// Where the header's own digits stand; as a key this text occurs only once, quotes inside of names are escaped.
+size_t place_of_digits(std::string_view header) {
+  static const std::string key = std::string("\"") + kOfHeader + "\":\"";
+  const size_t at = header.find(key);
+  return at == std::string_view::npos || header.size() - at < key.size() + kDigits ? std::string_view::npos : at + key.size();
+}
+
+uint32_t header_crc(std::string_view header, size_t place) {
+  static const std::string zeros(kDigits, '0');
+  return crc(header.substr(place + kDigits), crc(zeros, crc(header.substr(0, place))));
+}
+
+[[noreturn]] void damaged(const std::string& name, const std::string& what) {
+  throw Error(ErrorKind::Weights, "'" + name + "' is damaged: " + what);
+}
+
+std::string_view header_of(std::string_view bytes) {
+  uint64_t length = 0;
+  if (bytes.size() >= kLengthBytes) std::memcpy(&length, bytes.data(), kLengthBytes);
+  return bytes.substr(0, kLengthBytes + static_cast<size_t>(std::min<uint64_t>(length, bytes.size())));
+}
+
+void check_header(std::string_view bytes, const std::string& name, const std::string& said) {
+  const std::string_view header = header_of(bytes);
+  const size_t place = place_of_digits(header);
+  if (place == std::string_view::npos) damaged(name, "its header's checksum is not where it was written");
+  const std::string found = digits(header_crc(header, place));
+  if (found != said) damaged(name, "its header has the checksum " + found + ", it was written with " + said);
+}
+
+void check_tensors(const TensorFile& file, const std::string& name) {
+  json::error_code failure;
+  const auto entry = file.metadata.find(kOfTensors);
+  const json::value table = entry == file.metadata.end() ? json::value() : json::parse(entry->second, failure);
+  const json::object* sums = failure ? nullptr : table.if_object();
+  if (!sums) damaged(name, "its table of checksums is missing");
+  for (const auto& [tensor, numbers] : file.tensors) {
+    const json::value* sum = sums->if_contains(tensor);
+    if (!sum || !sum->is_string()) damaged(name, "tensor '" + tensor + "' has no checksum");
+    const std::string found = digits(crc(bytes_of(numbers)));
+    const std::string said(sum->get_string());
+    if (found != said) damaged(name, "tensor '" + tensor + "' has the checksum " + found + ", it was written with " + said);
+  }
+}
+
+// The header with its digits in place, and the tensors behind it.
+std::string seal(TensorFile& file) {
+  json::object sums;
+  for (const auto& [name, tensor] : file.tensors) sums[name] = digits(crc(bytes_of(tensor)));
+  file.metadata[kOfTensors] = json::serialize(sums);
+  file.metadata[kOfHeader] = std::string(kDigits, '0');
+  std::string header = safetensors_header(file);
+  const size_t place = place_of_digits(header);
+  file.metadata[kOfHeader] = digits(header_crc(header, place));
+  return header;
+}
+
+}  // namespace
+
+void save_sealed(TensorFile file, const std::string& path, FileCalls& calls) {
+  seal(file);
+  save_safetensors(file, path, calls);
+}
+
+std::string write_sealed(TensorFile file) {
+  seal(file);
+  return write_safetensors(file);
+}
+
+bool is_sealed(const TensorFile& file) { return file.metadata.count(kOfHeader) != 0; }
+
+bool check_seal(const TensorFile& file, std::string_view bytes, const std::string& name) {
+  const auto said = file.metadata.find(kOfHeader);
+  if (said == file.metadata.end()) return false;
+  check_header(bytes, name, said->second);
+  check_tensors(file, name);
+  return true;
+}
+
+TensorFile read_sealed(std::shared_ptr<const std::string> bytes, const std::string& name) {
+  TensorFile file = read_safetensors(bytes->data(), bytes->size(), name, bytes);
+  if (!check_seal(file, *bytes, name))
+    throw Error(ErrorKind::Weights, "'" + name + "' has no checksum: it is no checkpoint", {}, {"weights are taken with --weights"});
+  return file;
+}
+
+TensorFile read_sealed(const std::string& path, FileCalls& calls) {
+  return read_sealed(std::make_shared<const std::string>(read_plain_file(path, calls)), path);
+}
+
+}  // namespace harmonics

@@ -1,0 +1,26 @@
+// Sealed files: safetensors files of which every byte is covered by a checksum. Any reader of the format reads them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "engine/base/file.hpp"
+#include "engine/model/safetensors.hpp"
+
+namespace harmonics {
+
+// Writes `file` with two more metadata entries: "harmonics.checksums", a JSON object with the CRC-32 of each tensor's bytes as
+// eight hexadecimal digits, and "harmonics.checksum", that of the header, length included, with its own digits as zeros. As
+// write_file_atomically.
+void save_sealed(TensorFile file, const std::string& path, FileCalls& calls = FileCalls::system());
+std::string write_sealed(TensorFile file);
+
+// Reads and checks everything. Throws ErrorKind::Weights that says what is damaged, or that the file has no seal.
+TensorFile read_sealed(const std::string& path, FileCalls& calls = FileCalls::system());
+TensorFile read_sealed(std::shared_ptr<const std::string> bytes, const std::string& name);
+
+bool is_sealed(const TensorFile& file);
+// Checks a file that was read some other way; without a seal there is nothing to check: false.
+bool check_seal(const TensorFile& file, std::string_view bytes, const std::string& name);
+
+}  // namespace harmonics

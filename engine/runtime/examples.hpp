@@ -1,0 +1,32 @@
+// A few samples with what a graph says of them and what they are: what a report shows.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/runtime/harmonic_graph.hpp"
+
+namespace harmonics {
+
+struct Example {
+  std::vector<float> pixels;  // [rows, columns], when the sample is a picture
+  int64_t rows = 0, columns = 0;
+  std::vector<float> prediction, target;  // numbers; `target` is empty where classes are compared
+  int64_t predicted = -1, label = -1;     // classes
+};
+
+struct Examples {
+  std::string layer;
+  bool classes = false;
+  std::vector<std::string> names;  // of the classes, or empty
+  std::vector<Example> samples;
+};
+
+// The first `count` samples of `streams`, judged at the first tapped layer of the first cycle that has one value a sample. No
+// samples when there is none, or when a stream was read to its end for good.
+Examples examples_of(HarmonicGraph& graph, StreamSet& streams, int64_t count, const RunSettings& settings);
+
+// Names of the classes that a layer is judged by, when its target stream has them.
+std::vector<std::string> class_names(HarmonicGraph& graph, const std::string& layer);
+
+}  // namespace harmonics

@@ -1,0 +1,241 @@
+#include "engine/runtime/judge.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <set>
+
+#include <fmt/core.h>
+
+#include "engine/plugin/arguments.hpp"
+
+namespace harmonics {
+
+namespace {
+
+std::string trimmed(const std::string& s) {
+  const size_t a = s.find_first_not_of(" \t"), b = s.find_last_not_of(" \t");
+  return a == std::string::npos ? std::string() : s.substr(a, b - a + 1);
+}
+
+// "5, average=micro" as names and texts; positional ones stand before named ones and bind in the order of the schema.
+std::vector<std::pair<std::string, std::string>> named_texts(const Item& item, const std::string& text, const std::string& inside) {
+  std::vector<std::pair<std::string, std::string>> result;
+  size_t position = 0;
+  for (size_t start = 0; start <= inside.size() && !trimmed(inside).empty();) {
+    const size_t end = std::min(inside.find(',', start), inside.size());
+    const std::string part = trimmed(inside.substr(start, end - start));
+    const size_t eq = part.find('=');
+    if (eq != std::string::npos) {
+      result.emplace_back(trimmed(part.substr(0, eq)), trimmed(part.substr(eq + 1)));
+    } else {
+      if (position >= item.arguments.size())
+        throw Error(ErrorKind::Usage, fmt::format("'{}' has more arguments than metric '{}' takes", text, item.name), {}, {"it is written " + signature(item)});
+      result.emplace_back(item.arguments[position++].name, part);
+    }
+    start = end + 1;
+  }
+  return result;
+}
+
+bool fits(const MetricCall& call, const Judged& what) {
+  constexpr uint32_t classes = HX_TAKES_CLASSES, numbers = HX_TAKES_NUMBERS;
+  const uint32_t takes = call.item->flags & (classes | numbers);
+  return takes == 0 || (takes & (what.classes ? classes : numbers));
+}
+
+// What a task is judged by when nobody says.
+std::vector<std::string> suggestions(const Judged& what) {
+  if (what.shifts) return {"perplexity"};
+  if (what.classes) return {"accuracy"};
+  return {"mae", "rmse"};
+}
+
+}  // namespace
+
+MetricCall parse_metric(Registry& registry, const std::string& given) {
+  const std::string text = trimmed(given);
+  const size_t open = text.find('(');
+  MetricCall call{text, registry.need(HX_METRIC, trimmed(text.substr(0, open))), {}};
+  std::string inside;
+  if (open != std::string::npos) {
+    if (text.back() != ')') throw Error(ErrorKind::Usage, fmt::format("metric '{}' lacks its closing parenthesis", text), {}, {"it is written " + signature(*call.item)});
+    inside = text.substr(open + 1, text.size() - open - 2);
+  }
+  call.arguments = bind_texts(*call.item, named_texts(*call.item, text, inside));
+  return call;
+}
+
+bool is_figure_name(Registry& registry, const std::string& name) {
+  const std::vector<std::string> metrics = registry.names(HX_METRIC);
+  return std::any_of(metrics.begin(), metrics.end(), [&](const std::string& metric) {
+    const std::string start = metric == "topk" ? "top" : metric;
+    const std::string rest = name.rfind(start, 0) == 0 ? name.substr(start.size()) : "?";
+    return rest.empty() || rest[0] == '.' || rest[0] == '_' || (metric == "topk" && std::isdigit(static_cast<unsigned char>(rest[0])));
+  });
+}
+
+const double* LayerFigures::find(const std::string& name) const {
+  for (const Figure& f : figures)
+    if (f.name == name) return &f.value;
+  return nullptr;
+}
+
+MeasuredMetric::MeasuredMetric(const MetricCall& call) : text_(call.text), item_(call.item) {
+  const auto& factory = item_->table<hx_metric_factory_vt>();
+  const AttributeView arguments(call.arguments);
+  if (factory.open(item_->self, arguments.get(), &table_, &object_) != HX_OK) fail();
+}
+MeasuredMetric::MeasuredMetric(MeasuredMetric&& other) noexcept : text_(std::move(other.text_)), item_(std::move(other.item_)), table_(other.table_), object_(other.object_) { other.object_ = nullptr; }
+MeasuredMetric::~MeasuredMetric() {
+  if (object_ && table_->destroy) table_->destroy(object_);
+}
+
+void MeasuredMetric::fail() const {
+  uint32_t kind = HX_ERROR_INTERNAL;
+  const char* text = detail::api()->last_error(&kind);
+  throw Error(static_cast<ErrorKind>(kind), fmt::format("metric '{}': {}", text_, text && *text ? text : "failed without saying why"));
+}
+
+void MeasuredMetric::add(const hx_metric_batch& batch) {
+  if (table_->add(object_, &batch) != HX_OK) fail();
+}
+void MeasuredMetric::reset() {
+  if (table_->reset(object_) != HX_OK) fail();
+}
+
+std::vector<Figure> MeasuredMetric::figures() {
+  const hx_figure* given = nullptr;
+  uint32_t count = 0;
+  if (table_->figures(object_, &given, &count) != HX_OK) fail();
+  std::vector<Figure> result;
+  for (uint32_t i = 0; i < count; ++i) result.push_back({given[i].name ? given[i].name : "", given[i].value});
+  return result;
+}
+
+MetricTable MeasuredMetric::table() {
+  if (table_->struct_size < offsetof(hx_metric_vt, table) + sizeof table_->table || !table_->table) return {};
+  const double* cells = nullptr;
+  uint32_t side = 0;
+  const hx_status status = table_->table(object_, &cells, &side);
+  if (status == HX_DECLINED) return {};
+  if (status != HX_OK) fail();
+  return {side, {cells, cells + static_cast<size_t>(side) * side}};
+}
+
+Judge::Judge(Registry& registry, const std::vector<std::string>& asked, bool suggested, bool table) : registry_(registry), suggested_(suggested), table_(table) {
+  for (const std::string& text : asked) asked_.push_back(parse_metric(registry, text));
+}
+
+void Judge::check_asked() const {
+  for (const MetricCall& call : asked_)
+    if (std::none_of(layers_.begin(), layers_.end(), [&](const Layer& l) { return fits(call, l.what); }))
+      throw Error(ErrorKind::Usage, fmt::format("metric '{}' compares {}, but {}", call.text, call.item->flags & HX_TAKES_CLASSES ? "classes" : "numbers",
+                                                layers_.empty() ? "no layer is tapped" : fmt::format("the target of '{}' holds {}", layers_.front().name, layers_.front().what.classes ? "classes" : "numbers")),
+                  {}, {"'harmonics list metrics' shows what there is; a target holds classes when it is of whole numbers and the loss takes classes"});
+}
+
+void Judge::open(const LossInfo& info) {
+  Layer& layer = layers_.emplace_back(Layer{info.name, *info.judged, {}, {}, {}});
+  std::vector<MetricCall> calls;
+  if (suggested_)
+    for (const std::string& text : suggestions(layer.what)) calls.push_back(parse_metric(registry_, text));
+  if (table_ && layer.what.classes && !layer.what.shifts) calls.push_back(parse_metric(registry_, "confusion"));
+  for (const MetricCall& call : asked_)
+    if (fits(call, layer.what)) calls.push_back(call);
+  std::set<std::pair<std::string, std::string>> opened;
+  const hx_metric_batch nothing = batch_of(layer);
+  for (const MetricCall& call : calls) {
+    if (!opened.emplace(call.item->name, call.arguments.str()).second) continue;
+    layer.metrics.emplace_back(call);
+    layer.metrics.back().add(nothing);  // so that the figures have their names from the start
+  }
+}
+
+hx_metric_batch Judge::batch_of(const Layer& layer) {
+  static constexpr int32_t kNoLabel = 0;
+  static constexpr float kNoNumber = 0;
+  hx_metric_batch b{};
+  b.struct_size = sizeof b;
+  b.outputs = static_cast<uint64_t>(layer.what.outputs);
+  b.classes = static_cast<uint64_t>(layer.what.n_classes);
+  b.predictions = &kNoNumber;
+  if (layer.what.classes) b.labels = &kNoLabel;
+  else b.targets = &kNoNumber;
+  b.activation = layer.what.activation.c_str();
+  return b;
+}
+
+const LossInfo* Judge::find(const CompiledStep& step, const std::string& layer) const {
+  for (const LossInfo& info : step.lowered().losses)
+    if (info.name == layer && info.judged) return &info;
+  return nullptr;
+}
+
+JudgedOutputs Judge::outputs_of(const CompiledStep& step) {
+  for (const LossInfo& info : step.lowered().losses)
+    if (info.judged && std::none_of(layers_.begin(), layers_.end(), [&](const Layer& l) { return l.name == info.name; })) open(info);
+  JudgedOutputs result;
+  for (const Layer& layer : layers_) {
+    const LossInfo* info = find(step, layer.name);
+    const HTensor* target = info ? &step.executable().output(layer.name + ".target") : nullptr;
+    result.predictions.push_back(info ? step.executable().output(layer.name + ".prediction").data<float>() : nullptr);
+    result.targets.push_back(!info ? nullptr : info->judged->classes ? static_cast<const void*>(target->data<int32_t>()) : target->data<float>());
+    result.rows.push_back(info ? info->judged->rows : 0);
+  }
+  return result;
+}
+
+void Judge::add(const JudgedOutputs& outputs) {
+  for (size_t i = 0; i < outputs.predictions.size(); ++i) {
+    if (!outputs.predictions[i]) continue;
+    Layer& layer = layers_[i];
+    hx_metric_batch batch = batch_of(layer);
+    batch.rows = static_cast<uint64_t>(outputs.rows[i]);
+    batch.predictions = outputs.predictions[i];
+    if (!layer.what.classes) {
+      batch.targets = static_cast<const float*>(outputs.targets[i]);
+    } else if (layer.what.shifts || layer.what.ignored) {
+      take_counting_rows(layer, outputs.predictions[i], static_cast<const int32_t*>(outputs.targets[i]), outputs.rows[i]);
+      batch.rows = layer.labels.size();
+      batch.predictions = layer.predictions.data();
+      batch.labels = layer.labels.data();
+    } else {
+      batch.labels = static_cast<const int32_t*>(outputs.targets[i]);
+    }
+    for (MeasuredMetric& metric : layer.metrics) metric.add(batch);
+  }
+}
+
+void Judge::take_counting_rows(Layer& layer, const float* predictions, const int32_t* labels, int64_t rows) {
+  const Judged& what = layer.what;
+  layer.predictions.clear();
+  layer.labels.clear();
+  for (int64_t row = 0; row < rows; ++row) {
+    if (what.shifts && (row + 1) % what.sequence == 0) continue;
+    const int32_t label = labels[row + what.shifts];
+    if (what.ignored && label == *what.ignored) continue;
+    layer.labels.push_back(label);
+    layer.predictions.insert(layer.predictions.end(), predictions + row * what.outputs, predictions + (row + 1) * what.outputs);
+  }
+}
+
+void Judge::reset() {
+  for (Layer& layer : layers_)
+    for (MeasuredMetric& metric : layer.metrics) metric.reset();
+}
+
+std::vector<LayerFigures> Judge::figures() {
+  std::vector<LayerFigures> result;
+  for (Layer& layer : layers_) {
+    LayerFigures& f = result.emplace_back(LayerFigures{layer.name, layer.what.classes, {}, {}});
+    for (MeasuredMetric& metric : layer.metrics) {
+      for (Figure& figure : metric.figures())
+        if (!f.find(figure.name)) f.figures.push_back(std::move(figure));
+      if (MetricTable table = metric.table(); table.side > 0) f.table = std::move(table);
+    }
+  }
+  return result;
+}
+
+}  // namespace harmonics

@@ -1,0 +1,144 @@
+#include "engine/runtime/stream_steps.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+
+#include <fmt/core.h>
+
+#include <harmonics/async.hpp>
+#include <harmonics/cache.hpp>
+
+namespace harmonics {
+
+namespace {
+
+// A source as a producer, so that wrappers go around it.
+class SourceProducer final : public Producer {
+ public:
+  explicit SourceProducer(std::shared_ptr<Source> source) : source_(std::move(source)) {}
+  HTensor next() override { return source_->next(); }
+  std::size_t size() const override { return source_->info().size; }
+  bool rewind() override { return seek(++epoch_, 0); }
+  bool seek(uint64_t epoch, uint64_t index) override {
+    epoch_ = epoch;
+    source_->seek(epoch, index);
+    return true;
+  }
+  std::optional<StreamInfo> describe() override { return source_->info(); }
+  int64_t read(uint64_t n, void* to) override { return static_cast<int64_t>(source_->read(n, to)); }
+  bool read_at(const uint64_t* numbers, uint64_t n, void* to) override {
+    if (!source_->can_read_at()) return false;
+    if (n) source_->read_at(numbers, n, to);
+    return true;
+  }
+
+ private:
+  std::shared_ptr<Source> source_;
+  uint64_t epoch_ = 0;
+};
+
+[[noreturn]] void refuse(const std::string& name, const char* option, const std::string& text, const char* wanted) {
+  throw Error(ErrorKind::Usage, fmt::format("option '{}={}' of '{}' wants {}", option, text, name, wanted));
+}
+
+// "2000000", "512M", "4G".
+uint64_t bytes_of(const std::string& name, const std::string& text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string unit(end, text.data() + text.size());
+  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
+  if (error != std::errc() || value == 0 || shift < 0 || value > (uint64_t{1} << 60 >> shift)) refuse(name, "cache", text, "the most bytes to keep, such as 512M or 4G");
+  return value << shift;
+}
+
+uint64_t count_of(const std::string& name, const std::string& text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) refuse(name, "async", text, "a whole number");
+  return value;
+}
+
+// A wrapper's refusal, with the stream it is about.
+template <typename Make> auto named(const std::string& name, Make make) {
+  try {
+    return make();
+  } catch (const Error& e) {
+    throw Error(e.kind(), fmt::format("stream '{}': {}", name, e.what()));
+  }
+}
+
+}  // namespace
+
+const std::vector<StreamOption>& stream_options() {
+  static const std::vector<StreamOption> rows = {
+      {"cache", "one stream: keeps its samples in memory, at most so many bytes, such as 512M"},
+      {"augment", "one stream: shift(2), rotate(15), scale(0.1), flip, crop(24), center(24), cutout(8), noise(0.05), with commas between"},
+      {"async", "one stream: reads so many samples ahead on a thread of its own"},
+      {"where", "all streams read together: leaves out samples for which this stream's is not value<5, value[0]>=0.5, value!=3, finite"},
+      {"skip", "leaves out the first so many samples of a pass"},
+      {"take", "ends a pass after so many samples"},
+      {"shard", "the I-th of N parts, as I/N: every N-th sample"},
+      {"repeat", "so many passes in one epoch"},
+      {"shuffle", "in blocks of so many samples; 0 keeps the order; else training shuffles by itself"},
+      {"seed", "of shuffling and augmenting; else the run's"},
+      {"batch", "samples in a step"}};
+  return rows;
+}
+
+StreamSteps take_stream_steps(Address& address) {
+  return {address.take("cache"), address.take("augment"), address.take("async"), address.take("where")};
+}
+
+SteppedSource with_steps(const std::string& name, Source source, const StreamSteps& steps) {
+  SteppedSource out{std::move(source), nullptr, std::nullopt};
+  const auto producer = [&] { return std::make_shared<SourceProducer>(std::make_shared<Source>(std::move(out.source))); };
+  if (steps.where) {
+    if (steps.augment)
+      throw Error(ErrorKind::Usage, fmt::format("where={} of '{}' looks at samples that augment= changes in every pass; leave one of them out", *steps.where, name));
+    out.condition = named(name, [&] { return Condition(*steps.where, out.source.info()); });
+  }
+  if (steps.cache) {
+    const uint64_t most = bytes_of(name, *steps.cache);
+    out.source = named(name, [&] { return Source(name, std::make_shared<CacheProducer>(producer(), most)); });
+  }
+  if (steps.augment) {
+    out.augmented = named(name, [&] { return std::make_shared<AugmentProducer>(producer(), Augmentation::parse(*steps.augment)); });
+    out.source = Source(name, out.augmented);
+  }
+  if (steps.async) {
+    const uint64_t ahead = count_of(name, *steps.async);
+    out.source = named(name, [&] { return Source(name, std::make_shared<AsyncProducer>(producer(), ahead)); });
+  }
+  return out;
+}
+
+std::vector<uint64_t> numbers_that_hold(const std::vector<ConditionedMember>& members) {
+  std::vector<uint64_t> numbers;
+  bool first = true;
+  for (const auto& [member, condition] : members) {
+    Source& source = *member.source;
+    if (source.info().size == 0)
+      throw Error(ErrorKind::Usage, fmt::format("where= of '{}' asks for a stream that ends and can be read again; this one has no end", source.name()));
+    std::vector<uint64_t> own;
+    std::vector<std::byte> group(source.sample_bytes() * member.per_group);
+    source.seek(0, 0);
+    for (uint64_t number = 0; source.read(member.per_group, group.data()) == member.per_group; ++number) {
+      bool holds = true;
+      for (uint64_t k = 0; k < member.per_group; ++k) holds = holds && condition(group.data() + k * source.sample_bytes());
+      if (holds && (first || std::binary_search(numbers.begin(), numbers.end(), number))) own.push_back(number);
+    }
+    source.rewind(0);
+    numbers = std::move(own);
+    first = false;
+    if (numbers.empty())
+      throw Error(ErrorKind::Usage, fmt::format("where= of '{}' leaves no sample of {}", source.name(), source.info().size));
+  }
+  return numbers;
+}
+
+std::shared_ptr<Source> pick(const std::shared_ptr<Source>& source, std::shared_ptr<const std::vector<uint64_t>> numbers, uint64_t per_group) {
+  return std::make_shared<Source>(source->name(), std::make_shared<PickProducer>(std::make_shared<SourceProducer>(source), std::move(numbers), per_group));
+}
+
+}  // namespace harmonics

@@ -1,0 +1,48 @@
+// What an address has done to one stream on its way: cache=, augment=, async=, and where= for all it is read with.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <harmonics/augment.hpp>
+#include <harmonics/select.hpp>
+
+#include "engine/base/address.hpp"
+#include "engine/runtime/joint_reader.hpp"
+#include "engine/runtime/stream_source.hpp"
+
+namespace harmonics {
+
+// What every producer's address understands beside its own options, in the order it acts.
+struct StreamOption {
+  const char* name;
+  const char* description;
+};
+const std::vector<StreamOption>& stream_options();
+
+struct StreamSteps {
+  std::optional<std::string> cache, augment, async, where;
+};
+StreamSteps take_stream_steps(Address& address);
+
+struct SteppedSource {
+  Source source;
+  std::shared_ptr<AugmentProducer> augmented;
+  std::optional<Condition> condition;
+};
+SteppedSource with_steps(const std::string& name, Source source, const StreamSteps& steps);
+
+struct ConditionedMember {
+  JointMember member;
+  const Condition& condition;
+};
+// The joint samples for which every condition holds. Reads the members from beginning to end; refuses those without one,
+// and conditions that never hold.
+std::vector<uint64_t> numbers_that_hold(const std::vector<ConditionedMember>& members);
+// Those joint samples of a stream, `per_group` samples each.
+std::shared_ptr<Source> pick(const std::shared_ptr<Source>& source, std::shared_ptr<const std::vector<uint64_t>> numbers,
+                             uint64_t per_group);
+
+}  // namespace harmonics

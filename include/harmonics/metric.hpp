@@ -1,0 +1,133 @@
+// Metrics: how good predictions are, gathered over a pass and read at its end.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <harmonics/function.hpp>
+#include <harmonics/metric_abi.h>
+
+namespace harmonics {
+
+// Predictions and what they should have been, row by row: samples, times positions where there are any. Valid during the
+// call. Either labels or targets are given.
+struct MetricBatch {
+  uint64_t rows = 0, outputs = 0;
+  uint64_t classes = 0;                // of labels: as many as outputs, or 2 where one output is the second's probability
+  const float* predictions = nullptr;  // [rows, outputs], as the layer gives them
+  const int32_t* labels = nullptr;     // [rows], each below classes
+  const float* targets = nullptr;      // [rows, outputs]
+  const char* activation = "";         // identity ("plugin-id/name") of what the layer's arrow ends in; "": nothing
+};
+
+// One number with its name: "accuracy", "f1.3". NaN: what was seen does not define it.
+struct Figure {
+  std::string name;
+  double value;
+};
+
+// Counts by truth (rows) and prediction (columns).
+struct MetricTable {
+  uint32_t side = 0;  // 0: none
+  std::vector<double> cells;
+};
+
+// Never called from two threads at once.
+class Metric {
+ public:
+  virtual void add(const MetricBatch& batch) = 0;
+  virtual void reset() = 0;  // a new pass begins
+  virtual std::vector<Figure> figures() const = 0;
+  virtual MetricTable table() const { return {}; }
+  virtual ~Metric() = default;
+};
+
+// A fresh metric with its arguments.
+using MetricFactory = std::function<std::unique_ptr<Metric>(const Arguments& arguments)>;
+
+namespace detail {
+
+// A metric object as the host holds it: the C++ object and what it gave last, kept alive for the host's pointers.
+struct HeldMetric {
+  std::unique_ptr<Metric> metric;
+  std::vector<Figure> given;
+  std::vector<hx_figure> figures;
+  MetricTable table;
+};
+HARMONICS_FACE inline const hx_metric_vt* metric_vt() {
+  static const hx_metric_vt vt = {
+      sizeof(hx_metric_vt),
+      [](void* self, const hx_metric_batch* b) {
+        return guarded([&] {
+          static_cast<HeldMetric*>(self)->metric->add(
+              {b->rows, b->outputs, b->classes, b->predictions, b->labels, b->targets, b->activation});
+          return HX_OK;
+        });
+      },
+      [](void* self) { return guarded([&] { return static_cast<HeldMetric*>(self)->metric->reset(), HX_OK; }); },
+      [](void* self, const hx_figure** out, uint32_t* count) {
+        return guarded([&] {
+          auto& held = *static_cast<HeldMetric*>(self);
+          held.given = held.metric->figures();
+          held.figures.clear();
+          for (const Figure& f : held.given) held.figures.push_back({f.name.c_str(), f.value});
+          *out = held.figures.data();
+          *count = static_cast<uint32_t>(held.figures.size());
+          return HX_OK;
+        });
+      },
+      [](void* self, const double** cells, uint32_t* side) {
+        return guarded([&] {
+          auto& held = *static_cast<HeldMetric*>(self);
+          held.table = held.metric->table();
+          *cells = held.table.cells.data();
+          *side = held.table.side;
+          return held.table.side ? HX_OK : HX_DECLINED;
+        });
+      },
+      [](void* self) { delete static_cast<HeldMetric*>(self); }};
+  return &vt;
+}
+HARMONICS_FACE inline const hx_metric_factory_vt* metric_factory_vt() {
+  static const hx_metric_factory_vt vt = {
+      sizeof(hx_metric_factory_vt),
+      [](void* self, const hx_attributes* args, const hx_metric_vt** out_vt, void** object) {
+        return guarded([&] {
+          auto metric = (*static_cast<MetricFactory*>(self))(Arguments(args));
+          if (!metric) throw Error(ErrorKind::Plugin, "the metric's factory returned nothing");
+          *out_vt = metric_vt();
+          *object = new HeldMetric{std::move(metric), {}, {}, {}};
+          return HX_OK;
+        });
+      },
+      [](void* self) { delete static_cast<MetricFactory*>(self); }};
+  return &vt;
+}
+
+}  // namespace detail
+
+// flags: HX_TAKES_CLASSES or HX_TAKES_NUMBERS when it compares only those.
+HARMONICS_FACE inline void register_metric(FunctionRegistry& registry, const std::string& name, MetricFactory open,
+                                           const std::string& description = "", const std::vector<Argument>& arguments = {},
+                                           uint32_t flags = 0) {
+  const auto& registration = reinterpret_cast<const hx_registration&>(registry);  // the registry is a view of it
+  detail::api_slot() = registration.api;
+  std::vector<hx_argument_spec> specs;
+  for (const Argument& a : arguments)
+    specs.push_back({sizeof(hx_argument_spec), a.type, a.name.c_str(), a.required ? nullptr : a.default_text.c_str(), a.description.c_str()});
+  hx_item item{};
+  item.struct_size = sizeof item;
+  item.kind = HX_METRIC;
+  item.flags = flags;
+  item.n_arguments = static_cast<uint32_t>(specs.size());
+  item.name = name.c_str();
+  item.description = description.c_str();
+  item.arguments = specs.data();
+  item.self = new MetricFactory(std::move(open));
+  item.vtable = detail::metric_factory_vt();
+  detail::check(registration.api->register_item(registration.registry, &item));
+}
+
+}  // namespace harmonics

@@ -1,0 +1,55 @@
+/* The contract of metrics, a kind of item of its own: C11, append-only, with the rules of abi.h. */
+#ifndef HARMONICS_METRIC_ABI_H
+#define HARMONICS_METRIC_ABI_H
+
+#include <harmonics/abi.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+  HX_METRIC = 7,        /* hx_item.kind */
+  HX_TAKES_NUMBERS = 64 /* hx_item.flags: compares numbers; HX_TAKES_CLASSES: classes; neither, or both: both */
+};
+
+/* Predictions and what they should have been, row by row: samples, times positions where there are any. */
+typedef struct hx_metric_batch {
+  uint32_t struct_size;
+  uint32_t flags;           /* reserved, 0 */
+  uint64_t rows;
+  uint64_t outputs;         /* numbers of one prediction */
+  uint64_t classes;         /* of labels: as many as outputs, or 2 where the one output is the second's probability */
+  const float* predictions; /* [rows, outputs] */
+  const int32_t* labels;    /* [rows], each below classes; NULL: targets are given */
+  const float* targets;     /* [rows, outputs]; NULL: labels are given */
+  const char* activation;   /* identity ("plugin-id/name") of what the layer's arrow ends in; "": nothing */
+} hx_metric_batch;
+
+typedef struct hx_figure {
+  const char* name; /* "accuracy", "f1.3" */
+  double value;     /* NaN: what was seen does not define it */
+} hx_figure;
+
+typedef struct hx_metric_vt { /* self is a metric object made by a factory, for one layer */
+  uint32_t struct_size;
+  hx_status (*add)(void* self, const hx_metric_batch* batch);
+  hx_status (*reset)(void* self); /* forget everything: a new pass begins */
+  /* What everything added since gives. Owned by the metric, valid until its next call. */
+  hx_status (*figures)(void* self, const hx_figure** out, uint32_t* count);
+  /* Optional: counts [side, side], truth by prediction; HX_DECLINED: none. Owned as figures are. */
+  hx_status (*table)(void* self, const double** cells, uint32_t* side);
+  void (*destroy)(void* self);
+} hx_metric_vt;
+
+/* What an item of kind HX_METRIC registers as its vtable. */
+typedef struct hx_metric_factory_vt {
+  uint32_t struct_size;
+  hx_status (*open)(void* self, const hx_attributes* args, const hx_metric_vt** vt, void** object);
+  void (*destroy)(void* self);
+} hx_metric_factory_vt;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

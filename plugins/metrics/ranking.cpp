@@ -1,0 +1,75 @@
+// The area under the curve of true against false positives.
+#include <algorithm>
+#include <limits>
+
+#include "metrics.hpp"
+
+namespace metrics {
+
+using harmonics::Error;
+using harmonics::ErrorKind;
+using harmonics::Figure;
+
+namespace {
+
+constexpr size_t kMostScores = size_t{1} << 28;  // 1 GiB
+
+// Of two classes that of the second; of more the mean over each class against the others, as far as both are there. Exact:
+// every score is kept until the end of the pass.
+class Auc : public Metric {
+ public:
+  void add(const MetricBatch& b) override {
+    columns_ = b.classes == 2 ? 1 : b.classes;
+    if (scores_.size() + b.rows * columns_ > kMostScores)
+      throw Error(ErrorKind::Usage, "auc keeps every score until the end of the pass, and there are too many")
+          .note("validate on fewer samples: take=N in the address");
+    for (uint64_t i = 0; i < b.rows; ++i) {
+      probabilities(b, i, row_);
+      if (columns_ == 1) scores_.push_back(static_cast<float>(row_[1]));
+      else for (const double p : row_) scores_.push_back(static_cast<float>(p));
+      labels_.push_back(b.labels[i]);
+    }
+  }
+  void reset() override { scores_.clear(), labels_.clear(); }
+  std::vector<Figure> figures() const override {
+    double sum = 0;
+    int defined = 0;
+    for (uint64_t c = 0; c < columns_; ++c) {
+      const double area = of_class(c, columns_ == 1 ? 1 : static_cast<int32_t>(c));
+      if (area < 0) continue;
+      sum += area;
+      ++defined;
+    }
+    return {{"auc", defined ? sum / defined : std::numeric_limits<double>::quiet_NaN()}};
+  }
+
+ private:
+  // The share of pairs of a positive and a negative that stand in the right order, equal ones counting half; -1: none.
+  double of_class(uint64_t column, int32_t positive) const {
+    std::vector<std::pair<float, bool>> order;
+    order.reserve(labels_.size());
+    for (size_t i = 0; i < labels_.size(); ++i) order.emplace_back(scores_[i * columns_ + column], labels_[i] == positive);
+    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    double below = 0, pairs = 0, positives = 0;
+    for (size_t i = 0; i < order.size();) {
+      double yes = 0, no = 0;
+      const float score = order[i].first;
+      for (; i < order.size() && order[i].first == score; ++i) (order[i].second ? yes : no) += 1;
+      pairs += yes * (below + no / 2);
+      below += no;
+      positives += yes;
+    }
+    return positives > 0 && below > 0 ? pairs / (positives * below) : -1;
+  }
+
+  uint64_t columns_ = 0;
+  std::vector<float> scores_;
+  std::vector<int32_t> labels_;
+  std::vector<double> row_;
+};
+
+}  // namespace
+
+Made make_auc(const Arguments&) { return std::make_unique<Auc>(); }
+
+}  // namespace metrics

@@ -1,0 +1,290 @@
+// Checkpoints as files: what a full disk, a broken one, a power cut and a flipped bit can do to them.
+#include <catch2/catch.hpp>
+
+#include <random>
+
+#include "engine/model/sealed_file.hpp"
+#include "engine/runtime/checkpointer.hpp"
+#include "tests/files_in_memory.hpp"
+#include "tests/message_of.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+using Fault = FilesInMemory::Fault;
+
+namespace {
+
+RunState state_at(int64_t step) {
+  RunState s;
+  s.step = s.batches = step;
+  s.samples = 10 * step;
+  s.epoch = 2;
+  s.index = 70;
+  s.seconds = 1.0 / 3;
+  s.learning_rate = 1e-3;
+  s.streams = {{"x", 100}};
+  s.graph = "g";
+  s.training = "sgd(lr=0.1)";
+  s.device = "cpu";
+  s.batch = 10;
+  s.seed = UINT64_MAX;
+  s.metrics = {{"loss", 0.1}};
+  s.record.windows["loss"] = {{0.1, 0.2}, {1, 1}, 2};
+  s.record.curve.points = {{1, 0.5, 0.25, -1}};
+  s.record.by_epoch = {{1, 5, 50, 0.25, 0.5, -1, 1e-3}};
+  s.record.epoch_loss = 0.1 + 0.2;
+  return s;
+}
+
+TensorFile content_at(int64_t step) {
+  TensorFile file;
+  file.metadata["harmonics.name"] = "g";
+  file.tensors["a.b.affine.weight"] = HTensor::from(Shape{2, 3}, std::vector<float>{1, 2, 3, 4, 5, static_cast<float>(step)});
+  file.tensors["moment/optimizer.momentum.a.b.affine.weight"] = HTensor::from(Shape{2, 3}, std::vector<float>(6, 0.5f));
+  write_state(state_at(step), file);
+  return file;
+}
+
+float last_weight(const Checkpoint& c) { return c.file.tensors.at("a.b.affine.weight").data<float>()[5]; }
+
+// The newest, which must be whole and of one of these steps.
+int64_t newest_step(FilesInMemory& files, std::vector<std::string>* notes = nullptr) {
+  std::vector<std::string> unused;
+  const auto c = CheckpointFolder("runs", files).newest(notes ? *notes : unused);
+  if (!c) return 0;
+  CHECK(last_weight(*c) == static_cast<float>(c->state.step));
+  return c->state.step;
+}
+
+// Step 1 is safe on the disk.
+void prepare(FilesInMemory& files) {
+  CheckpointFolder folder("runs", files);
+  folder.claim();
+  folder.write(content_at(1), 1);
+}
+
+// What a run does when the next is due.
+void write_second(FilesInMemory& files) {
+  CheckpointFolder folder("runs", files);
+  folder.claim();
+  folder.write(content_at(2), 2);
+  folder.keep(1);
+}
+
+size_t calls_of_second() {
+  FilesInMemory files;
+  prepare(files);
+  files.fail_at(SIZE_MAX, Fault::Error);
+  write_second(files);
+  return files.calls();
+}
+
+}  // namespace
+
+TEST_CASE("a state comes back as it was written") {
+  TensorFile file = content_at(7);
+  const std::string bytes = write_sealed(file);
+  TensorFile back = read_sealed(std::make_shared<const std::string>(bytes), "f");
+  const RunState s = take_state(back, "f"), was = state_at(7);
+  CHECK(s.step == 7);
+  CHECK(s.seconds == was.seconds);
+  CHECK(s.seed == UINT64_MAX);
+  CHECK(s.record.epoch_loss == was.record.epoch_loss);
+  CHECK(s.record.windows.at("loss").sums == was.record.windows.at("loss").sums);
+  CHECK(s.record.windows.at("loss").next == 2);
+  CHECK(s.record.curve.points.at(0).loss == 0.25);
+  CHECK(s.record.by_epoch.at(0).learning_rate == 1e-3);
+  CHECK(back.tensors.size() == 2);  // the state's own are taken out
+  TensorFile again = back;
+  write_state(s, again);
+  CHECK(write_sealed(again) == bytes);
+}
+
+TEST_CASE("every flipped byte of a checkpoint is detected, and so is every cut") {
+  const std::string whole = write_sealed(content_at(3));
+  size_t accepted = 0;
+  const auto refused = [&](std::string bytes) {
+    try {
+      TensorFile file = read_sealed(std::make_shared<const std::string>(std::move(bytes)), "f");
+      take_state(file, "f");
+      ++accepted;
+    } catch (const Error& e) {
+      CHECK((e.kind() == ErrorKind::Weights && std::string(e.what()).find("'f'") != std::string::npos));
+    }
+  };
+  for (size_t i = 0; i < whole.size(); ++i)
+    for (const int flip : {1, 0x20, 0x80, 0xff}) {
+      std::string bytes = whole;
+      bytes[i] = static_cast<char>(bytes[i] ^ flip);
+      refused(std::move(bytes));
+    }
+  for (size_t n = 0; n < whole.size(); ++n) refused(whole.substr(0, n));
+  refused(whole + '\0');
+  CHECK(accepted == 0);
+  std::string flipped = whole;
+  flipped[whole.size() - 1] ^= 1;
+  CHECK(message_of([&] { read_sealed(std::make_shared<const std::string>(flipped), "f"); }).find("'f' is damaged: tensor '") == 0);
+}
+
+TEST_CASE("a call that fails leaves the former checkpoint or the new one, an error that says why, and nothing else") {
+  const size_t calls = calls_of_second();
+  REQUIRE(calls > 10);
+  for (const int reason : {ENOSPC, EIO})
+    for (const Fault fault : {Fault::Error, Fault::ShortThenError})
+      for (size_t call = 0; call < calls; ++call) {
+        CAPTURE(reason, static_cast<int>(fault), call);
+        FilesInMemory files;
+        prepare(files);
+        files.fail_at(call, fault, reason);
+        const std::string said = message_of([&] { write_second(files); });
+        REQUIRE(files.failed());
+        files.work();
+        const int64_t step = newest_step(files);
+        CHECK((step == 1 || step == 2));
+        if (said == "no error") CHECK(step == 2);
+        else CHECK(said.find(std::strerror(reason)) != std::string::npos);
+        // The run goes on, and the next one is written.
+        CheckpointFolder folder("runs", files);
+        folder.claim();
+        folder.write(content_at(3), 3);
+        CHECK(newest_step(files) == 3);
+        for (const std::string& name : files.names()) CHECK(!is_unfinished_file(name.substr(name.rfind('/') + 1)));
+      }
+}
+
+TEST_CASE("whenever the power goes, what is found is the former checkpoint or the new one, whole") {
+  const size_t calls = calls_of_second();
+  std::mt19937 luck(5);
+  size_t former = 0, later = 0, passed_over = 0;
+  for (size_t call = 0; call <= calls; ++call)
+    for (int image = 0; image < 24; ++image) {
+      CAPTURE(call, image);
+      FilesInMemory files;
+      prepare(files);
+      files.fail_at(call, Fault::PowerCut);
+      try {
+        write_second(files);
+      } catch (const Error&) {
+      }
+      auto disk = files.after_power_cut(image == 0 ? nullptr : &luck);
+      std::vector<std::string> notes;
+      const int64_t step = newest_step(*disk, &notes);
+      REQUIRE((step == 1 || step == 2));
+      ++(step == 1 ? former : later);
+      passed_over += notes.size();
+      if (call == calls) CHECK(step == 2);  // it had returned: it is safe
+      CheckpointFolder folder("runs", *disk);
+      folder.claim();
+      folder.write(content_at(3), 3);
+      CHECK(newest_step(*disk) == 3);
+      for (const std::string& name : disk->names()) CHECK(!is_unfinished_file(name.substr(name.rfind('/') + 1)));
+    }
+  CHECK(former > 50);
+  CHECK(later > 50);
+  CHECK(passed_over == 0);  // a name appears only when its content is safe
+}
+
+TEST_CASE("a damaged checkpoint is passed over with a note; when all are, that is an error") {
+  FilesInMemory files;
+  prepare(files);
+  write_second(files);
+  CheckpointFolder folder("runs", files);
+  folder.claim();
+  const std::string third = folder.write(content_at(3), 3);
+  std::string bytes = files.get(third);
+  bytes.back() ^= 4;
+  files.put(third, bytes);
+  std::vector<std::string> notes;
+  CHECK(newest_step(files, &notes) == 2);
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].find("passed over a checkpoint: 'runs/checkpoint-000003-step-3.safetensors' is damaged: ") == 0);
+  files.put("runs/checkpoint-000002-step-2.safetensors", "");
+  CHECK(message_of([&] { newest_step(files); }).find("no checkpoint in 'runs' can be used; the last one: ") == 0);
+  CHECK(folder.write(content_at(4), 4) == "runs/checkpoint-000004-step-4.safetensors");  // numbers are not used twice
+  CHECK(newest_step(files) == 4);
+}
+
+TEST_CASE("the newest few are kept, in the order they were written") {
+  FilesInMemory files;
+  CheckpointFolder folder("runs//", files);
+  folder.claim();
+  for (const int64_t step : {10, 20, 5, 6}) {  // somebody went back to an older one
+    folder.write(content_at(step), step);
+    folder.keep(3);
+  }
+  std::vector<int64_t> steps;
+  for (const auto& entry : folder.list()) steps.push_back(entry.step);
+  CHECK(steps == std::vector<int64_t>{6, 5, 20});
+  files.put("runs/notes.txt", "mine");
+  files.put("runs/checkpoint-12-step-x.safetensors", "mine too");
+  CHECK(folder.list().size() == 3);
+  CHECK(CheckpointFolder("elsewhere", files).list().empty());
+}
+
+TEST_CASE("one directory has one writer") {
+  char name[] = "/tmp/harmonics-claim-XXXXXX";
+  REQUIRE(mkdtemp(name));
+  const std::string path = std::string(name) + "/a/b";
+  {
+    CheckpointFolder first(path), second(path);
+    first.claim();
+    CHECK(message_of([&] { second.claim(); }) == "another run writes its checkpoints to '" + path + "'\ngive this one a directory of its own");
+  }
+  CheckpointFolder(path).claim();  // free again
+  REQUIRE(std::system(("rm -r " + std::string(name)).c_str()) == 0);
+}
+
+TEST_CASE("how often is a time, steps or epochs") {
+  CHECK(parse_interval("90s").seconds == 90);
+  CHECK(parse_interval("1.5h").seconds == 5400);
+  CHECK(parse_interval("5m").seconds == 300);
+  CHECK(parse_interval("500steps").steps == 500);
+  CHECK(parse_interval("1epoch").epochs == 1);
+  for (const char* wrong : {"", "5", "m", "0s", "-5m", "1.5steps", "nansteps", "inf s", "5 m", "1e300s", "3weeks"})
+    CHECK(message_of([&] { parse_interval(wrong); }) == "'" + std::string(wrong) + "' does not say how often\nwrite a time, steps or epochs: 5m, 90s, 500steps, 1epoch");
+}
+
+TEST_CASE("a checkpoint that cannot be written is told, and the run and the next one go on") {
+  FilesInMemory files;
+  Checkpointer c("runs", parse_interval("1steps"), 2, files);
+  const auto at = [](int64_t step) {
+    return [step](TensorFile& file) {
+      file = content_at(step);
+      return state_at(step);
+    };
+  };
+  c.start(at(1));
+  c.wait();
+  CHECK(c.last() == "runs/checkpoint-000001-step-1.safetensors");
+  files.fail_at(2, Fault::Error, ENOSPC);
+  c.start(at(2));
+  c.wait();
+  files.work();
+  const auto notes = c.take_notes();
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].find("no checkpoint at step 2: cannot write 'runs/checkpoint-000002-step-2.safetensors': No space left on device") == 0);
+  CHECK(notes[0].find("; the last good one is runs/checkpoint-000001-step-1.safetensors") != std::string::npos);
+  CHECK(c.due(0, 3, false, 0));
+  c.start(at(3));
+  c.wait();
+  CHECK(c.last() == "runs/checkpoint-000002-step-3.safetensors");
+  c.write(at(3));  // nothing new
+  CHECK(c.folder().list().size() == 2);
+}
+
+TEST_CASE("weights are no checkpoint, and a checkpoint of the future is refused by its version") {
+  FilesInMemory files;
+  prepare(files);
+  TensorFile weights;
+  weights.tensors["a"] = HTensor::from(Shape{1}, std::vector<float>{1});
+  files.put("runs/w.safetensors", write_safetensors(weights));
+  CHECK(message_of([&] { read_checkpoint("runs/w.safetensors", files); }) == "'runs/w.safetensors' has no checksum: it is no checkpoint\nweights are taken with --weights");
+  files.put("runs/w.safetensors", write_sealed(weights));
+  CHECK(message_of([&] { read_checkpoint("runs/w.safetensors", files); }) == "'runs/w.safetensors' holds weights, but no run that could go on\nweights are taken with --weights");
+  TensorFile later = content_at(1);
+  std::string& text = later.metadata["harmonics.run"];
+  text.replace(text.find("\"version\":1"), 11, "\"version\":2");
+  files.put("runs/w.safetensors", write_sealed(later));
+  CHECK(message_of([&] { read_checkpoint("runs/w.safetensors", files); }) == "'runs/w.safetensors' is a checkpoint of version 2, this program reads version 1\nuse the program that wrote it, or a later one");
+  CHECK(message_of([&] { read_checkpoint("runs/none.safetensors", files); }) == "cannot read 'runs/none.safetensors': No such file or directory\nthere is no folder 'runs'");
+}

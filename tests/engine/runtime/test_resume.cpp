@@ -1,0 +1,451 @@
+// The resume law: a run that was stopped anywhere and went on, with other threads and other reading ahead, ends to the bit as the
+// run that nobody disturbed.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <random>
+
+#include <fmt/core.h>
+
+#include <harmonics/async.hpp>
+
+#include "engine/runtime/checkpointer.hpp"
+#include "tests/engine/runtime/memory_streams.hpp"
+#include "tests/files_in_memory.hpp"
+#include "tests/message_of.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+namespace {
+
+const char* const kFlows[] = {
+    R"(harmonic drops { producer x {6}; producer y {3}; layer h {8}; layer o;
+       cycle { x -(relu, dropout(0.3))-> h -> o; o <-(cross_entropy)- y; } })",
+    R"(harmonic norms { producer x {6}; producer y {3}; layer h {5}; layer o;
+       cycle { x -(affine, norm(kind="batch"), tanh)-> h -> o; o <-(cross_entropy)- y; } })",
+    R"(harmonic branches { producer x {6}; producer y {3}; layer h {7}; layer g {4}; layer o;
+       cycle { x -(relu)-> h; if loss < 1.09 { h -(tanh, dropout(0.2))-> g; } else { h -(affine(4, name="first"), relu)-> g; } g -> o; o <-(cross_entropy)- y; } })",
+    R"(harmonic wide { producer x {6}; producer y {3}; layer h {40}; layer g {33}; layer o;
+       cycle { x -(relu)-> h -(relu)-> g -> o; o <-(cross_entropy)- y; } })",
+};
+
+struct Setup {
+  const char* flow = kFlows[0];
+  size_t samples = 30;
+  std::string address;  // options of the joint group
+  bool wrapped = false, sized = true;
+  RunSettings run;
+};
+
+std::vector<uint8_t> labels(const std::vector<float>& x) {
+  std::vector<uint8_t> y;
+  for (size_t i = 0; i < x.size(); i += 6) y.push_back(static_cast<uint8_t>(x[i] > 0.3f ? 2 : x[i + 1] > 0 ? 1 : 0));
+  return y;
+}
+
+// `ahead`: how far producers read ahead; 0: not.
+std::unique_ptr<HarmonicGraph> graph_for(const Setup& setup, size_t ahead) {
+  auto g = graph_of(setup.flow);
+  const std::vector<float> x = numbers(6 * setup.samples, 3);
+  const auto producer = [&](std::shared_ptr<Producer> p, const char* name) {
+    if (setup.wrapped) p = std::make_shared<RepeatProducer>(std::make_shared<ShuffleProducer>(std::make_shared<SkipProducer>(p, 2), 7, 5), 2);
+    if (ahead) p = std::make_shared<AsyncProducer>(p, ahead);
+    bind_producer(*g, name, p);
+  };
+  const auto rows = [&](auto r) {
+    r->hides_size = !setup.sized;
+    return r;
+  };
+  producer(rows(std::make_shared<Rows<float>>(Shape{6}, x)), "x");
+  producer(rows(std::make_shared<Rows<uint8_t>>(Shape{}, labels(x), 3)), "y");
+  return g;
+}
+
+struct End {
+  std::map<std::string, std::string> tensors;  // weights, statistics and moments, byte for byte
+  CycleReport report;
+};
+
+End end_of(HarmonicGraph& g, CycleReport report) {
+  End end{{}, std::move(report)};
+  TensorFile all;
+  g.snapshot(all);
+  for (const auto& [name, tensor] : all.tensors) end.tensors[name] = std::string(static_cast<const char*>(tensor.bytes()), type_of(tensor).bytes());
+  return end;
+}
+
+void expect_same(const End& a, const End& b) {
+  CHECK((a.tensors == b.tensors));
+  CHECK(a.report.steps == b.report.steps);
+  CHECK(a.report.samples == b.report.samples);
+  CHECK(a.report.epochs == b.report.epochs);
+  CHECK(a.report.loss == b.report.loss);
+  CHECK(a.report.accuracy == b.report.accuracy);
+  CHECK(a.report.metrics == b.report.metrics);
+  CHECK(a.report.learning_rate == b.report.learning_rate);
+  CHECK(a.report.stopped_by == b.report.stopped_by);
+  REQUIRE(a.report.by_epoch.size() == b.report.by_epoch.size());
+  for (size_t i = 0; i < a.report.by_epoch.size(); ++i) {
+    CHECK(a.report.by_epoch[i].samples == b.report.by_epoch[i].samples);
+    CHECK(a.report.by_epoch[i].loss == b.report.by_epoch[i].loss);
+  }
+  REQUIRE(a.report.curve.size() == b.report.curve.size());
+  for (size_t i = 0; i < a.report.curve.size(); ++i) CHECK(a.report.curve[i].loss == b.report.curve[i].loss);
+}
+
+Setup random_setup(std::mt19937& random) {
+  const auto below = [&](uint64_t n) { return random() % n; };
+  Setup s;
+  s.flow = kFlows[below(std::size(kFlows))];
+  s.samples = 12 + below(40);
+  s.wrapped = below(3) == 0;
+  s.sized = below(4) != 0;
+  s.run = settings(static_cast<int64_t>(1 + below(9)));
+  if (s.flow == kFlows[1]) {  // statistics of one sample there are not
+    s.samples += s.samples % 2;
+    s.run.batch = below(2) ? 2 : 4;
+  }
+  s.run.seed = static_cast<int64_t>(below(3));
+  s.run.accumulate = static_cast<int64_t>(1 + below(3));
+  static const char* const optimizers[] = {"sgd(lr=0.1, momentum=0.9)", "adamw(lr=0.01)", "lion(lr=0.001)", "rmsprop(lr=0.01)"};
+  s.run.optimizer = optimizers[below(4)];
+  static const char* const schedules[] = {"constant", "cosine(warmup=3)", "step(every=4)"};
+  s.run.schedule = schedules[below(s.sized ? 3 : 1)];
+  if (below(3) == 0) s.run.clip = 0.5;
+  if (below(2)) s.run.epochs = 2 + static_cast<int64_t>(below(3));
+  else s.run.steps = 8 + static_cast<int64_t>(below(30));
+  s.run.shuffle = below(3) != 0;
+  return s;
+}
+
+std::string text_of(const Setup& s) {
+  return fmt::format("{:.20} {} samples{}{} batch {} seed {} accumulate {} {} {} epochs {} steps {} shuffle {}", s.flow, s.samples, s.wrapped ? " wrapped" : "", s.sized ? "" : " unsized", *s.run.batch, *s.run.seed, *s.run.accumulate, *s.run.optimizer,
+                     *s.run.schedule, s.run.epochs.value_or(-1), s.run.steps.value_or(-1), s.run.shuffle);
+}
+
+// Goes on from `from` with other threads and reading ahead.
+End resumed(const Setup& setup, const Checkpoint& from, int threads, size_t ahead, FilesInMemory* files = nullptr) {
+  Setup other = setup;
+  other.run.threads = threads;
+  auto g = graph_for(other, ahead);
+  CycleRuntime runtime(*g, 0, other.run);
+  std::optional<Checkpointer> writer;
+  if (files) writer.emplace("again", CheckpointInterval{0, 1, 0}, 1000, *files);
+  if (writer) runtime.set_checkpoints(&*writer);
+  runtime.resume(from);
+  CycleReport report = runtime.run();
+  CHECK(report.resumed_at == from.state.step);
+  CHECK(report.notes == std::vector<std::string>());
+  return end_of(*g, std::move(report));
+}
+
+}  // namespace
+
+TEST_CASE("stopped anywhere, a run goes on to the same bits") {
+  std::mt19937 random(41);
+  size_t mid_epoch = 0, pieces = 0;
+  for (int round = 0; round < 40; ++round) {
+    const Setup setup = random_setup(random);
+    CAPTURE(round, text_of(setup));
+    auto g = graph_for(setup, 0);
+    const End undisturbed = end_of(*g, CycleRuntime(*g, 0, setup.run).run());
+
+    FilesInMemory files;
+    Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 1000, files);
+    auto kept = graph_for(setup, 3);
+    CycleRuntime runtime(*kept, 0, setup.run);
+    runtime.set_checkpoints(&writer);
+    expect_same(end_of(*kept, runtime.run()), undisturbed);  // writing checkpoints changes nothing
+    writer.wait();
+
+    const auto all = writer.folder().list();
+    REQUIRE(!all.empty());
+    for (int stop = 0; stop < 2; ++stop) {
+      const Checkpoint from = read_checkpoint(all[random() % all.size()].path, files);
+      CAPTURE(from.path, from.state.epoch, from.state.index);
+      mid_epoch += from.state.index > 0;
+      ++pieces;
+      FilesInMemory more;
+      expect_same(resumed(setup, from, 1 + static_cast<int>(random() % 2), random() % 20, &more), undisturbed);
+      const auto second = CheckpointFolder("again", more).list();  // a run that was resumed is stopped again
+      if (second.empty()) continue;
+      expect_same(resumed(setup, read_checkpoint(second[random() % second.size()].path, more), 2, random() % 5), undisturbed);
+    }
+  }
+  CHECK(mid_epoch * 3 > pieces);
+}
+
+TEST_CASE("the last checkpoint of a run is its end, and more steps may follow") {
+  Setup setup;
+  setup.run = settings(4);
+  setup.run.epochs = 2;
+  FilesInMemory files;
+  const auto run = [&](int64_t epochs, const Checkpoint* from) {
+    auto g = graph_for(setup, 0);
+    RunSettings s = setup.run;
+    s.epochs = epochs;
+    Checkpointer writer("runs", CheckpointInterval{0, 5, 0}, 3, files);
+    CycleRuntime runtime(*g, 0, s);
+    runtime.set_checkpoints(&writer);
+    if (from) runtime.resume(*from);
+    CycleReport report = runtime.run();
+    return end_of(*g, std::move(report));
+  };
+  const End two = run(2, nullptr);
+  std::vector<std::string> notes;
+  const auto last = CheckpointFolder("runs", files).newest(notes);
+  REQUIRE(last);
+  CHECK(last->state.step == 16);
+  CHECK(last->state.index == 30);
+  expect_same(run(2, &*last), two);
+  const End longer = run(5, &*last);
+  FilesInMemory fresh;
+  std::swap(files, fresh);
+  expect_same(longer, run(5, nullptr));
+}
+
+TEST_CASE("stopping finishes the step with all of its batches, and what follows is as if nobody had stopped") {
+  Setup setup;
+  setup.flow = kFlows[1];
+  setup.run = settings(3);
+  setup.run.epochs = 3;
+  setup.run.accumulate = 4;
+  auto whole = graph_for(setup, 0);
+  const End undisturbed = end_of(*whole, CycleRuntime(*whole, 0, setup.run).run());
+  for (const int calls : {2, 5, 7}) {
+    FilesInMemory files;
+    auto g = graph_for(setup, 0);
+    CycleRuntime runtime(*g, 0, setup.run);
+    Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
+    runtime.set_checkpoints(&writer);
+    double seconds = 0;
+    runtime.set_clock([&] {
+      if (++seconds == calls) runtime.stop();
+      return seconds;
+    });
+    const CycleReport stopped = runtime.run();
+    CHECK(stopped.stopped_by == "interrupt");
+    CHECK(stopped.samples < 90);
+    std::vector<std::string> notes;
+    const auto from = CheckpointFolder("runs", files).newest(notes);
+    REQUIRE(from);
+    CHECK(from->state.step == stopped.steps);
+    CHECK(from->state.samples == stopped.samples);
+    expect_same(resumed(setup, *from, 2, 4), undisturbed);
+  }
+}
+
+TEST_CASE("a checkpoint taken in the midst of a step is of the step before") {
+  Setup setup;
+  setup.flow = kFlows[1];
+  setup.run = settings(3);
+  setup.run.epochs = 2;
+  setup.run.accumulate = 5;
+  setup.run.shuffle = false;
+  auto whole = graph_for(setup, 0);
+  const End undisturbed = end_of(*whole, CycleRuntime(*whole, 0, setup.run).run());
+  FilesInMemory files;
+  Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
+  auto g = graph_of(setup.flow);
+  const std::vector<float> x = numbers(6 * setup.samples, 3);
+  auto rows = std::make_shared<Rows<float>>(Shape{6}, x);
+  CycleRuntime runtime(*g, 0, setup.run);
+  bool taken = false;
+  size_t given = 0;
+  rows->on_sample = [&](size_t) {
+    if (++given == 26) taken = runtime.checkpoint_now();  // read ahead by now: some batches of the second step have run, or none
+  };
+  bind_producer(*g, "x", rows);
+  bind_rows(*g, "y", Shape{}, labels(x), 3);
+  runtime.set_checkpoints(&writer);
+  expect_same(end_of(*g, runtime.run()), undisturbed);
+  CHECK(taken);
+  const auto all = writer.folder().list();
+  REQUIRE(all.size() == 2);
+  expect_same(resumed(setup, read_checkpoint(all.back().path, files), 1, 0), undisturbed);
+}
+
+TEST_CASE("streams that cannot go back make a checkpoint that says so") {
+  Setup setup;
+  setup.run = settings(4);
+  setup.run.steps = 3;
+  FilesInMemory files;
+  auto g = graph_of(setup.flow);
+  const std::vector<float> x = numbers(6 * 30, 3);
+  bind_producer(*g, "x", Rows<float>(Shape{6}, x).live());
+  bind_rows(*g, "y", Shape{}, labels(x), 3);
+  Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 3, files);
+  CycleRuntime runtime(*g, 0, setup.run);
+  std::vector<std::string> notes;
+  runtime.on_note([&](const std::string& text) { notes.push_back(text); });
+  runtime.set_checkpoints(&writer);
+  runtime.run();
+  CHECK(notes == std::vector<std::string>{"checkpoints of this run keep its weights, but it cannot be resumed from them: stream 'x' is live"});
+  const Checkpoint c = read_checkpoint(writer.last(), files);
+  CHECK(c.state.not_resumable == "stream 'x' is live");
+  auto other = graph_for(setup, 0);
+  CycleRuntime again(*other, 0, setup.run);
+  CHECK(message_of([&] { again.resume(c); }) == "'" + c.path + "' cannot be resumed: stream 'x' is live\nits weights are good: --weights " + c.path);
+}
+
+TEST_CASE("of an edited graph what fits is restored, and what does not is named") {
+  Setup setup;
+  setup.run = settings(5);
+  setup.run.epochs = 2;
+  FilesInMemory files;
+  Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 100, files);
+  auto g = graph_for(setup, 0);
+  CycleRuntime runtime(*g, 0, setup.run);
+  runtime.set_checkpoints(&writer);
+  runtime.run();
+  const Checkpoint c = read_checkpoint(writer.last(), files);
+  const std::vector<float> kept = weights(*g, "x.h.affine.bias");
+
+  Setup edited = setup;
+  edited.flow = R"(harmonic drops { producer x {6}; producer y {3}; layer h {8}; layer extra {4}; layer o;
+       cycle { x -(relu, dropout(0.3))-> h -(relu)-> extra -> o; o <-(cross_entropy)- y; } })";
+  edited.run.optimizer = "sgd(lr=0.1)";
+  auto other = graph_for(edited, 0);
+  CycleRuntime again(*other, 0, edited.run);
+  again.resume(c);
+  const CycleReport report = again.run();
+  CHECK(weights(*other, "x.h.affine.bias") == kept);  // the run was over
+  std::string notes;
+  for (const std::string& note : report.notes) notes += note + "\n";
+  CHECK(notes.find("the flow's text has changed since the checkpoint was written\n") == 0);
+  CHECK(notes.find("the training was adamw(") != std::string::npos);
+  CHECK(notes.find("not in the checkpoint, starting fresh:\n  extra.o.affine.bias f32[3]\n  extra.o.affine.weight f32[3, 4]\n  h.extra.affine.bias f32[4]\n  h.extra.affine.weight f32[4, 8]\n") != std::string::npos);
+  CHECK(notes.find("in the checkpoint but not used by this graph:\n  h.o.affine.bias f32[3]\n  h.o.affine.weight f32[3, 8]\n") != std::string::npos);
+  CHECK(notes.find("the optimizer's memory of these does not fit and starts fresh:\n  optimizer.") != std::string::npos);
+
+  Setup wider = setup;
+  wider.flow = R"(harmonic drops { producer x {6}; producer y {3}; layer h {9}; layer o;
+       cycle { x -(relu, dropout(0.3))-> h -> o; o <-(cross_entropy)- y; } })";
+  auto wide = graph_for(wider, 0);
+  CycleRuntime widened(*wide, 0, wider.run);
+  widened.resume(c);
+  notes.clear();
+  for (const std::string& note : widened.run().notes) notes += note + "\n";
+  CHECK(notes.find("of another shape, starting fresh:\n  h.o.affine.weight: f32[3, 8] in the checkpoint, f32[3, 9] in the graph\n  x.h.affine.bias: f32[8] in the checkpoint, f32[9] in the graph\n") != std::string::npos);
+
+  auto foreign = graph_of("harmonic z { producer x {6}; producer y {3}; layer a {4}; layer b; cycle { x -> a -> b; b <-(cross_entropy)- y; } }");
+  const std::vector<float> x = numbers(6 * 30, 3);
+  bind_rows(*foreign, "x", Shape{6}, x);
+  bind_rows(*foreign, "y", Shape{}, labels(x), 3);
+  CycleRuntime strange(*foreign, 0, setup.run);
+  strange.resume(c);
+  CHECK(message_of([&] { strange.run(); }).find("none of the 4 tensors of runs/checkpoint-") == 0);
+}
+
+TEST_CASE("a checkpoint of a later cycle knows what the earlier ones learned") {
+  const char* flow = R"hmx(harmonic two { producer x {6}; producer y {3}; layer h {5}; layer o; layer side {6};
+    cycle (epochs 1) { x -(tanh)-> h -> o; h -> side; o <-(cross_entropy)- y; side <-(mse)- x; }
+    cycle (epochs 2, optimizer="adam(lr=0.01)") { x -(tanh)-> h -> o; o <-(cross_entropy)- y; } })hmx";
+  Setup setup;
+  setup.flow = flow;
+  setup.run = settings(4);
+  FilesInMemory files;
+  Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 100, files);
+  auto g = graph_for(setup, 0);
+  CycleRuntime(*g, 0, setup.run).run();
+  CycleRuntime second(*g, 1, setup.run);
+  second.set_checkpoints(&writer);
+  second.run();
+  const std::string undisturbed = learned_bytes(*g);
+  writer.wait();
+  const auto all = writer.folder().list();
+  const Checkpoint c = read_checkpoint(all[all.size() / 2].path, files);
+  CHECK(c.state.cycle == 1);
+  auto other = graph_for(setup, 2);
+  CycleRuntime resumed(*other, 1, setup.run);
+  resumed.resume(c);
+  CycleRuntime(*other, 0, setup.run).declare_parameters();
+  CHECK(resumed.run().notes.empty());
+  CHECK(learned_bytes(*other) == undisturbed);
+}
+
+TEST_CASE("time, epochs, steps and metrics end a run alike, from the file and from settings; an hour on finite streams is an hour") {
+  const auto run = [](const std::string& conditions, const RunSettings& s, const Checkpoint* from = nullptr, Checkpointer* writer = nullptr) {
+    Setup setup;
+    const std::string flow = "harmonic g { producer x {6}; producer y {3}; layer o; cycle " + conditions + " { x -(affine)-> o; o <-(cross_entropy)- y; } }";
+    setup.flow = flow.c_str();
+    auto g = graph_for(setup, 0);
+    CycleRuntime runtime(*g, 0, s);
+    double seconds = 0;
+    runtime.set_clock([&] { return seconds += 60; });  // a step takes a minute
+    runtime.set_checkpoints(writer);
+    if (from) runtime.resume(*from);
+    return runtime.run();
+  };
+  RunSettings none = settings(10);
+  struct Case {
+    const char* file;
+    std::function<void(RunSettings&)> set;
+    const char* stopped_by;
+  };
+  for (const Case& c : {Case{"(for 1h)", [](RunSettings& s) { s.seconds = 3600; }, "for"}, Case{"(epochs 4)", [](RunSettings& s) { s.epochs = 4; }, "epochs"},
+                        Case{"(steps 7)", [](RunSettings& s) { s.steps = 7; }, "steps"}, Case{"(until loss < 1.0)", [](RunSettings& s) { s.until = {"loss<1.0"}; }, "until loss < 1"}}) {
+    CAPTURE(c.file);
+    RunSettings by_setting = none;
+    c.set(by_setting);
+    const CycleReport file = run(c.file, none), setting = run("", by_setting), over = run("(for 1s, steps 1, epochs 1)", [&] {
+                        RunSettings s = by_setting;
+                        if (!s.seconds) s.seconds = 1e9;
+                        if (!s.steps) s.steps = 1000000;
+                        if (!s.epochs) s.epochs = 100000;
+                        return s;
+                      }());
+    CHECK(file.stopped_by == c.stopped_by);
+    CHECK(setting.stopped_by == c.stopped_by);
+    CHECK(over.stopped_by == c.stopped_by);
+    CHECK(file.steps == setting.steps);
+    CHECK(file.steps == over.steps);
+    CHECK(file.loss == setting.loss);
+  }
+  RunSettings hour = none;
+  hour.seconds = 3600;
+  const CycleReport undisturbed = run("", hour);
+  CHECK(undisturbed.seconds >= 3600);
+  CHECK(undisturbed.epochs > 10);
+  // The hour goes on where it was.
+  FilesInMemory files;
+  Checkpointer writer("runs", CheckpointInterval{600, 0, 0}, 100, files);
+  run("", hour, nullptr, &writer);
+  writer.wait();
+  const auto all = writer.folder().list();
+  REQUIRE(all.size() >= 2);
+  const Checkpoint middle = read_checkpoint(all.back().path, files);
+  CHECK(middle.state.seconds >= 600);
+  CHECK(middle.state.seconds < 3600);
+  const CycleReport rest = run("", hour, &middle);
+  CHECK(rest.stopped_by == "for");
+  CHECK(rest.seconds >= 3600);
+  CHECK(rest.seconds < 3800);
+  CHECK(std::abs(rest.steps - undisturbed.steps) <= 10);
+}
+
+TEST_CASE("what the streams do wrong later does not lose the steps before") {
+  Setup setup;
+  setup.run = settings(5);
+  setup.run.epochs = 3;
+  FilesInMemory files;
+  Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
+  auto g = graph_of(setup.flow);
+  const std::vector<float> x = numbers(6 * 30, 3);
+  auto rows = std::make_shared<Rows<float>>(Shape{6}, x);
+  size_t given = 0;
+  rows->on_sample = [&](size_t) {
+    if (++given == 50) throw Error(ErrorKind::Stream, "the disk is on fire");
+  };
+  bind_producer(*g, "x", rows);
+  bind_rows(*g, "y", Shape{}, labels(x), 3);
+  CycleRuntime runtime(*g, 0, setup.run);
+  runtime.set_checkpoints(&writer);
+  CHECK(message_of([&] { runtime.run(); }) == "stream 'x': the disk is on fire");
+  const Checkpoint c = read_checkpoint(writer.last(), files);
+  CHECK(c.state.step > 3);
+  auto whole = graph_for(setup, 0);
+  const End undisturbed = end_of(*whole, CycleRuntime(*whole, 0, setup.run).run());
+  expect_same(resumed(setup, c, 1, 0), undisturbed);
+}

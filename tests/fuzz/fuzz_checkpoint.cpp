@@ -1,0 +1,49 @@
+// Any bytes are a checkpoint or a refusal, and a state that is read is written and read again alike. An input is tried as it is,
+// and as the text of a state, sealed, so that mutations get past the checksums.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "engine/model/sealed_file.hpp"
+#include "engine/runtime/run_state.hpp"
+
+using namespace harmonics;
+
+namespace {
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "%s\n", what);
+  std::abort();
+}
+
+void try_file(const std::string& bytes) {
+  try {
+    TensorFile file = read_sealed(std::make_shared<const std::string>(bytes), "input");
+    const RunState state = take_state(file, "input");
+    TensorFile once, twice;
+    write_state(state, once);
+    TensorFile copy = once;
+    write_state(take_state(copy, "written"), twice);
+    require(write_sealed(once) == write_sealed(twice), "a state came back as another");
+  } catch (const Error& e) {
+    require(e.kind() == ErrorKind::Weights && std::strstr(e.what(), "input"), "a refusal without its file");
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string bytes(reinterpret_cast<const char*>(data), size);
+  try_file(bytes);
+  TensorFile file;
+  file.metadata["harmonics.run"] = bytes;
+  for (const char* name : {"run/window/loss", "run/curve"}) file.tensors[name] = HTensor::from(Shape{std::strcmp(name, "run/curve") ? 2 : 4, 2}, std::vector<double>(std::strcmp(name, "run/curve") ? 4 : 8, 1.5));
+  try {
+    try_file(write_sealed(file));
+  } catch (const Error&) {
+    // no UTF-8: such metadata cannot be written
+  }
+  return 0;
+}

@@ -1,0 +1,61 @@
+// The program in the background, to be signalled.
+#pragma once
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "tests/journeys/shell.hpp"
+
+namespace journeys {
+
+class Background {
+ public:
+  Background(const Folder& folder, const std::string& arguments) : out_(folder / "bg.out"), err_(folder / "bg.err") {
+    pid_ = ::fork();
+    REQUIRE(pid_ >= 0);
+    if (pid_ == 0) {
+      ::alarm(120);  // whatever happens to the test
+      ::execl("/bin/sh", "sh", "-c", ("exec '" + kProgram + "' " + arguments + " >'" + out_ + "' 2>'" + err_ + "' </dev/null").c_str(), nullptr);
+      ::_exit(127);
+    }
+  }
+  ~Background() {
+    if (pid_ > 0) ::kill(pid_, SIGKILL), ::waitpid(pid_, nullptr, 0);
+  }
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
+
+  void signal(int number) { ::kill(pid_, number); }
+  // From now on no file of it grows beyond this.
+  void limit_files(rlim_t bytes) {
+    const rlimit limit{bytes, bytes};
+    REQUIRE(::prlimit(pid_, RLIMIT_FSIZE, &limit, nullptr) == 0);
+  }
+  // False when `seconds` were not enough.
+  template <typename Holds>
+  bool await(Holds holds, double seconds = 60) {
+    for (int i = 0; i < seconds * 100; ++i) {
+      if (holds()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+  Result end() {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    Result r{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read(out_), read(err_)};
+    UNSCOPED_INFO("exit " << r.code << "\n" << r.out.substr(0, 1000) << r.err.substr(0, 3000));
+    return r;
+  }
+
+ private:
+  std::string out_, err_;
+  pid_t pid_;
+};
+
+}  // namespace journeys

@@ -1,0 +1,197 @@
+// Runs that are stopped, killed and resumed on the command line.
+#include "tests/journeys/background.hpp"
+
+using namespace journeys;
+
+namespace {
+
+const std::string kRun = "run " + kSamples + "mnist.hmx --producer 'synth:digits?size=1500&seed=1' --producer 'synth:digits?size=1500&seed=1#label' --batch 16 ";
+
+size_t checkpoints_in(const std::string& folder) {
+  size_t n = 0;
+  if (fs::exists(folder))
+    for (const auto& entry : fs::directory_iterator(folder)) n += entry.path().filename().string().rfind("checkpoint-", 0) == 0;
+  return n;
+}
+
+// The line a stopped run prints, to be typed again.
+std::string line_to_go_on(const std::string& err) {
+  const size_t at = err.find("to go on:  ");
+  REQUIRE(at != std::string::npos);
+  return err.substr(at + 11, err.find('\n', at) - at - 11);
+}
+
+Result typed(const std::string& line) {
+  REQUIRE(line.rfind(kProgram + " ", 0) == 0);
+  return harmonics(line.substr(kProgram.size() + 1));
+}
+
+}  // namespace
+
+TEST_CASE("ten times killed, a run ends with the weights of one that nobody disturbed") {
+  Folder f;
+  const std::string log = f / "log";
+  const int status = std::system(("timeout 280 '" + std::string(HARMONICS_SOURCE_DIR) + "/scripts/campaign.sh' --kills 10 --seed 4 --data none --size 1500 --epochs 30 --program '" + kProgram + "' >'" + log + "' 2>&1").c_str());
+  INFO(read(log));
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(has(read(log), "kills: 10; "));
+  CHECK(has(read(log), "each with the weights of the undisturbed run, to the bit"));
+}
+
+TEST_CASE("the first Ctrl-C finishes the step, writes a checkpoint and says how to go on; what is typed then ends alike") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Folder f;
+    const std::string weights = f / "w.safetensors", common = kRun + "--epochs 6 --save " + weights;
+    REQUIRE(harmonics(common + " --quiet").code == 0);
+    const std::string undisturbed = read(weights);
+    fs::remove(weights);
+    Background run(f, common + " --checkpoint '" + (f / "my runs") + "' --every 4steps --keep 2 --json");
+    REQUIRE(run.await([&] { return checkpoints_in(f / "my runs") > 1; }));
+    run.signal(signal);
+    const Result stopped = run.end();
+    CHECK(stopped.code == 128 + signal);
+    CHECK(has(stopped.out, "\"stopped_by\":\"interrupt\""));
+    CHECK(number(stopped.out, "resumed_at") == 0);
+    CHECK(checkpoints_in(f / "my runs") == 2);
+    CHECK(read(weights) != undisturbed);
+    const std::string line = line_to_go_on(stopped.err);
+    CHECK(has(line, " --checkpoint '" + (f / "my runs") + "' --every 4steps --keep 2 --json --resume"));
+    const Result resumed = typed(line);
+    CHECK(resumed.code == 0);
+    CHECK(number(resumed.out, "resumed_at") == number(stopped.out, "steps"));
+    CHECK(number(resumed.out, "steps") == 6 * 94);
+    CHECK(number(resumed.out, "epochs") == 6);
+    CHECK(has(resumed.err, "resuming from " + (f / "my runs") + "/checkpoint-"));
+    CHECK(read(weights) == undisturbed);
+    // The run is over: resuming it again changes nothing, and more epochs are more epochs.
+    CHECK(typed(line).code == 0);
+    CHECK(read(weights) == undisturbed);
+    const Result more = typed(line + " --epochs 7");
+    CHECK(more.code == 2);  // said twice
+    CHECK(number(harmonics(kRun + "--epochs 7 --quiet --json --resume '" + (f / "my runs") + "'").out, "steps") == 7 * 94);
+  }
+}
+
+TEST_CASE("the second Ctrl-C is a checkpoint at once, also in the midst of a step of many batches") {
+  Folder f;
+  Background run(f, kRun + "--epochs 500 --accumulate 100000 --checkpoint " + (f / "runs") + " --every 1h");
+  REQUIRE(run.await([&] { return fs::exists(f / "runs"); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  run.signal(SIGINT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  run.signal(SIGINT);
+  const Result stopped = run.end();
+  CHECK(stopped.code == 130);
+  CHECK(has(stopped.err, " --resume"));
+  CHECK(checkpoints_in(f / "runs") == 1);
+  CHECK(harmonics("ckpt verify " + (f / "runs")).code == 0);
+}
+
+TEST_CASE("without --checkpoint Ctrl-C is what it was") {
+  Folder f;
+  Background run(f, kRun + "--epochs 500 --save " + (f / "w.safetensors") + " --json");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  run.signal(SIGINT);
+  const Result stopped = run.end();
+  CHECK(stopped.code == 130);
+  CHECK(!has(stopped.err, "--resume"));
+  CHECK(fs::exists(f / "w.safetensors"));
+}
+
+TEST_CASE("what --checkpoint and --resume cannot do is said with the remedy") {
+  Folder f;
+  const std::string runs = f / "runs";
+  CHECK(harmonics(kRun + "--every 5m").err.find("error: --every says nothing without --checkpoint DIR\n") != std::string::npos);
+  const Result nowhere = harmonics(kRun + "--resume --quiet");
+  CHECK(nowhere.code == 2);
+  CHECK(nowhere.err == "error: --resume does not say from where\nhelp: give --checkpoint DIR, or --resume DIR, or --resume FILE\n");
+  const Result often = harmonics(kRun + "--checkpoint " + runs + " --every often");
+  CHECK(often.code == 2);
+  CHECK(often.err == "error: 'often' does not say how often\nhelp: write a time, steps or epochs: 5m, 90s, 500steps, 1epoch\n");
+  const Result gone = harmonics(kRun + "--resume " + (f / "none"));
+  CHECK(gone.code == 66);
+  CHECK(gone.err == "error: cannot read '" + (f / "none") + "': No such file or directory\n");
+  const Result early = harmonics(kRun + "--steps 3 --checkpoint " + runs + " --resume --json");
+  CHECK(early.code == 0);
+  CHECK(has(early.err, "note: there is no checkpoint in '" + runs + "' yet: starting at the beginning\n"));
+  CHECK(has(early.out, "\"checkpoint\":\"" + runs + "/checkpoint-000001-step-3.safetensors\""));
+  const Result again = harmonics(kRun + "--steps 3 --checkpoint " + runs);
+  CHECK(again.code == 2);
+  CHECK(again.err == "error: '" + runs + "' holds the checkpoints of a run\nhelp: go on with that run: add --resume; or give this one a directory of its own\n");
+  const std::string flow = f.write("g.hmx", "harmonic g { producer x; layer s; consumer y; cycle { x -(relu)-> s -(identity)-> y; } }");
+  const Result nothing = harmonics("run " + flow + " --producer " + f.write("in.csv", "1,2\n") + " --checkpoint " + (f / "other"));
+  CHECK(nothing.code == 2);
+  CHECK(has(nothing.err, "error: 'g' does not train: it has nothing to keep in a checkpoint\n"));
+  const Result unwritable = harmonics(kRun + "--steps 3 --checkpoint /proc/nothing/here");
+  CHECK(unwritable.code == 73);
+  CHECK(unwritable.err == "error: cannot write checkpoints to '/proc/nothing/here': No such file or directory\n");
+  const Result weights = harmonics("infer " + kSamples + "mnist.hmx --weights " + runs + "/checkpoint-000001-step-3.safetensors --producer 'synth:digits?size=5' --quiet");
+  CHECK(weights.code == 0);  // a checkpoint is a file of weights, too
+}
+
+TEST_CASE("a damaged newest checkpoint is passed over") {
+  Folder f;
+  const std::string runs = f / "runs";
+  for (const char* steps : {"5", "10", "12"}) REQUIRE(harmonics(kRun + "--quiet --checkpoint " + runs + " --resume --steps " + steps).code == 0);
+  CHECK(checkpoints_in(runs) == 3);
+  const std::string newest = runs + "/checkpoint-000003-step-12.safetensors";
+  std::string bytes = read(newest);
+  bytes[bytes.size() - 100] ^= 1;
+  f.write("runs/checkpoint-000003-step-12.safetensors", bytes);
+  const Result verified = harmonics("ckpt verify " + runs);
+  CHECK(verified.code == 65);
+  CHECK(has(verified.out, "'" + newest + "' is damaged: tensor '"));
+  CHECK(has(verified.out, "/checkpoint-000002-step-10.safetensors: whole, "));
+  const Result resumed = harmonics(kRun + "--steps 12 --json --checkpoint " + runs + " --resume");
+  CHECK(resumed.code == 0);
+  CHECK(number(resumed.out, "resumed_at") == 10);
+  CHECK(has(resumed.err, "note: passed over a checkpoint: '" + newest + "' is damaged: tensor '"));
+}
+
+TEST_CASE("a disk that takes no more stops no run, and the last good checkpoint is what goes on") {
+  Folder f;
+  const std::string runs = f / "runs";
+  Background run(f, kRun + "--epochs 500 --checkpoint " + runs + " --every 4steps");
+  REQUIRE(run.await([&] { return checkpoints_in(runs) > 1; }));
+  run.limit_files(100 << 10);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  run.signal(SIGINT);
+  const Result stopped = run.end();
+  CHECK(stopped.code == 75);
+  CHECK(has(stopped.err, "note: no checkpoint at step "));
+  CHECK(has(stopped.err, ": File too large after "));
+  CHECK(has(stopped.err, "; the last good one is " + runs + "/checkpoint-"));
+  CHECK(has(stopped.err, "error: the last checkpoint was not written: cannot write '" + runs + "/checkpoint-"));
+  const Result resumed = typed(line_to_go_on(stopped.err) + " --steps 1");
+  CHECK(resumed.code == 0);
+  CHECK(has(resumed.err, "resuming from " + runs + "/checkpoint-"));
+  for (const auto& entry : fs::directory_iterator(runs)) CHECK(entry.path().extension() != ".tmp");
+}
+
+TEST_CASE("ckpt and inspect show what a checkpoint holds and how two differ") {
+  Folder f;
+  const std::string a = f / "a", b = f / "b";
+  REQUIRE(harmonics(kRun + "--steps 4 --quiet --checkpoint " + a).code == 0);
+  REQUIRE(harmonics(kRun + "--steps 8 --quiet --checkpoint " + a + " --resume").code == 0);
+  REQUIRE(harmonics(kRun + "--steps 8 --quiet --threads 1 --checkpoint " + b + " --every 100steps").code == 0);
+  const Result listed = harmonics("ckpt list " + a);
+  CHECK(listed.code == 0);
+  CHECK(has(listed.out, a + "/checkpoint-000002-step-8.safetensors"));
+  CHECK(has(listed.out, a + "/checkpoint-000001-step-4.safetensors"));
+  const Result json = harmonics("ckpt list " + a + " --json");
+  CHECK(has(json.out, "\"step\":8,"));
+  const Result shown = harmonics("ckpt show " + a);
+  CHECK(has(shown.out, "  position    epoch 1, sample 128\n"));
+  CHECK(has(shown.out, "  resumable   yes\n"));
+  CHECK(harmonics("inspect " + a + "/checkpoint-000002-step-8.safetensors").out == shown.out);
+  const Result same = harmonics("ckpt diff " + a + " " + b);
+  CHECK(same.code == 0);
+  CHECK(has(same.out, "tensors are the same to the bit\n"));
+  const Result other = harmonics("ckpt diff " + a + "/checkpoint-000001-step-4.safetensors " + b);
+  CHECK(has(other.out, " numbers differ, by "));
+  CHECK(has(harmonics("ckpt diff " + a + " " + b + " --json").out, "\"same_tensors\":true"));
+  const Result unknown = harmonics("ckpt lst " + a);
+  CHECK(unknown.code == 2);
+  CHECK(unknown.err == "error: 'harmonics ckpt' does not know 'lst'\nhelp: did you mean 'list'?\n");
+  CHECK(harmonics("ckpt list " + (f / "none")).code == 66);
+}

@@ -1,0 +1,90 @@
+// Where settings come from: flags, environment, files, defaults; and what is wrong with them.
+#include "tests/journeys/shell.hpp"
+
+using namespace journeys;
+
+namespace {
+
+// Folders and files for every place settings may stand in.
+struct Places {
+  Folder f;
+  Places() {
+    fs::create_directories(f / "here");
+    fs::create_directories(f / "config/harmonics");
+  }
+  // In the folder "here", with these variables set.
+  Result run(const std::string& arguments, const std::string& variables = "") const {
+    const std::string command = "cd '" + (f / "here") + "' && XDG_CONFIG_HOME='" + (f / "config") + "' " + variables + " timeout 60 '" + kProgram + "' " + arguments + " >'" + (f / "out") + "' 2>'" + (f / "err") + "' </dev/null";
+    const int status = std::system(command.c_str());
+    Result r{WEXITSTATUS(status), read(f / "out"), read(f / "err")};
+    UNSCOPED_INFO(arguments << "\nexit " << r.code << "\n" << r.out << r.err);
+    return r;
+  }
+};
+
+const std::string kDigits = "run " + kSamples + "mnist.hmx --producer 'synth:digits?size=256' --producer 'synth:digits?size=256#label' --epochs 1 --quiet --json";
+
+}  // namespace
+
+TEST_CASE("a flag beats the environment, which beats files, the nearer before the farther") {
+  Places p;
+  const auto steps = [&](const std::string& flag = "", const std::string& variables = "") { return number(p.run(kDigits + " " + flag, variables).out, "steps"); };
+  CHECK(steps() == 4);  // batches of 64
+  p.f.write("config/harmonics/config.toml", "batch = 128\n");
+  CHECK(steps() == 2);
+  p.f.write("here/harmonics.toml", "[run]\nbatch = 32\n");
+  CHECK(steps() == 8);
+  const std::string other = p.f.write("other.toml", "batch = 16\n");
+  CHECK(steps("--config " + other) == 16);
+  CHECK(steps("--config " + other, "HARMONICS_BATCH=8") == 32);
+  CHECK(steps("--batch 256 --config " + other, "HARMONICS_BATCH=8") == 1);
+}
+
+TEST_CASE("config show says what counts and where it is from") {
+  Places p;
+  const Result nothing = p.run("config show");
+  CHECK(nothing.code == 0);
+  CHECK(nothing.out == "# nothing is set; flags win over HARMONICS_FLAG, --config FILE, and then:\n#   harmonics.toml\n#   " + (p.f / "config") + "/harmonics/config.toml\n#   /etc/harmonics/config.toml\n");
+  p.f.write("here/harmonics.toml", "[run]\nbatch = 32\nmetric = [\"f1\", \"topk(3)\"]\nquiet = true\noptimizer = \"sgd(lr=0.1)\"\n");
+  const Result run = p.run("config show run --origin", "HARMONICS_LR=0.5 HARMONICS_METRIC='auc; f1'");
+  REQUIRE(run.code == 0);
+  for (const char* line : {"batch = 32                               # ./harmonics.toml:2\n", "lr = 0.5                                 # environment HARMONICS_LR\n",
+                           "metric = [\"auc\", \"f1\"]                   # environment HARMONICS_METRIC\n", "optimizer = \"sgd(lr=0.1)\"                # ./harmonics.toml:5\n",
+                           "quiet = true                             # ./harmonics.toml:4\n", "accumulate = 1                           # default\n"}) {
+    INFO(line);
+    CHECK(has(run.out, line));
+  }
+  const Result set = p.run("config show");
+  CHECK(has(set.out, "[run]\n"));
+  CHECK_FALSE(has(set.out, "accumulate"));
+  CHECK_FALSE(has(set.out, "[bench]"));
+}
+
+TEST_CASE("what is wrong with a file is said with its line, and exits with 78") {
+  Places p;
+  const auto message = [&](const std::string& text) {
+    p.f.write("here/harmonics.toml", text);
+    const Result r = p.run("version");
+    CHECK(r.code == 78);
+    return r.err;
+  };
+  CHECK(message("# mine\nbach = 32\n") == "error: ./harmonics.toml:2: unknown key 'bach'\nhelp: did you mean 'batch'?\n");
+  CHECK(message("[run]\nbach = 32\n") == "error: ./harmonics.toml:2: unknown key 'bach' of 'run'\nhelp: did you mean 'batch'?\n");
+  CHECK(message("[rum]\nbatch = 32\n") == "error: ./harmonics.toml:1: there is no verb 'rum'\nhelp: did you mean '[run]'?\n");
+  CHECK(message("[run]\nbatch = [1, 2]\n") == "error: ./harmonics.toml:2: 'batch' takes one value, not a list\n");
+  CHECK(message("[run]\nquiet = \"yes\"\n") == "error: ./harmonics.toml:2: 'quiet' is true or false\n");
+  CHECK(message("[run]\nbatch = 1979-05-27\n") == "error: ./harmonics.toml:2: the value of 'batch' is neither a text nor a number\nhelp: texts stand in quotes\n");
+  CHECK(message("batch 32\n").find("error: ./harmonics.toml:1: ") == 0);
+  p.f.write("here/harmonics.toml", "[run]\nbatch = 0\n");
+  const Result range = p.run(kDigits);
+  CHECK(range.code == 78);
+  CHECK(range.err.find("error: ./harmonics.toml:2: --batch: ") == 0);
+  CHECK(has(range.err, "help: 'harmonics run --help' says what --batch takes\n"));
+  fs::remove(p.f / "here/harmonics.toml");
+  const Result variable = p.run(kDigits, "HARMONICS_BATCH=many");
+  CHECK(variable.code == 78);
+  CHECK(variable.err.find("error: environment HARMONICS_BATCH: ") == 0);
+  const Result missing = p.run("version --config nowhere.toml");
+  CHECK(missing.code == 66);
+  CHECK(missing.err == "error: the configuration nowhere.toml cannot be read\nhelp: check the path; 'harmonics config show' lists the files that count\n");
+}

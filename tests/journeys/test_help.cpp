@@ -1,0 +1,180 @@
+// Help, completion, manual pages, one object a verb, colours: what is made from the table of verbs and flags.
+#include "tests/journeys/schema.hpp"
+#include "tests/journeys/shell.hpp"
+
+#include <set>
+
+using namespace journeys;
+
+namespace {
+
+// What a shell says to a script; 127 when there is no such shell.
+Result shell(const std::string& command) {
+  Folder f;
+  const int status = std::system(("timeout 30 " + command + " >'" + (f / "out") + "' 2>'" + (f / "err") + "' </dev/null").c_str());
+  Result r{WIFEXITED(status) ? WEXITSTATUS(status) : 128, read(f / "out"), read(f / "err")};
+  UNSCOPED_INFO(command << "\nexit " << r.code << "\n" << r.out.substr(0, 2000) << r.err.substr(0, 2000));
+  return r;
+}
+bool there_is(const std::string& program) {
+  const bool found = std::system(("command -v " + program + " >/dev/null 2>&1").c_str()) == 0;
+  if (!found) WARN("skipped: there is no " << program);
+  return found;
+}
+
+std::vector<std::string> verbs() {
+  std::vector<std::string> all;
+  std::stringstream page(harmonics("man").out);
+  for (std::string line; std::getline(page, line);) {
+    const size_t at = line.find("see \\fBharmonics\\-");
+    if (at != std::string::npos) all.push_back(line.substr(at + 18, line.find("\\fR(1)", at) - at - 18));
+  }
+  REQUIRE(all.size() >= 12);
+  return all;
+}
+
+const std::string kDigits = "--producer 'synth:digits?size=128' --producer 'synth:digits?size=128#label' ";
+
+}  // namespace
+
+TEST_CASE("help teaches by examples, headings and defaults") {
+  const Result all = harmonics("--help"), run = harmonics("run --help");
+  CHECK(all.code == 0);
+  for (const std::string& verb : verbs()) CHECK(has(all.out, "\n  " + verb + " "));
+  CHECK(has(all.out, "Start here:\n  harmonics run samples/mnist.hmx"));
+  for (const char* part : {"Data:", "Stopping:", "Training:", "Checkpoints:", "Watching:", "Machine:", "Output:", "Examples:", "(default 1e-3)", "--validate"}) CHECK(has(run.out, part));
+  for (const std::string& verb : verbs()) CHECK(harmonics(verb + " --help").code == 0);
+}
+
+TEST_CASE("the examples of help are commands that are understood") {
+  const std::string help = harmonics("run --help").out;
+  const size_t at = help.find("harmonics run samples/mnist.hmx");
+  REQUIRE(at != std::string::npos);
+  const std::string line = help.substr(at + 10, help.find('\n', at) - at - 10);
+  CHECK(shell("sh -c \"cd " HARMONICS_SOURCE_DIR " && '" + kProgram + "' " + line + " --steps 2 --quiet\"").code == 0);
+}
+
+TEST_CASE("an unknown flag or verb is named with the nearest one") {
+  const Result flag = harmonics("run " + kSamples + "mnist.hmx --epoch 3");
+  CHECK(flag.code == 2);
+  CHECK(flag.err == "error: 'run' has no flag --epoch\nhelp: did you mean '--epochs'?\nhelp: 'harmonics run --help' shows what it takes\n");
+  const Result verb = harmonics("trian " + kSamples + "mnist.hmx");
+  CHECK(verb.code == 2);
+  CHECK(has(verb.err, "error: there is no verb 'trian'\n"));
+  const Result value = harmonics("run " + kSamples + "mnist.hmx --batch none");
+  CHECK(value.code == 2);
+  CHECK(has(value.err, "--batch"));
+}
+
+TEST_CASE("bash completes verbs, flags and values") {
+  Folder f;
+  const std::string script = f.write("c.bash", harmonics("completion bash").out);
+  REQUIRE(shell("bash -n " + script).code == 0);
+  const auto complete = [&](const std::string& words, int at) {
+    return shell("bash -c 'source " + script + "; COMP_WORDS=(" + words + "); COMP_CWORD=" + std::to_string(at) + "; _harmonics; printf \"%s\\n\" \"${COMPREPLY[@]}\"'").out;
+  };
+  CHECK(complete("harmonics in", 1) == "infer\ninspect\n");
+  CHECK(complete("harmonics run g.hmx --opt", 3) == "--optimizer\n");
+  CHECK(complete("harmonics run g.hmx --optimizer ad", 4) == "adam\nadamw\n");
+  CHECK(complete("harmonics run g.hmx --color a", 4) == "auto\nalways\n");
+  CHECK(complete("harmonics list m", 2) == "metrics\n");
+  CHECK(complete("harmonics completion ", 2) == "bash\nzsh\nfish\n");
+  CHECK(complete("harmonics run " + kSamples + "mnist_", 2) == kSamples + "mnist_cnn.hmx\n");
+}
+
+TEST_CASE("zsh and fish take their scripts and complete with them") {
+  Folder f;
+  if (there_is("zsh")) {
+    const std::string script = f.write("_harmonics", harmonics("completion zsh").out);
+    CHECK(shell("zsh -n " + script).code == 0);
+    CHECK(shell("zsh -fc 'autoload -U compinit && compinit -D -u && source " + script + " && [[ ${_comps[harmonics]} = _harmonics ]]'").code == 0);
+  }
+  if (there_is("fish")) {
+    const std::string script = f.write("harmonics.fish", harmonics("completion fish").out);
+    REQUIRE(shell("env HOME=" + (f / "") + " fish --no-execute " + script).code == 0);
+    const auto complete = [&](const std::string& line) { return shell("env HOME=" + (f / "") + " fish --no-config -c 'source " + script + "; complete -C\"" + line + "\"'").out; };
+    CHECK(has(complete("harmonics ins"), "inspect\t"));
+    CHECK(has(complete("harmonics run --opt"), "--optimizer\t"));
+    CHECK(has(complete("harmonics run --schedule cos"), "cosine"));
+  }
+  CHECK(harmonics("completion tcsh").code == 2);
+}
+
+TEST_CASE("manual pages are well formed and say what help says") {
+  Folder f;
+  const bool lint = there_is("mandoc");
+  std::vector<std::string> pages = verbs();
+  pages.emplace_back("");
+  for (const std::string& verb : pages) {
+    const Result r = harmonics("man " + verb);
+    REQUIRE(r.code == 0);
+    const std::string page = f.write("page.1", r.out);
+    if (lint) CHECK(shell("mandoc -T lint -W error " + page).out == "");
+  }
+  const std::string run = harmonics("man run").out;
+  for (const char* part : {".TH HARMONICS\\-RUN 1", ".SS Watching", "\\fB\\-p\\fR, \\fB\\-\\-producer\\fR \\fI[NAME=]ADDRESS\\fR", ".SH EXAMPLES"}) CHECK(has(run, part));
+  const Result unknown = harmonics("man rum");
+  CHECK(unknown.code == 2);
+  CHECK(unknown.err == "error: there is no verb 'rum'\nhelp: did you mean 'run'?\n");
+}
+
+TEST_CASE("every verb prints one object, and it fits its schema") {
+  Folder f;
+  const std::string weights = f / "w.safetensors";
+  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kDigits + "--epochs 1 --quiet --save " + weights).code == 0);
+  const std::string text = f.write("t.txt", std::string(400, 'a') + std::string(400, 'b')), letters = f / "l.safetensors";
+  REQUIRE(harmonics("run " + kSamples + "char_lstm.hmx --producer 'file:" + text + "?window=16' --steps 2 --quiet --save " + letters).code == 0);
+  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kDigits + "--epochs 1 --quiet --checkpoint " + (f / "runs")).code == 0);
+  const std::string mnist = kSamples + "mnist.hmx ", bad = f.write("bad.hmx", "harmonic g { layer a }");
+  const std::vector<std::pair<std::string, std::string>> calls = {
+      {"run", mnist + kDigits + "--epochs 1"},
+      {"run", mnist + kDigits + "--epochs 1 --metric f1 --validate 'synth:digits?size=64' --validate 'synth:digits?size=64#label' --test 'synth:digits?size=64' --test 'synth:digits?size=64#label'"},
+      {"run", mnist + "--infer --producer 'synth:digits?size=4' --weights " + weights},
+      {"infer", mnist + "--producer 'synth:digits?size=4' --weights " + weights},
+      {"infer", kSamples + "char_lstm.hmx --generate 5 --weights " + letters},
+      {"validate", mnist}, {"validate", mnist + bad},
+      {"explain", mnist + kDigits}, {"explain", mnist + kDigits + "--show flow,widths,program,kernels,memory --after cse"}, {"explain", mnist + kDigits + "--dot"},
+      {"profile", mnist + kDigits + "--steps 3 --batch 8"},
+      {"bench", mnist + kDigits + "--batch 8 --threads 1 --seconds 0.02"},
+      {"list", ""}, {"list", "primitives"}, {"inspect", "conv"}, {"inspect", "topk"}, {"inspect", "adamw"}, {"inspect", weights},
+      {"inspect", std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_metrics.so"},
+      {"ckpt", "list " + (f / "runs")}, {"ckpt", "show " + (f / "runs")}, {"ckpt", "verify " + (f / "runs")}, {"ckpt", "diff " + (f / "runs") + " " + (f / "runs")},
+      {"config", "show"}, {"config", "show run"}, {"completion", "bash"}, {"man", ""}, {"version", ""}};
+  std::set<std::string> tried;
+  for (const auto& [verb, arguments] : calls) {
+    const Result r = harmonics(verb + " " + arguments + " --json --quiet");
+    CHECK((r.code == 0 || has(arguments, bad)));
+    REQUIRE(!r.out.empty());
+    const size_t last = r.out.rfind('\n', r.out.size() - 2);
+    const json::value schema = json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/" + verb + ".json"));
+    CHECK(SchemaCheck::run(schema, json::parse(r.out.substr(last == std::string::npos ? 0 : last + 1))) == std::vector<std::string>{});
+    tried.insert(verb);
+  }
+  for (const std::string& verb : verbs()) {
+    INFO(verb);
+    CHECK((tried.count(verb) || fs::exists(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/" + verb + ".json")));
+  }
+}
+
+TEST_CASE("a schema that is not kept is noticed") {
+  const json::value schema = json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/version.json"));
+  CHECK(SchemaCheck::run(schema, json::parse(R"({"version":1,"harmonics":"0.1","contract":2,"more":1})")) ==
+        std::vector<std::string>{"$: lacks compiler", "$.contract: 2 is not of type string", "$.more: is not in the schema"});
+}
+
+TEST_CASE("colours are for terminals, unless somebody says otherwise") {
+  const std::string wrong = "run nowhere.hmx --producer x=y ";
+  const std::string red = "\x1b[1;31merror:\x1b[0m ";
+  CHECK(harmonics(wrong).err.starts_with("error: "));
+  CHECK(harmonics(wrong + "--color always").err.starts_with(red));
+  const auto with = [&](const std::string& variables, const std::string& flag) { return shell("env " + variables + " '" + kProgram + "' " + wrong + flag).err; };
+  CHECK(with("CLICOLOR_FORCE=1", "").starts_with(red));
+  CHECK(with("CLICOLOR_FORCE=0", "").starts_with("error: "));
+  CHECK(with("CLICOLOR_FORCE=1 NO_COLOR=1", "").starts_with("error: "));
+  CHECK(with("NO_COLOR=1", "--color always").starts_with(red));
+  CHECK(with("CLICOLOR_FORCE=1", "--color never").starts_with("error: "));
+  if (there_is("script")) {  // a terminal
+    CHECK(has(shell("script -qec \"'" + kProgram + "' " + wrong + "\" /dev/null").out, red));
+    CHECK_FALSE(has(shell("env NO_COLOR=1 script -qec \"'" + kProgram + "' " + wrong + "\" /dev/null").out, "\x1b[1;31m"));
+  }
+}

@@ -1,0 +1,234 @@
+// A run that is watched: validation, metrics, pictures, logs.
+#include "tests/journeys/schema.hpp"
+#include "tests/journeys/shell.hpp"
+
+#include <cmath>
+#include <cstring>
+
+using namespace journeys;
+
+namespace {
+
+const std::string kMnist = "run " + kSamples + "mnist.hmx ";
+std::string digits(const char* flag, int size, int seed) {
+  const std::string at = "synth:digits?size=" + std::to_string(size) + "&seed=" + std::to_string(seed);
+  return std::string(flag) + " '" + at + "' " + flag + " '" + at + "#label' ";
+}
+const std::string kDigits = digits("--producer", 2000, 1) + digits("--validate", 500, 2) + digits("--test", 500, 2);
+
+const std::string kLine = "harmonic g {\n  producer x;\n  producer y 1/1 x;\n  layer o;\n  cycle { x -> o; o <-(mse)- y; }\n}\n";
+
+json::object object_of(const std::string& out) {
+  const size_t last = out.rfind('\n', out.size() - 2);
+  return json::parse(out.substr(last == std::string::npos ? 0 : last + 1)).as_object();
+}
+
+std::vector<std::string> lines(const std::string& text) {
+  std::vector<std::string> all;
+  std::stringstream in(text);
+  for (std::string line; std::getline(in, line);) all.push_back(line);
+  return all;
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++n;
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("validation after every epoch is that of a test on the same data") {
+  const Result r = harmonics(kMnist + kDigits + "--metric 'topk(3)' --metric f1 --metric auc --epochs 2 --json");
+  REQUIRE(r.code == 0);
+  const json::object o = object_of(r.out);
+  const json::object &validation = o.at("validation").as_object(), &test = o.at("test").as_object();
+  for (const char* name : {"loss", "accuracy", "top3", "f1", "auc", "output.accuracy", "output.f1", "output.loss"}) {
+    INFO(name);
+    REQUIRE(validation.contains(name));
+    CHECK(validation.at(name).to_number<double>() == test.at(name).to_number<double>());
+    CHECK(o.at("metrics").at("val." + std::string(name)).to_number<double>() == test.at(name).to_number<double>());
+  }
+  CHECK(test.at("accuracy").to_number<double>() == number(r.out, "test_accuracy"));
+  CHECK(test.at("accuracy").to_number<double>() > 0.6);
+  CHECK(test.at("top3").to_number<double>() > test.at("accuracy").to_number<double>());
+  CHECK(count(r.err, "· validation loss ") == 2);
+  CHECK(has(r.err, "test on 500 samples: loss "));
+  CHECK(has(r.err, ", f1 0."));
+}
+
+TEST_CASE("watching changes nothing of what is learned") {
+  Folder f;
+  const std::string common = kMnist + digits("--producer", 600, 1) + "--epochs 2 --quiet --save ";
+  REQUIRE(harmonics(common + (f / "a")).code == 0);
+  REQUIRE(harmonics(common + (f / "b") + " " + digits("--validate", 200, 3) + "--metric f1 --metric 'topk(2)' --log " + (f / "l.csv") + " --log-every 3").code == 0);
+  CHECK(read(f / "a") == read(f / "b"));
+}
+
+TEST_CASE("a run stops when validation is good enough") {
+  const Result r = harmonics(kMnist + kDigits + "--until 'val.accuracy>=0.5' --epochs 50 --json --quiet");
+  REQUIRE(r.code == 0);
+  CHECK(has(r.out, "\"stopped_by\":\"until val.accuracy >= 0.5\""));
+  CHECK(number(r.out, "epochs") < 50);
+  CHECK(number(r.out, "test_accuracy") >= 0.5);
+  Folder f;
+  const std::string flow = f.write("g.hmx", "harmonic g { producer x; producer y 1/1 x; layer o; cycle (epochs 40, until val.rmse < 1000) { x -> o; o <-(mse)- y; } }");
+  const std::string x = f.write("x.csv", "1.5\n2.5\n3.5\n4.5\n"), y = f.write("y.csv", "2\n4\n6\n8\n");
+  const std::string line = "run " + flow + " --producer " + x + " --producer " + y + " --json --quiet ";
+  const Result in_file = harmonics(line + "--validate " + x + " --validate " + y);
+  CHECK(has(in_file.out, "\"stopped_by\":\"until val.rmse < 1000\""));
+  CHECK(number(in_file.out, "epochs") == 1);
+  const Result without = harmonics(line);
+  CHECK(without.code == 2);
+  CHECK(has(without.err, "error: 'until val.rmse' can never hold: there is no validation data\n"));
+  CHECK(has(without.err, "give it: --validate NAME=ADDRESS for every producer\n"));
+}
+
+TEST_CASE("numbers are judged by numbers") {
+  Folder f;
+  const std::string flow = f.write("g.hmx", kLine), x = f.write("x.csv", "1.5\n2.5\n3.5\n4.5\n"), y = f.write("y.csv", "2\n4\n6\n8\n");
+  const std::string line = "run " + flow + " --producer " + x + " --producer " + y + " --test " + x + " --test " + y + " --epochs 0 --json ";
+  const Result r = harmonics(line + "--metric r2");
+  REQUIRE(r.code == 0);
+  const json::object test = object_of(r.out).at("test").as_object();
+  for (const char* name : {"mae", "rmse", "r2"}) CHECK(test.contains(name));
+  CHECK(test.at("loss").to_number<double>() == Approx(std::pow(test.at("rmse").to_number<double>(), 2)).epsilon(1e-5));
+  const Result wrong = harmonics(line + "--metric f1");
+  CHECK(wrong.code == 2);
+  CHECK(has(wrong.err, "error: metric 'f1' compares classes, but the target of 'o' holds numbers\n"));
+}
+
+TEST_CASE("a text model is judged by its perplexity") {
+  Folder f;
+  std::string verse;
+  for (int i = 0; i < 40; ++i) verse += "the rain falls on the sea.\n";
+  const std::string text = f.write("verse.txt", verse);
+  const Result r = harmonics("run " + kSamples + "char_lstm.hmx --producer 'file:" + text + "?window=16&shift=9' --validate 'file:" + text + "?window=16&shift=9' --batch 16 --steps 6 --json --quiet");
+  REQUIRE(r.code == 0);
+  const json::object v = object_of(r.out).at("validation").as_object();
+  // The loss is the mean over all positions but the last, as perplexity is e to it.
+  CHECK(v.at("perplexity").to_number<double>() == Approx(std::exp(v.at("loss").to_number<double>())).epsilon(1e-4));
+}
+
+TEST_CASE("curve, confusion and page are drawn") {
+  Folder f;
+  const Result r = harmonics(kMnist + kDigits + "--epochs 3 --quiet --plot " + (f / "curve.svg") + " --confusion " + (f / "confusion.svg") + " --report " + (f / "run.html"));
+  REQUIRE(r.code == 0);
+  const std::string curve = read(f / "curve.svg"), confusion = read(f / "confusion.svg"), page = read(f / "run.html");
+  CHECK(curve.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+  CHECK(curve.ends_with("</svg>\n"));
+  for (const char* part : {">loss<", ">accuracy<", ">training<", ">validation<", ">steps<"}) CHECK(has(curve, part));
+  CHECK(count(curve, "<circle") == 6);  // three epochs in two panels
+  CHECK(has(confusion, "output · Test of 500 samples"));
+  double counted = 0;
+  for (size_t at = confusion.find("<text", confusion.find("<rect x=")); at != std::string::npos; at = confusion.find("<text", at + 1)) {
+    const size_t open = confusion.find('>', at), cells = confusion.find("fill=\"none\"");
+    if (at < cells) counted += std::strtod(confusion.c_str() + open + 1, nullptr);
+  }
+  CHECK(counted == 500);
+  for (const char* part : {"Learning curve", "Figures", "What was taken for what", "What it says of samples", "Settings", "Machine", "The flow", "harmonics run ", "test accuracy"}) {
+    INFO(part);
+    CHECK(has(page, part));
+  }
+  CHECK(count(page, "<figure") == 60);
+  CHECK_FALSE(has(page, "http://www.w3.org/1999"));
+  for (const char* outside : {"src=", "href=", "@import", "url("}) CHECK_FALSE(has(page, outside));  // one file
+}
+
+TEST_CASE("a page of numbers shows predictions beside what they should be") {
+  Folder f;
+  const std::string flow = f.write("g.hmx", kLine), x = f.write("x.csv", "1.5\n2.5\n3.5\n4.5\n"), y = f.write("y.csv", "2\n4\n6\n8\n");
+  REQUIRE(harmonics("run " + flow + " --producer " + x + " --producer " + y + " --validate " + x + " --validate " + y + " --epochs 2 --quiet --report " + (f / "r.html")).code == 0);
+  const std::string page = read(f / "r.html");
+  CHECK(has(page, "<th>predicted</th><th>is</th>"));
+  CHECK(has(page, "<td>8</td></tr>"));
+  CHECK(has(page, ">mae<"));  // the second panel
+}
+
+TEST_CASE("what cannot be drawn is said before the run") {
+  Folder f;
+  const Result r = harmonics(kMnist + digits("--producer", 100, 1) + "--confusion " + (f / "c.svg"));
+  CHECK(r.code == 2);
+  CHECK(r.err == "error: --confusion draws what the graph says of other data, and there is none\nhelp: give it: --test NAME=ADDRESS or --validate NAME=ADDRESS\n");
+  const Result log = harmonics(kMnist + digits("--producer", 100, 1) + "--log metrics.txt");
+  CHECK(log.code == 2);
+  CHECK(log.err == "error: the log 'metrics.txt' ends neither in .csv nor in .jsonl\nhelp: the ending says how it is written, e.g. --log metrics.csv\n");
+  const Result nowhere = harmonics(kMnist + digits("--producer", 100, 1) + "--log /nowhere/metrics.csv --epochs 1");
+  CHECK(nowhere.code == 73);
+}
+
+TEST_CASE("metrics are logged by epoch and by step, as CSV and JSON lines") {
+  Folder f;
+  REQUIRE(harmonics(kMnist + digits("--producer", 640, 1) + digits("--validate", 100, 2) + "--epochs 2 --batch 64 --quiet --log-every 5 --log " + (f / "m.csv") + " --log " + (f / "m.jsonl")).code == 0);
+  const std::vector<std::string> csv = lines(read(f / "m.csv")), rows = lines(read(f / "m.jsonl"));
+  REQUIRE(csv.size() == 1 + 4 + 2);
+  CHECK(csv[0] == "kind,epoch,step,samples,seconds,samples_per_second,learning_rate,loss,output.accuracy,output.loss,val.loss,val.output.loss,val.accuracy,val.output.accuracy");
+  CHECK(csv[1].starts_with("step,1,5,320,"));
+  CHECK(csv[2].starts_with("step,1,10,640,"));
+  CHECK(csv[3].starts_with("epoch,1,10,640,"));
+  CHECK(csv[1].ends_with(",,,,"));  // not validated yet
+  CHECK(csv[6].starts_with("epoch,2,20,1280,"));
+  REQUIRE(rows.size() == 6);
+  const json::value schema = json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/log.json"));
+  for (const std::string& row : rows) CHECK(SchemaCheck::run(schema, json::parse(row)) == std::vector<std::string>{});
+  CHECK(json::parse(rows[2]).at("metrics").at("val.accuracy").to_number<double>() > 0);
+}
+
+namespace {
+
+uint32_t crc32c(const std::string& bytes) {
+  uint32_t crc = 0xFFFFFFFFu;
+  for (const char c : bytes) {
+    crc ^= static_cast<uint8_t>(c);
+    for (int i = 0; i < 8; ++i) crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78u : 0);
+  }
+  return ~crc;
+}
+uint32_t masked(const std::string& bytes) {
+  const uint32_t c = crc32c(bytes);
+  return (c >> 15 | c << 17) + 0xa282ead8u;
+}
+template <typename T> T little(const std::string& s, size_t at) {
+  T v;
+  REQUIRE(at + sizeof v <= s.size());
+  std::memcpy(&v, s.data() + at, sizeof v);
+  return v;
+}
+
+std::vector<std::string> records(const std::string& file) {
+  std::vector<std::string> all;
+  for (size_t at = 0; at < file.size();) {
+    const auto size = little<uint64_t>(file, at);
+    CHECK(little<uint32_t>(file, at + 8) == masked(file.substr(at, 8)));
+    all.push_back(file.substr(at + 12, size));
+    CHECK(little<uint32_t>(file, at + 12 + size) == masked(all.back()));
+    at += 16 + size;
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("TensorBoard's events are framed and sealed as it wants them") {
+  CHECK(crc32c("123456789") == 0xE3069283u);
+  Folder f;
+  REQUIRE(harmonics(kMnist + digits("--producer", 320, 1) + digits("--validate", 100, 2) + "--epochs 3 --quiet --tensorboard " + (f / "tb/run")).code == 0);
+  std::vector<std::string> files;
+  for (const auto& entry : fs::directory_iterator(f / "tb/run")) files.push_back(entry.path().string());
+  REQUIRE(files.size() == 1);
+  CHECK(has(files[0], "/events.out.tfevents."));
+  const std::vector<std::string> all = records(read(files[0]));
+  REQUIRE(all.size() == 4);
+  CHECK(has(all[0], "brain.Event:2"));
+  for (size_t i = 1; i < 4; ++i)
+    for (const char* tag : {"training/loss", "training/output.accuracy", "validation/loss", "validation/accuracy", "rate/learning_rate"}) CHECK(has(all[i], tag));
+}
+
+TEST_CASE("metrics are listed and explained") {
+  const Result r = harmonics("list metrics");
+  REQUIRE(r.code == 0);
+  for (const char* name : {"accuracy", "topk", "precision", "recall", "f1", "auc", "perplexity", "confusion", "mae", "rmse", "r2"}) CHECK(has(r.out, "  " + std::string(name) + " "));
+  const Result one = harmonics("inspect topk");
+  CHECK(has(one.out, "metric topk(k = 5)\n  share of samples whose class is among the k likeliest\n"));
+  CHECK(has(one.out, "example\n  --metric topk\n"));
+}

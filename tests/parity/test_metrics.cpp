@@ -1,0 +1,155 @@
+// The catalogue's metrics against scikit-learn's values (make_metrics.py), and closed forms.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include <boost/json.hpp>
+
+#include "engine/plugin/registry.hpp"
+#include "engine/runtime/judge.hpp"
+#include "tests/message_of.hpp"
+
+using namespace harmonics;
+namespace json = boost::json;
+
+namespace {
+
+struct Case {
+  std::string name, activation;
+  uint64_t outputs, classes;
+  std::vector<float> predictions, targets;
+  std::vector<int32_t> labels;
+
+  uint64_t rows() const { return labels.empty() ? targets.size() / outputs : labels.size(); }
+  // Rows from `first` on, at most `count`.
+  hx_metric_batch batch(uint64_t first, uint64_t count) const {
+    hx_metric_batch b{};
+    b.struct_size = sizeof b;
+    b.rows = std::min(count, rows() - first);
+    b.outputs = outputs;
+    b.classes = classes;
+    b.predictions = predictions.data() + first * outputs;
+    b.labels = labels.empty() ? nullptr : labels.data() + first;
+    b.targets = targets.empty() ? nullptr : targets.data() + first * outputs;
+    b.activation = activation.c_str();
+    return b;
+  }
+};
+
+template <typename T> std::vector<T> numbers_of(const json::object& o, const char* key) {
+  std::vector<T> v;
+  if (const json::value* all = o.if_contains(key))
+    for (const json::value& one : all->as_array()) v.push_back(static_cast<T>(one.to_number<double>()));
+  return v;
+}
+
+MeasuredMetric metric(const std::string& text) { return MeasuredMetric(parse_metric(Registry::global(), text)); }
+
+// In batches of 7, so that what is gathered counts.
+std::map<std::string, double> measured(const std::string& text, const Case& c) {
+  MeasuredMetric m = metric(text);
+  for (int pass = 0; pass < 2; ++pass) {  // the second starts from nothing
+    m.reset();
+    for (uint64_t at = 0; at < c.rows(); at += 7) m.add(c.batch(at, 7));
+  }
+  std::map<std::string, double> values;
+  for (const Figure& f : m.figures()) values[f.name] = f.value;
+  return values;
+}
+
+double one(const std::string& text, const Case& c) { return measured(text, c).begin()->second; }
+
+}  // namespace
+
+TEST_CASE("metrics give scikit-learn's values") {
+  std::ifstream in(std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/metrics.json");
+  std::stringstream text;
+  text << in.rdbuf();
+  size_t compared = 0;
+  const json::value all = json::parse(text.str());
+  for (const json::value& v : all.as_array()) {
+    const json::object& o = v.as_object();
+    const bool labelled = o.contains("labels");
+    const Case c{std::string(o.at("name").as_string()), labelled ? std::string(o.at("activation").as_string()) : "", o.at("outputs").to_number<uint64_t>(),
+                 labelled ? o.at("classes").to_number<uint64_t>() : 0, numbers_of<float>(o, "predictions"), numbers_of<float>(o, "targets"), numbers_of<int32_t>(o, "labels")};
+    INFO(c.name);
+    std::map<std::string, double> found;
+    std::vector<std::string> ask{"mae", "rmse", "r2"};
+    if (labelled) {
+      ask = {"accuracy", "auc", "perplexity"};
+      for (const std::string name : {"precision", "recall", "f1"})
+        for (const std::string average : {"macro", "micro", "weighted", "none"}) ask.push_back(name + "(average=" + average + ")");
+      if (c.outputs > 3) ask.insert(ask.end(), {"topk(2)", "topk(k=3)"});
+    }
+    for (const std::string& text : ask) found.merge(measured(text, c));
+    for (const auto& [name, expected] : o.at("figures").as_object()) {
+      INFO(std::string(name));
+      if (!found.count(std::string(name))) {
+        CHECK((c.outputs < 4 && name.starts_with("top")));
+        continue;
+      }
+      CHECK(found.at(std::string(name)) == Approx(expected.to_number<double>()).epsilon(2e-6).margin(1e-9));
+      ++compared;
+    }
+    if (!labelled) continue;
+    MeasuredMetric confusion = metric("confusion");
+    confusion.add(c.batch(0, c.rows()));
+    CHECK(confusion.table().side == c.classes);
+    CHECK(confusion.table().cells == numbers_of<double>(o, "table"));
+  }
+  CHECK(compared > 120);
+}
+
+TEST_CASE("closed forms") {
+  // A layer that gives every class the same: perplexity is their number, auc a half, r2 of the mean 0.
+  Case even{"", "harmonics.activations/softmax", 4, 4, std::vector<float>(8 * 4, 0.25f), {}, {0, 1, 2, 3, 3, 2, 1, 0}};
+  CHECK(one("perplexity", even) == Approx(4));
+  CHECK(one("auc", even) == Approx(0.5));
+  CHECK(one("accuracy", even) == Approx(0.25));
+  even.activation = "harmonics.activations/log_softmax";
+  for (float& p : even.predictions) p = std::log(0.25f);
+  CHECK(one("perplexity", even) == Approx(4));
+  even.activation = "harmonics.activations/sigmoid";  // each output's share of the sum
+  for (float& p : even.predictions) p = 0.9f;
+  CHECK(one("perplexity", even) == Approx(4));
+  const Case mean{"", "", 1, 0, {2, 2, 2}, {1, 2, 3}, {}};
+  CHECK(one("r2", mean) == Approx(0).margin(1e-12));
+  CHECK(one("mae", mean) == Approx(2.0 / 3));
+  CHECK(one("rmse", mean) == Approx(std::sqrt(2.0 / 3)));
+}
+
+TEST_CASE("what nothing defines is not a number, and names are there before the first batch") {
+  Case none{"", "", 3, 3, {}, {}, {}};
+  none.labels = {0};
+  none.predictions = {1, 0, 0};
+  for (const char* name : {"accuracy", "topk(2)", "precision", "recall", "f1", "auc", "perplexity"}) {
+    MeasuredMetric m = metric(name);
+    m.add(none.batch(0, 0));
+    INFO(name);
+    REQUIRE(m.figures().size() == 1);
+    CHECK(std::isnan(m.figures()[0].value));
+  }
+  MeasuredMetric each = metric("f1(average=none)");
+  each.add(none.batch(0, 0));
+  REQUIRE(each.figures().size() == 3);
+  CHECK(each.figures()[2].name == "f1.2");
+  MeasuredMetric auc = metric("auc");  // one class only
+  auc.add(none.batch(0, 1));
+  CHECK(std::isnan(auc.figures()[0].value));
+}
+
+TEST_CASE("metrics are named as functions are, and mistakes say what is right") {
+  const auto refused = [](const std::string& text) { return message_of([&] { metric(text); }); };
+  CHECK(refused("acuracy") == "unknown metric 'acuracy'\ndid you mean 'accuracy'?\na plugin that has it is loaded with --plugin PATH; 'harmonics list metrics' shows what is there");
+  CHECK(refused("topk(0)") == "metric 'topk(0)': topk takes the k best, and k is 0\nthe least is 1");
+  CHECK(refused("topk(5, 6)") == "'topk(5, 6)' has more arguments than metric 'topk' takes\nit is written topk(k = 5)");
+  CHECK(refused("topk(n=5)").find("option 'n'") != std::string::npos);
+  CHECK(refused("topk(five)").find("five") != std::string::npos);
+  CHECK(refused("topk(5").find("metric 'topk(5' lacks its closing parenthesis") == 0);
+  CHECK(refused("f1(average=mean)").find("metric 'f1(average=mean)': average is 'mean'\naverages are macro") == 0);
+  Registry& r = Registry::global();
+  for (const char* name : {"accuracy", "top5", "f1", "f1.3", "recall_micro", "r2"}) CHECK(is_figure_name(r, name));
+  for (const char* name : {"acc", "topx", "loss", "f12", "confusions"}) CHECK_FALSE(is_figure_name(r, name));
+}

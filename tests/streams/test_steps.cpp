@@ -1,0 +1,160 @@
+// One meaning in code and in addresses: each row is written both ways and must give the same samples.
+#include <harmonics/async.hpp>
+#include <harmonics/augment.hpp>
+#include <harmonics/cache.hpp>
+#include <harmonics/select.hpp>
+
+#include "dsl/load.hpp"
+#include "engine/runtime/streams.hpp"
+#include "producers/file/open.hpp"
+#include "tests/streams/under_test.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+namespace {
+
+using ProducerPtr = std::shared_ptr<Producer>;
+constexpr uint64_t kSeed = 5;
+
+struct Row {
+  const char* address;
+  std::function<ProducerPtr(ProducerPtr)> code;
+};
+
+Condition condition(const ProducerPtr& p, const char* text) { return Condition(text, *p->describe()); }
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> table = {
+      {"", [](ProducerPtr p) { return p; }},
+      {"take=7", [](ProducerPtr p) { return std::make_shared<TakeProducer>(p, 7); }},
+      {"skip=7", [](ProducerPtr p) { return std::make_shared<SkipProducer>(p, 7); }},
+      {"shard=1/3", [](ProducerPtr p) { return std::make_shared<ShardProducer>(p, 1, 3); }},
+      {"repeat=2", [](ProducerPtr p) { return std::make_shared<RepeatProducer>(p, 2); }},
+      {"shuffle=8", [](ProducerPtr p) { return std::make_shared<ShuffleProducer>(p, 8, kSeed); }},
+      {"shuffle=1000", [](ProducerPtr p) { return std::make_shared<ShuffleProducer>(p, 1000, kSeed); }},
+      {"cache=1M", [](ProducerPtr p) { return std::make_shared<CacheProducer>(p, 1 << 20); }},
+      {"async=3", [](ProducerPtr p) { return std::make_shared<AsyncProducer>(p, 3); }},
+      {"augment=shift(1),noise(0.1)", [](ProducerPtr p) { return std::make_shared<AugmentProducer>(p, Augmentation().shift(1).noise(0.1), kSeed); }},
+      {"where=value[0]<40,value[1]!=9", [](ProducerPtr p) { return std::make_shared<FilterProducer>(p, condition(p, "value[0]<40,value[1]!=9")); }},
+      {"skip=2&take=20&shard=0/2", [](ProducerPtr p) {
+         return std::make_shared<ShardProducer>(std::make_shared<TakeProducer>(std::make_shared<SkipProducer>(p, 2), 20), 0, 2);
+       }},
+      {"take=10&repeat=3&shuffle=4", [](ProducerPtr p) {
+         return std::make_shared<ShuffleProducer>(std::make_shared<RepeatProducer>(std::make_shared<TakeProducer>(p, 10), 3), 4, kSeed);
+       }},
+      {"where=value[0]>=40&skip=1&shuffle=16", [](ProducerPtr p) {
+         const auto chosen = std::make_shared<FilterProducer>(p, condition(p, "value[0]>=40"));
+         return std::make_shared<ShuffleProducer>(std::make_shared<SkipProducer>(chosen, 1), 16, kSeed);
+       }},
+      {"cache=1M&augment=flip,cutout(1)&async=4&repeat=2&shuffle=9", [](ProducerPtr p) {
+         p = std::make_shared<AugmentProducer>(std::make_shared<CacheProducer>(p, 1 << 20), Augmentation().flip().cutout(1), kSeed);
+         p = std::make_shared<RepeatProducer>(std::make_shared<AsyncProducer>(p, 4), 2);
+         return std::make_shared<ShuffleProducer>(p, 9, kSeed);
+       }},
+      {"augment=flip,shift(1)&repeat=2&shuffle=1000", [](ProducerPtr p) {  // read by number but for the passes that differ
+         p = std::make_shared<RepeatProducer>(std::make_shared<AugmentProducer>(p, Augmentation().flip().shift(1), kSeed), 2);
+         return std::make_shared<ShuffleProducer>(p, 1000, kSeed);
+       }}};
+  return table;
+}
+
+Graph graph_of_two() {
+  const auto text = std::make_shared<SourceText>("g.hmx", "harmonic g { producer x; producer y; consumer a; consumer b; cycle { x -> a; y -> b; } }");
+  return make_graph(parse_flow(text), Registry::global());
+}
+
+using Samples = std::vector<std::vector<float>>;
+
+// The x and y of an epoch, as a cycle reads them.
+std::pair<Samples, std::vector<int64_t>> read_epoch(JointReader& reader, uint64_t batch, size_t width) {
+  std::vector<float> x(batch * width);
+  std::vector<int64_t> y(batch);
+  void* const to[] = {x.data(), y.data()};
+  std::pair<Samples, std::vector<int64_t>> out;
+  while (const uint64_t n = reader.read(to))
+    for (uint64_t i = 0; i < n; ++i) {
+      out.first.emplace_back(x.data() + i * width, x.data() + (i + 1) * width);
+      out.second.push_back(y[i]);
+    }
+  return out;
+}
+
+// 60 rows "n, n + 8, 2n, 3n" with the label n, as the file x.csv.
+std::string numbered(const TemporaryFolder& folder) {
+  std::string text;
+  for (int n = 0; n < 60; ++n) text += std::to_string(n) + "," + std::to_string(n + 8) + "," + std::to_string(2 * n) + "," + std::to_string(3 * n) + "," + std::to_string(n) + "\n";
+  return folder.write("x.csv", text);
+}
+
+}  // namespace
+
+TEST_CASE("wrappers mean the same in code and in addresses") {
+  const TemporaryFolder folder;
+  const std::string path = numbered(folder);
+  for (const Row& row : rows()) {
+    INFO(row.address);
+    const Graph graph = graph_of_two();
+    StreamSet streams;
+    const std::string options = std::string(row.address).empty() ? "" : std::string("&") + row.address;
+    streams.bind(graph, Registry::global(), "x", parse_address("file:" + path + "?shape=2x2" + options + "#0-3"));
+    streams.bind(graph, Registry::global(), "y", parse_address("file:" + path + "#4"));
+    const auto reader = streams.reader(graph, {graph.find("x"), graph.find("y")}, 7, false, kSeed);
+    const ProducerPtr code = row.code(open_file(path, Options{{"shape", "2x2"}, {"#", "0-3"}}));
+    for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+      reader->begin(epoch);
+      const auto [x, y] = read_epoch(*reader, 7, 4);
+      REQUIRE(code->seek(epoch, 0));
+      const Samples expected = drain<float>(*code);
+      CHECK(expected.size() > 3);
+      CHECK(x == expected);
+      // What belongs together stays together.
+      if (std::string(row.address).find("augment") == std::string::npos)
+        for (size_t i = 0; i < x.size(); ++i) REQUIRE(static_cast<int64_t>(x[i][0]) == y[i]);
+      CHECK(reader->size() == x.size());
+      if (epoch == 1) {  // and from the middle of an epoch on
+        reader->seek(1, 3);
+        CHECK(read_epoch(*reader, 7, 4).first == Samples(expected.begin() + 3, expected.end()));
+      }
+    }
+  }
+}
+
+TEST_CASE("a condition on one stream keeps those read with it together") {
+  const TemporaryFolder folder;
+  const std::string path = numbered(folder);
+  const Graph graph = graph_of_two();
+  StreamSet streams;
+  streams.bind(graph, Registry::global(), "x", parse_address("file:" + path + "?where=value[3]<150#0-3"));
+  streams.bind(graph, Registry::global(), "y", parse_address("file:" + path + "?where=value>=10&take=30#4"));
+  const auto reader = streams.reader(graph, {graph.find("x"), graph.find("y")}, 8, true, 1);
+  CHECK(reader->size() == 30);
+  reader->begin(4);
+  auto [x, y] = read_epoch(*reader, 8, 4);
+  for (size_t i = 0; i < x.size(); ++i) CHECK(static_cast<int64_t>(x[i][0]) == y[i]);
+  std::sort(y.begin(), y.end());
+  CHECK((y.size() == 30 && y.front() == 10 && y.back() == 39));
+  // Read without the other, a stream is whole, or chosen by its own condition.
+  CHECK(streams.reader(graph, {graph.find("x")}, 8, false, 1)->size() == 30);
+}
+
+TEST_CASE("steps that cannot be are refused by stream") {
+  const TemporaryFolder folder;
+  const std::string path = numbered(folder);
+  const auto refuse = [&](const std::string& options) {
+    return refusal([&] {
+      const Graph graph = graph_of_two();
+      StreamSet streams;
+      streams.bind(graph, Registry::global(), "x", parse_address("file:" + path + "?" + options));
+      streams.reader(graph, {graph.find("x")}, 8, false, 1);
+    });
+  };
+  CHECK(refuse("cache=1") == "stream 'x': cache: 60 samples of 20 bytes take more than the 1 bytes allowed; allow more, or read fewer samples");
+  CHECK(refuse("cache=lots") == "option 'cache=lots' of 'x' wants the most bytes to keep, such as 512M or 4G");
+  CHECK(refuse("async=x") == "option 'async=x' of 'x' wants a whole number");
+  CHECK(refuse("where=value<-1") == "where= of 'x' leaves no sample of 60");
+  CHECK(refuse("where=value[9]<1").find("stream 'x': where=value[9]<1: there is no value[9], a sample has 5") == 0);
+  CHECK(refuse("where=finite&augment=noise(1)") ==
+        "where=finite of 'x' looks at samples that augment= changes in every pass; leave one of them out");
+  CHECK(refuse("augment=shift(1)").find("stream 'x': augment: samples of shape [5] are no pictures") == 0);
+}
