@@ -129,8 +129,7 @@ void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options, E
   const bool gathers = o.mode == Mode::train && settings.accumulate > 1;
   if (gathers) o.accumulate = 1;
   if (o.mode == Mode::infer) o.wanted = graph.results(cycle);
-  for (size_t i = 0; i < graph.graph().conditionals.size(); ++i)
-    if (graph.graph().conditionals[i].cycle == cycle) o.branches.insert(static_cast<int>(2 * i));
+  o.branches = graph.graph().branches(cycle);
   const Lowered lowered = graph.lower(o);
   show_program(graph, lowered.program, options, gathers ? " of each batch" : "", e);
   if (gathers) show_program(graph, accumulated_update(graph.graph().name, graph.store(), settings, lowered.trained), options, " of the step", e);

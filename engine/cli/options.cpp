@@ -377,7 +377,6 @@ std::optional<int> parse_options(int argc, char** argv, Options& o) {
   CLI::App& sub = *app->get_subcommands().front();
   o.verb = sub.get_name();
   o.command_line.assign(argv, argv + argc);
-  for (int i = 0; i < argc; ++i) o.command += (i ? " " : "") + std::string(i ? argv[i] : "harmonics");
   configure(sub, o);
   use_colours(o.color);
   return std::nullopt;

@@ -259,7 +259,9 @@ void draw(HarmonicGraph& graph, const Options& options, const Outcome& outcome) 
   const auto drawn = [&](const char* what, const std::string& path) {
     if (!options.quiet) say(fmt::format("{}: {}", what, path));
   };
-  const ReportedRun run{outcome.report, outcome.test, options.run, options.command};
+  std::string command = "harmonics";
+  for (size_t i = 1; i < options.command_line.size(); ++i) command += " " + options.command_line[i];
+  const ReportedRun run{outcome.report, outcome.test, options.run, command};
   if (!options.plot.empty()) write_file_atomically(options.plot, curve_svg(outcome.report)), drawn("curve", options.plot);
   if (!options.confusion.empty()) write_confusion(graph, run, options.confusion), drawn("confusion", options.confusion);
   if (options.report.empty()) return;

@@ -158,8 +158,7 @@ CompiledStep& hx_graph::step_of(int64_t batch) {
   o.mode = Mode::infer;
   o.batch = batch;
   o.wanted = g.results(0);
-  for (size_t i = 0; i < g.graph().conditionals.size(); ++i)
-    if (g.graph().conditionals[i].cycle == 0) o.branches.insert(static_cast<int>(2 * i));
+  o.branches = g.graph().branches(0);
   inference_.step = std::make_unique<CompiledStep>(g.lower(o), g.store(), g.executor(last_.threads), g.compile_options(last_));
   inference_.batch = batch;
   return *inference_.step;

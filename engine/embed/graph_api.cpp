@@ -5,32 +5,11 @@
 
 #include "dsl/load.hpp"
 #include "engine/embed/embedded_graph.hpp"
+#include "engine/functional/guard.hpp"
 #include "engine/plugin/loader.hpp"
 
 namespace harmonics {
 namespace {
-
-hx_status fail(ErrorKind kind, const std::string& text) {
-  harmonics_api()->set_error(static_cast<uint32_t>(kind), text.c_str());
-  return HX_ERROR;
-}
-
-template <typename Body> hx_status guard(Body&& body) noexcept {
-  try {
-    body();
-    return HX_OK;
-  } catch (const Error& e) {
-    std::string text = e.what();
-    for (const std::string& note : e.notes()) text += "\n" + note;
-    return fail(e.kind(), text);
-  } catch (const std::bad_alloc&) {
-    return fail(ErrorKind::Internal, "not enough memory");
-  } catch (const std::exception& e) {
-    return fail(ErrorKind::Internal, e.what());
-  } catch (...) {
-    return fail(ErrorKind::Internal, "an exception of unknown type");
-  }
-}
 
 hx_graph& valid(hx_graph* graph) {
   if (!graph) throw Error(ErrorKind::Usage, "there is no graph");

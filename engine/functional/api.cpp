@@ -1,6 +1,7 @@
 // The table of C functions behind the public face. Every function catches everything and answers with a status.
 #include <cstring>
 
+#include "engine/functional/guard.hpp"
 #include "engine/plugin/pending_items.hpp"
 #include "engine/plugin/scope.hpp"
 #include "engine/program/tracer.hpp"
@@ -15,32 +16,14 @@ struct LastError {
 };
 thread_local LastError last;
 
+}  // namespace
+
 hx_status fail(ErrorKind kind, std::string text) {
   last = {static_cast<uint32_t>(kind), std::move(text)};
   return HX_ERROR;
 }
 
-template <typename Body>
-hx_status guard(Body&& body) noexcept {
-  try {
-    body();
-    return HX_OK;
-  } catch (const detail::NeedsValues&) {
-    return HX_NEEDS_VALUES;
-  } catch (const detail::NeedsWidth&) {
-    return HX_NEEDS_WIDTH;
-  } catch (const Error& e) {
-    std::string text = e.what();
-    for (const std::string& note : e.notes()) text += "\n" + note;
-    return fail(e.kind(), std::move(text));
-  } catch (const std::bad_alloc&) {
-    return fail(ErrorKind::Internal, "not enough memory");
-  } catch (const std::exception& e) {
-    return fail(ErrorKind::Internal, e.what());
-  } catch (...) {
-    return fail(ErrorKind::Internal, "an exception of unknown type");
-  }
-}
+namespace {
 
 const char* last_error(uint32_t* kind) {
   if (kind) *kind = last.kind;

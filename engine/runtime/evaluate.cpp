@@ -12,10 +12,8 @@ namespace {
 // The tapped branch: the first of every condition, else the second.
 Lowered lower_tapped(HarmonicGraph& graph, LoweringOptions options) {
   const Graph& g = graph.graph();
-  for (const int branch : {0, 1}) {
-    options.branches.clear();
-    for (size_t i = 0; i < g.conditionals.size(); ++i)
-      if (g.conditionals[i].cycle == options.cycle) options.branches.insert(static_cast<int>(2 * i) + branch);
+  for (const bool hold : {true, false}) {
+    options.branches = g.branches(options.cycle, hold);
     Lowered lowered = graph.lower(options);
     if (lowered.program.output("loss")) return lowered;
   }

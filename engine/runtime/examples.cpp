@@ -91,8 +91,7 @@ Examples examples_of(HarmonicGraph& graph, StreamSet& streams, int64_t count, co
   o.mode = Mode::evaluate;
   o.batch = first.count();
   o.judge = true;
-  for (size_t i = 0; i < g.conditionals.size(); ++i)
-    if (g.conditionals[i].cycle == 0) o.branches.insert(static_cast<int>(2 * i));
+  o.branches = g.branches(0);
   const CompileOptions c = graph.compile_options(settings);
   Lowered lowered = graph.lower(o);
   const auto found = std::find_if(lowered.losses.begin(), lowered.losses.end(), [&](const LossInfo& info) { return info.judged && info.judged->rows == first.count(); });

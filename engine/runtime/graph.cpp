@@ -71,6 +71,13 @@ std::vector<int> Graph::terminal_layers(int cycle) const {
   return result;
 }
 
+std::set<int> Graph::branches(int cycle, bool hold) const {
+  std::set<int> result;
+  for (size_t i = 0; i < conditionals.size(); ++i)
+    if (conditionals[i].cycle == cycle) result.insert(static_cast<int>(2 * i) + (hold ? 0 : 1));
+  return result;
+}
+
 std::vector<int> Graph::producers_used(int cycle, bool with_taps) const {
   std::set<int> used;
   const auto add = [&](int n) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,8 @@ struct Graph {
   std::vector<int> terminal_layers(int cycle) const;
   // Producers that some arrow (with_taps: or tap) of this cycle reads.
   std::vector<int> producers_used(int cycle, bool with_taps) const;
+  // The branch literals of this cycle when all of its conditions hold, or none.
+  std::set<int> branches(int cycle, bool hold = true) const;
 };
 
 // Resolves one harmonic (by name; empty: the only one, or the first). Reports up to twenty errors at once (SourceErrors).

@@ -81,8 +81,7 @@ PreparedStep::PreparedStep(HarmonicGraph& graph, const Rows& rows, const Prepare
   o.seed = settings.seed;
   static_cast<UpdateSettings&>(o) = settings.update;
   if (!settings.trains) o.wanted = graph.results(settings.cycle);
-  for (size_t i = 0; i < graph.graph().conditionals.size(); ++i)
-    if (graph.graph().conditionals[i].cycle == settings.cycle) o.branches.insert(static_cast<int>(2 * i));
+  o.branches = graph.graph().branches(settings.cycle);
   const CompileOptions c = graph.compile_options(settings);
   step_ = std::make_unique<CompiledStep>(graph.lower(o), graph.store(), graph.executor(settings.threads), c);
 

@@ -406,9 +406,7 @@ class FunctionRegistry final {
         [] { return static_cast<const void*>(detail::device_vt()); });
   }
 
- private:
-  FunctionRegistry() = delete;  // the host makes the hx_registration this class is a view of
-
+  // Any kind; what the functions above are made of. `self` belongs to the host from here on.
   template <typename Table>
   HARMONICS_FACE void add(uint32_t kind, const std::string& name, const std::string& description,
                           const std::vector<Argument>& arguments, uint32_t flags, void* self, Table table) {
@@ -428,6 +426,9 @@ class FunctionRegistry final {
     item.vtable = table();
     detail::check(registration_.api->register_item(registration_.registry, &item));
   }
+
+ private:
+  FunctionRegistry() = delete;  // the host makes the hx_registration this class is a view of
 
   hx_registration registration_;
 };

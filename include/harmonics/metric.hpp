@@ -112,22 +112,8 @@ HARMONICS_FACE inline const hx_metric_factory_vt* metric_factory_vt() {
 HARMONICS_FACE inline void register_metric(FunctionRegistry& registry, const std::string& name, MetricFactory open,
                                            const std::string& description = "", const std::vector<Argument>& arguments = {},
                                            uint32_t flags = 0) {
-  const auto& registration = reinterpret_cast<const hx_registration&>(registry);  // the registry is a view of it
-  detail::api_slot() = registration.api;
-  std::vector<hx_argument_spec> specs;
-  for (const Argument& a : arguments)
-    specs.push_back({sizeof(hx_argument_spec), a.type, a.name.c_str(), a.required ? nullptr : a.default_text.c_str(), a.description.c_str()});
-  hx_item item{};
-  item.struct_size = sizeof item;
-  item.kind = HX_METRIC;
-  item.flags = flags;
-  item.n_arguments = static_cast<uint32_t>(specs.size());
-  item.name = name.c_str();
-  item.description = description.c_str();
-  item.arguments = specs.data();
-  item.self = new MetricFactory(std::move(open));
-  item.vtable = detail::metric_factory_vt();
-  detail::check(registration.api->register_item(registration.registry, &item));
+  registry.add(HX_METRIC, name, description, arguments, flags, new MetricFactory(std::move(open)),
+               [] { return static_cast<const void*>(detail::metric_factory_vt()); });
 }
 
 }  // namespace harmonics
