@@ -21,6 +21,12 @@ run ci all
 if [ "$full" = yes ]; then
   ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS="halt_on_error=1 print_stacktrace=1 suppressions=$PWD/tests/ubsan.supp" run dev all -LE slow
   TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1 suppressions=$PWD/tests/tsan.supp" run tsan thread_tests -L threads
+  echo "== a fresh clone in an empty home"
+  fresh=$(mktemp -d)
+  trap 'rm -rf "$fresh"' EXIT
+  git clone -q . "$fresh/clone"
+  HOME="$fresh" "$fresh/clone/scripts/quickstart.sh"
+  test -s "$fresh/clone/build/digits.html"
   echo "== fuzz"
   cmake --preset fuzz >/dev/null
   cmake --build --preset fuzz

@@ -32,11 +32,22 @@ void print_notes(const Source& source) {
   for (std::string line; std::getline(notes, line);) fmt::print(stderr, "{}: {}\n", source.name(), line);
 }
 
+// What is left infers; when training would end says nothing about that.
+void drop_taps(Graph& graph) {
+  for (size_t i = 0; i < graph.cycles.size(); ++i) {
+    if (!graph.trains(static_cast<int>(i))) continue;
+    CycleSettings& c = graph.cycles[i];
+    c.epochs.reset(), c.steps.reset(), c.seconds.reset();
+    c.until.clear();
+  }
+  graph.taps.clear();
+}
+
 }  // namespace
 
 std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& options, bool inference) {
   Graph graph = make_graph(flow, Registry::global(), options.graph);
-  if (inference) graph.taps.clear();
+  if (inference) drop_taps(graph);
   auto result = std::make_unique<HarmonicGraph>(std::move(graph));
   const auto bind = [&](const std::vector<std::string>& texts, StreamSet& set) {
     for (const std::string& text : texts) {

@@ -77,6 +77,17 @@ TEST_CASE("taking the tap out leaves a working inference graph with the trained 
   CHECK(has(widths.out, "output               [10]             loaded weights"));
 }
 
+TEST_CASE("inference is one pass, however long the flow would train") {
+  Folder f;
+  const std::string flow = f.write("ten.hmx", "harmonic ten { producer a; producer b; layer o; cycle (epochs 10, steps 3) { a -> o; o <-(mse)- b; } }");
+  f.write("a.csv", "1,2\n2,3\n3,4\n4,5\n5,6\n");
+  const std::string weights = f / "w.safetensors";
+  REQUIRE(harmonics("run " + flow + " --quiet --batch 1 --producer " + (f / "a.csv") + " --producer " + (f / "a.csv") + " --save " + weights).code == 0);
+  const Result r = harmonics("infer " + flow + " --batch 1 --weights " + weights + " --producer " + (f / "a.csv"));
+  REQUIRE(r.code == 0);
+  CHECK(std::count(r.out.begin(), r.out.end(), '\n') == 5);
+}
+
 TEST_CASE("results of a run without tap go to a file by its ending") {
   Folder f;
   const std::string flow = f.write("g.hmx", "harmonic g { producer x; layer s; consumer y; cycle { x -(relu)-> s -(identity)-> y; } }");

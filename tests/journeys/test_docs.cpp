@@ -1,0 +1,175 @@
+// What the README and the tutorial tell a newcomer to type, typed: from a clone, in an empty home, every block in its order.
+#include "tests/journeys/shell.hpp"
+
+#include <regex>
+#include <vector>
+
+using namespace journeys;
+
+namespace {
+
+// ```LANGUAGE [title=FILE]
+struct Block {
+  std::string language, title, text;
+  int line = 0;
+};
+
+std::vector<Block> blocks_of(const fs::path& document) {
+  std::ifstream in(document);
+  REQUIRE(in);
+  std::vector<Block> blocks;
+  bool open = false;
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line.rfind("```", 0) != 0) {
+      if (open) blocks.back().text += line + "\n";
+      continue;
+    }
+    open = !open;
+    if (!open) continue;
+    std::istringstream head(line.substr(3));
+    Block b;
+    std::string title;
+    head >> b.language >> title;
+    if (!title.empty()) {
+      REQUIRE(title.rfind("title=", 0) == 0);
+      b.title = title.substr(6);
+    }
+    b.line = number;
+    blocks.push_back(b);
+  }
+  CHECK_FALSE(open);
+  return blocks;
+}
+
+const char* const kMark = "@@ block of line ";
+
+// One script of all blocks: titled ones are files, those in sh are commands, untitled ones of other languages illustrate.
+std::string script_of(const std::vector<Block>& blocks) {
+  std::string script = "set -eu\n";
+  for (const Block& b : blocks) {
+    if (!b.title.empty()) script += "cat > " + b.title + " <<'END_OF_FILE'\n" + b.text + "END_OF_FILE\n";
+    if (b.language != "sh") continue;
+    script += "echo '" + std::string(kMark) + std::to_string(b.line) + "'\n";
+    std::istringstream lines(b.text);
+    // Both are what runs this.
+    for (std::string line; std::getline(lines, line);)
+      if (line.rfind("scripts/", 0) != 0) script += line + "\n";
+  }
+  return script + "echo '" + std::string(kMark) + "0'\n";
+}
+
+// A clone with the program in build/release, and a home with nothing in it.
+struct Newcomer {
+  Folder folder;
+
+  Newcomer() {
+    fs::create_directories(folder / "home");
+    fs::create_directories(folder / "clone/build");
+    fs::create_directory_symlink(HARMONICS_BINARY_DIR, folder / "clone/build/release");
+    for (const auto& entry : fs::directory_iterator(HARMONICS_SOURCE_DIR))
+      if (entry.path().filename() != "build" && entry.path().filename().string()[0] != '.')
+        fs::create_symlink(entry.path(), folder / ("clone/" + entry.path().filename().string()));
+  }
+
+  std::string types(const std::string& script, int seconds) const {
+    folder.write("script.sh", script);
+    const std::string command = "cd '" + (folder / "clone") + "' && env -i HOME='" + (folder / "home") + "' PATH='" + HARMONICS_BINARY_DIR +
+                                "/bin:/usr/bin:/bin' LANG=C.UTF-8 timeout " + std::to_string(seconds) + " bash '" + (folder / "script.sh") + "' >'" + (folder / "log") +
+                                "' 2>&1 </dev/null";
+    const int status = std::system(command.c_str());
+    const std::string log = read(folder / "log");
+    INFO(log.substr(log.size() > 6000 ? log.size() - 6000 : 0));
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+    CHECK(has(log, std::string(kMark) + "0\n"));
+    return log;
+  }
+};
+
+// What the commands from that line of the document wrote.
+std::string output_of(const std::string& log, int line) {
+  const std::string mark = kMark + std::to_string(line) + "\n";
+  const size_t at = log.find(mark);
+  REQUIRE(at != std::string::npos);
+  return log.substr(at + mark.size(), log.find(kMark, at + mark.size()) - at - mark.size());
+}
+
+// Numbers stand for any number, "…" for anything, blanks for some.
+std::regex pattern_of(const std::string& line) {
+  std::string p = std::regex_replace(line, std::regex(R"([\\^$.|?*+(){}\[\]])"), R"(\$&)");
+  p = std::regex_replace(p, std::regex(R"([0-9]([0-9,]|\\\.)*)"), "[0-9][0-9.,]*");
+  p = std::regex_replace(p, std::regex("…"), ".*");
+  return std::regex("^ *" + std::regex_replace(p, std::regex(" +"), " +") + ".*");
+}
+
+// Every line that is shown is a line of the output, in this order.
+void check_shown(const std::string& shown, const std::string& output) {
+  std::istringstream wanted(shown), got(output);
+  for (std::string line; std::getline(wanted, line);) {
+    const std::regex pattern = pattern_of(line.substr(std::min(line.find_first_not_of(' '), line.size())));
+    bool found = false;
+    for (std::string candidate; !found && std::getline(got, candidate);) found = std::regex_match(candidate, pattern);
+    INFO("shown: " << line << "\noutput:\n" << output);
+    CHECK(found);
+  }
+}
+
+void check_document(const fs::path& document, const Newcomer& newcomer, int seconds) {
+  const std::vector<Block> blocks = blocks_of(document);
+  const std::string log = newcomer.types(script_of(blocks), seconds);
+  for (size_t i = 1; i < blocks.size(); ++i) {
+    if (blocks[i].language != "text") continue;
+    REQUIRE(blocks[i - 1].language == "sh");
+    check_shown(blocks[i].text, output_of(log, blocks[i - 1].line));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every block of the tutorial does what it says, from a clone, in an empty home") {
+  Newcomer newcomer;
+  check_document(fs::path(HARMONICS_SOURCE_DIR) / "docs/tutorial.md", newcomer, 240);
+  CHECK(fs::exists(newcomer.folder / "home/tutorial/digits.html"));
+}
+
+TEST_CASE("every command of the README works on MNIST's own files, from a clone, in an empty home") {
+  const std::string data = data_folder();
+  if (data.empty()) return;
+  Newcomer newcomer;
+  for (const char* name : {"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"})
+    fs::create_symlink(data + "/mnist/" + name, newcomer.folder / ("clone/" + std::string(name)));
+  check_document(fs::path(HARMONICS_SOURCE_DIR) / "README.md", newcomer, 240);
+  CHECK(fs::exists(newcomer.folder / "clone/mnist.html"));
+}
+
+TEST_CASE("the two commands of the README are there and can be started") {
+  const std::string text = read(fs::path(HARMONICS_SOURCE_DIR) / "README.md");
+  for (const char* script : {"scripts/quickstart.sh", "scripts/test.sh"}) {
+    CHECK(has(text, script));
+    CHECK((fs::status(fs::path(HARMONICS_SOURCE_DIR) / script).permissions() & fs::perms::owner_exec) != fs::perms::none);
+  }
+}
+
+TEST_CASE("every link of a document to a file leads somewhere") {
+  const fs::path root = HARMONICS_SOURCE_DIR;
+  std::vector<fs::path> documents = {root / "README.md", root / "CHANGELOG.md", root / "SECURITY.md"};
+  for (const auto& entry : fs::recursive_directory_iterator(root / "docs"))
+    if (entry.path().extension() == ".md") documents.push_back(entry.path());
+  const std::regex link(R"(\]\(([^)#: ]+)(#[^)]*)?\))");
+  for (const fs::path& document : documents) {
+    const std::string text = read(document);
+    for (std::sregex_iterator i(text.begin(), text.end(), link), end; i != end; ++i) {
+      INFO(document << " links to " << (*i)[1]);
+      CHECK(fs::exists(document.parent_path() / (*i)[1].str()));
+    }
+  }
+}
+
+TEST_CASE("what a document shows is held against what was printed") {
+  const std::string printed = "note: x\nepoch 1   loss 0.31   accuracy 85.04 %  14k samples/s\nyes\n";
+  CHECK(std::regex_match("epoch 1   loss 0.31   accuracy 85.04 %  14k samples/s", pattern_of("epoch 9 loss 0.5 accuracy …")));
+  CHECK_FALSE(std::regex_match("epoch 1   loss 0.31   accuracy 85.04 %", pattern_of("epoch 9 error 0.5")));
+  check_shown("epoch 2 loss 0.7 …\nyes\n", printed);
+}
