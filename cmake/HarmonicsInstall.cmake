@@ -1,7 +1,7 @@
 # cmake --install: program, library, headers, plugins, and find_package(Harmonics) for plugins and embedders.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS harmonics_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS harmonics_cli EXPORT HarmonicsTargets RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS harmonics harmonics_headers EXPORT HarmonicsTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/harmonics DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 get_property(plugins GLOBAL PROPERTY HARMONICS_INTREE_PLUGINS)
@@ -24,7 +24,7 @@ install(FILES ${CMAKE_BINARY_DIR}/HarmonicsConfig.cmake ${CMAKE_BINARY_DIR}/Harm
 set(generated ${CMAKE_BINARY_DIR}/share)
 file(MAKE_DIRECTORY ${generated})
 set(made)
-foreach(verb IN ITEMS "" run infer validate explain profile bench list inspect config completion man version)
+foreach(verb IN ITEMS "" run infer validate explain profile bench ckpt list inspect plugin config completion man version)
   string(JOIN - page harmonics ${verb})
   list(APPEND made ${generated}/man/man1/${page}.1)
   add_custom_command(OUTPUT ${generated}/man/man1/${page}.1 COMMAND ${CMAKE_COMMAND} -E make_directory ${generated}/man/man1

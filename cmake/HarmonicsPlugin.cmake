@@ -35,3 +35,15 @@ function(harmonics_add_plugin name)
     set_target_properties(${name} PROPERTIES HARMONICS_MANIFEST ${directory}/lib${name}.manifest)
   endif()
 endfunction()
+
+# harmonics_add_plugin_test(name [ADDRESS address]): ctest runs `harmonics plugin check` on it; producers and consumers are opened at
+# the address.
+function(harmonics_add_plugin_test name)
+  cmake_parse_arguments(ARG "" "ADDRESS" "" ${ARGN})
+  set(address)
+  if(ARG_ADDRESS)
+    set(address --address ${ARG_ADDRESS})
+  endif()
+  add_test(NAME "${name} check" COMMAND Harmonics::program plugin check $<TARGET_FILE:${name}> ${address})
+  set_tests_properties("${name} check" PROPERTIES TIMEOUT 300)
+endfunction()

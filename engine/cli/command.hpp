@@ -14,6 +14,7 @@ int bench_command(const Options& options);
 int ckpt_command(const Options& options);
 int list_command(const Options& options);
 int inspect_command(const Options& options);
+int plugin_command(const Options& options);
 int version_command(const Options& options);
 int config_command(const Options& options);
 int completion_command(const Options& options);

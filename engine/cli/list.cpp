@@ -28,12 +28,11 @@ struct Listed {
 };
 
 constexpr const char* kKinds[] = {"activations", "losses", "layers", "producers", "consumers", "devices", "metrics", "optimizers", "schedules", "functionals", "primitives"};
-constexpr uint32_t kItemKinds[] = {HX_ACTIVATION, HX_LOSS, HX_LAYER, HX_PRODUCER, HX_CONSUMER, HX_DEVICE, HX_METRIC};
 
 std::vector<Listed> everything() {
   std::vector<Listed> all;
   Registry& registry = Registry::global();
-  for (uint32_t kind : kItemKinds)
+  for (const uint32_t kind : item_kinds())
     for (const std::string& name : registry.names(kind)) {
       const ItemPtr item = registry.find(kind, name);
       if (item) all.push_back({std::string(kind_name(kind)), name, signature(*item), item->description, item->plugin.empty() ? "built in" : item->plugin});
@@ -197,7 +196,7 @@ int inspect_command(const Options& options) {
   if (thing.find_first_of(":/.") != std::string::npos) return inspect_stream(thing, options);
   json::array found;
   bool shown = false;
-  for (uint32_t kind : kItemKinds)
+  for (const uint32_t kind : item_kinds())
     if (const ItemPtr item = Registry::global().find(kind, thing)) {
       if (options.json) found.push_back(json_of(*item));
       else show(*item);

@@ -20,7 +20,7 @@ constexpr Row kVerbs[] = {
     {"run", run_command},       {"infer", infer_command}, {"validate", validate_command}, {"explain", explain_command},
     {"profile", profile_command}, {"bench", bench_command},
     {"ckpt", ckpt_command},     {"list", list_command},     {"inspect", inspect_command}, {"version", version_command},
-    {"config", config_command}, {"completion", completion_command}, {"man", man_command},
+    {"plugin", plugin_command}, {"config", config_command}, {"completion", completion_command}, {"man", man_command},
 };
 
 int dispatch(const Options& options) {

@@ -205,6 +205,24 @@ void define_ckpt(CLI::App* app, Options& o) {
   app->footer("Examples:\n  harmonics ckpt list runs/digits\n  harmonics ckpt diff runs/a runs/b");
 }
 
+void define_plugin(CLI::App* app, Options& o) {
+  app->add_option("ACTION", o.files, "new NAME, check FILE.so..., doctor [FILE.so|DIR...]")->required()->expected(1, -1);
+  heading(app, "New");
+  app->add_option("--kind", o.kind, "activation, loss, layer, producer, consumer or metric")->type_name("KIND");
+  app->add_option("--directory", o.directory, "where to write it (default: a folder of its name)")->type_name("DIR");
+  heading(app, "Check");
+  app->add_option("--address", o.address, "what a producer or consumer is to open: my:path?option=1")->type_name("ADDRESS");
+  app->add_option_function<int64_t>("--seed", [&o](int64_t v) { o.run.seed = v; }, "seed of the numbers it is tried on (default 0)")->check(CLI::Range(int64_t{0}, INT64_MAX));
+  app->footer("Examples:\n"
+              "  write a project, build it, check it\n"
+              "    harmonics plugin new my_act --kind activation\n"
+              "    cmake -S my_act -B my_act/build && cmake --build my_act/build\n"
+              "    harmonics plugin check my_act/build/libmy_act.so\n"
+              "  why is it not found, or does not load?\n"
+              "    harmonics plugin doctor\n"
+              "    harmonics plugin doctor ./libmy_act.so");
+}
+
 void define_inspect(CLI::App* app, Options& o) {
   app->add_option("THING", o.files, "a name, a .safetensors file or a plugin .so")->required()->expected(1);
   heading(app, "Data");
@@ -244,6 +262,7 @@ constexpr Definition kDefinitions[] = {
     {"ckpt", "checkpoints: list, show, verify, diff", define_ckpt},
     {"list", "what exists: activations, losses, layers, producers, consumers, devices, metrics, optimizers, schedules, functionals, primitives", define_list},
     {"inspect", "one thing in full: a function, a scheme of streams, what an address gives, a weights file", define_inspect},
+    {"plugin", "plugins: write a new one, check one, find out why one does not load", define_plugin},
     {"config", "settings from files and the environment, and where each comes from", define_config},
     {"completion", "a script that completes commands in bash, zsh or fish", define_completion},
     {"man", "the manual page of the program or of a verb", define_man},

@@ -28,6 +28,7 @@ struct Options {
   std::string color = "auto";                           // auto, always, never
   std::string config;                                   // --config FILE
   bool origin = false;                                  // config show
+  std::string kind, directory, address;                 // plugin
   // explain
   std::vector<std::string> show;                        // flow widths program kernels memory; empty: flow and widths
   std::string after;                                    // pass name, or "all"

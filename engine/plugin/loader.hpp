@@ -38,6 +38,8 @@ void check_trust(const std::string& path);
 // Directories searched, in order: HARMONICS_PLUGIN_PATH, the user's data directory, <prefix>/lib/harmonics/plugins beside
 // the running program or library.
 std::vector<std::string> plugin_search_path();
+// Kinds and names, a line each; ErrorKind::Plugin with file and line when a manifest cannot be understood.
+std::vector<std::pair<uint32_t, std::string>> read_manifest(const std::string& path);
 // Reads the manifests of a directory (lib*.manifest) and announces them; libraries without manifest are left to --plugin.
 // ErrorKind::Plugin with file and line when a manifest cannot be understood.
 void announce_directory(const std::string& directory, Registry& registry);

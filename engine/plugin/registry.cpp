@@ -46,6 +46,12 @@ std::string joined(const std::vector<std::string>& words) {
 
 }  // namespace
 
+std::vector<uint32_t> item_kinds() {
+  std::vector<uint32_t> kinds;
+  for (const KindRow& row : kKinds) kinds.push_back(row.kind);
+  return kinds;
+}
+
 std::string_view kind_name(uint32_t kind) { return row_of(kind).name; }
 
 uint32_t kind_named(std::string_view name) {

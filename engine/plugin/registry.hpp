@@ -44,6 +44,7 @@ class Item {
 };
 using ItemPtr = std::shared_ptr<const Item>;
 
+std::vector<uint32_t> item_kinds();                // every hx_kind there is
 std::string_view kind_name(uint32_t kind);         // "activation"
 uint32_t kind_named(std::string_view name);        // 0: none; plural accepted
 

@@ -41,10 +41,12 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
+}  // namespace
+
 // "activation relu" per line; empty lines and lines after '#' say nothing.
-std::vector<std::pair<uint32_t, std::string>> read_manifest(const fs::path& path) {
+std::vector<std::pair<uint32_t, std::string>> read_manifest(const std::string& path) {
   std::ifstream in(path);
-  if (!in) throw Error(ErrorKind::Plugin, fmt::format("manifest '{}' cannot be read", path.string()));
+  if (!in) throw Error(ErrorKind::Plugin, fmt::format("manifest '{}' cannot be read", path));
   std::vector<std::pair<uint32_t, std::string>> names;
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {
@@ -52,14 +54,12 @@ std::vector<std::pair<uint32_t, std::string>> read_manifest(const fs::path& path
     const size_t space = line.find(' ');
     const uint32_t kind = kind_named(line.substr(0, space));
     if (!kind || space == std::string::npos || space + 1 == line.size())
-      throw Error(ErrorKind::Plugin, fmt::format("{}:{}: '{}' is not a kind and a name", path.string(), number, line))
+      throw Error(ErrorKind::Plugin, fmt::format("{}:{}: '{}' is not a kind and a name", path, number, line))
           .note("a line of a manifest reads like: activation relu");
     names.emplace_back(kind, line.substr(space + 1));
   }
   return names;
 }
-
-}  // namespace
 
 std::vector<std::string> plugin_search_path() {
   std::vector<std::string> result;
@@ -85,7 +85,7 @@ void announce_directory(const std::string& directory, Registry& registry) {
     if (entry.path().extension() == ".manifest") manifests.push_back(entry.path());
   std::sort(manifests.begin(), manifests.end());
   for (const fs::path& manifest : manifests)
-    registry.announce(fs::path(manifest).replace_extension(".so").string(), read_manifest(manifest));
+    registry.announce(fs::path(manifest).replace_extension(".so").string(), read_manifest(manifest.string()));
 }
 
 }  // namespace harmonics

@@ -17,7 +17,7 @@ namespace {
 
 const fs::path kRoot = HARMONICS_SOURCE_DIR;
 const std::vector<std::string> kEngine = {"base",      "tensor", "plugin",   "program", "functional", "passes",
-                                          "execution", "model",  "training", "runtime", "embed", "cli"};
+                                          "execution", "model",  "training", "runtime", "conformance", "embed", "cli"};
 
 std::string read(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);

@@ -134,6 +134,13 @@ TEST_CASE("every block of the tutorial does what it says, from a clone, in an em
   CHECK(fs::exists(newcomer.folder / "home/tutorial/digits.html"));
 }
 
+TEST_CASE("every block of the page on plugins does what it says, from an installation, in an empty home") {
+  Newcomer newcomer;
+  const std::string prefix = newcomer.folder / "home/.local";
+  REQUIRE(std::system(("cmake --install '" HARMONICS_BINARY_DIR "' --prefix '" + prefix + "' >/dev/null").c_str()) == 0);
+  check_document(fs::path(HARMONICS_SOURCE_DIR) / "docs/plugins.md", newcomer, 240);
+}
+
 TEST_CASE("every command of the README works on MNIST's own files, from a clone, in an empty home") {
   const std::string data = data_folder();
   if (data.empty()) return;

@@ -71,6 +71,24 @@ add_test(NAME "plugins: embed_mnist on drawn digits" WORKING_DIRECTORY ${out_of_
 set_tests_properties("plugins: embed_mnist on files" "plugins: embed_mnist on drawn digits" PROPERTIES FIXTURES_REQUIRED built_embed_mnist TIMEOUT 120
                      PASS_REGULAR_EXPRESSION "layer output \\[10\\].*everything ran in f32.*a blank page is: [01]\\.[0-9]+")
 
+# What `plugin new` writes builds, passes `plugin check` and runs its sample flow, with either compiler.
+function(hm_new_plugin kind compiler flags)
+  add_test(NAME "plugins: new ${kind}"
+           COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:harmonics_cli> -DKIND=${kind} -DBUILD=${out_of_tree}/new_${kind} -DPREFIX=${out_of_tree}/prefix
+                   -DGENERATOR=${CMAKE_GENERATOR} -DCOMPILER=${compiler} "-DFLAGS=${flags}" -P ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/new_plugin.cmake)
+  set_tests_properties("plugins: new ${kind}" PROPERTIES FIXTURES_REQUIRED installed_prefix TIMEOUT 300)
+endfunction()
+set(other_compiler ${CMAKE_CXX_COMPILER})
+if(CLANG_COMPILER)
+  set(other_compiler ${CLANG_COMPILER})
+endif()
+hm_new_plugin(activation ${CMAKE_CXX_COMPILER} "")
+hm_new_plugin(loss ${other_compiler} "")
+hm_new_plugin(layer ${CMAKE_CXX_COMPILER} "-std=c++20")
+hm_new_plugin(producer ${other_compiler} "-std=c++20")
+hm_new_plugin(consumer ${CMAKE_CXX_COMPILER} "-D_GLIBCXX_USE_CXX11_ABI=0")
+hm_new_plugin(metric ${other_compiler} "")
+
 set(compilers)
 foreach(compiler IN ITEMS ${GNU_COMPILER} ${CLANG_COMPILER} ${CMAKE_CXX_COMPILER})
   file(REAL_PATH ${compiler} compiler)

@@ -1,0 +1,187 @@
+// Activations and losses: pure functions of numbers.
+#include <cmath>
+
+#include <fmt/core.h>
+#include <harmonics/ops.hpp>
+
+#include "engine/conformance/gradient_check.hpp"
+#include "engine/conformance/item_checks.hpp"
+#include "engine/functional/plugin_functions.hpp"
+#include "engine/program/interpret.hpp"
+#include "engine/program/tracer.hpp"
+
+namespace harmonics {
+
+namespace {
+
+using Outcome = Finding::Outcome;
+using Call = std::function<HTensor(const HTensor&)>;
+
+const std::vector<Shape> kShapes = {{1, 1}, {7}, {3, 5}, {2, 3, 5}, {1, 2, 4, 3}};
+
+std::string list_of_shapes() {
+  std::string s;
+  for (const Shape& shape : kShapes) s += (s.empty() ? "" : " ") + shape.str();
+  return s;
+}
+
+// As it runs in a step: through a program.
+HTensor through_a_program(const Call& f, const HTensor& x) {
+  Tracer tracer("check");
+  tracer.output("y", f(tracer.input("x", type_of(x))));
+  return interpret(tracer.take(), {{"x", x}}).at(0);
+}
+
+Finding repeats(const Call& f, const HTensor& x) {
+  const HTensor copy = HTensor(x.dtype(), x.shape(), x.bytes());
+  const HTensor once = f(x), twice = f(x);
+  if (!same_bits(once, twice))
+    return {Outcome::Failed, "the same numbers gave two different results",
+            "keep no state between calls and draw no random numbers"};
+  if (!same_bits(x, copy))
+    return {Outcome::Failed, "it wrote into its input", "copy before writing: mutable_data() of a tensor of your own"};
+  if (!same_bits(once, through_a_program(f, x)))
+    return {Outcome::Failed, "it gives other numbers in a program than when it is called",
+            "let it depend on its input alone"};
+  return {};
+}
+
+Finding on_threads(const Call& f, const HTensor& x) {
+  const HTensor expected = f(x);
+  const std::string error = on_four_threads(100, [&] {
+    if (!same_bits(f(x), expected)) throw Error(ErrorKind::Plugin, "other numbers than on one thread");
+  });
+  if (error.empty()) return {};
+  return {Outcome::Failed, error, "bodies are called from any thread: share nothing that changes"};
+}
+
+HTensor row(const HTensor& x, int64_t i) {
+  std::vector<int64_t> dims = x.shape().vector();
+  dims[0] = 1;
+  const Shape one(dims);
+  const size_t bytes = type_of(x).bytes() / static_cast<size_t>(x.shape()[0]);
+  return HTensor(x.dtype(), one, static_cast<const std::byte*>(x.bytes()) + static_cast<size_t>(i) * bytes);
+}
+
+Finding by_rows(const Call& f, const HTensor& x) {
+  const HTensor all = f(x);
+  for (int64_t i = 0; i < x.shape()[0]; ++i)
+    if (!same_bits(f(row(x, i)), row(all, i)))
+      return {Outcome::Failed,
+              fmt::format("sample {} alone gives other numbers than within a batch of {}", i, x.shape()[0]),
+              "a sample's result must not depend on its neighbours"};
+  return {};
+}
+
+Finding finite(const Call& f) {
+  const std::vector<float> numbers = {0, -0.0f, 1, -1, 1e-6f, -1e-6f, 10, -10, 100, -100, 1000, -1000};
+  const HTensor y = f(HTensor::from<float>({static_cast<int64_t>(numbers.size()), 1}, numbers));
+  for (int64_t i = 0; i < y.size(); ++i)
+    if (!std::isfinite(y.data<float>()[i]))
+      return {Outcome::Noted, fmt::format("{} for {}", y.data<float>()[i], numbers[static_cast<size_t>(i)]),
+              "training stops at the first number that is not finite"};
+  return {};
+}
+
+std::string text_of(const GradientMismatch& m) {
+  return fmt::format("input {}, element {}: gradient {:.6g}, finite difference {:.6g}", m.input, m.element, m.gradient,
+                     m.difference);
+}
+
+Finding verdict(const GradientComparison& c, const char* precision) {
+  if (c.mismatches.empty()) return {Outcome::Passed, fmt::format("{} derivatives in {}", c.compared, precision), ""};
+  return {
+      Outcome::Failed,
+      fmt::format("{} of {} derivatives are off; {}", c.mismatches.size(), c.compared, text_of(c.mismatches.front())),
+      "mend gradient(), or leave it out where the body is written with library operations"};
+}
+
+// In double where the body takes it, else in float with a coarser step.
+Finding gradient_of(const std::function<GradientComparison(DType, GradientTolerance)>& compare) {
+  try {
+    return verdict(compare(DType::F64, {}), "double precision");
+  } catch (const Error&) {
+    try {
+      return verdict(compare(DType::F32, {1e-2, 2e-3, 2e-2}), "single precision");
+    } catch (const Error& e) {
+      return {Outcome::Noted, fmt::format("it has none, so flows with it infer but do not train: {}", e.what()),
+              "write it with library operations, or give it a gradient()"};
+    }
+  }
+}
+
+}  // namespace
+
+void check_activation(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
+  const AttributeMap arguments = arguments_to_try(*item);
+  const Call f = [&](const HTensor& x) { return call_activation(item, arguments, x); };
+  const HTensor x = random_tensor({3, 5}, settings.seed, -2, 2, DType::F32);
+  attempt(log, "keeps shape and type", [&]() -> Finding {
+    for (const Shape& shape : kShapes) f(random_tensor(shape, settings.seed, -2, 2, DType::F32));
+    return {Outcome::Passed, list_of_shapes(), ""};
+  });
+  attempt(log, "depends on its input alone", [&] { return repeats(f, x); });
+  attempt(log, "takes each sample by itself", [&] { return by_rows(f, x); });
+  attempt(log, "stays finite", [&] { return finite(f); });
+  attempt(log, "gradient", [&] {
+    return gradient_of([&](DType type, GradientTolerance tolerance) {
+      return compare_gradient([&](const std::vector<HTensor>& in) { return std::vector<HTensor>{f(in[0])}; },
+                              {random_tensor({3, 4}, settings.seed + 1, -2, 2, type)}, tolerance, type);
+    });
+  });
+  attempt(log, "threads", [&] { return on_threads(f, x); });
+  attempt(log, "many calls", [&] { return many_calls(settings, [&] { f(x); }); });
+}
+
+void check_loss(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
+  const AttributeMap arguments = arguments_to_try(*item);
+  const auto probabilities = [&](const Shape& shape, uint64_t seed) {
+    return random_tensor(shape, settings.seed + seed, 0.1, 0.9, DType::F32);
+  };
+  // Numbers, classes, and symbols of a sequence.
+  const std::vector<std::pair<HTensor, HTensor>> pairs = {
+      {probabilities({4, 3}, 0), probabilities({4, 3}, 2)},
+      {probabilities({4, 3}, 0), random_indices({4}, settings.seed + 3, 3)},
+      {probabilities({2, 4, 3}, 0), random_indices({2, 4}, settings.seed + 3, 3)}};
+  HTensor p, target;
+  const auto loss = [&](const HTensor& prediction, const HTensor& t) {
+    return call_loss(item, arguments, "", prediction, prediction, t);
+  };
+  attempt(log, "takes a target", [&]() -> Finding {
+    std::string refused;
+    for (const auto& [prediction, t] : pairs) {
+      try {
+        loss(prediction, t);
+        if (!target) p = prediction, target = t;
+      } catch (const Error& e) {
+        if (refused.empty()) refused = e.what();
+      }
+    }
+    if (!target)
+      throw Error(ErrorKind::Plugin, "neither numbers of the prediction's shape nor classes nor symbols: " + refused)
+          .note("a loss takes one of them");
+    return {Outcome::Passed, type_of(target).str(), ""};
+  });
+  if (!target) return;
+  const Call f = [&](const HTensor& x) { return loss(x, target); };
+  attempt(log, "depends on its input alone", [&] { return repeats(f, p); });
+  attempt(log, "gives one number, or one for each sample", [&]() -> Finding {
+    const HTensor y = f(p);
+    for (int64_t i = 0; i < y.size(); ++i)
+      if (!std::isfinite(y.data<float>()[i]))
+        return {Outcome::Failed, fmt::format("{} for probabilities between 0.1 and 0.9", y.data<float>()[i]),
+                "it must be finite there"};
+    return {Outcome::Passed, type_of(y).str(), ""};
+  });
+  attempt(log, "gradient", [&] {
+    return gradient_of([&](DType type, GradientTolerance tolerance) {
+      const HTensor t = is_float(target.dtype()) ? cast(target, type) : target;
+      const auto body = [&](const std::vector<HTensor>& in) { return std::vector<HTensor>{loss(in[0], t)}; };
+      return compare_gradient(body, {random_tensor(p.shape(), settings.seed + 1, 0.1, 0.9, type)}, tolerance, type);
+    });
+  });
+  attempt(log, "threads", [&] { return on_threads(f, p); });
+  attempt(log, "many calls", [&] { return many_calls(settings, [&] { f(p); }); });
+}
+
+}  // namespace harmonics
