@@ -55,7 +55,7 @@ whole=$((($(now) - began) / 1000000))
 echo "undisturbed: $whole ms, of which $startup ms until the first step"
 stride=$(((whole - startup) * 3 / 2 / kills + 1))
 
-done_kills=0 resumed=0 mid_epoch=0 writing=0 finished=0 folder=0
+done_kills=0 after=0 resumed=0 mid_epoch=0 writing=0 finished=0 folder=0
 # pause MILLISECONDS
 pause() { sleep "$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))"; }
 # One instant in eight lies anywhere since the program began, the others after it has opened its streams.
@@ -101,6 +101,7 @@ while :; do
       if [ ! -f "$work/resumed.safetensors" ]; then
         done_kills=$((done_kills + 1))
         look
+        if compgen -G "$work/$folder/checkpoint-*" >/dev/null; then after=$((after + 1)); fi
         if compgen -G "$work/$folder/.harmonics-*.tmp" >/dev/null; then writing=$((writing + 1)); fi
         continue
       fi
@@ -115,9 +116,9 @@ while :; do
   compare
   if [ "$done_kills" -ge "$kills" ]; then break; fi
 done
-echo "kills: $done_kills; runs that went on from a checkpoint (resumed_at > 0): $resumed, mid-epoch: $mid_epoch; killed while one was written: $writing"
+echo "kills: $done_kills; after the first checkpoint: $after; while one was written: $writing; runs that went on from one (resumed_at > 0): $resumed, mid-epoch: $mid_epoch"
 echo "runs to the end: $finished, each with the weights of the undisturbed run, to the bit"
-if [ "$resumed" -lt $((kills * 4 / 5)) ] || [ "$mid_epoch" -le $((kills / 2)) ]; then
-  echo "too few of the kills came after a checkpoint to mean much; run longer: --epochs" >&2
+if [ "$after" -lt $((kills * 4 / 5)) ] || [ "$mid_epoch" -le $((kills / 2)) ] || { [ "$kills" -ge 50 ] && [ "$writing" = 0 ]; }; then
+  echo "too few of the kills came after a checkpoint, or while one was written, to mean much; run longer: --epochs" >&2
   exit 1
 fi

@@ -2,19 +2,13 @@
 // the user's and the system's file.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "engine/cli/command_table.hpp"
+#include "engine/cli/settings_file.hpp"
 
 namespace harmonics::cli {
-
-struct Setting {
-  std::vector<std::string> values;  // as they would be typed
-  std::string origin;               // "environment HARMONICS_BATCH", "./harmonics.toml:3"
-};
 
 class Configuration {
  public:
@@ -30,12 +24,8 @@ class Configuration {
   static std::vector<std::string> usual_files();
 
  private:
-  using Layer = std::map<std::pair<std::string, std::string>, Setting>;  // verb ("": every) and flag
-  std::vector<Layer> layers_;  // the strongest first
+  std::vector<SettingsLayer> layers_;  // the strongest first
   std::vector<std::string> files_;
 };
-
-// Flags that are about one call alone.
-bool is_configurable(const FlagRow& flag);
 
 }  // namespace harmonics::cli

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <tuple>
 
 #include <fmt/core.h>
 
@@ -147,6 +149,28 @@ std::string curve_svg(const CycleReport& report) {
   double right = static_cast<double>(std::max<int64_t>(1, report.curve.back().step));
   if (!report.by_epoch.empty()) right = std::max(right, static_cast<double>(report.by_epoch.back().step));
   return chart_svg(panels, right, "steps");
+}
+
+std::string confusion_text(const MetricTable& table, const std::vector<std::string>& names) {
+  struct Cell {
+    double count;
+    size_t truth, taken;
+  };
+  std::vector<Cell> wrong;
+  for (size_t i = 0; i < table.cells.size(); ++i)
+    if (const Cell c{table.cells[i], i / table.side, i % table.side}; c.count > 0 && c.truth != c.taken) wrong.push_back(c);
+  if (wrong.empty()) return "no class was taken for another";
+  const size_t shown = std::min<size_t>(wrong.size(), 3);
+  const auto more = [](const Cell& a, const Cell& b) { return std::tie(b.count, a.truth, a.taken) < std::tie(a.count, b.truth, b.taken); };
+  std::partial_sort(wrong.begin(), wrong.begin() + static_cast<std::ptrdiff_t>(shown), wrong.end(), more);
+  std::string s = "taken for another most often: ";
+  for (size_t i = 0; i < shown; ++i) {
+    const Cell& c = wrong[i];
+    const auto row = table.cells.begin() + static_cast<std::ptrdiff_t>(c.truth * table.side);
+    s += fmt::format("{}{} for {} ({} of {})", i ? ", " : "", name_of(names, c.truth), name_of(names, c.taken), thousands(static_cast<int64_t>(c.count)),
+                     thousands(static_cast<int64_t>(std::accumulate(row, row + table.side, 0.0))));
+  }
+  return s;
 }
 
 std::string confusion_svg(const MetricTable& table, const std::vector<std::string>& names, const std::string& title) {

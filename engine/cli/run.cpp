@@ -1,4 +1,5 @@
 // harmonics run: train (or infer, when the graph has no tap), test, save.
+#include <algorithm>
 #include <cmath>
 
 #include <boost/json.hpp>
@@ -13,7 +14,9 @@
 #include "engine/cli/run_log.hpp"
 #include "engine/cli/stop_signals.hpp"
 #include "engine/cli/terminal.hpp"
+#include "engine/runtime/cycle_plan.hpp"
 #include "engine/runtime/cycle_runtime.hpp"
+#include "engine/runtime/examples.hpp"
 
 namespace harmonics::cli {
 
@@ -229,6 +232,22 @@ Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& 
   return outcome;
 }
 
+bool asks_for_confusion(const Options& options) { return std::find(options.run.metrics.begin(), options.run.metrics.end(), "confusion") != options.run.metrics.end(); }
+
+// The test, else the last validation.
+const Evaluation* judged_last(const Outcome& outcome) { return outcome.test ? &*outcome.test : validation_of(outcome.report); }
+
+boost::json::value confusion_json(const Evaluation& e) {
+  boost::json::object layers;
+  for (const LayerFigures& layer : e.layers) {
+    if (layer.table.side == 0) continue;
+    boost::json::array rows;
+    for (size_t at = 0; at < layer.table.cells.size(); at += layer.table.side) rows.push_back(boost::json::array(layer.table.cells.data() + at, layer.table.cells.data() + at + layer.table.side));
+    layers[layer.layer] = std::move(rows);
+  }
+  return layers;
+}
+
 void summarise(HarmonicGraph& graph, const Options& options, const Outcome& outcome) {
   if (options.quiet) return;
   const CycleReport& r = outcome.report;
@@ -241,13 +260,22 @@ void summarise(HarmonicGraph& graph, const Options& options, const Outcome& outc
   say("by " + outcome.training);
   if (const Evaluation* validation = validation_of(r)) say(fmt::format("validation on {} samples: {}", thousands(validation->samples), figures_text(*validation)));
   if (outcome.test) say(fmt::format("test on {} samples: {}", thousands(outcome.test->samples), figures_text(*outcome.test)));
+  if (const Evaluation* e = judged_last(outcome); e && asks_for_confusion(options))
+    for (const LayerFigures& layer : e->layers)
+      if (layer.table.side > 0) say(fmt::format("confusion of '{}': {}", layer.layer, confusion_text(layer.table, class_names(graph, layer.layer))));
+}
+
+// Of every cycle, before the first one has run for hours.
+void check_conditions(HarmonicGraph& graph, const Options& options) {
+  for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)
+    expect_validation(graph, static_cast<int>(cycle), graph.settings(static_cast<int>(cycle), options.run));
 }
 
 // What cannot be drawn or logged is said before the run, not after it.
 void check_pictures(const HarmonicGraph& graph, const Options& options) {
   for (const std::string& path : options.logs) make_run_log(path);
-  if (!options.confusion.empty() && options.tests.empty() && options.validations.empty())
-    throw Error(ErrorKind::Usage, "--confusion draws what the graph says of other data, and there is none", {}, {"give it: --test NAME=ADDRESS or --validate NAME=ADDRESS"});
+  if (options.tests.empty() && options.validations.empty() && (!options.confusion.empty() || asks_for_confusion(options)))
+    throw Error(ErrorKind::Usage, fmt::format("{} what the graph says of other data, and there is none", options.confusion.empty() ? "--metric confusion counts" : "--confusion draws"), {}, {"give it: --test NAME=ADDRESS or --validate NAME=ADDRESS"});
   for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)
     if (graph.graph().trains(static_cast<int>(cycle))) return;
   const std::pair<const char*, bool> needs[] = {{"--validate", !options.validations.empty()}, {"--plot", !options.plot.empty()}, {"--confusion", !options.confusion.empty()}, {"--metric", !options.run.metrics.empty()}};
@@ -287,7 +315,12 @@ int train_and_save(HarmonicGraph& graph, const Options& options, Checkpointing& 
     if (!options.quiet) say("saved weights: " + options.save);
   }
   draw(graph, options, outcome);
-  if (options.json) fmt::print("{}\n", boost::json::serialize(json_of(graph, outcome)));
+  if (options.json) {
+    boost::json::object o = json_of(graph, outcome);
+    const Evaluation* judged = asks_for_confusion(options) ? judged_last(outcome) : nullptr;
+    o["confusion"] = judged ? confusion_json(*judged) : boost::json::value(nullptr);
+    fmt::print("{}\n", boost::json::serialize(o));
+  }
   return end_of_run(outcome, checkpoints);
 }
 
@@ -303,6 +336,7 @@ int run_command(const Options& given) {
     std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, options.inference);
     require_bound(*graph);
     check_pictures(*graph, options);
+    check_conditions(*graph, options);
     Checkpointing checkpoints(options);
     announce(*graph, options);
     const std::string before = checkpoints.writer() ? checkpoints.writer()->last() : "";

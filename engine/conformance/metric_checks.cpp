@@ -35,6 +35,18 @@ class Opened {
 
   void add(const hx_metric_batch& batch) { expect(table_->add(object_, &batch)); }
   void reset() { expect(table_->reset(object_)); }
+  // What was gathered, in another object of the metric; false: it cannot be kept.
+  bool hand_over(Opened& to) {
+    const size_t saves = offsetof(hx_metric_vt, restore) + sizeof table_->restore;
+    if (table_->struct_size < saves || !table_->save || !table_->restore) return false;
+    const void* bytes = nullptr;
+    uint64_t size = 0;
+    const hx_status status = table_->save(object_, &bytes, &size);
+    if (status == HX_DECLINED) return false;
+    expect(status);
+    expect(to.table_->restore(to.object_, bytes, size));
+    return true;
+  }
   Figures figures() {
     const hx_figure* given = nullptr;
     uint32_t count = 0;
@@ -137,12 +149,26 @@ void check_metric(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
               "reset() forgets everything"};
     });
   }
+  const bool of_classes = both || (item->flags & kOfClasses);
+  attempt(log, "goes through a checkpoint", [&]() -> Finding {
+    Opened before(item), after(item), undisturbed(item);
+    for (Opened* metric : {&after, &undisturbed}) metric->add(data.rows(0, 0, of_classes));
+    before.add(data.rows(0, 13, of_classes));
+    if (!before.hand_over(after))
+      return {Outcome::Noted, "cannot be kept in a checkpoint: a resumed run counts the rest of its epoch",
+              "save() gives what was gathered, restore() takes it"};
+    undisturbed.add(data.rows(0, 13, of_classes));
+    for (Opened* metric : {&after, &undisturbed}) metric->add(data.rows(13, kRows - 13, of_classes));
+    if (agree(undisturbed.figures(), after.figures())) return {};
+    return {Outcome::Failed, "after restore() the figures are others than those of a pass nobody interrupted",
+            "save() gives all that add() gathers"};
+  });
   attempt(log, "many passes", [&] {
     CheckSettings fewer = settings;
     fewer.calls = settings.calls / 10;
     return many_calls(fewer, [&] {
       Opened metric(item);
-      metric.add(data.rows(0, kRows, both || (item->flags & kOfClasses)));
+      metric.add(data.rows(0, kRows, of_classes));
       metric.figures();
     });
   });

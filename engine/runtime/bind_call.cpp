@@ -136,7 +136,7 @@ namespace {
 
 // Is it loss or a figure, of the graph or of a layer?
 bool is_metric(const std::string& name, const Graph& graph, Registry& registry) {
-  const auto known = [&](const std::string& what) { return what == "loss" || is_figure_name(registry, what); };
+  const auto known = [&](const std::string& what) { return what == "loss" || !metric_giving(registry, what).empty(); };
   if (known(name)) return true;
   const size_t dot = name.find('.');
   if (dot == std::string::npos) return false;

@@ -39,9 +39,10 @@ void CycleRun::tell_resumable() {
   }
 }
 
-RunState CycleRun::state() const {
+RunState CycleRun::state() {
   RunState s;
   record_.store(s);
+  watch_.store(s);
   s.cycle = plan_.cycle;
   s.epoch = epoch_;
   s.index = index_;
@@ -90,13 +91,14 @@ void CycleRun::go_on() {
   expect_same(notes, "the device", was.device, is.device);
   const bool branches = !plan_.graph.graph().conditionals.empty();  // their moments are declared when they are chosen
   for (std::string& text : plan_.graph.end_restore(owner_.resume_->file, branches)) notes.push_back(std::move(text));
+  for (std::string& text : watch_.notes(was)) notes.push_back(std::move(text));
   for (const std::string& text : notes) note(text);
   owner_.resume_.reset();  // its tensors are where they belong
   start_ = owner_.clock_();
   check_conditions();
 }
 
-RunState CycleRun::fill(TensorFile& file) const {
+RunState CycleRun::fill(TensorFile& file) {
   plan_.graph.snapshot(file);
   if (record_.gathered() > 0)
     for (const auto& [name, bytes] : states_) std::memcpy(file.tensors.at(name).raw()->storage->data(), bytes.data(), bytes.size());

@@ -27,6 +27,17 @@ void refuse_what_varies(const CyclePlan& plan) {
 
 }  // namespace
 
+void expect_validation(HarmonicGraph& graph, int cycle, const ResolvedSettings& settings) {
+  if (!graph.graph().trains(cycle) || !graph.validation_streams().empty()) return;
+  const auto check = [](const char* word, const Comparison& c) {
+    if (c.metric.rfind("val.", 0) == 0)
+      throw Error(ErrorKind::Usage, fmt::format("'{} {}' can never hold: there is no validation data", word, c.metric), c.span, {"give it: --validate NAME=ADDRESS for every producer"});
+  };
+  for (const Comparison& c : settings.until) check("until", c);
+  for (const GraphConditional& c : graph.graph().conditionals)
+    if (c.cycle == cycle) check("if", c.metric);
+}
+
 CyclePlan::CyclePlan(HarmonicGraph& harmonic, int number, const RunSettings& settings_of_run)
     : graph(harmonic), cycle(number), run(settings_of_run), settings(graph.settings(cycle, run)), training(graph.graph().trains(cycle)),
       executor(graph.executor(run.threads)) {

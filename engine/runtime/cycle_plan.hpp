@@ -10,6 +10,9 @@
 
 namespace harmonics {
 
+// Throws ErrorKind::Usage when a stop condition or an `if` of the cycle looks at validation and there is no data for it.
+void expect_validation(HarmonicGraph& graph, int cycle, const ResolvedSettings& settings);
+
 struct CyclePlan {
   // Throws when a producer the cycle needs is not bound.
   CyclePlan(HarmonicGraph& graph, int cycle, const RunSettings& run);

@@ -37,6 +37,7 @@ void CyclePrograms::trace_branches(const std::vector<int>& conditionals) {
 
 // What a program measures and hands out.
 void CyclePrograms::learn(const Lowered& lowered) {
+  if (judge_) judge_->open_layers(lowered);
   if (lowered.program.output("loss")) measured_.insert("loss");
   for (const LossInfo& info : lowered.losses) {
     measured_.insert(info.name + ".loss");

@@ -67,6 +67,12 @@ EpochReport* CycleRecord::close_epoch(uint64_t next, double now) {
   return closed;
 }
 
+void CycleRecord::forget_tables() {
+  for (EpochReport& e : report_.by_epoch)
+    if (e.validation)
+      for (LayerFigures& layer : e.validation->layers) layer.table = {};
+}
+
 void CycleRecord::store(RunState& s) const {
   s.step = step_;
   s.batches = batches_ - group_.batches;
@@ -82,8 +88,10 @@ void CycleRecord::store(RunState& s) const {
   r.epoch_correct = in_epoch_.correct;
   r.epoch_judged = in_epoch_.judged;
   r.epoch_start = epoch_start_;
+  r.aside = aside_;
   r.accuracy_metric = accuracy_metric_ ? metrics_.name(*accuracy_metric_) : "";
   r.windows = metrics_.windows();
+  r.held = metrics_.held();
   r.curve = curve_.state();
   r.by_epoch = report_.by_epoch;
 }
@@ -98,7 +106,8 @@ void CycleRecord::restore(const RunState& s) {
   const RecordState& r = s.record;
   in_epoch_ = {0, r.epoch_steps, r.epoch_samples, r.epoch_loss, r.epoch_measured, r.epoch_correct, r.epoch_judged};
   epoch_start_ = r.epoch_start;
-  metrics_.restore(r.windows);
+  aside_ = r.aside;
+  metrics_.restore(r.windows, r.held);
   if (!r.accuracy_metric.empty()) accuracy_metric_ = metrics_.declare(r.accuracy_metric);
   curve_.restore(r.curve);
   report_.by_epoch = r.by_epoch;

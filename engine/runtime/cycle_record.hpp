@@ -32,6 +32,8 @@ class CycleRecord {
   EpochReport* close_epoch(uint64_t next, double now);
   // Time that went into something else than training: rates leave it out.
   void set_aside(double seconds) { aside_ += seconds, epoch_start_ += seconds; }
+  // Of former validations: they may be large, and only the last is shown.
+  void forget_tables();
 
   // As of the last step that ended, whatever batches of the next have run: into the parts of `state` that are this object's.
   void store(RunState& state) const;

@@ -22,6 +22,7 @@ CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
     before_ = from->seconds;
     report_.resumed_at = from->step;
     record_.restore(*from);
+    watch_.restore(*from);
   } else if (plan_.training) {
     forget_moments();
   }
@@ -32,7 +33,7 @@ CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
   }
   programs_.compile_first();
   watch_.prepare();
-  check_until();
+  check_conditions_measured();
   feed_->allocate(programs_.result_types());
   if (resumed()) go_on();
 }
@@ -79,18 +80,29 @@ void CycleRun::forget_moments() {
   plan_.graph.store().forget_expected([](const std::string&) { return true; });
 }
 
+// "f1" for "val.output.f1"; empty: none gives it, or it would have been measured.
+std::string CycleRun::metric_to_ask_for(std::string figure) const {
+  if (figure.rfind("val.", 0) == 0) figure.erase(0, 4);
+  if (const size_t dot = figure.find('.'); dot != std::string::npos && plan_.graph.graph().find(figure.substr(0, dot)) >= 0) figure.erase(0, dot + 1);
+  return figure == "accuracy" ? "" : metric_giving(plan_.graph.registry(), figure);
+}
+
 // A condition on what no step of this cycle measures would never hold.
-void CycleRun::check_until() const {
+void CycleRun::check_conditions_measured() const {
   if (!plan_.training) return;
+  expect_validation(plan_.graph, plan_.cycle, plan_.settings);
   const std::vector<std::string> names = watch_.names(programs_.measured());
-  for (const Comparison& c : plan_.settings.until) {
-    if (std::find(names.begin(), names.end(), c.metric) != names.end()) continue;
-    if (c.metric.rfind("val.", 0) == 0 && plan_.graph.validation_streams().empty())
-      throw Error(ErrorKind::Usage, fmt::format("'until {}' can never hold: there is no validation data", c.metric), c.span, {"give it: --validate NAME=ADDRESS for every producer"});
+  const auto check = [&](const char* word, const Comparison& c) {
+    if (std::find(names.begin(), names.end(), c.metric) != names.end()) return;
     std::string known;
     for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
-    throw Error(ErrorKind::Name, fmt::format("'until {}' can never hold: this cycle does not measure '{}'", c.metric, c.metric), c.span, {"it measures " + known});
-  }
+    Error e(ErrorKind::Name, fmt::format("'{} {}' can never hold: this cycle does not measure '{}'", word, c.metric, c.metric), c.span, {"it measures " + known});
+    if (const std::string metric = metric_to_ask_for(c.metric); !metric.empty()) e.note(fmt::format("it is measured when it is asked for: --metric '{}'", metric));
+    throw e;
+  };
+  for (const Comparison& c : plan_.settings.until) check("until", c);
+  for (const GraphConditional& c : plan_.graph.graph().conditionals)
+    if (c.cycle == plan_.cycle) check("if", c.metric);
 }
 
 bool CycleRun::stopping() const {
@@ -150,6 +162,7 @@ void CycleRun::end_step() {
     update->run();
   }
   record_.end_step(now());
+  watch_.end_step();
   index_ = end_;
   check_conditions();
   checkpoint_if_due(false);

@@ -33,7 +33,8 @@ class CycleRun {
   void go_on();
   bool keeps() const { return owner_.checkpoints_ && plan_.training; }
   bool stopping() const;
-  void check_until() const;
+  void check_conditions_measured() const;
+  std::string metric_to_ask_for(std::string figure) const;
   void forget_moments();
 
   void step(Slot& slot);
@@ -51,8 +52,8 @@ class CycleRun {
 
   // ---- checkpoints ----
   void tell_resumable();
-  RunState state() const;
-  RunState fill(TensorFile& file) const;
+  RunState state();
+  RunState fill(TensorFile& file);
   void remember_states();
   void checkpoint_if_due(bool epoch_ended);
   void last_checkpoint();

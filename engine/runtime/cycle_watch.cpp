@@ -8,37 +8,55 @@ namespace harmonics {
 
 namespace {
 
-// "f1" of the first layer that has it, and "output.f1" of each.
-std::map<std::string, double> named(const std::vector<LayerFigures>& layers) {
+// "f1" of the first layer that has it, and "output.f1" of each. `judged`: without layers that no row of the pass reached.
+std::map<std::string, double> named(const std::vector<LayerFigures>& layers, bool judged) {
   std::map<std::string, double> values;
   for (const LayerFigures& layer : layers)
-    for (const Figure& f : layer.figures) {
-      values.emplace(f.name, f.value);
-      values.emplace(layer.layer + "." + f.name, f.value);
-    }
+    if (layer.rows > 0 || !judged)
+      for (const Figure& f : layer.figures) {
+        values.emplace(f.name, f.value);
+        values.emplace(layer.layer + "." + f.name, f.value);
+      }
   return values;
 }
 
 }  // namespace
 
 CycleWatch::CycleWatch(CyclePlan& plan, CycleRecord& record) : plan_(plan), record_(record) {
-  // Accuracy is counted by the step itself.
+  // Accuracy is counted by the step itself, and confusion is a table, of other data.
   std::vector<std::string> asked;
   for (const std::string& text : plan.run.metrics)
-    if (text != "accuracy") asked.push_back(text);
+    if (text != "accuracy" && text != "confusion") asked.push_back(text);
   if (plan.training && !asked.empty()) judge_.emplace(plan.graph.registry(), asked, false, false);
 }
 
 void CycleWatch::prepare() {
   if (judge_) {
     judge_->check_asked();
-    for (const auto& [name, value] : named(judge_->figures())) names_.push_back(name);
+    for (const auto& [name, value] : named(judge_->figures(), false)) names_.push_back(name);
   }
   if (plan_.training && !plan_.graph.validation_streams().empty()) {
     validation_.emplace(plan_.graph, plan_.cycle, plan_.graph.validation_streams(), plan_.run, Purpose::validation);
     for (const std::string& name : validation_->names()) names_.push_back("val." + name);
   }
   for (const std::string& name : names_) record_.metrics().declare(name);
+  record_.metrics().keep_held(names_);
+}
+
+void CycleWatch::store(RunState& state) {
+  if (judge_) state.record.judged = judge_->state();
+}
+
+void CycleWatch::restore(const RunState& state) {
+  if (judge_ && state.record.epoch_steps > 0) judge_->restore(state.record.judged);
+}
+
+std::vector<std::string> CycleWatch::notes(const RunState& state) const {
+  std::vector<std::string> notes;
+  if (judge_)
+    for (const auto& [metric, layer, why] : judge_->begun_anew())
+      notes.push_back(fmt::format("metric '{}' of '{}' counts epoch {} from step {} on only: {}", metric, layer, state.epoch + 1, state.step + 1, why));
+  return notes;
 }
 
 std::vector<std::string> CycleWatch::names(const std::set<std::string>& measured) const {
@@ -53,11 +71,12 @@ void CycleWatch::close_epoch(EpochReport& epoch, bool stopped) {
     if (std::isfinite(value)) metrics.set(metrics.declare(name), value);
   };
   if (judge_) {
-    epoch.figures = named(judge_->figures());
+    epoch.figures = named(judge_->figures(), true);
     for (const auto& [name, value] : epoch.figures) set(name, value);
     judge_->reset();
   }
   if (!validation_ || stopped) return;
+  record_.forget_tables();
   epoch.validation = validation_->run();
   record_.set_aside(epoch.validation->seconds);
   for (const auto& [name, value] : epoch.validation->all()) set("val." + name, value);

@@ -26,8 +26,18 @@ class CycleWatch {
   std::vector<std::string> names(const std::set<std::string>& measured) const;
 
   void count_batch(const StepProgram& program) {
-    if (judge_) judge_->add(program.judged);
+    if (!judge_) return;
+    if (plan_.settings.accumulate > 1) judge_->hold(program.judged);  // a checkpoint is of a step's end
+    else judge_->add(program.judged);
   }
+  void end_step() {
+    if (judge_) judge_->commit();
+  }
+  // What the metrics of the epoch have gathered: into the state and, before the first programs are compiled, from it.
+  void store(RunState& state);
+  void restore(const RunState& state);
+  // Metrics that count only the rest of the epoch, for people.
+  std::vector<std::string> notes(const RunState& state) const;
   // Reads the metrics of the epoch and validates, unless the run was told to stop.
   void close_epoch(EpochReport& epoch, bool stopped);
 

@@ -44,6 +44,8 @@ bool fits(const MetricCall& call, const Judged& what) {
   return takes == 0 || (takes & (what.classes ? classes : numbers));
 }
 
+constexpr size_t kSaves = offsetof(hx_metric_vt, restore) + sizeof(hx_metric_vt::restore);  // a table that has them
+
 // What a task is judged by when nobody says.
 std::vector<std::string> suggestions(const Judged& what) {
   if (what.shifts) return {"perplexity"};
@@ -66,13 +68,17 @@ MetricCall parse_metric(Registry& registry, const std::string& given) {
   return call;
 }
 
-bool is_figure_name(Registry& registry, const std::string& name) {
-  const std::vector<std::string> metrics = registry.names(HX_METRIC);
-  return std::any_of(metrics.begin(), metrics.end(), [&](const std::string& metric) {
+std::string metric_giving(Registry& registry, const std::string& figure) {
+  for (const std::string& metric : registry.names(HX_METRIC)) {
     const std::string start = metric == "topk" ? "top" : metric;
-    const std::string rest = name.rfind(start, 0) == 0 ? name.substr(start.size()) : "?";
-    return rest.empty() || rest[0] == '.' || rest[0] == '_' || (metric == "topk" && std::isdigit(static_cast<unsigned char>(rest[0])));
-  });
+    if (figure.rfind(start, 0) != 0) continue;
+    const std::string rest = figure.substr(start.size());
+    if (rest.empty()) return metric;
+    if (rest[0] == '_') return fmt::format("{}(average={})", metric, rest.substr(1));
+    if (rest[0] == '.') return metric + "(average=none)";
+    if (metric == "topk" && std::isdigit(static_cast<unsigned char>(rest[0]))) return fmt::format("topk({})", rest);
+  }
+  return {};
 }
 
 const double* LayerFigures::find(const std::string& name) const {
@@ -81,12 +87,12 @@ const double* LayerFigures::find(const std::string& name) const {
   return nullptr;
 }
 
-MeasuredMetric::MeasuredMetric(const MetricCall& call) : text_(call.text), item_(call.item) {
+MeasuredMetric::MeasuredMetric(const MetricCall& call) : text_(call.text), identity_(call.item->name + call.arguments.str()), item_(call.item) {
   const auto& factory = item_->table<hx_metric_factory_vt>();
   const AttributeView arguments(call.arguments);
   if (factory.open(item_->self, arguments.get(), &table_, &object_) != HX_OK) fail();
 }
-MeasuredMetric::MeasuredMetric(MeasuredMetric&& other) noexcept : text_(std::move(other.text_)), item_(std::move(other.item_)), table_(other.table_), object_(other.object_) { other.object_ = nullptr; }
+MeasuredMetric::MeasuredMetric(MeasuredMetric&& other) noexcept : text_(std::move(other.text_)), identity_(std::move(other.identity_)), item_(std::move(other.item_)), table_(other.table_), object_(other.object_) { other.object_ = nullptr; }
 MeasuredMetric::~MeasuredMetric() {
   if (object_ && table_->destroy) table_->destroy(object_);
 }
@@ -123,6 +129,25 @@ MetricTable MeasuredMetric::table() {
   return {side, {cells, cells + static_cast<size_t>(side) * side}};
 }
 
+MetricState MeasuredMetric::state() {
+  MetricState state{identity_, false, {}};
+  if (table_->struct_size < kSaves || !table_->save || !table_->restore) return state;
+  const void* bytes = nullptr;
+  uint64_t size = 0;
+  const hx_status status = table_->save(object_, &bytes, &size);
+  if (status == HX_DECLINED) return state;
+  if (status != HX_OK) fail();
+  const auto* from = static_cast<const std::byte*>(bytes);
+  state.bytes.assign(from, from + size);
+  state.kept = true;
+  return state;
+}
+
+void MeasuredMetric::restore(const MetricState& state) {
+  if (!state.kept || table_->struct_size < kSaves || !table_->restore) throw Error(ErrorKind::Plugin, "it cannot be kept in a checkpoint");
+  if (table_->restore(object_, state.bytes.data(), state.bytes.size()) != HX_OK) fail();
+}
+
 Judge::Judge(Registry& registry, const std::vector<std::string>& asked, bool suggested, bool table) : registry_(registry), suggested_(suggested), table_(table) {
   for (const std::string& text : asked) asked_.push_back(parse_metric(registry, text));
 }
@@ -136,7 +161,7 @@ void Judge::check_asked() const {
 }
 
 void Judge::open(const LossInfo& info) {
-  Layer& layer = layers_.emplace_back(Layer{info.name, *info.judged, {}, {}, {}});
+  Layer& layer = layers_.emplace_back(Layer{info.name, *info.judged, {}, 0, {}, {}});
   std::vector<MetricCall> calls;
   if (suggested_)
     for (const std::string& text : suggestions(layer.what)) calls.push_back(parse_metric(registry_, text));
@@ -144,15 +169,47 @@ void Judge::open(const LossInfo& info) {
   for (const MetricCall& call : asked_)
     if (fits(call, layer.what)) calls.push_back(call);
   std::set<std::pair<std::string, std::string>> opened;
-  const hx_metric_batch nothing = batch_of(layer);
+  const hx_metric_batch nothing = empty_batch(layer);
   for (const MetricCall& call : calls) {
     if (!opened.emplace(call.item->name, call.arguments.str()).second) continue;
     layer.metrics.emplace_back(call);
     layer.metrics.back().add(nothing);  // so that the figures have their names from the start
   }
+  if (saved_) go_on(layer);
 }
 
-hx_metric_batch Judge::batch_of(const Layer& layer) {
+void Judge::restore(std::vector<LayerState> saved) { saved_ = std::move(saved); }
+
+void Judge::go_on(Layer& layer) {
+  const auto from = std::find_if(saved_->begin(), saved_->end(), [&](const LayerState& s) { return s.layer == layer.name; });
+  if (from != saved_->end()) layer.rows = from->rows;
+  for (MeasuredMetric& metric : layer.metrics) {
+    const auto begins_anew = [&](const std::string& why) { begun_anew_.push_back({metric.identity(), layer.name, why}); };
+    if (from == saved_->end()) {
+      begins_anew("the checkpoint does not hold it");
+      continue;
+    }
+    const auto state = std::find_if(from->metrics.begin(), from->metrics.end(), [&](const MetricState& s) { return s.metric == metric.identity(); });
+    try {
+      if (state == from->metrics.end()) begins_anew("the checkpoint does not hold it");
+      else metric.restore(*state);
+    } catch (const Error& e) {
+      begins_anew(e.what());
+      metric.reset();
+    }
+  }
+}
+
+std::vector<LayerState> Judge::state() {
+  std::vector<LayerState> all;
+  for (Layer& layer : layers_) {
+    LayerState& state = all.emplace_back(LayerState{layer.name, layer.rows, {}});
+    for (MeasuredMetric& metric : layer.metrics) state.metrics.push_back(metric.state());
+  }
+  return all;
+}
+
+hx_metric_batch Judge::empty_batch(const Layer& layer) {
   static constexpr int32_t kNoLabel = 0;
   static constexpr float kNoNumber = 0;
   hx_metric_batch b{};
@@ -172,9 +229,13 @@ const LossInfo* Judge::find(const CompiledStep& step, const std::string& layer) 
   return nullptr;
 }
 
-JudgedOutputs Judge::outputs_of(const CompiledStep& step) {
-  for (const LossInfo& info : step.lowered().losses)
+void Judge::open_layers(const Lowered& lowered) {
+  for (const LossInfo& info : lowered.losses)
     if (info.judged && std::none_of(layers_.begin(), layers_.end(), [&](const Layer& l) { return l.name == info.name; })) open(info);
+}
+
+JudgedOutputs Judge::outputs_of(const CompiledStep& step) {
+  open_layers(step.lowered());
   JudgedOutputs result;
   for (const Layer& layer : layers_) {
     const LossInfo* info = find(step, layer.name);
@@ -186,25 +247,60 @@ JudgedOutputs Judge::outputs_of(const CompiledStep& step) {
   return result;
 }
 
+hx_metric_batch Judge::batch_of(Layer& layer, const JudgedOutputs& outputs, size_t i) {
+  hx_metric_batch batch = empty_batch(layer);
+  batch.rows = static_cast<uint64_t>(outputs.rows[i]);
+  batch.predictions = outputs.predictions[i];
+  if (!layer.what.classes) {
+    batch.targets = static_cast<const float*>(outputs.targets[i]);
+  } else if (layer.what.shifts || layer.what.ignored) {
+    take_counting_rows(layer, outputs.predictions[i], static_cast<const int32_t*>(outputs.targets[i]), outputs.rows[i]);
+    batch.rows = layer.labels.size();
+    batch.predictions = layer.predictions.data();
+    batch.labels = layer.labels.data();
+  } else {
+    batch.labels = static_cast<const int32_t*>(outputs.targets[i]);
+  }
+  return batch;
+}
+
+void Judge::give(Layer& layer, const hx_metric_batch& batch) {
+  layer.rows += batch.rows;
+  for (MeasuredMetric& metric : layer.metrics) metric.add(batch);
+}
+
 void Judge::add(const JudgedOutputs& outputs) {
+  for (size_t i = 0; i < outputs.predictions.size(); ++i)
+    if (outputs.predictions[i]) give(layers_[i], batch_of(layers_[i], outputs, i));
+}
+
+void Judge::hold(const JudgedOutputs& outputs) {
   for (size_t i = 0; i < outputs.predictions.size(); ++i) {
     if (!outputs.predictions[i]) continue;
-    Layer& layer = layers_[i];
-    hx_metric_batch batch = batch_of(layer);
-    batch.rows = static_cast<uint64_t>(outputs.rows[i]);
-    batch.predictions = outputs.predictions[i];
-    if (!layer.what.classes) {
-      batch.targets = static_cast<const float*>(outputs.targets[i]);
-    } else if (layer.what.shifts || layer.what.ignored) {
-      take_counting_rows(layer, outputs.predictions[i], static_cast<const int32_t*>(outputs.targets[i]), outputs.rows[i]);
-      batch.rows = layer.labels.size();
-      batch.predictions = layer.predictions.data();
-      batch.labels = layer.labels.data();
-    } else {
-      batch.labels = static_cast<const int32_t*>(outputs.targets[i]);
-    }
-    for (MeasuredMetric& metric : layer.metrics) metric.add(batch);
+    const hx_metric_batch batch = batch_of(layers_[i], outputs, i);
+    if (held_.size() == held_count_) held_.emplace_back();
+    HeldRows& rows = held_[held_count_++];
+    rows.layer = i;
+    rows.rows = batch.rows;
+    const uint64_t numbers = batch.rows * batch.outputs;
+    rows.predictions.assign(batch.predictions, batch.predictions + numbers);
+    if (batch.labels) rows.labels.assign(batch.labels, batch.labels + batch.rows);
+    else rows.targets.assign(batch.targets, batch.targets + numbers);
   }
+}
+
+void Judge::commit() {
+  for (size_t i = 0; i < held_count_; ++i) {
+    const HeldRows& rows = held_[i];
+    Layer& layer = layers_[rows.layer];
+    hx_metric_batch batch = empty_batch(layer);
+    batch.rows = rows.rows;
+    batch.predictions = rows.predictions.data();
+    if (layer.what.classes) batch.labels = rows.labels.data();
+    else batch.targets = rows.targets.data();
+    give(layer, batch);
+  }
+  held_count_ = 0;
 }
 
 void Judge::take_counting_rows(Layer& layer, const float* predictions, const int32_t* labels, int64_t rows) {
@@ -221,14 +317,17 @@ void Judge::take_counting_rows(Layer& layer, const float* predictions, const int
 }
 
 void Judge::reset() {
-  for (Layer& layer : layers_)
+  saved_.reset();
+  for (Layer& layer : layers_) {
+    layer.rows = 0;
     for (MeasuredMetric& metric : layer.metrics) metric.reset();
+  }
 }
 
 std::vector<LayerFigures> Judge::figures() {
   std::vector<LayerFigures> result;
   for (Layer& layer : layers_) {
-    LayerFigures& f = result.emplace_back(LayerFigures{layer.name, layer.what.classes, {}, {}});
+    LayerFigures& f = result.emplace_back(LayerFigures{layer.name, layer.what.classes, {}, {}, layer.rows});
     for (MeasuredMetric& metric : layer.metrics) {
       for (Figure& figure : metric.figures())
         if (!f.find(figure.name)) f.figures.push_back(std::move(figure));

@@ -1,7 +1,9 @@
 // What a run is asked to measure, and the metrics of one pass over the tapped layers.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,8 +24,9 @@ struct MetricCall {
 };
 MetricCall parse_metric(Registry& registry, const std::string& text);
 
-// Could a metric of the registry give a figure of this name ("top5", "f1.3", "recall_micro")?
-bool is_figure_name(Registry& registry, const std::string& name);
+// What is to be asked for so that a figure of this name is measured ("topk(5)" for "top5", "recall(average=micro)" for
+// "recall_micro"); empty: no metric of the registry gives one.
+std::string metric_giving(Registry& registry, const std::string& figure);
 
 // What a pass gave for one layer.
 struct LayerFigures {
@@ -31,8 +34,21 @@ struct LayerFigures {
   bool classes = false;
   std::vector<Figure> figures;
   MetricTable table;  // truth by prediction, when it was counted
+  uint64_t rows = 0;  // that were judged
 
   const double* find(const std::string& name) const;
+};
+
+// What the metrics of a layer have gathered, as it goes into a checkpoint and comes back.
+struct MetricState {
+  std::string metric;  // with its arguments
+  bool kept = false;   // false: it cannot be kept
+  std::vector<std::byte> bytes;
+};
+struct LayerState {
+  std::string layer;
+  uint64_t rows = 0;
+  std::vector<MetricState> metrics;
 };
 
 // A metric object behind its C table.
@@ -47,10 +63,14 @@ class MeasuredMetric {
   void reset();
   std::vector<Figure> figures();
   MetricTable table();  // side 0: it has none
+  MetricState state();
+  // ErrorKind::Plugin and others when the metric does not take it.
+  void restore(const MetricState& state);
+  const std::string& identity() const { return identity_; }  // its name and arguments
 
  private:
   [[noreturn]] void fail() const;
-  std::string text_;
+  std::string text_, identity_;
   ItemPtr item_;
   const hx_metric_vt* table_ = nullptr;
   void* object_ = nullptr;
@@ -68,32 +88,61 @@ class Judge {
   // `suggested`: also what the task suggests. `table`: counts truth by prediction.
   Judge(Registry& registry, const std::vector<std::string>& asked, bool suggested, bool table);
 
-  // Of a step that was lowered with `judge`; opens the metrics of layers that are new.
+  // Opens the metrics of layers that are new, of a step that was lowered with `judge`.
+  void open_layers(const Lowered& lowered);
   JudgedOutputs outputs_of(const CompiledStep& step);
   // ErrorKind::Usage when something that was asked for fits no layer so far.
   void check_asked() const;
   // What the step's last run said. Rows whose class is ignored do not count.
   void add(const JudgedOutputs& outputs);
+  // The same, to count when commit() is called: its numbers are copied.
+  void hold(const JudgedOutputs& outputs);
+  void commit();
   void reset();
   std::vector<LayerFigures> figures();
+
+  // What was gathered in this pass, without what is held.
+  std::vector<LayerState> state();
+  // The pass goes on from there. Before any layer is opened.
+  void restore(std::vector<LayerState> saved);
+  // Metrics that could not go on.
+  struct BegunAnew {
+    std::string metric, layer, why;
+  };
+  const std::vector<BegunAnew>& begun_anew() const { return begun_anew_; }
 
  private:
   struct Layer {
     std::string name;
     Judged what;
     std::vector<MeasuredMetric> metrics;
+    uint64_t rows = 0;
     std::vector<float> predictions;  // of the rows that count, when some do not
+    std::vector<int32_t> labels;
+  };
+  struct HeldRows {
+    size_t layer = 0;
+    uint64_t rows = 0;
+    std::vector<float> predictions, targets;
     std::vector<int32_t> labels;
   };
   const LossInfo* find(const CompiledStep& step, const std::string& layer) const;
   void open(const LossInfo& info);
+  void go_on(Layer& layer);
+  // What the step's last run said of a layer that it drives.
+  hx_metric_batch batch_of(Layer& layer, const JudgedOutputs& outputs, size_t i);
+  static void give(Layer& layer, const hx_metric_batch& batch);
   void take_counting_rows(Layer& layer, const float* predictions, const int32_t* labels, int64_t rows);
-  static hx_metric_batch batch_of(const Layer& layer);
+  static hx_metric_batch empty_batch(const Layer& layer);
 
   Registry& registry_;
   std::vector<MetricCall> asked_;
   bool suggested_, table_;
   std::vector<Layer> layers_;
+  std::vector<HeldRows> held_;  // the first held_count_
+  size_t held_count_ = 0;
+  std::optional<std::vector<LayerState>> saved_;  // of a pass that goes on
+  std::vector<BegunAnew> begun_anew_;
 };
 
 }  // namespace harmonics

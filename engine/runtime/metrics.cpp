@@ -73,8 +73,21 @@ std::map<std::string, WindowState> Metrics::windows() const {
   return result;
 }
 
-void Metrics::restore(const std::map<std::string, WindowState>& windows) {
+std::map<std::string, double> Metrics::held() const {
+  std::map<std::string, double> result;
+  for (const auto& [name, i] : names_)
+    if (windows_[i].held && !windows_[i].window.empty()) result[name] = windows_[i].window.mean();
+  return result;
+}
+
+void Metrics::restore(const std::map<std::string, WindowState>& windows, const std::map<std::string, double>& held) {
   for (const auto& [name, state] : windows) windows_[declare(name)].window.restore(state);
+  for (const auto& [name, value] : held) set(declare(name), value);
+}
+
+void Metrics::keep_held(const std::vector<std::string>& names) {
+  for (const auto& [name, i] : names_)
+    if (windows_[i].held && std::find(names.begin(), names.end(), name) == names.end()) windows_[i].window = {};
 }
 
 std::map<std::string, double> Metrics::all() const {

@@ -54,7 +54,10 @@ class Metrics {
   const std::string& name(size_t metric) const;
   // As they go into a checkpoint and come back.
   std::map<std::string, WindowState> windows() const;
-  void restore(const std::map<std::string, WindowState>& windows);
+  std::map<std::string, double> held() const;
+  void restore(const std::map<std::string, WindowState>& windows, const std::map<std::string, double>& held);
+  // Values that hold are forgotten when nothing of these names is measured any more.
+  void keep_held(const std::vector<std::string>& names);
 
  private:
   struct Series {

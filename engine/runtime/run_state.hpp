@@ -4,24 +4,11 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "engine/model/safetensors.hpp"
-#include "engine/runtime/curve.hpp"
-#include "engine/runtime/cycle_runtime.hpp"
-#include "engine/runtime/metrics.hpp"
+#include "engine/runtime/record_state.hpp"
 
 namespace harmonics {
-
-// Means, sums and counts of a CycleRecord.
-struct RecordState {
-  int64_t epoch_steps = 0, epoch_samples = 0;
-  double epoch_loss = 0, epoch_measured = 0, epoch_correct = 0, epoch_judged = 0, epoch_start = 0;
-  std::string accuracy_metric;  // whose value the progress line shows; empty: none yet
-  std::map<std::string, WindowState> windows;
-  CurveState curve;
-  std::vector<EpochReport> by_epoch;
-};
 
 struct RunState {
   int64_t cycle = 0;  // from 0

@@ -110,6 +110,12 @@ class ReadProducer final : public Producer {
     at_ = 0;
     return true;
   }
+  HARMONICS_FACE bool seek(uint64_t epoch, uint64_t index) override {
+    if (rewinds_) return inner_->seek(epoch, index);
+    if (index > kept_.size()) return Producer::seek(epoch, index);
+    at_ = static_cast<std::size_t>(index);
+    return true;
+  }
   HARMONICS_FACE std::optional<StreamInfo> describe() override {
     const HTensor first = next();
     if (!first) return std::nullopt;

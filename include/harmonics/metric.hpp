@@ -1,8 +1,10 @@
 // Metrics: how good predictions are, gathered over a pass and read at its end.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +43,12 @@ class Metric {
   virtual void reset() = 0;  // a new pass begins
   virtual std::vector<Figure> figures() const = 0;
   virtual MetricTable table() const { return {}; }
+  // What was gathered since reset(), for a checkpoint; nullopt: it cannot be kept, and a resumed run says so.
+  virtual std::optional<std::vector<std::byte>> save() const { return std::nullopt; }
+  // What save() gave, of a metric with the same arguments, perhaps in another process. Before the first rows.
+  virtual void restore(const std::vector<std::byte>& saved) {
+    throw Error(ErrorKind::Plugin, "cannot take back what it saved (" + std::to_string(saved.size()) + " bytes)");
+  }
   virtual ~Metric() = default;
 };
 
@@ -55,6 +63,7 @@ struct HeldMetric {
   std::vector<Figure> given;
   std::vector<hx_figure> figures;
   MetricTable table;
+  std::optional<std::vector<std::byte>> saved;
 };
 HARMONICS_FACE inline const hx_metric_vt* metric_vt() {
   static const hx_metric_vt vt = {
@@ -87,7 +96,24 @@ HARMONICS_FACE inline const hx_metric_vt* metric_vt() {
           return held.table.side ? HX_OK : HX_DECLINED;
         });
       },
-      [](void* self) { delete static_cast<HeldMetric*>(self); }};
+      [](void* self) { delete static_cast<HeldMetric*>(self); },
+      [](void* self, const void** bytes, uint64_t* size) {
+        return guarded([&] {
+          auto& held = *static_cast<HeldMetric*>(self);
+          held.saved = held.metric->save();
+          if (!held.saved) return HX_DECLINED;
+          *bytes = held.saved->data();
+          *size = held.saved->size();
+          return HX_OK;
+        });
+      },
+      [](void* self, const void* bytes, uint64_t size) {
+        return guarded([&] {
+          const auto* from = static_cast<const std::byte*>(bytes);
+          static_cast<HeldMetric*>(self)->metric->restore({from, from + size});
+          return HX_OK;
+        });
+      }};
   return &vt;
 }
 HARMONICS_FACE inline const hx_metric_factory_vt* metric_factory_vt() {
@@ -98,7 +124,7 @@ HARMONICS_FACE inline const hx_metric_factory_vt* metric_factory_vt() {
           auto metric = (*static_cast<MetricFactory*>(self))(Arguments(args));
           if (!metric) throw Error(ErrorKind::Plugin, "the metric's factory returned nothing");
           *out_vt = metric_vt();
-          *object = new HeldMetric{std::move(metric), {}, {}, {}};
+          *object = new HeldMetric{std::move(metric), {}, {}, {}, {}};
           return HX_OK;
         });
       },

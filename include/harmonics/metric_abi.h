@@ -40,6 +40,10 @@ typedef struct hx_metric_vt { /* self is a metric object made by a factory, for 
   /* Optional: counts [side, side], truth by prediction; HX_DECLINED: none. Owned as figures are. */
   hx_status (*table)(void* self, const double** cells, uint32_t* side);
   void (*destroy)(void* self);
+  /* Optional, both or neither: what was gathered since the last reset, for a checkpoint, and back, in another process too.
+     Owned as figures are; HX_DECLINED: it cannot be kept. restore is called before the first rows, with the same arguments. */
+  hx_status (*save)(void* self, const void** bytes, uint64_t* size);
+  hx_status (*restore)(void* self, const void* bytes, uint64_t size);
 } hx_metric_vt;
 
 /* What an item of kind HX_METRIC registers as its vtable. */

@@ -26,6 +26,13 @@ bool ends_in(const MetricBatch& b, const char* name) { return std::string("harmo
 class Share : public Metric {
  public:
   void reset() override { right_ = rows_ = 0; }
+  std::optional<Bytes> save() const override { return Saved().number(right_).number(rows_).bytes(); }
+  void restore(const Bytes& saved) override {
+    Taken from(saved);
+    from.number(right_);
+    from.number(rows_);
+    from.end();
+  }
 
  protected:
   void count(bool right) {
@@ -83,6 +90,18 @@ class Counts : public Metric {
     for (uint64_t i = 0; i < b.rows; ++i) ++cells_[static_cast<uint64_t>(b.labels[i]) * classes_ + predicted_class(b, i)];
   }
   void reset() override { std::fill(cells_.begin(), cells_.end(), 0); }
+  std::optional<Bytes> save() const override { return Saved().number(classes_).list(cells_).bytes(); }
+  void restore(const Bytes& saved) override {
+    uint64_t classes = 0;
+    std::vector<uint64_t> cells;
+    Taken from(saved);
+    from.number(classes);
+    from.list(cells);
+    from.end();
+    if (classes != classes_ || cells.size() != cells_.size())
+      throw Error(ErrorKind::Weights, "it counted " + std::to_string(classes) + " classes and there are " + std::to_string(classes_) + " now");
+    cells_ = std::move(cells);
+  }
 
  protected:
   uint64_t classes() const { return classes_; }
@@ -185,6 +204,13 @@ class Perplexity : public Metric {
     rows_ += b.rows;
   }
   void reset() override { sum_ = 0, rows_ = 0; }
+  std::optional<Bytes> save() const override { return Saved().number(sum_).number(rows_).bytes(); }
+  void restore(const Bytes& saved) override {
+    Taken from(saved);
+    from.number(sum_);
+    from.number(rows_);
+    from.end();
+  }
   std::vector<Figure> figures() const override {
     return {{"perplexity", rows_ ? std::exp(sum_ / static_cast<double>(rows_)) : kUndefined}};
   }

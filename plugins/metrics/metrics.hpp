@@ -1,7 +1,12 @@
 // The metrics of the catalogue, and what they share.
 #pragma once
 
+#include <cstddef>
+#include <cstring>
 #include <memory>
+#include <optional>
+#include <type_traits>
+#include <vector>
 
 #include <harmonics/metric.hpp>
 
@@ -12,6 +17,64 @@ using harmonics::Metric;
 using harmonics::MetricBatch;
 
 using Made = std::unique_ptr<Metric>;
+using Bytes = std::vector<std::byte>;
+
+// Numbers as they are saved: of fixed kinds, one after another, lists after their length.
+class Saved {
+ public:
+  template <typename T>
+  Saved& number(T v) {
+    static_assert(std::is_arithmetic_v<T>);
+    return put(&v, sizeof v);
+  }
+  template <typename T>
+  Saved& list(const std::vector<T>& v) {
+    number<uint64_t>(v.size());
+    return put(v.data(), v.size() * sizeof(T));
+  }
+  Bytes bytes() { return std::move(bytes_); }
+
+ private:
+  Saved& put(const void* from, size_t n) {
+    const auto* b = static_cast<const std::byte*>(from);
+    bytes_.insert(bytes_.end(), b, b + n);
+    return *this;
+  }
+  Bytes bytes_;
+};
+
+// Reads them back, all of them.
+class Taken {
+ public:
+  explicit Taken(const Bytes& bytes) : bytes_(bytes) {}
+  template <typename T>
+  void number(T& v) {
+    take(&v, sizeof v);
+  }
+  template <typename T>
+  void list(std::vector<T>& v) {
+    uint64_t n = 0;
+    number(n);
+    if (n > (bytes_.size() - at_) / sizeof(T)) refuse();
+    v.resize(n);
+    take(v.data(), n * sizeof(T));
+  }
+  void end() const {
+    if (at_ != bytes_.size()) refuse();
+  }
+
+ private:
+  void take(void* to, size_t n) {
+    if (n > bytes_.size() - at_) refuse();
+    if (n > 0) std::memcpy(to, bytes_.data() + at_, n);
+    at_ += n;
+  }
+  [[noreturn]] void refuse() const {
+    throw harmonics::Error(harmonics::ErrorKind::Weights, "what it saved, " + std::to_string(bytes_.size()) + " bytes, does not fit it");
+  }
+  const Bytes& bytes_;
+  size_t at_ = 0;
+};
 
 // Of classes.
 Made make_accuracy(const Arguments&);

@@ -6,6 +6,8 @@
 
 namespace metrics {
 
+using harmonics::Error;
+using harmonics::ErrorKind;
 using harmonics::Figure;
 
 namespace {
@@ -25,6 +27,13 @@ class MeanOver : public Metric {
     count_ += n;
   }
   void reset() override { sum_ = 0, count_ = 0; }
+  std::optional<Bytes> save() const override { return Saved().number(sum_).number(count_).bytes(); }
+  void restore(const Bytes& saved) override {
+    Taken from(saved);
+    from.number(sum_);
+    from.number(count_);
+    from.end();
+  }
   std::vector<Figure> figures() const override {
     return {{name_, count_ ? end_(sum_ / static_cast<double>(count_)) : kUndefined}};
   }
@@ -54,6 +63,18 @@ class R2 : public Metric {
     }
   }
   void reset() override { outputs_.assign(outputs_.size(), {}), rows_ = 0; }
+  std::optional<Bytes> save() const override { return Saved().number(rows_).list(outputs_).bytes(); }
+  void restore(const Bytes& saved) override {
+    std::vector<Output> outputs;
+    Taken from(saved);
+    from.number(rows_);
+    from.list(outputs);
+    from.end();
+    if (outputs.size() != outputs_.size())
+      throw Error(ErrorKind::Weights, "it saw " + std::to_string(outputs.size()) + " numbers a row and there are " +
+                                          std::to_string(outputs_.size()) + " now");
+    outputs_ = std::move(outputs);
+  }
   std::vector<Figure> figures() const override {
     if (rows_ < 2) return {{"r2", kUndefined}};
     double sum = 0;

@@ -31,6 +31,17 @@ class Auc : public Metric {
     }
   }
   void reset() override { scores_.clear(), labels_.clear(); }
+  std::optional<Bytes> save() const override { return Saved().number(columns_).list(scores_).list(labels_).bytes(); }
+  void restore(const Bytes& saved) override {
+    uint64_t columns = 0;
+    Taken from(saved);
+    from.number(columns);
+    from.list(scores_);
+    from.list(labels_);
+    from.end();
+    if (columns != columns_ || scores_.size() != labels_.size() * columns_)
+      throw Error(ErrorKind::Weights, "it kept " + std::to_string(columns) + " scores a row and there are " + std::to_string(columns_) + " now");
+  }
   std::vector<Figure> figures() const override {
     double sum = 0;
     int defined = 0;

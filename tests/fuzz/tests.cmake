@@ -2,11 +2,13 @@
 # HARMONICS_CORPUS_NAME), with any compiler.
 set(HARMONICS_CORPUS_flow ${CMAKE_CURRENT_SOURCE_DIR}/dsl/good ${CMAKE_CURRENT_SOURCE_DIR}/dsl/bad)
 
+set(HARMONICS_FUZZED_settings ${PROJECT_SOURCE_DIR}/engine/cli/settings_file.cpp)  # of the program, not of the library
+
 file(GLOB fuzz_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/fuzz_*.cpp)
 foreach(source IN LISTS fuzz_sources)
   get_filename_component(target ${source} NAME_WE)
   string(REPLACE fuzz_ "" name ${target})
-  add_executable(replay_${name} ${source} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/replay_main.cpp)
+  add_executable(replay_${name} ${source} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/replay_main.cpp ${HARMONICS_FUZZED_${name}})
   target_include_directories(replay_${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(replay_${name} PRIVATE harmonics_objects)
   add_test(NAME "fuzz: replay ${name}"

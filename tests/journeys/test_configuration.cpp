@@ -86,5 +86,5 @@ TEST_CASE("what is wrong with a file is said with its line, and exits with 78") 
   CHECK(variable.err.find("error: environment HARMONICS_BATCH: ") == 0);
   const Result missing = p.run("version --config nowhere.toml");
   CHECK(missing.code == 66);
-  CHECK(missing.err == "error: the configuration nowhere.toml cannot be read\nhelp: check the path; 'harmonics config show' lists the files that count\n");
+  CHECK(missing.err == "error: cannot read 'nowhere.toml': No such file or directory\nhelp: it was to hold settings; 'harmonics config show' lists the files that count\n");
 }

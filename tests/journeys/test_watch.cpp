@@ -135,6 +135,31 @@ TEST_CASE("curve, confusion and page are drawn") {
   for (const char* outside : {"src=", "href=", "@import", "url("}) CHECK_FALSE(has(page, outside));  // one file
 }
 
+TEST_CASE("confusion as a metric is a line and a table, of other data") {
+  const Result r = harmonics(kMnist + kDigits + "--epochs 1 --metric confusion --json");
+  REQUIRE(r.code == 0);
+  const json::object o = object_of(r.out);
+  const json::array& rows = o.at("confusion").as_object().at("output").as_array();
+  REQUIRE(rows.size() == 10);
+  double all = 0, right = 0, most = 0;
+  for (size_t truth = 0; truth < 10; ++truth)
+    for (size_t taken = 0; taken < 10; ++taken) {
+      const double n = rows[truth].as_array().at(taken).to_number<double>();
+      all += n;
+      if (truth == taken) right += n;
+      else most = std::max(most, n);
+    }
+  CHECK(all == 500);
+  CHECK(right / all == Approx(number(r.out, "test_accuracy")));
+  const size_t at = r.err.find("confusion of 'output': taken for another most often: ");
+  REQUIRE(at != std::string::npos);
+  CHECK(has(r.err.substr(at, r.err.find('\n', at) - at), " (" + std::to_string(static_cast<int>(most)) + " of "));
+  CHECK(has(harmonics(kMnist + kDigits + "--steps 1 --json --quiet").out, "\"confusion\":null"));
+  const Result alone = harmonics(kMnist + digits("--producer", 100, 1) + "--metric confusion");
+  CHECK(alone.code == 2);
+  CHECK(alone.err == "error: --metric confusion counts what the graph says of other data, and there is none\nhelp: give it: --test NAME=ADDRESS or --validate NAME=ADDRESS\n");
+}
+
 TEST_CASE("a page of numbers shows predictions beside what they should be") {
   Folder f;
   const std::string flow = f.write("g.hmx", kLine), x = f.write("x.csv", "1.5\n2.5\n3.5\n4.5\n"), y = f.write("y.csv", "2\n4\n6\n8\n");

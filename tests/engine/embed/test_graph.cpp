@@ -84,6 +84,24 @@ HTensor row(float a, float b) {
 
 }  // namespace
 
+TEST_CASE("a producer that says no more than next and size goes back to any of its samples") {
+  const auto first = [](const HTensor& x) { return x.data<float>()[0]; };
+  const auto check = [&](std::shared_ptr<Producer> given, float fourth) {
+    const std::shared_ptr<Producer> p = calls::described(std::move(given));
+    REQUIRE(p->describe());
+    for (int i = 0; i < 6; ++i) p->next();
+    REQUIRE(p->seek(0, 4));
+    CHECK(first(p->next()) == fourth);
+    REQUIRE(p->seek(1, 0));
+    REQUIRE(p->seek(1, 20));
+    for (int i = 0; i < 10; ++i) REQUIRE(p->next());
+    CHECK(!p->next());
+    CHECK_THROWS_AS(p->seek(2, 31), Error);
+  };
+  check(std::make_shared<Once>(false), 1);                // kept
+  check(std::make_shared<Points>(false, 30), 4.0f / 7);  // goes back by itself
+}
+
 TEST_CASE("a line is fitted and asked") {
   HarmonicGraph g = line();
   const FitReport r = g.fit(settings());

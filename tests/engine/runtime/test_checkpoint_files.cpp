@@ -1,6 +1,7 @@
 // Checkpoints as files: what a full disk, a broken one, a power cut and a flipped bit can do to them.
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <random>
 
 #include "engine/model/sealed_file.hpp"
@@ -31,7 +32,11 @@ RunState state_at(int64_t step) {
   s.metrics = {{"loss", 0.1}};
   s.record.windows["loss"] = {{0.1, 0.2}, {1, 1}, 2};
   s.record.curve.points = {{1, 0.5, 0.25, -1}};
-  s.record.by_epoch = {{1, 5, 50, 0.25, 0.5, -1, 1e-3}};
+  EpochReport epoch{1, 5, 50, 0.25, 0.5, 0.75, 1e-3, 5, "o.accuracy", {{"f1", 0.3}}, Evaluation{7, 0.1, -1, 0.5, {{"o", true, {{"loss", 0.1}, {"auc", std::nan("")}}, {2, {1, 2, 3, 4}}, 7}}}};
+  s.record.by_epoch = {epoch};
+  s.record.held = {{"val.loss", 0.1}};
+  s.record.aside = 0.7;
+  s.record.judged = {{"o", 9, {{"f1{average = micro}", true, {std::byte{1}, std::byte{0}, std::byte{255}}}, {"mine", false, {}}, {"none", true, {}}}}};
   s.record.epoch_loss = 0.1 + 0.2;
   return s;
 }
@@ -272,6 +277,47 @@ TEST_CASE("a checkpoint that cannot be written is told, and the run and the next
   CHECK(c.folder().list().size() == 2);
 }
 
+TEST_CASE("what was measured comes back: epochs, validation, figures, what metrics had gathered") {
+  TensorFile file = content_at(1);
+  const RunState s = take_state(file, "f");
+  CHECK(file.tensors.size() == 2);  // the weight and its moment
+  REQUIRE(s.record.by_epoch.size() == 1);
+  const EpochReport& e = s.record.by_epoch[0];
+  CHECK((e.step == 5 && e.accuracy_name == "o.accuracy" && e.figures == std::map<std::string, double>{{"f1", 0.3}}));
+  REQUIRE((e.validation && e.validation->layers.size() == 1));
+  CHECK((e.validation->samples == 7 && e.validation->loss == 0.1 && e.validation->accuracy == -1 && e.validation->seconds == 0.5));
+  const LayerFigures& layer = e.validation->layers[0];
+  CHECK((layer.layer == "o" && layer.classes && layer.rows == 7 && layer.table.side == 2 && layer.table.cells == std::vector<double>{1, 2, 3, 4}));
+  REQUIRE(layer.figures.size() == 2);
+  CHECK((layer.figures[0].value == 0.1 && std::isnan(layer.figures[1].value)));
+  CHECK(s.record.held == std::map<std::string, double>{{"val.loss", 0.1}});
+  CHECK(s.record.aside == 0.7);
+  REQUIRE((s.record.judged.size() == 1 && s.record.judged[0].metrics.size() == 3));
+  const LayerState& judged = s.record.judged[0];
+  CHECK((judged.layer == "o" && judged.rows == 9));
+  CHECK((judged.metrics[0].metric == "f1{average = micro}" && judged.metrics[0].kept && judged.metrics[0].bytes == std::vector<std::byte>{std::byte{1}, std::byte{0}, std::byte{255}}));
+  CHECK((judged.metrics[1].metric == "mine" && !judged.metrics[1].kept));
+  CHECK((judged.metrics[2].kept && judged.metrics[2].bytes.empty()));
+  // The memory of one is used for the next: what it no longer holds is gone.
+  TensorFile again = content_at(1);
+  RunState less = state_at(2);
+  less.record.judged.clear();
+  less.record.windows.clear();
+  write_state(less, again);
+  CHECK(again.tensors.count("run/metric/o/0") + again.tensors.count("run/window/loss") == 0);
+}
+
+TEST_CASE("a checkpoint of version 1 is read: it lacks figures and validation") {
+  const Checkpoint c = read_checkpoint(HARMONICS_SOURCE_DIR "/tests/engine/runtime/old/checkpoint-version-1.safetensors");
+  CHECK((c.state.step == 7 && c.state.epoch == 1 && c.state.index == 8));
+  REQUIRE(c.state.record.by_epoch.size() == 1);
+  CHECK(c.state.record.by_epoch[0].loss > 0);
+  CHECK(!c.state.record.by_epoch[0].validation);
+  CHECK(c.state.record.judged.empty());
+  CHECK(c.state.record.windows.count("loss") == 1);
+  CHECK(c.file.tensors.count("x.o.affine.weight") == 1);
+}
+
 TEST_CASE("weights are no checkpoint, and a checkpoint of the future is refused by its version") {
   FilesInMemory files;
   prepare(files);
@@ -283,8 +329,8 @@ TEST_CASE("weights are no checkpoint, and a checkpoint of the future is refused 
   CHECK(message_of([&] { read_checkpoint("runs/w.safetensors", files); }) == "'runs/w.safetensors' holds weights, but no run that could go on\nweights are taken with --weights");
   TensorFile later = content_at(1);
   std::string& text = later.metadata["harmonics.run"];
-  text.replace(text.find("\"version\":1"), 11, "\"version\":2");
+  text.replace(text.find("\"version\":2"), 11, "\"version\":3");
   files.put("runs/w.safetensors", write_sealed(later));
-  CHECK(message_of([&] { read_checkpoint("runs/w.safetensors", files); }) == "'runs/w.safetensors' is a checkpoint of version 2, this program reads version 1\nuse the program that wrote it, or a later one");
+  CHECK(message_of([&] { read_checkpoint("runs/w.safetensors", files); }) == "'runs/w.safetensors' is a checkpoint of version 3, this program reads versions 1 to 2\nuse the program that wrote it, or a later one");
   CHECK(message_of([&] { read_checkpoint("runs/none.safetensors", files); }) == "cannot read 'runs/none.safetensors': No such file or directory\nthere is no folder 'runs'");
 }

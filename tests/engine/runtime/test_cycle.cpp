@@ -370,6 +370,19 @@ TEST_CASE("conditions that can never hold are errors") {
   CHECK(run("o.accuracy>0.9").find("'until o.accuracy' can never hold: this cycle does not measure 'o.accuracy'") == 0);
   CHECK(run("loss<nan").find("'loss<nan' is not a condition") == 0);
   CHECK(run("loss<1e9") == "no error");
+  CHECK(run("rmse<1").find("'until rmse' can never hold: this cycle does not measure 'rmse'\nit measures loss, o.loss\nit is measured when it is asked for: --metric 'rmse'") == 0);
+  CHECK(run("val.loss<1") == "'until val.loss' can never hold: there is no validation data\ngive it: --validate NAME=ADDRESS for every producer");
+  const auto decides = [](const std::string& condition) {
+    auto g = graph_of("harmonic g { producer x {3}; producer y {1}; layer h {2}; layer o {1}; cycle { x -> h; if " + condition + " { h -(tanh)-> o; } else { h -(relu)-> o; } o <-(mse)- y; } }");
+    bind_rows(*g, "x", {3}, numbers(30));
+    bind_rows(*g, "y", {1}, numbers(10));
+    return message_of([&] { CycleRuntime(*g, 0, settings(5)).run(); });
+  };
+  CHECK(decides("loss < 0.5") == "no error");
+  CHECK(decides("val.loss < 0.5").find("'if val.loss' can never hold: there is no validation data\ngive it: --validate NAME=ADDRESS for every producer") != std::string::npos);
+  CHECK(decides("mae < 0.5").find("'if mae' can never hold: this cycle does not measure 'mae'") != std::string::npos);
+  CHECK(decides("o.mae < 0.5").find("it is measured when it is asked for: --metric 'mae'") != std::string::npos);
+  CHECK(decides("o.accuracy < 0.5").find("'if o.accuracy' can never hold: this cycle does not measure 'o.accuracy'") != std::string::npos);
   CHECK(message_of([] { graph_of("harmonic g { producer x {1}; producer y {1}; layer o {1}; cycle (until foo < 1) { x -> o; o <- y; } }"); }).find("unknown metric 'foo'") != std::string::npos);
 }
 

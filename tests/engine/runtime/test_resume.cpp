@@ -26,6 +26,10 @@ const char* const kFlows[] = {
        cycle { x -(affine, norm(kind="batch"), tanh)-> h -> o; o <-(cross_entropy)- y; } })",
     R"(harmonic branches { producer x {6}; producer y {3}; layer h {7}; layer g {4}; layer o;
        cycle { x -(relu)-> h; if loss < 1.09 { h -(tanh, dropout(0.2))-> g; } else { h -(affine(4, name="first"), relu)-> g; } g -> o; o <-(cross_entropy)- y; } })",
+    R"(harmonic taps { producer x {6}; producer y {3}; layer h {7}; layer o; layer side {6};
+       cycle { x -(relu)-> h; h -> o; if loss < 1.5 { h -> side; side <-(mse)- x; } o <-(cross_entropy)- y; } })",
+    R"(harmonic watched { producer x {6}; producer y {3}; layer h {7}; layer g {4}; layer o;
+       cycle { x -(relu)-> h; if val.loss < 1.09 { h -(tanh)-> g; } else { h -(affine(4, name="first"), relu)-> g; } g -> o; o <-(cross_entropy)- y; } })",
     R"(harmonic wide { producer x {6}; producer y {3}; layer h {40}; layer g {33}; layer o;
        cycle { x -(relu)-> h -(relu)-> g -> o; o <-(cross_entropy)- y; } })",
 };
@@ -34,7 +38,7 @@ struct Setup {
   const char* flow = kFlows[0];
   size_t samples = 30;
   std::string address;  // options of the joint group
-  bool wrapped = false, sized = true;
+  bool wrapped = false, sized = true, validated = false;
   RunSettings run;
 };
 
@@ -42,6 +46,13 @@ std::vector<uint8_t> labels(const std::vector<float>& x) {
   std::vector<uint8_t> y;
   for (size_t i = 0; i < x.size(); i += 6) y.push_back(static_cast<uint8_t>(x[i] > 0.3f ? 2 : x[i + 1] > 0 ? 1 : 0));
   return y;
+}
+
+void bind_validation(HarmonicGraph& g) {
+  const std::vector<float> x = numbers(6 * 14, 9);
+  const auto bind = [&](const char* name, std::shared_ptr<Producer> p) { g.validation_streams().bind(g.graph(), g.graph().find(name), Source(name, std::move(p))); };
+  bind("x", std::make_shared<Rows<float>>(Shape{6}, x));
+  bind("y", std::make_shared<Rows<uint8_t>>(Shape{}, labels(x), 3));
 }
 
 // `ahead`: how far producers read ahead; 0: not.
@@ -59,6 +70,7 @@ std::unique_ptr<HarmonicGraph> graph_for(const Setup& setup, size_t ahead) {
   };
   producer(rows(std::make_shared<Rows<float>>(Shape{6}, x)), "x");
   producer(rows(std::make_shared<Rows<uint8_t>>(Shape{}, labels(x), 3)), "y");
+  if (setup.validated) bind_validation(*g);
   return g;
 }
 
@@ -75,6 +87,26 @@ End end_of(HarmonicGraph& g, CycleReport report) {
   return end;
 }
 
+// Everything but times; to the bit.
+std::string text_of(const EpochReport& e) {
+  std::string s = fmt::format("epoch {} steps {} samples {} step {} loss {} {} {} rate {}", e.epoch, e.steps, e.samples, e.step, e.loss, e.accuracy_name, e.accuracy, e.learning_rate);
+  for (const auto& [name, v] : e.figures) s += fmt::format("; {} {}", name, v);
+  if (!e.validation) return s;
+  s += fmt::format("\n  validation of {}: loss {} accuracy {}", e.validation->samples, e.validation->loss, e.validation->accuracy);
+  for (const LayerFigures& layer : e.validation->layers) {
+    s += fmt::format("; {} {} {}", layer.layer, layer.classes, layer.rows);
+    for (const Figure& f : layer.figures) s += fmt::format(", {} {}", f.name, f.value);
+    for (const double n : layer.table.cells) s += fmt::format(" {}", n);
+  }
+  return s;
+}
+
+std::string text_of(const std::vector<EpochReport>& epochs) {
+  std::string s;
+  for (const EpochReport& e : epochs) s += text_of(e) + "\n";
+  return s;
+}
+
 void expect_same(const End& a, const End& b) {
   CHECK((a.tensors == b.tensors));
   CHECK(a.report.steps == b.report.steps);
@@ -85,11 +117,7 @@ void expect_same(const End& a, const End& b) {
   CHECK(a.report.metrics == b.report.metrics);
   CHECK(a.report.learning_rate == b.report.learning_rate);
   CHECK(a.report.stopped_by == b.report.stopped_by);
-  REQUIRE(a.report.by_epoch.size() == b.report.by_epoch.size());
-  for (size_t i = 0; i < a.report.by_epoch.size(); ++i) {
-    CHECK(a.report.by_epoch[i].samples == b.report.by_epoch[i].samples);
-    CHECK(a.report.by_epoch[i].loss == b.report.by_epoch[i].loss);
-  }
+  CHECK(text_of(a.report.by_epoch) == text_of(b.report.by_epoch));
   REQUIRE(a.report.curve.size() == b.report.curve.size());
   for (size_t i = 0; i < a.report.curve.size(); ++i) CHECK(a.report.curve[i].loss == b.report.curve[i].loss);
 }
@@ -116,12 +144,16 @@ Setup random_setup(std::mt19937& random) {
   if (below(2)) s.run.epochs = 2 + static_cast<int64_t>(below(3));
   else s.run.steps = 8 + static_cast<int64_t>(below(30));
   s.run.shuffle = below(3) != 0;
+  s.validated = below(2) || s.flow == kFlows[4];
+  s.run.confusion = below(2);
+  for (const char* metric : {"auc", "f1(average=none)", "topk(2)", "perplexity", "recall(average=weighted)"})
+    if (below(3) == 0) s.run.metrics.push_back(metric);
   return s;
 }
 
 std::string text_of(const Setup& s) {
-  return fmt::format("{:.20} {} samples{}{} batch {} seed {} accumulate {} {} {} epochs {} steps {} shuffle {}", s.flow, s.samples, s.wrapped ? " wrapped" : "", s.sized ? "" : " unsized", *s.run.batch, *s.run.seed, *s.run.accumulate, *s.run.optimizer,
-                     *s.run.schedule, s.run.epochs.value_or(-1), s.run.steps.value_or(-1), s.run.shuffle);
+  return fmt::format("{:.20} {} samples{}{} batch {} seed {} accumulate {} {} {} epochs {} steps {} shuffle {} validated {} metrics {}", s.flow, s.samples, s.wrapped ? " wrapped" : "", s.sized ? "" : " unsized", *s.run.batch, *s.run.seed, *s.run.accumulate, *s.run.optimizer,
+                     *s.run.schedule, s.run.epochs.value_or(-1), s.run.steps.value_or(-1), s.run.shuffle, s.validated, s.run.metrics.size());
 }
 
 // Goes on from `from` with other threads and reading ahead.
@@ -243,6 +275,7 @@ TEST_CASE("a checkpoint taken in the midst of a step is of the step before") {
   setup.run.epochs = 2;
   setup.run.accumulate = 5;
   setup.run.shuffle = false;
+  setup.run.metrics = {"auc", "f1(average=micro)", "perplexity"};
   auto whole = graph_for(setup, 0);
   const End undisturbed = end_of(*whole, CycleRuntime(*whole, 0, setup.run).run());
   FilesInMemory files;
@@ -264,6 +297,66 @@ TEST_CASE("a checkpoint taken in the midst of a step is of the step before") {
   const auto all = writer.folder().list();
   REQUIRE(all.size() == 2);
   expect_same(resumed(setup, read_checkpoint(all.back().path, files), 1, 0), undisturbed);
+}
+
+namespace {
+
+// Counts rows; can be asked to, or cannot, keep its count.
+class Rowcount : public Metric {
+ public:
+  void add(const MetricBatch& batch) override { rows_ += static_cast<double>(batch.rows); }
+  void reset() override { rows_ = 0; }
+  std::vector<Figure> figures() const override { return {{"rowcount", rows_}}; }
+
+ private:
+  double rows_ = 0;
+};
+
+void register_rowcount() {
+  auto item = std::make_shared<Item>();
+  item->kind = HX_METRIC;
+  item->name = "rowcount";
+  item->plugin = "test";
+  item->self = new MetricFactory([](const Arguments&) { return std::make_unique<Rowcount>(); });
+  item->vtable = harmonics::detail::metric_factory_vt();
+  Registry::global().add(item);
+}
+
+}  // namespace
+
+TEST_CASE("a metric that cannot be kept, or was not asked for before, counts the rest of its epoch and says so") {
+  register_rowcount();
+  Setup setup;
+  setup.run = settings(5);
+  setup.run.epochs = 3;
+  setup.run.metrics = {"rowcount"};
+  FilesInMemory files;
+  Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 100, files);
+  auto g = graph_for(setup, 0);
+  RunSettings eight = setup.run;
+  eight.steps = 8;
+  CycleRuntime runtime(*g, 0, eight);
+  runtime.set_checkpoints(&writer);
+  const CycleReport first = runtime.run();
+  REQUIRE(first.by_epoch.size() == 2);
+  CHECK(first.by_epoch[0].figures.at("rowcount") == 30);
+  CHECK(first.by_epoch[1].figures.at("rowcount") == 10);
+  const auto rest = [&](const std::string& path) {
+    RunSettings s = setup.run;
+    s.metrics = {"rowcount", "topk(2)"};
+    auto other = graph_for(setup, 0);
+    CycleRuntime again(*other, 0, s);
+    again.resume(read_checkpoint(path, files));
+    return again.run();
+  };
+  const CycleReport from_8 = rest(writer.last());
+  CHECK(from_8.resumed_at == 8);
+  CHECK(from_8.notes == std::vector<std::string>{"metric 'rowcount' of 'o' counts epoch 2 from step 9 on only: it cannot be kept in a checkpoint",
+                                                 "metric 'topk{k = 2}' of 'o' counts epoch 2 from step 9 on only: the checkpoint does not hold it"});
+  REQUIRE(from_8.by_epoch.size() == 3);
+  CHECK(from_8.by_epoch[0].figures.at("rowcount") == 30);
+  CHECK(from_8.by_epoch[1].figures.at("rowcount") == 20);
+  CHECK(from_8.by_epoch[2].figures.at("rowcount") == 30);
 }
 
 TEST_CASE("streams that cannot go back make a checkpoint that says so") {

@@ -1,0 +1,27 @@
+// A file of settings: TOML, checked against the table of verbs and flags.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/cli/command_table.hpp"
+
+namespace harmonics::cli {
+
+struct Setting {
+  std::vector<std::string> values;  // as they would be typed
+  std::string origin;               // "environment HARMONICS_BATCH", "./harmonics.toml:3"
+};
+
+using SettingsLayer = std::map<std::pair<std::string, std::string>, Setting>;  // verb ("": every) and flag
+
+// Throws ErrorKind::Syntax, Name or Type with `path` and the line when it is not TOML, a key is unknown, or a value is of the
+// wrong kind.
+SettingsLayer parse_settings(const CommandTable& table, const std::string& path, const std::string& text);
+
+// Flags that are about one call alone.
+bool is_configurable(const FlagRow& flag);
+
+}  // namespace harmonics::cli

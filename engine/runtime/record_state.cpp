@@ -1,0 +1,230 @@
+#include "engine/runtime/record_state.hpp"
+
+#include <cstring>
+
+#include "engine/runtime/state_fields.hpp"
+
+namespace harmonics {
+
+namespace {
+
+namespace json = boost::json;
+
+const std::string kWindow = "run/window/", kCurve = "run/curve", kTable = "run/table/", kMetric = "run/metric/";
+
+HTensor tensor_of(const void* bytes, DType type, const Shape& shape) {
+  auto storage = std::make_shared<Storage>(TensorType{type, shape}.bytes());
+  std::memcpy(storage->data(), bytes, TensorType{type, shape}.bytes());
+  return make_value({type, shape}, std::move(storage));
+}
+
+HTensor tensor_of(const std::vector<double>& numbers, int64_t rows) {
+  return tensor_of(numbers.data(), DType::F64, Shape{rows, static_cast<int64_t>(numbers.size()) / rows});
+}
+
+HTensor taken(TensorFile& file, const std::string& name) {
+  const auto at = file.tensors.find(name);
+  if (at == file.tensors.end()) throw std::runtime_error(fmt::format("tensor '{}' is missing", name));
+  HTensor tensor = std::move(at->second);
+  file.tensors.erase(at);
+  return tensor;
+}
+
+// Row by row; throws when there are not that many rows.
+std::vector<double> take_numbers(TensorFile& file, const std::string& name, int64_t rows) {
+  const HTensor tensor = taken(file, name);
+  const TensorType type = type_of(tensor);
+  if (type.dtype != DType::F64 || type.shape.rank() != 2 || type.shape[0] != rows) throw std::runtime_error(fmt::format("'{}' is {}", name, type.str()));
+  std::vector<double> numbers(static_cast<size_t>(type.shape.count()));
+  std::memcpy(numbers.data(), tensor.bytes(), numbers.size() * sizeof(double));
+  return numbers;
+}
+
+json::object json_of(const std::map<std::string, double>& numbers) {
+  json::object o;
+  for (const auto& [name, v] : numbers) o[name] = exact(v);
+  return o;
+}
+
+std::map<std::string, double> numbers_of(const Fields& f) {
+  std::map<std::string, double> numbers;
+  for (const auto& [name, v] : f.all()) numbers[std::string(name)] = f.number(name);
+  return numbers;
+}
+
+// ---- epochs ----
+
+std::string table_name(const EpochReport& e, const LayerFigures& layer) { return fmt::format("{}{}/{}", kTable, e.epoch, layer.layer); }
+
+json::value json_of(const EpochReport& e, const Evaluation& v, TensorFile& file) {
+  json::array layers;
+  for (const LayerFigures& layer : v.layers) {
+    json::array figures;
+    for (const Figure& f : layer.figures) figures.push_back(json::array{f.name, exact(f.value)});
+    layers.push_back(json::object{{"layer", layer.layer}, {"classes", layer.classes}, {"rows", static_cast<int64_t>(layer.rows)}, {"side", layer.table.side}, {"figures", figures}});
+    if (layer.table.side > 0) file.tensors[table_name(e, layer)] = tensor_of(layer.table.cells, layer.table.side);
+  }
+  return json::object{{"samples", v.samples}, {"loss", exact(v.loss)}, {"accuracy", exact(v.accuracy)}, {"seconds", exact(v.seconds)}, {"layers", layers}};
+}
+
+json::value json_of(const EpochReport& e, TensorFile& file) {
+  return json::object{{"epoch", e.epoch}, {"steps", e.steps}, {"samples", e.samples}, {"seconds", exact(e.seconds)}, {"loss", exact(e.loss)},
+                      {"accuracy", exact(e.accuracy)}, {"learning_rate", exact(e.learning_rate)}, {"step", e.step}, {"accuracy_name", e.accuracy_name},
+                      {"figures", json_of(e.figures)}, {"validation", e.validation ? json_of(e, *e.validation, file) : json::value(nullptr)}};
+}
+
+LayerFigures take_layer(const Fields& f, const EpochReport& e, TensorFile& file) {
+  LayerFigures layer{f.text("layer"), f.yes("classes"), {}, {}, static_cast<uint64_t>(f.count("rows"))};
+  for (const json::value& figure : f.list("figures")) {
+    const json::array& pair = figure.as_array();
+    layer.figures.push_back({std::string(pair.at(0).as_string()), exact_number(pair.at(1).as_string(), "figures")});
+  }
+  if (const int64_t side = f.count("side"); side > 0) {
+    layer.table.cells = take_numbers(file, table_name(e, layer), side);
+    if (layer.table.cells.size() / static_cast<size_t>(side) != static_cast<size_t>(side)) throw std::runtime_error(fmt::format("'{}' is not square", table_name(e, layer)));
+    layer.table.side = static_cast<uint32_t>(side);
+  }
+  return layer;
+}
+
+EpochReport take_epoch(const json::value& value, int64_t version, TensorFile& file) {
+  const Fields f(value);
+  EpochReport e{};
+  e.epoch = f.count("epoch");
+  e.steps = f.count("steps");
+  e.samples = f.count("samples");
+  e.seconds = f.number("seconds");
+  e.loss = f.number("loss");
+  e.accuracy = f.number("accuracy");
+  e.learning_rate = f.number("learning_rate");
+  if (version < 2) return e;
+  e.step = f.count("step");
+  e.accuracy_name = f.text("accuracy_name");
+  e.figures = numbers_of(f.object("figures"));
+  if (f.at("validation").is_null()) return e;
+  const Fields v = f.object("validation");
+  e.validation = Evaluation{v.count("samples"), v.number("loss"), v.number("accuracy"), v.number("seconds"), {}};
+  for (const json::value& layer : v.list("layers")) e.validation->layers.push_back(take_layer(Fields(layer), e, file));
+  return e;
+}
+
+// ---- metrics of the epoch ----
+
+std::string metric_name(const LayerState& layer, size_t number) { return fmt::format("{}{}/{}", kMetric, layer.layer, number); }
+
+json::value json_of(const LayerState& layer, TensorFile& file) {
+  json::array metrics;
+  for (size_t i = 0; i < layer.metrics.size(); ++i) {
+    const MetricState& m = layer.metrics[i];
+    metrics.push_back(json::object{{"metric", m.metric}, {"kept", m.kept}, {"bytes", static_cast<int64_t>(m.bytes.size())}});
+    if (!m.bytes.empty()) file.tensors[metric_name(layer, i)] = tensor_of(m.bytes.data(), DType::U8, Shape{static_cast<int64_t>(m.bytes.size())});
+  }
+  return json::object{{"layer", layer.layer}, {"rows", static_cast<int64_t>(layer.rows)}, {"metrics", metrics}};
+}
+
+LayerState take_layer_state(const Fields& f, TensorFile& file) {
+  LayerState layer{f.text("layer"), static_cast<uint64_t>(f.count("rows")), {}};
+  for (const json::value& value : f.list("metrics")) {
+    const Fields m(value);
+    MetricState state{m.text("metric"), m.yes("kept"), {}};
+    if (const int64_t bytes = m.count("bytes"); bytes > 0) {
+      const std::string name = metric_name(layer, layer.metrics.size());
+      const HTensor tensor = taken(file, name);
+      const TensorType type = type_of(tensor);
+      if (type != TensorType{DType::U8, Shape{bytes}}) throw std::runtime_error(fmt::format("'{}' is {}", name, type.str()));
+      const auto* from = static_cast<const std::byte*>(tensor.bytes());
+      state.bytes.assign(from, from + bytes);
+    }
+    layer.metrics.push_back(std::move(state));
+  }
+  return layer;
+}
+
+// ---- windows and curve ----
+
+json::object json_of(const std::map<std::string, WindowState>& windows, TensorFile& file) {
+  json::object o;
+  for (const auto& [name, w] : windows) {
+    o[name] = w.next;
+    std::vector<double> rows = w.sums;
+    rows.insert(rows.end(), w.weights.begin(), w.weights.end());
+    file.tensors[kWindow + name] = tensor_of(rows, 2);
+  }
+  return o;
+}
+
+WindowState take_window(const Fields& f, const std::string& name, TensorFile& file) {
+  WindowState w;
+  w.next = static_cast<size_t>(f.count(name));
+  const std::vector<double> rows = take_numbers(file, kWindow + name, 2);
+  const auto half = rows.begin() + static_cast<std::ptrdiff_t>(rows.size() / 2);
+  w.sums.assign(rows.begin(), half);
+  w.weights.assign(half, rows.end());
+  if (w.sums.size() > WindowMean::kSize || w.next >= WindowMean::kSize) throw std::runtime_error(fmt::format("the window of '{}' is too long", name));
+  return w;
+}
+
+json::object json_of(const CurveState& curve, TensorFile& file) {
+  std::vector<double> points[4];
+  for (const CurvePoint& p : curve.points) {
+    points[0].push_back(static_cast<double>(p.step));
+    points[1].push_back(p.seconds);
+    points[2].push_back(p.loss);
+    points[3].push_back(p.accuracy);
+  }
+  for (int i = 1; i < 4; ++i) points[0].insert(points[0].end(), points[i].begin(), points[i].end());
+  file.tensors[kCurve] = tensor_of(points[0], 4);
+  return {{"stride", curve.stride}, {"pending", curve.pending}, {"loss", exact(curve.sum_loss)}, {"accuracy", exact(curve.sum_accuracy)}};
+}
+
+CurveState take_curve(const Fields& f, TensorFile& file) {
+  CurveState c;
+  c.stride = f.count("stride");
+  c.pending = f.count("pending");
+  if (c.stride == 0 || c.pending >= c.stride) throw std::runtime_error(fmt::format("the curve has {} of {} steps pending", c.pending, c.stride));
+  c.sum_loss = f.number("loss");
+  c.sum_accuracy = f.number("accuracy");
+  const std::vector<double> rows = take_numbers(file, kCurve, 4);
+  const size_t n = rows.size() / 4;
+  if (n >= Curve::kPoints) throw std::runtime_error(fmt::format("the curve has {} points", n));
+  for (size_t i = 0; i < n; ++i) {
+    if (!(rows[i] >= 0 && rows[i] < 0x1p62)) throw std::runtime_error(fmt::format("the curve has a point at step {}", rows[i]));
+    c.points.push_back({static_cast<int64_t>(rows[i]), rows[n + i], rows[2 * n + i], rows[3 * n + i]});
+  }
+  return c;
+}
+
+}  // namespace
+
+json::object json_of(const RecordState& r, TensorFile& file) {
+  json::array epochs, judged;
+  for (const EpochReport& e : r.by_epoch) epochs.push_back(json_of(e, file));
+  for (const LayerState& layer : r.judged) judged.push_back(json_of(layer, file));
+  return {{"epoch_steps", r.epoch_steps}, {"epoch_samples", r.epoch_samples}, {"epoch_loss", exact(r.epoch_loss)}, {"epoch_measured", exact(r.epoch_measured)},
+          {"epoch_correct", exact(r.epoch_correct)}, {"epoch_judged", exact(r.epoch_judged)}, {"epoch_start", exact(r.epoch_start)}, {"aside", exact(r.aside)},
+          {"accuracy_metric", r.accuracy_metric}, {"windows", json_of(r.windows, file)}, {"held", json_of(r.held)}, {"epochs", epochs}, {"judged", judged},
+          {"curve", json_of(r.curve, file)}};
+}
+
+RecordState take_record(const Fields& f, int64_t version, TensorFile& file) {
+  RecordState r;
+  r.epoch_steps = f.count("epoch_steps");
+  r.epoch_samples = f.count("epoch_samples");
+  r.epoch_loss = f.number("epoch_loss");
+  r.epoch_measured = f.number("epoch_measured");
+  r.epoch_correct = f.number("epoch_correct");
+  r.epoch_judged = f.number("epoch_judged");
+  r.epoch_start = f.number("epoch_start");
+  r.accuracy_metric = f.text("accuracy_metric");
+  const Fields windows = f.object("windows");
+  for (const auto& [name, next] : windows.all()) r.windows[std::string(name)] = take_window(windows, std::string(name), file);
+  for (const json::value& e : f.list("epochs")) r.by_epoch.push_back(take_epoch(e, version, file));
+  r.curve = take_curve(f.object("curve"), file);
+  if (version < 2) return r;
+  r.aside = f.number("aside");
+  r.held = numbers_of(f.object("held"));
+  for (const json::value& layer : f.list("judged")) r.judged.push_back(take_layer_state(Fields(layer), file));
+  return r;
+}
+
+}  // namespace harmonics

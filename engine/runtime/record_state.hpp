@@ -1,0 +1,39 @@
+// RecordState: what a cycle has counted and measured until a step's end, as it goes into a checkpoint and comes back.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <boost/json/fwd.hpp>
+
+#include "engine/model/safetensors.hpp"
+#include "engine/runtime/curve.hpp"
+#include "engine/runtime/cycle_runtime.hpp"
+#include "engine/runtime/judge.hpp"
+#include "engine/runtime/metrics.hpp"
+
+namespace harmonics {
+
+class Fields;
+
+// Means, sums and counts of a CycleRecord; what its metrics have gathered in the epoch.
+struct RecordState {
+  int64_t epoch_steps = 0, epoch_samples = 0;
+  double epoch_loss = 0, epoch_measured = 0, epoch_correct = 0, epoch_judged = 0, epoch_start = 0;
+  double aside = 0;             // seconds that rates leave out
+  std::string accuracy_metric;  // whose value the progress line shows; empty: none yet
+  std::map<std::string, WindowState> windows;
+  std::map<std::string, double> held;  // values that hold until the next: of epochs and of validation
+  CurveState curve;
+  std::vector<EpochReport> by_epoch;
+  std::vector<LayerState> judged;
+};
+
+// Numbers of any length go into tensors of the file, called "run/...".
+boost::json::object json_of(const RecordState& record, TensorFile& file);
+// Takes these tensors out of the file. Throws std::exception when something is missing or cannot be.
+RecordState take_record(const Fields& fields, int64_t version, TensorFile& file);
+
+}  // namespace harmonics

@@ -1,0 +1,70 @@
+// How the state of a run is written as JSON and read back, every field checked.
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+namespace harmonics {
+
+// As text: the library's numbers do not all come back to the bit, and JSON has no infinity.
+inline std::string exact(double v) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, v).ptr};
+}
+
+inline double exact_number(std::string_view text, std::string_view key) {
+  double v = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
+  if (error != std::errc() || end != text.data() + text.size()) throw std::runtime_error(fmt::format("'{}' is no number: '{}'", key, text));
+  return v;
+}
+
+// A JSON object whose fields must be there, of their kind and in their range; std::exception says what is wrong.
+class Fields {
+ public:
+  explicit Fields(const boost::json::value& value) : object_(value.as_object()) {}
+
+  const boost::json::value& at(std::string_view key) const {
+    const boost::json::value* v = object_.if_contains(key);
+    if (!v) throw std::runtime_error(fmt::format("'{}' is missing", key));
+    return *v;
+  }
+  int64_t count(std::string_view key) const {
+    const boost::json::value& v = at(key);
+    if (!v.is_int64() || v.get_int64() < 0) throw std::runtime_error(fmt::format("'{}' is no count", key));
+    return v.get_int64();
+  }
+  bool yes(std::string_view key) const {
+    const boost::json::value& v = at(key);
+    if (!v.is_bool()) throw std::runtime_error(fmt::format("'{}' is neither true nor false", key));
+    return v.get_bool();
+  }
+  std::string text(std::string_view key) const {
+    const boost::json::value& v = at(key);
+    if (!v.is_string()) throw std::runtime_error(fmt::format("'{}' is no text", key));
+    return std::string(v.get_string());
+  }
+  uint64_t large(std::string_view key) const {
+    const std::string s = text(key);
+    uint64_t v = 0;
+    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), v);
+    if (error != std::errc() || end != s.data() + s.size()) throw std::runtime_error(fmt::format("'{}' is no count", key));
+    return v;
+  }
+  double number(std::string_view key) const { return exact_number(text(key), key); }
+  Fields object(std::string_view key) const { return Fields(at(key)); }
+  const boost::json::array& list(std::string_view key) const { return at(key).as_array(); }
+  const boost::json::object& all() const { return object_; }
+
+ private:
+  const boost::json::object& object_;
+};
+
+}  // namespace harmonics
