@@ -51,7 +51,7 @@ std::shared_ptr<Producer> not_held(const std::string& path, CsvOptions options) 
   return open_table(csv_rows(FileBytes::open(path), options), options);
 }
 
-long resident_kilobytes(const char* what) {
+[[maybe_unused]] long resident_kilobytes(const char* what) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
     if (line.rfind(what, 0) == 0) return std::atol(line.c_str() + std::string(what).size());
