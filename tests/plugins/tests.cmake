@@ -14,6 +14,7 @@ foreach(source IN LISTS fixtures)
   # As plainly as an outsider may build: no version script, everything visible.
   add_library(fixture_${fixture} MODULE ${source})
   target_link_libraries(fixture_${fixture} PRIVATE Harmonics::Plugin)
+  target_include_directories(fixture_${fixture} PRIVATE ${PROJECT_SOURCE_DIR})
   set_target_properties(fixture_${fixture} PROPERTIES OUTPUT_NAME ${fixture} LIBRARY_OUTPUT_DIRECTORY ${fixture_directory}
                         CXX_VISIBILITY_PRESET default C_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN OFF)
   add_dependencies(test_plugins fixture_${fixture})
@@ -57,12 +58,16 @@ if(CLANG_COMPILER)
   hm_custom_plugin(clang ${CLANG_COMPILER} "")
 endif()
 
-hm_out_of_tree(embedder ${CMAKE_CURRENT_LIST_DIR}/out_of_tree ${CMAKE_CXX_COMPILER} "-Wall -Wextra -Wpedantic -Werror")
+set(as_the_library "-Wall -Wextra -Wpedantic -Werror")  # a program that links a sanitized library must begin with its runtime
+foreach(sanitizer IN LISTS HARMONICS_SANITIZE)
+  string(APPEND as_the_library " -fsanitize=${sanitizer}")
+endforeach()
+hm_out_of_tree(embedder ${CMAKE_CURRENT_LIST_DIR}/out_of_tree ${CMAKE_CXX_COMPILER} "${as_the_library}")
 add_test(NAME "plugins: embedder" COMMAND ${out_of_tree}/embedder/embedder)
 set_tests_properties("plugins: embedder" PROPERTIES FIXTURES_REQUIRED built_embedder TIMEOUT 60)
 
 # The embedding sample, on files it reads by itself and on drawn digits.
-hm_out_of_tree(embed_mnist ${PROJECT_SOURCE_DIR}/samples/embed_mnist ${CMAKE_CXX_COMPILER} "-Wall -Wextra -Wpedantic -Werror")
+hm_out_of_tree(embed_mnist ${PROJECT_SOURCE_DIR}/samples/embed_mnist ${CMAKE_CXX_COMPILER} "${as_the_library}")
 if(CLANG_COMPILER)
   hm_out_of_tree(embed_mnist_clang ${PROJECT_SOURCE_DIR}/samples/embed_mnist ${CLANG_COMPILER} "-Wall -Wextra -Wpedantic -Werror -std=c++20")
 endif()
