@@ -168,8 +168,8 @@ class Logs {
   }
   void attach(CycleRuntime& runtime, const Options& options) {
     if (logs_.empty()) return;
-    runtime.on_start([this](const std::vector<std::string>& names, int64_t step) {
-      for (auto& log : logs_) log->begin(names, step);
+    runtime.on_start([this](const std::vector<std::string>& names, const Beginning& from) {
+      for (auto& log : logs_) log->begin(names, from);
     });
     if (options.log_every > 0) runtime.on_step(options.log_every, [this](const StepReport& r) { write({"step", r.epoch, r.step, r.samples, r.seconds, r.samples_per_second, r.learning_rate, r.metrics}); });
   }

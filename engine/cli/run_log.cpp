@@ -47,14 +47,20 @@ class LineFile {
   std::FILE* file_ = nullptr;
 };
 
-// The lines of a former file that are of steps up to `step`, as `step_of` reads them (-1: not a row).
-template <typename StepOf> std::string lines_until(const std::string& path, int64_t step, StepOf step_of) {
+struct Place {
+  bool epoch = false;  // a row of a whole epoch
+  int64_t number = 0;  // of the epoch
+  int64_t step = -1;   // -1: not a row
+};
+
+// The lines of a former file that stay, as `place_of` reads them.
+template <typename PlaceOf> std::string lines_until(const std::string& path, const Beginning& from, PlaceOf place_of) {
   std::string kept;
-  if (step == 0) return kept;
+  if (from.step == 0) return kept;
   std::ifstream in(path, std::ios::binary);
   for (std::string line; std::getline(in, line);) {
-    const int64_t at = step_of(line);
-    if (at >= 0 && at <= step) kept += line + "\n";
+    const Place at = place_of(line);
+    if (at.step >= 0 && at.step <= from.step && (!at.epoch || at.number <= from.epochs)) kept += line + "\n";
   }
   return kept;
 }
@@ -63,14 +69,14 @@ class CsvLog final : public RunLog {
  public:
   explicit CsvLog(const std::string& path) : file_(path) {}
 
-  void begin(const std::vector<std::string>& names, int64_t step) override {
+  void begin(const std::vector<std::string>& names, const Beginning& from) override {
     names_ = names;
     std::string head = "kind,epoch,step,samples,seconds,samples_per_second,learning_rate";
     for (const std::string& name : names_) head += "," + name;
     std::ifstream in(file_.path(), std::ios::binary);
     std::string former;
     const bool same = std::getline(in, former) && former == head;
-    file_.begin(head + "\n" + (same ? lines_until(file_.path(), step, step_of) : ""));
+    file_.begin(head + "\n" + (same ? lines_until(file_.path(), from, place_of) : ""));
   }
   void write(const LogRow& r) override {
     std::string line = fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6g}", r.kind, r.epoch, r.step, r.samples, r.seconds, r.samples_per_second, r.learning_rate);
@@ -82,11 +88,13 @@ class CsvLog final : public RunLog {
   }
 
  private:
-  static int64_t step_of(const std::string& line) {
+  static Place place_of(const std::string& line) {
     const size_t one = line.find(','), two = line.find(',', one + 1);
-    int64_t step = -1;
-    if (two != std::string::npos) std::from_chars(line.data() + two + 1, line.data() + line.size(), step);
-    return step;
+    Place at{line.compare(0, one, "epoch") == 0};
+    if (two == std::string::npos) return at;
+    std::from_chars(line.data() + one + 1, line.data() + two, at.number);
+    std::from_chars(line.data() + two + 1, line.data() + line.size(), at.step);
+    return at;
   }
   LineFile file_;
   std::vector<std::string> names_;
@@ -96,7 +104,7 @@ class JsonLinesLog final : public RunLog {
  public:
   explicit JsonLinesLog(const std::string& path) : file_(path) {}
 
-  void begin(const std::vector<std::string>&, int64_t step) override { file_.begin(lines_until(file_.path(), step, step_of)); }
+  void begin(const std::vector<std::string>&, const Beginning& from) override { file_.begin(lines_until(file_.path(), from, place_of)); }
   void write(const LogRow& r) override {
     boost::json::object o{{"version", 1}, {"kind", r.kind}, {"epoch", r.epoch}, {"step", r.step}, {"samples", r.samples}, {"seconds", r.seconds}, {"samples_per_second", r.samples_per_second}, {"learning_rate", r.learning_rate}};
     boost::json::object values;
@@ -106,12 +114,16 @@ class JsonLinesLog final : public RunLog {
   }
 
  private:
-  static int64_t step_of(const std::string& line) {
+  static Place place_of(const std::string& line) {
     boost::json::error_code failed;
     const boost::json::value v = boost::json::parse(line, failed);
-    if (failed || !v.is_object()) return -1;
-    const boost::json::value* step = v.as_object().if_contains("step");
-    return step && step->is_int64() ? step->as_int64() : -1;
+    if (failed || !v.is_object()) return {};
+    const auto whole = [&](const char* key, int64_t otherwise) {
+      const boost::json::value* n = v.as_object().if_contains(key);
+      return n && n->is_int64() ? n->as_int64() : otherwise;
+    };
+    const boost::json::value* kind = v.as_object().if_contains("kind");
+    return {kind && *kind == "epoch", whole("epoch", 0), whole("step", -1)};
   }
   LineFile file_;
 };

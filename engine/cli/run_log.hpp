@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/runtime/cycle_runtime.hpp"
+
 namespace harmonics::cli {
 
 struct LogRow {
@@ -19,9 +21,9 @@ struct LogRow {
 class RunLog {
  public:
   virtual ~RunLog() = default;
-  // Before the first row: the names that may come, and the step the run goes on from. Rows a former run wrote after that step
-  // are taken away.
-  virtual void begin(const std::vector<std::string>& names, int64_t step) = 0;
+  // Before the first row: the names that may come, and where the run goes on. What a former run wrote of later steps, and of
+  // epochs that were not over, is taken away.
+  virtual void begin(const std::vector<std::string>& names, const Beginning& from) = 0;
   virtual void write(const LogRow& row) = 0;  // at once: whoever reads along sees whole rows
 };
 

@@ -58,7 +58,7 @@ class TensorBoardLog final : public RunLog {
     if (file_) std::fclose(file_);
   }
 
-  void begin(const std::vector<std::string>&, int64_t step) override {
+  void begin(const std::vector<std::string>&, const Beginning& from) override {
     std::error_code failed;
     fs::create_directories(folder_, failed);
     if (failed) throw Error(ErrorKind::Output, fmt::format("cannot make the folder {}: {}", folder_, failed.message()));
@@ -68,7 +68,7 @@ class TensorBoardLog final : public RunLog {
     file_ = std::fopen(path_.c_str(), "wb");
     if (!file_) fail();
     // A file that begins with a later step makes TensorBoard drop what a former run wrote after that step.
-    record(head(step) + bytes_field(3, "brain.Event:2"));
+    record(head(from.step) + bytes_field(3, "brain.Event:2"));
     flush();
   }
   void write(const LogRow& r) override {

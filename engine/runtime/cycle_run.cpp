@@ -41,7 +41,7 @@ CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
 void CycleRun::run() {
   namespace flow = oneapi::tbb::flow;
   oneapi::tbb::task_arena arena(std::max(1, plan_.executor.threads()));
-  if (owner_.start_) owner_.start_(watch_.names(programs_.measured()), record_.step());
+  if (owner_.start_) owner_.start_(watch_.names(programs_.measured()), {record_.step(), static_cast<int64_t>(record_.epoch())});
   start_ = owner_.clock_();
   const auto flow_graph = [&] {
     flow::graph g;

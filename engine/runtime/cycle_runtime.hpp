@@ -41,6 +41,11 @@ struct StepReport {
   std::map<std::string, double> metrics;
 };
 
+// What a run had behind it when it began; nothing unless it was resumed.
+struct Beginning {
+  int64_t step = 0, epochs = 0;  // epochs that are over, reported and all
+};
+
 struct CurvePoint {
   int64_t step;
   double seconds, loss, accuracy;
@@ -87,8 +92,8 @@ class CycleRuntime {
   void stop() { stop_.store(true, std::memory_order_relaxed); }
   void on_progress(std::function<void(const Progress&)> callback) { progress_ = std::move(callback); }
   void on_epoch(std::function<void(const EpochReport&, const Progress&)> callback) { epoch_ = std::move(callback); }
-  // Before the first step: what will be measured, and the step the run goes on from.
-  void on_start(std::function<void(const std::vector<std::string>& metrics, int64_t step)> callback) { start_ = std::move(callback); }
+  // Before the first step: what will be measured, and where the run goes on.
+  void on_start(std::function<void(const std::vector<std::string>& metrics, const Beginning&)> callback) { start_ = std::move(callback); }
   void on_step(int64_t every, std::function<void(const StepReport&)> callback) { every_ = every, step_ = std::move(callback); }
   // What people should know at once, for example that a checkpoint could not be written.
   void on_note(std::function<void(const std::string&)> callback) { note_ = std::move(callback); }
@@ -101,7 +106,7 @@ class CycleRuntime {
   std::atomic<bool> stop_{false};
   std::function<void(const Progress&)> progress_;
   std::function<void(const EpochReport&, const Progress&)> epoch_;
-  std::function<void(const std::vector<std::string>&, int64_t)> start_;
+  std::function<void(const std::vector<std::string>&, const Beginning&)> start_;
   std::function<void(const StepReport&)> step_;
   int64_t every_ = 0;  // steps between two reports; 0: none
   std::function<double()> clock_;

@@ -201,6 +201,44 @@ TEST_CASE("metrics are logged by epoch and by step, as CSV and JSON lines") {
 
 namespace {
 
+// The rows of a log without the columns of times.
+std::string untimed(const std::string& csv) {
+  std::string all;
+  for (const std::string& line : lines(csv)) {
+    std::stringstream in(line);
+    size_t column = 0;
+    for (std::string cell; std::getline(in, cell, ','); ++column)
+      if (column != 4 && column != 5) all += cell + ",";
+    all += "\n";
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a run that was stopped within an epoch reports what the undisturbed one does: metrics, validation, curve, log, confusion") {
+  Folder f;
+  const auto command = [&](const std::string& name) {
+    return kMnist + digits("--producer", 600, 1) + digits("--validate", 150, 2) + "--batch 50 --metric auc --metric 'f1(average=none)' --metric confusion --seed 3 --json --quiet --log-every 4 --log " + (f / (name + ".csv")) +
+           " --log " + (f / (name + ".jsonl")) + " --plot " + (f / (name + ".svg")) + " --confusion " + (f / (name + "-matrix.svg")) + " ";
+  };
+  const Result whole = harmonics(command("whole") + "--epochs 3");
+  REQUIRE(whole.code == 0);
+  const std::string parts = command("parts") + "--checkpoint " + (f / "runs") + " --resume --epochs 3 ";
+  for (const char* steps : {"--steps 7", "--steps 12", "--steps 20", ""}) REQUIRE(harmonics(parts + steps).code == 0);  // 12 an epoch
+  const Result resumed = harmonics(parts);  // once more: it was over
+  json::object a = object_of(whole.out), b = object_of(resumed.out);
+  for (const char* key : {"seconds", "samples_per_second", "resumed_at", "checkpoint"}) a.erase(key), b.erase(key);
+  CHECK(json::serialize(a) == json::serialize(b));
+  CHECK(a.at("metrics").as_object().contains("val.f1.3"));
+  CHECK(untimed(read(f / "whole.csv")) == untimed(read(f / "parts.csv")));
+  CHECK(lines(read(f / "parts.jsonl")).size() == 9 + 3);
+  CHECK(read(f / "whole.svg") == read(f / "parts.svg"));
+  CHECK(read(f / "whole-matrix.svg") == read(f / "parts-matrix.svg"));
+}
+
+namespace {
+
 uint32_t crc32c(const std::string& bytes) {
   uint32_t crc = 0xFFFFFFFFu;
   for (const char c : bytes) {
