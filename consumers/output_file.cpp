@@ -30,7 +30,7 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::fail(int error) const {
-  throw Error(ErrorKind::Output, "cannot write '" + path_ + "': " + std::strerror(error));
+  throw Error(kind_of_failure(error, ErrorKind::Output), "cannot write '" + path_ + "': " + std::strerror(error));
 }
 
 void OutputFile::write(std::string_view bytes) {

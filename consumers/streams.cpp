@@ -58,7 +58,8 @@ class StdoutConsumer final : public Consumer {
 
  private:
   [[noreturn]] static void fail() {
-    throw Error(ErrorKind::Output, std::string("cannot write to standard output: ") + std::strerror(errno));
+    const int reason = errno;
+    throw Error(kind_of_failure(reason, ErrorKind::Output), std::string("cannot write to standard output: ") + std::strerror(reason));
   }
   LineWriter writer_;
 };

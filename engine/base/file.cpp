@@ -69,7 +69,7 @@ class Replacement {
              std::to_string(number++) + std::string(kAsideEnd);
     file_ = calls_.open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                         mode_ < 0 ? 0666u : static_cast<unsigned>(mode_));
-    if (file_ < 0) fail(std::strerror(errno));
+    if (file_ < 0) fail_by_system();
     exists_ = true;
     // Without the mask of this process. Where it cannot be done the file keeps the mask's permissions, which are fewer.
     if (mode_ >= 0) (void)::fchmod(file_, static_cast<mode_t>(mode_));
@@ -84,29 +84,35 @@ class Replacement {
     while (!bytes.empty()) {
       const long wrote = calls_.write(file_, bytes.data(), bytes.size());
       if (wrote < 0 && errno == EINTR) continue;
+      const int reason = errno;
       if (wrote <= 0)
-        fail(std::string(wrote < 0 ? std::strerror(errno) : "the system takes no more") + " after " +
-             std::to_string(written_) + " bytes");
+        fail(std::string(wrote < 0 ? std::strerror(reason) : "the system takes no more") + " after " +
+                 std::to_string(written_) + " bytes",
+             wrote < 0 ? reason : 0);
       bytes.remove_prefix(static_cast<size_t>(wrote));
       written_ += static_cast<size_t>(wrote);
     }
   }
 
   void finish() {
-    if (calls_.sync(file_) != 0) fail(std::strerror(errno));
+    if (calls_.sync(file_) != 0) fail_by_system();
     const int closed = calls_.close(file_);
     file_ = -1;
-    if (closed != 0) fail(std::strerror(errno));
-    if (calls_.rename(aside_.c_str(), path_.c_str()) != 0) fail(std::strerror(errno));
+    if (closed != 0) fail_by_system();
+    if (calls_.rename(aside_.c_str(), path_.c_str()) != 0) fail_by_system();
     exists_ = false;
     if (const int reason = sync_directory(directory_, calls_))
-      throw Error(ErrorKind::Output, "'" + given_ + "' was written, but its directory cannot be synced: " +
+      throw Error(kind_of_failure(reason, ErrorKind::Output), "'" + given_ + "' was written, but its directory cannot be synced: " +
                                          std::strerror(reason) + "; a power cut may still bring back the former file");
   }
 
  private:
-  [[noreturn]] void fail(const std::string& why) const {
-    throw Error(ErrorKind::Output, "cannot write '" + given_ + "': " + why);
+  [[noreturn]] void fail(const std::string& why, int reason = 0) const {
+    throw Error(kind_of_failure(reason, ErrorKind::Output), "cannot write '" + given_ + "': " + why);
+  }
+  [[noreturn]] void fail_by_system() const {
+    const int reason = errno;
+    fail(std::strerror(reason), reason);
   }
 
   void follow_link() {
@@ -122,11 +128,12 @@ class Replacement {
   size_t written_ = 0;
 };
 
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  Error e(ErrorKind::NoInput, "cannot read '" + path + "': " + why);
+[[noreturn]] void refuse(const std::string& path, const std::string& why, int reason = 0) {
+  Error e(kind_of_failure(reason, ErrorKind::NoInput), "cannot read '" + path + "': " + why);
   if (const std::string advice = advice_for_missing(path); !advice.empty()) e.note(advice);
   throw e;
 }
+[[noreturn]] void refuse_by_system(const std::string& path, int reason) { refuse(path, std::strerror(reason), reason); }
 
 }  // namespace
 
@@ -155,7 +162,7 @@ bool is_unfinished_file(std::string_view name) {
 
 std::string read_plain_file(const std::string& path, FileCalls& calls) {
   const int file = calls.open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-  if (file < 0) refuse(path, std::strerror(errno));
+  if (file < 0) refuse_by_system(path, errno);
   std::string bytes;
   const long long size = calls.size(file);
   int reason = size < 0 ? errno : 0;
@@ -169,7 +176,7 @@ std::string read_plain_file(const std::string& path, FileCalls& calls) {
   }
   calls.close(file);
   if (size < 0 && reason == EINVAL) refuse(path, "it is no plain file");
-  if (reason != 0) refuse(path, std::strerror(reason));
+  if (reason != 0) refuse_by_system(path, reason);
   bytes.resize(at);
   return bytes;
 }
@@ -177,7 +184,7 @@ std::string read_plain_file(const std::string& path, FileCalls& calls) {
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   // Without O_NONBLOCK opening a pipe would wait for somebody to write.
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) refuse(path, std::strerror(errno));
+  if (file < 0) refuse_by_system(path, errno);
   struct stat state {};
   const bool plain = ::fstat(file, &state) == 0 && S_ISREG(state.st_mode);
   const auto bytes = plain ? static_cast<size_t>(state.st_size) : 0;
@@ -185,7 +192,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   const int reason = errno;
   ::close(file);
   if (!plain) refuse(path, "it is no plain file");
-  if (data == MAP_FAILED) refuse(path, std::strerror(reason));
+  if (data == MAP_FAILED) refuse_by_system(path, reason);
   return std::shared_ptr<const MappedFile>(new MappedFile(data, bytes));
 }
 

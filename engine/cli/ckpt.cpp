@@ -66,7 +66,7 @@ int list(const std::string& path, const Options& options) {
       if (options.json) rows.push_back(json_of(c));
       else fmt::print("{:<46} {:>10} {:>7} {:>10} {:>10} {:>9.1f}{}\n", file, thousands(c.state.step), c.state.epoch + 1, thousands(static_cast<int64_t>(c.state.index)), loss_of(c.state), static_cast<double>(bytes_of(c.file)) / 1e6, c.state.not_resumable.empty() ? "" : "  not resumable");
     } catch (const Error& e) {
-      code = e.kind() == ErrorKind::NoInput ? kNoInput : kBadData;
+      code = exit_code(e.kind());
       if (options.json) rows.push_back(json::object{{"file", file}, {"damaged", e.what()}});
       else fmt::print("{:<46} {}\n", file, e.what());
     }
@@ -85,7 +85,7 @@ int verify(const std::string& path, const Options& options) {
       if (!options.json) fmt::print("{}: whole, {} tensors, {:.1f} MB\n", file, c.file.tensors.size(), static_cast<double>(bytes_of(c.file)) / 1e6);
     } catch (const Error& e) {
       wrong = e.what();
-      code = e.kind() == ErrorKind::NoInput ? kNoInput : kBadData;
+      code = exit_code(e.kind());
       if (!options.json) fmt::print("{}\n", wrong);
     }
     rows.push_back(json::object{{"file", file}, {"damaged", wrong.empty() ? json::value(nullptr) : json::value(wrong)}});

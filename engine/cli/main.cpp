@@ -1,7 +1,11 @@
+#include <cerrno>
 #include <clocale>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <string>
+#include <system_error>
 
 #include "engine/base/source_text.hpp"
 #include "engine/cli/command.hpp"
@@ -32,6 +36,24 @@ int dispatch(const Options& options) {
 
 }  // namespace
 
+namespace {
+
+Error output_error(int reason) { return Error(kind_of_failure(reason, ErrorKind::Output), std::string("cannot write to standard output: ") + std::strerror(reason)); }
+
+// Of what is none of ours: printing failed, or there is a bug.
+Error error_of(const std::exception& e) {
+  const auto* system = dynamic_cast<const std::system_error*>(&e);
+  if (system && std::ferror(stdout)) return output_error(system->code().value());
+  return Error(ErrorKind::Internal, std::string("internal error: ") + e.what(), {}, {"this is a bug; please report the command line and the files it read"});
+}
+
+// What was printed has reached whoever reads it, or the exit code says that it has not.
+void finish_output() {
+  if (!std::ferror(stdout) && std::fflush(stdout) != 0) throw output_error(errno);
+}
+
+}  // namespace
+
 int exit_code(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::Syntax:
@@ -44,6 +66,9 @@ int exit_code(ErrorKind kind) {
     case ErrorKind::Usage: return kWrongUse;
     case ErrorKind::Output: return kCannotWrite;
     case ErrorKind::Internal: return kInternal;
+    case ErrorKind::InputOutput: return kInputOutput;
+    case ErrorKind::Denied: return kNotAllowed;
+    case ErrorKind::Unavailable: return kUnavailable;
     case ErrorKind::Plugin:
     case ErrorKind::Device:
     case ErrorKind::Diverged: return kFailed;
@@ -59,13 +84,16 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of writing, with its reason
   Options options;
   try {
-    if (const std::optional<int> code = parse_options(argc, argv, options)) return *code;
-    return dispatch(options);
+    const std::optional<int> parsed = parse_options(argc, argv, options);
+    const int code = parsed ? *parsed : dispatch(options);
+    finish_output();
+    return code;
   } catch (const Error& e) {
     print_error(e);
     return exit_code(e.kind());
   } catch (const std::exception& e) {
-    print_error(Error(ErrorKind::Internal, std::string("internal error: ") + e.what(), {}, {"this is a bug; please report the command line and the files it read"}));
-    return kInternal;
+    const Error error = error_of(e);
+    print_error(error);
+    return exit_code(error.kind());
   }
 }

@@ -1,6 +1,7 @@
 // harmonics run: train (or infer, when the graph has no tap), test, save.
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
@@ -324,11 +325,12 @@ int train_and_save(HarmonicGraph& graph, const Options& options, Checkpointing& 
   return end_of_run(outcome, checkpoints);
 }
 
-bool passes(ErrorKind kind) { return kind == ErrorKind::Stream || kind == ErrorKind::NoInput || kind == ErrorKind::Output; }
+bool passes(ErrorKind kind) { return is_of_streams(kind) || kind == ErrorKind::Output; }
 
 }  // namespace
 
 int run_command(const Options& given) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an error like others: what was learned is kept
   Options options = given;
   options.run.confusion = !options.confusion.empty() || !options.report.empty();
   const Flow flow = read_flow(options);

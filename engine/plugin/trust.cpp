@@ -27,7 +27,7 @@ bool is_private_group(gid_t gid) {
 
 void check_place(const std::string& plugin, const std::string& place, const char* what) {
   const auto refuse = [&](const std::string& reason) {
-    throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' is not loaded: {} '{}' {}", plugin, what, place, reason))
+    throw Error(ErrorKind::Denied, fmt::format("plugin '{}' is not loaded: {} '{}' {}", plugin, what, place, reason))
         .note("put it where only you can write, e.g. ~/.local/share/harmonics/plugins");
   };
   struct stat s {};

@@ -40,7 +40,7 @@ std::optional<CheckpointFolder::Entry> entry_of(const std::string& folder, const
 }
 
 [[noreturn]] void cannot_write(const std::string& path, int reason) {
-  throw Error(ErrorKind::Output, fmt::format("cannot write checkpoints to '{}': {}", path, std::strerror(reason)));
+  throw Error(kind_of_failure(reason, ErrorKind::Output), fmt::format("cannot write checkpoints to '{}': {}", path, std::strerror(reason)));
 }
 
 }  // namespace
@@ -65,8 +65,9 @@ std::vector<CheckpointFolder::Entry> CheckpointFolder::list() const {
   std::vector<std::string> names;
   std::vector<Entry> entries;
   if (calls_.list(path_.c_str(), names) != 0) {
-    if (errno == ENOENT) return entries;
-    throw Error(ErrorKind::NoInput, fmt::format("cannot read '{}': {}", path_, std::strerror(errno)));
+    const int reason = errno;
+    if (reason == ENOENT) return entries;
+    throw Error(kind_of_failure(reason, ErrorKind::NoInput), fmt::format("cannot read '{}': {}", path_, std::strerror(reason)));
   }
   for (const std::string& name : names)
     if (auto entry = entry_of(path_, name)) entries.push_back(std::move(*entry));
@@ -80,7 +81,7 @@ std::optional<Checkpoint> CheckpointFolder::newest(std::vector<std::string>& not
     try {
       return read_checkpoint(entry.path, calls_);
     } catch (const Error& e) {
-      if (e.kind() != ErrorKind::Weights && e.kind() != ErrorKind::NoInput) throw;
+      if (e.kind() != ErrorKind::Weights && e.kind() != ErrorKind::NoInput && e.kind() != ErrorKind::InputOutput) throw;
       notes.push_back(fmt::format("passed over a checkpoint: {}", e.what()));
       last = e;
     }

@@ -67,7 +67,7 @@ void CycleRun::run() {
     arena.execute(flow_graph);
   } catch (const Error& e) {
     // What the streams did wrong has changed nothing: the steps before it are kept.
-    if (keeps() && record_.step() > 0 && (e.kind() == ErrorKind::Stream || e.kind() == ErrorKind::NoInput)) last_checkpoint();
+    if (keeps() && record_.step() > 0 && is_of_streams(e.kind())) last_checkpoint();
     throw;
   }
   finish();

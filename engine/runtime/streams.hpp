@@ -21,6 +21,11 @@ namespace harmonics {
 Source open_source(Registry& registry, const std::string& name, const Address& address);
 Sink open_sink(Registry& registry, const std::string& name, const Address& address);
 
+// Is it about what comes in? What was learned before is good then.
+inline bool is_of_streams(ErrorKind kind) {
+  return kind == ErrorKind::Stream || kind == ErrorKind::NoInput || kind == ErrorKind::InputOutput || kind == ErrorKind::Denied || kind == ErrorKind::Unavailable;
+}
+
 class StreamSet {
  public:
   // `name` empty: the graph's only producer that is still unbound. Throws ErrorKind::Usage/Name with what to write.

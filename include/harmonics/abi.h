@@ -44,11 +44,14 @@ typedef enum hx_error_kind {
   HX_ERROR_WEIGHTS = 5,
   HX_ERROR_PLUGIN = 6,
   HX_ERROR_DEVICE = 7,
-  HX_ERROR_STREAM = 8,    /* data that cannot be understood */
-  HX_ERROR_NO_INPUT = 9,  /* a file or peer that is not there */
+  HX_ERROR_STREAM = 8,        /* data that cannot be understood */
+  HX_ERROR_NO_INPUT = 9,      /* a file that is not there */
   HX_ERROR_USAGE = 10,
-  HX_ERROR_OUTPUT = 11,   /* a file that cannot be written */
-  HX_ERROR_DIVERGED = 12  /* numbers stopped being finite */
+  HX_ERROR_OUTPUT = 11,       /* a file that cannot be written */
+  HX_ERROR_DIVERGED = 12,     /* numbers stopped being finite */
+  HX_ERROR_INPUT_OUTPUT = 13, /* a disk, or another device, that fails */
+  HX_ERROR_DENIED = 14,       /* not allowed */
+  HX_ERROR_UNAVAILABLE = 15   /* a peer that does not answer or went away */
 } hx_error_kind;
 
 /* ---- tensors --------------------------------------------------------------------------------------------------- */

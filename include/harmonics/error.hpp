@@ -1,6 +1,7 @@
 // The one exception of Harmonics: what happened, where in a text it happened, and what to do about it.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -24,7 +25,27 @@ enum class ErrorKind : uint32_t {
   Usage = 10,
   Output = 11,
   Diverged = 12,
+  InputOutput = 13,
+  Denied = 14,
+  Unavailable = 15,
 };
+
+// Of what a failed call of the system left in errno: a device that fails is InputOutput, a peer that is not there or went
+// away Unavailable, everything else what the caller was about to do.
+__attribute__((visibility("hidden"))) inline ErrorKind kind_of_failure(int number, ErrorKind otherwise) {
+  switch (number) {
+    case EIO: return ErrorKind::InputOutput;
+    case EPIPE:
+    case ECONNREFUSED:
+    case ECONNRESET:
+    case ECONNABORTED:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case ENOTCONN:
+    case ETIMEDOUT: return ErrorKind::Unavailable;
+    default: return otherwise;
+  }
+}
 
 // A place in a text: 1-based line and column (columns count bytes), length in bytes. line 0: no place.
 struct Span {

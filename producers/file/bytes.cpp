@@ -17,9 +17,14 @@ uint8_t* map_anonymous(const std::string& name, size_t size) {
   return static_cast<uint8_t*>(p);
 }
 
-[[noreturn]] void cannot_read(const std::string& path, const std::string& why, int fd = -1) {
-  if (fd >= 0) ::close(fd);
+[[noreturn]] void cannot_read(const std::string& path, const std::string& why, int fd) {
+  ::close(fd);
   throw Error(ErrorKind::NoInput, "cannot read '" + path + "': " + why);
+}
+[[noreturn]] void cannot_read(const std::string& path, int fd = -1) {
+  const int reason = errno;
+  if (fd >= 0) ::close(fd);
+  throw Error(kind_of_failure(reason, ErrorKind::NoInput), "cannot read '" + path + "': " + std::strerror(reason));
 }
 
 }  // namespace
@@ -31,9 +36,9 @@ void refuse_file(const std::string& name, const std::string& what, const std::st
 std::shared_ptr<const FileBytes> FileBytes::open(const std::string& path) {
   if (path.empty()) throw Error(ErrorKind::Usage, "file: names no file; write file:PATH");
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) cannot_read(path, std::strerror(errno));
+  if (fd < 0) cannot_read(path);
   struct stat st {};
-  if (fstat(fd, &st) != 0) cannot_read(path, std::strerror(errno), fd);
+  if (fstat(fd, &st) != 0) cannot_read(path, fd);
   if (S_ISDIR(st.st_mode)) cannot_read(path, "it is a directory", fd);
   if (!S_ISREG(st.st_mode)) cannot_read(path, "it is not a regular file", fd);
   if (st.st_size == 0) {
@@ -42,7 +47,7 @@ std::shared_ptr<const FileBytes> FileBytes::open(const std::string& path) {
   }
   const auto size = static_cast<size_t>(st.st_size);
   void* p = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (p == MAP_FAILED) cannot_read(path, std::strerror(errno), fd);
+  if (p == MAP_FAILED) cannot_read(path, fd);
   ::close(fd);
   const auto bytes = std::shared_ptr<FileBytes>(new FileBytes(path, static_cast<uint8_t*>(p), size));
   bytes->mapped_ = true;

@@ -19,6 +19,7 @@ foreach(source IN LISTS fixtures)
                         CXX_VISIBILITY_PRESET default C_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN OFF)
   add_dependencies(test_plugins fixture_${fixture})
 endforeach()
+add_dependencies(test_journeys fixture_exits)
 target_compile_definitions(test_plugins PRIVATE HARMONICS_TEST_PLUGINS="${fixture_directory}")
 
 # Out of tree, from an installed prefix, with other compilers and another string ABI.

@@ -46,7 +46,7 @@ std::string distrust(const std::string& path) {
   try {
     check_trust(path);
   } catch (const Error& e) {
-    CHECK(e.kind() == ErrorKind::Plugin);
+    CHECK(e.kind() == ErrorKind::Denied);
     CHECK(e.notes() == std::vector<std::string>{"put it where only you can write, e.g. ~/.local/share/harmonics/plugins"});
     return e.what();
   }

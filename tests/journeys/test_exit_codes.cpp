@@ -1,0 +1,119 @@
+// Every exit code of the program, each by something that really happens.
+#include "tests/journeys/background.hpp"
+
+#include <sys/stat.h>
+
+using namespace journeys;
+
+namespace {
+
+const std::string kTrain = "run " + kSamples + "mnist.hmx --producer 'synth:digits?size=200' --producer 'synth:digits?size=200#label' --batch 20 ";
+const std::string kFailing = std::string(HARMONICS_BINARY_DIR) + "/test_plugins/libexits.so";
+const char* const kFlow = "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n";
+
+// A shell's command with the program as $HARMONICS; its exit code.
+int shell(const Folder& f, const std::string& command, std::string* err = nullptr) {
+  const int status = std::system(("export HARMONICS='" + kProgram + "'; exec 2>'" + (f / "err") + "'; timeout 60 bash -c '" + command + "'").c_str());
+  if (err) *err = read(f / "err");
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+// Training on a stream of the plugin that fails at sample `good`.
+Result on_failing(const Folder& f, const std::string& how, int good, const std::string& more = "") {
+  const std::string flow = f.write("g.hmx", kFlow), address = "'failing:" + how + "?good=" + std::to_string(good) + "'";
+  return harmonics("run " + flow + " --plugin " + kFailing + " --producer x=" + address + " --producer y=" + address + " --batch 8 --quiet " + more);
+}
+
+}  // namespace
+
+TEST_CASE("exit codes 0, 1 and 2: done, failed, wrong use") {
+  Folder f;
+  CHECK(harmonics(kTrain + "--steps 2 --quiet").code == 0);
+  const Result diverged = harmonics(kTrain + "--optimizer 'sgd(lr=1e30)' --quiet");
+  CHECK(diverged.code == 1);
+  CHECK(has(diverged.err, "error: the loss is "));
+  CHECK(harmonics(kTrain + "--stepz 2").code == 2);
+}
+
+TEST_CASE("exit codes 65 and 66: bad data, no input") {
+  Folder f;
+  CHECK(harmonics("inspect " + f.write("x.csv", "1,2\n1\n")).code == 65);
+  CHECK(harmonics("run " + (f / "none.hmx")).code == 66);
+  CHECK(harmonics("ckpt list " + (f / "none")).code == 66);
+}
+
+TEST_CASE("exit code 69: a peer that does not answer, or went away") {
+  Folder f;
+  const Result away = on_failing(f, "away", 0);
+  CHECK(away.code == 69);
+  CHECK(away.err == "error: stream 'x': the other side says no\nask it again later\n");
+  std::string err;
+  const std::string weights = f / "w.safetensors";
+  REQUIRE(harmonics(kTrain + "--steps 2 --quiet --save " + weights).code == 0);
+  const std::string infer = "\"$HARMONICS\" infer " + kSamples + "mnist.hmx --weights " + weights + " --producer \"synth:digits?size=20000\" --quiet";
+  CHECK(shell(f, "set -o pipefail; " + infer + " | head -1 >/dev/null", &err) == 69);
+  CHECK(err == "error: consumer 'output': cannot write to standard output: Broken pipe\n");
+}
+
+TEST_CASE("exit code 70: a bug") {
+  Folder f;
+  const std::string flow = f.write("g.hmx", "harmonic g { producer x; layer o; cycle { x -(bug)-> o; } }\n");
+  const Result bug = harmonics("infer " + flow + " --plugin " + kFailing + " --producer " + f.write("x.csv", "1,2\n"));
+  CHECK(bug.code == 70);
+  CHECK(has(bug.err, "this cannot happen"));
+}
+
+TEST_CASE("exit code 73: what cannot be written, standard output too") {
+  Folder f;
+  CHECK(harmonics(kTrain + "--steps 1 --quiet --save /nowhere/w.safetensors").code == 73);
+  std::string err;
+  CHECK(shell(f, "\"$HARMONICS\" list metrics >/dev/full", &err) == 73);
+  CHECK(err == "error: cannot write to standard output: No space left on device\n");
+}
+
+TEST_CASE("exit code 74: a device that fails") {
+  Folder f;
+  const Result reading = harmonics("run /proc/self/mem");  // nothing is mapped at its beginning
+  CHECK(reading.code == 74);
+  CHECK(has(reading.err, "error: cannot read '/proc/self/mem': Input/output error\n"));
+  CHECK(on_failing(f, "broken", 0).code == 74);
+}
+
+TEST_CASE("exit code 75: stopped by what the data did, and a checkpoint goes on") {
+  Folder f;
+  for (const char* how : {"away", "broken", "forbidden"}) {
+    const std::string runs = f / how;
+    const Result stopped = on_failing(f, how, 30, "--checkpoint " + runs);
+    CHECK(stopped.code == 75);
+    CHECK(has(stopped.err, "error: stream '"));
+    CHECK(has(stopped.err, "to go on:  "));
+    CHECK(harmonics("ckpt verify " + runs).code == 0);
+  }
+}
+
+TEST_CASE("exit code 77: what is not allowed") {
+  Folder f;
+  const std::string plugin = f / "libopen.so";
+  fs::copy_file(kFailing, plugin);
+  REQUIRE(::chmod(plugin.c_str(), 0666) == 0);
+  const Result open = harmonics("list activations --plugin " + plugin);
+  CHECK(open.code == 77);
+  CHECK(open.err == "error: plugin '" + plugin + "' is not loaded: its file '" + plugin + "' can be written to by everybody\nhelp: put it where only you can write, e.g. ~/.local/share/harmonics/plugins\n");
+  CHECK(on_failing(f, "forbidden", 0).code == 77);
+}
+
+TEST_CASE("exit code 78: a graph or a configuration that is not valid") {
+  Folder f;
+  CHECK(harmonics("validate " + f.write("g.hmx", "harmonic g { layer }\n")).code == 78);
+  CHECK(harmonics(kTrain + "--config " + f.write("c.toml", "batches = 3\n")).code == 78);
+}
+
+TEST_CASE("exit codes 130 and 143: stopped by a signal") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Folder f;
+    Background run(f, kTrain + "--epochs 100000 --log " + (f / "l.csv") + " --log-every 1");
+    REQUIRE(run.await([&] { return fs::exists(f / "l.csv") && fs::file_size(f / "l.csv") > 300; }));
+    run.signal(signal);
+    CHECK(run.end().code == 128 + signal);
+  }
+}
