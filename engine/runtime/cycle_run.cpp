@@ -165,6 +165,7 @@ void CycleRun::end_step() {
   watch_.end_step();
   index_ = end_;
   check_conditions();
+  tell_step();
   checkpoint_if_due(false);
 }
 
@@ -174,6 +175,9 @@ void CycleRun::check_conditions() {
   if (s.steps && record_.step() >= *s.steps) finish_because("steps");
   if (s.seconds && record_.now() >= *s.seconds) finish_because("for");
   check_metrics();
+}
+
+void CycleRun::tell_step() {
   if (owner_.every_ > 0 && record_.step() % owner_.every_ == 0) owner_.step_(record_.step_report());
   if (owner_.progress_ && record_.now() >= next_progress_) {
     next_progress_ = record_.now() + 0.1;

@@ -43,6 +43,7 @@ class CycleRun {
   void close_epoch(uint64_t next, double now);
   float next_rate();
   void check_conditions();
+  void tell_step();
   void check_metrics();
   void finish_because(std::string reason);
   [[noreturn]] void diverged(const CompiledStep& program, const Slot& slot);
