@@ -111,17 +111,17 @@ TEST_CASE("the former file stands whatever fails, and nothing is left beside it"
   const Folder folder;
   const std::string path = folder / "weights";
   write_file_atomically(path, "former");
-  const auto failing = [&](Trouble trouble) {
-    const std::string text = refusal(ErrorKind::Output, [&] { write_file_atomically(path, "0123456789", trouble); });
+  const auto failing = [&](Trouble trouble, ErrorKind kind = ErrorKind::Output) {
+    const std::string text = refusal(kind, [&] { write_file_atomically(path, "0123456789", trouble); });
     CHECK(content(path) == "former");
     CHECK(folder.entries() == 1);
     return text;
   };
   const std::string begin = "cannot write '" + path + "': ";
   CHECK(failing(Trouble("write", ENOSPC, 6)) == begin + "No space left on device after 6 bytes");
-  CHECK(failing(Trouble("write", EIO)) == begin + "Input/output error after 0 bytes");
+  CHECK(failing(Trouble("write", EIO), ErrorKind::InputOutput) == begin + "Input/output error after 0 bytes");
   CHECK(failing(Trouble("write", 0, 3)) == begin + "the system takes no more after 3 bytes");
-  CHECK(failing(Trouble("sync", EIO)) == begin + "Input/output error");
+  CHECK(failing(Trouble("sync", EIO), ErrorKind::InputOutput) == begin + "Input/output error");
   CHECK(failing(Trouble("close", EDQUOT)) == begin + "Disk quota exceeded");
   CHECK(failing(Trouble("rename", EXDEV)) == begin + "Invalid cross-device link");
   CHECK(failing(Trouble("open", EROFS)) == begin + "Read-only file system");
@@ -131,7 +131,7 @@ TEST_CASE("a directory that cannot be synced is told, where none can be it is no
   const Folder folder;
   const std::string path = folder / "weights";
   Trouble broken("sync directory", EIO);
-  CHECK(refusal(ErrorKind::Output, [&] { write_file_atomically(path, "new", broken); }) ==
+  CHECK(refusal(ErrorKind::InputOutput, [&] { write_file_atomically(path, "new", broken); }) ==
         "'" + path +
             "' was written, but its directory cannot be synced: Input/output error; a power cut may still bring back "
             "the former file");
