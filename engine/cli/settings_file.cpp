@@ -1,6 +1,7 @@
 #include "engine/cli/settings_file.hpp"
 
 #include <algorithm>
+#include <cctype>
 
 #include <fmt/core.h>
 #include <toml++/toml.h>
@@ -13,11 +14,65 @@ namespace harmonics::cli {
 
 namespace {
 
+// toml++ 3.3 takes for granted that a table's name begins as a name does ("[=]") and that what is neither text nor comment is ASCII.
+// What breaks that, and texts over several lines, which no setting needs, are refused before it reads.
+class FirstLook {
+ public:
+  FirstLook(const std::string& text, const std::string& path) : text_(text), path_(path) {}
+
+  void run() {
+    bool begins = true;  // nothing but blanks since the line began
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '#') {
+        while (at_ < text_.size() && text_[at_] != '\n') ++at_;
+      } else if (c == '"' || c == '\'') {
+        quoted(c);
+        begins = false;
+      } else {
+        if (static_cast<unsigned char>(c) >= 0x80) refuse("a character beyond ASCII that is in no text", "names are those of verbs and flags; texts stand in quotes");
+        if (begins && c == '[') table();
+        begins = (c >= '\n' && c <= '\r') || (begins && (c == ' ' || c == '\t'));
+        line_ += c == '\n';
+        ++at_;
+      }
+    }
+  }
+
+ private:
+  [[noreturn]] void refuse(const char* what, const char* remedy) const { throw Error(ErrorKind::Syntax, fmt::format("{}:{}: {}", path_, line_, what), {}, {remedy}); }
+
+  size_t after_blanks(size_t at) const {
+    while (at < text_.size() && (text_[at] == ' ' || text_[at] == '\t')) ++at;
+    return at;
+  }
+
+  void table() const {
+    size_t name = after_blanks(at_ + 1);
+    if (name < text_.size() && text_[name] == '[') name = after_blanks(name + 1);
+    const auto c = static_cast<unsigned char>(name < text_.size() ? text_[name] : ']');
+    if (!std::isalnum(c) && std::string("_-\"']").find(static_cast<char>(c)) == std::string::npos) refuse("a table without a name", "[run] begins the settings of 'harmonics run'");
+  }
+
+  // Past the text that begins here, or to the end of its line.
+  void quoted(char quote) {
+    if (text_.compare(at_, 3, std::string(3, quote)) == 0) refuse("a text over several lines", "one quote on each side: no setting is that long");
+    for (++at_; at_ < text_.size() && text_[at_] != '\n'; ++at_) {
+      if (text_[at_] == '\\' && quote == '"') ++at_;
+      else if (text_[at_] == quote) return void(++at_);
+    }
+  }
+
+  const std::string &text_, &path_;
+  size_t at_ = 0, line_ = 1;
+};
+
 class FileReader {
  public:
   FileReader(const CommandTable& table, const std::string& path) : table_(table), path_(path) {}
 
   SettingsLayer run(const std::string& text) {
+    FirstLook(text, path_).run();
     toml::table root;
     try {
       root = toml::parse(text, path_);

@@ -70,6 +70,10 @@ TEST_CASE("what is wrong with a file is said with its line, and exits with 78") 
   };
   CHECK(message("# mine\nbach = 32\n") == "error: ./harmonics.toml:2: unknown key 'bach'\nhelp: did you mean 'batch'?\n");
   CHECK(message("[run]\nbach = 32\n") == "error: ./harmonics.toml:2: unknown key 'bach' of 'run'\nhelp: did you mean 'batch'?\n");
+  CHECK(message("# é\n[=]\n") == "error: ./harmonics.toml:2: a table without a name\nhelp: [run] begins the settings of 'harmonics run'\n");
+  CHECK(message("metric = ['é', \"\\\"é\"]\nb\xc3\xa4tch = 3\n") ==
+        "error: ./harmonics.toml:2: a character beyond ASCII that is in no text\nhelp: names are those of verbs and flags; texts stand in quotes\n");
+  CHECK(message("save = \"\"\"a\n\"\"\"\n") == "error: ./harmonics.toml:1: a text over several lines\nhelp: one quote on each side: no setting is that long\n");
   CHECK(message("[rum]\nbatch = 32\n") == "error: ./harmonics.toml:1: there is no verb 'rum'\nhelp: did you mean '[run]'?\n");
   CHECK(message("[run]\nbatch = [1, 2]\n") == "error: ./harmonics.toml:2: 'batch' takes one value, not a list\n");
   CHECK(message("[run]\nquiet = \"yes\"\n") == "error: ./harmonics.toml:2: 'quiet' is true or false\n");
