@@ -40,18 +40,6 @@ std::vector<double> take_numbers(TensorFile& file, const std::string& name, int6
   return numbers;
 }
 
-json::object json_of(const std::map<std::string, double>& numbers) {
-  json::object o;
-  for (const auto& [name, v] : numbers) o[name] = exact(v);
-  return o;
-}
-
-std::map<std::string, double> numbers_of(const Fields& f) {
-  std::map<std::string, double> numbers;
-  for (const auto& [name, v] : f.all()) numbers[std::string(name)] = f.number(name);
-  return numbers;
-}
-
 // ---- epochs ----
 
 std::string table_name(const EpochReport& e, const LayerFigures& layer) { return fmt::format("{}{}/{}", kTable, e.epoch, layer.layer); }
@@ -70,7 +58,7 @@ json::value json_of(const EpochReport& e, const Evaluation& v, TensorFile& file)
 json::value json_of(const EpochReport& e, TensorFile& file) {
   return json::object{{"epoch", e.epoch}, {"steps", e.steps}, {"samples", e.samples}, {"seconds", exact(e.seconds)}, {"loss", exact(e.loss)},
                       {"accuracy", exact(e.accuracy)}, {"learning_rate", exact(e.learning_rate)}, {"step", e.step}, {"accuracy_name", e.accuracy_name},
-                      {"figures", json_of(e.figures)}, {"validation", e.validation ? json_of(e, *e.validation, file) : json::value(nullptr)}};
+                      {"figures", exact(e.figures)}, {"validation", e.validation ? json_of(e, *e.validation, file) : json::value(nullptr)}};
 }
 
 LayerFigures take_layer(const Fields& f, const EpochReport& e, TensorFile& file) {
@@ -100,7 +88,7 @@ EpochReport take_epoch(const json::value& value, int64_t version, TensorFile& fi
   if (version < 2) return e;
   e.step = f.count("step");
   e.accuracy_name = f.text("accuracy_name");
-  e.figures = numbers_of(f.object("figures"));
+  e.figures = f.object("figures").numbers();
   if (f.at("validation").is_null()) return e;
   const Fields v = f.object("validation");
   e.validation = Evaluation{v.count("samples"), v.number("loss"), v.number("accuracy"), v.number("seconds"), {}};
@@ -202,7 +190,7 @@ json::object json_of(const RecordState& r, TensorFile& file) {
   for (const LayerState& layer : r.judged) judged.push_back(json_of(layer, file));
   return {{"epoch_steps", r.epoch_steps}, {"epoch_samples", r.epoch_samples}, {"epoch_loss", exact(r.epoch_loss)}, {"epoch_measured", exact(r.epoch_measured)},
           {"epoch_correct", exact(r.epoch_correct)}, {"epoch_judged", exact(r.epoch_judged)}, {"epoch_start", exact(r.epoch_start)}, {"aside", exact(r.aside)},
-          {"accuracy_metric", r.accuracy_metric}, {"windows", json_of(r.windows, file)}, {"held", json_of(r.held)}, {"epochs", epochs}, {"judged", judged},
+          {"accuracy_metric", r.accuracy_metric}, {"windows", json_of(r.windows, file)}, {"held", exact(r.held)}, {"epochs", epochs}, {"judged", judged},
           {"curve", json_of(r.curve, file)}};
 }
 
@@ -222,7 +210,7 @@ RecordState take_record(const Fields& f, int64_t version, TensorFile& file) {
   r.curve = take_curve(f.object("curve"), file);
   if (version < 2) return r;
   r.aside = f.number("aside");
-  r.held = numbers_of(f.object("held"));
+  r.held = f.object("held").numbers();
   for (const json::value& layer : f.list("judged")) r.judged.push_back(take_layer_state(Fields(layer), file));
   return r;
 }

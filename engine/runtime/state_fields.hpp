@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -24,6 +25,13 @@ inline double exact_number(std::string_view text, std::string_view key) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
   if (error != std::errc() || end != text.data() + text.size()) throw std::runtime_error(fmt::format("'{}' is no number: '{}'", key, text));
   return v;
+}
+
+// What Fields::numbers reads.
+inline boost::json::object exact(const std::map<std::string, double>& numbers) {
+  boost::json::object o;
+  for (const auto& [name, v] : numbers) o[name] = exact(v);
+  return o;
 }
 
 // A JSON object whose fields must be there, of their kind and in their range; std::exception says what is wrong.
@@ -62,6 +70,12 @@ class Fields {
   Fields object(std::string_view key) const { return Fields(at(key)); }
   const boost::json::array& list(std::string_view key) const { return at(key).as_array(); }
   const boost::json::object& all() const { return object_; }
+  // Every field, a number each, by name.
+  std::map<std::string, double> numbers() const {
+    std::map<std::string, double> result;
+    for (const auto& [name, v] : object_) result[std::string(name)] = number(name);
+    return result;
+  }
 
  private:
   const boost::json::object& object_;
