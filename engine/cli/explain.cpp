@@ -125,6 +125,7 @@ void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options, E
   o.cycle = cycle;
   o.batch = settings.batch;
   o.seed = settings.seed;
+  o.device = options.run;
   static_cast<UpdateSettings&>(o) = settings;
   const bool gathers = o.mode == Mode::train && settings.accumulate > 1;
   if (gathers) o.accumulate = 1;

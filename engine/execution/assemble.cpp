@@ -12,7 +12,7 @@ namespace harmonics {
 namespace {
 
 bool is_update(const Node& node) {
-  const Functional* f = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
+  const FunctionalPtr f = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
   return f && f->is_update;
 }
 

@@ -4,7 +4,10 @@
 
 #include "engine/base/spelling.hpp"
 #include "engine/execution/compiled_plan.hpp"
+#include "engine/execution/selection.hpp"
 #include "engine/passes/pass.hpp"
+#include "engine/program/expand_calls.hpp"
+#include "engine/program/host_function.hpp"
 
 namespace harmonics {
 
@@ -14,6 +17,8 @@ struct Context {
   const CompileOptions& options;
   KernelSource& kernels;
   TensorBinding* binding;
+  Selection& selection;
+  std::vector<Selected> settled = {};  // of calls that a kernel of the device or their body computes
 
   bool has_kernel(const Program& program, const Node& node) const { return kernels.find(program, node) != nullptr; }
 };
@@ -32,7 +37,7 @@ Program run_advance_updates(const Program& p, Context&) { return advance_updates
 AcceptsCall accepts_call(Context& c) {
   return [&c](const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs) {
     if (c.kernels.is_reference()) return true;
-    const Functional* functional = FunctionalTable::global().find(callee);
+    const FunctionalPtr functional = FunctionalTable::global().find(callee);
     if (!functional) return false;
     const auto body = body_program(*functional, attributes, inputs);
     std::vector<TensorType> outputs;
@@ -56,7 +61,43 @@ Program run_fuse_pooling(const Program& p, Context& c) { return c.options.fuse ?
 Program run_recompute(const Program& p, Context& c) { return recompute(p, c.options.recompute); }
 
 Program run_inline_calls(const Program& p, Context& c) {
-  return inline_calls(p, [&](const Program& program, const Node& node) { return c.has_kernel(program, node); });
+  const auto has_kernel = [&](const Program& program, const Node& node) {
+    const bool has = c.has_kernel(program, node);
+    c.settled.push_back(c.selection.settled(program, node, has));
+    return has;
+  };
+  return inline_calls(p, has_kernel, [&](Program& program) { settle(program, c); });
+}
+
+// Once each, by scope.
+std::vector<Selected> all_selected(const Program& program, std::vector<Selected> all) {
+  for (const Node& node : program.nodes)
+    if (const Selected* s = node.op == Op::host_call ? node.host->selected() : nullptr) {
+      all.push_back(*s);
+      all.back().scope = program.scopes[node.scope];
+    }
+  const auto key = [](const Selected& s) { return std::tie(s.scope, s.site, s.winner); };
+  std::sort(all.begin(), all.end(), [&](const Selected& a, const Selected& b) { return key(a) < key(b); });
+  all.erase(std::unique(all.begin(), all.end(), [&](const Selected& a, const Selected& b) { return key(a) == key(b); }), all.end());
+  return all;
+}
+
+// Puts implementations in the places of calls and primitives, and bodies where an override wants them.
+void settle(Program& program, Context& c) {
+  if (c.selection.idle()) return;
+  expand_calls(program, [&](Node& node) {
+    choose_in_place(program, node, c.selection);
+    if (node.op != Op::call || !c.selection.wants_body(node.callee)) return false;
+    c.settled.push_back(c.selection.settled(program, node, false));
+    return true;
+  });
+}
+Program run_select(const Program& p, Context& c) {
+  if (c.selection.idle()) return p;
+  Program chosen = p;
+  settle(chosen, c);
+  renumber(chosen);
+  return chosen;
 }
 
 // The reference runs any chain; a device is asked.
@@ -66,14 +107,17 @@ Program run_fuse_elementwise(const Program& p, Context& c) {
   return fuse_elementwise(p, [&](const Program& program, const Node& node) { return c.has_kernel(program, node); });
 }
 
-// The order matters: dead and equal nodes go before transpose_weights and fuse_calls look at uses; fuse_updates looks for
+// The order matters: dead and equal nodes go before transpose_weights and fuse_calls look at uses; select comes before they
+// could join what is chosen by itself, and again for what bodies bring; fuse_updates looks for
 // products that the device runs as such, and for selects that fuse_elementwise has not joined yet; recompute comes
 // after a cse over the calls, and the cse over their bodies respects its clones; fuse_elementwise sees everything that is going to be elementwise.
 constexpr PassRow kPasses[] = {
     {"simplify", run_simplify},   {"cse", run_cse},
-    {"dce", run_dce},             {"transpose_weights", run_transpose_weights},
+    {"dce", run_dce},             {"select", run_select},
+    {"transpose_weights", run_transpose_weights},
     {"fuse_calls", run_fuse_calls},
     {"recompute", run_recompute}, {"inline_calls", run_inline_calls},
+    {"select", run_select},
     {"simplify", run_simplify},   {"cse", run_cse},
     {"dce", run_dce},             {"fuse_pooling", run_fuse_pooling},
     {"fuse_updates", run_fuse_updates},
@@ -98,6 +142,7 @@ void check_disabled(const CompileOptions& options) {
     // Without it calls the device has no kernel for could not run.
     if (d == "inline_calls") throw Error(ErrorKind::Usage, "the pass 'inline_calls' cannot be switched off");
     // Without it a program would not know how its weights lie.
+    if (d == "select") throw Error(ErrorKind::Usage, "the pass 'select' cannot be switched off");
     if (d == "transpose_weights") throw Error(ErrorKind::Usage, "the pass 'transpose_weights' cannot be switched off");
   }
 }
@@ -114,8 +159,10 @@ std::vector<std::string> pass_names() {
 std::unique_ptr<Executable> compile(const Program& program, TensorBinding* binding, Executor& executor, const CompileOptions& options) {
   check_disabled(options);
   verify(program);
-  KernelSource kernels(options.device, options.registry ? *options.registry : Registry::global(), options.precision);
-  Context context{options, kernels, binding};
+  Registry& registry = options.registry ? *options.registry : Registry::global();
+  KernelSource kernels(options.device, registry, options.precision);
+  Selection selection(registry, options, options.training);
+  Context context{options, kernels, binding, selection};
   Program current = program;
   for (const PassRow& row : kPasses) {
     if (is_disabled(options, row.name)) continue;
@@ -124,6 +171,7 @@ std::unique_ptr<Executable> compile(const Program& program, TensorBinding* bindi
   }
   PlanParts parts = assemble(std::move(current), binding, kernels);
   parts.poison = options.poison;
+  parts.selected = all_selected(parts.program, std::move(context.settled));
   return std::make_unique<CompiledPlan>(std::move(parts), executor);
 }
 

@@ -37,6 +37,7 @@ struct PlanParts {
   std::vector<TensorType> input_types;
   std::map<std::string, HTensor, std::less<>> outputs;
   std::vector<PlanStep> descriptions;
+  std::vector<Selected> selected;
   MemoryReport memory;
   std::shared_ptr<Storage> arena;
   std::vector<HTensor> constants;
@@ -61,6 +62,7 @@ class CompiledPlan final : public Executable {
   const TensorType& input_type(size_t i) const override { return p_.input_types.at(i); }
   const HTensor& output(const std::string& name) const override;
   const std::vector<PlanStep>& steps() const override { return p_.descriptions; }
+  const std::vector<Selected>& selected() const override { return p_.selected; }
   MemoryReport memory() const override { return p_.memory; }
   const Program& program() const override { return p_.program; }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/plugin/registry.hpp"
+#include "engine/program/chooser.hpp"
 #include "engine/program/functional.hpp"
 #include "engine/program/program.hpp"
 
@@ -60,6 +61,7 @@ struct CompileOptions : DeviceSettings {
   std::vector<std::string> disabled;            // passes switched off by name
   // Called with each pass's name and its result: `explain --after`.
   std::function<void(const std::string& pass, const Program&)> observe;
+  bool training = false;                        // the program is a training step: implementations are asked for such
   // Fills the arena with ones before each run, so that reading what no step wrote shows (as NaN in floats).
   bool poison = false;
 };
@@ -113,6 +115,8 @@ class Executable {
   // A result of the last run: a view into the arena, valid until the next run.
   virtual const HTensor& output(const std::string& name) const = 0;
   virtual const std::vector<PlanStep>& steps() const = 0;
+  // Who computes the calls of the program, and why the others do not: one for each kind of call in a scope.
+  virtual const std::vector<Selected>& selected() const = 0;
   virtual MemoryReport memory() const = 0;
   virtual const Program& program() const = 0;  // after the last pass
 };

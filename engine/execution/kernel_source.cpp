@@ -7,6 +7,7 @@
 
 #include "engine/passes/pass.hpp"
 #include "engine/program/chain.hpp"
+#include "engine/program/host_function.hpp"
 #include "engine/program/op.hpp"
 
 namespace harmonics {
@@ -27,6 +28,13 @@ std::string describe(std::string_view op, const AttributeMap& attributes, const 
   text += ") -> ";
   for (size_t i = 0; i < outputs.size(); ++i) text += (i ? ", " : "") + outputs[i].str();
   return text;
+}
+
+// A plugin's, for the place of one call.
+KernelPtr own_kernel(const HostFunction& function) {
+  hx_kernel raw{};
+  ItemPtr owner;
+  return function.find_kernel(raw, owner) ? std::make_shared<const Kernel>(raw, std::move(owner)) : nullptr;
 }
 
 }  // namespace
@@ -56,7 +64,7 @@ bool KernelSource::has_fp16_chunks() const {
 }
 
 KernelPtr KernelSource::find(const Program& program, const Node& node) {
-  if (node.op == Op::host_call) return nullptr;
+  if (node.op == Op::host_call) return own_kernel(*node.host);
   const std::string name = node.op == Op::call ? node.callee : std::string(op_row(node.op).name);
   return find(name, node.attributes, input_types(program, node), output_types(program, node));
 }
@@ -78,6 +86,7 @@ KernelPtr KernelSource::find(const std::string& op, const AttributeMap& attribut
   site.n_outputs = static_cast<uint32_t>(out.size());
   site.inputs = in.data();
   site.outputs = out.data();
+  site.device = name_.c_str();
   Chain chain;
   std::vector<hx_scalar_op> ops;
   if (op == op_row(Op::fused_elementwise).name) {

@@ -33,6 +33,7 @@ class KernelSource {
   // "reference" has no kernels; other names are devices of the registry (ErrorKind::Name when unknown).
   KernelSource(const std::string& device, Registry& registry, Precision precision = Precision::fp32);
   bool is_reference() const { return device_ == nullptr; }
+  uint32_t flags() const { return flags_; }  // of every call site
   // Null: the device has none. A device that fails is ErrorKind::Device naming the call site.
   KernelPtr find(const Program& program, const Node& node);
   KernelPtr find(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,

@@ -6,6 +6,7 @@
 
 #include "engine/passes/pass.hpp"
 #include "engine/program/chain.hpp"
+#include "engine/program/host_function.hpp"
 #include "engine/program/op.hpp"
 
 namespace harmonics {
@@ -17,6 +18,7 @@ std::string what(const Node& node) {
     const std::string activation = node.attributes.text("activation", "");
     return activation.empty() ? node.callee : node.callee + "+" + activation;
   }
+  if (node.op == Op::host_call) return node.host->selected() ? node.host->selected()->op : "host_call";
   if (node.op != Op::fused_elementwise) return std::string(op_name(node.op));
   std::string names;
   for (const ChainOp& op : chain_of(node.attributes, node.inputs.size()).ops) {

@@ -38,7 +38,7 @@ double other_of(const Program& program, const Node& node) {
 void add_flops(const Program& program, const Node& node, Work& work) {
   if (node.op == Op::dot) work.products += products_of_dot(program, node);
   else work.other += other_of(program, node);
-  const Functional* functional = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
+  const FunctionalPtr functional = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
   if (!functional || !functional->body) return;
   Work inside;
   const auto body = body_program(*functional, node.attributes, input_types(program, node));

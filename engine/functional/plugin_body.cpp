@@ -22,6 +22,26 @@ Error plugin_error(const Item& item, hx_status status) {
   return {said.kind(), spoken_name(item) + ": " + said.what(), said.span(), said.notes()};
 }
 
+std::vector<HTensor> splice(const Program& body, const std::vector<HTensor>& inputs) {
+  Tracer& tracer = *Tracer::current();
+  std::vector<HTensor> values(body.values.size());
+  for (const Node& node : body.nodes) {
+    if (node.op == Op::input) {
+      values[node.outputs[0]] = inputs[static_cast<size_t>(std::stoi(node.callee))];
+      continue;
+    }
+    std::vector<HTensor> in;
+    std::vector<TensorType> types;
+    for (ValueId v : node.inputs) in.push_back(values[v]);
+    for (ValueId v : node.outputs) types.push_back(body.type(v));
+    const std::vector<HTensor> out = tracer.append(node, in, types);
+    for (size_t i = 0; i < out.size(); ++i) values[node.outputs[i]] = out[i];
+  }
+  std::vector<HTensor> results;
+  for (const NamedValue& out : body.outputs) results.push_back(values[out.value]);
+  return results;
+}
+
 namespace {
 
 std::vector<TensorType> types_of(const std::vector<HTensor>& values) {
@@ -38,25 +58,6 @@ std::vector<HTensor> zeros_of(const std::vector<TensorType>& types) {
   std::vector<HTensor> zeros;
   for (const TensorType& t : types) zeros.push_back(make_value(t, std::make_shared<Storage>(t.bytes())));
   return zeros;
-}
-
-// Appends the nodes of a body to the program being traced; its inputs are the values given.
-HTensor splice(const Program& body, const std::vector<HTensor>& inputs) {
-  Tracer& tracer = *Tracer::current();
-  std::vector<HTensor> values(body.values.size());
-  for (const Node& node : body.nodes) {
-    if (node.op == Op::input) {
-      values[node.outputs[0]] = inputs[static_cast<size_t>(std::stoi(node.callee))];
-      continue;
-    }
-    std::vector<HTensor> in;
-    std::vector<TensorType> types;
-    for (ValueId v : node.inputs) in.push_back(values[v]);
-    for (ValueId v : node.outputs) types.push_back(body.type(v));
-    const std::vector<HTensor> out = tracer.append(node, in, types);
-    for (size_t i = 0; i < out.size(); ++i) values[node.outputs[i]] = out[i];
-  }
-  return values[body.outputs.at(0).value];
 }
 
 // The gradient of a body, seen as a body of its own: of inputs, result and the result's gradient.
@@ -216,7 +217,7 @@ HTensor apply_body(const PluginBodyPtr& body, const std::vector<HTensor>& inputs
   }
   const TracedBody found = trace_body(body, types_of(inputs));
   if (found.status == HX_DECLINED) return {};
-  if (found.status == HX_OK) return splice(*found.program, inputs);
+  if (found.status == HX_OK) return splice(*found.program, inputs).at(0);
   Node node{};
   node.op = Op::host_call;
   node.host = std::make_shared<OpaqueBody>(body, found.opaque_result);

@@ -2,6 +2,7 @@
 // program, spliced in when it can be traced, else as one opaque node.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,12 +14,19 @@
 #include "engine/program/host_function.hpp"
 #include "engine/program/program.hpp"
 
+// A function of a table that may be shorter than this program knows it, or leave it out.
+#define HM_TABLE_HAS(table, member) \
+  ((table).struct_size >= offsetof(std::decay_t<decltype(table)>, member) + sizeof((table).member) && (table).member)
+
 namespace harmonics {
 
 // "activation 'my_act' of plugin 'my_plugin'"
 std::string spoken_name(const Item& item);
 // The error a plugin left behind by answering `status`, naming the item. Keeps the kind the plugin gave.
 Error plugin_error(const Item& item, hx_status status);
+
+// Appends the nodes of a body to the program being traced; its inputs "0", "1" ... are the values given. Its results.
+std::vector<HTensor> splice(const Program& body, const std::vector<HTensor>& inputs);
 
 // A pure function of a plugin with its arguments bound.
 struct PluginBody {

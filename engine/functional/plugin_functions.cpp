@@ -1,7 +1,5 @@
 #include "engine/functional/plugin_functions.hpp"
 
-#include <cstddef>
-
 #include <fmt/core.h>
 
 #include "engine/functional/plugin_body.hpp"
@@ -9,10 +7,6 @@
 namespace harmonics {
 
 namespace {
-
-// A function of a table that may be shorter than this program knows it, or leave it out.
-#define HM_TABLE_HAS(table, member) \
-  ((table).struct_size >= offsetof(std::decay_t<decltype(table)>, member) + sizeof((table).member) && (table).member)
 
 // Arguments as the plugin reads them, alive as long as the body that uses them.
 std::shared_ptr<const AttributeView> view_of_arguments(const AttributeMap& arguments) {

@@ -7,8 +7,8 @@ namespace harmonics {
 
 namespace {
 
-const Functional& functional_of(const Node& call) {
-  if (const Functional* f = FunctionalTable::global().find(call.callee)) return *f;
+FunctionalPtr called_by(const Node& call) {
+  if (FunctionalPtr f = FunctionalTable::global().find(call.callee)) return f;
   throw Error(ErrorKind::Internal, fmt::format("the program calls '{}', which is no registered functional", call.callee));
 }
 
@@ -21,7 +21,7 @@ bool inline_once(Program& program, const HasKernel& has_kernel) {
       rewriter.copy(node);
       continue;
     }
-    const auto body = body_program(functional_of(node), node.attributes, input_types(program, node));
+    const auto body = body_program(*called_by(node), node.attributes, input_types(program, node));
     for (const Node& inner : body->nodes) again = again || inner.op == Op::call;
     rewriter.splice(*body, node);
   }
@@ -31,10 +31,11 @@ bool inline_once(Program& program, const HasKernel& has_kernel) {
 
 }  // namespace
 
-Program inline_calls(const Program& program, const HasKernel& has_kernel) {
+Program inline_calls(const Program& program, const HasKernel& has_kernel, const std::function<void(Program&)>& before) {
   Program result = program;
-  while (inline_once(result, has_kernel)) {
-  }
+  do {
+    if (before) before(result);
+  } while (inline_once(result, has_kernel));
   return result;
 }
 

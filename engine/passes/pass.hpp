@@ -46,8 +46,9 @@ Program fuse_pooling(const Program& program, const AcceptsCall& accepts);
 // their results need not be kept. Clones carry the scope "recomputed/" + the original's. Nodes in a scope that ends in
 // "residual" are kept always, and small second results (an attention's log-sum-exp) are used as the forward left them.
 Program recompute(const Program& program, const std::vector<std::string>& scope_patterns);
-// Calls for which `has_kernel` is false are replaced by their body, recursively.
-Program inline_calls(const Program& program, const HasKernel& has_kernel);
+// Calls for which `has_kernel` is false are replaced by their body, recursively. `before` may change the program's nodes before
+// each round.
+Program inline_calls(const Program& program, const HasKernel& has_kernel, const std::function<void(Program&)>& before = {});
 // Chains of elementwise nodes (and broadcasts of their inputs) into fused_elementwise nodes, kept where `accepts` (null:
 // always) says so.
 Program fuse_elementwise(const Program& program, const HasKernel& accepts = {});

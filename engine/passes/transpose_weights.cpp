@@ -37,7 +37,7 @@ class Transposer {
  private:
   const TensorType& type(ValueId v) const { return program_.type(v); }
   bool is_update(const Node& node) const {
-    const Functional* f = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
+    const FunctionalPtr f = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
     return f && f->is_update;
   }
 

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/spelling.hpp"
+#include "engine/plugin/range.hpp"
 
 namespace harmonics {
 
@@ -193,6 +194,11 @@ class Matcher {
               span);
 }
 
+void expect_range(const Item& item, const ArgumentSpec& spec, const AttributeValue& value, const std::string& text, ErrorKind kind, Span span) {
+  if (spec.range.empty() || in_range(value, spec.range)) return;
+  throw Error(kind, fmt::format("'{}' of {} is {}", spec.name, called(item), text), span, {"give " + spoken_range(spec.range)});
+}
+
 }  // namespace
 
 std::string_view argument_type_name(uint32_t type) {
@@ -256,6 +262,7 @@ BoundArguments bind_arguments(const Item& item, const std::vector<WrittenArgumen
     }
     auto value = convert(spec.type, a.value);
     if (!value) wrong_type(item, spec, std::visit(Spoken{}, a.value.value), ErrorKind::Type, a.value.span);
+    expect_range(item, spec, *value, std::visit(Spoken{}, a.value.value), ErrorKind::Type, a.value.span);
     bound.values.set(spec.name, std::move(*value));
   }
   fill_defaults(item, matcher.given(), bound.values, ErrorKind::Name, call);
@@ -272,6 +279,7 @@ AttributeMap bind_texts(const Item& item, const std::vector<std::pair<std::strin
       throw Error(ErrorKind::Usage, fmt::format("option '{}' of {} is given twice", name, called(item)));
     auto value = parse_argument(spec->type, text);
     if (!value) wrong_type(item, *spec, "'" + text + "'", ErrorKind::Usage, {});
+    expect_range(item, *spec, *value, "'" + text + "'", ErrorKind::Usage, {});
     values.set(name, std::move(*value));
   }
   fill_defaults(item, given, values, ErrorKind::Usage, {});

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <set>
 
-#include <harmonics/metric_abi.h>
-
 #include "engine/plugin/arguments.hpp"
+#include "engine/plugin/kinds.hpp"
+#include "engine/plugin/range.hpp"
 
 namespace harmonics {
 
@@ -32,6 +32,13 @@ bool is_name(std::string_view text) {
               "cannot register " + std::string(kind_name(item.kind)) + " '" + item.name + "': " + reason);
 }
 
+void check_range(const Item& item, const ArgumentSpec& spec) {
+  if (!is_range(spec.type, spec.range))
+    refuse(item, "the range '" + spec.range + "' of argument '" + spec.name + "' does not fit " + std::string(argument_type_name(spec.type)));
+  if (!spec.default_text.empty() && !in_range(*parse_argument(spec.type, spec.default_text), spec.range))
+    refuse(item, "the default '" + spec.default_text + "' of argument '" + spec.name + "' is outside its range '" + spec.range + "'");
+}
+
 ArgumentSpec copy_spec(const Item& item, const hx_argument_spec& from) {
   const hx_argument_spec spec = read_sized(from);
   ArgumentSpec result;
@@ -39,6 +46,7 @@ ArgumentSpec copy_spec(const Item& item, const hx_argument_spec& from) {
   result.name = spec.name ? spec.name : "";
   result.default_text = spec.default_text ? spec.default_text : "";
   result.description = spec.description ? spec.description : "";
+  result.range = spec.range ? spec.range : "";
   result.required = spec.default_text == nullptr;
   if (!is_name(result.name)) refuse(item, "an argument has the name '" + result.name + "'");
   if (result.type < HX_ARG_INT || result.type > HX_ARG_LAYER)
@@ -46,6 +54,7 @@ ArgumentSpec copy_spec(const Item& item, const hx_argument_spec& from) {
   if (!result.default_text.empty() && !parse_argument(result.type, result.default_text))
     refuse(item, "the default '" + result.default_text + "' of argument '" + result.name + "' is not " +
                      std::string(argument_type_name(result.type)));
+  if (!result.range.empty()) check_range(item, result);
   return result;
 }
 
@@ -65,6 +74,31 @@ void copy_arguments(Item& item, const hx_item& from) {
   }
 }
 
+void check_kind(Item& item) {
+  const uint32_t kind = item.kind;
+  if (kind == HX_IMPORTER || kind == HX_EXPORTER)
+    throw Error(ErrorKind::Plugin, "cannot register '" + item.name + "': this program has no use for " +
+                                       (kind == HX_IMPORTER ? "importers" : "exporters") + " yet");
+  for (const KindRow& row : kind_rows())
+    if (row.kind == kind) return;
+  item.vtable = nullptr;  // nobody knows how to give it back
+  throw Error(ErrorKind::Plugin, "cannot register '" + item.name + "': unknown kind " + std::to_string(kind));
+}
+
+// What a kind asks for besides.
+void check_shape(const Item& item) {
+  if (item.kind == HX_IMPLEMENTATION) {
+    const size_t dot = item.name.find('.');
+    if (dot == 0 || dot == std::string::npos || dot + 1 == item.name.size())
+      refuse(item, "an implementation is called FUNCTIONAL.NAME, such as attention.mine");
+    if (!item.arguments.empty()) refuse(item, "an implementation has no arguments of its own; it has those of the call");
+  }
+  if (item.kind != HX_OPTIMIZER) return;
+  const bool has_rate = !item.arguments.empty() && item.arguments[0].name == "lr" && item.arguments[0].type == HX_ARG_FLOAT &&
+                        !item.arguments[0].default_text.empty();
+  if (!has_rate) refuse(item, "the first argument of an optimizer is 'lr', a number with a default");
+}
+
 }  // namespace
 
 void add_pending(hx_registry& registry, const hx_item& from) {
@@ -79,12 +113,15 @@ void add_pending(hx_registry& registry, const hx_item& from) {
   item->vtable = given.vtable;
   item->name = given.name ? given.name : "";
   item->description = given.description ? given.description : "";
-  if (given.kind < HX_ACTIVATION || given.kind > static_cast<uint32_t>(HX_METRIC))
-    throw Error(ErrorKind::Plugin, "cannot register '" + item->name + "': unknown kind " + std::to_string(given.kind));
+  check_kind(*item);
   if (!is_name(item->name))
     refuse(*item, "a name starts with a letter or '_' and goes on with letters, digits and '_ . + -'");
   if (!item->vtable) refuse(*item, "it has no table of functions");
+  if (const std::string missing = missing_function(item->kind, item->vtable); !missing.empty())
+    refuse(*item, "its table lacks the function '" + missing + "'");
+  if (is_own_name(item->kind, item->name)) refuse(*item, "the library itself has one of this name; choose another");
   copy_arguments(*item, given);
+  check_shape(*item);
   registry.pending.push_back(std::move(item));
 }
 

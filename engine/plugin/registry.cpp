@@ -1,42 +1,16 @@
 #include "engine/plugin/registry.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
+#include <atomic>
 #include <set>
 
-#include <harmonics/metric_abi.h>
-
 #include "engine/base/spelling.hpp"
+#include "engine/plugin/kinds.hpp"
 #include "engine/plugin/loader.hpp"
 
 namespace harmonics {
 
 namespace {
-
-struct KindRow {
-  uint32_t kind;
-  std::string_view name, plural, listed;  // listed: what `harmonics list` calls them
-};
-constexpr std::array<KindRow, 7> kKinds{{{HX_ACTIVATION, "activation", "activations", "functions"},
-                                         {HX_LOSS, "loss", "losses", "functions"},
-                                         {HX_LAYER, "layer", "layers", "functions"},
-                                         {HX_PRODUCER, "producer", "producers", "producers"},
-                                         {HX_CONSUMER, "consumer", "consumers", "consumers"},
-                                         {HX_DEVICE, "device", "devices", "devices"},
-                                         {HX_METRIC, "metric", "metrics", "metrics"}}};
-
-const KindRow& row_of(uint32_t kind) {
-  for (const KindRow& row : kKinds)
-    if (row.kind == kind) return row;
-  throw Error(ErrorKind::Internal, "no kind of item has the number " + std::to_string(kind));
-}
-
-template <typename Table>
-void destroy_with(const void* vtable, void* self) {
-  const auto& table = *static_cast<const Table*>(vtable);
-  if (table.struct_size >= offsetof(Table, destroy) + sizeof table.destroy && table.destroy) table.destroy(self);
-}
 
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
@@ -46,29 +20,8 @@ std::string joined(const std::vector<std::string>& words) {
 
 }  // namespace
 
-std::vector<uint32_t> item_kinds() {
-  std::vector<uint32_t> kinds;
-  for (const KindRow& row : kKinds) kinds.push_back(row.kind);
-  return kinds;
-}
-
-std::string_view kind_name(uint32_t kind) { return row_of(kind).name; }
-
-uint32_t kind_named(std::string_view name) {
-  for (const KindRow& row : kKinds)
-    if (row.name == name || row.plural == name) return row.kind;
-  return 0;
-}
-
 Item::~Item() {
-  if (!vtable) return;
-  if (kind == HX_ACTIVATION) destroy_with<hx_activation_vt>(vtable, self);
-  if (kind == HX_LOSS) destroy_with<hx_loss_vt>(vtable, self);
-  if (kind == HX_LAYER) destroy_with<hx_layer_vt>(vtable, self);
-  if (kind == HX_PRODUCER) destroy_with<hx_producer_factory_vt>(vtable, self);
-  if (kind == HX_CONSUMER) destroy_with<hx_consumer_factory_vt>(vtable, self);
-  if (kind == HX_DEVICE) destroy_with<hx_device_vt>(vtable, self);
-  if (kind == HX_METRIC) destroy_with<hx_metric_factory_vt>(vtable, self);
+  if (vtable) kind_row(kind).destroy(vtable, self);
 }
 
 Registry& Registry::global() {
@@ -83,7 +36,9 @@ Registry& Registry::global() {
 }
 
 void Registry::add(std::shared_ptr<Item> item) {
+  static std::atomic<uint64_t> count{0};
   std::lock_guard lock(mutex_);
+  item->order = ++count;
   Key key{item->kind, item->name};
   items_[std::move(key)] = std::move(item);
 }
@@ -132,13 +87,13 @@ ItemPtr Registry::need(uint32_t kind, std::string_view name) {
   if (auto near = nearest(name, known)) {
     error.note("did you mean '" + *near + "'?");
   } else {
-    for (const KindRow& row : kKinds)
+    for (const KindRow& row : kind_rows())
       if (row.kind != kind && knows(row.kind, name_text))
         error.note("note: '" + name_text + "' is known as " + std::string(row.name));
     if (!known.empty()) error.note("note: known are " + joined(known));
   }
   throw error.note("a plugin that has it is loaded with --plugin PATH; 'harmonics list " +
-                   std::string(row_of(kind).listed) + "' shows what is there");
+                   std::string(kind_row(kind).listed) + "' shows what is there");
 }
 
 bool Registry::knows(uint32_t kind, const std::string& name) {
@@ -156,6 +111,40 @@ std::vector<std::string> Registry::names(uint32_t kind) {
   for (const auto& [key, path] : announced_)
     if (key.first == kind) all.insert(key.second);
   return {all.begin(), all.end()};
+}
+
+std::vector<ItemPtr> Registry::implementations(const std::string& functional) {
+  std::lock_guard lock(mutex_);
+  const std::string prefix = functional + ".";
+  std::set<std::string> own;
+  for (const auto& [key, item] : items_)
+    if (key.first == HX_IMPLEMENTATION && key.second.rfind(prefix, 0) == 0) own.insert(key.second);
+  for (const auto& [key, path] : announced_)
+    if (key.first == HX_IMPLEMENTATION && key.second.rfind(prefix, 0) == 0) own.insert(key.second);
+  std::vector<ItemPtr> found;
+  for (const std::string& name : own) found.push_back(find(HX_IMPLEMENTATION, name));
+  std::stable_sort(found.begin(), found.end(), [](const ItemPtr& a, const ItemPtr& b) { return a->order > b->order; });
+  if (outer_)
+    for (ItemPtr& item : outer_->implementations(functional))
+      if (!own.count(item->name)) found.push_back(std::move(item));
+  return found;
+}
+
+std::map<std::string, std::string> Registry::overrides() {
+  std::map<std::string, std::string> all;
+  if (outer_) all = outer_->overrides();
+  std::lock_guard lock(mutex_);
+  for (const auto& [functional, implementation] : overrides_) all[functional] = implementation;
+  return all;
+}
+
+std::string Registry::set_override(const std::string& functional, const std::string& implementation) {
+  std::lock_guard lock(mutex_);
+  const auto at = overrides_.find(functional);
+  std::string before = at == overrides_.end() ? "" : at->second;
+  if (implementation.empty()) overrides_.erase(functional);
+  else overrides_[functional] = implementation;
+  return before;
 }
 
 void Registry::load_everything() {

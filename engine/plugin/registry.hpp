@@ -20,6 +20,7 @@ struct ArgumentSpec {
   uint32_t type = 0;  // hx_argument_type
   std::string name, default_text, description;
   bool required = false;
+  std::string range;  // hx_argument_spec.range; "": any value
 };
 
 // One registered thing. Shared by whoever uses it, so a replaced item lives on with its last user. Holds its library.
@@ -35,18 +36,26 @@ class Item {
   std::string plugin;  // id of the plugin it came from; "" for the library's own
   std::string path;    // of that plugin's file
   std::vector<ArgumentSpec> arguments;
+  uint64_t order = 0;  // later registrations have larger ones; 0: of a library that was opened because of its manifest
   void* self = nullptr;
   const void* vtable = nullptr;
   std::shared_ptr<Library> library;
 
   std::string identity() const { return plugin + "/" + name; }
+  std::string origin() const { return plugin.empty() ? "built in" : plugin; }
   template <typename Table> const Table& table() const { return *static_cast<const Table*>(vtable); }
 };
 using ItemPtr = std::shared_ptr<const Item>;
 
-std::vector<uint32_t> item_kinds();                // every hx_kind there is
 std::string_view kind_name(uint32_t kind);         // "activation"
+std::string_view kind_plural(uint32_t kind);       // "activations"
 uint32_t kind_named(std::string_view name);        // 0: none; plural accepted
+std::vector<uint32_t> item_kinds();                // every kind that can be registered, in the order of lists
+// What is wrong with a table of functions, when something it must have is missing; "": nothing.
+std::string missing_function(uint32_t kind, const void* vtable);
+// Is this the name of one of the library's own functionals, optimizers, schedules or augmentations, which no plugin may take?
+// Defined in engine/runtime/own_names.cpp.
+bool is_own_name(uint32_t kind, const std::string& name);
 
 class Registry {
  public:
@@ -62,6 +71,14 @@ class Registry {
   // Every name of a kind, loaded or only announced by a manifest, sorted.
   std::vector<std::string> names(uint32_t kind);
   void load_everything();  // opens all announced libraries (for `list`)
+
+  // Implementations of a functional or primitive: this registry's before the outer one's, of each the newest first.
+  std::vector<ItemPtr> implementations(const std::string& functional);
+  // Which implementation is to be taken, by functional; those of this registry hide the outer one's. Programs take them over
+  // when they are compiled.
+  std::map<std::string, std::string> overrides();
+  // Gives what was set before: "" nothing; setting "" takes it back.
+  std::string set_override(const std::string& functional, const std::string& implementation);
 
   // Announces that `path` provides these, without opening it. Of two libraries that announce a name the first has it.
   void announce(const std::string& library_path, const std::vector<std::pair<uint32_t, std::string>>& names);
@@ -79,6 +96,22 @@ class Registry {
   std::map<Key, ItemPtr> items_;
   std::map<Key, std::string> announced_;
   std::set<std::string> opened_;  // announced libraries that are open
+  std::map<std::string, std::string> overrides_;
+};
+
+// While it lives, programs compiled for a graph whose functions come from `registry` compute a functional as it says, whichever
+// thread compiles them; they keep to it afterwards.
+class ScopedOverride {
+ public:
+  ScopedOverride(Registry& registry, std::string functional, const std::string& implementation)
+      : registry_(registry), functional_(std::move(functional)), before_(registry.set_override(functional_, implementation)) {}
+  ~ScopedOverride() { registry_.set_override(functional_, before_); }
+  ScopedOverride(const ScopedOverride&) = delete;
+  ScopedOverride& operator=(const ScopedOverride&) = delete;
+
+ private:
+  Registry& registry_;
+  std::string functional_, before_;
 };
 
 }  // namespace harmonics

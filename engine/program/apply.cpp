@@ -65,7 +65,7 @@ void check_indices(Op op, const AttributeMap& attributes, const std::vector<HTen
   std::vector<std::string> known;
   for (const OpRow& row : op_rows())
     if (find_op(row.name)) known.emplace_back(row.name);
-  for (const Functional* f : FunctionalTable::global().all()) known.push_back(f->name);
+  for (std::string& name : FunctionalTable::global().names()) known.push_back(std::move(name));
   Error error(ErrorKind::Name, "there is no operation '" + std::string(op) + "'");
   if (auto near = nearest(op, known)) error.note("did you mean '" + *near + "'?");
   throw error;
@@ -82,7 +82,7 @@ std::vector<HTensor> apply(std::string_view op, const AttributeMap& attributes, 
   }
   const OpRow* row = find_op(op);
   if (!row) {
-    const Functional* functional = FunctionalTable::global().find(op);
+    const FunctionalPtr functional = FunctionalTable::global().find(op);
     if (!functional) unknown(op);
     return traced ? record_call(*functional, attributes, inputs) : functional->body(attributes, inputs);
   }

@@ -10,7 +10,7 @@ constexpr ValueId kNone = ~0u;
 
 class Expander {
  public:
-  Expander(Program& program, const std::function<bool(const Node&)>& chosen) : program_(program), chosen_(chosen) {}
+  Expander(Program& program, const std::function<bool(Node&)>& chosen) : program_(program), chosen_(chosen) {}
 
   void run() {
     std::vector<Node> before = std::move(program_.nodes);
@@ -35,7 +35,7 @@ class Expander {
   }
 
   void expand(const Node& call) {
-    const Functional* functional = FunctionalTable::global().find(call.callee);
+    const FunctionalPtr functional = FunctionalTable::global().find(call.callee);
     if (!functional) throw Error(ErrorKind::Name, "there is no functional '" + call.callee + "'");
     std::vector<TensorType> types;
     for (ValueId v : call.inputs) types.push_back(program_.type(v));
@@ -81,12 +81,12 @@ class Expander {
   }
 
   Program& program_;
-  const std::function<bool(const Node&)>& chosen_;
+  const std::function<bool(Node&)>& chosen_;
   std::vector<Node> nodes_;
 };
 
 }  // namespace
 
-void expand_calls(Program& program, const std::function<bool(const Node&)>& chosen) { Expander(program, chosen).run(); }
+void expand_calls(Program& program, const std::function<bool(Node&)>& chosen) { Expander(program, chosen).run(); }
 
 }  // namespace harmonics

@@ -1,5 +1,6 @@
 #include "engine/program/functional.hpp"
 
+#include <atomic>
 #include <unordered_map>
 
 #include "engine/program/tracer.hpp"
@@ -16,24 +17,59 @@ FunctionalTable& FunctionalTable::global() {
   return *table;
 }
 
-void FunctionalTable::add(Functional functional) {
-  const std::lock_guard lock(mutex_);
-  std::unique_ptr<Functional>& slot = table_[functional.name];
-  if (slot) replaced_.push_back(std::move(slot));
-  slot = std::make_unique<Functional>(std::move(functional));
+namespace {
+
+uint64_t next_id() {
+  static std::atomic<uint64_t> count{0};
+  return ++count;
 }
 
-const Functional* FunctionalTable::find(std::string_view name) const {
+}  // namespace
+
+void FunctionalTable::add(Functional functional) {
+  functional.id = next_id();
+  const std::lock_guard lock(mutex_);
+  table_[functional.name] = std::make_shared<const Functional>(std::move(functional));
+}
+
+FunctionalPtr FunctionalTable::own(std::string_view name) const {
   const std::lock_guard lock(mutex_);
   const auto it = table_.find(name);
-  return it == table_.end() ? nullptr : it->second.get();
+  return it == table_.end() ? nullptr : it->second;
 }
 
-std::vector<const Functional*> FunctionalTable::all() const {
+bool FunctionalTable::has_own(std::string_view name) const { return own(name) != nullptr; }
+
+FunctionalPtr FunctionalTable::find(std::string_view name) {
+  if (FunctionalPtr found = own(name)) return found;
+  return of_plugin(name);
+}
+
+FunctionalPtr FunctionalTable::of_plugin(std::string_view name) {
+  const ItemPtr item = Registry::global().find(HX_FUNCTIONAL, name);
+  if (!item) return nullptr;
   const std::lock_guard lock(mutex_);
-  std::vector<const Functional*> list;
-  for (const auto& [name, functional] : table_) list.push_back(functional.get());
+  auto& [made_for, functional] = plugins_[std::string(name)];
+  if (functional && made_for.lock() == item) return functional;
+  Functional made = functional_of(item);
+  made.name = name;
+  made.description = item->description;
+  made.id = next_id();
+  made_for = item;
+  return functional = std::make_shared<const Functional>(std::move(made));
+}
+
+std::vector<FunctionalPtr> FunctionalTable::all() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<FunctionalPtr> list;
+  for (const auto& [name, functional] : table_) list.push_back(functional);
   return list;
+}
+
+std::vector<std::string> FunctionalTable::names() const {
+  std::vector<std::string> names = Registry::global().names(HX_FUNCTIONAL);
+  for (const FunctionalPtr& f : all()) names.push_back(f->name);
+  return names;
 }
 
 namespace {
@@ -62,9 +98,8 @@ class BodyCache {
   std::unordered_map<std::string, std::shared_ptr<const Program>> bodies_;
 };
 
-// The body's address tells apart functionals that replaced one another.
 std::string key_of(const Functional& functional, const AttributeMap& attributes, const std::vector<TensorType>& inputs) {
-  std::string key = functional.name + '@' + std::to_string(reinterpret_cast<uintptr_t>(functional.body)) + attributes.str();
+  std::string key = functional.name + '@' + std::to_string(functional.id) + attributes.str();
   for (const TensorType& t : inputs) key += '|' + t.str();
   return key;
 }

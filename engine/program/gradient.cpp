@@ -16,15 +16,15 @@ bool has_rule(const Node& node) {
   return node.op == Op::call || node.op == Op::host_call || op_row(node.op).gradient != nullptr;
 }
 
-const Functional& functional_of(const Node& node) {
-  if (const Functional* f = FunctionalTable::global().find(node.callee)) return *f;
+FunctionalPtr called_by(const Node& node) {
+  if (FunctionalPtr f = FunctionalTable::global().find(node.callee)) return f;
   throw Error(ErrorKind::Name, "there is no functional '" + node.callee + "'");
 }
 
 class Differentiator {
  public:
-  Differentiator(Tracer& tracer, const HTensor& value, const std::vector<HTensor>& wrt)
-      : tracer_(tracer), value_(tracer.id_of(value)) {
+  Differentiator(Tracer& tracer, const HTensor& value, const std::vector<HTensor>& wrt, Chooser* chooser)
+      : tracer_(tracer), chooser_(chooser), value_(tracer.id_of(value)) {
     for (const HTensor& w : wrt) wrt_.push_back(tracer.id_of(w));
     const TensorType& type = program().type(value_);
     if (type.shape.rank() != 0 || !is_float(type.dtype))
@@ -68,13 +68,14 @@ class Differentiator {
     const std::vector<bool> needed = needed_for_value();
     depends_.assign(program().values.size(), false);
     for (ValueId w : wrt_) depends_[w] = true;
-    expand_calls(program(), [&](const Node& node) {
+    expand_calls(program(), [&](Node& node) {
+      if (chooser_) choose_in_place(program(), node, *chooser_);
       depends_.resize(program().values.size(), false);
       bool carries = false, used = false;
       for (ValueId v : node.inputs) carries = carries || depends_[v];
       for (ValueId v : node.outputs) used = used || v >= needed.size() || needed[v];
       if (!carries || !has_rule(node)) return false;
-      if (used && node.op == Op::call && !functional_of(node).gradient) return true;
+      if (used && node.op == Op::call && !called_by(node)->gradient) return true;
       for (ValueId v : node.outputs) depends_[v] = depends_[v] || is_float(program().type(v).dtype);
       return false;
     });
@@ -108,7 +109,7 @@ class Differentiator {
     const std::vector<HTensor> inputs = handles(node.inputs), outputs = handles(node.outputs);
     std::vector<HTensor> dy;
     for (ValueId v : node.outputs) dy.push_back(adjoints_[v]);
-    if (node.op == Op::call) return functional_of(node).gradient(node.attributes, inputs, outputs, dy);
+    if (node.op == Op::call) return called_by(node)->gradient(node.attributes, inputs, outputs, dy);
     if (node.op != Op::host_call) return op_row(node.op).gradient(node.attributes, inputs, outputs, dy);
     for (size_t i = 0; i < dy.size(); ++i)
       if (!dy[i]) dy[i] = zeros_like(outputs[i]);
@@ -132,6 +133,7 @@ class Differentiator {
   }
 
   Tracer& tracer_;
+  Chooser* chooser_;
   ValueId value_;
   std::vector<ValueId> wrt_;
   std::vector<bool> depends_;
@@ -140,13 +142,23 @@ class Differentiator {
 
 }  // namespace
 
-std::vector<HTensor> gradient(Tracer& tracer, const HTensor& value, const std::vector<HTensor>& wrt) {
+void choose_in_place(Program& program, Node& node, Chooser& chooser) {
+  if (op_row(node.op).family == Family::leaf || node.op == Op::host_call) return;
+  std::shared_ptr<const HostFunction> chosen = chooser.choose(program, node);
+  if (!chosen) return;
+  node.op = Op::host_call;
+  node.host = std::move(chosen);
+  node.callee.clear();
+  node.attributes = {};
+}
+
+std::vector<HTensor> gradient(Tracer& tracer, const HTensor& value, const std::vector<HTensor>& wrt, Chooser* chooser) {
   if (Tracer::current() != &tracer)
     throw Error(ErrorKind::Internal, "a gradient is recorded by the innermost open tracer only");
   const std::string former = tracer.scope();
   const auto restore = [&] { tracer.set_scope(former); };
   try {
-    std::vector<HTensor> results = Differentiator(tracer, value, wrt).run();
+    std::vector<HTensor> results = Differentiator(tracer, value, wrt, chooser).run();
     restore();
     return results;
   } catch (...) {

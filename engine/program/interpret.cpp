@@ -15,7 +15,7 @@ std::vector<TensorType> types_of(const Values& values) {
 }
 
 Values call_body(const Node& node, const Values& inputs) {
-  const Functional* functional = FunctionalTable::global().find(node.callee);
+  const FunctionalPtr functional = FunctionalTable::global().find(node.callee);
   if (!functional) throw Error(ErrorKind::Name, "there is no functional '" + node.callee + "'");
   std::map<std::string, HTensor> leaves;
   for (size_t i = 0; i < inputs.size(); ++i) leaves[std::to_string(i)] = inputs[i];

@@ -205,7 +205,7 @@ class Parser {
     if (FunctionalTable::global().find(name)) return;
     std::vector<std::string> known;
     for (const OpRow& row : op_rows()) known.emplace_back(row.name);
-    for (const Functional* f : FunctionalTable::global().all()) known.push_back(f->name);
+    for (std::string& known_name : FunctionalTable::global().names()) known.push_back(std::move(known_name));
     const auto near = nearest(name, known);
     cursor_.fail(from, "there is no operation '" + name + "'", ErrorKind::Name,
                  near ? std::vector<std::string>{"did you mean '" + *near + "'?"} : std::vector<std::string>{});

@@ -144,7 +144,7 @@ std::vector<TensorType> inferred_types(const Program& program, const Node& node)
     case Op::host_call: return types_at(program, node.outputs);
     case Op::literal: return {type_of(node.literal)};
     case Op::call: {
-      const Functional* functional = FunctionalTable::global().find(node.callee);
+      const FunctionalPtr functional = FunctionalTable::global().find(node.callee);
       if (!functional) throw Error(ErrorKind::Name, "there is no functional '" + node.callee + "'");
       const auto body = body_program(*functional, node.attributes, inputs);
       std::vector<TensorType> types;

@@ -57,6 +57,7 @@ RunState CycleRun::state() {
   s.device = plan_.run.device + (plan_.run.precision == Precision::fp32 ? "" : ", fp16");
   s.batch = plan_.settings.batch;
   s.accumulate = plan_.settings.accumulate;
+  s.implementations = programs_.implementations();
   return s;
 }
 
@@ -89,6 +90,9 @@ void CycleRun::go_on() {
   expect_same(notes, "the training", was.training, is.training);
   expect_same(notes, "the batch", std::to_string(was.batch), std::to_string(is.batch));
   expect_same(notes, "the device", was.device, is.device);
+  for (const auto& [functional, winner] : is.implementations)
+    if (const auto at = was.implementations.find(functional); at != was.implementations.end())
+      expect_same(notes, "what computes '" + functional + "'", at->second, winner);
   const bool branches = !plan_.graph.graph().conditionals.empty();  // their moments are declared when they are chosen
   for (std::string& text : plan_.graph.end_restore(owner_.resume_->file, branches)) notes.push_back(std::move(text));
   for (std::string& text : watch_.notes(was)) notes.push_back(std::move(text));

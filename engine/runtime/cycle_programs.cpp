@@ -60,12 +60,20 @@ LoweringOptions CyclePrograms::options(int64_t batch) const {
   o.cycle = plan_.cycle;
   o.batch = batch;
   o.seed = plan_.settings.seed;
+  o.device = plan_.run;
   o.branches = branches_;
   static_cast<UpdateSettings&>(o) = plan_.settings;
   if (gathers()) o.accumulate = static_cast<double>(batch) / static_cast<double>(plan_.batch);
   o.wanted = plan_.wanted;
   o.judge = judge_ != nullptr;
   return o;
+}
+
+std::map<std::string, std::string> CyclePrograms::implementations() const {
+  std::map<std::string, std::string> all;
+  for (const auto& [functional, winners] : chosen_by_)
+    for (const std::string& winner : winners) all[functional] += (all[functional].empty() ? "" : ", ") + winner;
+  return all;
 }
 
 void CyclePrograms::choose_branches() {
@@ -90,12 +98,13 @@ StepProgram& CyclePrograms::of_batch(int64_t count) {
 }
 
 StepProgram CyclePrograms::compile(int64_t batch) {
-  const CompileOptions c = plan_.graph.compile_options(plan_.run);
+  const CompileOptions c = plan_.graph.compile_options(plan_.run, plan_.training);
   ParameterStore& store = plan_.graph.store();
   StepProgram p;
   p.step = std::make_unique<CompiledStep>(plan_.graph.lower(options(batch)), store, plan_.executor, c);
   const Lowered& lowered = p.step->lowered();
   learn(lowered);
+  for (const Selected& s : p.step->executable().selected()) chosen_by_[s.op].insert(s.winner);
   if (gathers() && !chosen_->update && !lowered.trained.empty()) {
     Lowered update;
     update.program = accumulated_update(plan_.graph.graph().name, store, plan_.settings, lowered.trained);

@@ -41,6 +41,8 @@ class CyclePrograms {
 
   const std::vector<std::optional<TensorType>>& result_types() const { return result_types_; }  // by wanted node, of one sample
   const std::set<std::string>& measured() const { return measured_; }
+  // Who computes each functional in what was compiled so far: "cpu, portable".
+  std::map<std::string, std::string> implementations() const;
 
  private:
   struct Branch {
@@ -63,6 +65,7 @@ class CyclePrograms {
   std::vector<char> held_;  // by conditional
   std::vector<std::optional<TensorType>> result_types_;
   std::set<std::string> measured_;
+  std::map<std::string, std::set<std::string>> chosen_by_;
 };
 
 }  // namespace harmonics

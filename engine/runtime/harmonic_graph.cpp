@@ -10,6 +10,7 @@
 
 #include "engine/base/file.hpp"
 #include "engine/base/spelling.hpp"
+#include "engine/execution/selection.hpp"
 #include "engine/model/sealed_file.hpp"
 #include "engine/runtime/bind_call.hpp"
 #include "engine/runtime/check_streams.hpp"
@@ -140,10 +141,11 @@ std::string ResolvedSettings::training() const {
   return s;
 }
 
-CompileOptions HarmonicGraph::compile_options(const DeviceSettings& device) {
+CompileOptions HarmonicGraph::compile_options(const DeviceSettings& device, bool training) {
   CompileOptions options;
   static_cast<DeviceSettings&>(options) = device;
   options.registry = &registry_;
+  options.training = training;
   return options;
 }
 
@@ -204,7 +206,11 @@ void HarmonicGraph::check_belonging() const {
 }
 
 Lowered HarmonicGraph::lower(const LoweringOptions& options) {
-  Lowered lowered = harmonics::lower(graph_, types(), widths(), store_, options);
+  LoweringOptions o = options;
+  std::optional<Selection> selection;
+  if (o.mode == Mode::train) selection.emplace(registry_, o.device, true);
+  if (selection && !selection->idle()) o.chooser = &*selection;
+  Lowered lowered = harmonics::lower(graph_, types(), widths(), store_, o);
   if (weights_path_.empty()) return lowered;
   std::string missing, surplus;
   for (Op op : {Op::parameter, Op::state})

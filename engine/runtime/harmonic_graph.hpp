@@ -74,7 +74,7 @@ class HarmonicGraph {
 
   ResolvedSettings settings(int cycle, const RunSettings& run) const;
   Executor& executor(int threads);
-  CompileOptions compile_options(const DeviceSettings& device);
+  CompileOptions compile_options(const DeviceSettings& device, bool training = false);
   // With loaded weights, a parameter they lack is ErrorKind::Weights listing all that are missing (training: a note).
   Lowered lower(const LoweringOptions& options);
   // The nodes whose values a cycle hands out: consumers with an arrow, and layers at the end without one.

@@ -272,7 +272,7 @@ class Lowerer : public ParameterSource {
       }
       if (!pattern.empty() && names.empty())
         throw Error(ErrorKind::Name, fmt::format("only=\"{}\" matches no parameter", pattern), {}, {"parameters are named SOURCE.TARGET.FUNCTION..., e.g. only=\"*.output.*\""});
-      const std::vector<HTensor> gradients = gradient(tracer_, total, wrt);
+      const std::vector<HTensor> gradients = gradient(tracer_, total, wrt, options_.chooser);
       for (size_t i = 0; i < names.size(); ++i) sums[names[i]] = sums.count(names[i]) ? add(sums[names[i]], gradients[i]) : gradients[i];
     }
     const TraceScope scope("optimizer");

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/execution/executable.hpp"
 #include "engine/model/parameter_store.hpp"
 #include "engine/program/program.hpp"
 #include "engine/runtime/graph.hpp"
@@ -51,6 +52,8 @@ bool read_as_classes(const Graph& graph, int producer);
 enum class Mode { train, evaluate, infer };
 
 struct LoweringOptions : UpdateSettings {  // those: train
+  DeviceSettings device;          // train: what the step will run on, so that who computes a call can be settled with its gradient
+  Chooser* chooser = nullptr;     // who settles it; set by HarmonicGraph::lower
   Mode mode = Mode::train;
   int cycle = 0;
   int64_t batch = 1;

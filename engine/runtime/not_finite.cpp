@@ -5,6 +5,11 @@
 
 #include <fmt/core.h>
 
+#include "engine/execution/selection.hpp"
+#include "engine/passes/pass.hpp"
+#include "engine/program/expand_calls.hpp"
+#include "engine/program/host_function.hpp"
+
 namespace harmonics {
 
 namespace {
@@ -39,10 +44,46 @@ std::string first_place(const NotFinite& step, const CompiledStep& look) {
   return "the loss itself: every layer is finite";
 }
 
+// What a plugin's own code computes in the program, and the names its operands and results are handed out under.
+struct PluginStep {
+  std::string name;
+  std::vector<std::string> from, to;
+};
+
+std::vector<PluginStep> watch_plugins(HarmonicGraph& graph, const CompileOptions& options, Program& program) {
+  Selection selection(graph.registry(), options, options.training);
+  if (!selection.idle()) expand_calls(program, [&](Node& node) { return choose_in_place(program, node, selection), false; });
+  std::vector<PluginStep> steps;
+  for (const Node& node : program.nodes) {
+    if (node.op != Op::host_call || !is_forward(program, node)) continue;
+    PluginStep s{node.host->name(), {}, {}};
+    for (const auto& [values, names] : {std::pair(&node.inputs, &s.from), std::pair(&node.outputs, &s.to)})
+      for (ValueId v : *values) {
+        names->push_back(fmt::format("plugin:{}:{}", steps.size(), s.from.size() + s.to.size()));
+        program.outputs.push_back({names->back(), v});
+      }
+    steps.push_back(std::move(s));
+  }
+  return steps;
+}
+
+std::string first_plugin(const std::vector<PluginStep>& steps, const CompiledStep& look) {
+  const auto bad = [&](const std::string& name) {
+    const HTensor& v = look.executable().output(name);
+    return first_bad(v.dtype(), v.bytes(), v.size()) >= 0;
+  };
+  for (const PluginStep& s : steps)
+    if (std::none_of(s.from.begin(), s.from.end(), bad) && std::any_of(s.to.begin(), s.to.end(), bad)) return s.name;
+  return "";
+}
+
 }  // namespace
 
 void report_not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor, const DeviceSettings& device) {
-  CompiledStep look(step.graph.lower(observing), step.graph.store(), executor, step.graph.compile_options(device));
+  const CompileOptions compile_options = step.graph.compile_options(device, observing.mode == Mode::train);
+  Lowered lowered = step.graph.lower(observing);
+  const std::vector<PluginStep> plugins = watch_plugins(step.graph, compile_options, lowered.program);
+  CompiledStep look(std::move(lowered), step.graph.store(), executor, compile_options);
   look.set(step.streams.data(), 0, step.steps + 1, observing.seed);
   look.run_forward();
   std::string spoilt;
@@ -50,8 +91,10 @@ void report_not_finite(const NotFinite& step, const LoweringOptions& observing, 
     if (spoilt.empty() && first_bad(t.type.dtype, t.storage->data(), t.type.shape.count()) >= 0) spoilt = name;
   const std::string state = spoilt.empty() ? fmt::format("the weights are those after step {}, all finite", step.steps)
                                            : fmt::format("step {} had a finite loss but made '{}' infinite: these weights are lost", step.steps, spoilt);
-  throw Error(ErrorKind::Diverged, fmt::format("the loss is {} at step {} (epoch {}); first not finite: {}", step.loss, step.steps + 1, step.epoch, first_place(step, look)), {},
-              {"note: " + state, "lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step"});
+  std::vector<std::string> notes{"note: " + state};
+  if (const std::string culprit = first_plugin(plugins, look); !culprit.empty()) notes.push_back(culprit + " made it of finite numbers: leave it out, or correct it");
+  else notes.push_back("lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step");
+  throw Error(ErrorKind::Diverged, fmt::format("the loss is {} at step {} (epoch {}); first not finite: {}", step.loss, step.steps + 1, step.epoch, first_place(step, look)), {}, notes);
 }
 
 }  // namespace harmonics

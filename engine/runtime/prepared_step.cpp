@@ -79,10 +79,11 @@ PreparedStep::PreparedStep(HarmonicGraph& graph, const Rows& rows, const Prepare
   o.cycle = settings.cycle;
   o.batch = settings.batch;
   o.seed = settings.seed;
+  o.device = settings;
   static_cast<UpdateSettings&>(o) = settings.update;
   if (!settings.trains) o.wanted = graph.results(settings.cycle);
   o.branches = graph.graph().branches(settings.cycle);
-  const CompileOptions c = graph.compile_options(settings);
+  const CompileOptions c = graph.compile_options(settings, settings.trains);
   step_ = std::make_unique<CompiledStep>(graph.lower(o), graph.store(), graph.executor(settings.threads), c);
 
   lay_out(rows, static_cast<uint64_t>(settings.batch));

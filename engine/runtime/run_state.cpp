@@ -38,6 +38,10 @@ RunState state_of(const Fields& f, int64_t version, TensorFile& file) {
   s.device = f.text("device");
   s.batch = f.count("batch");
   s.accumulate = f.count("accumulate");
+  if (f.all().contains("implementations")) {
+    const Fields by = f.object("implementations");
+    for (const auto& [functional, v] : by.all()) s.implementations[functional] = by.text(std::string(functional).c_str());
+  }
   s.metrics = f.object("metrics").numbers();
   return s;
 }
@@ -50,13 +54,14 @@ std::string RunState::position() const { return fmt::format("epoch {}, sample {}
 
 void write_state(const RunState& s, TensorFile& file) {
   file.tensors.erase(file.tensors.lower_bound("run/"), file.tensors.lower_bound("run0"));  // of a former state
-  json::object streams;
+  json::object streams, implementations;
+  for (const auto& [functional, winner] : s.implementations) implementations[functional] = winner;
   for (const auto& [name, size] : s.streams) streams[name] = size;
   const json::object o{{"version", kVersion}, {"cycle", s.cycle}, {"step", s.step}, {"batches", s.batches}, {"samples", s.samples},
                        {"epoch", s.epoch}, {"index", s.index}, {"seconds", exact(s.seconds)}, {"learning_rate", exact(s.learning_rate)},
                        {"not_resumable", s.not_resumable}, {"streams", streams}, {"reading", s.reading}, {"graph", s.graph}, {"identity", s.identity},
                        {"random", "philox4x32-10"}, {"seed", std::to_string(s.seed)}, {"training", s.training}, {"device", s.device}, {"batch", s.batch},
-                       {"accumulate", s.accumulate}, {"metrics", exact(s.metrics)}, {"record", json_of(s.record, file)}};
+                       {"accumulate", s.accumulate}, {"implementations", implementations}, {"metrics", exact(s.metrics)}, {"record", json_of(s.record, file)}};
   file.metadata[kKey] = json::serialize(o);
 }
 

@@ -26,6 +26,7 @@ struct RunState {
   uint64_t seed = 0;
   std::string training, device;            // by what it learns, and where
   int64_t batch = 0, accumulate = 1;
+  std::map<std::string, std::string> implementations;  // who computed each functional; empty: written by an earlier version
   std::map<std::string, double> metrics;   // for people
 
   // "epoch 3, sample 1,200"; epochs count from 1 here.

@@ -7,7 +7,12 @@
  * Rules: every struct that may grow starts with `struct_size`; members are only ever added at the end; whoever reads
  * a struct reads at most `struct_size` bytes of it. Memory is released by the side that made it. No exception, no
  * RTTI, no standard library type crosses. Strings are UTF-8, end with NUL and belong to the caller unless said
- * otherwise. Contract major 0 is not frozen yet: a plugin loads only into the same minor or a later one.
+ * otherwise.
+ *
+ * Contract 1 is frozen: whatever was built for 1.x loads into every host of 1.y that has the minor it needs at least
+ * (hx_plugin_abi.abi_min_minor). What a later minor adds stands at the end of its struct, table or list of numbers and
+ * says which minor it came with. The tables of the other kinds of items stand beside this file: metric_abi.h,
+ * functional_abi.h, training_abi.h, augmentation_abi.h; what embedders call in graph_abi.h.
  */
 #ifndef HARMONICS_ABI_H
 #define HARMONICS_ABI_H
@@ -18,9 +23,9 @@
 extern "C" {
 #endif
 
-#define HX_ABI_MAJOR 0
-#define HX_ABI_MINOR 3
-#define HX_ABI_MIN_MINOR 1
+#define HX_ABI_MAJOR 1
+#define HX_ABI_MINOR 0
+#define HX_ABI_MIN_MINOR 0
 #define HX_MAX_RANK 8
 
 /* ---- status, errors ------------------------------------------------------------------------------------------- */
@@ -30,7 +35,7 @@ typedef enum hx_status {
   HX_ERROR = 1,        /* text through hx_api.last_error (host) or passed to hx_api.set_error (plugin) */
   HX_NEEDS_VALUES = 2, /* a traced value was asked for its numbers */
   HX_END = 3,          /* a stream has ended */
-  HX_DECLINED = 4,     /* "I do not serve this": no gradient, no kernel, no fused form */
+  HX_DECLINED = 4,     /* "I do not serve this": no gradient, no kernel, no fused form; set_error may say why */
   HX_NEEDS_WIDTH = 5   /* a layer asked for a width that is not known yet */
 } hx_status;
 
@@ -135,7 +140,16 @@ typedef enum hx_kind {
   HX_LAYER = 3,
   HX_PRODUCER = 4,
   HX_CONSUMER = 5,
-  HX_DEVICE = 6
+  HX_DEVICE = 6,
+  HX_METRIC = 7,         /* metric_abi.h */
+  HX_FUNCTIONAL = 8,     /* functional_abi.h */
+  HX_IMPLEMENTATION = 9, /* functional_abi.h */
+  HX_OPTIMIZER = 10,     /* training_abi.h */
+  HX_SCHEDULE = 11,      /* training_abi.h */
+  HX_PREDICATE = 12,     /* training_abi.h */
+  HX_AUGMENTATION = 13,  /* augmentation_abi.h */
+  HX_IMPORTER = 14,      /* reserved: a host of 1.0 has no use for it and refuses it */
+  HX_EXPORTER = 15       /* reserved likewise */
 } hx_kind;
 
 typedef enum hx_argument_type {
@@ -154,6 +168,9 @@ typedef struct hx_argument_spec {
   const char* name;
   const char* default_text; /* as it would be written in a flow; NULL: required; "": optional, absent unless given */
   const char* description;
+  /* What values are possible: "0..1", "1..", "..8", "0<..<1" (ends left out), or one of "none|tanh"; the numbers of a list
+   * each. NULL or "": any. The host refuses others before the function sees them. */
+  const char* range;
 } hx_argument_spec;
 
 typedef enum hx_item_flags {
@@ -162,7 +179,11 @@ typedef enum hx_item_flags {
   HX_IDENTITY_SKIP = 4,   /* layer: hands its source on unchanged (residual) */
   HX_MODE_ONLY = 8,       /* layer: acts only while training (dropout, noise): does not replace the implied affine map */
   HX_AFTER_MAP = 16,      /* layer: an activation with parameters (prelu): does not replace the implied affine map */
-  HX_TWO_CLASSES_IN_ONE = 32 /* loss that takes classes: two of them are one output, their second's probability */
+  HX_TWO_CLASSES_IN_ONE = 32, /* loss that takes classes: two of them are one output, their second's probability */
+  HX_TAKES_NUMBERS = 64,      /* metric: compares numbers; with HX_TAKES_CLASSES, or neither: both */
+  HX_OWN_GRADIENT = 128,      /* functional, implementation: brings the gradient */
+  HX_NEEDS_END = 256,         /* schedule: has to know when the run ends */
+  HX_BY_CLOCK = 512           /* predicate: its answer depends on more than the run, so runs may differ */
 } hx_item_flags;
 
 typedef struct hx_item {
@@ -170,7 +191,7 @@ typedef struct hx_item {
   uint32_t kind;  /* hx_kind */
   uint32_t flags; /* hx_item_flags */
   uint32_t n_arguments;
-  const char* name; /* for producers and consumers: the scheme before the colon of an address */
+  const char* name; /* producers and consumers: the scheme before the colon of an address; implementations: FUNCTIONAL.NAME */
   const char* description;
   const hx_argument_spec* arguments;
   void* self;         /* given back to every function of the table */
@@ -272,8 +293,9 @@ typedef struct hx_scalar_op {
 } hx_scalar_op;
 
 enum {
-  HX_SITE_FP16_CHUNKS = 1 /* f32 products may have their operands rounded to fp16 and short partial sums kept in it,
-                           * with totals in f32 */
+  HX_SITE_FP16_CHUNKS = 1, /* f32 products may have their operands rounded to fp16 and short partial sums kept in it,
+                            * with totals in f32 */
+  HX_SITE_TRAINING = 2     /* asked of implementations: the call belongs to a training step */
 };
 
 typedef struct hx_call_site {
@@ -288,6 +310,7 @@ typedef struct hx_call_site {
                      * or equal); registers listed in chain_outputs are stored, all of the outputs' one shape */
   const hx_scalar_op* chain;
   const uint32_t* chain_outputs;
+  const char* device; /* the name of the device that the program is compiled for */
 } hx_call_site;
 
 #define HX_MAX_PHASES 4

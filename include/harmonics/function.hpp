@@ -1,4 +1,5 @@
-// What a plugin registers: activations, losses, layers, producers, consumers, devices; and the registry it receives.
+// What a plugin registers: activations, losses, layers, producers, consumers, devices; and the registry it receives. Further
+// kinds: functional.hpp, training.hpp, augmentation.hpp, metric.hpp.
 #pragma once
 
 #include <cstddef>
@@ -35,28 +36,45 @@ class Arguments {
 
 // One row of a function's argument schema: help, checking and defaults come from it.
 struct Argument {
-  uint32_t type;
+  uint32_t type = 0;
   std::string name, description, default_text;
   bool required = false;
+  std::string range;  // "0..1", "1..", "0<..<1", "none|tanh"; "": any
 
-  static Argument integer(std::string name, std::string description) { return {HX_ARG_INT, name, description, "", false}; }
+  static Argument integer(std::string name, std::string description) { return make(HX_ARG_INT, name, description); }
   static Argument integer(std::string name, int64_t otherwise, std::string description) {
-    return {HX_ARG_INT, name, description, std::to_string(otherwise), false};
+    return make(HX_ARG_INT, name, description, std::to_string(otherwise));
   }
   static Argument number(std::string name, std::string otherwise, std::string description) {
-    return {HX_ARG_FLOAT, name, description, otherwise, false};
+    return make(HX_ARG_FLOAT, name, description, otherwise);
   }
   static Argument flag(std::string name, bool otherwise, std::string description) {
-    return {HX_ARG_BOOL, name, description, otherwise ? "true" : "false", false};
+    return make(HX_ARG_BOOL, name, description, otherwise ? "true" : "false");
   }
   static Argument text(std::string name, std::string otherwise, std::string description) {
-    return {HX_ARG_STRING, name, description, otherwise, false};
+    return make(HX_ARG_STRING, name, description, otherwise);
   }
-  static Argument integers(std::string name, std::string description) { return {HX_ARG_INTS, name, description, "", false}; }
-  static Argument layer(std::string name, std::string description) { return {HX_ARG_LAYER, name, description, "", false}; }
+  static Argument integers(std::string name, std::string description) { return make(HX_ARG_INTS, name, description); }
+  static Argument layer(std::string name, std::string description) { return make(HX_ARG_LAYER, name, description); }
   Argument must() const {
     Argument a = *this;
     a.required = true;
+    return a;
+  }
+  // Other values are refused before the function sees them: in("0..1"), in("0<.."), in("none|tanh").
+  Argument in(std::string values) const {
+    Argument a = *this;
+    a.range = std::move(values);
+    return a;
+  }
+
+ private:
+  static Argument make(uint32_t type, std::string name, std::string description, std::string otherwise = "") {
+    Argument a;
+    a.type = type;
+    a.name = std::move(name);
+    a.description = std::move(description);
+    a.default_text = std::move(otherwise);
     return a;
   }
 };
@@ -132,6 +150,9 @@ class ActivationFunction {
     (void)x, (void)y, (void)dy;
     return {};
   }
+  virtual HTensor gradient(const HTensor& x, const HTensor& y, const HTensor& dy, const Arguments&) const {
+    return gradient(x, y, dy);
+  }
   virtual ~ActivationFunction() = default;
 };
 
@@ -153,6 +174,9 @@ class LossFunction {
     (void)prediction, (void)target, (void)dloss;
     return {};
   }
+  virtual HTensor gradient(const HTensor& prediction, const HTensor& target, const HTensor& dloss, const Arguments&) const {
+    return gradient(prediction, target, dloss);
+  }
   virtual ~LossFunction() = default;
 };
 
@@ -166,6 +190,16 @@ class LayerFunction {
 // Opens a producer or consumer for an address: the part after "scheme:", and its options.
 using ProducerFactory = std::function<std::shared_ptr<Producer>(const std::string& path, const Arguments& options)>;
 using ConsumerFactory = std::function<std::shared_ptr<Consumer>(const std::string& path, const Arguments& options)>;
+
+class Metric;
+class FunctionalBody;
+class Implementation;
+class OptimizerFunction;
+class ScheduleFunction;
+class PredicateFunction;
+class AugmentationFunction;
+// A fresh metric with its arguments.
+using MetricFactory = std::function<std::unique_ptr<Metric>(const Arguments& arguments)>;
 
 namespace detail {
 
@@ -207,9 +241,10 @@ HARMONICS_FACE inline const hx_activation_vt* activation_vt() {
       [](void* self, const hx_attributes* args, hx_value* x, hx_value** y) {
         return guarded([&] { return give(object<ActivationFunction>(self)(HTensor::borrow(x), Arguments(args)), y, "the activation"); });
       },
-      [](void* self, const hx_attributes*, hx_value* x, hx_value* y, hx_value* dy, hx_value** dx) {
+      [](void* self, const hx_attributes* args, hx_value* x, hx_value* y, hx_value* dy, hx_value** dx) {
         return guarded([&] {
-          return give_or_decline(object<ActivationFunction>(self).gradient(HTensor::borrow(x), HTensor::borrow(y), HTensor::borrow(dy)), dx);
+          return give_or_decline(
+              object<ActivationFunction>(self).gradient(HTensor::borrow(x), HTensor::borrow(y), HTensor::borrow(dy), Arguments(args)), dx);
         });
       },
       destroy<ActivationFunction>};
@@ -228,9 +263,10 @@ HARMONICS_FACE inline const hx_loss_vt* loss_vt() {
           return give_or_decline(object<LossFunction>(self).fused(activation, HTensor::borrow(logits), HTensor::borrow(t), Arguments(args)), out);
         });
       },
-      [](void* self, const hx_attributes*, hx_value* p, hx_value* t, hx_value* d, hx_value** out) {
+      [](void* self, const hx_attributes* args, hx_value* p, hx_value* t, hx_value* d, hx_value** out) {
         return guarded([&] {
-          return give_or_decline(object<LossFunction>(self).gradient(HTensor::borrow(p), HTensor::borrow(t), HTensor::borrow(d)), out);
+          return give_or_decline(
+              object<LossFunction>(self).gradient(HTensor::borrow(p), HTensor::borrow(t), HTensor::borrow(d), Arguments(args)), out);
         });
       },
       destroy<LossFunction>};
@@ -265,9 +301,6 @@ HARMONICS_FACE inline const hx_producer_vt* producer_vt() {
           const StreamInfo& i = *held.info;
           held.symbols.clear();
           for (const std::string& s : i.symbols) held.symbols.push_back(s.c_str());
-          const uint32_t room = out->struct_size;
-          *out = {};
-          out->struct_size = room;
           out->position_axes = i.position_axes;
           out->sample = make_type(i.dtype, i.sample);
           out->size = i.size;
@@ -275,7 +308,7 @@ HARMONICS_FACE inline const hx_producer_vt* producer_vt() {
           out->live = i.live;
           out->n_symbols = static_cast<uint32_t>(held.symbols.size());
           out->symbols = held.symbols.data();
-          if (room >= sizeof *out) out->notes = i.notes.empty() ? nullptr : i.notes.c_str();
+          out->notes = i.notes.empty() ? nullptr : i.notes.c_str();
           return HX_OK;
         });
       },
@@ -406,6 +439,27 @@ class FunctionRegistry final {
         [] { return static_cast<const void*>(detail::device_vt()); });
   }
 
+  // flags: HX_TAKES_CLASSES or HX_TAKES_NUMBERS when it compares only those.
+  void register_metric(const std::string& name, MetricFactory open, const std::string& description = "",
+                       const std::vector<Argument>& arguments = {}, uint32_t flags = 0);
+  // An operation of its own: call1("name", {x}), and a layer function of flows where x is its only input.
+  void register_functional(const std::string& name, std::shared_ptr<FunctionalBody> body, const std::string& description = "",
+                           const std::vector<Argument>& arguments = {}, uint32_t flags = 0);
+  // Another way to compute a functional or primitive: --override FUNCTIONAL=NAME.
+  void register_implementation(const std::string& functional, const std::string& name, std::shared_ptr<Implementation> implementation,
+                               const std::string& description = "");
+  // The first argument is "lr", a number with a default.
+  void register_optimizer(const std::string& name, std::shared_ptr<OptimizerFunction> f, const std::string& description = "",
+                          const std::vector<Argument>& arguments = {});
+  // flags: HX_NEEDS_END.
+  void register_schedule(const std::string& name, std::shared_ptr<ScheduleFunction> f, const std::string& description = "",
+                         const std::vector<Argument>& arguments = {}, uint32_t flags = 0);
+  // flags: HX_BY_CLOCK.
+  void register_predicate(const std::string& name, std::shared_ptr<PredicateFunction> f, const std::string& description = "",
+                          const std::vector<Argument>& arguments = {}, uint32_t flags = 0);
+  void register_augmentation(const std::string& name, std::shared_ptr<AugmentationFunction> f, const std::string& description = "",
+                             const std::vector<Argument>& arguments = {});
+
   // Any kind; what the functions above are made of. `self` belongs to the host from here on.
   template <typename Table>
   HARMONICS_FACE void add(uint32_t kind, const std::string& name, const std::string& description,
@@ -413,7 +467,8 @@ class FunctionRegistry final {
     detail::api_slot() = registration_.api;
     std::vector<hx_argument_spec> specs;
     for (const Argument& a : arguments)
-      specs.push_back({sizeof(hx_argument_spec), a.type, a.name.c_str(), a.required ? nullptr : a.default_text.c_str(), a.description.c_str()});
+      specs.push_back({sizeof(hx_argument_spec), a.type, a.name.c_str(), a.required ? nullptr : a.default_text.c_str(),
+                       a.description.c_str(), a.range.c_str()});
     hx_item item{};
     item.struct_size = sizeof item;
     item.kind = kind;

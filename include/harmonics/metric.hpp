@@ -52,9 +52,6 @@ class Metric {
   virtual ~Metric() = default;
 };
 
-// A fresh metric with its arguments.
-using MetricFactory = std::function<std::unique_ptr<Metric>(const Arguments& arguments)>;
-
 namespace detail {
 
 // A metric object as the host holds it: the C++ object and what it gave last, kept alive for the host's pointers.
@@ -134,12 +131,11 @@ HARMONICS_FACE inline const hx_metric_factory_vt* metric_factory_vt() {
 
 }  // namespace detail
 
-// flags: HX_TAKES_CLASSES or HX_TAKES_NUMBERS when it compares only those.
-HARMONICS_FACE inline void register_metric(FunctionRegistry& registry, const std::string& name, MetricFactory open,
-                                           const std::string& description = "", const std::vector<Argument>& arguments = {},
-                                           uint32_t flags = 0) {
-  registry.add(HX_METRIC, name, description, arguments, flags, new MetricFactory(std::move(open)),
-               [] { return static_cast<const void*>(detail::metric_factory_vt()); });
+HARMONICS_FACE inline void FunctionRegistry::register_metric(const std::string& name, MetricFactory open,
+                                                             const std::string& description,
+                                                             const std::vector<Argument>& arguments, uint32_t flags) {
+  add(HX_METRIC, name, description, arguments, flags, new MetricFactory(std::move(open)),
+      [] { return static_cast<const void*>(detail::metric_factory_vt()); });
 }
 
 }  // namespace harmonics

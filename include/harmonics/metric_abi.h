@@ -1,4 +1,4 @@
-/* The contract of metrics, a kind of item of its own: C11, append-only, with the rules of abi.h. */
+/* Items of kind HX_METRIC: C11, append-only, with the rules of abi.h. */
 #ifndef HARMONICS_METRIC_ABI_H
 #define HARMONICS_METRIC_ABI_H
 
@@ -7,11 +7,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum {
-  HX_METRIC = 7,        /* hx_item.kind */
-  HX_TAKES_NUMBERS = 64 /* hx_item.flags: compares numbers; HX_TAKES_CLASSES: classes; neither, or both: both */
-};
 
 /* Predictions and what they should have been, row by row: samples, times positions where there are any. */
 typedef struct hx_metric_batch {

@@ -6,7 +6,11 @@
 // HARMONICS_PLUGIN("org.example.mine", "1.0.0", "MIT", "Example") in one source file says more than the default.
 #pragma once
 
+#include <harmonics/augmentation.hpp>
 #include <harmonics/function.hpp>
+#include <harmonics/functional.hpp>
+#include <harmonics/metric.hpp>
+#include <harmonics/training.hpp>
 
 #if defined(__clang__)
 #define HARMONICS_COMPILER "clang " __clang_version__

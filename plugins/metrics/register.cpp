@@ -7,10 +7,10 @@ HARMONICS_PLUGIN("harmonics.metrics", "0.1.0", "Apache-2.0", "Harmonics");
 extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
   using harmonics::Argument;
   const auto classes = [&](const char* name, harmonics::MetricFactory make, const char* description, std::vector<Argument> arguments = {}) {
-    harmonics::register_metric(registry, name, std::move(make), description, arguments, HX_TAKES_CLASSES);
+    registry.register_metric(name, std::move(make), description, arguments, HX_TAKES_CLASSES);
   };
   const auto numbers = [&](const char* name, harmonics::MetricFactory make, const char* description) {
-    harmonics::register_metric(registry, name, std::move(make), description, {}, HX_TAKES_NUMBERS);
+    registry.register_metric(name, std::move(make), description, {}, HX_TAKES_NUMBERS);
   };
   const Argument average = Argument::text("average", "macro", "macro (over classes), micro (over samples), weighted (over classes by their samples), none (each class)");
   classes("accuracy", metrics::make_accuracy, "share of samples whose class is right");

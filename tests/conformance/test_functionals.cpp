@@ -109,7 +109,8 @@ double excess(const std::vector<double>& a, const std::vector<double>& b, double
 
 // The same body without the functional's own gradient, under another name.
 std::string without_gradient(const std::string& name) {
-  const Functional& original = *FunctionalTable::global().find(name);
+  const FunctionalPtr found = FunctionalTable::global().find(name);
+  const Functional& original = *found;
   const std::string other = "conformance." + name;
   FunctionalTable::global().add({other, original.description, original.formula, original.body, nullptr});
   return other;
@@ -120,7 +121,7 @@ std::string without_gradient(const std::string& name) {
 TEST_CASE("every functional has a conformance case") {
   std::set<std::string> covered;
   for (const FunctionalCase& c : functional_cases(1)) covered.insert(c.functional);
-  for (const Functional* functional : FunctionalTable::global().all()) {
+  for (const FunctionalPtr& functional : FunctionalTable::global().all()) {
     if (functional->name.rfind("conformance.", 0) == 0) continue;
     INFO("add a case to tests/conformance/functional_cases.hpp for " << functional->name);
     CHECK(covered.count(functional->name) == 1);

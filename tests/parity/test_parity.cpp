@@ -89,7 +89,7 @@ TEST_CASE("every functional that is not a gradient is compared with PyTorch") {
     covered.insert(optimizer.substr(0, optimizer.find('(')));
     if (run.contains("clip")) covered.insert("global_norm");
   }
-  for (const Functional* functional : FunctionalTable::global().all()) {
+  for (const FunctionalPtr& functional : FunctionalTable::global().all()) {
     const bool is_gradient = functional->name.find("_grad") != std::string::npos;
     INFO("add a case to make_golden.py or make_layers.py for " << functional->name);
     CHECK((is_gradient || covered.count(functional->name) == 1));

@@ -171,7 +171,8 @@ TEST_CASE("a functional is a call when traced and its body when not") {
 }
 
 TEST_CASE("a body is traced once per attributes and types") {
-  const Functional& linear = *FunctionalTable::global().find("linear");
+  const FunctionalPtr found = FunctionalTable::global().find("linear");
+  const Functional& linear = *found;
   const std::vector<TensorType> a{{DType::F32, {2, 3}}, {DType::F32, {4, 3}}}, b{{DType::F32, {5, 3}}, {DType::F32, {4, 3}}};
   AttributeMap relu;
   relu.set("activation", std::string("relu"));
@@ -186,7 +187,7 @@ TEST_CASE("a functional may be replaced, earlier finds stay valid") {
   f.name = "twice";
   f.body = [](const AttributeMap&, std::span<const HTensor> in) { return Values{in[0] + in[0]}; };
   table.add(f);
-  const Functional* first = table.find("twice");
+  const FunctionalPtr first = table.find("twice");
   f.description = "new";
   table.add(f);
   CHECK(first->description.empty());

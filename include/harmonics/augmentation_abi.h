@@ -1,0 +1,32 @@
+/* Items of kind HX_AUGMENTATION: C11, append-only, with the rules of abi.h. */
+#ifndef HARMONICS_AUGMENTATION_ABI_H
+#define HARMONICS_AUGMENTATION_ABI_H
+
+#include <harmonics/abi.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the random numbers of one sample are drawn from, and from nothing else: then runs repeat and can be resumed. */
+typedef struct hx_draw {
+  uint32_t struct_size;
+  uint32_t ordinal; /* tells two uses of the augmentation on one stream apart */
+  uint64_t key;     /* of the seed, the epoch and the augmentation's name */
+  uint64_t record;  /* which sample of the pass */
+} hx_draw;
+
+typedef struct hx_augmentation_vt {
+  uint32_t struct_size;
+  /* The type of what comes out for samples of this type; HX_ERROR with the reason when it cannot take them. Pure. */
+  hx_status (*result_type)(void* self, const hx_attributes* args, const hx_type* sample, hx_type* out);
+  /* One sample. `to` has the size of the result's type; the two do not overlap. Called from any thread. */
+  hx_status (*apply)(void* self, const hx_attributes* args, const hx_type* sample, const void* from, const hx_draw* draw,
+                     const hx_type* result, void* to);
+  void (*destroy)(void* self);
+} hx_augmentation_vt;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
