@@ -18,7 +18,7 @@ namespace json = boost::json;
 namespace {
 
 bool wants(const Options& o, const char* what) {
-  if (o.show.empty() && o.after.empty()) return std::string(what) == "flow" || std::string(what) == "widths";
+  if (o.show.empty() && o.after.empty() && !o.select) return std::string(what) == "flow" || std::string(what) == "widths";
   return std::find(o.show.begin(), o.show.end(), what) != o.show.end();
 }
 
@@ -98,11 +98,28 @@ void show_training(HarmonicGraph& graph, int cycle, const Options& options, Expl
   e.object()["training"].as_array().push_back(json::object{{"cycle", cycle + 1}, {"optimizer", s.optimizer.str()}, {"schedule", s.schedule.str()}, {"clip", s.clip}, {"clip_value", s.clip_value}, {"batch", s.batch}, {"accumulate", s.accumulate}});
 }
 
+// Who computes each call: the winner, then everybody else with the reason.
+void show_selected(const Executable& executable, const std::string& of, Explanation& e) {
+  json::array rows;
+  e.say("implementations" + of + "\n");
+  for (const Selected& s : executable.selected()) {
+    e.say(fmt::format("  {}\n    {}\n    {} ({})\n", s.scope.empty() ? "(no scope)" : s.scope, s.site, s.winner, s.because));
+    json::array declined;
+    for (const auto& [name, why] : s.declined) {
+      e.say(fmt::format("      not {}: {}\n", name, why));
+      declined.push_back(json::object{{"name", name}, {"why", why}});
+    }
+    rows.push_back(json::object{{"functional", s.op}, {"site", s.site}, {"scope", s.scope}, {"winner", s.winner}, {"because", s.because}, {"declined", declined}});
+  }
+  if (!e.object().contains("implementations")) e.object()["implementations"] = json::array();
+  for (json::value& row : rows) e.object()["implementations"].as_array().push_back(std::move(row));
+}
+
 // One program as it was traced, after its passes and as a plan, whatever of that was asked for.
-void show_program(HarmonicGraph& graph, const Program& traced, const Options& options, const std::string& of, Explanation& e) {
+void show_program(HarmonicGraph& graph, const Program& traced, bool trains, const Options& options, const std::string& of, Explanation& e) {
   std::vector<std::string> passes{"trace"};
   if (options.after == "trace" || options.after == "all") e.section("programs", "program" + of + " after trace", print(traced));
-  CompileOptions c = graph.compile_options(options.run);
+  CompileOptions c = graph.compile_options(options.run, trains);
   c.observe = [&](const std::string& pass, const Program& program) {
     passes.push_back(pass);
     if (options.after == pass || options.after == "all") e.section("programs", fmt::format("program{} after {}", of, pass), print(program));
@@ -116,6 +133,7 @@ void show_program(HarmonicGraph& graph, const Program& traced, const Options& op
   if (wants(options, "program")) e.section("programs", "program" + of, print(executable->program()));
   if (wants(options, "kernels")) e.section("kernels", "kernels" + of, print_plan(*executable));
   if (wants(options, "memory")) show_memory(executable->memory(), e);
+  if (options.select) show_selected(*executable, of, e);
 }
 
 void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options, Explanation& e) {
@@ -132,8 +150,9 @@ void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options, E
   if (o.mode == Mode::infer) o.wanted = graph.results(cycle);
   o.branches = graph.graph().branches(cycle);
   const Lowered lowered = graph.lower(o);
-  show_program(graph, lowered.program, options, gathers ? " of each batch" : "", e);
-  if (gathers) show_program(graph, accumulated_update(graph.graph().name, graph.store(), settings, lowered.trained), options, " of the step", e);
+  const bool trains = o.mode == Mode::train;
+  show_program(graph, lowered.program, trains, options, gathers ? " of each batch" : "", e);
+  if (gathers) show_program(graph, accumulated_update(graph.graph().name, graph.store(), settings, lowered.trained), trains, options, " of the step", e);
 }
 
 void require_types(HarmonicGraph& graph, const Options& options) {
@@ -158,7 +177,7 @@ void explain(const Flow& flow, const Options& options, Explanation& e) {
     e.say(to_text(flow) + "\n");
     e.object()["flow"] = to_text(flow);
   }
-  const bool programs = wants(options, "program") || wants(options, "kernels") || wants(options, "memory") || !options.after.empty();
+  const bool programs = wants(options, "program") || wants(options, "kernels") || wants(options, "memory") || options.select || !options.after.empty();
   if (!wants(options, "widths") && !programs) return;
   std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, options.inference);
   graph->assume_declared_streams();

@@ -3,19 +3,14 @@
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
-#include <harmonics/metric_abi.h>
 
 #include "engine/base/spelling.hpp"
+#include "engine/cli/catalogue.hpp"
 #include "engine/cli/ckpt.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/terminal.hpp"
-#include "engine/plugin/arguments.hpp"
 #include "engine/plugin/loader.hpp"
-#include "engine/program/functional.hpp"
-#include "engine/program/op.hpp"
 #include "engine/runtime/streams.hpp"
-#include "engine/training/optimizer.hpp"
-#include "engine/training/schedule.hpp"
 
 namespace harmonics::cli {
 
@@ -23,57 +18,39 @@ namespace json = boost::json;
 
 namespace {
 
-struct Listed {
-  std::string kind, name, signature, description, origin;
-};
-
-constexpr const char* kKinds[] = {"activations", "losses", "layers", "producers", "consumers", "devices", "metrics", "optimizers", "schedules", "functionals", "primitives"};
-
-std::vector<Listed> everything() {
-  std::vector<Listed> all;
-  Registry& registry = Registry::global();
-  for (const uint32_t kind : item_kinds())
-    for (const std::string& name : registry.names(kind)) {
-      const ItemPtr item = registry.find(kind, name);
-      if (item) all.push_back({std::string(kind_name(kind)), name, signature(*item), item->description, item->plugin.empty() ? "built in" : item->plugin});
-    }
-  for (const NamedRow& row : optimizer_rows()) all.push_back({"optimizer", std::string(row.name), signature(row), std::string(row.description), "built in"});
-  for (const NamedRow& row : schedule_rows()) all.push_back({"schedule", std::string(row.name), signature(row), std::string(row.description), "built in"});
-  for (const Functional* f : FunctionalTable::global().all()) all.push_back({"functional", f->name, f->formula, f->description, "built in"});
-  for (const OpRow& row : op_rows()) all.push_back({"primitive", std::string(row.name), std::string(row.name), row.gradient ? "differentiable" : "no gradient", "built in"});
-  return all;
-}
-
-std::string singular(const std::string& kind) {
-  if (kind == "losses") return "loss";
-  return !kind.empty() && kind.back() == 's' ? kind.substr(0, kind.size() - 1) : kind;
-}
-
-bool selected(const Listed& l, const std::string& kind) {
-  if (kind.empty()) return l.kind != "functional" && l.kind != "primitive";
-  if (kind == "functions") return l.kind == "activation" || l.kind == "loss" || l.kind == "layer";
-  return l.kind == singular(kind);
-}
-
 void check_kind(const std::string& kind) {
   if (kind.empty() || kind == "functions") return;
-  std::vector<std::string> known(std::begin(kKinds), std::end(kKinds));
+  std::vector<std::string> known = catalogue_kinds();
   known.emplace_back("functions");
-  for (const std::string& k : known)
+  std::string all;
+  for (const std::string& k : known) {
     if (singular(k) == singular(kind)) return;
+    all += (all.empty() ? "" : ", ") + k;
+  }
   Error e(ErrorKind::Usage, "there is no kind '" + kind + "'");
   if (auto near = nearest(kind, known)) e.note("did you mean '" + *near + "'?");
-  else e.note("kinds are activations, losses, layers, producers, consumers, devices, metrics, optimizers, schedules, functionals, primitives");
+  else e.note("kinds are " + all);
   throw e;
 }
 
-json::object json_of(const Item& item) {
-  json::object o{{"kind", std::string(kind_name(item.kind))}, {"name", item.name}, {"description", item.description}, {"plugin", item.plugin}, {"path", item.path}};
+std::vector<CatalogueEntry> wanted(const std::string& kind) {
+  if (!kind.empty() && kind != "functions") return catalogue(singular(kind));
+  std::vector<CatalogueEntry> all;
+  for (const std::string& k : catalogue_kinds()) {
+    const bool function = k == "activations" || k == "losses" || k == "layers";
+    if (kind == "functions" ? !function : k == "functionals" || k == "primitives") continue;
+    for (CatalogueEntry& e : catalogue(singular(k))) all.push_back(std::move(e));
+  }
+  return all;
+}
+
+json::object json_of(const CatalogueEntry& e) {
+  json::object o{{"kind", e.kind}, {"name", e.name}, {"signature", e.signature}, {"description", e.description}, {"plugin", e.plugin}, {"path", e.path}, {"example", e.example}};
   json::array arguments;
-  for (const ArgumentSpec& a : item.arguments)
-    arguments.push_back(json::object{{"name", a.name}, {"type", std::string(argument_type_name(a.type))}, {"required", a.required}, {"default", a.default_text}, {"description", a.description}});
+  for (const CatalogueArgument& a : e.arguments)
+    arguments.push_back(json::object{{"name", a.name}, {"type", a.type}, {"required", a.required}, {"default", a.default_text}, {"range", a.range}, {"description", a.description}});
   o["arguments"] = arguments;
-  if (item.kind == HX_PRODUCER) {
+  if (e.kind == "producer") {
     json::array steps;
     for (const StreamOption& s : stream_options()) steps.push_back(json::object{{"name", s.name}, {"description", s.description}});
     o["of_every_producer"] = steps;
@@ -81,27 +58,19 @@ json::object json_of(const Item& item) {
   return o;
 }
 
-void show(const Item& item) {
-  fmt::print("{} {}\n  {}\n", kind_name(item.kind), signature(item), item.description);
-  fmt::print("  from {}\n", item.plugin.empty() ? "the library itself" : item.plugin + " (" + item.path + ")");
-  if (!item.arguments.empty()) fmt::print("arguments\n");
-  for (const ArgumentSpec& a : item.arguments)
-    fmt::print("  {:<14} {:<9} {:<12} {}\n", a.name, argument_type_name(a.type), a.required ? "required" : a.default_text.empty() ? "optional" : "= " + a.default_text, a.description);
-  if (item.kind == HX_ACTIVATION) fmt::print("example\n  a -({})-> b;\n", item.name);
-  if (item.kind == HX_LOSS) fmt::print("example\n  output <-({})- target;\n", item.name);
-  if (item.kind == HX_LAYER) {
-    std::string call = item.name;
-    for (const ArgumentSpec& a : item.arguments)
-      if (a.required) call += call == item.name ? "(" + std::string(a.type == HX_ARG_LAYER ? "other" : "16") : ", 16";
-    fmt::print("example\n  a -({}{})-> b;\n", call, call == item.name ? "" : ")");
+void show(const CatalogueEntry& e) {
+  fmt::print("{} {}\n  {}\n", e.kind, e.signature, e.description);
+  fmt::print("  from {}\n", e.plugin.empty() ? "the library itself" : e.plugin + " (" + e.path + ")");
+  if (!e.arguments.empty()) fmt::print("arguments\n");
+  for (const CatalogueArgument& a : e.arguments) {
+    const std::string otherwise = a.required ? "required" : a.default_text.empty() ? "optional" : "= " + a.default_text;
+    fmt::print("  {:<14} {:<14} {:<12} {}{}\n", a.name, a.type, otherwise, a.range.empty() ? "" : a.range + (a.description.empty() ? "" : "  "), a.description);
   }
-  if (item.kind == HX_PRODUCER) {
+  if (e.kind == "producer") {
     fmt::print("of every producer\n");
     for (const StreamOption& o : stream_options()) fmt::print("  {:<14} {}\n", o.name, o.description);
   }
-  if (item.kind == HX_PRODUCER) fmt::print("example\n  --producer NAME={}:PATH\n", item.name);
-  if (item.kind == HX_METRIC) fmt::print("example\n  --metric {}\n", item.name);
-  if (item.kind == HX_CONSUMER) fmt::print("example\n  --consumer NAME={}:PATH\n", item.name);
+  fmt::print("example\n  {}\n", e.example);
 }
 
 bool ends_with(const std::string& s, const std::string& end) { return s.size() > end.size() && s.compare(s.size() - end.size(), end.size(), end) == 0; }
@@ -136,7 +105,7 @@ std::string shortened(const std::vector<std::string>& words) {
 int inspect_stream(const std::string& text, const Options& options) {
   Address address = parse_address(text);
   const StreamSteps steps = take_stream_steps(address);
-  const SteppedSource stepped = with_steps("stream", open_source(Registry::global(), "stream", address), steps);
+  const SteppedSource stepped = with_steps("stream", open_source(Registry::global(), "stream", address), steps, Registry::global());
   const StreamInfo& info = stepped.source.info();
   if (options.json) {
     fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"address", text}, {"dtype", std::string(dtype_name(info.dtype))}, {"sample", json::value_from(info.sample.vector())}, {"size", info.size}, {"classes", info.classes}, {"symbols", json::value_from(info.symbols)}, {"notes", info.notes}}));
@@ -164,28 +133,27 @@ int inspect_plugin(const std::string& path, const Options& options) {
 int list_command(const Options& options) {
   const std::string kind = options.files.empty() ? "" : options.files.front();
   check_kind(kind);
-  json::array rows;
-  std::string heading;
-  for (const Listed& l : everything()) {
-    if (!selected(l, kind)) continue;
-    if (options.json) {
-      rows.push_back(json::object{{"kind", l.kind}, {"name", l.name}, {"signature", l.signature}, {"description", l.description}, {"plugin", l.origin}});
-      continue;
-    }
-    if (heading != l.kind) {
-      fmt::print("{}{}\n", heading.empty() ? "" : "\n", l.kind == "loss" ? "losses" : l.kind + "s");
-      heading = l.kind;
-    }
-    fmt::print("  {:<22} {}\n", l.name, l.kind == "functional" ? l.signature : l.description);
-    if (kind == "producers")
-      if (const ItemPtr item = Registry::global().find(HX_PRODUCER, l.name))
-        for (const ArgumentSpec& a : item->arguments) fmt::print("    {:<12} {}\n", a.name, a.description);
+  const std::vector<CatalogueEntry> all = wanted(kind);
+  if (options.json) {
+    json::array rows;
+    for (const CatalogueEntry& e : all)
+      rows.push_back(json::object{{"kind", e.kind}, {"name", e.name}, {"signature", e.signature}, {"description", e.description}, {"plugin", e.plugin.empty() ? "built in" : e.plugin}});
+    fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"items", rows}}));
+    return kDone;
   }
-  if (kind == "producers" && !options.json) {
+  std::string heading;
+  for (const CatalogueEntry& e : all) {
+    if (heading != e.kind) fmt::print("{}{}\n", heading.empty() ? "" : "\n", plural(e.kind));
+    heading = e.kind;
+    fmt::print("  {:<22} {}\n", e.name, e.kind == "functional" && e.plugin.empty() ? e.signature : e.description);
+    if (kind == "producers")
+      for (const CatalogueArgument& a : e.arguments) fmt::print("    {:<12} {}\n", a.name, a.description);
+  }
+  if (all.empty()) fmt::print("no {} are registered\n", plural(singular(kind)));
+  if (kind == "producers") {
     fmt::print("\noptions of every producer\n");
     for (const StreamOption& o : stream_options()) fmt::print("    {:<12} {}\n", o.name, o.description);
   }
-  if (options.json) fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"items", rows}}));
   return kDone;
 }
 
@@ -193,29 +161,24 @@ int inspect_command(const Options& options) {
   const std::string& thing = options.files.front();
   if (ends_with(thing, ".safetensors")) return inspect_weights(thing, options);
   if (ends_with(thing, ".so")) return inspect_plugin(thing, options);
-  if (thing.find_first_of(":/.") != std::string::npos) return inspect_stream(thing, options);
-  json::array found;
-  bool shown = false;
-  for (const uint32_t kind : item_kinds())
-    if (const ItemPtr item = Registry::global().find(kind, thing)) {
-      if (options.json) found.push_back(json_of(*item));
-      else show(*item);
-      shown = true;
-    }
-  for (const Listed& l : everything()) {
-    if (l.name != thing || !(l.kind == "functional" || l.kind == "primitive" || l.kind == "optimizer" || l.kind == "schedule")) continue;
-    if (options.json) found.push_back(json::object{{"kind", l.kind}, {"name", l.name}, {"signature", l.signature}, {"description", l.description}});
-    else fmt::print("{} {}\n  {}\n", l.kind, l.signature, l.description);
-    shown = true;
+  const std::vector<CatalogueEntry> found = catalogue_of(thing);
+  if (found.empty() && thing.find_first_of(":/.") != std::string::npos) return inspect_stream(thing, options);
+  if (found.empty()) {
+    Error e(ErrorKind::Usage, "nothing is named '" + thing + "'");
+    std::vector<std::string> known;
+    for (const CatalogueEntry& other : catalogue()) known.push_back(other.name);
+    if (auto near = nearest(thing, known)) e.note("did you mean '" + *near + "'?");
+    else e.note("'harmonics list' shows what there is");
+    throw e;
   }
-  if (options.json) fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"items", found}}));
-  if (shown) return kDone;
-  Error e(ErrorKind::Usage, "nothing is named '" + thing + "'");
-  std::vector<std::string> known;
-  for (const Listed& l : everything()) known.push_back(l.name);
-  if (auto near = nearest(thing, known)) e.note("did you mean '" + *near + "'?");
-  else e.note("'harmonics list' shows what there is");
-  throw e;
+  if (!options.json) {
+    for (const CatalogueEntry& e : found) show(e);
+    return kDone;
+  }
+  json::array items;
+  for (const CatalogueEntry& e : found) items.push_back(json_of(e));
+  fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"items", items}}));
+  return kDone;
 }
 
 }  // namespace harmonics::cli

@@ -43,12 +43,24 @@ void drop_taps(Graph& graph) {
   graph.taps.clear();
 }
 
+// The programs of the graph take them over when they are compiled.
+void set_override(Registry& registry, const std::string& text) {
+  const size_t eq = text.find('=');
+  if (eq == std::string::npos || eq == 0 || eq + 1 == text.size())
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is not an override", text), {}, {"write FUNCTIONAL=NAME, e.g. --override attention=mine"});
+  const std::string functional = text.substr(0, eq), name = text.substr(eq + 1);
+  const std::string before = registry.set_override(functional, name);
+  if (!before.empty() && before != name)
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is overridden twice, by '{}' and by '{}'", functional, before, name), {}, {"keep one of them"});
+}
+
 }  // namespace
 
 std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& options, bool inference) {
   Graph graph = make_graph(flow, Registry::global(), options.graph);
   if (inference) drop_taps(graph);
   auto result = std::make_unique<HarmonicGraph>(std::move(graph));
+  for (const std::string& text : options.overrides) set_override(result->registry(), text);
   const auto bind = [&](const std::vector<std::string>& texts, StreamSet& set) {
     for (const std::string& text : texts) {
       Binding b = parse_binding(text);

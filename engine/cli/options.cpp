@@ -48,11 +48,16 @@ void precision_option(CLI::App* app, Options& o) {
       ->check(CLI::IsMember({"fp32", "fp16", "auto"}));
 }
 
+void override_option(CLI::App* app, Options& o) {
+  app->add_option("--override", o.overrides, "who computes a functional: attention=mine ('harmonics list implementations'), attention=cpu, attention=portable")->type_name("FUNCTIONAL=NAME")->take_all();
+}
+
 void machine_options(CLI::App* app, Options& o) {
   heading(app, "Machine");
   app->add_option("--threads", o.run.threads, "threads to use; results do not depend on it (default: all)")->check(CLI::Range(1, 1024));
   app->add_option("--device", o.run.device, "cpu, or reference (slow, for checking)")->type_name("NAME");
   precision_option(app, o);
+  override_option(app, o);
 }
 
 void count_options(CLI::App* app, Options& o) {
@@ -151,6 +156,7 @@ void define_explain(CLI::App* app, Options& o) {
   heading(app, "What to show");
   app->add_option("--show", o.show, "flow, widths, program, kernels, memory (default: flow and widths)")->delimiter(',')->check(CLI::IsMember({"flow", "widths", "program", "kernels", "memory"}));
   app->add_option("--after", o.after, "the program after a pass (trace, cse, fuse_elementwise, ...; 'all')")->type_name("PASS");
+  app->add_flag("--select", o.select, "who computes each call, and why the others do not");
   app->add_flag("--dot", o.dot, "the graph in Graphviz' language: ... --dot | dot -Tsvg > graph.svg");
   app->add_flag("--infer", o.inference, "the inference program instead of the training step");
   training_options(app, o);
@@ -158,6 +164,7 @@ void define_explain(CLI::App* app, Options& o) {
   heading(app, "Machine");
   app->add_option("--device", o.run.device, "cpu or reference")->type_name("NAME");
   precision_option(app, o);
+  override_option(app, o);
   app->footer("Examples:\n  harmonics explain mnist.hmx --producer train-images.idx --producer train-labels.idx\n"
               "  harmonics explain mnist.hmx --weights mnist.safetensors --infer --show kernels,memory\n"
               "  harmonics explain mnist.hmx --dot | dot -Tsvg > mnist.svg");
@@ -190,6 +197,7 @@ void define_bench(CLI::App* app, Options& o) {
   app->add_option_function<int64_t>("--seed", [&o](int64_t v) { o.run.seed = v; }, "seed of weights and random samples (default 0)")->check(CLI::Range(int64_t{0}, INT64_MAX));
   app->add_option("--device", o.run.device, "cpu or reference")->type_name("NAME");
   precision_option(app, o);
+  override_option(app, o);
   app->footer("Example:\n  harmonics bench mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1,64 --threads 1,2");
 }
 
@@ -260,7 +268,7 @@ constexpr Definition kDefinitions[] = {
     {"profile", "where a step's time goes, against what the machine could do", define_profile},
     {"bench", "samples a second of a flow, by batch size and threads", define_bench},
     {"ckpt", "checkpoints: list, show, verify, diff", define_ckpt},
-    {"list", "what exists: activations, losses, layers, producers, consumers, devices, metrics, optimizers, schedules, functionals, primitives", define_list},
+    {"list", "what exists: activations, losses, layers, producers, consumers, devices, metrics, functionals, implementations, optimizers, schedules, predicates, augmentations, primitives", define_list},
     {"inspect", "one thing in full: a function, a scheme of streams, what an address gives, a weights file", define_inspect},
     {"plugin", "plugins: write a new one, check one, find out why one does not load", define_plugin},
     {"config", "settings from files and the environment, and where each comes from", define_config},

@@ -14,6 +14,7 @@ struct Options {
   std::vector<std::string> files;                       // positional
   std::vector<std::string> producers, consumers, tests, validations; // [NAME=]ADDRESS
   std::vector<std::string> plugins;
+  std::vector<std::string> overrides;                   // FUNCTIONAL=NAME
   RunSettings run;
   std::string graph;                                    // --graph NAME
   std::string weights, save, report;
@@ -32,7 +33,7 @@ struct Options {
   // explain
   std::vector<std::string> show;                        // flow widths program kernels memory; empty: flow and widths
   std::string after;                                    // pass name, or "all"
-  bool dot = false, inference = false;
+  bool dot = false, inference = false, select = false;
   // profile and bench
   int64_t cycle = 1;                                    // from 1
   std::string trace;

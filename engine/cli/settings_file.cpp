@@ -81,7 +81,7 @@ class FileReader {
     }
     for (const auto& [key, node] : root) {
       const std::string name(key.str());
-      if (const toml::table* section = node.as_table()) verb(name, *section, node.source());
+      if (const toml::table* section = node.as_table()) name == "override" ? overrides(*section) : verb(name, *section, node.source());
       else flag("", name, node);
     }
     return std::move(settings_);
@@ -99,6 +99,17 @@ class FileReader {
       throw e;
     }
     for (const auto& [key, node] : section) flag(name, std::string(key.str()), node);
+  }
+
+  // [override] attention = "mine" is --override attention=mine of every verb.
+  void overrides(const toml::table& section) {
+    for (const auto& [key, node] : section) {
+      const auto* text = node.as_string();
+      if (!text) throw Error(ErrorKind::Type, fmt::format("{}: '{}' of [override] is the name of an implementation, in quotes", place(node.source()), std::string(key.str())));
+      Setting& all = settings_[{"", "override"}];
+      if (all.origin.empty()) all.origin = place(node.source());
+      all.values.push_back(std::string(key.str()) + "=" + text->get());
+    }
   }
 
   const FlagRow& find(const std::string& verb, const std::string& name, const toml::source_region& where) const {

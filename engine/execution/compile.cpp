@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <tuple>
 
 #include <fmt/core.h>
 
@@ -60,6 +61,24 @@ Program run_fuse_pooling(const Program& p, Context& c) { return c.options.fuse ?
 
 Program run_recompute(const Program& p, Context& c) { return recompute(p, c.options.recompute); }
 
+// Puts implementations in the places of calls and primitives, and bodies where an override wants them.
+void settle(Program& program, Context& c) {
+  if (c.selection.idle()) return;
+  expand_calls(program, [&](Node& node) {
+    choose_in_place(program, node, c.selection);
+    if (node.op != Op::call || !c.selection.wants_body(node.callee)) return false;
+    c.settled.push_back(c.selection.settled(program, node, false));
+    return true;
+  });
+}
+Program run_select(const Program& p, Context& c) {
+  if (c.selection.idle()) return p;
+  Program chosen = p;
+  settle(chosen, c);
+  renumber(chosen);
+  return chosen;
+}
+
 Program run_inline_calls(const Program& p, Context& c) {
   const auto has_kernel = [&](const Program& program, const Node& node) {
     const bool has = c.has_kernel(program, node);
@@ -80,24 +99,6 @@ std::vector<Selected> all_selected(const Program& program, std::vector<Selected>
   std::sort(all.begin(), all.end(), [&](const Selected& a, const Selected& b) { return key(a) < key(b); });
   all.erase(std::unique(all.begin(), all.end(), [&](const Selected& a, const Selected& b) { return key(a) == key(b); }), all.end());
   return all;
-}
-
-// Puts implementations in the places of calls and primitives, and bodies where an override wants them.
-void settle(Program& program, Context& c) {
-  if (c.selection.idle()) return;
-  expand_calls(program, [&](Node& node) {
-    choose_in_place(program, node, c.selection);
-    if (node.op != Op::call || !c.selection.wants_body(node.callee)) return false;
-    c.settled.push_back(c.selection.settled(program, node, false));
-    return true;
-  });
-}
-Program run_select(const Program& p, Context& c) {
-  if (c.selection.idle()) return p;
-  Program chosen = p;
-  settle(chosen, c);
-  renumber(chosen);
-  return chosen;
 }
 
 // The reference runs any chain; a device is asked.

@@ -73,7 +73,7 @@ CallSiteInfo Selection::site_of(const Program& program, const Node& node) const 
   site.inputs = input_types(program, node);
   site.outputs = output_types(program, node);
   site.device = device_;
-  site.flags = kernels_.flags() | (training_ ? HX_SITE_TRAINING : 0u);
+  site.flags = kernels_.flags() | (training_ ? uint32_t{HX_SITE_TRAINING} : 0u);
   return site;
 }
 

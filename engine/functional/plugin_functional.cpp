@@ -4,6 +4,7 @@
 #include <harmonics/functional_abi.h>
 
 #include "engine/functional/plugin_body.hpp"
+#include "engine/plugin/arguments.hpp"
 #include "engine/program/functional.hpp"
 
 namespace harmonics {
@@ -23,7 +24,8 @@ std::vector<hx_value*> raw(std::span<const HTensor> values) {
 }
 
 Values apply_functional(const Item& item, const AttributeMap& attributes, std::span<const HTensor> inputs) {
-  const AttributeView view(attributes);
+  const AttributeMap arguments = complete_arguments(item, attributes);
+  const AttributeView view(arguments);
   const std::vector<hx_value*> in = raw(inputs);
   hx_value* out[HX_MAX_RESULTS] = {};
   uint32_t n = 0;
@@ -40,7 +42,8 @@ Values apply_functional(const Item& item, const AttributeMap& attributes, std::s
 
 Values differentiate(const Item& item, const AttributeMap& attributes, std::span<const HTensor> inputs, std::span<const HTensor> outputs,
                      std::span<const HTensor> output_gradients) {
-  const AttributeView view(attributes);
+  const AttributeMap arguments = complete_arguments(item, attributes);
+  const AttributeView view(arguments);
   Values dy(output_gradients.begin(), output_gradients.end());
   for (size_t i = 0; i < dy.size(); ++i)
     if (!dy[i]) dy[i] = zeros_like(outputs[i]);

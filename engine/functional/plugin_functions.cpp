@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "engine/functional/plugin_body.hpp"
+#include "engine/program/tracer.hpp"
 
 namespace harmonics {
 
@@ -31,6 +32,11 @@ void keeps_type(const Item& item, const TensorType& y, const TensorType& x) {
   throw Error(ErrorKind::Plugin, fmt::format("{} returned {} for {}; an activation keeps shape and element type",
                                              spoken_name(item), y.str(), x.str()))
       .note("register it as a layer if it is meant to change them");
+}
+
+void expect_batch(const Item& item, const HTensor& y, const HTensor& x) {
+  if (y.rank() > 0 && y.shape()[0] == x.shape()[0]) return;
+  throw Error(ErrorKind::Plugin, fmt::format("{} returned {} for {}; the batch axis comes first and stays", spoken_name(item), type_of(y).str(), type_of(x).str()));
 }
 
 // Scalar, or with the batch axis of what it judges.
@@ -79,7 +85,24 @@ std::shared_ptr<PluginBody> fused_loss(const ItemPtr& item, const AttributeMap& 
 
 }  // namespace
 
+namespace {
+
+// On numbers the plugin is simply called.
+HTensor activate_now(const Item& item, const AttributeMap& arguments, const HTensor& x) {
+  const AttributeView view(arguments);
+  hx_value* out = nullptr;
+  const hx_status status = item.table<hx_activation_vt>().apply(item.self, view.get(), x.raw(), &out);
+  if (status != HX_OK) throw plugin_error(item, status);
+  if (!out) throw Error(ErrorKind::Plugin, spoken_name(item) + " returned an empty tensor");
+  HTensor y = HTensor::adopt(out);
+  keeps_type(item, type_of(y), type_of(x));
+  return y;
+}
+
+}  // namespace
+
 HTensor call_activation(const ItemPtr& item, const AttributeMap& arguments, const HTensor& x) {
+  if (!x.raw()->traced()) return activate_now(*item, arguments, x);
   const auto body = make_body(item, "activation" + arguments.str());
   const auto args = view_of_arguments(arguments);
   const auto& table = item->table<hx_activation_vt>();
@@ -112,10 +135,14 @@ HTensor call_layer(const ItemPtr& item, const AttributeMap& arguments,
   if (status != HX_OK) throw plugin_error(*item, status);
   if (!out) throw Error(ErrorKind::Plugin, spoken_name(*item) + " returned an empty tensor");
   HTensor y = HTensor::adopt(out);
-  if (y.rank() == 0 || y.shape()[0] != x.shape()[0])
-    throw Error(ErrorKind::Plugin, fmt::format("{} returned {} for {}; the batch axis comes first and stays",
-                                               spoken_name(*item), type_of(y).str(), type_of(x).str()));
+  expect_batch(*item, y, x);
   return y;
+}
+
+HTensor call_functional(const ItemPtr& item, const AttributeMap& arguments, const std::vector<HTensor>& inputs) {
+  const std::vector<HTensor> results = apply(item->name, arguments, inputs);
+  expect_batch(*item, results.at(0), inputs[0]);
+  return results[0];
 }
 
 HTensor call_loss(const ItemPtr& item, const AttributeMap& arguments, const std::string& activation,

@@ -26,6 +26,10 @@ HTensor call_activation(const ItemPtr& item, const AttributeMap& arguments, cons
 HTensor call_layer(const ItemPtr& item, const AttributeMap& arguments,
                    const std::vector<std::pair<std::string, HTensor>>& layers, hx_scope& scope, const HTensor& x);
 
+// As a layer without parameters: the first input is x, further ones the sources that arguments name. Its first result, with the
+// batch axis first.
+HTensor call_functional(const ItemPtr& item, const AttributeMap& arguments, const std::vector<HTensor>& inputs);
+
 // `activation`: identity of what made `prediction` from `logits` ("": nothing, and both are the same). The fused form
 // is preferred. The result has leading axes of the prediction, or is a scalar.
 HTensor call_loss(const ItemPtr& item, const AttributeMap& arguments, const std::string& activation,

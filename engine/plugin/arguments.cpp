@@ -286,4 +286,19 @@ AttributeMap bind_texts(const Item& item, const std::vector<std::pair<std::strin
   return values;
 }
 
+AttributeMap complete_arguments(const Item& item, const AttributeMap& given) {
+  AttributeMap values;
+  std::set<std::string> names;
+  for (const auto& [name, value] : given.entries()) {
+    const ArgumentSpec* spec = find_spec(item, name);
+    if (!spec) unknown(item, name, ErrorKind::Name, {});
+    names.insert(name);
+    values.set(name, value);
+    if (!spec->range.empty() && !in_range(value, spec->range))
+      throw Error(ErrorKind::Type, fmt::format("'{}' of {} is out of its range", name, called(item)), {}, {"give " + spoken_range(spec->range)});
+  }
+  fill_defaults(item, names, values, ErrorKind::Name, {});
+  return values;
+}
+
 }  // namespace harmonics

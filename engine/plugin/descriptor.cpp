@@ -23,7 +23,7 @@ constexpr const char* kMachineName = "AArch64";
 #error "the descriptor reader does not know this machine's ELF number"
 #endif
 
-constexpr uint32_t kLeastDescriptor = sizeof(hx_plugin_abi);  // as contract 0.1 has it; later ones only add
+constexpr uint32_t kLeastDescriptor = sizeof(hx_plugin_abi);  // as contract 1.0 has it; later ones only add
 
 class ElfFile {
  public:
@@ -134,7 +134,7 @@ hx_plugin_abi parse_descriptor(std::span<const std::byte> file, const std::strin
 }
 
 void check_contract(const hx_plugin_abi& d, const std::string& name) {
-  if (d.abi_major == HX_ABI_MAJOR && d.abi_min_minor <= HX_ABI_MINOR && d.abi_minor >= HX_ABI_MIN_MINOR) return;
+  if (d.abi_major == HX_ABI_MAJOR && d.abi_min_minor <= HX_ABI_MINOR) return;
   throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' is built for contract {}.{}, this program speaks {}.{}", name,
                                              d.abi_major, d.abi_minor, HX_ABI_MAJOR, HX_ABI_MINOR))
       .note("build it again with this program's headers, or get the release made for it");

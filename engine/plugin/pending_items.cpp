@@ -93,6 +93,10 @@ void check_shape(const Item& item) {
       refuse(item, "an implementation is called FUNCTIONAL.NAME, such as attention.mine");
     if (!item.arguments.empty()) refuse(item, "an implementation has no arguments of its own; it has those of the call");
   }
+  if (item.kind == HX_OPTIMIZER || item.kind == HX_SCHEDULE)
+    for (const ArgumentSpec& a : item.arguments)
+      if ((a.type != HX_ARG_INT && a.type != HX_ARG_FLOAT && a.type != HX_ARG_BOOL) || a.default_text.empty())
+        refuse(item, "argument '" + a.name + "' is not a number or flag with a default");
   if (item.kind != HX_OPTIMIZER) return;
   const bool has_rate = !item.arguments.empty() && item.arguments[0].name == "lr" && item.arguments[0].type == HX_ARG_FLOAT &&
                         !item.arguments[0].default_text.empty();

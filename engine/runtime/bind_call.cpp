@@ -107,14 +107,27 @@ BoundCall CallBinder::function(const Call& call, const Graph& graph) {
   const std::string& name = call.name.text;
   ItemPtr item = registry_.find(HX_ACTIVATION, name);
   if (!item) item = registry_.find(HX_LAYER, name);
+  if (!item) item = registry_.find(HX_FUNCTIONAL, name);
   if (!item) {
     if (const char* why = not_yet(name)) throw Error(ErrorKind::Name, fmt::format("'{}' cannot be used: {}", name, why), call.name.span);
     if (registry_.find(HX_LOSS, name)) throw Error(ErrorKind::Name, fmt::format("'{}' is a loss; it belongs on a training tap", name), call.name.span, {"write LAYER <-(" + name + ")- TARGET;"});
     Error e(ErrorKind::Name, fmt::format("unknown function '{}'", name), call.name.span);
     std::vector<std::string> known = registry_.names(HX_ACTIVATION);
-    for (std::string& n : registry_.names(HX_LAYER)) known.push_back(n);
+    for (const uint32_t kind : {HX_LAYER, HX_FUNCTIONAL})
+      for (std::string& n : registry_.names(kind)) known.push_back(std::move(n));
     if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
     else e.note("'harmonics list functions' shows what there is; --plugin PATH adds more");
+    throw e;
+  }
+  return bind(call, graph, std::move(item));
+}
+
+BoundCall CallBinder::predicate(const Call& call, const Graph& graph) {
+  ItemPtr item = registry_.find(HX_PREDICATE, call.name.text);
+  if (!item) {
+    Error e(ErrorKind::Name, fmt::format("no predicate '{}' is registered", call.name.text), call.name.span);
+    if (auto near = nearest(call.name.text, registry_.names(HX_PREDICATE))) e.note("did you mean '" + *near + "'?");
+    else e.note("decide by a metric (if loss < 0.5 { ... }), or load the plugin that has it: --plugin PATH");
     throw e;
   }
   return bind(call, graph, std::move(item));

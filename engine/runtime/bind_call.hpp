@@ -8,7 +8,8 @@ namespace harmonics {
 class CallBinder {
  public:
   explicit CallBinder(Registry& registry) : registry_(registry) {}
-  BoundCall function(const Call& call, const Graph& graph);  // activation or layer
+  BoundCall function(const Call& call, const Graph& graph);  // activation, layer or functional
+  BoundCall predicate(const Call& call, const Graph& graph);
   BoundCall loss(const Call& call, const Graph& graph);
 
  private:

@@ -20,6 +20,9 @@ int64_t planned_epochs(const ResolvedSettings& settings, bool training) {
 void refuse_what_varies(const CyclePlan& plan) {
   if (plan.settings.seconds)
     throw Error(ErrorKind::Usage, "a deterministic run cannot end by the clock: how many steps fit into a time varies", {}, {"give --steps or --epochs instead of a time, or leave --deterministic out"});
+  for (const GraphConditional& c : plan.graph.graph().conditionals)
+    if (c.cycle == plan.cycle && c.predicate && (c.predicate->item->flags & HX_BY_CLOCK))
+      throw Error(ErrorKind::Usage, fmt::format("a deterministic run cannot ask '{}': its answer depends on more than the run", c.predicate->item->name), c.predicate->span, {"decide by a metric or another predicate, or leave --deterministic out"});
   for (int n : plan.producers)
     if (plan.graph.streams().source(n).info().live)
       throw Error(ErrorKind::Usage, fmt::format("a deterministic run cannot read the live stream '{}': what arrives when varies", plan.name_of(n)), {}, {"record it to a file and read that, or leave --deterministic out"});

@@ -16,10 +16,10 @@ std::vector<int> CyclePrograms::conditionals() const {
 
 void CyclePrograms::trace() { trace_branches(conditionals()); }
 
-void CyclePrograms::compile_first() {
+void CyclePrograms::compile_first(const RunCounts& counts) {
   const std::vector<int> here = conditionals();
   if (!here.empty()) trace_branches(here);
-  choose_branches();
+  choose_branches(counts);
   const uint64_t last = plan_.size % plan_.batch;
   of_batch(static_cast<int64_t>(plan_.batch));
   if (last != 0 && plan_.epochs != 0 && here.empty()) of_batch(static_cast<int64_t>(last));
@@ -76,12 +76,13 @@ std::map<std::string, std::string> CyclePrograms::implementations() const {
   return all;
 }
 
-void CyclePrograms::choose_branches() {
+void CyclePrograms::choose_branches(const RunCounts& counts) {
   const auto& conditionals = plan_.graph.graph().conditionals;
   bool same = chosen_ != nullptr;
   held_.resize(conditionals.size());
   for (size_t i = 0; i < conditionals.size(); ++i) {
-    const char holds = metrics_.holds(conditionals[i].metric);
+    if (conditionals[i].cycle != plan_.cycle) continue;
+    const char holds = conditionals[i].predicate ? predicates_.holds(i, counts, metrics_) : metrics_.holds(conditionals[i].metric);
     same = same && holds == held_[i];
     held_[i] = holds;
   }

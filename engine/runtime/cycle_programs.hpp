@@ -12,6 +12,7 @@
 #include "engine/runtime/cycle_plan.hpp"
 #include "engine/runtime/judge.hpp"
 #include "engine/runtime/metrics.hpp"
+#include "engine/runtime/predicate.hpp"
 
 namespace harmonics {
 
@@ -26,14 +27,14 @@ struct StepProgram {
 class CyclePrograms {
  public:
   // `judge`: of what metrics ask for besides; null: nothing.
-  CyclePrograms(CyclePlan& plan, Metrics& metrics, Judge* judge) : plan_(plan), metrics_(metrics), judge_(judge), result_types_(plan.wanted.size()) {}
+  CyclePrograms(CyclePlan& plan, Metrics& metrics, Judge* judge) : plan_(plan), metrics_(metrics), judge_(judge), predicates_(plan.graph.graph().conditionals), result_types_(plan.wanted.size()) {}
 
-  // Before the clock starts. With conditions inside the cycle every branch is traced, so that its mistakes show now.
-  void compile_first();
+  // Before the clock starts, for the branches that hold at `counts`. With conditions inside the cycle every branch is traced, so that its mistakes show now.
+  void compile_first(const RunCounts& counts);
   // Declares the parameters of every branch.
   void trace();
   // The branches whose conditions hold now.
-  void choose_branches();
+  void choose_branches(const RunCounts& counts);
   StepProgram& of_batch(int64_t count);
   // Steps from what the batches of a group have gathered; null: each batch is a step.
   CompiledStep* update() const { return chosen_->update.get(); }
@@ -59,6 +60,7 @@ class CyclePrograms {
   CyclePlan& plan_;
   Metrics& metrics_;
   Judge* judge_;
+  Predicates predicates_;
   std::map<std::set<int>, Branch> by_branches_;
   Branch* chosen_ = nullptr;
   std::set<int> branches_;  // active

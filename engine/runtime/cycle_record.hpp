@@ -20,6 +20,7 @@ class CycleRecord {
   int64_t step() const { return step_; }
   int64_t batches() const { return batches_; }
   uint64_t epoch() const { return epoch_; }
+  RunCounts counts() const { return {step_, static_cast<int64_t>(epoch_), samples_}; }
   double now() const { return now_; }  // seconds at the last step
 
   // Batches of the step that is running, and their samples.

@@ -31,7 +31,7 @@ CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
     rate_.emplace(plan_.settings.schedule, plan_.settings.optimizer.lr, plan_.horizon());
     if (const auto note = rate_->note()) report_.notes.push_back(*note);
   }
-  programs_.compile_first();
+  programs_.compile_first(record_.counts());
   watch_.prepare();
   check_conditions_measured();
   feed_->allocate(programs_.result_types());
@@ -127,7 +127,7 @@ void CycleRun::step(Slot& slot) {
 }
 
 void CycleRun::run_batch(Slot& slot) {
-  if (record_.gathered() == 0) programs_.choose_branches();
+  if (record_.gathered() == 0) programs_.choose_branches(record_.counts());
   StepProgram& p = programs_.of_batch(static_cast<int64_t>(slot.count));
   CompiledStep& program = *p.step;
   program.check_indices(slot.pointers.data());

@@ -34,10 +34,10 @@ double above_zero(const CycleCondition& c) {
 }
 
 // A text that `parse` understands.
-template <typename T> std::string checked_text(const CycleCondition& c, T (*parse)(std::string_view)) {
+template <typename T> std::string checked_text(const CycleCondition& c, T (*parse)(std::string_view, Registry&), Registry& registry) {
   const std::string text = text_of(c);
   try {
-    parse(text);
+    parse(text, registry);
   } catch (const Error& e) {
     throw Error(e.kind(), e.what(), c.value.span, e.notes());
   }
@@ -51,7 +51,7 @@ template <typename T> void once(std::optional<T>& slot, T value, const char* wha
 
 }  // namespace
 
-void apply_condition(const CycleCondition& c, CycleSettings& s) {
+void apply_condition(const CycleCondition& c, CycleSettings& s, Registry& registry) {
   switch (c.kind) {
     case CycleCondition::Kind::For: return once(s.seconds, c.seconds, "for", c.span);
     case CycleCondition::Kind::Epochs: return once(s.epochs, c.count, "epochs", c.span);
@@ -66,8 +66,8 @@ void apply_condition(const CycleCondition& c, CycleSettings& s) {
   if (name == "lr") return once(s.lr, above_zero(c), "lr", c.setting.span);
   if (name == "clip") return once(s.clip, above_zero(c), "clip", c.setting.span);
   if (name == "clip_value") return once(s.clip_value, above_zero(c), "clip_value", c.setting.span);
-  if (name == "optimizer") return once(s.optimizer, checked_text(c, parse_optimizer), "optimizer", c.setting.span);
-  if (name == "schedule") return once(s.schedule, checked_text(c, parse_schedule), "schedule", c.setting.span);
+  if (name == "optimizer") return once(s.optimizer, checked_text(c, parse_optimizer, registry), "optimizer", c.setting.span);
+  if (name == "schedule") return once(s.schedule, checked_text(c, parse_schedule, registry), "schedule", c.setting.span);
   Error e(ErrorKind::Name, "unknown setting '" + name + "' of a cycle", c.setting.span);
   if (auto near = nearest(name, {"batch", "optimizer", "lr", "schedule", "clip", "clip_value", "accumulate", "seed", "epochs", "steps"})) e.note("did you mean '" + *near + "'?");
   else e.note("settings are batch, optimizer, lr, schedule, clip, clip_value, accumulate and seed");

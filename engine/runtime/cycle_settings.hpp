@@ -6,6 +6,6 @@
 namespace harmonics {
 
 // Adds one condition or setting; unknown names, wrong types and repeated settings are errors with place.
-void apply_condition(const CycleCondition& condition, CycleSettings& settings);
+void apply_condition(const CycleCondition& condition, CycleSettings& settings, Registry& registry);
 
 }  // namespace harmonics

@@ -263,7 +263,7 @@ class Resolver {
     for (const CycleCondition& condition : c.conditions)
       guard([&] {
         if (condition.kind == CycleCondition::Kind::Until) check_metric(condition.until, graph_, registry_);
-        apply_condition(condition, settings);
+        apply_condition(condition, settings, registry_);
       });
     graph_.cycles.push_back(settings);
     steps(c.steps, index, {});
@@ -277,18 +277,14 @@ class Resolver {
         continue;
       }
       const Conditional& conditional = *std::get<std::shared_ptr<Conditional>>(step);
-      guard([&] {
-        const auto* comparison = std::get_if<Comparison>(&conditional.predicate);
-        if (!comparison) {
-          const Call& call = std::get<Call>(conditional.predicate);
-          throw Error(ErrorKind::Name, "no predicate '" + call.name.text + "' is registered", call.name.span,
-                      {"this version decides by metrics: if loss < 0.5 { ... }"});
-        }
-        check_metric(*comparison, graph_, registry_);
-      });
       const auto* comparison = std::get_if<Comparison>(&conditional.predicate);
+      GraphConditional bound{comparison ? *comparison : Comparison{}, std::nullopt, cycle};
+      guard([&] {
+        if (comparison) check_metric(*comparison, graph_, registry_);
+        else bound.predicate = binder_.predicate(std::get<Call>(conditional.predicate), graph_);
+      });
       const int index = static_cast<int>(graph_.conditionals.size());
-      graph_.conditionals.push_back({comparison ? *comparison : Comparison{}, cycle});
+      graph_.conditionals.push_back(std::move(bound));
       std::vector<int> inner = branches;
       inner.push_back(2 * index);
       steps(conditional.then_steps, cycle, inner);

@@ -60,6 +60,7 @@ struct GraphNode {
 
 struct GraphConditional {
   Comparison metric;
+  std::optional<BoundCall> predicate;  // instead of the comparison
   int cycle = -1;
 };
 

@@ -120,10 +120,10 @@ ResolvedSettings HarmonicGraph::settings(int cycle, const RunSettings& run) cons
   if (r.batch < 1) throw Error(ErrorKind::Usage, fmt::format("a batch of {} samples is not possible", r.batch), {}, {"the least is 1"});
   if (r.epochs.value_or(0) < 0 || r.steps.value_or(0) < 0) throw Error(ErrorKind::Usage, "epochs and steps cannot be negative");
   r.seed = static_cast<uint64_t>(run.seed ? *run.seed : c.seed.value_or(0));
-  r.optimizer = parse_optimizer(run.optimizer ? *run.optimizer : c.optimizer.value_or("adamw"));
+  r.optimizer = parse_optimizer(run.optimizer ? *run.optimizer : c.optimizer.value_or("adamw"), registry_);
   if (run.lr) r.optimizer.lr = *run.lr;
   else if (c.lr && !r.optimizer.settings.given("lr")) r.optimizer.lr = *c.lr;
-  r.schedule = parse_schedule(run.schedule ? *run.schedule : c.schedule.value_or("constant"));
+  r.schedule = parse_schedule(run.schedule ? *run.schedule : c.schedule.value_or("constant"), registry_);
   r.clip = run.clip ? *run.clip : c.clip.value_or(0);
   r.clip_value = run.clip_value ? *run.clip_value : c.clip_value.value_or(0);
   if (!(r.clip >= 0) || !(r.clip_value >= 0)) throw Error(ErrorKind::Usage, "gradients cannot be clipped to less than nothing", {}, {"clip and clip_value are above 0, or 0 to leave gradients as they are"});

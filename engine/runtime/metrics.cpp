@@ -50,6 +50,12 @@ void Metrics::set(size_t metric, double value) {
   windows_[metric].held = true;
 }
 
+std::optional<double> Metrics::find(std::string_view name) const {
+  const auto it = names_.find(name);
+  if (it == names_.end() || windows_[it->second].window.empty()) return std::nullopt;
+  return windows_[it->second].window.mean();
+}
+
 bool Metrics::holds(const Comparison& c) const {
   const auto it = names_.find(c.metric);
   if (it == names_.end() || windows_[it->second].window.empty()) return false;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,7 @@ class Metrics {
   void set(size_t metric, double value);
   // Before the first value every comparison is false.
   bool holds(const Comparison& comparison) const;
+  std::optional<double> find(std::string_view name) const;  // none before its first value
   double value(size_t metric) const { return windows_[metric].window.mean(); }  // 0 before the first value
   std::map<std::string, double> all() const;
   std::map<std::string, double> moving() const;  // without those that were set
@@ -65,7 +67,7 @@ class Metrics {
     bool held = false;
     double pending = 0, weight = 0;  // of the step that is running
   };
-  std::map<std::string, size_t> names_;
+  std::map<std::string, size_t, std::less<>> names_;
   std::vector<Series> windows_;
 };
 

@@ -90,6 +90,14 @@ EdgeResult run_edge(const Graph& graph, const GraphEdge& edge, const FlowValue& 
         continue;
       }
       r.activation.clear();
+      if (c.item->kind == HX_FUNCTIONAL) {
+        std::vector<HTensor> inputs{v.tensor};
+        for (const auto& [argument, node] : c.layers) inputs.push_back(as_numbers(value_of(node).tensor));
+        v.tensor = call_functional(c.item, c.arguments, inputs);
+        v.positions = std::min(v.positions, v.tensor.rank() - 1);
+        v.classes = 0;
+        continue;
+      }
       std::vector<std::pair<std::string, HTensor>> layers;
       for (const auto& [argument, node] : c.layers) layers.emplace_back(argument, as_numbers(value_of(node).tensor));
       EdgeScope edge_scope(graph, c, parameter_prefix(edge, i), v, width, parameters);

@@ -9,6 +9,8 @@
 #include <harmonics/async.hpp>
 #include <harmonics/cache.hpp>
 
+#include "engine/runtime/augmentations.hpp"
+
 namespace harmonics {
 
 namespace {
@@ -73,7 +75,7 @@ template <typename Make> auto named(const std::string& name, Make make) {
 const std::vector<StreamOption>& stream_options() {
   static const std::vector<StreamOption> rows = {
       {"cache", "one stream: keeps its samples in memory, at most so many bytes, such as 512M"},
-      {"augment", "one stream: shift(2), rotate(15), scale(0.1), flip, crop(24), center(24), cutout(8), noise(0.05), with commas between"},
+      {"augment", "one stream: shift(2), rotate(15), scale(0.1), flip, crop(24), center(24), cutout(8), noise(0.05) and those of plugins, with commas between"},
       {"async", "one stream: reads so many samples ahead on a thread of its own"},
       {"where", "all streams read together: leaves out samples for which this stream's is not value<5, value[0]>=0.5, value!=3, finite"},
       {"skip", "leaves out the first so many samples of a pass"},
@@ -90,8 +92,8 @@ StreamSteps take_stream_steps(Address& address) {
   return {address.take("cache"), address.take("augment"), address.take("async"), address.take("where")};
 }
 
-SteppedSource with_steps(const std::string& name, Source source, const StreamSteps& steps) {
-  SteppedSource out{std::move(source), nullptr, std::nullopt};
+SteppedSource with_steps(const std::string& name, Source source, const StreamSteps& steps, Registry& registry) {
+  SteppedSource out{std::move(source), {}, std::nullopt};
   const auto producer = [&] { return std::make_shared<SourceProducer>(std::make_shared<Source>(std::move(out.source))); };
   if (steps.where) {
     if (steps.augment)
@@ -103,8 +105,9 @@ SteppedSource with_steps(const std::string& name, Source source, const StreamSte
     out.source = named(name, [&] { return Source(name, std::make_shared<CacheProducer>(producer(), most)); });
   }
   if (steps.augment) {
-    out.augmented = named(name, [&] { return std::make_shared<AugmentProducer>(producer(), Augmentation::parse(*steps.augment)); });
-    out.source = Source(name, out.augmented);
+    Augmented augmented = named(name, [&] { return augment(producer(), *steps.augment, registry); });
+    out.reseed = std::move(augmented.reseed);
+    out.source = Source(name, augmented.producer);
   }
   if (steps.async) {
     const uint64_t ahead = count_of(name, *steps.async);

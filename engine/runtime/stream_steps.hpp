@@ -1,15 +1,16 @@
 // What an address has done to one stream on its way: cache=, augment=, async=, and where= for all it is read with.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <harmonics/augment.hpp>
 #include <harmonics/select.hpp>
 
 #include "engine/base/address.hpp"
+#include "engine/plugin/registry.hpp"
 #include "engine/runtime/joint_reader.hpp"
 #include "engine/runtime/stream_source.hpp"
 
@@ -29,10 +30,10 @@ StreamSteps take_stream_steps(Address& address);
 
 struct SteppedSource {
   Source source;
-  std::shared_ptr<AugmentProducer> augmented;
+  std::vector<std::function<void(uint64_t seed)>> reseed;  // of what augments it
   std::optional<Condition> condition;
 };
-SteppedSource with_steps(const std::string& name, Source source, const StreamSteps& steps);
+SteppedSource with_steps(const std::string& name, Source source, const StreamSteps& steps, Registry& registry);
 
 struct ConditionedMember {
   JointMember member;

@@ -125,8 +125,8 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   take_joint_options(bound_name, address);
   const StreamSteps steps = take_stream_steps(address);
   if (own_seed) address.options.push_back({"seed", *own_seed});
-  SteppedSource stepped = with_steps(bound_name, open_source(registry, bound_name, address), steps);
-  if (stepped.augmented) augmented_[producer] = stepped.augmented;
+  SteppedSource stepped = with_steps(bound_name, open_source(registry, bound_name, address), steps, registry);
+  if (!stepped.reseed.empty()) reseed_[producer] = std::move(stepped.reseed);
   if (stepped.condition) conditions_.emplace(producer, *stepped.condition);
   bind(graph, producer, std::move(stepped.source));
 }
@@ -218,8 +218,8 @@ std::unique_ptr<JointReader> StreamSet::reader(const Graph& graph, const std::ve
   o.shard = shard_.value_or(0);
   o.shards = shards_.value_or(1);
   for (int n : producers)
-    if (const auto augmented = augmented_.find(n); augmented != augmented_.end()) {
-      augmented->second->set_seed(o.seed);
+    if (const auto augmented = reseed_.find(n); augmented != reseed_.end()) {
+      for (const auto& reseed : augmented->second) reseed(o.seed);
       o.passes_differ = true;
     }
   if (std::any_of(producers.begin(), producers.end(), [&](int n) { return conditions_.count(n) != 0; })) {

@@ -57,7 +57,7 @@ class StreamSet {
     std::vector<std::shared_ptr<Source>> sources;
   };
   std::map<int, std::shared_ptr<Source>> sources_;
-  std::map<int, std::shared_ptr<AugmentProducer>> augmented_;
+  std::map<int, std::vector<std::function<void(uint64_t)>>> reseed_;  // of what augments a stream
   std::map<int, Condition> conditions_;  // of where=
   std::vector<Chosen> chosen_;           // what they leave of streams that are read together
   std::optional<uint64_t> batch_, shuffle_, take_, skip_, repeat_, seed_, shard_, shards_;

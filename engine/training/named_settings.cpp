@@ -2,11 +2,14 @@
 
 #include <charconv>
 #include <cmath>
+#include <type_traits>
 
 #include <fmt/core.h>
 #include <harmonics/error.hpp>
 
 #include "engine/base/spelling.hpp"
+#include "engine/plugin/arguments.hpp"
+#include "engine/plugin/range.hpp"
 
 namespace harmonics {
 
@@ -29,6 +32,8 @@ const char* what_is_right(SettingSpec::Kind kind) {
     case SettingSpec::Kind::fraction: return "give a number of at least 0 and below 1";
     case SettingSpec::Kind::part: return "give a number from 0 to 1";
     case SettingSpec::Kind::span: return "give a whole number of steps, or a part of the run below 1";
+    case SettingSpec::Kind::any: return "give a number";
+    case SettingSpec::Kind::whole: return "give a whole number";
     case SettingSpec::Kind::flag: break;
   }
   return "give true or false";
@@ -40,15 +45,32 @@ bool is_right(SettingSpec::Kind kind, double v) {
     case SettingSpec::Kind::fraction: return v >= 0 && v < 1;
     case SettingSpec::Kind::part: return v >= 0 && v <= 1;
     case SettingSpec::Kind::span: return v >= 0 && v <= 1e15 && (v < 1 || v == std::floor(v));
+    case SettingSpec::Kind::any: return std::isfinite(v);
+    case SettingSpec::Kind::whole: return std::abs(v) <= 0x1p53 && v == std::floor(v);
     case SettingSpec::Kind::flag: break;
   }
   return v == 0 || v == 1;
 }
 
+// The settings of a plugin's item. What they may be was checked when it was registered.
+std::shared_ptr<const NamedRow> row_of(const ItemPtr& item) {
+  auto row = std::make_shared<NamedRow>(NamedRow{item->name, item->description, {}, item});
+  for (const ArgumentSpec& a : item->arguments) {
+    const AttributeValue otherwise = *parse_argument(a.type, a.default_text);
+    const auto number = [](const auto& v) -> double {
+      if constexpr (std::is_arithmetic_v<std::decay_t<decltype(v)>>) return static_cast<double>(v);
+      else return 0;
+    };
+    const SettingSpec::Kind kind = a.type == HX_ARG_BOOL ? SettingSpec::Kind::flag : a.type == HX_ARG_INT ? SettingSpec::Kind::whole : SettingSpec::Kind::any;
+    row->settings.push_back({a.name, std::visit(number, otherwise), kind, a.range});
+  }
+  return row;
+}
+
 class Parser {
  public:
-  Parser(std::string_view what, std::string_view text, const std::vector<NamedRow>& rows, std::string_view example)
-      : what_(what), text_(trim(text)), rows_(rows), example_(example) {}
+  Parser(std::string_view what, std::string_view text, const std::vector<NamedRow>& rows, std::string_view example, Registry& registry, uint32_t kind)
+      : what_(what), text_(trim(text)), rows_(rows), example_(example), registry_(registry), kind_(kind) {}
 
   NamedSettings run() {
     const size_t open = text_.find('(');
@@ -70,11 +92,14 @@ class Parser {
     std::vector<std::string> known;
     std::string all;
     for (const NamedRow& r : rows_) {
-      if (r.name == name) result_.row = &r;
+      if (r.name == name) result_.row = {std::shared_ptr<const NamedRow>(), &r};
       known.emplace_back(r.name);
       all += (all.empty() ? "" : &r == &rows_.back() ? " and " : ", ") + known.back();
     }
+    if (!result_.row)
+      if (const ItemPtr item = registry_.find(kind_, name)) result_.row = row_of(item);
     if (result_.row) return;
+    for (std::string& more : registry_.names(kind_)) known.push_back(std::move(more));
     Error e(ErrorKind::Name, fmt::format("unknown {} '{}'", what_, name));
     if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
     else e.note(fmt::format("{}s are {}, e.g. '{}'", what_, all, example_));
@@ -107,14 +132,17 @@ class Parser {
   }
 
   double value_of(const SettingSpec& spec, std::string_view text) const {
-    double v = -1;
+    double v = std::nan("");
     if (text == "true" || text == "false") {
       if (spec.kind == SettingSpec::Kind::flag) v = text == "true";
     } else {
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
-      if (error != std::errc() || end != text.data() + text.size()) v = -1;
+      if (error != std::errc() || end != text.data() + text.size()) v = std::nan("");
     }
-    if (is_right(spec.kind, v)) return v;
+    if (is_right(spec.kind, v)) {
+      if (spec.range.empty() || in_range(v, std::string(spec.range))) return v;
+      throw Error(ErrorKind::Type, fmt::format("{} setting '{}' has the value '{}'", what_, spec.name, text), {}, {"give " + spoken_range(std::string(spec.range))});
+    }
     throw Error(ErrorKind::Type, fmt::format("{} setting '{}' has the value '{}'", what_, spec.name, text), {},
                 {fmt::format("{}, e.g. {}={}", what_is_right(spec.kind), spec.name, value_text(spec, spec.otherwise))});
   }
@@ -122,6 +150,8 @@ class Parser {
   std::string_view what_, text_;
   const std::vector<NamedRow>& rows_;
   std::string_view example_;
+  Registry& registry_;
+  uint32_t kind_;
   NamedSettings result_;
 };
 
@@ -139,14 +169,26 @@ bool NamedSettings::given(std::string_view name) const {
   return false;
 }
 
+AttributeMap NamedSettings::attributes() const {
+  AttributeMap map;
+  for (const Setting& s : values) {
+    const std::string name(s.spec->name);
+    if (s.spec->kind == SettingSpec::Kind::flag) map.set(name, s.value != 0);
+    else if (s.spec->kind == SettingSpec::Kind::whole) map.set(name, static_cast<int64_t>(s.value));
+    else map.set(name, s.value);
+  }
+  return map;
+}
+
 std::string NamedSettings::str() const {
   std::string s;
   for (const Setting& v : values) s += fmt::format("{}{}={}", s.empty() ? "" : ", ", v.spec->name, value_text(*v.spec, v.value));
   return fmt::format("{}({})", row->name, s);
 }
 
-NamedSettings parse_named_settings(std::string_view what, std::string_view text, const std::vector<NamedRow>& rows, std::string_view example) {
-  return Parser(what, text, rows, example).run();
+NamedSettings parse_named_settings(std::string_view what, std::string_view text, const std::vector<NamedRow>& rows, std::string_view example,
+                                   Registry& registry, uint32_t kind) {
+  return Parser(what, text, rows, example, registry, kind).run();
 }
 
 std::string signature(const NamedRow& row) {

@@ -1,10 +1,14 @@
 // "name(setting=value, ...)": how flows and flags write optimizers and schedules.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "engine/plugin/registry.hpp"
+#include "engine/program/attributes.hpp"
 
 namespace harmonics {
 
@@ -15,15 +19,19 @@ struct SettingSpec {
     part,      // 0 to 1
     span,      // a number of steps, or below 1 a part of the run
     flag,      // true or false
+    any,       // a plugin's number, within its range
+    whole,     // a plugin's whole number
   };
   std::string_view name;
   double otherwise;
   Kind kind = Kind::number;
+  std::string_view range = {};  // any, whole: hx_argument_spec.range
 };
 
 struct NamedRow {
   std::string_view name, description;
   std::vector<SettingSpec> settings;
+  ItemPtr item = nullptr;  // a plugin's: keeps the texts
 };
 
 struct Setting {
@@ -33,17 +41,20 @@ struct Setting {
 };
 
 struct NamedSettings {
-  const NamedRow* row = nullptr;
+  std::shared_ptr<const NamedRow> row;
   std::vector<Setting> values;  // as in the row
   double number(std::string_view name) const;  // 0 when there is no such setting
   bool given(std::string_view name) const;
+  // As a plugin's function receives them.
+  AttributeMap attributes() const;
   std::string str() const;  // "adamw(lr=0.001, beta1=0.9, ...)", "constant" where nothing can be set or nothing was
 };
 
 // `what` names the kind of thing in messages ("optimizer"), `example` is one that is right. Unknown names and settings:
-// ErrorKind::Name with the nearest; bad values: ErrorKind::Type; bad form: ErrorKind::Syntax.
+// ErrorKind::Name with the nearest; bad values: ErrorKind::Type; bad form: ErrorKind::Syntax. What no row has is looked up among
+// the registry's items of the kind.
 NamedSettings parse_named_settings(std::string_view what, std::string_view text, const std::vector<NamedRow>& rows,
-                                   std::string_view example);
+                                   std::string_view example, Registry& registry, uint32_t kind);
 // "adamw(lr = 0.001, ...)": a row with its defaults, for lists.
 std::string signature(const NamedRow& row);
 

@@ -72,9 +72,10 @@ const std::vector<NamedRow>& optimizer_rows() {
   return rows;
 }
 
-Optimizer parse_optimizer(std::string_view text) {
-  Optimizer o{parse_named_settings("optimizer", text, optimizer_rows(), "adamw(lr=1e-3)"), 0};
+Optimizer parse_optimizer(std::string_view text, Registry& registry) {
+  Optimizer o{parse_named_settings("optimizer", text, optimizer_rows(), "adamw(lr=1e-3)", registry, HX_OPTIMIZER), 0};
   o.lr = o.settings.number("lr");
+  if (o.settings.row->item) return o;
   if (o.settings.number("nesterov") != 0 && o.settings.number("momentum") == 0)
     throw Error(ErrorKind::Type, "optimizer 'sgd' has nesterov without momentum", {}, {"write sgd(momentum=0.9, nesterov=true)"});
   return o;

@@ -21,7 +21,7 @@ struct Optimizer {
 };
 
 // "adamw(lr=1e-3)". Errors as parse_named_settings has them.
-Optimizer parse_optimizer(std::string_view text);
+Optimizer parse_optimizer(std::string_view text, Registry& registry = Registry::global());
 
 // How one parameter is stepped: functional(w, g, moments..., lr[, step]) -> w', moments'...
 struct UpdateRule {
@@ -35,7 +35,7 @@ struct UpdateRule {
   bool counts_steps = false;  // takes the step number (bias correction)
 };
 
-// Weight decay and LAMB's trust ratio are for tensors of two and more axes. `hidden`: neither a table that is looked up nor
+// Not for a plugin's optimizer; see plugin_optimizer.hpp. Weight decay and LAMB's trust ratio are for tensors of two and more axes. `hidden`: neither a table that is looked up nor
 // of an arrow into a tapped layer; NorMuon orthogonalises hidden matrices and steps everything else by AdamW.
 UpdateRule update_rule(const Optimizer& optimizer, const TensorType& parameter, bool hidden);
 

@@ -5,6 +5,9 @@
 
 #include <fmt/core.h>
 #include <harmonics/error.hpp>
+#include <harmonics/training_abi.h>
+
+#include "engine/functional/plugin_body.hpp"
 
 namespace harmonics {
 
@@ -21,6 +24,7 @@ bool is_part(double span) { return span > 0 && span < 1; }
 // Which of a schedule's settings cannot be followed without an end.
 bool needs_end(const NamedSettings& s) {
   const std::string_view name = s.row->name;
+  if (s.row->item) return (s.row->item->flags & HX_NEEDS_END) != 0;
   if (name == "linear" || name == "cosine" || name == "wsd") return true;
   return is_part(s.number("warmup")) || is_part(s.number("every"));
 }
@@ -40,8 +44,9 @@ const std::vector<NamedRow>& schedule_rows() {
 
 bool Schedule::is_constant() const { return settings.row->name == "constant" && settings.number("warmup") == 0; }
 
-Schedule parse_schedule(std::string_view text) {
-  Schedule s{parse_named_settings("schedule", text, schedule_rows(), "cosine(warmup=500, final=0.1)")};
+Schedule parse_schedule(std::string_view text, Registry& registry) {
+  Schedule s{parse_named_settings("schedule", text, schedule_rows(), "cosine(warmup=500, final=0.1)", registry, HX_SCHEDULE)};
+  if (s.settings.row->item) return s;
   for (const char* name : {"every", "decay"})
     for (const Setting& v : s.settings.values)
       if (v.spec->name == name && v.value == 0)
@@ -50,10 +55,15 @@ Schedule parse_schedule(std::string_view text) {
 }
 
 LearningRate::LearningRate(const Schedule& schedule, double lr, const Horizon& horizon)
-    : schedule_(schedule), lr_(lr), horizon_(horizon), warmup_(setting("warmup")) {
+    : schedule_(schedule), lr_(lr), horizon_(horizon), warmup_(schedule.settings.row->item ? 0 : setting("warmup")) {
+  if (schedule_.settings.row->item) {
+    arguments_ = std::make_shared<const AttributeMap>(schedule_.settings.attributes());
+    view_ = std::make_shared<const AttributeView>(*arguments_);
+  }
   if (!horizon_.steps && !horizon_.timed && needs_end(schedule_.settings))
     throw Error(ErrorKind::Usage, fmt::format("schedule '{}' follows the run to its end, but nothing says when that is", schedule_.str()), {},
                 {"give steps, epochs or for, e.g. --steps 1000; 'constant' and 'step(every=1000)' need no end"});
+  if (arguments_) return;
   if (!horizon_.steps && setting("decay") >= 1)
     throw Error(ErrorKind::Usage, fmt::format("schedule 'wsd' decays over the last {:g} steps, but the run ends by time", setting("decay")), {},
                 {"give a part of the run, e.g. decay=0.2"});
@@ -72,7 +82,23 @@ std::optional<std::string> LearningRate::note() const {
   return fmt::format("the run of {} steps ends within the schedule's warmup of {:g}", *horizon_.steps, warmup_);
 }
 
+// A plugin's is asked with what is known of the run; its answer is a rate that can be used, or an error that names it.
+double LearningRate::of_plugin(int64_t step, double elapsed) const {
+  const Item& item = *schedule_.settings.row->item;
+  hx_run_point point{sizeof point, 0, step, horizon_.steps.value_or(0), -1};
+  if (horizon_.steps) point.progress = static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, *horizon_.steps));
+  if (horizon_.timed) point.progress = std::max(point.progress, elapsed);
+  point.progress = std::min(point.progress, 1.0);
+  double factor = 1;
+  const hx_status status = item.table<hx_schedule_vt>().factor(item.self, view_->get(), &point, &factor);
+  if (status != HX_OK) throw plugin_error(item, status);
+  if (!(factor >= 0) || !std::isfinite(factor))
+    throw Error(ErrorKind::Plugin, fmt::format("{} gives the factor {} at step {}; it has to be a number of at least 0", spoken_name(item), factor, step));
+  return lr_ * factor;
+}
+
 double LearningRate::at(int64_t step, double elapsed) {
+  if (arguments_) return of_plugin(step, elapsed);
   double progress = horizon_.steps ? static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, *horizon_.steps)) : 0;
   if (horizon_.timed) progress = std::max(progress, elapsed);
   progress = std::min(progress, 1.0);

@@ -19,7 +19,7 @@ struct Schedule {
 };
 
 // Errors as parse_named_settings has them.
-Schedule parse_schedule(std::string_view text);
+Schedule parse_schedule(std::string_view text, Registry& registry = Registry::global());
 
 // When a run ends, as far as that is known before it begins.
 struct Horizon {
@@ -39,6 +39,7 @@ class LearningRate {
 
  private:
   double factor(int64_t step, double progress) const;
+  double of_plugin(int64_t step, double elapsed) const;
   double falling(double part) const;
   double decaying(int64_t step, double progress) const;
   double dropped(int64_t step, double progress) const;
@@ -46,6 +47,8 @@ class LearningRate {
   double setting(const char* name) const { return schedule_.settings.number(name); }
 
   Schedule schedule_;
+  std::shared_ptr<const AttributeMap> arguments_;  // a plugin's
+  std::shared_ptr<const AttributeView> view_;
   double lr_;
   Horizon horizon_;
   double warmup_;                     // in steps, or below 1 a part of a timed run

@@ -4,6 +4,8 @@
 
 #include <harmonics/ops.hpp>
 
+#include "engine/training/plugin_optimizer.hpp"
+
 namespace harmonics {
 
 namespace {
@@ -35,8 +37,22 @@ HTensor shortening(const UpdateSettings& settings, const std::vector<HTensor>& g
   return scale ? cast(scale, norm.dtype()) * shorter : shorter;
 }
 
+void step_by_plugin(Tracer& tracer, ParameterStore& store, const Optimizer& optimizer, const SteppedParameter& p, const HTensor& gradient) {
+  std::vector<std::string> names;
+  std::vector<HTensor> moments;
+  for (const UpdateRule::Moment& m : plugin_moments(optimizer, p)) {
+    names.push_back("optimizer." + m.name + "." + p.name);
+    moments.push_back(moment(tracer, store, names.back(), m.type));
+  }
+  const std::vector<HTensor> next = plugin_step(optimizer, p, tracer.parameter(p.name, p.type), gradient, moments, tracer.input("@lr", {DType::F32, {}}),
+                                                tracer.input("@step", {DType::I64, {}}));
+  tracer.update(p.name, next.at(0));
+  for (size_t i = 0; i < names.size(); ++i) tracer.update(names[i], next.at(i + 1));
+}
+
 void step_parameter(Tracer& tracer, ParameterStore& store, const Optimizer& optimizer, const TrainedParameter& p, const HTensor& gradient) {
   const TensorType type = store.find(p.name)->type;
+  if (optimizer.settings.row->item) return step_by_plugin(tracer, store, optimizer, {p.name, type, p.hidden}, gradient);
   const UpdateRule rule = update_rule(optimizer, type, p.hidden);
   std::vector<HTensor> inputs{tracer.parameter(p.name, type), gradient};
   std::vector<std::string> moments;

@@ -65,7 +65,7 @@ class RunView {
   int64_t step() const { return raw_.step; }  // finished so far
   int64_t epoch() const { return raw_.epoch; }
   int64_t samples() const { return raw_.samples; }
-  // False while "loss", "output.accuracy" ... has no value; an error when nothing is called so.
+  // False while "loss", "output.accuracy" ... has no value.
   bool metric(const std::string& name, double& value) const {
     const hx_status status = raw_.metric(raw_.run, name.c_str(), &value);
     if (status == HX_DECLINED) return false;

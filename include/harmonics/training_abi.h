@@ -73,7 +73,7 @@ typedef struct hx_run_view {
   uint32_t flags;               /* reserved, 0 */
   int64_t step, epoch, samples; /* finished so far */
   const void* run;
-  /* "loss", "output.accuracy" ...: HX_DECLINED while it has no value, HX_ERROR when nothing is called so. */
+  /* "loss", "output.accuracy" ...: HX_DECLINED while it has no value. */
   hx_status (*metric)(const void* run, const char* name, double* out);
 } hx_run_view;
 

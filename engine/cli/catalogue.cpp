@@ -1,0 +1,166 @@
+#include "engine/cli/catalogue.hpp"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "engine/plugin/arguments.hpp"
+#include "engine/plugin/kinds.hpp"
+#include "engine/program/functional.hpp"
+#include "engine/program/op.hpp"
+#include "engine/training/optimizer.hpp"
+#include "engine/training/schedule.hpp"
+
+namespace harmonics::cli {
+
+namespace {
+
+// What is to be given where an argument has no default.
+std::string placeholder(const CatalogueArgument& a) {
+  if (a.type == argument_type_name(HX_ARG_LAYER)) return "other";
+  if (a.type == argument_type_name(HX_ARG_STRING)) return "\"text\"";
+  return "16";
+}
+
+std::string call_of(const CatalogueEntry& e) {
+  std::string list;
+  for (const CatalogueArgument& a : e.arguments)
+    if (a.required) list += (list.empty() ? "" : ", ") + placeholder(a);
+  return list.empty() ? e.name : e.name + "(" + list + ")";
+}
+
+// "adamw(lr=0.001)": with the first setting that has a default.
+std::string setting_of(const CatalogueEntry& e) {
+  for (const CatalogueArgument& a : e.arguments)
+    if (!a.default_text.empty()) return fmt::format("{}({}={})", e.name, a.name, a.default_text);
+  return e.name;
+}
+
+std::string example_of(const CatalogueEntry& e) {
+  if (e.kind == "activation" || e.kind == "layer" || (e.kind == "functional" && !e.plugin.empty())) return fmt::format("a -({})-> b;", call_of(e));
+  if (e.kind == "functional" || e.kind == "primitive") return fmt::format("call(\"{}\", {{x}})", e.name);
+  if (e.kind == "loss") return fmt::format("output <-({})- target;", call_of(e));
+  if (e.kind == "producer") return fmt::format("--producer NAME={}:PATH", e.name);
+  if (e.kind == "consumer") return fmt::format("--consumer NAME={}:PATH", e.name);
+  if (e.kind == "device") return "--device " + e.name;
+  if (e.kind == "metric") return "--metric " + e.name;
+  if (e.kind == "implementation") return "--override " + std::string(e.name).replace(e.name.find('.'), 1, "=");
+  if (e.kind == "optimizer") return fmt::format("--optimizer '{}'", setting_of(e));
+  if (e.kind == "schedule") return fmt::format("--schedule '{}'", setting_of(e));
+  if (e.kind == "predicate") return fmt::format("if {} {{ ... }}", e.arguments.empty() ? e.name + "()" : call_of(e));
+  return fmt::format("--producer 'NAME=file:PATH?augment={}'", call_of(e));
+}
+
+CatalogueEntry finished(CatalogueEntry e) {
+  e.example = example_of(e);
+  return e;
+}
+
+CatalogueEntry entry_of(const Item& item) {
+  CatalogueEntry e{std::string(kind_name(item.kind)), item.name, signature(item), item.description, item.plugin, item.path, {}, ""};
+  for (const ArgumentSpec& a : item.arguments)
+    e.arguments.push_back({a.name, std::string(argument_type_name(a.type)), a.default_text, a.range, a.description, a.required});
+  return finished(std::move(e));
+}
+
+const char* range_of(SettingSpec::Kind kind) {
+  switch (kind) {
+    case SettingSpec::Kind::number:
+    case SettingSpec::Kind::span: return "0..";
+    case SettingSpec::Kind::fraction: return "0..<1";
+    case SettingSpec::Kind::part: return "0..1";
+    default: return "";
+  }
+}
+
+CatalogueEntry entry_of(const char* kind, const NamedRow& row) {
+  CatalogueEntry e{kind, std::string(row.name), signature(row), std::string(row.description), "", "", {}, ""};
+  for (const SettingSpec& s : row.settings) {
+    const bool flag = s.kind == SettingSpec::Kind::flag;
+    e.arguments.push_back({std::string(s.name), std::string(argument_type_name(flag ? HX_ARG_BOOL : HX_ARG_FLOAT)),
+                           flag ? (s.otherwise != 0 ? "true" : "false") : fmt::format("{:g}", s.otherwise), range_of(s.kind),
+                           s.kind == SettingSpec::Kind::span ? "steps, or below 1 a part of the run" : "", false});
+  }
+  return finished(std::move(e));
+}
+
+std::vector<CatalogueEntry> own_augmentations() {
+  const auto number = [](const char* name, const char* range, const char* description) {
+    return CatalogueArgument{name, std::string(argument_type_name(HX_ARG_FLOAT)), "", range, description, true};
+  };
+  const CatalogueArgument height = number("height", "1..", "of the piece"),
+                          width{"width", std::string(argument_type_name(HX_ARG_FLOAT)), "", "1..", "of the piece; as high as wide without it", false};
+  const CatalogueArgument vertical{"vertical", std::string(argument_type_name(HX_ARG_STRING)), "", "vertical", "top for bottom", false};
+  std::vector<CatalogueEntry> all;
+  const auto add = [&](const char* name, const char* signature, const char* description, std::vector<CatalogueArgument> arguments) {
+    CatalogueEntry e{"augmentation", name, signature, description, "", "", std::move(arguments), ""};
+    e.example = fmt::format("--producer 'NAME=file:PATH?augment={}'", e.arguments.empty() || !e.arguments[0].required ? e.name : fmt::format("{}({})", e.name, name[0] == 's' && name[1] == 'c' ? "0.1" : name[0] == 'n' ? "0.05" : "8"));
+    all.push_back(std::move(e));
+  };
+  add("center", "center(height, width?)", "the piece of that size in the middle", {height, width});
+  add("crop", "crop(height, width?)", "a random piece of that size", {height, width});
+  add("cutout", "cutout(pixels)", "zeros in a square of that size, whose centre lies anywhere", {number("pixels", "1..", "of a side")});
+  add("flip", "flip(vertical?)", "left for right in every second sample", {vertical});
+  add("noise", "noise(deviation)", "bell-shaped noise, as a part of 255 for bytes", {number("deviation", "0..", "standard deviation")});
+  add("rotate", "rotate(degrees)", "about the centre, to either side", {number("degrees", "0..180", "at most")});
+  add("scale", "scale(part)", "about the centre by a factor from 1 - part to 1 + part", {number("part", "0..0.99", "at most")});
+  add("shift", "shift(pixels)", "in each direction", {number("pixels", "0..", "at most")});
+  return all;
+}
+
+std::vector<CatalogueEntry> own(const std::string& kind) {
+  std::vector<CatalogueEntry> all;
+  if (kind == "optimizer")
+    for (const NamedRow& row : optimizer_rows()) all.push_back(entry_of("optimizer", row));
+  if (kind == "schedule")
+    for (const NamedRow& row : schedule_rows()) all.push_back(entry_of("schedule", row));
+  if (kind == "augmentation") all = own_augmentations();
+  if (kind == "functional")
+    for (const FunctionalPtr& f : FunctionalTable::global().all()) all.push_back(finished({kind, f->name, f->formula, f->description, "", "", {}, ""}));
+  if (kind == "primitive")
+    for (const OpRow& row : op_rows())
+      all.push_back(finished({kind, std::string(row.name), std::string(row.name), row.gradient ? "differentiable" : "no gradient", "", "", {}, ""}));
+  return all;
+}
+
+void add_kind(std::vector<CatalogueEntry>& all, const std::string& kind) {
+  if (const uint32_t number = kind_named(kind))
+    for (const std::string& name : Registry::global().names(number))
+      if (const ItemPtr item = Registry::global().find(number, name)) all.push_back(entry_of(*item));
+  for (CatalogueEntry& e : own(kind)) all.push_back(std::move(e));
+}
+
+}  // namespace
+
+std::vector<std::string> catalogue_kinds() {
+  std::vector<std::string> all;
+  for (const uint32_t kind : item_kinds()) all.emplace_back(kind_plural(kind));
+  all.emplace_back("primitives");
+  return all;
+}
+
+std::string singular(const std::string& kind) {
+  if (kind == "losses") return "loss";
+  return !kind.empty() && kind.back() == 's' && kind != "loss" ? kind.substr(0, kind.size() - 1) : kind;
+}
+
+std::string plural(const std::string& kind) { return kind == "loss" ? "losses" : kind + "s"; }
+
+std::vector<CatalogueEntry> catalogue(const std::string& kind) {
+  std::vector<CatalogueEntry> all;
+  for (const std::string& name : catalogue_kinds())
+    if (kind.empty() || singular(name) == kind) add_kind(all, singular(name));
+  return all;
+}
+
+std::vector<CatalogueEntry> catalogue_of(const std::string& name) {
+  std::vector<CatalogueEntry> all;
+  for (const uint32_t kind : item_kinds())
+    if (const ItemPtr item = Registry::global().find(kind, name)) all.push_back(entry_of(*item));
+  for (const std::string& kind : catalogue_kinds())
+    for (CatalogueEntry& e : own(singular(kind)))
+      if (e.name == name) all.push_back(std::move(e));
+  return all;
+}
+
+}  // namespace harmonics::cli

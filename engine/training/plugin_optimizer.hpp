@@ -1,0 +1,25 @@
+// Optimizers that plugins register: their steps are traced into the training step.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/program/tracer.hpp"
+#include "engine/training/optimizer.hpp"
+
+namespace harmonics {
+
+struct SteppedParameter {
+  std::string name;
+  TensorType type;
+  bool hidden = true;
+};
+
+// What it keeps for the parameter.
+std::vector<UpdateRule::Moment> plugin_moments(const Optimizer& optimizer, const SteppedParameter& parameter);
+
+// The parameter's next value, then those of the moments. `step`: i64.
+std::vector<HTensor> plugin_step(const Optimizer& optimizer, const SteppedParameter& parameter, const HTensor& value, const HTensor& gradient,
+                                 const std::vector<HTensor>& moments, const HTensor& rate, const HTensor& step);
+
+}  // namespace harmonics

@@ -1,0 +1,164 @@
+// Optimizers, schedules, predicates, augmentations and devices of plugins, as a user meets them.
+#include "tests/journeys/shell.hpp"
+
+#include <cmath>
+
+using namespace journeys;
+
+namespace {
+
+const std::string kPlugin = " --plugin " HARMONICS_TEST_PLUGINS "/libkinds.so ";
+
+struct Setup {
+  Folder folder;
+  std::string producers;
+  Setup() {
+    std::string x = "a,b,c,d\n", y = "p,q\n";
+    for (int i = 0; i < 40; ++i) {
+      for (int k = 0; k < 4; ++k) x += std::to_string((i * 7 + k * 3) % 11 * 0.25 - 1) + (k == 3 ? "\n" : ",");
+      y += std::to_string(i % 3 * 0.5) + "," + std::to_string(i % 5 * 0.25) + "\n";
+    }
+    producers = " --producer x=" + folder.write("x.csv", x) + " --producer y=" + folder.write("y.csv", y) + " ";
+  }
+  std::string graph(const std::string& steps, const std::string& conditions = "steps 20, batch=8") const {
+    return folder.write("g.hmx", "harmonic g {\n  producer x {4}; producer y {2};\n  layer h; layer o {2};\n  cycle (" + conditions + ") {\n    " + steps + "\n  }\n}\n");
+  }
+  Result run(const std::string& flags, const std::string& steps = "x -(affine(6), tanh)-> h -> o <-(mse)- y;", const std::string& conditions = "steps 20, batch=8") const {
+    return harmonics("run " + graph(steps, conditions) + producers + kPlugin + "--threads 1 " + flags);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an optimizer of a plugin trains as the same rule of the library does") {
+  const Setup s;
+  const Result own = s.run("--json --optimizer 'heavy_ball(lr=0.05, momentum=0.8)'"), known = s.run("--json --optimizer 'sgd(lr=0.05, momentum=0.8)'");
+  REQUIRE(own.code == 0);
+  CHECK(number(own.out, "loss") == Approx(number(known.out, "loss")).epsilon(1e-5));
+  CHECK(has(own.err, "by heavy_ball(lr=0.05, momentum=0.8)"));
+  CHECK(has(s.run("--quiet --json", "x -(affine(6), tanh)-> h -> o <-(mse)- y;", "steps 20, batch=8, optimizer=\"heavy_ball(lr=0.05, momentum=0.8)\"").out, "heavy_ball"));
+  CHECK(s.run("--optimizer heavy_ball --lr 0.02 --accumulate 2").code == 0);
+}
+
+TEST_CASE("an optimizer's memory is part of a checkpoint") {
+  const Setup s;
+  const std::string runs = s.folder / "runs", common = "--optimizer heavy_ball --quiet ";
+  const auto steps = [&](int n) { return "x -(affine(6), tanh)-> h -> o <-(mse)- y;", "steps " + std::to_string(n) + ", batch=8"; };
+  const std::string flow = "x -(affine(6), tanh)-> h -> o <-(mse)- y;";
+  REQUIRE(s.run(common + "--save " + (s.folder / "whole.safetensors"), flow, steps(12)).code == 0);
+  REQUIRE(s.run(common + "--checkpoint " + runs, flow, steps(6)).code == 0);
+  REQUIRE(s.run(common + "--checkpoint " + runs + " --resume --save " + (s.folder / "resumed.safetensors"), flow, steps(12)).code == 0);
+  const auto weights = [&](const char* name) { return harmonics("inspect " + (s.folder / name) + " --json").out; };
+  CHECK(has(weights("whole.safetensors"), "x.h.affine.weight"));
+  CHECK(read(s.folder / "whole.safetensors") == read(s.folder / "resumed.safetensors"));
+}
+
+TEST_CASE("settings of a plugin's optimizer and schedule are checked") {
+  const Setup s;
+  const Result range = s.run("--optimizer 'heavy_ball(momentum=1)'");
+  CHECK(range.code == 78);
+  CHECK(has(range.err, "optimizer setting 'momentum' has the value '1'"));
+  CHECK(has(range.err, "give a value at least 0 and below 1"));
+  CHECK(has(s.run("--optimizer 'heavy_ball(momentun=0.5)'").err, "optimizer 'heavy_ball' has no setting 'momentun'"));
+  CHECK(has(s.run("--optimizer heavy_bal").err, "did you mean 'heavy_ball'?"));
+  CHECK(has(s.run("--schedule 'halving(every=0.5)'").err, "schedule setting 'every' has the value '0.5'"));
+}
+
+TEST_CASE("an optimizer that does what it should not is named before anything is learned") {
+  const Setup s;
+  const Result shape = s.run("--optimizer wrong_step");
+  CHECK(shape.code == 1);
+  CHECK(has(shape.err, "optimizer 'wrong_step' of plugin 'org.example.kinds' returned f32[1] for the parameter of 'x.h.affine.weight', which is f32[6, 4]"));
+  const Result reads = s.run("--optimizer 'wrong_step(reads=true)'");
+  CHECK(reads.code == 1);
+  CHECK(has(reads.err, "optimizer 'wrong_step' of plugin 'org.example.kinds' reads numbers, which an optimizer cannot"));
+}
+
+TEST_CASE("a schedule of a plugin sets the rate of every step") {
+  const Setup s;
+  CHECK(number(s.run("--json --optimizer 'sgd(lr=0.1)' --schedule 'halving(every=5)'").out, "learning_rate") == Approx(0.1 / 8));
+  CHECK(number(s.run("--json --optimizer 'sgd(lr=0.1)' --schedule to_the_end").out, "learning_rate") == Approx(0.1 / 20));
+  const Result endless = s.run("--optimizer 'sgd(lr=0.1)' --schedule to_the_end --until 'loss<0.001'", "x -(affine(6), tanh)-> h -> o <-(mse)- y;", "until loss < 0.001, batch=8");
+  CHECK(endless.code == 2);
+  CHECK(has(endless.err, "schedule 'to_the_end()' follows the run to its end, but nothing says when that is"));
+  const Result negative = s.run("--schedule negative");
+  CHECK(negative.code == 1);
+  CHECK(has(negative.err, "schedule 'negative' of plugin 'org.example.kinds' gives the factor -1 at step 2"));
+}
+
+TEST_CASE("a predicate of a plugin decides before every step") {
+  const Setup s;
+  const std::string branch = "x -(affine(6), tanh)-> h -> o; if PREDICATE { o <-(mse)- y; } else { o <-(mae)- y; }";
+  const auto with = [&](std::string predicate, const std::string& flags = "--json") {
+    std::string text = branch;
+    return s.run(flags, text.replace(text.find("PREDICATE"), 9, predicate));
+  };
+  const double always = number(with("every_other(steps=1000)").out, "loss"), mixed = number(with("every_other(2)").out, "loss"),
+               never = number(with("loss_below(value=-1)").out, "loss");
+  CHECK(std::isfinite(always));
+  CHECK(always != mixed);
+  CHECK(mixed != never);
+  const Result throws = with("thrower()");
+  CHECK(throws.code == 1);
+  CHECK(has(throws.err, "predicate 'thrower' of plugin 'org.example.kinds': cannot decide"));
+  CHECK(has(with("every_othe()").err, "did you mean 'every_other'?"));
+  CHECK(has(with("every_other(0)").err, "give a value at least 1"));
+  const Result clock = with("by_clock()", "--deterministic");
+  CHECK(clock.code == 2);
+  CHECK(has(clock.err, "a deterministic run cannot ask 'by_clock': its answer depends on more than the run"));
+}
+
+TEST_CASE("an augmentation of a plugin changes samples, the same way on every run and any thread") {
+  const Setup s;
+  const auto loss = [&](const std::string& augment, const std::string& flags = "") {
+    std::string producers = s.producers;
+    const size_t at = producers.find("x.csv") + 5;
+    producers.insert(at, "?augment=" + augment + "'");
+    producers.insert(producers.find("x="), "'");
+    const Result r = harmonics("run " + s.graph("x -(affine(6), tanh)-> h -> o <-(mse)- y;") + producers + kPlugin + "--json --quiet " + flags);
+    REQUIRE(r.code == 0);
+    return number(r.out, "loss");
+  };
+  const double plain = number(s.run("--json --quiet").out, "loss"), jittered = loss("jitter(0.5)");
+  CHECK(jittered != plain);
+  CHECK(loss("jitter(0.5)", "--threads 2") == jittered);
+  CHECK(loss("jitter(most=0.5)&async=7") == jittered);
+  CHECK(loss("jitter(0.5)&seed=4") != jittered);
+  CHECK(loss("jitter(0)") == plain);
+  CHECK(loss("noise(0.1),jitter(0.5),jitter(0.5)") != jittered);
+  const std::string file = s.folder / "x.csv";
+  CHECK(has(harmonics("inspect 'file:" + file + "?augment=halve'" + kPlugin).out, "f32 {2}"));
+  const Result wrong = harmonics("inspect 'file:" + file + "?augment=jitter(-1)'" + kPlugin);
+  CHECK(wrong.code == 2);
+  CHECK(has(wrong.err, "'most' of augmentation 'jitter' is '-1'"));
+  CHECK(has(harmonics("inspect 'file:" + file + "?augment=jiter(1)'" + kPlugin).err, "'jiter' is unknown"));
+}
+
+TEST_CASE("a device of a plugin runs nothing by itself, and the reference serves") {
+  const Setup s;
+  CHECK(number(s.run("--json --device no_kernels").out, "loss") == Approx(number(s.run("--json").out, "loss")).epsilon(1e-4));
+}
+
+TEST_CASE("every kind is listed and inspected") {
+  const std::pair<const char*, const char*> kinds[] = {
+      {"functionals", "swish2"},    {"implementations", "swish2.fast"}, {"optimizers", "heavy_ball"}, {"schedules", "halving"},
+      {"predicates", "every_other"}, {"augmentations", "jitter"},        {"devices", "no_kernels"},    {"activations", "silu_too"}};
+  for (const auto& [kind, name] : kinds) {
+    INFO(kind);
+    CHECK(has(harmonics("list " + std::string(kind) + kPlugin).out, "  " + std::string(name) + " "));
+    const Result text = harmonics("inspect " + std::string(name) + kPlugin), json = harmonics("inspect " + std::string(name) + kPlugin + "--json");
+    CHECK(has(text.out, "  from org.example.kinds ("));
+    CHECK(has(text.out, "example\n  "));
+    CHECK(has(json.out, "\"plugin\":\"org.example.kinds\""));
+    CHECK(has(json.out, "\"example\":"));
+  }
+  CHECK(harmonics("inspect heavy_ball" + kPlugin).out ==
+        "optimizer heavy_ball(lr = 0.1, momentum = 0.9)\n  gradient descent with momentum\n  from org.example.kinds (" HARMONICS_TEST_PLUGINS "/libkinds.so)\n"
+        "arguments\n  lr             a number       = 0.1        0<..  learning rate\n  momentum       a number       = 0.9        0..<1  what stays\n"
+        "example\n  --optimizer 'heavy_ball(lr=0.1)'\n");
+  CHECK(has(harmonics("inspect swish2.fast" + kPlugin).out, "  --override swish2=fast\n"));
+  CHECK(has(harmonics("list predicates").out, "no predicates are registered"));
+  const Result kind = harmonics("list importers");
+  CHECK(kind.code == 2);
+  CHECK(has(kind.err, "there is no kind 'importers'"));
+}
