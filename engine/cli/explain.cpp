@@ -99,10 +99,12 @@ void show_training(HarmonicGraph& graph, int cycle, const Options& options, Expl
 }
 
 // Who computes each call: the winner, then everybody else with the reason.
-void show_selected(const Executable& executable, const std::string& of, Explanation& e) {
+void show_selected(const Executable& executable, const std::vector<Selected>& opened, const std::string& of, Explanation& e) {
   json::array rows;
   e.say("implementations" + of + "\n");
-  for (const Selected& s : executable.selected()) {
+  std::vector<Selected> all = executable.selected();
+  all.insert(all.end(), opened.begin(), opened.end());
+  for (const Selected& s : all) {
     e.say(fmt::format("  {}\n    {}\n    {} ({})\n", s.scope.empty() ? "(no scope)" : s.scope, s.site, s.winner, s.because));
     json::array declined;
     for (const auto& [name, why] : s.declined) {
@@ -116,7 +118,7 @@ void show_selected(const Executable& executable, const std::string& of, Explanat
 }
 
 // One program as it was traced, after its passes and as a plan, whatever of that was asked for.
-void show_program(HarmonicGraph& graph, const Program& traced, bool trains, const Options& options, const std::string& of, Explanation& e) {
+void show_program(HarmonicGraph& graph, const Program& traced, const std::vector<Selected>& opened, bool trains, const Options& options, const std::string& of, Explanation& e) {
   std::vector<std::string> passes{"trace"};
   if (options.after == "trace" || options.after == "all") e.section("programs", "program" + of + " after trace", print(traced));
   CompileOptions c = graph.compile_options(options.run, trains);
@@ -133,7 +135,7 @@ void show_program(HarmonicGraph& graph, const Program& traced, bool trains, cons
   if (wants(options, "program")) e.section("programs", "program" + of, print(executable->program()));
   if (wants(options, "kernels")) e.section("kernels", "kernels" + of, print_plan(*executable));
   if (wants(options, "memory")) show_memory(executable->memory(), e);
-  if (options.select) show_selected(*executable, of, e);
+  if (options.select) show_selected(*executable, opened, of, e);
 }
 
 void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options, Explanation& e) {
@@ -151,8 +153,8 @@ void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options, E
   o.branches = graph.graph().branches(cycle);
   const Lowered lowered = graph.lower(o);
   const bool trains = o.mode == Mode::train;
-  show_program(graph, lowered.program, trains, options, gathers ? " of each batch" : "", e);
-  if (gathers) show_program(graph, accumulated_update(graph.graph().name, graph.store(), settings, lowered.trained), trains, options, " of the step", e);
+  show_program(graph, lowered.program, lowered.opened, trains, options, gathers ? " of each batch" : "", e);
+  if (gathers) show_program(graph, accumulated_update(graph.graph().name, graph.store(), settings, lowered.trained), {}, trains, options, " of the step", e);
 }
 
 void require_types(HarmonicGraph& graph, const Options& options) {

@@ -137,6 +137,17 @@ std::shared_ptr<const HostFunction> Selection::choose(const Program& program, co
   return make_implementation_call(c.winner, site, record(program, node, site, c));
 }
 
+void Selection::opened(const Program& program, const Node& call) {
+  constexpr const char* kWhy = "the functional has no gradient of its own, so its body is differentiated";
+  const CallSiteInfo site = site_of(program, call);
+  if (wants_device(site.op)) throw Error(ErrorKind::Usage, fmt::format("the override {}={} cannot serve {} in a training step: {}", site.op, device_, site.str(), kWhy), {}, {fmt::format("leave it out, or write {}={}", site.op, kPortable)});
+  Selected s = record(program, call, site, consider(site));
+  s.winner = kPortable;
+  if (s.because != "override") s.because = "body";
+  s.declined.emplace_back(device_, kWhy);
+  opened_.push_back(std::move(s));
+}
+
 Selected Selection::settled(const Program& program, const Node& node, bool by_device) {
   const CallSiteInfo site = site_of(program, node);
   const Considered& c = consider(site);

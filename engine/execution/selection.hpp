@@ -26,6 +26,9 @@ class Selection final : public Chooser {
   bool idle() const { return named_.empty() && overrides_.empty(); }
 
   std::shared_ptr<const HostFunction> choose(const Program& program, const Node& node) override;
+  void opened(const Program& program, const Node& call) override;
+  // The calls whose bodies were differentiated.
+  const std::vector<Selected>& opened() const { return opened_; }
   // Is the call to be computed by its body, whatever the device has?
   bool wants_body(const std::string& op) const;
   // Is the call to be computed by the device's kernel?
@@ -60,6 +63,7 @@ class Selection final : public Chooser {
   std::set<std::string> named_;  // what implementations are registered for
   std::map<std::string, std::vector<ItemPtr>> candidates_;
   std::map<std::string, Considered> known_;  // by site
+  std::vector<Selected> opened_;
 };
 
 // The implementation an override may name besides those of plugins: the functional's body.

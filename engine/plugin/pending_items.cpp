@@ -120,10 +120,10 @@ void add_pending(hx_registry& registry, const hx_item& from) {
   check_kind(*item);
   if (!is_name(item->name))
     refuse(*item, "a name starts with a letter or '_' and goes on with letters, digits and '_ . + -'");
+  if (is_own_name(item->kind, item->name)) refuse(*item, "the library itself has one of this name; choose another");
   if (!item->vtable) refuse(*item, "it has no table of functions");
   if (const std::string missing = missing_function(item->kind, item->vtable); !missing.empty())
     refuse(*item, "its table lacks the function '" + missing + "'");
-  if (is_own_name(item->kind, item->name)) refuse(*item, "the library itself has one of this name; choose another");
   copy_arguments(*item, given);
   check_shape(*item);
   registry.pending.push_back(std::move(item));

@@ -26,6 +26,8 @@ class Chooser {
   // What stands in the place of this call from now on, with a gradient where it belongs to training; null: it stays a call.
   // Throws where an override cannot be followed.
   virtual std::shared_ptr<const HostFunction> choose(const Program& program, const Node& node) = 0;
+  // The call's body takes its place, to be differentiated.
+  virtual void opened(const Program& program, const Node& call) = 0;
 };
 
 // Asks about every call and primitive of a program and puts what is chosen in their places.

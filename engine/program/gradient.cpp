@@ -75,7 +75,10 @@ class Differentiator {
       for (ValueId v : node.inputs) carries = carries || depends_[v];
       for (ValueId v : node.outputs) used = used || v >= needed.size() || needed[v];
       if (!carries || !has_rule(node)) return false;
-      if (used && node.op == Op::call && !called_by(node)->gradient) return true;
+      if (used && node.op == Op::call && !called_by(node)->gradient) {
+        if (chooser_) chooser_->opened(program(), node);
+        return true;
+      }
       for (ValueId v : node.outputs) depends_[v] = depends_[v] || is_float(program().type(v).dtype);
       return false;
     });

@@ -105,7 +105,8 @@ StepProgram CyclePrograms::compile(int64_t batch) {
   p.step = std::make_unique<CompiledStep>(plan_.graph.lower(options(batch)), store, plan_.executor, c);
   const Lowered& lowered = p.step->lowered();
   learn(lowered);
-  for (const Selected& s : p.step->executable().selected()) chosen_by_[s.op].insert(s.winner);
+  for (const std::vector<Selected>* all : {&p.step->executable().selected(), &lowered.opened})
+    for (const Selected& s : *all) chosen_by_[s.op].insert(s.winner);
   if (gathers() && !chosen_->update && !lowered.trained.empty()) {
     Lowered update;
     update.program = accumulated_update(plan_.graph.graph().name, store, plan_.settings, lowered.trained);

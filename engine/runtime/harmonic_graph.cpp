@@ -209,8 +209,9 @@ Lowered HarmonicGraph::lower(const LoweringOptions& options) {
   LoweringOptions o = options;
   std::optional<Selection> selection;
   if (o.mode == Mode::train) selection.emplace(registry_, o.device, true);
-  if (selection && !selection->idle()) o.chooser = &*selection;
+  if (selection) o.chooser = &*selection;
   Lowered lowered = harmonics::lower(graph_, types(), widths(), store_, o);
+  if (selection) lowered.opened = selection->opened();
   if (weights_path_.empty()) return lowered;
   std::string missing, surplus;
   for (Op op : {Op::parameter, Op::state})

@@ -90,6 +90,7 @@ struct Lowered {
   std::vector<int64_t> index_limits;  // by input: how many classes or symbols its numbers choose from; 0: they are not indices
   std::vector<LossInfo> losses;       // one a tapped layer
   std::map<int, std::string> values;  // infer: node (layer or consumer) -> output name
+  std::vector<Selected> opened;           // calls whose bodies were differentiated: they are calls no more
   std::vector<TrainedParameter> trained;  // parameters this program has gradients for
 };
 

@@ -5,12 +5,15 @@
 #include "engine/execution/selection.hpp"
 #include "tests/plugins/traced.hpp"
 
-using namespace journeys;
 using namespace harmonics;
 using harmonics::testing::error_of;
 using harmonics::testing::floats;
 using harmonics::testing::Floats;
 using harmonics::testing::numbers;
+using journeys::Folder;
+using journeys::has;
+using journeys::number;
+using journeys::Result;
 
 namespace {
 
@@ -40,8 +43,8 @@ struct Data {
     producers = " --producer x=" + folder.write("x.csv", x) + " --producer y=" + folder.write("y.csv", y) + " ";
     graph = folder.write("g.hmx", flow(function, settings));
   }
-  Result run(const std::string& flags) const { return harmonics("run " + graph + producers + kPlugin + "--threads 1 " + flags); }
-  Result explain(const std::string& flags) const { return harmonics("explain " + graph + producers + kPlugin + flags); }
+  Result run(const std::string& flags) const { return journeys::harmonics("run " + graph + producers + kPlugin + "--threads 1 " + flags); }
+  Result explain(const std::string& flags) const { return journeys::harmonics("explain " + graph + producers + kPlugin + flags); }
 };
 
 std::unique_ptr<Executable> compiled(Registry& registry, const Shape& shape, bool training = false) {
@@ -52,6 +55,11 @@ std::unique_ptr<Executable> compiled(Registry& registry, const Shape& shape, boo
   options.registry = &registry;
   options.training = training;
   return compile(tracer.take(), nullptr, *executor, options);
+}
+Selected of_swish(const Executable& executable) {
+  for (const Selected& s : executable.selected())
+    if (s.op == "swish2") return s;
+  return {};
 }
 std::string kernel_of(const Executable& executable) { return executable.steps().empty() ? "" : executable.steps().front().kernel; }
 
@@ -90,9 +98,7 @@ TEST_CASE("the newest implementation that serves is taken, before the device and
   Registry registry(&Registry::global());
   CHECK(kernel_of(*compiled(registry, {2, 4})) == "fast swish");
   const auto plan = compiled(registry, {2, 4});
-  REQUIRE(plan->selected().size() == 1);
-  const Selected& s = plan->selected()[0];
-  CHECK(s.op == "swish2");
+  const Selected s = of_swish(*plan);
   CHECK(s.winner == "fast of org.example.kinds");
   CHECK(s.because == "plugin");
   REQUIRE(s.declined.size() == 1);
@@ -114,13 +120,13 @@ TEST_CASE("an override belongs to its scope and to the programs compiled in it")
     {
       const ScopedOverride inner(registry, "swish2", "portable");
       const auto plan = compiled(registry, {2, 4});
-      CHECK(plan->selected().at(0).winner == "portable");
-      CHECK(plan->selected().at(0).because == "override");
+      CHECK(of_swish(*plan).winner == "portable");
+      CHECK(of_swish(*plan).because == "override");
     }
     kept = compiled(registry, {2, 4});
   }
   CHECK(kernel_of(*compiled(registry, {2, 4})) == "fast swish");
-  CHECK(kept->selected().at(0).winner == "plain of org.example.kinds");  // what was compiled keeps to it
+  CHECK(of_swish(*kept).winner == "plain of org.example.kinds");  // what was compiled keeps to it
 }
 
 TEST_CASE("an override that is unknown or cannot serve is an error with what everybody says") {
@@ -192,11 +198,11 @@ TEST_CASE("implementations that do what they should not are named, and nothing i
   const auto says = [&](const std::string& name) {
     const Result r = data.run("--override swish_doubled=" + name + " --save " + (data.folder / "w.safetensors"));
     CHECK(r.code == 1);
-    CHECK_FALSE(fs::exists(data.folder / "w.safetensors"));
+    CHECK_FALSE(journeys::fs::exists(data.folder / "w.safetensors"));
     return r.err;
   };
   const std::string of = "' of 'swish_doubled' of plugin 'org.example.kinds'";
-  CHECK(has(says("wrong_shape"), "implementation 'wrong_shape" + of + " returned f32[3] as result 1 of swish_doubled(f32[8, 6]) -> f32[8, 6], which is f32[8, 6]"));
+  CHECK(has(says("wrong_shape"), "implementation 'wrong_shape" + of + " returned f32[3] as result 1 of swish_doubled"));
   CHECK(has(says("wrong_dtype"), "implementation 'wrong_dtype" + of + " returned f64[8, 6] as result 1"));
   CHECK(has(says("empty"), "run() returned an empty tensor"));
   CHECK(has(says("throws"), "implementation 'swish_doubled.throws' of plugin 'org.example.kinds': the moon is full"));
@@ -223,18 +229,18 @@ TEST_CASE("overrides come from flags, the environment and files") {
   const Data data("affine(6), swish2");
   const std::string file = data.folder.write("c.toml", "[override]\nswish2 = \"plain\"\n");
   CHECK(has(data.explain("--select --config " + file).out, "plain of org.example.kinds (override)"));
-  CHECK(has(harmonics("config show run --origin --config " + file).out, "override = [\"swish2=plain\"]"));
+  CHECK(has(journeys::harmonics("config show run --origin --config " + file).out, "override = [\"swish2=plain\"]"));
   CHECK(has(data.explain("--select --config " + file + " --override swish2=fast").out, "fast of org.example.kinds (override)"));
-  CHECK(has(harmonics_in("HARMONICS_OVERRIDE=swish2=portable", "explain " + data.graph + data.producers + kPlugin + "--select").out, "portable (override)"));
+  CHECK(has(journeys::harmonics_in("HARMONICS_OVERRIDE=swish2=portable", "explain " + data.graph + data.producers + kPlugin + "--select").out, "portable (override)"));
   const Result wrong = data.run("--override swish2");
   CHECK(wrong.code == 2);
   CHECK(has(wrong.err, "'swish2' is not an override"));
   const Result twice = data.run("--override swish2=plain --override swish2=fast");
   CHECK(twice.code == 2);
   CHECK(has(twice.err, "'swish2' is overridden twice, by 'plain' and by 'fast'"));
-  const Result number = harmonics("config show run --config " + data.folder.write("d.toml", "[override]\nswish2 = 3\n"));
-  CHECK(number.code == 78);
-  CHECK(has(number.err, "'swish2' of [override] is the name of an implementation, in quotes"));
+  const Result wrong_type = journeys::harmonics("config show run --config " + data.folder.write("d.toml", "[override]\nswish2 = 3\n"));
+  CHECK(wrong_type.code == 78);
+  CHECK(has(wrong_type.err, "'swish2' of [override] is the name of an implementation, in quotes"));
 }
 
 TEST_CASE("checkpoints know who computed what, and a change is said when the run goes on") {
@@ -252,8 +258,7 @@ TEST_CASE("a traced activation of a plugin compiles to the very program of the b
   const auto program = [](const std::string& function) {
     const Data data(function);
     std::string text = data.explain("--after all --show program,kernels").out;
-    for (const std::string word : {"silu_too"})
-      for (size_t at; (at = text.find(word)) != std::string::npos;) text.replace(at, word.size(), "silu");
+    for (size_t at; (at = text.find("silu_too")) != std::string::npos;) text.replace(at, 8, "silu");
     return text;
   };
   const std::string own = program("silu_too"), builtin = program("silu");

@@ -1,6 +1,9 @@
 #include <catch2/catch.hpp>
 
 #include <thread>
+#include <tuple>
+
+#include <harmonics/training_abi.h>
 
 #include "engine/plugin/pending_items.hpp"
 #include "engine/plugin/registry.hpp"
@@ -30,7 +33,8 @@ std::string refusal(Registry& registry, uint32_t kind, const char* name) {
 }
 
 int destroyed = 0;
-const hx_activation_vt kTable{sizeof(hx_activation_vt), nullptr, nullptr, [](void*) { ++destroyed; }};
+const hx_activation_vt kTable{sizeof(hx_activation_vt), [](void*, const hx_attributes*, hx_value*, hx_value**) { return HX_ERROR; }, nullptr,
+                              [](void*) { ++destroyed; }};
 
 hx_item c_item(const char* name) {
   hx_item i{};
@@ -118,7 +122,7 @@ TEST_CASE("a registered struct is copied, by its own size, and destroyed once") 
     hx_registry pending;
     pending.plugin = "p";
     std::string name = "mine";
-    hx_argument_spec spec{sizeof(hx_argument_spec), HX_ARG_FLOAT, "slope", "0.5", "steepness"};
+    hx_argument_spec spec{sizeof(hx_argument_spec), HX_ARG_FLOAT, "slope", "0.5", "steepness", "0..1"};
     hx_item item = c_item(name.c_str());
     item.n_arguments = 1;
     item.arguments = &spec;
@@ -133,6 +137,7 @@ TEST_CASE("a registered struct is copied, by its own size, and destroyed once") 
     CHECK(copy->arguments[0].name == "slope");
     CHECK(copy->arguments[0].default_text == "0.5");
     CHECK_FALSE(copy->arguments[0].required);
+    CHECK(copy->arguments[0].range == "0..1");
   }
   CHECK(destroyed == 1);
 }
@@ -142,7 +147,7 @@ TEST_CASE("argument rows of a later contract are longer and still read") {
     hx_argument_spec spec;
     const char* more[3];
   };
-  const Longer rows[2] = {{{sizeof(Longer), HX_ARG_INT, "a", nullptr, ""}, {}}, {{sizeof(Longer), HX_ARG_INT, "b", "1", ""}, {}}};
+  const Longer rows[2] = {{{sizeof(Longer), HX_ARG_INT, "a", nullptr, "", nullptr}, {}}, {{sizeof(Longer), HX_ARG_INT, "b", "1", "", nullptr}, {}}};
   hx_item item = c_item("later");
   item.n_arguments = 2;
   item.arguments = &rows[0].spec;
@@ -168,15 +173,93 @@ TEST_CASE("malformed registrations are refused") {
   item = c_item("x");
   item.n_arguments = 1;
   CHECK(pending_refusal(item) == "cannot register activation 'x': its table of arguments is missing");
-  const hx_argument_spec unknown{sizeof(hx_argument_spec), 99, "a", "", ""};
+  const hx_argument_spec unknown{sizeof(hx_argument_spec), 99, "a", "", "", nullptr};
   item.arguments = &unknown;
   CHECK(pending_refusal(item) == "cannot register activation 'x': argument 'a' has the unknown type 99");
-  const hx_argument_spec bad_default{sizeof(hx_argument_spec), HX_ARG_INT, "a", "many", ""};
+  const hx_argument_spec bad_default{sizeof(hx_argument_spec), HX_ARG_INT, "a", "many", "", nullptr};
   item.arguments = &bad_default;
   CHECK(pending_refusal(item) == "cannot register activation 'x': the default 'many' of argument 'a' is not a whole number");
-  const hx_argument_spec small{4, HX_ARG_INT, "a", "", ""};
+  const hx_argument_spec small{4, HX_ARG_INT, "a", "", "", nullptr};
   item.arguments = &small;
   CHECK(pending_refusal(item) == "cannot register activation 'x': its table of arguments holds a size of 4 bytes");
+}
+
+TEST_CASE("kinds that nothing uses yet, names of the library's own and tables with holes are refused") {
+  hx_item item = c_item("onnx");
+  item.kind = HX_IMPORTER;
+  CHECK(pending_refusal(item) == "cannot register 'onnx': this program has no use for importers yet");
+  item.kind = HX_EXPORTER;
+  CHECK(pending_refusal(item) == "cannot register 'onnx': this program has no use for exporters yet");
+  const hx_activation_vt empty{sizeof(hx_activation_vt), nullptr, nullptr, nullptr};
+  item = c_item("x");
+  item.vtable = &empty;
+  CHECK(pending_refusal(item) == "cannot register activation 'x': its table lacks the function 'apply'");
+  for (const auto& [kind, name, said] : {std::tuple(HX_FUNCTIONAL, "attention", "functional 'attention'"), {HX_FUNCTIONAL, "add", "functional 'add'"},
+                                         {HX_OPTIMIZER, "adamw", "optimizer 'adamw'"}, {HX_SCHEDULE, "cosine", "schedule 'cosine'"},
+                                         {HX_AUGMENTATION, "shift", "augmentation 'shift'"}}) {
+    item = c_item(name);
+    item.kind = kind;
+    CHECK(pending_refusal(item) == "cannot register " + std::string(said) + ": the library itself has one of this name; choose another");
+  }
+}
+
+TEST_CASE("implementations and optimizers have the form that their kind asks for") {
+  hx_item item = c_item("mine");
+  item.kind = HX_IMPLEMENTATION;
+  CHECK(pending_refusal(item) == "cannot register implementation 'mine': an implementation is called FUNCTIONAL.NAME, such as attention.mine");
+  item.name = "attention.mine";
+  CHECK(pending_refusal(item) == "accepted");
+  item = c_item("mine");
+  item.kind = HX_OPTIMIZER;
+  CHECK(pending_refusal(item) == "cannot register optimizer 'mine': its table lacks the function 'step'");
+  const hx_optimizer_vt table{sizeof table, nullptr, [](void*, const hx_attributes*, const hx_parameter*, const hx_update*, hx_value**) { return HX_ERROR; }, nullptr};
+  item.vtable = &table;
+  CHECK(pending_refusal(item) == "cannot register optimizer 'mine': the first argument of an optimizer is 'lr', a number with a default");
+  const hx_argument_spec text{sizeof(hx_argument_spec), HX_ARG_STRING, "mode", "fast", "", nullptr};
+  item.n_arguments = 1;
+  item.arguments = &text;
+  CHECK(pending_refusal(item) == "cannot register optimizer 'mine': argument 'mode' is not a number or flag with a default");
+}
+
+TEST_CASE("ranges of arguments are understood, and defaults lie in them") {
+  hx_item item = c_item("x");
+  item.n_arguments = 1;
+  const auto with = [&](uint32_t type, const char* otherwise, const char* range) {
+    const hx_argument_spec spec{sizeof(hx_argument_spec), type, "a", otherwise, "", range};
+    item.arguments = &spec;
+    return pending_refusal(item);
+  };
+  for (const char* range : {"0..1", "0..", "..1", "0<..<1", "0.5<..", "-1..1"}) CHECK(with(HX_ARG_FLOAT, "", range) == "accepted");
+  CHECK(with(HX_ARG_STRING, "none", "none|tanh") == "accepted");
+  for (const char* range : {"0", "..", "<..1", "1..0", "a..b", "0..1..2"})
+    CHECK(with(HX_ARG_INT, "", range) == "cannot register activation 'x': the range '" + std::string(range) + "' of argument 'a' does not fit a whole number");
+  CHECK(with(HX_ARG_BOOL, "", "0..1") == "cannot register activation 'x': the range '0..1' of argument 'a' does not fit true or false");
+  CHECK(with(HX_ARG_FLOAT, "2", "0..1") == "cannot register activation 'x': the default '2' of argument 'a' is outside its range '0..1'");
+  CHECK(with(HX_ARG_STRING, "relu", "none|tanh") == "cannot register activation 'x': the default 'relu' of argument 'a' is outside its range 'none|tanh'");
+}
+
+TEST_CASE("implementations come newest first, a graph's own before the others; overrides are scoped") {
+  Registry outer;
+  Registry inner(&outer);
+  outer.add(made(HX_IMPLEMENTATION, "attention.old"));
+  outer.add(made(HX_IMPLEMENTATION, "attention.new"));
+  outer.add(made(HX_IMPLEMENTATION, "attention_grad.other"));
+  inner.add(made(HX_IMPLEMENTATION, "attention.own"));
+  const auto names = [](Registry& r) {
+    std::vector<std::string> all;
+    for (const ItemPtr& item : r.implementations("attention")) all.push_back(item->name);
+    return all;
+  };
+  CHECK(names(outer) == std::vector<std::string>{"attention.new", "attention.old"});
+  CHECK(names(inner) == std::vector<std::string>{"attention.own", "attention.new", "attention.old"});
+  using Overrides = std::map<std::string, std::string>;
+  const ScopedOverride everywhere(outer, "attention", "old");
+  {
+    const ScopedOverride here(inner, "attention", "own");
+    CHECK(inner.overrides() == Overrides{{"attention", "own"}});
+    CHECK(outer.overrides() == Overrides{{"attention", "old"}});
+  }
+  CHECK(inner.overrides() == Overrides{{"attention", "old"}});
 }
 
 TEST_CASE("names are looked up and replaced from several threads") {
