@@ -20,7 +20,7 @@ struct ArgumentSpec {
   uint32_t type = 0;  // hx_argument_type
   std::string name, default_text, description;
   bool required = false;
-  std::string range;  // hx_argument_spec.range; "": any value
+  std::string range = {};  // hx_argument_spec.range; "": any value
 };
 
 // One registered thing. Shared by whoever uses it, so a replaced item lives on with its last user. Holds its library.

@@ -28,8 +28,9 @@ uint64_t next_id() {
 
 void FunctionalTable::add(Functional functional) {
   functional.id = next_id();
+  auto shared = std::make_shared<const Functional>(std::move(functional));
   const std::lock_guard lock(mutex_);
-  table_[functional.name] = std::make_shared<const Functional>(std::move(functional));
+  table_[shared->name] = shared;
 }
 
 FunctionalPtr FunctionalTable::own(std::string_view name) const {

@@ -60,7 +60,7 @@ struct GraphNode {
 
 struct GraphConditional {
   Comparison metric;
-  std::optional<BoundCall> predicate;  // instead of the comparison
+  std::optional<BoundCall> predicate = std::nullopt;  // instead of the comparison
   int cycle = -1;
 };
 

@@ -24,7 +24,7 @@ struct Setup {
     return folder.write("g.hmx", "harmonic g {\n  producer x {4}; producer y {2};\n  layer h; layer o {2};\n  cycle (" + conditions + ") {\n    " + steps + "\n  }\n}\n");
   }
   Result run(const std::string& flags, const std::string& steps = "x -(affine(6), tanh)-> h -> o <-(mse)- y;", const std::string& conditions = "steps 20, batch=8") const {
-    return harmonics("run " + graph(steps, conditions) + producers + kPlugin + "--threads 1 " + flags);
+    return journeys::harmonics("run " + graph(steps, conditions) + producers + kPlugin + "--threads 1 " + flags);
   }
 };
 
@@ -48,7 +48,7 @@ TEST_CASE("an optimizer's memory is part of a checkpoint") {
   REQUIRE(s.run(common + "--save " + (s.folder / "whole.safetensors"), flow, steps(12)).code == 0);
   REQUIRE(s.run(common + "--checkpoint " + runs, flow, steps(6)).code == 0);
   REQUIRE(s.run(common + "--checkpoint " + runs + " --resume --save " + (s.folder / "resumed.safetensors"), flow, steps(12)).code == 0);
-  const auto weights = [&](const char* name) { return harmonics("inspect " + (s.folder / name) + " --json").out; };
+  const auto weights = [&](const char* name) { return journeys::harmonics("inspect " + (s.folder / name) + " --json").out; };
   CHECK(has(weights("whole.safetensors"), "x.h.affine.weight"));
   CHECK(read(s.folder / "whole.safetensors") == read(s.folder / "resumed.safetensors"));
 }
@@ -115,7 +115,7 @@ TEST_CASE("an augmentation of a plugin changes samples, the same way on every ru
     const size_t at = producers.find("x.csv") + 5;
     producers.insert(at, "?augment=" + augment + "'");
     producers.insert(producers.find("x="), "'");
-    const Result r = harmonics("run " + s.graph("x -(affine(6), tanh)-> h -> o <-(mse)- y;") + producers + kPlugin + "--json --quiet " + flags);
+    const Result r = journeys::harmonics("run " + s.graph("x -(affine(6), tanh)-> h -> o <-(mse)- y;") + producers + kPlugin + "--json --quiet " + flags);
     REQUIRE(r.code == 0);
     return number(r.out, "loss");
   };
@@ -126,11 +126,11 @@ TEST_CASE("an augmentation of a plugin changes samples, the same way on every ru
   CHECK(loss("jitter(0.5)&seed=4") != jittered);
   CHECK(loss("noise(0.1),jitter(0.5),jitter(0.5)") != jittered);
   const std::string file = s.folder / "x.csv";
-  CHECK(has(harmonics("inspect 'file:" + file + "?augment=halve'" + kPlugin).out, "f32[2]"));
-  const Result wrong = harmonics("inspect 'file:" + file + "?augment=jitter(-1)'" + kPlugin);
+  CHECK(has(journeys::harmonics("inspect 'file:" + file + "?augment=halve'" + kPlugin).out, "f32[2]"));
+  const Result wrong = journeys::harmonics("inspect 'file:" + file + "?augment=jitter(-1)'" + kPlugin);
   CHECK(wrong.code == 2);
   CHECK(has(wrong.err, "'most' of augmentation 'jitter' is '-1'"));
-  CHECK(has(harmonics("inspect 'file:" + file + "?augment=jiter(1)'" + kPlugin).err, "'jiter' is unknown"));
+  CHECK(has(journeys::harmonics("inspect 'file:" + file + "?augment=jiter(1)'" + kPlugin).err, "'jiter' is unknown"));
 }
 
 TEST_CASE("a device of a plugin runs nothing by itself, and the reference serves") {
@@ -144,20 +144,20 @@ TEST_CASE("every kind is listed and inspected") {
       {"predicates", "every_other"}, {"augmentations", "jitter"},        {"devices", "no_kernels"},    {"activations", "silu_too"}};
   for (const auto& [kind, name] : kinds) {
     INFO(kind);
-    CHECK(has(harmonics("list " + std::string(kind) + kPlugin).out, "  " + std::string(name) + " "));
-    const Result text = harmonics("inspect " + std::string(name) + kPlugin), json = harmonics("inspect " + std::string(name) + kPlugin + "--json");
+    CHECK(has(journeys::harmonics("list " + std::string(kind) + kPlugin).out, "  " + std::string(name) + " "));
+    const Result text = journeys::harmonics("inspect " + std::string(name) + kPlugin), json = journeys::harmonics("inspect " + std::string(name) + kPlugin + "--json");
     CHECK(has(text.out, "  from org.example.kinds ("));
     CHECK(has(text.out, "example\n  "));
     CHECK(has(json.out, "\"plugin\":\"org.example.kinds\""));
     CHECK(has(json.out, "\"example\":"));
   }
-  CHECK(harmonics("inspect heavy_ball" + kPlugin).out ==
+  CHECK(journeys::harmonics("inspect heavy_ball" + kPlugin).out ==
         "optimizer heavy_ball(lr = 0.1, momentum = 0.9)\n  gradient descent with momentum\n  from org.example.kinds (" HARMONICS_TEST_PLUGINS "/libkinds.so)\n"
         "arguments\n  lr             a number       = 0.1        0<..  learning rate\n  momentum       a number       = 0.9        0..<1  what stays\n"
         "example\n  --optimizer 'heavy_ball(lr=0.1)'\n");
-  CHECK(has(harmonics("inspect swish2.fast" + kPlugin).out, "  --override swish2=fast\n"));
-  CHECK(has(harmonics("list predicates").out, "no predicates are registered"));
-  const Result kind = harmonics("list importers");
+  CHECK(has(journeys::harmonics("inspect swish2.fast" + kPlugin).out, "  --override swish2=fast\n"));
+  CHECK(has(journeys::harmonics("list predicates").out, "no predicates are registered"));
+  const Result kind = journeys::harmonics("list importers");
   CHECK(kind.code == 2);
   CHECK(has(kind.err, "there is no kind 'importers'"));
 }
