@@ -76,12 +76,12 @@ void copy_arguments(Item& item, const hx_item& from) {
 
 void check_kind(Item& item) {
   const uint32_t kind = item.kind;
-  if (kind == HX_IMPORTER || kind == HX_EXPORTER)
-    throw Error(ErrorKind::Plugin, "cannot register '" + item.name + "': this program has no use for " +
-                                       (kind == HX_IMPORTER ? "importers" : "exporters") + " yet");
   for (const KindRow& row : kind_rows())
     if (row.kind == kind) return;
   item.vtable = nullptr;  // nobody knows how to give it back
+  if (kind == HX_IMPORTER || kind == HX_EXPORTER)
+    throw Error(ErrorKind::Plugin, "cannot register '" + item.name + "': this program has no use for " +
+                                       (kind == HX_IMPORTER ? "importers" : "exporters") + " yet");
   throw Error(ErrorKind::Plugin, "cannot register '" + item.name + "': unknown kind " + std::to_string(kind));
 }
 
