@@ -130,6 +130,6 @@ TEST_CASE("observe sees the program after each pass") {
   MapBinding binding(random.numbers());
   const auto executor = make_sequential_executor();
   compile(random.program(), &binding, *executor, options);
-  CHECK(seen == std::vector<std::string>{"simplify", "cse", "dce", "transpose_weights", "fuse_calls", "recompute", "inline_calls", "simplify", "cse", "dce",
+  CHECK(seen == std::vector<std::string>{"simplify", "cse", "dce", "select", "transpose_weights", "fuse_calls", "recompute", "inline_calls", "select", "simplify", "cse", "dce",
                                          "fuse_pooling", "fuse_updates", "fuse_elementwise", "advance_updates"});
 }
