@@ -38,7 +38,7 @@ void expect_validation(HarmonicGraph& graph, int cycle, const ResolvedSettings& 
   };
   for (const Comparison& c : settings.until) check("until", c);
   for (const GraphConditional& c : graph.graph().conditionals)
-    if (c.cycle == cycle) check("if", c.metric);
+    if (!c.predicate && c.cycle == cycle) check("if", c.metric);
 }
 
 CyclePlan::CyclePlan(HarmonicGraph& harmonic, int number, const RunSettings& settings_of_run)

@@ -102,7 +102,7 @@ void CycleRun::check_conditions_measured() const {
   };
   for (const Comparison& c : plan_.settings.until) check("until", c);
   for (const GraphConditional& c : plan_.graph.graph().conditionals)
-    if (c.cycle == plan_.cycle) check("if", c.metric);
+    if (!c.predicate && c.cycle == plan_.cycle) check("if", c.metric);
 }
 
 bool CycleRun::stopping() const {
