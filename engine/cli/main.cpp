@@ -81,6 +81,7 @@ int exit_code(ErrorKind kind) {
 int main(int argc, char** argv) {
   using namespace harmonics;
   using namespace harmonics::cli;
+  std::signal(SIGUSR1, SIG_IGN);  // runs reload plugins by it
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of writing, with its reason
   Options options;
   try {

@@ -214,7 +214,7 @@ void define_ckpt(CLI::App* app, Options& o) {
 }
 
 void define_plugin(CLI::App* app, Options& o) {
-  app->add_option("ACTION", o.files, "new NAME, check FILE.so..., doctor [FILE.so|DIR...]")->required()->expected(1, -1);
+  app->add_option("ACTION", o.files, "new NAME, check FILE.so..., doctor [FILE.so|DIR...], list, reload PROCESS...")->required()->expected(1, -1);
   heading(app, "New");
   app->add_option("--kind", o.kind, "activation, loss, layer, producer, consumer or metric")->type_name("KIND");
   app->add_option("--directory", o.directory, "where to write it (default: a folder of its name)")->type_name("DIR");
@@ -228,7 +228,9 @@ void define_plugin(CLI::App* app, Options& o) {
               "    harmonics plugin check my_act/build/libmy_act.so\n"
               "  why is it not found, or does not load?\n"
               "    harmonics plugin doctor\n"
-              "    harmonics plugin doctor ./libmy_act.so");
+              "    harmonics plugin doctor ./libmy_act.so\n"
+              "  a run goes on with the build that is there now\n"
+              "    harmonics plugin reload $(pgrep -x harmonics)");
 }
 
 void define_inspect(CLI::App* app, Options& o) {

@@ -1,5 +1,8 @@
 // harmonics plugin: writing one, checking one, finding out why one does not load.
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -13,6 +16,7 @@
 #include "engine/cli/plugin.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/conformance/item_checks.hpp"
+#include "engine/plugin/discovery.hpp"
 #include "engine/plugin/loader.hpp"
 
 namespace harmonics::cli {
@@ -266,6 +270,43 @@ int doctor(const Options& options, const std::vector<std::string>& paths) {
   return troubled ? kFailed : kDone;
 }
 
+int list(const Options& options) {
+  json::array rows;
+  std::string folder;
+  for (const FoundPlugin& p : discover_plugins(plugin_search_path(), plugin_cache_path()).plugins) {
+    json::array provides;
+    for (const auto& [kind, name] : p.provides) provides.emplace_back(std::string(kind_name(kind)) + " " + name);
+    rows.push_back(json::object{{"file", p.library},
+                                {"id", p.id},
+                                {"plugin_version", p.version},
+                                {"provides", provides},
+                                {"trouble", p.trouble.empty() ? json::value(nullptr) : json::value(p.trouble)}});
+    if (options.json) continue;
+    const fs::path path = p.library;
+    if (folder != path.parent_path().string()) fmt::print("{}\n", folder = path.parent_path().string());
+    if (!p.trouble.empty()) fmt::print("  {:<32} {}\n", path.filename().string(), p.trouble);
+    else if (!p.has_manifest) fmt::print("  {:<32} {} {}, without manifest: only --plugin finds it\n", path.filename().string(), p.id, p.version);
+    else fmt::print("  {:<32} {} {}, {} name{}\n", path.filename().string(), p.id, p.version, p.provides.size(), p.provides.size() == 1 ? "" : "s");
+  }
+  if (options.json) fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"libraries", rows}}));
+  return kDone;
+}
+
+// Only to a process of this program: others would end by the signal.
+int reload(const Options& options, const std::vector<std::string>& processes) {
+  for (const std::string& text : processes) {
+    const bool number = text.find_first_not_of("0123456789") == std::string::npos && text.size() < 10;
+    std::error_code none, hidden;
+    if (!number || !fs::exists("/proc/" + text, none)) throw Error(ErrorKind::NoInput, fmt::format("there is no process '{}'", text), {}, {"pgrep harmonics"});
+    const std::string program = fs::read_symlink("/proc/" + text + "/exe", hidden).filename().string();
+    if (program.rfind("harmonics", 0) != 0) throw Error(ErrorKind::Usage, fmt::format("process {} is {}, not harmonics", text, program.empty() ? "somebody else's" : "'" + program + "'"));
+    if (::kill(std::stoi(text), SIGUSR1) != 0) throw Error(ErrorKind::Usage, fmt::format("process {} cannot be told: {}", text, std::strerror(errno)));
+    if (!options.json && !options.quiet) fmt::print("process {} was told; it says what changed\n", text);
+  }
+  if (options.json) fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"processes", json::value_from(processes)}}));
+  return kDone;
+}
+
 void expect_some(const std::vector<std::string>& rest, const char* usage) {
   if (rest.empty()) throw Error(ErrorKind::Usage, "no file was given", {}, {usage});
 }
@@ -281,9 +322,14 @@ int plugin_command(const Options& options) {
   }
   if (action == "check") return expect_some(rest, "harmonics plugin check libmy_act.so"), check(options, rest);
   if (action == "doctor") return doctor(options, rest);
+  if (action == "list") return list(options);
+  if (action == "reload") {
+    if (rest.empty()) throw Error(ErrorKind::Usage, "no process was given", {}, {"harmonics plugin reload $(pgrep -x harmonics)"});
+    return reload(options, rest);
+  }
   Error e(ErrorKind::Usage, fmt::format("'harmonics plugin' does not know '{}'", action));
-  if (auto near = nearest(action, {"new", "check", "doctor"})) e.note("did you mean '" + *near + "'?");
-  else e.note("it has new, check and doctor; 'harmonics list' shows what plugins provide");
+  if (auto near = nearest(action, {"new", "check", "doctor", "list", "reload"})) e.note("did you mean '" + *near + "'?");
+  else e.note("it has new, check, doctor, list and reload");
   throw e;
 }
 

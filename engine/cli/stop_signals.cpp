@@ -33,6 +33,10 @@ void on_signal(int signal) {
   errno = kept;
 }
 
+void on_reload(int) {
+  if (CycleRuntime* runtime = running) runtime->reload_plugins();
+}
+
 }  // namespace
 
 StopSignals::StopSignals(CycleRuntime& runtime, std::function<void(int)> leave) : leave_(std::move(leave)) {
@@ -41,10 +45,12 @@ StopSignals::StopSignals(CycleRuntime& runtime, std::function<void(int)> leave) 
   running = &runtime;
   count = 0;
   set_handlers(on_signal);
+  std::signal(SIGUSR1, on_reload);
 }
 
 StopSignals::~StopSignals() {
   set_handlers(SIG_DFL);
+  std::signal(SIGUSR1, SIG_IGN);
   running = nullptr;
   second_pipe = -1;
   if (pipe_[1] >= 0) ::close(pipe_[1]);  // wakes the thread

@@ -3,6 +3,9 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <filesystem>
+#include <optional>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fmt/core.h>
 
@@ -14,6 +17,12 @@
 namespace harmonics {
 
 namespace fs = std::filesystem;
+
+FileStamp stamp_of(const std::string& path) {
+  struct stat s {};
+  if (::stat(path.c_str(), &s) != 0) return {};
+  return {s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
+}
 
 void* Library::symbol(const char* name) const { return dlsym(handle_, name); }
 
@@ -57,7 +66,36 @@ std::string stem_of(const fs::path& path) {
   return stem.rfind("lib", 0) == 0 && stem.size() > 3 ? stem.substr(3) : stem;
 }
 
-Opened open_library(const std::string& path) {
+// The system opens a name once: another build is opened under another name, which is gone again as soon as it is open. Beside the
+// original, where what it needs is found relative to it, or else among temporary files.
+class Beside {
+ public:
+  explicit Beside(const std::string& file) {
+    const fs::path original(file);
+    for (const fs::path& place : {original.parent_path(), fs::temp_directory_path()}) {
+      std::string name = (place / (".harmonics-" + original.filename().string() + "-XXXXXX")).string();
+      const int made = ::mkstemp(name.data());
+      if (made < 0) continue;
+      ::close(made);
+      path_ = name;
+      fs::copy_file(file, path_, fs::copy_options::overwrite_existing);
+      return;
+    }
+    throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' cannot be opened a second time: no place for a copy", file));
+  }
+  ~Beside() {
+    std::error_code ignored;
+    fs::remove(path_, ignored);
+  }
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+Opened open_library(const std::string& path, bool beside) {
   if (!fs::exists(path)) {
     Error e(ErrorKind::NoInput, fmt::format("plugin '{}' does not exist", path));
     if (const std::string advice = advice_for_missing(path); !advice.empty()) e.note(advice);
@@ -70,9 +108,12 @@ Opened open_library(const std::string& path) {
   if (!defines_symbol(bytes_of(*map_plugin(path)), path, "harmonics_register"))
     throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' has no function harmonics_register", path))
         .note("define: extern \"C\" void harmonics_register(harmonics::FunctionRegistry& registry) { ... }");
-  void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle) refuse_by_system(path, file);
-  auto library = std::make_shared<Library>(file, handle);
+  const FileStamp stamp = stamp_of(file);
+  const std::optional<Beside> copy = beside ? std::optional<Beside>(std::in_place, file) : std::nullopt;
+  const std::string& opened = copy ? copy->path() : file;
+  void* handle = dlopen(opened.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) refuse_by_system(path, opened);
+  auto library = std::make_shared<Library>(file, handle, stamp);
   const auto entry = reinterpret_cast<Entry>(library->symbol("harmonics_register"));
   if (!entry) refuse_by_system(path, file);
   return {std::move(library), descriptor.id[0] ? descriptor.id : stem_of(path), entry};
@@ -95,8 +136,8 @@ void run_entry(const Opened& opened, const std::string& path, hx_registry& pendi
 }
 
 template <typename Add>
-void load(const std::string& path, Add&& add) {
-  const Opened opened = open_library(path);
+void load(const std::string& path, Add&& add, bool beside = false) {
+  const Opened opened = open_library(path, beside);
   hx_registry pending;
   pending.plugin = opened.id;
   pending.path = opened.library->path();
@@ -116,6 +157,12 @@ hx_plugin_abi read_descriptor(const std::string& path) {
 
 void load_plugin(const std::string& path, Registry& registry) {
   load(path, [&](std::shared_ptr<Item> item) { registry.add(std::move(item)); });
+}
+
+std::vector<std::shared_ptr<Item>> load_beside(const std::string& path) {
+  std::vector<std::shared_ptr<Item>> items;
+  load(path, [&](std::shared_ptr<Item> item) { items.push_back(std::move(item)); }, true);
+  return items;
 }
 
 void load_announced(const std::string& path, Registry& registry) {

@@ -9,16 +9,25 @@
 
 namespace harmonics {
 
+// Size and time of the last change of a file, by which another build is known; all zero: there is no such file.
+struct FileStamp {
+  long long bytes = 0, seconds = 0, nanoseconds = 0;
+  friend bool operator==(const FileStamp&, const FileStamp&) = default;
+};
+FileStamp stamp_of(const std::string& path);
+
 // An opened shared library. Never closed while the process lives (objects of plugins with unique symbols would crash).
 class Library {
  public:
-  Library(std::string path, void* handle) : path_(std::move(path)), handle_(handle) {}
+  Library(std::string path, void* handle, FileStamp stamp) : path_(std::move(path)), handle_(handle), stamp_(stamp) {}
   const std::string& path() const { return path_; }
   void* symbol(const char* name) const;
+  const FileStamp& stamp() const { return stamp_; }  // of the file when it was opened
 
  private:
   std::string path_;
   void* handle_;
+  FileStamp stamp_;
 };
 
 // The descriptor as read from the file without running code; ErrorKind::Plugin with the reason when the file is no plugin:
@@ -31,6 +40,9 @@ void load_plugin(const std::string& path, Registry& registry = Registry::global(
 // The same for a library whose manifest was announced: what it has yields to what was registered since.
 void load_announced(const std::string& path, Registry& registry);
 
+// What the file at `path` registers now, opened beside what was opened from there before. Throws as load_plugin.
+std::vector<std::shared_ptr<Item>> load_beside(const std::string& path);
+
 // Throws ErrorKind::Plugin when somebody other than the user and root could have put the file there: the file and the
 // folders it is reached through belong to one of them and nobody else may write to them.
 void check_trust(const std::string& path);
@@ -40,10 +52,6 @@ void check_trust(const std::string& path);
 std::vector<std::string> plugin_search_path();
 // Kinds and names, a line each; ErrorKind::Plugin with file and line when a manifest cannot be understood.
 std::vector<std::pair<uint32_t, std::string>> read_manifest(const std::string& path);
-// Reads the manifests of a directory (lib*.manifest) and announces them; libraries without manifest are left to --plugin.
-// ErrorKind::Plugin with file and line when a manifest cannot be understood.
-void announce_directory(const std::string& directory, Registry& registry);
-
 // Called once by Registry::global(): the library's own streams. Defined in engine/functional/builtin_items.cpp.
 void register_builtin_items(Registry& registry);
 

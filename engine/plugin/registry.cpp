@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/base/spelling.hpp"
+#include "engine/plugin/discovery.hpp"
 #include "engine/plugin/kinds.hpp"
 #include "engine/plugin/loader.hpp"
 
@@ -29,7 +30,7 @@ Registry& Registry::global() {
   static Registry* registry = [] {
     auto made = std::make_unique<Registry>();
     register_builtin_items(*made);
-    for (const std::string& directory : plugin_search_path()) announce_directory(directory, *made);
+    harmonics::announce(discover_plugins(plugin_search_path(), plugin_cache_path()), *made);
     return made.release();
   }();
   return *registry;
@@ -93,8 +94,60 @@ ItemPtr Registry::need(uint32_t kind, std::string_view name) {
         error.note("note: '" + name_text + "' is known as " + std::string(row.name));
     if (!known.empty()) error.note("note: known are " + joined(known));
   }
+  for (const std::string& reason : passed_over()) error.note("note: a plugin was passed over: " + reason);
   throw error.note("a plugin that has it is loaded with --plugin PATH; 'harmonics list " +
                    std::string(kind_row(kind).listed) + "' shows what is there");
+}
+
+std::vector<std::string> Registry::changed_libraries() {
+  std::map<std::string, FileStamp> opened;
+  std::vector<std::string> paths = outer_ ? outer_->changed_libraries() : std::vector<std::string>{};
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, item] : items_)
+    if (item->library) opened.emplace(item->path, item->library->stamp());
+  for (const auto& [path, stamp] : opened) {
+    const FileStamp now = stamp_of(path);
+    if (now != FileStamp{} && now != stamp && std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
+  }
+  return paths;
+}
+
+std::vector<std::pair<ItemPtr, ItemPtr>> Registry::replace(const std::vector<std::shared_ptr<Item>>& items) {
+  if (outer_) return outer_->replace(items);
+  std::lock_guard lock(mutex_);
+  std::vector<std::pair<ItemPtr, ItemPtr>> replaced;
+  for (const std::shared_ptr<Item>& item : items) {
+    ItemPtr& at = items_[Key{item->kind, item->name}];
+    if (at && at->path != item->path) continue;  // of another library, which was registered later
+    replaced.emplace_back(item, at);
+    at = item;
+  }
+  return replaced;
+}
+
+void Registry::put_back(const std::vector<std::pair<ItemPtr, ItemPtr>>& replaced) {
+  if (outer_) return outer_->put_back(replaced);
+  std::lock_guard lock(mutex_);
+  for (const auto& [item, former] : replaced) {
+    const auto at = items_.find(Key{item->kind, item->name});
+    if (at == items_.end() || at->second != item) continue;
+    if (former)
+      at->second = former;
+    else
+      items_.erase(at);
+  }
+}
+
+void Registry::pass_over(std::string reason) {
+  std::lock_guard lock(mutex_);
+  passed_over_.push_back(std::move(reason));
+}
+
+std::vector<std::string> Registry::passed_over() {
+  std::vector<std::string> all = outer_ ? outer_->passed_over() : std::vector<std::string>{};
+  std::lock_guard lock(mutex_);
+  all.insert(all.end(), passed_over_.begin(), passed_over_.end());
+  return all;
 }
 
 bool Registry::knows(uint32_t kind, const std::string& name) {

@@ -80,8 +80,18 @@ class Registry {
   // Gives what was set before: "" nothing; setting "" takes it back.
   std::string set_override(const std::string& functional, const std::string& implementation);
 
+  // The libraries whose file is another now than when it was opened, by path; those that are gone are not among them.
+  std::vector<std::string> changed_libraries();
+  // Items of a new build in place of those their library had registered under the same kind and name; new names are added. Gives
+  // what stood there before (null: nothing), for put_back.
+  std::vector<std::pair<ItemPtr, ItemPtr>> replace(const std::vector<std::shared_ptr<Item>>& items);
+  void put_back(const std::vector<std::pair<ItemPtr, ItemPtr>>& replaced);
+
   // Announces that `path` provides these, without opening it. Of two libraries that announce a name the first has it.
   void announce(const std::string& library_path, const std::vector<std::pair<uint32_t, std::string>>& names);
+  // A library that was found and cannot be used, for whoever misses a name.
+  void pass_over(std::string reason);
+  std::vector<std::string> passed_over();
   // An item of a library that was opened because of its manifest: it replaces nothing that was added since, nor what
   // another library has announced.
   void add_announced(std::shared_ptr<Item> item);
@@ -97,6 +107,7 @@ class Registry {
   std::map<Key, std::string> announced_;
   std::set<std::string> opened_;  // announced libraries that are open
   std::map<std::string, std::string> overrides_;
+  std::vector<std::string> passed_over_;
 };
 
 // While it lives, programs compiled for a graph whose functions come from `registry` compute a functional as it says, whichever

@@ -78,14 +78,4 @@ std::vector<std::string> plugin_search_path() {
   return result;
 }
 
-void announce_directory(const std::string& directory, Registry& registry) {
-  std::error_code none;
-  std::vector<fs::path> manifests;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, none))
-    if (entry.path().extension() == ".manifest") manifests.push_back(entry.path());
-  std::sort(manifests.begin(), manifests.end());
-  for (const fs::path& manifest : manifests)
-    registry.announce(fs::path(manifest).replace_extension(".so").string(), read_manifest(manifest.string()));
-}
-
 }  // namespace harmonics

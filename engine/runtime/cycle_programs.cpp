@@ -25,6 +25,14 @@ void CyclePrograms::compile_first(const RunCounts& counts) {
   if (last != 0 && plan_.epochs != 0 && here.empty()) of_batch(static_cast<int64_t>(last));
 }
 
+void CyclePrograms::renew(const RunCounts& counts) {
+  by_branches_.clear();
+  chosen_by_.clear();
+  chosen_ = nullptr;
+  choose_branches(counts);
+  of_batch(static_cast<int64_t>(plan_.batch));
+}
+
 void CyclePrograms::trace_branches(const std::vector<int>& conditionals) {
   constexpr size_t kTraced = 6;
   const size_t traced = std::min(conditionals.size(), kTraced);

@@ -31,6 +31,8 @@ class CyclePrograms {
 
   // Before the clock starts, for the branches that hold at `counts`. With conditions inside the cycle every branch is traced, so that its mistakes show now.
   void compile_first(const RunCounts& counts);
+  // Compiles anew, from functions that have changed; to be called again with others when that throws.
+  void renew(const RunCounts& counts);
   // Declares the parameters of every branch.
   void trace();
   // The branches whose conditions hold now.

@@ -120,6 +120,7 @@ void CycleRun::step(Slot& slot) {
     slot.count = 0;
     return;
   }
+  if (record_.gathered() == 0 && owner_.reload_.exchange(false, std::memory_order_relaxed)) reload_plugins();
   if (keeps() && plan_.settings.accumulate > 1 && record_.gathered() == 0) remember_states();
   run_batch(slot);
   end_ = slot.end;

@@ -51,6 +51,10 @@ class CycleRun {
   void deliver(const Slot& slot);
   void finish();
 
+  // ---- plugins that have changed ----
+  void reload_plugins();
+  void reload(const std::string& path);
+
   // ---- checkpoints ----
   void tell_resumable();
   RunState state();

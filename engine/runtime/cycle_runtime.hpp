@@ -90,6 +90,9 @@ class CycleRuntime {
   CycleReport run();
   // From any thread or a signal handler: stops after the step that is running, all of its batches.
   void stop() { stop_.store(true, std::memory_order_relaxed); }
+  // Likewise: between two steps, libraries whose files have changed are opened again beside the old ones, and what the graph uses of
+  // them changes over. One that fails is left as it was; on_note says what happened.
+  void reload_plugins() { reload_.store(true, std::memory_order_relaxed); }
   void on_progress(std::function<void(const Progress&)> callback) { progress_ = std::move(callback); }
   void on_epoch(std::function<void(const EpochReport&, const Progress&)> callback) { epoch_ = std::move(callback); }
   // Before the first step: what will be measured, and where the run goes on.
@@ -103,7 +106,7 @@ class CycleRuntime {
   HarmonicGraph& graph_;
   int cycle_;
   RunSettings settings_;
-  std::atomic<bool> stop_{false};
+  std::atomic<bool> stop_{false}, reload_{false};
   std::function<void(const Progress&)> progress_;
   std::function<void(const EpochReport&, const Progress&)> epoch_;
   std::function<void(const std::vector<std::string>&, const Beginning&)> start_;

@@ -22,6 +22,10 @@ class CycleWatch {
   Judge* judge() { return judge_ ? &*judge_ : nullptr; }
   // Once the first programs are compiled: compiles validation, checks what was asked for.
   void prepare();
+  // Validation compiled anew, from functions that have changed.
+  void renew() {
+    if (validation_) validation_->renew();
+  }
   // `measured` by the programs, and what is measured here.
   std::vector<std::string> names(const std::set<std::string>& measured) const;
 

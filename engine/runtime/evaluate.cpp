@@ -61,6 +61,11 @@ void Evaluator::first() {
   judge_->check_asked();
 }
 
+void Evaluator::renew() {
+  steps_.clear();
+  first();
+}
+
 Evaluator::Step& Evaluator::compiled(uint64_t batch) {
   Step& step = steps_[batch];
   if (step.step) return step;

@@ -31,6 +31,7 @@ class Evaluator {
  public:
   Evaluator(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose);
   Evaluation run();
+  void renew();  // compiles anew, from functions that have changed
   // What run() will measure: "loss", "accuracy", "output.accuracy", ...
   std::vector<std::string> names();
 

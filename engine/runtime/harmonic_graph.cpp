@@ -102,6 +102,46 @@ const Widths& HarmonicGraph::widths() {
   return *widths_;
 }
 
+namespace {
+
+bool same_arguments(const Item& a, const Item& b) {
+  const auto same = [](const ArgumentSpec& x, const ArgumentSpec& y) { return x.name == y.name && x.type == y.type; };
+  return std::equal(a.arguments.begin(), a.arguments.end(), b.arguments.begin(), b.arguments.end(), same);
+}
+
+}  // namespace
+
+HarmonicGraph::Replaced HarmonicGraph::replace_functions(const std::vector<std::shared_ptr<Item>>& items) { return Replaced(*this, items); }
+
+HarmonicGraph::Replaced::Replaced(HarmonicGraph& graph, const std::vector<std::shared_ptr<Item>>& items) : graph_(graph) {
+  std::vector<BoundCall*> calls;
+  for (GraphEdge& edge : graph.graph_.edges)
+    for (BoundCall& call : edge.calls) calls.push_back(&call);
+  for (GraphTap& tap : graph.graph_.taps)
+    for (BoundCall& call : tap.losses) calls.push_back(&call);
+  for (const std::shared_ptr<Item>& item : items)
+    for (BoundCall* call : calls) {
+      const Item& old = *call->item;
+      if (old.kind == item->kind && old.name == item->name && old.path == item->path && !same_arguments(old, *item))
+        throw Error(ErrorKind::Plugin, fmt::format("the arguments of {} '{}' are no longer the same", kind_name(item->kind), item->name), {}, {"start the run again, with --resume"});
+    }
+  registered_ = graph.registry_.replace(items);
+  for (const std::shared_ptr<Item>& item : items) {
+    chosen_by_name_ = chosen_by_name_ || item->kind == HX_FUNCTIONAL || item->kind == HX_IMPLEMENTATION || item->kind == HX_OPTIMIZER;
+    for (BoundCall* call : calls) {
+      if (call->item->kind != item->kind || call->item->name != item->name || call->item->path != item->path) continue;
+      former_.emplace_back(call, call->item);
+      call->item = item;
+    }
+  }
+}
+
+HarmonicGraph::Replaced::~Replaced() {
+  if (kept_) return;
+  for (auto& [call, item] : former_) call->item = item;
+  graph_.registry_.put_back(registered_);
+}
+
 ResolvedSettings HarmonicGraph::settings(int cycle, const RunSettings& run) const {
   const CycleSettings& c = graph_.cycles.at(static_cast<size_t>(cycle));
   ResolvedSettings r;

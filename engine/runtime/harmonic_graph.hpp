@@ -72,6 +72,11 @@ class HarmonicGraph {
   // Types declared in the file itself ({28, 28} and such), for explaining a graph without data.
   void assume_declared_streams();
 
+  // What a new build of a library registers in place of what it had registered, in the graph and in the registry; without `keep`
+  // both have the former ones again when the result is destroyed. Throws ErrorKind::Plugin where arguments are no longer the same.
+  class Replaced;
+  Replaced replace_functions(const std::vector<std::shared_ptr<Item>>& items);
+
   ResolvedSettings settings(int cycle, const RunSettings& run) const;
   Executor& executor(int threads);
   CompileOptions compile_options(const DeviceSettings& device, bool training = false);
@@ -112,6 +117,24 @@ class HarmonicGraph {
   std::vector<std::string> weight_notes_;
   std::unique_ptr<Executor> executor_;
   int executor_threads_ = 0;
+};
+
+class HarmonicGraph::Replaced {
+ public:
+  Replaced(HarmonicGraph& graph, const std::vector<std::shared_ptr<Item>>& items);
+  ~Replaced();
+  Replaced(const Replaced&) = delete;
+  Replaced& operator=(const Replaced&) = delete;
+  // May what the graph computes have changed?
+  bool concerns_programs() const { return !former_.empty() || chosen_by_name_; }
+  void keep() { kept_ = true; }
+
+ private:
+  HarmonicGraph& graph_;
+  std::vector<std::pair<ItemPtr, ItemPtr>> registered_;
+  std::vector<std::pair<BoundCall*, ItemPtr>> former_;
+  bool chosen_by_name_ = false;  // functionals, implementations, optimizers: looked for when programs are made
+  bool kept_ = false;
 };
 
 }  // namespace harmonics

@@ -30,6 +30,8 @@ class Background {
   Background& operator=(const Background&) = delete;
 
   void signal(int number) { ::kill(pid_, number); }
+  pid_t process() const { return pid_; }
+  std::string errors() const { return read(err_); }  // so far
   // From now on no file of it grows beyond this.
   void limit_files(rlim_t bytes) {
     const rlimit limit{bytes, bytes};

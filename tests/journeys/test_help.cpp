@@ -139,7 +139,7 @@ TEST_CASE("every verb prints one object, and it fits its schema") {
       {"list", ""}, {"list", "primitives"}, {"inspect", "conv"}, {"inspect", "topk"}, {"inspect", "adamw"}, {"inspect", weights},
       {"inspect", std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_metrics.so"},
       {"ckpt", "list " + (f / "runs")}, {"ckpt", "show " + (f / "runs")}, {"ckpt", "verify " + (f / "runs")}, {"ckpt", "diff " + (f / "runs") + " " + (f / "runs")},
-      {"plugin", "new my_loss --kind loss --directory " + (f / "my_loss")}, {"plugin", "doctor"},
+      {"plugin", "new my_loss --kind loss --directory " + (f / "my_loss")}, {"plugin", "doctor"}, {"plugin", "list"},
       {"plugin", "check " + std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_synth.so"},
       {"config", "show"}, {"config", "show run"}, {"completion", "bash"}, {"man", ""}, {"version", ""}};
   std::set<std::string> tried;

@@ -1,7 +1,7 @@
 // Writing a plugin with the tools that are there for it: new, check, doctor.
 #include <boost/json.hpp>
 
-#include "tests/journeys/schema.hpp"
+#include "tests/journeys/background.hpp"
 #include "tests/journeys/shell.hpp"
 
 using namespace journeys;
@@ -98,4 +98,56 @@ TEST_CASE("plugin new refuses what it cannot write, and says what it can") {
   const Result again = harmonics("plugin new mine --kind metric --directory " + folder);
   CHECK(again.code == 73);
   CHECK(has(again.err, "is already there"));
+}
+
+TEST_CASE("a run goes on with the build of a plugin that is there now; one that is broken changes nothing") {
+  Folder f;
+  const std::string library = f / "libnumbered.so", gone = f / "gone.txt", log = f / "log.csv";
+  const auto put = [&](const char* build) {  // as a linker does: another file under the name
+    fs::copy_file(kFixtures + build + ".so", f / "new.so", fs::copy_options::overwrite_existing);
+    fs::rename(f / "new.so", library);
+  };
+  put("build_one");
+  const std::string flow = f.write("g.hmx", "harmonic g { producer a; producer b 1/1 a; layer i; layer h {32}; layer o; cycle { a -> i -(numbered)-> h -> o; o <-(cross_entropy)- b; } }");
+  ::setenv("HARMONICS_FIXTURE_LOG", gone.c_str(), 1);
+  Background run(f, "run " + flow + " --plugin " + library + " --producer 'synth:digits?size=500' --producer 'synth:digits?size=500#label' --validate 'synth:digits?size=64&seed=2' --validate "
+                    "'synth:digits?size=64&seed=2#label' --epochs 1000000 --batch 50 --log " + log + " --log-every 10");
+  ::unsetenv("HARMONICS_FIXTURE_LOG");
+  REQUIRE(run.await([&] { return fs::exists(log) && fs::file_size(log) > 300; }));
+
+  CHECK(harmonics("plugin reload " + std::to_string(run.process())).code == 0);
+  CHECK(run.await([&] { return has(run.errors(), "no plugin has changed"); }));
+  put("build_two");
+  run.signal(SIGUSR1);
+  CHECK(run.await([&] { return has(run.errors(), "plugin '" + library + "' was reloaded after step "); }));
+  CHECK(run.await([&] { return has(read(gone), "build 1 is gone\n"); }));  // its last user was the step it was in
+  put("build_three");
+  run.signal(SIGUSR1);
+  CHECK(run.await([&] { return has(run.errors(), "plugin '" + library + "' stays as it was: plugin '" + library + "' failed while registering: build 3 is broken"); }));
+  const auto rows = fs::file_size(log);
+  CHECK(run.await([&] { return fs::file_size(log) > rows + 300; }));  // it goes on
+  run.signal(SIGINT);
+  const Result r = run.end();
+  CHECK(r.code == 130);
+  CHECK(!has(read(gone), "build 2 is gone\nbuild 2 is gone"));
+  for (const auto& entry : fs::directory_iterator(f / "")) CHECK(!has(entry.path().string(), ".harmonics-"));
+}
+
+TEST_CASE("what the new build computes is what is trained from then on") {
+  Folder f;
+  const std::string library = f / "libnumbered.so", flow = f.write("g.hmx", "harmonic g { producer a; layer o {1}; cycle { a -(numbered)-> o; } }");
+  f.write("a.csv", "1\n2\n");
+  fs::copy_file(kFixtures + "build_two.so", library);
+  const Result two = harmonics("run " + flow + " --plugin " + library + " --producer " + (f / "a.csv") + " --quiet");
+  fs::copy_file(kFixtures + "build_one.so", library, fs::copy_options::overwrite_existing);
+  const Result one = harmonics("run " + flow + " --plugin " + library + " --producer " + (f / "a.csv") + " --quiet");
+  REQUIRE(one.code == 0);
+  CHECK(std::abs(std::stod(one.out) - 2 * std::stod(two.out)) < 1e-6);
+}
+
+TEST_CASE("plugin reload tells only processes of this program") {
+  CHECK(has(harmonics("plugin reload 999999999").err, "there is no process '999999999'"));
+  CHECK(has(harmonics("plugin reload me").err, "there is no process 'me'"));
+  CHECK(has(harmonics("plugin reload " + std::to_string(::getpid())).err, "is 'test_journeys', not harmonics"));
+  CHECK(harmonics("plugin reload").code == 2);
 }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "engine/plugin/discovery.hpp"
 #include "tests/plugins/traced.hpp"
 
 using namespace harmonics;
@@ -35,7 +36,7 @@ TEST_CASE("the activation of the sample plugin is traced and has its gradient") 
 
 TEST_CASE("its manifest is found and its library opened when the name is needed") {
   Registry registry;
-  announce_directory(library.substr(0, library.rfind('/')), registry);
+  announce(discover_plugins({library.substr(0, library.rfind('/'))}), registry);
   CHECK(registry.need(HX_ACTIVATION, "my_act")->plugin == "my_plugin");
 }
 

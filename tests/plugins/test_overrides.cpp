@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "engine/plugin/discovery.hpp"
 #include "tests/plugins/catalogue.hpp"
 
 using namespace harmonics;
@@ -12,7 +13,7 @@ namespace {
 struct Overridden {
   Registry registry;
   Overridden() {
-    announce_directory(HARMONICS_BINARY_DIR "/lib/harmonics/plugins", registry);
+    announce(discover_plugins({HARMONICS_BINARY_DIR "/lib/harmonics/plugins"}), registry);
     load_plugin(HARMONICS_TEST_PLUGINS "/libown_sigmoid.so", registry);
   }
 };

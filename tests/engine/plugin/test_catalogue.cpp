@@ -8,6 +8,7 @@
 
 #include <harmonics/metric_abi.h>
 
+#include "engine/plugin/discovery.hpp"
 #include "engine/plugin/loader.hpp"
 
 using namespace harmonics;
@@ -40,7 +41,7 @@ TEST_CASE("what a manifest says is what the library registers") {
 
 TEST_CASE("everything registered can be explained") {
   Registry registry;
-  announce_directory(kPlugins, registry);
+  announce(discover_plugins({kPlugins}), registry);
   registry.load_everything();
   for (uint32_t kind : kKinds)
     for (const std::string& name : registry.names(kind)) {

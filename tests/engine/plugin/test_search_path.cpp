@@ -6,12 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/plugin/discovery.hpp"
 #include "engine/plugin/loader.hpp"
 
 using namespace harmonics;
 namespace fs = std::filesystem;
 
 namespace {
+
+const std::string kActivations = HARMONICS_BINARY_DIR "/lib/harmonics/plugins/libharmonics_activations.so";
 
 class Folder {
  public:
@@ -69,30 +72,102 @@ TEST_CASE("plugins are looked for where the user says, in the user's folder, bes
 
 TEST_CASE("manifests announce names without opening anything") {
   const Folder folder;
+  fs::copy_file(kActivations, folder / "libx.so");
   write(folder / "libx.manifest", "# mine\nactivation swish\n\nloss focal\n");
   Registry registry;
-  announce_directory(folder.str(), registry);
-  announce_directory(folder / "missing", registry);
+  announce(discover_plugins({folder.str(), folder / "missing"}), registry);
   CHECK(registry.names(HX_ACTIVATION) == std::vector<std::string>{"swish"});
   CHECK(registry.names(HX_LOSS) == std::vector<std::string>{"focal"});
+  fs::remove(folder / "libx.so");
   CHECK_THROWS_WITH(registry.find(HX_ACTIVATION, "swish"), "plugin '" + (folder / "libx.so") + "' does not exist");
 }
 
-TEST_CASE("a manifest that cannot be understood is refused with its line") {
+TEST_CASE("a library that cannot be used is passed over, with the reason for whoever misses a name of it") {
   const Folder folder;
+  const std::string library = folder / "libx.so";
+  const auto trouble = [&] {
+    const Discovery d = discover_plugins({folder.str()});
+    REQUIRE(d.plugins.size() == 1);
+    return d.plugins[0].trouble;
+  };
+  write(folder / "libx.manifest", "activation swish\n");
+  CHECK(trouble() == "'" + library + "' has a manifest and is not there");
+  write(library, "text");
+  CHECK(trouble() == "'" + library + "' is not a Harmonics plugin: it is not an ELF file");
+  fs::copy_file(kActivations, library, fs::copy_options::overwrite_existing);
+  CHECK(trouble() == "");
   write(folder / "libx.manifest", "activation swish\nthing focal\n");
-  Registry registry;
-  CHECK_THROWS_WITH(announce_directory(folder.str(), registry), (folder / "libx.manifest") + ":2: 'thing focal' is not a kind and a name");
+  CHECK(trouble() == (folder / "libx.manifest") + ":2: 'thing focal' is not a kind and a name");
   write(folder / "libx.manifest", "activation\n");
-  CHECK_THROWS_WITH(announce_directory(folder.str(), registry), (folder / "libx.manifest") + ":1: 'activation' is not a kind and a name");
+  CHECK(trouble() == (folder / "libx.manifest") + ":1: 'activation' is not a kind and a name");
+
+  Registry registry;
+  announce(discover_plugins({folder.str()}), registry);
+  try {
+    registry.need(HX_ACTIVATION, "swish");
+    FAIL("found");
+  } catch (const Error& e) {
+    CHECK(e.notes().at(0) == "note: a plugin was passed over: " + (folder / "libx.manifest") + ":1: 'activation' is not a kind and a name");
+  }
+}
+
+TEST_CASE("what was found is remembered until a file changes") {
+  const Folder folder;
+  const std::string cache = folder / "cache/plugins", place = folder / "p";
+  fs::create_directories(place);
+  for (const char* name : {"a", "b"}) {
+    fs::copy_file(kActivations, place + "/lib" + name + ".so");
+    write(place + "/lib" + name + ".manifest", std::string("activation ") + name + "\n");
+  }
+  fs::copy_file(kActivations, place + "/libwithout.so");
+  write(place + "/libtext.so", "no library");
+  const auto find = [&] { return discover_plugins({place}, cache); };
+  const auto same = [](const Discovery& a, const Discovery& b) {
+    if (a.plugins.size() != b.plugins.size()) return false;
+    for (size_t i = 0; i < a.plugins.size(); ++i) {
+      const FoundPlugin &p = a.plugins[i], &q = b.plugins[i];
+      if (p.library != q.library || p.id != q.id || p.version != q.version || p.provides != q.provides || p.trouble != q.trouble || p.has_manifest != q.has_manifest) return false;
+    }
+    return true;
+  };
+  const Discovery first = find(), second = find();
+  CHECK(first.looked_into == 4);
+  CHECK(second.looked_into == 0);
+  CHECK(same(first, second));
+  CHECK(first.plugins[0].id == "harmonics.activations");
+  CHECK(first.plugins[2].trouble != "");
+
+  write(place + "/libb.manifest", "activation b\nactivation b2\n");
+  const Discovery changed = find();
+  CHECK(changed.looked_into == 1);
+  CHECK(changed.plugins[1].provides.size() == 2);
+  fs::remove(place + "/liba.so"), fs::remove(place + "/liba.manifest");
+  CHECK(find().plugins.size() == 3);
+  CHECK(find().looked_into == 0);
+
+  const Discovery expected = find();
+  for (const std::string& damaged : {std::string("rubbish"), std::string(), std::string("harmonics plugins 1, contract 99.0\n"), std::string(100, '\n'), std::string("\0\t", 2)}) {
+    write(cache, damaged);
+    const Discovery again = find();
+    CHECK(again.looked_into == 3);
+    CHECK(same(again, expected));
+  }
+  std::ifstream in(cache);
+  const std::string good{std::istreambuf_iterator<char>(in), {}};
+  for (size_t cut = 0; cut < good.size(); cut += 7) {
+    write(cache, good.substr(0, cut));
+    CHECK(same(find(), expected));
+  }
+  fs::permissions(cache, fs::perms::others_write, fs::perm_options::add);
+  CHECK(find().looked_into == 3);
 }
 
 TEST_CASE("a library whose manifest promises more than it has is refused") {
   const Folder folder;
-  fs::copy_file(HARMONICS_BINARY_DIR "/lib/harmonics/plugins/libharmonics_activations.so", folder / "liby.so");
+  fs::copy_file(kActivations, folder / "liby.so");
   write(folder / "liby.manifest", "activation relu\nactivation rleu\n");
   Registry registry;
-  announce_directory(folder.str(), registry);
+  announce(discover_plugins({folder.str()}), registry);
   CHECK(registry.need(HX_ACTIVATION, "relu")->plugin == "harmonics.activations");
   CHECK(registry.find(HX_ACTIVATION, "gelu") != nullptr);  // came with it
   CHECK_THROWS_WITH(registry.need(HX_ACTIVATION, "rleu"),

@@ -1,0 +1,183 @@
+#include "engine/plugin/discovery.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <dirent.h>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/core.h>
+
+#include "engine/base/file.hpp"
+#include "engine/base/read_file.hpp"
+#include "engine/plugin/descriptor.hpp"
+#include "engine/plugin/loader.hpp"
+
+namespace harmonics {
+
+namespace {
+
+constexpr size_t kLargestCache = 16 << 20;
+
+using Stamp = FileStamp;
+
+struct Entry {
+  Stamp library, manifest;
+  FoundPlugin found;
+};
+using Entries = std::map<std::string, Entry>;
+
+std::string manifest_of(const std::string& library) { return library.substr(0, library.size() - 3) + ".manifest"; }
+
+// What a library can be used by: other releases look again.
+std::string heading() { return fmt::format("harmonics plugins 1, contract {}.{}", HX_ABI_MAJOR, HX_ABI_MINOR); }
+
+std::vector<std::string_view> fields_of(std::string_view line) {
+  std::vector<std::string_view> fields;
+  for (size_t at = 0;; ) {
+    const size_t end = line.find('\t', at);
+    fields.push_back(line.substr(at, end - at));
+    if (end == std::string_view::npos) return fields;
+    at = end + 1;
+  }
+}
+
+bool number(std::string_view text, long long& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool stamp(const std::vector<std::string_view>& f, size_t at, Stamp& s) { return number(f[at], s.bytes) && number(f[at + 1], s.seconds) && number(f[at + 2], s.nanoseconds); }
+
+// Written by this user, and by nobody else.
+bool is_own(const std::string& path) {
+  struct stat s {};
+  return ::stat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == ::geteuid() && !(s.st_mode & S_IWOTH);
+}
+
+// Lines of fields between tabs: "plugin" path, stamp of the library, stamp of the manifest, id, version, trouble; "has" kind, name.
+// Nothing when a line is not understood.
+Entries read_cache(const std::string& path) {
+  if (path.empty() || !is_own(path)) return {};
+  std::string text;
+  try {
+    text = read_file(path, kLargestCache);
+  } catch (const Error&) {
+    return {};
+  }
+  Entries entries;
+  Entry* last = nullptr;
+  bool first = true;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line(text.data() + at, end - at);
+    at = end + 1;
+    if (std::exchange(first, false)) {
+      if (line != heading()) return {};
+      continue;
+    }
+    const std::vector<std::string_view> f = fields_of(line);
+    if (f[0] == "plugin" && f.size() == 11) {
+      Entry e;
+      if (!stamp(f, 2, e.library) || !stamp(f, 5, e.manifest)) return {};
+      e.found = {std::string(f[1]), std::string(f[8]), std::string(f[9]), e.manifest != Stamp{}, {}, std::string(f[10])};
+      last = &(entries[e.found.library] = std::move(e));
+    } else if (long long kind = 0; f[0] == "has" && f.size() == 3 && last && number(f[1], kind) && kind > 0) {
+      last->found.provides.emplace_back(static_cast<uint32_t>(kind), f[2]);
+    } else {
+      return {};
+    }
+  }
+  return entries;
+}
+
+bool fits_a_line(const std::string& text) { return text.find_first_of("\t\n") == std::string::npos; }
+
+void write_cache(const std::string& path, const std::vector<Entry>& entries) {
+  std::string text = heading() + "\n";
+  for (const Entry& e : entries) {
+    const FoundPlugin& p = e.found;
+    if (!fits_a_line(p.library) || !fits_a_line(p.id) || !fits_a_line(p.version) || !fits_a_line(p.trouble)) continue;  // looked at each time
+    text += fmt::format("plugin\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n", p.library, e.library.bytes, e.library.seconds, e.library.nanoseconds, e.manifest.bytes,
+                        e.manifest.seconds, e.manifest.nanoseconds, p.id, p.version, p.trouble);
+    for (const auto& [kind, name] : p.provides) text += fmt::format("has\t{}\t{}\n", kind, name);
+  }
+  try {
+    std::error_code ignored;
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+    write_file_atomically(path, text);
+  } catch (const Error&) {  // a home that cannot be written to: looked at again next time
+  }
+}
+
+// Libraries, and manifests whose library is not there.
+std::vector<std::string> libraries_of(const std::string& directory) {
+  std::set<std::string> found;
+  DIR* open = ::opendir(directory.c_str());
+  if (!open) return {};
+  while (const dirent* entry = ::readdir(open)) {
+    const std::string name = entry->d_name;
+    const auto ends = [&](std::string_view with) { return name.size() > with.size() && name.compare(name.size() - with.size(), with.size(), with) == 0; };
+    if (ends(".so")) found.insert(directory + "/" + name);
+    if (ends(".manifest")) found.insert(directory + "/" + name.substr(0, name.size() - 9) + ".so");
+  }
+  ::closedir(open);
+  return {found.begin(), found.end()};
+}
+
+FoundPlugin look_into(const std::string& library, const Entry& stamps) {
+  FoundPlugin p{library, "", "", stamps.manifest != Stamp{}, {}, ""};
+  try {
+    if (stamps.library == Stamp{}) throw Error(ErrorKind::Plugin, fmt::format("'{}' has a manifest and is not there", library));
+    if (p.has_manifest) p.provides = read_manifest(manifest_of(library));
+    const hx_plugin_abi descriptor = read_descriptor(library);
+    p.id = descriptor.id;
+    p.version = descriptor.version;
+  } catch (const Error& e) {
+    p.trouble = e.what();
+  }
+  return p;
+}
+
+}  // namespace
+
+Discovery discover_plugins(const std::vector<std::string>& directories, const std::string& cache) {
+  const Entries known = read_cache(cache);
+  std::vector<Entry> entries;
+  Discovery discovery;
+  for (const std::string& directory : directories)
+    for (const std::string& library : libraries_of(directory)) {
+      Entry e{stamp_of(library), stamp_of(manifest_of(library)), {}};
+      const auto before = known.find(library);
+      if (before != known.end() && before->second.library == e.library && before->second.manifest == e.manifest) {
+        e.found = before->second.found;
+      } else {
+        e.found = look_into(library, e);
+        ++discovery.looked_into;
+      }
+      entries.push_back(std::move(e));
+    }
+  if (!cache.empty() && (discovery.looked_into || entries.size() != known.size())) write_cache(cache, entries);
+  for (Entry& e : entries) discovery.plugins.push_back(std::move(e.found));
+  return discovery;
+}
+
+std::string plugin_cache_path() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  if (cache && *cache) return std::string(cache) + "/harmonics/plugins";
+  return home && *home ? std::string(home) + "/.cache/harmonics/plugins" : "";
+}
+
+void announce(const Discovery& discovery, Registry& registry) {
+  for (const FoundPlugin& p : discovery.plugins)
+    if (!p.trouble.empty()) registry.pass_over(p.trouble);
+    else if (p.has_manifest) registry.announce(p.library, p.provides);
+}
+
+}  // namespace harmonics
