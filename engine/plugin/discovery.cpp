@@ -60,8 +60,8 @@ bool is_own(const std::string& path) {
   return ::stat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == ::geteuid() && !(s.st_mode & S_IWOTH);
 }
 
-// Lines of fields between tabs: "plugin" path, stamp of the library, stamp of the manifest, id, version, trouble; "has" kind, name.
-// Nothing when a line is not understood.
+// Lines of fields between tabs: "plugin" path, stamp of the library, stamp of the manifest, id, version, trouble; "has" kind, name;
+// "end". Nothing when a line is not understood, or the last is missing.
 Entries read_cache(const std::string& path) {
   if (path.empty() || !is_own(path)) return {};
   std::string text;
@@ -72,7 +72,7 @@ Entries read_cache(const std::string& path) {
   }
   Entries entries;
   Entry* last = nullptr;
-  bool first = true;
+  bool first = true, ended = false;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     const std::string_view line(text.data() + at, end - at);
@@ -82,7 +82,10 @@ Entries read_cache(const std::string& path) {
       continue;
     }
     const std::vector<std::string_view> f = fields_of(line);
-    if (f[0] == "plugin" && f.size() == 11) {
+    if (ended) return {};
+    if (line == "end") {
+      ended = true;
+    } else if (f[0] == "plugin" && f.size() == 11) {
       Entry e;
       if (!stamp(f, 2, e.library) || !stamp(f, 5, e.manifest)) return {};
       e.found = {std::string(f[1]), std::string(f[8]), std::string(f[9]), e.manifest != Stamp{}, {}, std::string(f[10])};
@@ -93,7 +96,7 @@ Entries read_cache(const std::string& path) {
       return {};
     }
   }
-  return entries;
+  return ended ? entries : Entries{};
 }
 
 bool fits_a_line(const std::string& text) { return text.find_first_of("\t\n") == std::string::npos; }
@@ -107,6 +110,7 @@ void write_cache(const std::string& path, const std::vector<Entry>& entries) {
                         e.manifest.seconds, e.manifest.nanoseconds, p.id, p.version, p.trouble);
     for (const auto& [kind, name] : p.provides) text += fmt::format("has\t{}\t{}\n", kind, name);
   }
+  text += "end\n";
   try {
     std::error_code ignored;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);

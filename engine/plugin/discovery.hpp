@@ -22,7 +22,7 @@ struct Discovery {
   size_t looked_into = 0;            // libraries whose files were read; the others were as the cache had them
 };
 
-// Looks at lib*.so and lib*.manifest of each directory; directories that are not there have none. `cache` is a file that remembers
+// Looks at *.so and *.manifest of each directory; directories that are not there have none. `cache` is a file that remembers
 // what was found, by path, sizes and times ("": none); it is written again when something changed. One that is damaged, of another
 // release, or that others may write to is left alone and made anew. Never throws for what lies in the directories.
 Discovery discover_plugins(const std::vector<std::string>& directories, const std::string& cache = "");
