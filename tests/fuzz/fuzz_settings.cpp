@@ -10,8 +10,8 @@ namespace {
 
 const CommandTable& table() {
   static const CommandTable rows = [] {
-    FlagRow batch{"batch", "b", "N", "samples in a step", "", false, {}}, metric{"metric", "", "METRIC", "measure this too", "", true, {}}, quiet{"quiet", "q", "", "say nothing", "", false, {}}, config{"config", "", "FILE", "settings", "", false, {}};
-    return CommandTable{{"run", "train", "", {}, {batch, metric, quiet, config}}, {"infer", "use", "", {}, {batch, quiet}}};
+    FlagRow batch{"batch", "b", "N", "samples in a step", "", false, {}}, metric{"metric", "", "METRIC", "measure this too", "", true, {}}, quiet{"quiet", "q", "", "say nothing", "", false, {}}, config{"config", "", "FILE", "settings", "", false, {}}, by{"override", "", "OP=NAME", "who computes it", "", true, {}};
+    return CommandTable{{"run", "train", "", {}, {batch, metric, quiet, config, by}}, {"infer", "use", "", {}, {batch, quiet}}};
   }();
   return rows;
 }

@@ -2,8 +2,7 @@
 # HARMONICS_CORPUS_NAME), with any compiler.
 set(HARMONICS_CORPUS_flow ${CMAKE_CURRENT_SOURCE_DIR}/dsl/good ${CMAKE_CURRENT_SOURCE_DIR}/dsl/bad)
 
-set(HARMONICS_FUZZED_settings ${PROJECT_SOURCE_DIR}/engine/cli/settings_file.cpp)  # of the program, not of the library
-
+include(${CMAKE_CURRENT_SOURCE_DIR}/fuzz/fuzzed.cmake)
 file(GLOB fuzz_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/fuzz_*.cpp)
 foreach(source IN LISTS fuzz_sources)
   get_filename_component(target ${source} NAME_WE)

@@ -1,0 +1,2 @@
+# Sources of the program, which are not in the library, that a target reads with.
+set(HARMONICS_FUZZED_settings ${PROJECT_SOURCE_DIR}/engine/cli/settings_file.cpp ${PROJECT_SOURCE_DIR}/engine/cli/toml.cpp)
