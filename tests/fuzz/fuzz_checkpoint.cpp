@@ -39,7 +39,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try_file(bytes);
   TensorFile file;
   file.metadata["harmonics.run"] = bytes;
-  for (const char* name : {"run/window/loss", "run/curve"}) file.tensors[name] = HTensor::from(Shape{std::strcmp(name, "run/curve") ? 2 : 4, 2}, std::vector<double>(std::strcmp(name, "run/curve") ? 4 : 8, 1.5));
+  const auto doubles = [](int64_t rows, int64_t columns) { return HTensor::from(Shape{rows, columns}, std::vector<double>(static_cast<size_t>(rows * columns), 1.5)); };
+  file.tensors["run/window/loss"] = doubles(2, 2);
+  file.tensors["run/window/o.loss"] = doubles(2, 2);
+  file.tensors["run/curve"] = doubles(4, 2);
+  file.tensors["run/table/1/o"] = doubles(2, 2);
+  file.tensors["run/metric/o/0"] = HTensor::from(Shape{4}, std::vector<uint8_t>{1, 2, 3, 4});
   try {
     try_file(write_sealed(file));
   } catch (const Error&) {
