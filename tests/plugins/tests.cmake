@@ -59,6 +59,30 @@ if(CLANG_COMPILER)
   hm_custom_plugin(clang ${CLANG_COMPILER} "")
 endif()
 
+# One plugin with everything and the sample's, with every compiler, C++17 and C++20, both string ABIs.
+set(matrix_compilers)
+foreach(compiler IN ITEMS ${GNU_COMPILER} ${CLANG_COMPILER})
+  list(APPEND matrix_compilers ${compiler})
+endforeach()
+list(LENGTH matrix_compilers matrix_size)
+if(matrix_size LESS 2)
+  message(WARNING "g++ and clang++ are not both there: the matrix of plugins is tested with '${matrix_compilers}' alone")
+endif()
+if(matrix_compilers)
+  add_test(NAME "plugins: build matrix" COMMAND sh ${CMAKE_CURRENT_LIST_DIR}/build_matrix.sh ${out_of_tree}/prefix ${CMAKE_CURRENT_LIST_DIR}
+           ${PROJECT_SOURCE_DIR}/samples ${out_of_tree}/matrix "${CMAKE_CXX_COMPILER_LAUNCHER}" ${matrix_compilers})
+  set_tests_properties("plugins: build matrix" PROPERTIES FIXTURES_REQUIRED installed_prefix FIXTURES_SETUP matrix TIMEOUT 600)
+  add_executable(check_builds ${CMAKE_CURRENT_LIST_DIR}/check_builds.cpp)
+  target_include_directories(check_builds PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(check_builds PRIVATE HARMONICS_BINARY_DIR="${CMAKE_BINARY_DIR}" HARMONICS_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+                             HARMONICS_MATRIX_COMPILERS=${matrix_size})
+  target_link_libraries(check_builds PRIVATE harmonics_objects Catch2::Catch2WithMain)
+  target_compile_options(check_builds PRIVATE $<$<CONFIG:Release>:-O1>)
+  add_dependencies(check_builds harmonics_cli ${intree})
+  add_test(NAME "plugins: matrix" COMMAND check_builds)
+  set_tests_properties("plugins: matrix" PROPERTIES FIXTURES_REQUIRED matrix TIMEOUT ${test_timeout})
+endif()
+
 set(as_the_library "-Wall -Wextra -Wpedantic -Werror")  # a program that links a sanitized library must begin with its runtime
 foreach(sanitizer IN LISTS HARMONICS_SANITIZE)
   string(APPEND as_the_library " -fsanitize=${sanitizer}")
