@@ -151,6 +151,11 @@ void hx_graph::evaluate(hx_evaluation& out) {
   out.accuracy = e.accuracy;
 }
 
+std::string hx_graph::set_override(const std::string& functional, const std::string& implementation) {
+  inference_.step.reset();
+  return registered_.set_override(functional, implementation);
+}
+
 CompiledStep& hx_graph::step_of(int64_t batch) {
   if (inference_.step && inference_.batch == batch) return *inference_.step;
   HarmonicGraph& g = graph();

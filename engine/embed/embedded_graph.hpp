@@ -32,6 +32,7 @@ struct hx_graph {
   const std::vector<hx_layer_info>& layers();
   const std::vector<const char*>& weights();
   harmonics::HTensor weight(const std::string& name);
+  std::string set_override(const std::string& functional, const std::string& implementation);
   // The name of the producer a bind call means, for its errors.
   std::string stream_name(const char* name) const;
 

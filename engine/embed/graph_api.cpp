@@ -106,10 +106,19 @@ hx_status weights(hx_graph* graph, const char* const** names, uint32_t* count) {
 hx_status weight(hx_graph* graph, const char* name, hx_value** out) {
   return guard([&] { *out = valid(graph).weight(text_of(name)).release(); });
 }
+hx_status set_override(hx_graph* graph, const char* functional, const char* implementation, const char** before) {
+  return guard([&] {
+    thread_local std::string was;
+    const std::string name = text_of(functional);
+    if (name.empty()) throw Error(ErrorKind::Usage, "an override names no functional", {}, {"e.g. \"attention\""});
+    was = graph ? graph->set_override(name, text_of(implementation)) : Registry::global().set_override(name, text_of(implementation));
+    if (before) *before = was.c_str();
+  });
+}
 
 constexpr hx_graph_api kGraphs = {
     sizeof(hx_graph_api), HX_ABI_MAJOR, HX_ABI_MINOR, parse,   parse_file, restore, destroy, open_plugin, registry, bind_producer, bind_consumer,
-    bind_producer_address, bind_consumer_address, fit, evaluate_graph, infer, results, save, layers, weights, weight,
+    bind_producer_address, bind_consumer_address, fit, evaluate_graph, infer, results, save, layers, weights, weight, set_override,
 };
 
 }  // namespace

@@ -299,6 +299,7 @@ class HarmonicGraph {
   HARMONICS_FACE explicit HarmonicGraph(hx_graph* graph) : graph_(graph) {}
 
  private:
+  friend class ScopedOverride;
   HARMONICS_FACE static const hx_graph_api& api() { return calls::graphs(); }
   HARMONICS_FACE static void check(hx_status status) { harmonics::detail::check(status); }
   HARMONICS_FACE hx_graph* graph() const {
@@ -323,6 +324,33 @@ class HarmonicGraph {
   std::unique_ptr<hx_graph, calls::DestroyGraph> graph_;
   hx_registration registration_{};
   mutable std::pair<const void*, uint64_t> blob_;
+};
+
+// While it lives, a functional is computed by this implementation ("portable": its body) in what is compiled, whichever thread does
+// it; what is compiled keeps to it. An implementation that cannot serve is an error of fit() or infer() that lists why each
+// declined.
+class ScopedOverride {
+ public:
+  // For every graph of the process.
+  HARMONICS_FACE ScopedOverride(std::string functional, const std::string& implementation)
+      : ScopedOverride(static_cast<hx_graph*>(nullptr), std::move(functional), implementation) {}
+  // For this graph, which must live longer and not be moved from.
+  HARMONICS_FACE ScopedOverride(const HarmonicGraph& graph, std::string functional, const std::string& implementation)
+      : ScopedOverride(graph.graph(), std::move(functional), implementation) {}
+  HARMONICS_FACE ~ScopedOverride() { calls::graphs().set_override(graph_, functional_.c_str(), before_.c_str(), nullptr); }
+  ScopedOverride(const ScopedOverride&) = delete;
+  ScopedOverride& operator=(const ScopedOverride&) = delete;
+
+ private:
+  HARMONICS_FACE ScopedOverride(hx_graph* graph, std::string functional, const std::string& implementation)
+      : graph_(graph), functional_(std::move(functional)) {
+    const char* before = nullptr;
+    harmonics::detail::check(calls::graphs().set_override(graph_, functional_.c_str(), implementation.c_str(), &before));
+    before_ = before;
+  }
+
+  hx_graph* graph_;
+  std::string functional_, before_;
 };
 
 // A flow's file, its text, or what data() and size() gave. `name` chooses one of several harmonics.

@@ -98,6 +98,11 @@ typedef struct hx_graph_api {
   hx_status (*layers)(hx_graph* graph, const hx_layer_info** layers, uint32_t* count);
   hx_status (*weights)(hx_graph* graph, const char* const** names, uint32_t* count);
   hx_status (*weight)(hx_graph* graph, const char* name, hx_value** out); /* a copy */
+
+  /* Which implementation computes a functional or primitive in what is compiled from now on; what is compiled keeps its own.
+   * `graph` NULL: in every graph of the process, under what single graphs say. "" takes it back. `before` (may be NULL)
+   * receives what was set, until this thread's next call. May be called for NULL from any thread. */
+  hx_status (*set_override)(hx_graph* graph, const char* functional, const char* implementation, const char** before);
 } hx_graph_api;
 
 const hx_graph_api* harmonics_graphs(void);
