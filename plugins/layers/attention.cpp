@@ -24,10 +24,10 @@ void expect_sequence(const HTensor& x, const char* what) {
 }
 
 void expect_heads(int64_t heads, int64_t kv_heads, int64_t features, bool rope) {
-  if (heads < 1 || features % heads)
+  if (features % heads)
     throw Error(ErrorKind::Shape,
                 "heads is " + std::to_string(heads) + "; it must divide the " + std::to_string(features) + " features");
-  if (kv_heads < 1 || heads % kv_heads)
+  if (heads % kv_heads)
     throw Error(ErrorKind::Shape,
                 "kv_heads is " + std::to_string(kv_heads) + "; it must divide the " + std::to_string(heads) + " heads");
   if (rope && features / heads % 2)

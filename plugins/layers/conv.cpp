@@ -76,8 +76,7 @@ HTensor conv(Scope& scope, const HTensor& x, const Arguments& a) {
   expect_image("conv", x);
   const Shape s = x.shape();
   const int64_t channels = a.integer("channels"), groups = a.integer("groups", 1);
-  if (channels < 1) throw Error(ErrorKind::Type, "channels is " + std::to_string(channels) + "; the least is 1");
-  if (groups < 1 || s[1] % groups || channels % groups)
+  if (s[1] % groups || channels % groups)
     throw Error(ErrorKind::Shape, "groups is " + std::to_string(groups) + "; it must divide the " +
                                       std::to_string(s[1]) + " channels that come in and the " +
                                       std::to_string(channels) + " that go out");

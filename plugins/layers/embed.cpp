@@ -13,8 +13,6 @@ HTensor embed(Scope& scope, const HTensor& x, const Arguments& a) {
     throw Error(ErrorKind::Shape, "embed does not know how many different symbols there are")
         .note("write it: embed(vocabulary=256)");
   const int64_t width = a.has("width") ? a.integer("width") : scope.width();
-  if (width < 1)
-    throw Error(ErrorKind::Shape, "a width of " + std::to_string(width) + " holds nothing; the least is 1");
   const HTensor table =
       scope.parameter("weight", {rows, width}, harmonics::normal_init(0, a.number("deviation", 0.02)));
   return harmonics::call1("embedding", {table, x});

@@ -57,9 +57,6 @@ HTensor recurrent(const char* name, int64_t gates, Scope& scope, const HTensor& 
         .note("use a producer of sequences (file:PATH?window=256), or declare one: {*, 64}");
   const int64_t layers = a.integer("layers", 1);
   const double rate = a.number("dropout", 0);
-  if (layers < 1) throw Error(ErrorKind::Type, "layers is " + std::to_string(layers) + "; the least is 1");
-  if (!(rate >= 0 && rate < 1))
-    throw Error(ErrorKind::Type, "dropout is " + std::to_string(rate) + "; it must be in [0, 1)");
   const Recurrence r(name, gates, scope, a);
   HTensor y = x;
   for (int64_t i = 0; i < layers; ++i) {

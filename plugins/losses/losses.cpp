@@ -48,12 +48,7 @@ void expect_no_absence(const Arguments& a) {
     throw Error(ErrorKind::Type, "ignore_index is a class number, but the target holds a number for each output");
 }
 
-double smoothing_of(const Arguments& a) {
-  const double smoothing = a.number("label_smoothing", 0);
-  if (!(smoothing >= 0 && smoothing <= 1))
-    throw Error(ErrorKind::Type, "label_smoothing is " + std::to_string(smoothing) + "; it must be in [0, 1]");
-  return smoothing;
-}
+double smoothing_of(const Arguments& a) { return a.number("label_smoothing", 0); }
 
 // -log of the probability that softmax of the logits gives to the target: class numbers, or probabilities. Smoothed,
 // each class gets an equal share of `smoothing`.
@@ -149,8 +144,6 @@ class Hinge : public LossFunction {
   HTensor operator()(const HTensor& p, const HTensor& target) const override { return (*this)(p, target, {}); }
   HTensor operator()(const HTensor& p, const HTensor& target, const Arguments& a) const override {
     const int64_t power = a.integer("power", 1);
-    if (power != 1 && power != 2)
-      throw Error(ErrorKind::Type, "power is " + std::to_string(power) + "; it can be 1 or 2");
     const Attributes attributes = Attributes().set("margin", a.number("margin", 1)).set("power", power);
     return call1(is_integer(target) ? "multi_margin" : "hinge", {p, target}, attributes);
   }
@@ -220,7 +213,6 @@ class Huber : public LossFunction {
   HTensor operator()(const HTensor& p, const HTensor& target) const override { return (*this)(p, target, {}); }
   HTensor operator()(const HTensor& p, const HTensor& target, const Arguments& a) const override {
     const double delta = a.number("delta", 1);
-    if (!(delta > 0)) throw Error(ErrorKind::Type, "delta is " + std::to_string(delta) + "; it must be positive");
     return call1("huber", {p, target}, Attributes().set("delta", delta));
   }
 };
@@ -231,7 +223,6 @@ class SmoothL1 : public LossFunction {
   HTensor operator()(const HTensor& p, const HTensor& target) const override { return (*this)(p, target, {}); }
   HTensor operator()(const HTensor& p, const HTensor& target, const Arguments& a) const override {
     const double beta = a.number("beta", 1);
-    if (!(beta > 0)) throw Error(ErrorKind::Type, "beta is " + std::to_string(beta) + "; it must be positive");
     return call1("huber", {p, target}, Attributes().set("delta", beta)) * (1 / beta);
   }
 };
@@ -240,7 +231,7 @@ Argument ignored() {
   return Argument::integer("ignore_index", "the class number of places that do not count; absent: all count");
 }
 Argument smoothed() {
-  return Argument::number("label_smoothing", "0", "share of the target that is spread over all classes, 0 to 1");
+  return Argument::number("label_smoothing", "0", "share of the target that is spread over all classes").in("0..1");
 }
 
 }  // namespace
@@ -259,14 +250,14 @@ extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
   registry.register_loss(
       "hinge", std::make_shared<Hinge>(),
       "what is short of a margin: of each output against -1 or 1, or of the class against the others",
-      {Argument::number("margin", "1", "the margin"), Argument::integer("power", 1, "1, or 2 for the square")},
+      {Argument::number("margin", "1", "the margin"), Argument::integer("power", 1, "1, or 2 for the square").in("1..2")},
       HX_TAKES_CLASSES);
   registry.register_loss("smooth_l1", std::make_shared<SmoothL1>(), "squared below beta, absolute difference above",
-                         {Argument::number("beta", "1", "where it becomes linear")});
+                         {Argument::number("beta", "1", "where it becomes linear").in("0<..")});
   registry.register_loss("mse", std::make_shared<Distance>("mse"), "squared difference");
   registry.register_loss("mae", std::make_shared<Distance>("mae"), "absolute difference");
   registry.register_loss("huber", std::make_shared<Huber>(), "squared below delta, linear above",
-                         {Argument::number("delta", "1", "where it becomes linear")});
+                         {Argument::number("delta", "1", "where it becomes linear").in("0<..")});
   registry.register_loss("next_token", std::make_shared<NextToken>(),
                          "cross entropy of each position against the symbol that follows it", {smoothed(), ignored()},
                          HX_TAKES_CLASSES | HX_SHIFTS_TARGET);

@@ -56,9 +56,7 @@ class Accuracy : public Share {
 // Is the class among the k largest outputs? Of equal ones those of lower number are taken first.
 class TopK : public Share {
  public:
-  explicit TopK(int64_t k) : k_(static_cast<uint64_t>(k)) {
-    if (k < 1) throw Error(ErrorKind::Usage, "topk takes the k best, and k is " + std::to_string(k)).note("the least is 1");
-  }
+  explicit TopK(int64_t k) : k_(static_cast<uint64_t>(k)) {}
   void add(const MetricBatch& b) override {
     if (k_ >= b.classes)
       throw Error(ErrorKind::Usage, "the " + std::to_string(k_) + " best of " + std::to_string(b.classes) +
@@ -133,10 +131,7 @@ Average average_of(const Arguments& a) {
   if (text == "macro") return Average::Macro;
   if (text == "micro") return Average::Micro;
   if (text == "weighted") return Average::Weighted;
-  if (text == "none") return Average::None;
-  throw Error(ErrorKind::Usage, "average is '" + text + "'")
-      .note("averages are macro (over the classes), micro (over the samples), weighted (over the classes by their samples) and none "
-            "(every class by itself)");
+  return Average::None;
 }
 
 // How often a class was right, was said, and was meant.

@@ -12,9 +12,9 @@ extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
   const auto numbers = [&](const char* name, harmonics::MetricFactory make, const char* description) {
     registry.register_metric(name, std::move(make), description, {}, HX_TAKES_NUMBERS);
   };
-  const Argument average = Argument::text("average", "macro", "macro (over classes), micro (over samples), weighted (over classes by their samples), none (each class)");
+  const Argument average = Argument::text("average", "macro", "macro (over classes), micro (over samples), weighted (over classes by their samples), none (each class)").in("macro|micro|weighted|none");
   classes("accuracy", metrics::make_accuracy, "share of samples whose class is right");
-  classes("topk", metrics::make_topk, "share of samples whose class is among the k likeliest", {Argument::integer("k", 5, "how many")});
+  classes("topk", metrics::make_topk, "share of samples whose class is among the k likeliest", {Argument::integer("k", 5, "how many").in("1..")});
   classes("precision", metrics::make_precision, "share of what was taken for a class that is of it", {average});
   classes("recall", metrics::make_recall, "share of a class that was found", {average});
   classes("f1", metrics::make_f1, "harmonic mean of precision and recall", {average});

@@ -182,12 +182,12 @@ TEST_CASE("what a metric has gathered goes through a checkpoint: what follows is
 TEST_CASE("metrics are named as functions are, and mistakes say what is right") {
   const auto refused = [](const std::string& text) { return message_of([&] { metric(text); }); };
   CHECK(refused("acuracy") == "unknown metric 'acuracy'\ndid you mean 'accuracy'?\na plugin that has it is loaded with --plugin PATH; 'harmonics list metrics' shows what is there");
-  CHECK(refused("topk(0)") == "metric 'topk(0)': topk takes the k best, and k is 0\nthe least is 1");
+  CHECK(refused("topk(0)") == "'k' of metric 'topk' is '0'\ngive a value at least 1");
   CHECK(refused("topk(5, 6)") == "'topk(5, 6)' has more arguments than metric 'topk' takes\nit is written topk(k = 5)");
   CHECK(refused("topk(n=5)").find("option 'n'") != std::string::npos);
   CHECK(refused("topk(five)").find("five") != std::string::npos);
   CHECK(refused("topk(5").find("metric 'topk(5' lacks its closing parenthesis") == 0);
-  CHECK(refused("f1(average=mean)").find("metric 'f1(average=mean)': average is 'mean'\naverages are macro") == 0);
+  CHECK(refused("f1(average=mean)") == "'average' of metric 'f1' is 'mean'\ngive one of macro, micro, weighted, none");
   Registry& r = Registry::global();
   const std::pair<const char*, const char*> asked[] = {{"accuracy", "accuracy"}, {"top5", "topk(5)"}, {"f1", "f1"}, {"f1.3", "f1(average=none)"}, {"recall_micro", "recall(average=micro)"}, {"r2", "r2"}};
   for (const auto& [figure, text] : asked) CHECK(metric_giving(r, figure) == text);

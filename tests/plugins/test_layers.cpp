@@ -171,8 +171,6 @@ TEST_CASE("norm batch: the batch's statistics while training, running ones after
 }
 
 TEST_CASE("norm refuses what it does not know") {
-  CHECK(layer_error("norm", ramp({2, 3}), {{"kind", "local"}}) ==
-        "kind is \"local\"; it can be \"layer\", \"rms\", \"batch\", \"group\" or \"instance\"");
   CHECK(layer_error("norm", ramp({2, 3}), {{"kind", "group"}}) == "norm(\"group\") wants groups, e.g. groups=8");
   CHECK(layer_error("norm", ramp({2, 3}), {{"kind", "group"}, {"groups", "2"}}) == "groups is 2; it must divide the 3 channels");
   TestScope scope;
@@ -261,8 +259,6 @@ TEST_CASE("recurrent layers say what they need") {
         "use a producer of sequences (file:PATH?window=256), or declare one: {*, 64}");
   const HTensor x = ramp({2, 5, 3});
   CHECK(layer_error("gru", x, {{"width", "0"}}, {}, 2) == "a width of 0 holds nothing; the least is 1");
-  CHECK(layer_error("gru", x, {{"width", "2"}, {"layers", "0"}}, {}, 2) == "layers is 0; the least is 1");
-  CHECK(layer_error("gru", x, {{"width", "2"}, {"dropout", "1"}}, {}, 2).find("it must be in [0, 1)") != std::string::npos);
   TestScope odd;
   odd.leading_axes = 2;
   odd.target_width = 7;
@@ -279,7 +275,6 @@ TEST_CASE("dropout acts while training only") {
   scope.is_training = true;
   scope.random_numbers = floats({1, 4}, {0.1f, 0.3f, 0.2f, 0.9f});
   check_close(ran_layer("dropout", scope, x, {{"rate", "0.25"}}), {0, 2 / 0.75f, 0, 4 / 0.75f});
-  CHECK(layer_error("dropout", x, {{"rate", "1"}}).find("it must be in [0, 1)") != std::string::npos);
 }
 
 TEST_CASE("embed looks up a row for each symbol") {

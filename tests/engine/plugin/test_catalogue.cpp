@@ -8,6 +8,7 @@
 
 #include <harmonics/metric_abi.h>
 
+#include "engine/plugin/arguments.hpp"
 #include "engine/plugin/discovery.hpp"
 #include "engine/plugin/loader.hpp"
 
@@ -50,6 +51,34 @@ TEST_CASE("everything registered can be explained") {
       CHECK_FALSE(item->description.empty());
       for (const ArgumentSpec& argument : item->arguments) CHECK_FALSE(argument.description.empty());
     }
+}
+
+TEST_CASE("arguments of layers and metrics have their ranges") {
+  struct Row {
+    uint32_t kind;
+    const char *name, *argument, *value, *remedy;
+  };
+  for (const Row& row : {Row{HX_LAYER, "dropout", "rate", "1", "give a value at least 0 and below 1"},
+                         Row{HX_LAYER, "affine", "width", "0", "give a value at least 1"},
+                         Row{HX_LAYER, "conv", "kernel", "0", "give a value at least 1"},
+                         Row{HX_LAYER, "gru", "layers", "0", "give a value at least 1"},
+                         Row{HX_LAYER, "lstm", "dropout", "1", "give a value at least 0 and below 1"},
+                         Row{HX_LAYER, "norm", "kind", "local", "give one of layer, rms, batch, group, instance"},
+                         Row{HX_LAYER, "norm", "epsilon", "0", "give a value above 0"},
+                         Row{HX_LAYER, "norm", "momentum", "1.5", "give a value from 0 to 1"},
+                         Row{HX_METRIC, "topk", "k", "0", "give a value at least 1"},
+                         Row{HX_METRIC, "f1", "average", "mean", "give one of macro, micro, weighted, none"}}) {
+    INFO(row.name << " " << row.argument);
+    const ItemPtr item = Registry::global().need(row.kind, row.name);
+    try {
+      bind_texts(*item, {{row.argument, row.value}});
+      FAIL("taken");
+    } catch (const Error& e) {
+      CHECK(e.what() == "'" + std::string(row.argument) + "' of " + std::string(kind_name(row.kind)) + " '" + row.name + "' is '" + row.value + "'");
+      REQUIRE(e.notes().size() == 1);
+      CHECK(e.notes()[0] == row.remedy);
+    }
+  }
 }
 
 TEST_CASE("the catalogue has what the language promises") {
