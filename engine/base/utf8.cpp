@@ -57,4 +57,14 @@ int display_width(char32_t value) { return in(kZeroWidth, value) ? 0 : in(kWide,
 
 bool is_unprintable(char32_t value) { return in(kUnprintable, value); }
 
+std::string printable(std::string_view text, size_t length) {
+  std::string shown;
+  for (size_t at = 0; at < text.size() && length > 0; --length) {
+    const CodePoint point = decode_utf8(text, at);
+    shown += !point.valid || is_unprintable(point.value) ? "?" : std::string(text.substr(at, point.length));
+    at += point.length;
+  }
+  return shown;
+}
+
 }  // namespace harmonics

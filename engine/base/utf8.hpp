@@ -24,5 +24,7 @@ std::optional<size_t> find_invalid_utf8(std::string_view text);
 int display_width(char32_t value);
 // Would this character disturb a terminal or hide what a line says (controls, direction overrides)?
 bool is_unprintable(char32_t value);
+// At most `length` characters of a text for a message; a '?' for each that is unprintable or no UTF-8.
+std::string printable(std::string_view text, size_t length = 32);
 
 }  // namespace harmonics

@@ -37,17 +37,6 @@ bool read_number(std::string_view digits, T& value, How... how) {
   return error == std::errc() && end == digits.data() + digits.size();
 }
 
-// At most `length` characters, for messages.
-std::string printable(std::string_view text, size_t length = 32) {
-  std::string shown;
-  for (size_t at = 0; at < text.size() && length > 0; --length) {
-    const CodePoint point = decode_utf8(text, at);
-    shown += is_unprintable(point.value) ? "?" : std::string(text.substr(at, point.length));
-    at += point.length;
-  }
-  return shown;
-}
-
 std::string utf8_of(uint32_t code) {
   const auto tail = [&](int shift) { return static_cast<char>(0x80 | (code >> shift & 0x3F)); };
   if (code < 0x80) return {static_cast<char>(code)};

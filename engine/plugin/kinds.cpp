@@ -1,5 +1,6 @@
 #include "engine/plugin/kinds.hpp"
 
+#include <algorithm>
 #include <cstddef>
 
 #include <harmonics/augmentation_abi.h>
@@ -44,6 +45,13 @@ constexpr KindRow kRows[] = {
 }  // namespace
 
 std::span<const KindRow> kind_rows() { return kRows; }
+
+bool is_item_name(std::string_view text) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  if (text.empty() || !letter(text[0])) return false;
+  return std::all_of(text.begin(), text.end(),
+                     [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '+' || c == '-'; });
+}
 
 const KindRow& kind_row(uint32_t kind) {
   for (const KindRow& row : kRows)

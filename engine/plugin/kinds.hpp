@@ -16,6 +16,8 @@ struct KindRow {
 };
 
 std::span<const KindRow> kind_rows();
+// What an item or an argument may be called: a letter or '_', then letters, digits and "_.+-".
+bool is_item_name(std::string_view text);
 const KindRow& kind_row(uint32_t kind);  // ErrorKind::Internal for a number that is none
 
 }  // namespace harmonics

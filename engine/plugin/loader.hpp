@@ -50,8 +50,9 @@ void check_trust(const std::string& path);
 // Directories searched, in order: HARMONICS_PLUGIN_PATH, the user's data directory, <prefix>/lib/harmonics/plugins beside
 // the running program or library.
 std::vector<std::string> plugin_search_path();
-// Kinds and names, a line each; ErrorKind::Plugin with file and line when a manifest cannot be understood.
+// Kinds and names, a line each, at most 1 MiB; ErrorKind::Plugin with file and line when a manifest cannot be understood.
 std::vector<std::pair<uint32_t, std::string>> read_manifest(const std::string& path);
+std::vector<std::pair<uint32_t, std::string>> parse_manifest(const std::string& text, const std::string& path);
 // Called once by Registry::global(): the library's own streams. Defined in engine/functional/builtin_items.cpp.
 void register_builtin_items(Registry& registry);
 

@@ -20,13 +20,6 @@ T read_sized(const T& from) {
   return to;
 }
 
-bool is_name(std::string_view text) {
-  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-  if (text.empty() || !letter(text[0])) return false;
-  return std::all_of(text.begin(), text.end(),
-                     [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '+' || c == '-'; });
-}
-
 [[noreturn]] void refuse(const Item& item, const std::string& reason) {
   throw Error(ErrorKind::Plugin,
               "cannot register " + std::string(kind_name(item.kind)) + " '" + item.name + "': " + reason);
@@ -48,7 +41,7 @@ ArgumentSpec copy_spec(const Item& item, const hx_argument_spec& from) {
   result.description = spec.description ? spec.description : "";
   result.range = spec.range ? spec.range : "";
   result.required = spec.default_text == nullptr;
-  if (!is_name(result.name)) refuse(item, "an argument has the name '" + result.name + "'");
+  if (!is_item_name(result.name)) refuse(item, "an argument has the name '" + result.name + "'");
   if (result.type < HX_ARG_INT || result.type > HX_ARG_LAYER)
     refuse(item, "argument '" + result.name + "' has the unknown type " + std::to_string(result.type));
   if (!result.default_text.empty() && !parse_argument(result.type, result.default_text))
@@ -118,7 +111,7 @@ void add_pending(hx_registry& registry, const hx_item& from) {
   item->name = given.name ? given.name : "";
   item->description = given.description ? given.description : "";
   check_kind(*item);
-  if (!is_name(item->name))
+  if (!is_item_name(item->name))
     refuse(*item, "a name starts with a letter or '_' and goes on with letters, digits and '_ . + -'");
   if (is_own_name(item->kind, item->name)) refuse(*item, "the library itself has one of this name; choose another");
   if (!item->vtable) refuse(*item, "it has no table of functions");

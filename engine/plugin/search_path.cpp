@@ -2,11 +2,13 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <filesystem>
-#include <fstream>
 #include <link.h>
 
 #include <fmt/core.h>
 
+#include "engine/base/read_file.hpp"
+#include "engine/base/utf8.hpp"
+#include "engine/plugin/kinds.hpp"
 #include "engine/plugin/loader.hpp"
 
 namespace harmonics {
@@ -44,21 +46,34 @@ std::string variable(const char* name) {
 }  // namespace
 
 // "activation relu" per line; empty lines and lines after '#' say nothing.
-std::vector<std::pair<uint32_t, std::string>> read_manifest(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw Error(ErrorKind::Plugin, fmt::format("manifest '{}' cannot be read", path));
+std::vector<std::pair<uint32_t, std::string>> parse_manifest(const std::string& text, const std::string& path) {
   std::vector<std::pair<uint32_t, std::string>> names;
-  std::string line;
-  for (int number = 1; std::getline(in, line); ++number) {
+  size_t number = 1;
+  for (size_t at = 0; at < text.size(); ++number) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    at = end + 1;
     if (line.empty() || line[0] == '#') continue;
     const size_t space = line.find(' ');
     const uint32_t kind = kind_named(line.substr(0, space));
-    if (!kind || space == std::string::npos || space + 1 == line.size())
-      throw Error(ErrorKind::Plugin, fmt::format("{}:{}: '{}' is not a kind and a name", path, number, line))
+    const std::string name = space == std::string::npos ? "" : line.substr(space + 1);
+    if (!kind || !is_item_name(name))
+      throw Error(ErrorKind::Plugin, fmt::format("{}:{}: '{}' is not a kind and a name", path, number, printable(line)))
           .note("a line of a manifest reads like: activation relu");
-    names.emplace_back(kind, line.substr(space + 1));
+    names.emplace_back(kind, name);
   }
   return names;
+}
+
+std::vector<std::pair<uint32_t, std::string>> read_manifest(const std::string& path) {
+  constexpr size_t kLargest = 1 << 20;
+  std::string text;
+  try {
+    text = read_file(path, kLargest);
+  } catch (const Error& e) {
+    throw Error(ErrorKind::Plugin, fmt::format("manifest '{}' cannot be read: {}", path, e.what()));
+  }
+  return parse_manifest(text, path);
 }
 
 std::vector<std::string> plugin_search_path() {
