@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 #include <harmonics/ops.hpp>
 
-#include "engine/conformance/gradient_check.hpp"
+#include "engine/conformance/gradient_finding.hpp"
 #include "engine/conformance/item_checks.hpp"
 #include "engine/functional/plugin_functions.hpp"
 #include "engine/program/interpret.hpp"
@@ -83,33 +83,6 @@ Finding finite(const Call& f) {
   return {};
 }
 
-std::string text_of(const GradientMismatch& m) {
-  return fmt::format("input {}, element {}: gradient {:.6g}, finite difference {:.6g}", m.input, m.element, m.gradient,
-                     m.difference);
-}
-
-Finding verdict(const GradientComparison& c, const char* precision) {
-  if (c.mismatches.empty()) return {Outcome::Passed, fmt::format("{} derivatives in {}", c.compared, precision), ""};
-  return {
-      Outcome::Failed,
-      fmt::format("{} of {} derivatives are off; {}", c.mismatches.size(), c.compared, text_of(c.mismatches.front())),
-      "mend gradient(), or leave it out where the body is written with library operations"};
-}
-
-// In double where the body takes it, else in float with a coarser step.
-Finding gradient_of(const std::function<GradientComparison(DType, GradientTolerance)>& compare) {
-  try {
-    return verdict(compare(DType::F64, {}), "double precision");
-  } catch (const Error&) {
-    try {
-      return verdict(compare(DType::F32, {1e-2, 2e-3, 2e-2}), "single precision");
-    } catch (const Error& e) {
-      return {Outcome::Noted, fmt::format("it has none, so flows with it infer but do not train: {}", e.what()),
-              "write it with library operations, or give it a gradient()"};
-    }
-  }
-}
-
 }  // namespace
 
 void check_activation(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
@@ -124,7 +97,7 @@ void check_activation(const ItemPtr& item, const CheckSettings& settings, CheckL
   attempt(log, "takes each sample by itself", [&] { return by_rows(f, x); });
   attempt(log, "stays finite", [&] { return finite(f); });
   attempt(log, "gradient", [&] {
-    return gradient_of([&](DType type, GradientTolerance tolerance) {
+    return gradient_finding([&](DType type, GradientTolerance tolerance) {
       return compare_gradient([&](const std::vector<HTensor>& in) { return std::vector<HTensor>{f(in[0])}; },
                               {random_tensor({3, 4}, settings.seed + 1, -2, 2, type)}, tolerance, type);
     });
@@ -174,7 +147,7 @@ void check_loss(const ItemPtr& item, const CheckSettings& settings, CheckLog& lo
     return {Outcome::Passed, type_of(y).str(), ""};
   });
   attempt(log, "gradient", [&] {
-    return gradient_of([&](DType type, GradientTolerance tolerance) {
+    return gradient_finding([&](DType type, GradientTolerance tolerance) {
       const HTensor t = is_float(target.dtype()) ? cast(target, type) : target;
       const auto body = [&](const std::vector<HTensor>& in) { return std::vector<HTensor>{loss(in[0], t)}; };
       return compare_gradient(body, {random_tensor(p.shape(), settings.seed + 1, 0.1, 0.9, type)}, tolerance, type);

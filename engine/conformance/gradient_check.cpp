@@ -14,19 +14,6 @@ namespace harmonics {
 
 namespace {
 
-HTensor weighted_sum(const std::vector<HTensor>& outputs) {
-  HTensor total;
-  uint64_t seed = 100;
-  for (const HTensor& y : outputs) {
-    if (!is_float(type_of(y).dtype)) continue;
-    const HTensor weights = random_tensor(y.shape(), ++seed, 0.5, 1.5, y.dtype());
-    const HTensor sum = reduce_sum(y * weights, axes_from(y, 0));
-    total = total ? total + sum : sum;
-  }
-  if (!total) throw Error(ErrorKind::Type, "there is no floating-point result to differentiate");
-  return total;
-}
-
 double number(const HTensor& t, int64_t i) {
   return t.dtype() == DType::F64 ? t.data<double>()[i] : static_cast<double>(t.data<float>()[i]);
 }
@@ -52,6 +39,20 @@ HTensor random_indices(const Shape& shape, uint64_t seed, int64_t below) {
   std::vector<int64_t> values(static_cast<size_t>(shape.count()));
   for (int64_t& v : values) v = random.below(static_cast<uint32_t>(below));
   return HTensor::from(shape, values);
+}
+
+HTensor weighted_sum(const std::vector<HTensor>& results, bool only_first) {
+  HTensor total;
+  uint64_t seed = 100;
+  for (const HTensor& y : results) {
+    if (only_first && total) break;
+    if (!is_float(type_of(y).dtype)) continue;
+    const HTensor weights = random_tensor(y.shape(), ++seed, 0.5, 1.5, y.dtype());
+    const HTensor sum = y.rank() ? reduce_sum(y * weights, axes_from(y, 0)) : y * weights;
+    total = total ? total + cast(sum, total.dtype()) : sum;
+  }
+  if (!total) throw Error(ErrorKind::Type, "there is no floating-point result to differentiate");
+  return total;
 }
 
 GradientComparison compare_gradient(const Composition& f, const std::vector<HTensor>& inputs,

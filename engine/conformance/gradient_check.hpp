@@ -15,6 +15,9 @@ HTensor random_tensor(const Shape& shape, uint64_t seed, double low = -1, double
 // i64 in [0, below).
 HTensor random_indices(const Shape& shape, uint64_t seed, int64_t below);
 
+// All floating-point results, weighted by fixed numbers and summed; `only_first`: of the first one alone.
+HTensor weighted_sum(const std::vector<HTensor>& results, bool only_first = false);
+
 // Any function of tensors written with operations.
 using Composition = std::function<std::vector<HTensor>(const std::vector<HTensor>&)>;
 

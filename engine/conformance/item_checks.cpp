@@ -120,6 +120,18 @@ void check_item(const ItemPtr& item, const CheckSettings& settings, CheckLog& lo
       return check_producer(item, settings, log);
     case HX_CONSUMER:
       return check_consumer(item, settings, log);
+    case HX_FUNCTIONAL:
+      return check_functional(item, settings, log);
+    case HX_IMPLEMENTATION:
+      return check_implementation(item, settings, log);
+    case HX_OPTIMIZER:
+      return check_optimizer(item, settings, log);
+    case HX_SCHEDULE:
+      return check_schedule(item, settings, log);
+    case HX_PREDICATE:
+      return check_predicate(item, settings, log);
+    case HX_AUGMENTATION:
+      return check_augmentation(item, settings, log);
     default:
       log.begin("is registered");
       log.end({Finding::Outcome::Noted,

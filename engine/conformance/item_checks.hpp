@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "engine/plugin/registry.hpp"
 #include "engine/program/attributes.hpp"
@@ -32,7 +33,8 @@ struct CheckSettings {
   std::string address;  // of producers and consumers: "my:path?option=1"; "": the scheme alone
 };
 
-// Arguments without default are given something of their type.
+// Arguments without default are given something of their type. Functionals, and what implementations compute, are looked up in
+// the global registry.
 void check_item(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 
 // One check: what it throws is a failure with its notes as remedy.
@@ -46,6 +48,13 @@ void check_metric(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
 void check_producer(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_consumer(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 
+void check_functional(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
+void check_implementation(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
+void check_optimizer(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
+void check_schedule(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
+void check_predicate(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
+void check_augmentation(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
+
 // Bit for bit; false for other types.
 bool same_bits(const HTensor& a, const HTensor& b);
 // `body` on four threads at once, `times` each; the first error of any of them.
@@ -54,5 +63,10 @@ std::string on_four_threads(int times, const std::function<void()>& body);
 Finding many_calls(const CheckSettings& settings, const std::function<void()>& body);
 // Defaults of the schema; what has none gets something of its type. Arguments that name layers are left out.
 AttributeMap arguments_to_try(const Item& item);
+// The same with one argument at an end of its range, one map for each such end: the number itself or the nearest inside, each
+// word of a choice, both values of a flag.
+std::vector<AttributeMap> arguments_at_their_ends(const Item& item);
+// `body` with each of them; what it says or throws is a failure that shows the arguments.
+Finding at_the_ends(const Item& item, const std::function<std::string(const AttributeMap& arguments)>& body);
 
 }  // namespace harmonics

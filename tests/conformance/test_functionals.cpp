@@ -7,7 +7,7 @@
 
 #include "engine/program/gradient.hpp"
 #include "engine/program/interpret.hpp"
-#include "functional_cases.hpp"
+#include "engine/conformance/functional_cases.hpp"
 
 using namespace harmonics;
 using namespace harmonics::conformance;
@@ -123,7 +123,7 @@ TEST_CASE("every functional has a conformance case") {
   for (const FunctionalCase& c : functional_cases(1)) covered.insert(c.functional);
   for (const FunctionalPtr& functional : FunctionalTable::global().all()) {
     if (functional->name.rfind("conformance.", 0) == 0) continue;
-    INFO("add a case to tests/conformance/functional_cases.hpp for " << functional->name);
+    INFO("add a case to engine/conformance/functional_cases.hpp for " << functional->name);
     CHECK(covered.count(functional->name) == 1);
     CHECK_FALSE(functional->description.empty());
     CHECK(functional->formula.find("->") != std::string::npos);

@@ -1,4 +1,4 @@
-// Calls of every functional with random odd shapes: what the conformance tests loop over.
+// Calls of every functional with random odd shapes: what conformance tests loop over, and what implementations are tried on.
 #pragma once
 
 #include <cmath>

@@ -1,0 +1,127 @@
+#include "engine/conformance/call_examples.hpp"
+
+#include <set>
+
+#include <harmonics/ops.hpp>
+
+#include "engine/conformance/functional_cases.hpp"
+#include "engine/conformance/gradient_check.hpp"
+#include "engine/program/op.hpp"
+#include "engine/program/tracer.hpp"
+
+namespace harmonics {
+
+namespace {
+
+constexpr size_t kMostPrimitives = 24;
+const std::vector<Shape> kShapes = {{7}, {3, 5}, {3, 37}, {2, 3, 5}, {1, 2, 4, 3}, {1, 1}};
+
+std::vector<TensorType> types_of(const std::vector<HTensor>& values) {
+  std::vector<TensorType> types;
+  for (const HTensor& v : values) types.push_back(type_of(v));
+  return types;
+}
+
+std::vector<HTensor> same_shaped(size_t count, const Shape& shape, DType type, uint64_t seed) {
+  std::vector<HTensor> inputs;
+  for (size_t i = 0; i < count; ++i) inputs.push_back(random_tensor(shape, seed + i, 0.1, 0.9, type));
+  return inputs;
+}
+
+// Those of so many inputs of one shape that the body takes; `refused`: what it says to the first it does not.
+std::vector<CallExample> taken(const std::string& op, const AttributeMap& attributes, size_t inputs, DType type,
+                               uint64_t seed, std::optional<Error>& refused) {
+  std::vector<CallExample> calls;
+  for (const Shape& shape : kShapes) {
+    CallExample call{op, attributes, same_shaped(inputs, shape, type, seed)};
+    try {
+      apply(call.op, call.attributes, call.inputs);
+      calls.push_back(std::move(call));
+    } catch (const Error& e) {
+      if (!refused) refused = e;
+    }
+  }
+  return calls;
+}
+
+std::vector<CallExample> library_calls(const std::string& functional, DType type, uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::vector<CallExample> calls;
+  for (const conformance::FunctionalCase& c : conformance::functional_cases(seed + 1)) {
+    if (c.functional != functional) continue;
+    std::vector<HTensor> inputs;
+    for (const conformance::Operand& o : c.inputs) inputs.push_back(conformance::make_operand(o, type, generator));
+    calls.push_back({functional, c.attributes, inputs});
+  }
+  return calls;
+}
+
+HTensor numbers_for(const TensorType& type, uint64_t seed) {
+  if (is_float(type.dtype)) return random_tensor(type.shape, seed, 0.1, 0.9, type.dtype);
+  return cast(random_indices(type.shape, seed, 2), type.dtype);
+}
+
+// Where the primitive occurs in the bodies of the library's functionals.
+std::vector<CallExample> primitive_calls(const std::string& primitive, DType type, uint64_t seed) {
+  std::vector<CallExample> calls;
+  std::set<std::string> seen;
+  std::mt19937_64 generator(seed);
+  for (const conformance::FunctionalCase& c : conformance::functional_cases(seed + 1)) {
+    std::vector<TensorType> types;
+    for (const conformance::Operand& o : c.inputs) types.push_back(type_of(conformance::make_operand(o, type, generator)));
+    const auto body = body_program(*FunctionalTable::global().find(c.functional), c.attributes, types);
+    for (const Node& node : body->nodes) {
+      if (op_name(node.op) != primitive || calls.size() == kMostPrimitives) continue;
+      CallExample call{primitive, node.attributes, {}};
+      for (const ValueId v : node.inputs) call.inputs.push_back(numbers_for(body->type(v), seed + v));
+      if (seen.insert(call.str()).second) calls.push_back(std::move(call));
+    }
+  }
+  return calls;
+}
+
+}  // namespace
+
+std::string CallExample::str() const {
+  std::string text = op + attributes.str() + "(";
+  for (size_t i = 0; i < inputs.size(); ++i) text += (i ? ", " : "") + type_of(inputs[i]).str();
+  return text + ")";
+}
+
+std::vector<CallExample> calls_of_item(const Item& functional, DType type, uint64_t seed) {
+  const AttributeMap attributes = arguments_to_try(functional);
+  size_t inputs = 1;
+  for (const ArgumentSpec& a : functional.arguments) inputs += a.type == HX_ARG_LAYER;
+  std::optional<Error> refused;
+  for (size_t more = 0; more < 4; ++more) {
+    std::vector<CallExample> calls = taken(functional.name, attributes, inputs + more, type, seed, refused);
+    if (!calls.empty()) return calls;
+  }
+  throw *refused;
+}
+
+std::vector<CallExample> calls_of(const std::string& op, DType type, uint64_t seed) {
+  if (find_op(op)) {
+    std::vector<CallExample> calls = primitive_calls(op, type, seed);
+    std::optional<Error> none;
+    for (size_t inputs = 1; inputs < 4 && is_elementwise(find_op(op)->op); ++inputs)
+      for (CallExample& call : taken(op, {}, inputs, type, seed, none)) calls.push_back(std::move(call));
+    return calls;
+  }
+  if (FunctionalTable::global().has_own(op)) return library_calls(op, type, seed);
+  const ItemPtr item = Registry::global().find(HX_FUNCTIONAL, op);
+  return item ? calls_of_item(*item, type, seed) : std::vector<CallExample>{};
+}
+
+CallSiteInfo site_of(const CallExample& call, bool training) {
+  CallSiteInfo site;
+  site.op = call.op;
+  site.attributes = call.attributes;
+  site.inputs = types_of(call.inputs);
+  site.outputs = types_of(apply(call.op, call.attributes, call.inputs));
+  site.device = "cpu";
+  site.flags = training ? uint32_t{HX_SITE_TRAINING} : 0u;
+  return site;
+}
+
+}  // namespace harmonics

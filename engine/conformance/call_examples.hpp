@@ -1,0 +1,32 @@
+// Calls to try functionals and their implementations on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/conformance/item_checks.hpp"
+#include "engine/functional/plugin_implementation.hpp"
+
+namespace harmonics {
+
+// One call with its numbers.
+struct CallExample {
+  std::string op;
+  AttributeMap attributes;
+  std::vector<HTensor> inputs;
+
+  std::string str() const;  // "silu(f32[3, 5])"
+};
+
+// Calls of a plugin's functional, its arguments as arguments_to_try has them: x and one more input for each argument that
+// names a layer, in shapes with odd sizes; where it refuses these, more inputs, all of one shape.
+std::vector<CallExample> calls_of_item(const Item& functional, DType type, uint64_t seed);
+
+// Calls that the named functional or primitive takes: the conformance cases of the library's own, for primitives where they
+// occur in those, for a plugin's functional as above. None: there is no such operation, or none is known.
+std::vector<CallExample> calls_of(const std::string& op, DType type, uint64_t seed);
+
+// The site of the call. Throws what its types throw.
+CallSiteInfo site_of(const CallExample& call, bool training);
+
+}  // namespace harmonics

@@ -1,0 +1,232 @@
+// Implementations: another way to compute what a functional or primitive means.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <fmt/core.h>
+#include <harmonics/functional_abi.h>
+#include <harmonics/ops.hpp>
+
+#include "engine/base/spelling.hpp"
+#include "engine/conformance/call_examples.hpp"
+#include "engine/conformance/gradient_check.hpp"
+#include "engine/conformance/kernel_memory.hpp"
+#include "engine/program/gradient.hpp"
+#include "engine/program/interpret.hpp"
+#include "engine/program/op.hpp"
+#include "engine/program/tracer.hpp"
+
+namespace harmonics {
+
+namespace {
+
+using Outcome = Finding::Outcome;
+
+constexpr DType kTypes[] = {DType::F32, DType::F64, DType::F16, DType::BF16};
+
+// A call that was asked about, with what its meaning gives.
+struct Asked {
+  CallExample call;
+  CallSiteInfo site;
+  Values expected;
+  std::optional<std::string> declined;  // why
+  bool training = false;
+
+  std::string str() const { return site.str() + (training ? " in a training step" : ""); }
+};
+
+std::vector<Asked> ask(const Item& item, const std::string& op, uint64_t seed) {
+  std::vector<Asked> all;
+  for (const DType type : kTypes) {
+    std::vector<CallExample> calls;
+    try {
+      calls = calls_of(op, type, seed);
+    } catch (const Error&) {
+      continue;  // what it means is not there for this type
+    }
+    for (const CallExample& call : calls)
+      for (const bool training : {false, true}) {
+        Asked a{call, site_of(call, training), apply(call.op, call.attributes, call.inputs), {}, training};
+        a.declined = declines(item, a.site);
+        all.push_back(std::move(a));
+      }
+  }
+  return all;
+}
+
+Finding operation_of(const std::string& op) {
+  if (find_op(op)) return {Outcome::Passed, "the primitive " + op, ""};
+  if (FunctionalTable::global().find(op)) return {Outcome::Passed, "the functional " + op, ""};
+  std::vector<std::string> known = FunctionalTable::global().names();
+  for (const OpRow& row : op_rows())
+    if (find_op(row.name)) known.emplace_back(row.name);
+  const auto near = nearest(op, known);
+  return {Outcome::Failed, fmt::format("there is no functional or primitive '{}'", op),
+          near ? "did you mean '" + *near + "'?" : "register the functional in the same library; 'harmonics list functionals' shows what there is"};
+}
+
+Finding answers(const std::vector<Asked>& asked) {
+  const Asked* refused = nullptr;
+  size_t served = 0;
+  for (const Asked& a : asked) {
+    if (!a.declined) ++served;
+    else if (!refused) refused = &a;
+    if (a.declined == "it does not say why")
+      return {Outcome::Failed, fmt::format("it declines {} and does not say why", a.str()),
+              "supports() gives the reason: people see it in explain --select and when an override cannot be followed"};
+  }
+  const std::string text = fmt::format("{} of {} calls", served, asked.size());
+  if (served == 0) return {Outcome::Noted, fmt::format("{}: {}", text, asked.empty() ? "no call of it is known" : *refused->declined), "nothing it computes could be tried"};
+  return {Outcome::Passed, refused ? text + "; else: " + *refused->declined : text, ""};
+}
+
+Finding answers_alike(const Item& item, const std::vector<Asked>& asked) {
+  for (size_t i = asked.size(); i-- > 0;)
+    for (int again = 0; again < 2; ++again)
+      if (declines(item, asked[i].site) != asked[i].declined)
+        return {Outcome::Failed, fmt::format("asked again about {}, it says something else", asked[i].str()),
+                "supports() depends on the call alone: it is asked while programs are made, and kept to"};
+  return {};
+}
+
+double tolerance_of(DType type) {
+  return type == DType::F64 ? 1e-9 : type == DType::F32 ? 1e-4 : type == DType::F16 ? 5e-3 : 4e-2;
+}
+
+// Where they differ by more than rounding; "": nowhere. Whole numbers agree exactly.
+std::string difference(const HTensor& got, const HTensor& expected, const char* by) {
+  if (!is_float(expected.dtype())) return same_bits(got, expected) ? "" : fmt::format("other whole numbers than {}", by);
+  const HTensor a = cast(got, DType::F64), b = cast(expected, DType::F64);
+  double scale = 1;
+  for (int64_t i = 0; i < b.size(); ++i)
+    if (std::isfinite(b.data<double>()[i])) scale = std::max(scale, std::abs(b.data<double>()[i]));
+  for (int64_t i = 0; i < b.size(); ++i) {
+    const double x = a.data<double>()[i], y = b.data<double>()[i];
+    if (x == y || (std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= tolerance_of(expected.dtype()) * scale) continue;
+    return fmt::format("element {} is {:.6g} where {} gives {:.6g}", i, x, by, y);
+  }
+  return "";
+}
+
+Finding means_the_same(const ItemPtr& item, const std::vector<const Asked*>& served) {
+  for (const Asked* a : served) {
+    const Values got = make_implementation_call(item, a->site, {})->run(a->call.inputs);
+    for (size_t i = 0; i < a->expected.size(); ++i)
+      if (const std::string text = difference(got[i], a->expected[i], "the body"); !text.empty())
+        return {Outcome::Failed, fmt::format("result {} of {}: {}", i + 1, a->site.str(), text),
+                "compute what the functional means, or let supports() decline what you do not"};
+  }
+  return {Outcome::Passed, fmt::format("{} calls", served.size()), ""};
+}
+
+// The gradients of the floating-point inputs of what `call` makes of them.
+Values gradients(const Asked& a, const std::function<Values(const Values&)>& call, bool only_first) {
+  Tracer tracer("check");
+  Values inputs, wrt;
+  std::map<std::string, HTensor> leaves;
+  for (size_t i = 0; i < a.call.inputs.size(); ++i) {
+    leaves[std::to_string(i)] = a.call.inputs[i];
+    inputs.push_back(tracer.input(std::to_string(i), a.site.inputs[i]));
+    if (is_float(a.site.inputs[i].dtype)) wrt.push_back(inputs.back());
+  }
+  const Values found = gradient(tracer, weighted_sum(call(inputs), only_first), wrt);
+  for (size_t i = 0; i < found.size(); ++i) tracer.output(std::to_string(i), found[i]);
+  return interpret(tracer.take(), leaves);
+}
+
+std::string gradient_difference(const ItemPtr& item, const Asked& a, bool only_first) {
+  const auto meant = [&](const Values& in) { return apply(a.site.op, a.site.attributes, in); };
+  const auto made = [&](const Values& in) {
+    Node node{};
+    node.op = Op::host_call;
+    node.host = make_implementation_call(item, a.site, {});
+    return Tracer::current()->append(std::move(node), in, a.site.outputs);
+  };
+  const Values expected = gradients(a, meant, only_first), got = gradients(a, made, only_first);
+  for (size_t i = 0; i < expected.size(); ++i)
+    if (const std::string text = difference(got[i], expected[i], "that of the functional"); !text.empty())
+      return fmt::format("of input {} of {}: {}", i + 1, a.site.str(), text);
+  return "";
+}
+
+Finding own_gradient(const ItemPtr& item, const std::vector<const Asked*>& served) {
+  size_t compared = 0;
+  std::string later;
+  for (const Asked* a : served) {
+    const bool whole = a->site.inputs[0].dtype == DType::F32 || a->site.inputs[0].dtype == DType::F64;
+    const bool floats = std::any_of(a->site.outputs.begin(), a->site.outputs.end(), [](const TensorType& t) { return is_float(t.dtype); });
+    if (!a->training || !whole || !floats) continue;
+    ++compared;
+    if (const std::string text = gradient_difference(item, *a, true); !text.empty())
+      return {Outcome::Failed, "the gradient " + text, "forward and backward are taken as a pair: mend it, or leave has_gradient() out"};
+    if (later.empty() && a->site.outputs.size() > 1) later = gradient_difference(item, *a, false);
+  }
+  if (!later.empty())
+    return {Outcome::Noted, "with slopes of all its results, the gradient " + later, "use output_gradients[1] and further ones too, where something may depend on these results"};
+  if (compared == 0) return {Outcome::Noted, "none of the calls it serves in a training step is of f32 or f64", ""};
+  return {Outcome::Passed, fmt::format("{} calls", compared), ""};
+}
+
+Finding memory(const ItemPtr& item, const std::vector<const Asked*>& served) {
+  size_t kernels = 0;
+  for (const Asked* a : served) {
+    const auto call = make_implementation_call(item, a->site, {});
+    hx_kernel kernel{};
+    ItemPtr owner;
+    if (!call->find_kernel(kernel, owner)) continue;
+    ++kernels;
+    const std::string text = run_guarded(kernel, a->call.inputs, call->run(a->call.inputs));
+    if (kernel.destroy) kernel.destroy(kernel.context);
+    if (!text.empty())
+      return {Outcome::Failed, fmt::format("its kernel for {} {}", a->site.str(), text),
+              "buffers are the inputs, the outputs and the workspace; parts of one phase run in any order, each writing what is its own"};
+  }
+  if (kernels == 0) return {Outcome::Passed, "no kernels: run() is given tensors", ""};
+  return {Outcome::Passed, fmt::format("{} kernels", kernels), ""};
+}
+
+Finding on_threads(const ItemPtr& item, const Asked& a) {
+  const Values expected = make_implementation_call(item, a.site, {})->run(a.call.inputs);
+  const std::string error = on_four_threads(100, [&] {
+    if (declines(*item, a.site)) throw Error(ErrorKind::Plugin, "it declines what it served on one thread");
+    const Values got = make_implementation_call(item, a.site, {})->run(a.call.inputs);
+    for (size_t i = 0; i < got.size(); ++i)
+      if (!same_bits(got[i], expected[i])) throw Error(ErrorKind::Plugin, "other numbers than on one thread");
+  });
+  if (error.empty()) return {};
+  return {Outcome::Failed, error, "different kernels run at the same time: share nothing that changes"};
+}
+
+}  // namespace
+
+void check_implementation(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
+  const std::string op = item->name.substr(0, item->name.find('.'));
+  bool known = false;
+  attempt(log, "computes something there is", [&] {
+    const Finding f = operation_of(op);
+    known = f.outcome == Outcome::Passed;
+    return f;
+  });
+  if (!known) return;
+  std::vector<Asked> asked;
+  std::vector<const Asked*> served;
+  attempt(log, "says what it serves, and why not", [&] {
+    asked = ask(*item, op, settings.seed);
+    for (const Asked& a : asked)
+      if (!a.declined) served.push_back(&a);
+    return answers(asked);
+  });
+  if (asked.empty()) return;
+  attempt(log, "answers alike", [&] { return answers_alike(*item, asked); });
+  if (served.empty()) return;
+  attempt(log, "computes what " + op + " means", [&] { return means_the_same(item, served); });
+  attempt(log, "keeps to its memory", [&] { return memory(item, served); });
+  if (item->flags & HX_OWN_GRADIENT) attempt(log, "gradient", [&] { return own_gradient(item, served); });
+  attempt(log, "threads", [&] { return on_threads(item, *served.front()); });
+  attempt(log, "many calls", [&] {
+    const auto call = make_implementation_call(item, served.front()->site, {});
+    return many_calls(settings, [&] { call->run(served.front()->call.inputs); });
+  });
+}
+
+}  // namespace harmonics
