@@ -94,6 +94,12 @@ bool hear(const std::string& line, Examined& e) {
   return false;
 }
 
+// Bodies call functionals by name, and implementations compute them: both look in the global registry.
+void make_known(Registry& registry) {
+  for (const uint32_t kind : {HX_FUNCTIONAL, HX_IMPLEMENTATION})
+    for (const std::string& name : registry.names(kind)) Registry::global().add(std::const_pointer_cast<Item>(registry.find(kind, name)));
+}
+
 // Loads the library in a child and, with settings, checks everything it registers.
 Examined examine(const std::string& path, const CheckSettings* settings, const std::function<void(const Examined&)>& watch = {}) {
   Examined e;
@@ -104,6 +110,7 @@ Examined examine(const std::string& path, const CheckSettings* settings, const s
           Registry registry;
           load_plugin(path, registry);
           telling.tell({{"loaded", true}});
+          if (settings) make_known(registry);
           for (const uint32_t kind : item_kinds())
             for (const std::string& name : registry.names(kind)) {
               telling.tell({{"kind", std::string(kind_name(kind))}, {"name", name}});

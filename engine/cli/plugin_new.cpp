@@ -19,15 +19,22 @@ namespace {
 
 struct Kind {
   const char *name, *article;
-  const char* arguments;  // of the sample flow: {} stands for the plugin's name
+  const char *streams, *more = "";  // arguments of the sample flow: {} stands for the plugin's name
+  const char* provides = "{}";      // what it registers
 };
-constexpr const char* kDigits = "--producer image=synth:digits?size=2000 --producer digit=synth:digits?size=2000#label";
+constexpr const char *kImage = "--producer image=synth:digits?size=2000", *kDigits = "--producer image=synth:digits?size=2000 --producer digit=synth:digits?size=2000#label";
 constexpr Kind kKinds[] = {{"activation", "An", kDigits},
-                           {"loss", "A", "--producer image=synth:digits?size=2000"},
+                           {"loss", "A", kImage},
                            {"layer", "A", kDigits},
                            {"producer", "A", "--producer here={}:0 --producer there={}:1"},
                            {"consumer", "A", "--producer image=synth:digits?size=10 --consumer drawn={}:"},
-                           {"metric", "A", "--producer image=synth:digits?size=2000 --producer digit=synth:digits?size=2000#label --metric {}"}};
+                           {"metric", "A", kDigits, " --metric {}"},
+                           {"functional", "A", kDigits},
+                           {"implementation", "An", kDigits, " --override silu={}", "silu.{}"},
+                           {"optimizer", "An", kDigits, " --optimizer {}(lr=0.02)"},
+                           {"schedule", "A", kDigits, " --schedule {}(every=8)"},
+                           {"predicate", "A", kDigits},
+                           {"augmentation", "An", "--producer image=synth:digits?size=2000&augment={}(0.2) --producer digit=synth:digits?size=2000#label"}};
 
 const Kind& kind_of(const std::string& word) {
   std::vector<std::string> known;
@@ -77,13 +84,13 @@ std::string filled(const std::string& name, const std::map<std::string, std::str
   throw Error(ErrorKind::Internal, "there is no template '" + name + "'");
 }
 
-// Arguments of a command, each quoted for a shell.
-std::string quoted(const std::string& arguments) {
+// Arguments of a command, each with one of the `special` characters in quotes.
+std::string quoted(const std::string& arguments, const char* special, char quote) {
   std::string result;
   for (size_t at = 0; at < arguments.size();) {
     const size_t end = std::min(arguments.find(' ', at), arguments.size());
     const std::string word = arguments.substr(at, end - at);
-    result += (result.empty() ? "" : " ") + (word.find_first_of("?#&") == std::string::npos ? word : "'" + word + "'");
+    result += (result.empty() ? "" : " ") + (word.find_first_of(special) == std::string::npos ? word : quote + word + quote);
     at = end + 1;
   }
   return result;
@@ -95,8 +102,8 @@ int new_plugin(const std::string& name, const Options& options) {
   const Kind& kind = kind_of(options.kind);
   check_name(name);
   const fs::path folder = options.directory.empty() ? fs::path(name) : fs::path(options.directory);
-  const std::string arguments = replaced(kind.arguments, "{}", name);
-  const std::map<std::string, std::string> words = {{"name", name}, {"Name", camel_case(name)}, {"kind", kind.name}, {"article", kind.article}, {"release", HARMONICS_RELEASE}, {"arguments", replaced(arguments, "#", "\\#")}, {"shown", quoted(arguments)}};
+  const std::string arguments = replaced(std::string(kind.streams) + kind.more, "{}", name);
+  const std::map<std::string, std::string> words = {{"name", name}, {"Name", camel_case(name)}, {"kind", kind.name}, {"article", kind.article}, {"release", HARMONICS_RELEASE}, {"provided", replaced(kind.provides, "{}", name)}, {"arguments", quoted(arguments, "#()", '"')}, {"shown", quoted(arguments, "?#&()", '\'')}};
   const std::vector<std::pair<std::string, std::string>> files = {{"CMakeLists.txt", "CMakeLists.txt"}, {name + ".cpp", std::string(kind.name) + ".cpp"}, {"sample.hmx", std::string(kind.name) + ".hmx"}, {"README.md", "README.md"}};
   for (const auto& [file, from] : files)
     if (fs::exists(folder / file)) throw Error(ErrorKind::Output, fmt::format("'{}' is already there", (folder / file).string()), {}, {"choose another name, or --directory"});

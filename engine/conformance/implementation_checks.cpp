@@ -108,9 +108,21 @@ std::string difference(const HTensor& got, const HTensor& expected, const char* 
   return "";
 }
 
+// What it gives for the call, whose own numbers it cannot reach.
+Values computed(const ItemPtr& item, const Asked& a) {
+  Values inputs;
+  for (const HTensor& x : a.call.inputs) inputs.push_back(HTensor(x.dtype(), x.shape(), x.bytes()));
+  return make_implementation_call(item, a.site, {})->run(inputs);
+}
+
 Finding means_the_same(const ItemPtr& item, const std::vector<const Asked*>& served) {
   for (const Asked* a : served) {
-    const Values got = make_implementation_call(item, a->site, {})->run(a->call.inputs);
+    Values got;
+    try {
+      got = computed(item, *a);
+    } catch (const Error& e) {
+      throw Error(e.kind(), fmt::format("{}, asked for {}", e.what(), a->site.str()), e.span(), e.notes());
+    }
     for (size_t i = 0; i < a->expected.size(); ++i)
       if (const std::string text = difference(got[i], a->expected[i], "the body"); !text.empty())
         return {Outcome::Failed, fmt::format("result {} of {}: {}", i + 1, a->site.str(), text),
@@ -175,7 +187,7 @@ Finding memory(const ItemPtr& item, const std::vector<const Asked*>& served) {
     ItemPtr owner;
     if (!call->find_kernel(kernel, owner)) continue;
     ++kernels;
-    const std::string text = run_guarded(kernel, a->call.inputs, call->run(a->call.inputs));
+    const std::string text = run_guarded(kernel, a->call.inputs, computed(item, *a));
     if (kernel.destroy) kernel.destroy(kernel.context);
     if (!text.empty())
       return {Outcome::Failed, fmt::format("its kernel for {} {}", a->site.str(), text),
@@ -186,10 +198,10 @@ Finding memory(const ItemPtr& item, const std::vector<const Asked*>& served) {
 }
 
 Finding on_threads(const ItemPtr& item, const Asked& a) {
-  const Values expected = make_implementation_call(item, a.site, {})->run(a.call.inputs);
+  const Values expected = computed(item, a);
   const std::string error = on_four_threads(100, [&] {
     if (declines(*item, a.site)) throw Error(ErrorKind::Plugin, "it declines what it served on one thread");
-    const Values got = make_implementation_call(item, a.site, {})->run(a.call.inputs);
+    const Values got = computed(item, a);
     for (size_t i = 0; i < got.size(); ++i)
       if (!same_bits(got[i], expected[i])) throw Error(ErrorKind::Plugin, "other numbers than on one thread");
   });
@@ -215,11 +227,13 @@ void check_implementation(const ItemPtr& item, const CheckSettings& settings, Ch
     for (const Asked& a : asked)
       if (!a.declined) served.push_back(&a);
     return answers(asked);
-  });
+  }, "supports() answers every call: \"\" or the reason why not");
   if (asked.empty()) return;
   attempt(log, "answers alike", [&] { return answers_alike(*item, asked); });
   if (served.empty()) return;
-  attempt(log, "computes what " + op + " means", [&] { return means_the_same(item, served); });
+  const bool runs = attempt(log, "computes what " + op + " means", [&] { return means_the_same(item, served); },
+                            "compute every call that supports() takes, or let it decline what you do not");
+  if (!runs) return;
   attempt(log, "keeps to its memory", [&] { return memory(item, served); });
   if (item->flags & HX_OWN_GRADIENT) attempt(log, "gradient", [&] { return own_gradient(item, served); });
   attempt(log, "threads", [&] { return on_threads(item, *served.front()); });

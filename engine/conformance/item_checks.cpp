@@ -52,18 +52,22 @@ AttributeMap arguments_to_try(const Item& item) {
   return values;
 }
 
-void attempt(CheckLog& log, const std::string& check, const std::function<Finding()>& body) {
+bool attempt(CheckLog& log, const std::string& check, const std::function<Finding()>& body, const std::string& otherwise) {
   log.begin(check);
   Finding finding{Finding::Outcome::Failed, "", ""};
+  bool ended = false;
   try {
     finding = body();
+    ended = true;
   } catch (const Error& e) {
     finding.text = e.what();
     for (const std::string& note : e.notes()) finding.remedy += (finding.remedy.empty() ? "" : "; ") + note;
   } catch (const std::exception& e) {
     finding.text = e.what();
   }
+  if (!ended && finding.remedy.empty()) finding.remedy = otherwise;
   log.end(finding);
+  return ended;
 }
 
 std::string on_four_threads(int times, const std::function<void()>& body) {

@@ -37,8 +37,9 @@ struct CheckSettings {
 // the global registry.
 void check_item(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 
-// One check: what it throws is a failure with its notes as remedy.
-void attempt(CheckLog& log, const std::string& check, const std::function<Finding()>& body);
+// One check: what it throws is a failure with its notes as remedy, or `otherwise` where it has none. Did it come to an end without
+// throwing?
+bool attempt(CheckLog& log, const std::string& check, const std::function<Finding()>& body, const std::string& otherwise = "");
 
 // One suite per kind; called by check_item.
 void check_activation(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);

@@ -100,7 +100,7 @@ Finding keeps(const Optimizer& optimizer) {
       return {Outcome::Failed, fmt::format("for '{}', {}, it keeps {} and, asked again, {}", p.name, p.type.str(), once, twice),
               "moments() depends on the parameter and the settings alone: a checkpoint is read by it"};
   }
-  return {Outcome::Passed, fmt::format("{} of {}", text_of(plugin_moments(optimizer, kParameters[1])), kParameters[1].type.str()), ""};
+  return {Outcome::Passed, fmt::format("{} for {}", text_of(plugin_moments(optimizer, kParameters[1])), kParameters[1].type.str()), ""};
 }
 
 Finding steps_alike(const Optimizer& optimizer) {
@@ -172,7 +172,7 @@ void check_optimizer(const ItemPtr& item, const CheckSettings& settings, CheckLo
     const Finding f = steps_alike(optimizer);
     recorded = f.outcome == Outcome::Passed;
     return f;
-  });
+  }, "step() gives the parameter's next value and then those of the moments, each of its type");
   if (!recorded) return;
   attempt(log, "stays finite", [&] { return finite(optimizer, settings.seed); });
   attempt(log, "goes down a bowl", [&] { return down_a_bowl(optimizer, settings.seed); });

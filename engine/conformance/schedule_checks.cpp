@@ -103,7 +103,9 @@ Finding on_threads(const Asked& factor, const std::vector<Run>& runs) {
 void check_schedule(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
   const Asked factor(item, arguments_to_try(*item));
   const std::vector<Run> runs = runs_for(*item);
-  attempt(log, "gives factors that can be used", [&] { return usable(factor, runs); });
+  const bool answers = attempt(log, "gives factors that can be used", [&] { return usable(factor, runs); },
+                               "give a factor at every point: steps is 0 and progress below 0 where nothing says when the run ends");
+  if (!answers) return;
   attempt(log, "depends on the point of the run alone", [&] { return pure(factor, runs); });
   attempt(log, "takes what its ranges allow", [&] {
     return at_the_ends(*item, [&](const AttributeMap& arguments) { return unusable(Asked(item, arguments), runs); });

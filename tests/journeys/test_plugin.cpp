@@ -43,6 +43,76 @@ TEST_CASE("plugin check says which law is broken, and survives a crash") {
   CHECK(has(harmonics("plugin check " + kFixtures + "misbehaving.so").err, "crashed with SIGSEGV in 'keeps shape and type' of activation zz_crashes"));
 }
 
+TEST_CASE("plugin check says which law of functionals and implementations is broken") {
+  const Result r = harmonics("plugin check --json " + kFixtures + "misbehaving_kinds.so", 120);
+  CHECK(r.code == 1);
+  const json::object report = last_line(r.out);
+  CHECK(report.at("files").at(0).at("error").is_null());
+  const auto says = [&](const char* item, const char* check, const std::string& text) {
+    INFO(item << ": " << check << ": " << found(report, item, check));
+    CHECK(found(report, item, check).rfind(text, 0) == 0);
+  };
+  says("squares", "gradient", "passed: 7 derivatives in double precision");
+  says("counting_squares", "depends on its inputs alone", "failed: two calls counting_squares(f32[7]) gave different results");
+  says("reading_squares", "is recorded, and gives the same in a program", "failed: functional 'reading_squares' of plugin 'org.example.misbehaving' reads the numbers");
+  says("uneven_squares", "has shapes that follow from shapes", "failed: uneven_squares(f32[7]) gives f32[7] for some numbers and f32[] for others");
+  says("flat_squares", "gradient", "failed: 7 of 7 derivatives are off; input 0, element 0: gradient ");
+  says("leaking_squares", "many calls", "failed: ");
+
+  for (const char* check : {"says what it serves, and why not", "answers alike", "computes what squares means", "keeps to its memory", "threads", "many calls"})
+    says("squares.right", check, "passed: ");
+  says("sqares.lost", "computes something there is", "failed: there is no functional or primitive 'sqares'");
+  says("squares.wordless", "says what it serves, and why not", "failed: it declines squares(f32[7]) -> f32[7] and does not say why");
+  says("squares.fickle", "answers alike", "failed: asked again about ");
+  says("squares.cubes", "computes what squares means", "failed: result 1 of squares(f32[7]) -> f32[7]: element 0 is ");
+  says("squares.throws", "computes what squares means", "failed: implementation 'squares.throws' of plugin 'org.example.misbehaving': the moon is full, asked for squares(f32[7])");
+  says("squares.too_far", "keeps to its memory", "failed: its kernel for squares(f32[7]) -> f32[7] writes outside result 1");
+  says("squares.spoils", "keeps to its memory", "failed: its kernel for squares(f32[7]) -> f32[7] writes into input 1");
+  says("squares.adds", "keeps to its memory", "failed: its kernel for squares(f32[7]) -> f32[7] gives other numbers as result 1 when its parts");
+  says("squares.wrong_slope", "gradient", "failed: the gradient of input 1 of squares(f32[7]) -> f32[7]: element 0 is ");
+  says("squares.fickle", "threads", "failed: it declines what it served on one thread");
+  CHECK(has(found(report, "squares.leaks", "many calls"), "memory in use grew by"));
+}
+
+TEST_CASE("plugin check says which law of training and of streams is broken") {
+  const Result r = harmonics("plugin check --json " + kFixtures + "misbehaving_training.so", 120);
+  CHECK(r.code == 1);
+  const json::object report = last_line(r.out);
+  CHECK(report.at("files").at(0).at("error").is_null());
+  const auto says = [&](const char* item, const char* check, const std::string& text) {
+    INFO(item << ": " << check << ": " << found(report, item, check));
+    CHECK(found(report, item, check).rfind(text, 0) == 0);
+  };
+  const char *const down = "goes down a bowl", *const ranges = "takes what its ranges allow", *const by_point = "depends on the point of the run alone", *const answers = "answers, also before anything is measured";
+  says("descent", down, "passed: ");
+  says("ascent", down, "failed: 300 steps with lr 0.1 lead from ");
+  says("signs", "stays finite", "failed: of 'bias', f32[5]: the parameter is -nan after step 2, with gradients of 0");
+  says("counting_descent", "is recorded, and keeps shape and type", "failed: two recordings of a step of f32[5] are different programs");
+  says("shrinking", "is recorded, and keeps shape and type", "failed: optimizer 'shrinking' of plugin 'org.example.misbehaving' returned f32[1] for the parameter of 'bias'");
+  says("more_each_time", "keeps the same moments each time", "failed: for 'bias', f32[5], it keeps m f32[1] and, asked again, m f32[2]");
+  says("narrow", ranges, "failed: with {damping = 1.0, lr = 0.1}: the parameter is -inf after step 1");
+
+  says("sinking", "gives factors that can be used", "failed: the factor -0.002");
+  says("flat_zero", "gives factors that can be used", "noted: the factor is 0 at every step of a run of 1000 steps");
+  says("counting", by_point, "failed: at step 0 of a run of one step it gives 0.");
+  says("counting", "threads", "failed: another factor than on one thread");
+  says("dividing", ranges, "failed: with {every = 0}: schedule 'dividing' of plugin 'org.example.misbehaving': a period of 0");
+
+  says("every_other_call", "depends on the run alone", "failed: at step 39601 with metrics of 0 it says ");
+  says("needs_loss", answers, "failed: predicate 'needs_loss' of plugin 'org.example.misbehaving': there is no loss, at step 0 before anything is measured");
+  says("loss_below_one", answers, "passed: yes at 600 of 1200 points; asks for loss");
+  says("stays_yes", answers, "noted: yes at every one of 1200 points");
+  says("two", answers, "failed: it answers 2 at step 0 before anything is measured");
+  says("by_clock", "depends on the run alone", "passed: it says that its answer depends on more than the run");
+
+  says("counts", "gives the same sample for the same draw", "failed: sample 49 of f32[7] comes out in another way when it is asked for again");
+  says("counts", "threads", "failed: sample 0 comes out in another way than on one thread");
+  says("forgets", "writes its result, and nothing else", "failed: for f32[7] the result depends on what its memory held before, from byte 27 on");
+  says("spills", "writes its result, and nothing else", "failed: for f32[7] it writes outside the result");
+  says("infinite", "stays finite", "failed: for f32[7] element 1 of sample 0 is inf");
+  says("refuses", "takes samples", "failed: augmentation 'refuses' of plugin 'org.example.misbehaving': not this one");
+}
+
 TEST_CASE("plugin check passes what is shipped") {
   for (const char* name : {"activations", "losses", "layers", "metrics", "synth"}) {
     const Result r = harmonics("plugin check --json " + std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_" + name + ".so --address synth:digits?size=40", 300);
@@ -98,6 +168,22 @@ TEST_CASE("plugin new refuses what it cannot write, and says what it can") {
   const Result again = harmonics("plugin new mine --kind metric --directory " + folder);
   CHECK(again.code == 73);
   CHECK(has(again.err, "is already there"));
+}
+
+TEST_CASE("plugin new names what is registered, quoted where shells and CMake need it") {
+  Folder f;
+  const auto written = [&](const std::string& kind, const char* file) {
+    const std::string folder = f / kind;
+    if (!fs::exists(folder)) CHECK(harmonics("plugin new mine --kind " + kind + " --directory " + folder).code == 0);
+    return read(folder + "/" + file);
+  };
+  CHECK(has(written("implementation", "CMakeLists.txt"), " PROVIDES implementation:silu.mine "));
+  CHECK(has(written("implementation", "README.md"), "harmonics inspect silu.mine --plugin"));
+  CHECK(has(written("augmentation", "README.md"), " --producer 'image=synth:digits?size=2000&augment=mine(0.2)' "));
+  CHECK(has(written("augmentation", "CMakeLists.txt"), " --producer \"image=synth:digits?size=2000&augment=mine(0.2)\" --producer \"digit=synth:digits?size=2000#label\")"));
+  CHECK(has(written("schedule", "README.md"), " --schedule 'mine(every=8)'\n"));
+  CHECK(has(written("predicate", "sample.hmx"), "if mine("));
+  for (const char* kind : {"functional", "optimizer", "layer"}) CHECK(!has(written(kind, "mine.cpp"), "@"));
 }
 
 TEST_CASE("a run goes on with the build of a plugin that is there now; one that is broken changes nothing") {
