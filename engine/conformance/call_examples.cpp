@@ -1,5 +1,6 @@
 #include "engine/conformance/call_examples.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include <harmonics/ops.hpp>
@@ -14,7 +15,7 @@ namespace harmonics {
 namespace {
 
 constexpr size_t kMostPrimitives = 24;
-const std::vector<Shape> kShapes = {{7}, {3, 5}, {3, 37}, {2, 3, 5}, {1, 2, 4, 3}, {1, 1}};
+const std::vector<Shape> kShapes = {{7}, {3, 5}, {3, 37}, {2, 3, 5}, {1, 2, 4, 3}, {1, 1}, {37, 1031}};
 
 std::vector<TensorType> types_of(const std::vector<HTensor>& values) {
   std::vector<TensorType> types;
@@ -44,15 +45,26 @@ std::vector<CallExample> taken(const std::string& op, const AttributeMap& attrib
   return calls;
 }
 
+bool of_one_shape(const conformance::FunctionalCase& c) {
+  return std::all_of(c.inputs.begin(), c.inputs.end(), [&](const conformance::Operand& o) {
+    return o.kind == conformance::Operand::number && !o.statistic && o.shape == c.inputs[0].shape;
+  });
+}
+
+// The conformance cases, whose tensors are small; with inputs of one shape also larger ones.
 std::vector<CallExample> library_calls(const std::string& functional, DType type, uint64_t seed) {
   std::mt19937_64 generator(seed);
-  std::vector<CallExample> calls;
-  for (const conformance::FunctionalCase& c : conformance::functional_cases(seed + 1)) {
-    if (c.functional != functional) continue;
-    std::vector<HTensor> inputs;
-    for (const conformance::Operand& o : c.inputs) inputs.push_back(conformance::make_operand(o, type, generator));
-    calls.push_back({functional, c.attributes, inputs});
-  }
+  std::vector<CallExample> calls, larger;
+  for (uint64_t more = 1; more <= 3; ++more)
+    for (const conformance::FunctionalCase& c : conformance::functional_cases(seed + more)) {
+      if (c.functional != functional) continue;
+      std::vector<HTensor> inputs;
+      for (const conformance::Operand& o : c.inputs) inputs.push_back(conformance::make_operand(o, type, generator));
+      calls.push_back({functional, c.attributes, inputs});
+      std::optional<Error> none;
+      if (larger.empty() && of_one_shape(c)) larger = taken(functional, c.attributes, c.inputs.size(), type, seed, none);
+    }
+  calls.insert(calls.end(), larger.begin(), larger.end());
   return calls;
 }
 

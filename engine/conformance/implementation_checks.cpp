@@ -54,6 +54,8 @@ std::vector<Asked> ask(const Item& item, const std::string& op, uint64_t seed) {
   return all;
 }
 
+std::string count(size_t n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
+
 Finding operation_of(const std::string& op) {
   if (find_op(op)) return {Outcome::Passed, "the primitive " + op, ""};
   if (FunctionalTable::global().find(op)) return {Outcome::Passed, "the functional " + op, ""};
@@ -75,7 +77,7 @@ Finding answers(const std::vector<Asked>& asked) {
       return {Outcome::Failed, fmt::format("it declines {} and does not say why", a.str()),
               "supports() gives the reason: people see it in explain --select and when an override cannot be followed"};
   }
-  const std::string text = fmt::format("{} of {} calls", served, asked.size());
+  const std::string text = fmt::format("{} of {}", served, count(asked.size(), "call"));
   if (served == 0) return {Outcome::Noted, fmt::format("{}: {}", text, asked.empty() ? "no call of it is known" : *refused->declined), "nothing it computes could be tried"};
   return {Outcome::Passed, refused ? text + "; else: " + *refused->declined : text, ""};
 }
@@ -128,7 +130,7 @@ Finding means_the_same(const ItemPtr& item, const std::vector<const Asked*>& ser
         return {Outcome::Failed, fmt::format("result {} of {}: {}", i + 1, a->site.str(), text),
                 "compute what the functional means, or let supports() decline what you do not"};
   }
-  return {Outcome::Passed, fmt::format("{} calls", served.size()), ""};
+  return {Outcome::Passed, count(served.size(), "call"), ""};
 }
 
 // The gradients of the floating-point inputs of what `call` makes of them.
@@ -176,7 +178,7 @@ Finding own_gradient(const ItemPtr& item, const std::vector<const Asked*>& serve
   if (!later.empty())
     return {Outcome::Noted, "with slopes of all its results, the gradient " + later, "use output_gradients[1] and further ones too, where something may depend on these results"};
   if (compared == 0) return {Outcome::Noted, "none of the calls it serves in a training step is of f32 or f64", ""};
-  return {Outcome::Passed, fmt::format("{} calls", compared), ""};
+  return {Outcome::Passed, count(compared, "call"), ""};
 }
 
 Finding memory(const ItemPtr& item, const std::vector<const Asked*>& served) {
@@ -194,7 +196,7 @@ Finding memory(const ItemPtr& item, const std::vector<const Asked*>& served) {
               "buffers are the inputs, the outputs and the workspace; parts of one phase run in any order, each writing what is its own"};
   }
   if (kernels == 0) return {Outcome::Passed, "no kernels: run() is given tensors", ""};
-  return {Outcome::Passed, fmt::format("{} kernels", kernels), ""};
+  return {Outcome::Passed, count(kernels, "kernel"), ""};
 }
 
 Finding on_threads(const ItemPtr& item, const Asked& a) {
