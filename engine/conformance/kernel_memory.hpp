@@ -10,9 +10,9 @@
 
 namespace harmonics {
 
-// Runs all parts, those of a phase from the last to the first, with results that hold rubbish and guards around every buffer.
-// What was done wrong, such as "writes outside result 1"; "": nothing.
-std::string run_guarded(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected);
+// Runs all parts with guards around every buffer, twice: in their order with results and workspace that hold zeros, and those of a
+// phase from the last to the first with rubbish in them. What was done wrong, such as "writes outside result 1"; "": nothing.
+std::string run_guarded(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<TensorType>& results);
 
 // So many bytes between two guards.
 class GuardedBytes {
@@ -22,6 +22,7 @@ class GuardedBytes {
   GuardedBytes(const GuardedBytes&) = delete;
   GuardedBytes& operator=(const GuardedBytes&) = delete;
   unsigned char* data() { return start_; }
+  const unsigned char* data() const { return start_; }
   size_t size() const { return size_; }
   bool intact() const;  // nobody wrote into the guards
 
