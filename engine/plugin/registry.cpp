@@ -113,29 +113,45 @@ std::vector<std::string> Registry::changed_libraries() {
 }
 
 std::vector<std::pair<ItemPtr, ItemPtr>> Registry::replace(const std::vector<std::shared_ptr<Item>>& items) {
-  if (outer_) return outer_->replace(items);
-  std::lock_guard lock(mutex_);
   std::vector<std::pair<ItemPtr, ItemPtr>> replaced;
-  for (const std::shared_ptr<Item>& item : items) {
-    ItemPtr& at = items_[Key{item->kind, item->name}];
-    if (at && at->path != item->path) continue;  // of another library, which was registered later
-    replaced.emplace_back(item, at);
-    at = item;
+  std::vector<std::shared_ptr<Item>> rest;
+  {
+    std::lock_guard lock(mutex_);
+    for (const std::shared_ptr<Item>& item : items) {
+      const auto at = items_.find(Key{item->kind, item->name});
+      if (at == items_.end() || at->second->path != item->path) {
+        rest.push_back(item);
+        continue;
+      }
+      replaced.emplace_back(item, at->second);
+      at->second = item;
+    }
+    if (!outer_ || !replaced.empty()) {  // the library's own place; a name another library has since is left to it
+      for (const std::shared_ptr<Item>& item : rest)
+        if (items_.try_emplace(Key{item->kind, item->name}, item).second) replaced.emplace_back(item, nullptr);
+      return replaced;
+    }
   }
-  return replaced;
+  return outer_->replace(rest);
 }
 
 void Registry::put_back(const std::vector<std::pair<ItemPtr, ItemPtr>>& replaced) {
-  if (outer_) return outer_->put_back(replaced);
-  std::lock_guard lock(mutex_);
-  for (const auto& [item, former] : replaced) {
-    const auto at = items_.find(Key{item->kind, item->name});
-    if (at == items_.end() || at->second != item) continue;
-    if (former)
-      at->second = former;
-    else
-      items_.erase(at);
+  std::vector<std::pair<ItemPtr, ItemPtr>> rest;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [item, former] : replaced) {
+      const auto at = items_.find(Key{item->kind, item->name});
+      if (at == items_.end() || at->second != item) {
+        rest.emplace_back(item, former);
+        continue;
+      }
+      if (former)
+        at->second = former;
+      else
+        items_.erase(at);
+    }
   }
+  if (outer_ && !rest.empty()) outer_->put_back(rest);
 }
 
 void Registry::pass_over(std::string reason) {

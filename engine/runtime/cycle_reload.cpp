@@ -24,7 +24,7 @@ void CycleRun::reload(const std::string& path) {
       watch_.renew();
     }
     replaced.keep();
-    return note(fmt::format("plugin '{}' was reloaded after step {}{}", path, record_.step(), replaced.concerns_programs() ? "" : "; nothing in this graph is of it"));
+    return note(fmt::format("plugin '{}' was reloaded after step {}{}", path, record_.step(), replaced.concerns_programs() ? "" : "; no function of this graph is of it"));
   } catch (const Error& e) {
     why = e.what();
     for (const std::string& text : e.notes()) why += "; " + text;

@@ -1,0 +1,115 @@
+// Plugins whose files change under a run, in one process, so that the thread sanitizer sees both.
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "engine/plugin/loader.hpp"
+#include "tests/engine/runtime/memory_streams.hpp"
+#include "tests/journeys/shell.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+using journeys::Folder;
+namespace fs = std::filesystem;
+
+namespace {
+
+// A library under one name, of which there are several builds.
+struct Builds {
+  Folder folder;
+  std::string library = folder / "libnumbered.so";
+  explicit Builds(const char* first) { put(first); }
+  void put(const std::string& build) const {  // as a linker does: another file under the name
+    fs::copy_file(HARMONICS_TEST_PLUGINS "/lib" + build + ".so", folder / "new.so", fs::copy_options::overwrite_existing);
+    fs::rename(folder / "new.so", library);
+  }
+};
+
+// A graph whose functions are its own: other tests have the names too.
+std::unique_ptr<HarmonicGraph> graph_with(const Builds& builds, Registry& registry, const char* text) {
+  load_plugin(builds.library, registry);
+  return std::make_unique<HarmonicGraph>(make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", text)), registry), &registry);
+}
+
+}  // namespace
+
+TEST_CASE("a new build counts from one step on") {
+  const Builds builds("build_one");
+  Registry registry(&Registry::global());
+  auto g = graph_with(builds, registry, "harmonic g { producer x {1}; layer o {1}; consumer c; cycle { x -(skip, numbered)-> o -> c; } }");
+  const auto rows = std::make_shared<Rows<float>>(Shape{1}, std::vector<float>(20000, 1.0f));
+  bind_producer(*g, "x", rows);
+  const auto kept = keep(*g, "c");
+  CycleRuntime runtime(*g, 0, settings(10));
+  std::string said;
+  runtime.on_note([&](const std::string& note) { said += note + "\n"; });
+  rows->on_sample = [&](size_t at) {
+    if (at != 500) return;
+    builds.put("build_two");
+    runtime.reload_plugins();
+  };
+  runtime.run();
+  REQUIRE(kept->values.size() == 20000);
+  size_t change = 0;
+  while (change < kept->values.size() && kept->values[change] == 1) ++change;
+  CHECK(change % 10 == 0);
+  CHECK(change < 20000);
+  for (size_t i = change; i < kept->values.size(); ++i)
+    if (kept->values[i] != 0.5f) FAIL("sample " << i << " is " << kept->values[i]);
+  CHECK(said.find("was reloaded after step " + std::to_string(change / 10) + "\n") != std::string::npos);
+}
+
+TEST_CASE("builds take turns while threads train with them") {
+  const Builds builds("build_one");
+  Registry registry(&Registry::global());
+  auto g = graph_with(builds, registry, "harmonic g { producer x {4}; producer y {1}; layer h {8}; layer o {1}; cycle { x -(affine(8), numbered)-> h -> o; o <-(mse)- y; } }");
+  bind_rows(*g, "x", {4}, std::vector<float>(4 * 256, 0.5f));
+  bind_rows(*g, "y", {1}, std::vector<float>(256, 0.25f));
+  RunSettings s = settings(16);
+  s.threads = 2;
+  s.epochs = 1000000;
+  CycleRuntime runtime(*g, 0, s);
+  std::atomic<int> reloaded{0}, other{0};
+  std::atomic<int64_t> steps{0};
+  runtime.on_step(1, [&](const StepReport& r) { steps = r.step; });
+  runtime.on_note([&](const std::string& note) { ++(note.find("was reloaded after step") != std::string::npos ? reloaded : other); });
+  CycleReport report;
+  std::thread training([&] { report = runtime.run(); });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  for (int turn = 1; turn <= 8 && std::chrono::steady_clock::now() < deadline; ++turn) {
+    builds.put(turn % 2 ? "build_two" : "build_one");
+    runtime.reload_plugins();
+    while (reloaded < turn && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const int64_t enough = steps + 3000;  // of the last build
+  while (steps < enough && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  runtime.stop();
+  training.join();
+  CHECK(reloaded == 8);
+  CHECK(other == 0);
+  CHECK(report.loss < 1e-3);
+}
+
+TEST_CASE("a build that fails leaves everything as it was") {
+  const Builds builds("build_two");
+  Registry registry(&Registry::global());
+  auto g = graph_with(builds, registry, "harmonic g { producer x {1}; layer o {1}; consumer c; cycle { x -(skip, numbered)-> o -> c; } }");
+  const auto rows = std::make_shared<Rows<float>>(Shape{1}, std::vector<float>(5000, 1.0f));
+  bind_producer(*g, "x", rows);
+  const auto kept = keep(*g, "c");
+  CycleRuntime runtime(*g, 0, settings(10));
+  std::string said;
+  runtime.on_note([&](const std::string& note) { said += note; });
+  rows->on_sample = [&](size_t at) {
+    if (at != 100) return;
+    builds.put("build_three");
+    runtime.reload_plugins();
+  };
+  runtime.run();
+  CHECK((kept->values == std::vector<float>(5000, 0.5f)));
+  CHECK(said.find("stays as it was") != std::string::npos);
+  CHECK(said.find("build 3 is broken") != std::string::npos);
+  CHECK(registry.need(HX_ACTIVATION, "numbered")->path == builds.library);
+}
