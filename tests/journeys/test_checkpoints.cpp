@@ -38,7 +38,7 @@ TEST_CASE("ten times killed, a run ends with the weights of one that nobody dist
   CHECK(has(read(log), "each with the weights of the undisturbed run, to the bit"));
 }
 
-TEST_CASE("the first Ctrl-C finishes the step, writes a checkpoint and says how to go on; what is typed then ends alike") {
+TEST_CASE("the first Ctrl-C finishes the step, writes a checkpoint and says how to go on, what is typed then ends alike") {
   for (const int signal : {SIGINT, SIGTERM}) {
     Folder f;
     const std::string weights = f / "w.safetensors", common = kRun + "--epochs 6 --save " + weights;

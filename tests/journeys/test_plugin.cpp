@@ -186,7 +186,7 @@ TEST_CASE("plugin new names what is registered, quoted where shells and CMake ne
   for (const char* kind : {"functional", "optimizer", "layer"}) CHECK(!has(written(kind, "mine.cpp"), "@"));
 }
 
-TEST_CASE("a run goes on with the build of a plugin that is there now; one that is broken changes nothing") {
+TEST_CASE("a run goes on with the build of a plugin that is there now, one that is broken changes nothing") {
   Folder f;
   const std::string library = f / "libnumbered.so", gone = f / "gone.txt", log = f / "log.csv";
   const auto put = [&](const char* build) {  // as a linker does: another file under the name

@@ -34,7 +34,7 @@ TEST_CASE("a flow learns drawn digits, says what it decided, and prints one obje
   CHECK(has(r.err, "the bytes of 'mnist_training_data' are scaled to [0, 1]"));
 }
 
-TEST_CASE("the same seed gives the same bits, on one thread and on two; another seed does not") {
+TEST_CASE("the same seed gives the same bits, on one thread and on two, another seed does not") {
   Folder f;
   const std::string common = "run " + kSamples + "mnist.hmx " + kDigits + "--epochs 1 --quiet ";
   REQUIRE(harmonics(common + "--threads 1 --save " + (f / "a.safetensors")).code == 0);
@@ -124,7 +124,7 @@ TEST_CASE("steps, time and a metric stop a run, and the object says which") {
   CHECK(number(metric.out, "loss") < 2.5);
 }
 
-TEST_CASE("zero epochs save the initial weights; nothing is trained") {
+TEST_CASE("zero epochs save the initial weights, nothing is trained") {
   Folder f;
   const Result r = harmonics("run " + kSamples + "mnist.hmx " + kDigits + "--epochs 0 --json --quiet --save " + (f / "w.safetensors"));
   REQUIRE(r.code == 0);
@@ -169,7 +169,7 @@ TEST_CASE("schedule, clipping and accumulation show where one looks") {
   CHECK(traced.out.find("kernels of the step\n") < traced.out.find("global norm"));
 }
 
-TEST_CASE("a report draws the curve and the digits; an svg only the curve") {
+TEST_CASE("a report draws the curve and the digits, an svg only the curve") {
   Folder f;
   REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kDigits + kDigitsTest + "--epochs 1 --quiet --report " + (f / "r.html")).code == 0);
   const std::string html = read(f / "r.html");

@@ -101,7 +101,7 @@ TEST_CASE("a body of operations is traced and differentiated") {
   CHECK(numbers(ran.dx) == Floats{2, -4, 6, -8, 10, -12});
 }
 
-TEST_CASE("a body that reads numbers infers; training refuses it with the remedy") {
+TEST_CASE("a body that reads numbers infers, training refuses it with the remedy") {
   const Ran ran = run_activation("reads");
   CHECK(ran.count(Op::host_call) == 1);
   CHECK(numbers(ran.y) == Floats{1, 4, 9, 16, 25, 36});
@@ -174,7 +174,7 @@ TEST_CASE("layers that fail are named, and cannot read numbers") {
   CHECK(run(kX, [&](const HTensor& x) { return layer_of("doubles_width", scope, x); }).y.shape() == Shape{2, 6});
 }
 
-TEST_CASE("a plugin in plain C with tables of an older size works; its bad answers are refused") {
+TEST_CASE("a plugin in plain C with tables of an older size works, its bad answers are refused") {
   Registry registry;
   load_plugin(library("in_c"), registry);
   const auto call = [&](const char* name) {

@@ -186,7 +186,7 @@ TEST_CASE("a mapped file shows its bytes, even none") {
   CHECK(MappedFile::open(folder / "empty")->bytes() == 0);
 }
 
-TEST_CASE("a plain file is read whole, whatever pieces the system gives; what is none is refused") {
+TEST_CASE("a plain file is read whole, whatever pieces the system gives, what is none is refused") {
   class Pieces : public FileCalls {
    public:
     long read(int file, void* to, size_t bytes) override {

@@ -71,7 +71,7 @@ TEST_CASE("arguments bind by place and by name, defaults filled in") {
   CHECK(bound.layers[0].layer == "hidden");
 }
 
-TEST_CASE("one number is a list of one; words and numbers stand for texts") {
+TEST_CASE("one number is a list of one, words and numbers stand for texts") {
   const auto bind = [](std::vector<WrittenArgument> a) {
     a.insert(a.begin(), with("", number(1)));
     return bind_arguments(*item(), a).values;

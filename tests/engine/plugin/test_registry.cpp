@@ -238,7 +238,7 @@ TEST_CASE("ranges of arguments are understood, and defaults lie in them") {
   CHECK(with(HX_ARG_STRING, "relu", "none|tanh") == "cannot register activation 'x': the default 'relu' of argument 'a' is outside its range 'none|tanh'");
 }
 
-TEST_CASE("implementations come newest first, a graph's own before the others; overrides are scoped") {
+TEST_CASE("implementations come newest first, a graph's own before the others, overrides are scoped") {
   Registry outer;
   Registry inner(&outer);
   outer.add(made(HX_IMPLEMENTATION, "attention.old"));

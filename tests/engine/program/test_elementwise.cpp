@@ -127,7 +127,7 @@ TEST_CASE("integers wrap, divide towards zero and never trap") {
   CHECK(numbers(abs(of(DType::I16, {-3, 4}))) == std::vector<double>{3, 4});
 }
 
-TEST_CASE("NaN passes through maximum, minimum and sign; logistic does not overflow") {
+TEST_CASE("NaN passes through maximum, minimum and sign, logistic does not overflow") {
   const double nan = std::nan("");
   const HTensor a = of(DType::F32, {nan, 1}), b = of(DType::F32, {1, nan});
   for (double v : numbers(maximum(a, b))) CHECK(std::isnan(v));

@@ -70,7 +70,7 @@ TEST_CASE("cumsum runs along its axis") {
   CHECK(cumsum(HTensor(DType::F32, {0, 2}), 0).shape() == Shape{0, 2});
 }
 
-TEST_CASE("of nothing, the sum is 0 and the product 1; a largest there is none") {
+TEST_CASE("of nothing, the sum is 0 and the product 1, a largest there is none") {
   CHECK(numbers<float>(reduce_sum(HTensor(DType::F32, {2, 0}), {1})) == std::vector<float>{0, 0});
   CHECK(numbers<float>(reduce_prod(HTensor(DType::F32, {2, 0}), {1})) == std::vector<float>{1, 1});
   CHECK(reduce_max(HTensor(DType::F32, {2, 0}), {0}).shape() == Shape{0});

@@ -189,7 +189,7 @@ TEST_CASE("whenever the power goes, what is found is the former checkpoint or th
   CHECK(passed_over == 0);  // a name appears only when its content is safe
 }
 
-TEST_CASE("a damaged checkpoint is passed over with a note; when all are, that is an error") {
+TEST_CASE("a damaged checkpoint is passed over with a note, when all are, that is an error") {
   FilesInMemory files;
   prepare(files);
   write_second(files);

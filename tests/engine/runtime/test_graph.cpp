@@ -119,7 +119,7 @@ TEST_CASE("a tap's target beats a ratio, and the program says so") {
   CHECK(w.notes[0] == "layer 'output' is 10 wide because of the 10 classes of 'labels'; 1/2 of 'hidden' would suggest 196");
 }
 
-TEST_CASE("the same arrow in two cycles shares its parameters; tied and frozen ones do what they say") {
+TEST_CASE("the same arrow in two cycles shares its parameters, tied and frozen ones do what they say") {
   HarmonicGraph graph(graph_of(R"(harmonic g {
     producer words {*, 11}; producer y {4};
     layer e {*, 4}; layer o {*, 11};

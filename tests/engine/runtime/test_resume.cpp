@@ -458,7 +458,7 @@ TEST_CASE("a checkpoint of a later cycle knows what the earlier ones learned") {
   CHECK(learned_bytes(*other) == undisturbed);
 }
 
-TEST_CASE("time, epochs, steps and metrics end a run alike, from the file and from settings; an hour on finite streams is an hour") {
+TEST_CASE("time, epochs, steps and metrics end a run alike, from the file and from settings, an hour on finite streams is an hour") {
   const auto run = [](const std::string& conditions, const RunSettings& s, const Checkpoint* from = nullptr, Checkpointer* writer = nullptr) {
     Setup setup;
     const std::string flow = "harmonic g { producer x {6}; producer y {3}; layer o; cycle " + conditions + " { x -(affine)-> o; o <-(cross_entropy)- y; } }";

@@ -65,7 +65,7 @@ TEST_CASE("labels stay with their samples through shuffling") {
   CHECK((two == x));
 }
 
-TEST_CASE("options of joined streams: take, skip, repeat; what disagrees is an error") {
+TEST_CASE("options of joined streams: take, skip, repeat, what disagrees is an error") {
   const auto joined = [](const std::string& options, const std::string& other) {
     auto g = graph_of("harmonic g { producer x; producer y {10}; layer h {4}; layer o; cycle (epochs 2) { x -(relu)-> h -> o; o <-(cross_entropy)- y; } }");
     g->streams().bind(g->graph(), g->registry(), "x", parse_address("synth:digits?size=20" + options));

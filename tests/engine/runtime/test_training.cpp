@@ -269,7 +269,7 @@ TEST_CASE("a second cycle may have another optimizer") {
   for (int cycle = 0; cycle < 3; ++cycle) CHECK(CycleRuntime(*g, cycle, settings(2)).run().steps == 2);
 }
 
-TEST_CASE("normuon orthogonalises hidden matrices; tables, outputs and vectors are adamw's") {
+TEST_CASE("normuon orthogonalises hidden matrices, tables, outputs and vectors are adamw's") {
   auto g = graph_of(R"hmx(harmonic g {
     producer words {*, 11};
     layer e {*, 4}; layer h {*, 6}; layer o {*, 11};
