@@ -181,19 +181,49 @@ Finding own_gradient(const ItemPtr& item, const std::vector<const Asked*>& serve
   return {Outcome::Passed, count(compared, "call"), ""};
 }
 
+// A step between guards, where it is a kernel; counts those that are.
+Finding memory_of(const HostFunction& step, const char* whose, const std::string& site, const Values& inputs,
+                  const std::vector<TensorType>& results, size_t& kernels) {
+  hx_kernel kernel{};
+  ItemPtr owner;
+  if (!step.find_kernel(kernel, owner)) return {};
+  ++kernels;
+  const std::string text = run_guarded(kernel, inputs, results);
+  if (kernel.destroy) kernel.destroy(kernel.context);
+  if (text.empty()) return {};
+  return {Outcome::Failed, fmt::format("{} kernel for {} {}", whose, site, text),
+          "buffers are the inputs, the outputs and the workspace, of a gradient also the outputs' gradients before those of the inputs; parts of "
+          "one phase run in any order, each writing what is its own"};
+}
+
+// The step of its own gradient, and its operands.
+std::shared_ptr<const HostFunction> gradient_step(const ItemPtr& item, const Asked& a, Values& operands) {
+  Tracer tracer("check");
+  operands = a.call.inputs;
+  operands.insert(operands.end(), a.expected.begin(), a.expected.end());
+  for (const HTensor& y : a.expected) operands.push_back(is_float(y.dtype()) ? random_tensor(y.shape(), 5, -1, 1, y.dtype()) : y);
+  Values traced;
+  for (size_t i = 0; i < operands.size(); ++i) traced.push_back(tracer.input(std::to_string(i), type_of(operands[i])));
+  const auto outputs = traced.begin() + static_cast<std::ptrdiff_t>(a.call.inputs.size());
+  const auto slopes = outputs + static_cast<std::ptrdiff_t>(a.expected.size());
+  make_implementation_call(item, a.site, {})->gradient({traced.begin(), outputs}, {outputs, slopes}, {slopes, traced.end()});
+  const Program program = tracer.take();
+  const auto step = std::find_if(program.nodes.begin(), program.nodes.end(), [](const Node& n) { return n.op == Op::host_call; });
+  return step == program.nodes.end() ? nullptr : step->host;
+}
+
 Finding memory(const ItemPtr& item, const std::vector<const Asked*>& served) {
   size_t kernels = 0;
   for (const Asked* a : served) {
-    const auto call = make_implementation_call(item, a->site, {});
-    hx_kernel kernel{};
-    ItemPtr owner;
-    if (!call->find_kernel(kernel, owner)) continue;
-    ++kernels;
-    const std::string text = run_guarded(kernel, a->call.inputs, a->site.outputs);
-    if (kernel.destroy) kernel.destroy(kernel.context);
-    if (!text.empty())
-      return {Outcome::Failed, fmt::format("its kernel for {} {}", a->site.str(), text),
-              "buffers are the inputs, the outputs and the workspace; parts of one phase run in any order, each writing what is its own"};
+    Finding f = memory_of(*make_implementation_call(item, a->site, {}), "its", a->site.str(), a->call.inputs, a->site.outputs, kernels);
+    if (f.outcome == Outcome::Failed) return f;
+    if (!a->training || !(item->flags & HX_OWN_GRADIENT)) continue;
+    Values operands;
+    std::vector<TensorType> slopes;
+    for (const TensorType& t : a->site.inputs)
+      if (is_float(t.dtype)) slopes.push_back(t);
+    if (const auto step = gradient_step(item, *a, operands)) f = memory_of(*step, "its gradient's", a->site.str(), operands, slopes, kernels);
+    if (f.outcome == Outcome::Failed) return f;
   }
   if (kernels == 0) return {Outcome::Passed, "no kernels: run() is given tensors", ""};
   return {Outcome::Passed, count(kernels, "kernel"), ""};

@@ -67,6 +67,7 @@ TEST_CASE("plugin check says which law of functionals and implementations is bro
   says("squares.cubes", "computes what squares means", "failed: result 1 of squares(f32[7]) -> f32[7]: element 0 is ");
   says("squares.throws", "computes what squares means", "failed: implementation 'squares.throws' of plugin 'org.example.misbehaving': the moon is full, asked for squares(f32[7])");
   says("squares.too_far", "keeps to its memory", "failed: its kernel for squares(f32[7]) -> f32[7] writes outside result 1");
+  says("squares.slope_too_far", "keeps to its memory", "failed: its gradient's kernel for squares(f32[7]) -> f32[7] writes outside result 1");
   says("squares.spoils", "keeps to its memory", "failed: its kernel for squares(f32[7]) -> f32[7] writes into input 1");
   says("squares.adds", "keeps to its memory", "failed: its kernel for squares(f32[7]) -> f32[7] gives other numbers as result 1 when its parts");
   says("squares.wrong_slope", "gradient", "failed: the gradient of input 1 of squares(f32[7]) -> f32[7]: element 0 is ");
