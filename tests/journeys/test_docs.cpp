@@ -158,6 +158,24 @@ TEST_CASE("every block of the page on plugins does what it says, from an install
   check_document(fs::path(HARMONICS_SOURCE_DIR) / "docs/plugins.md", newcomer, 240);
 }
 
+TEST_CASE("every piece of C++ in a document is a plugin that passes its checks, or what every plugin defines") {
+  int built = 0;
+  for (const char* document : {"docs/plugins.md", "docs/adding.md", "docs/embedding.md"})
+    for (const Block& b : blocks_of(fs::path(HARMONICS_SOURCE_DIR) / document)) {
+      if (b.language != "cpp" || !b.title.empty()) continue;
+      INFO(document << ":" << b.line);
+      const Folder f;
+      const std::string source = f.write("piece.cpp", b.text), library = f / "libpiece.so";
+      REQUIRE(std::system(("timeout 120 c++ -std=c++17 -Wall -Wextra -Werror -fPIC -shared -I '" HARMONICS_SOURCE_DIR "/include' '" + source + "' -o '" + library + "'").c_str()) == 0);
+      if (!has(b.text, "register_")) continue;
+      const Result checked = harmonics("plugin check " + library);
+      CHECK(checked.code == 0);
+      CHECK(has(checked.out, " passed, 0 failed"));
+      ++built;
+    }
+  CHECK(built >= 2);
+}
+
 TEST_CASE("every command of the README works on MNIST's own files, from a clone, in an empty home") {
   const std::string data = data_folder();
   if (data.empty()) return;
