@@ -64,13 +64,22 @@ void run_reference(const void* context, void* const* buffers, uint32_t, uint32_t
 struct HostCallStep {
   std::shared_ptr<const HostFunction> function;
   std::vector<TensorType> inputs, outputs;
+  std::string scope;
 };
+
+std::vector<HTensor> call(const HostCallStep& step, const std::vector<HTensor>& inputs) {
+  try {
+    return step.function->run(inputs);
+  } catch (Error& e) {
+    throw e.note("note: in " + step.scope);
+  }
+}
 
 void run_host_call(const void* context, void* const* buffers, uint32_t, uint32_t) {
   const auto& step = *static_cast<const HostCallStep*>(context);
   std::vector<HTensor> inputs;
   for (size_t i = 0; i < step.inputs.size(); ++i) inputs.push_back(view_of(step.inputs[i], buffers[i]));
-  const std::vector<HTensor> results = step.function->run(inputs);
+  const std::vector<HTensor> results = call(step, inputs);
   if (results.size() != step.outputs.size())
     throw Error(ErrorKind::Plugin, fmt::format("'{}' gave {} results instead of {}", step.function->name(), results.size(), step.outputs.size()));
   for (size_t i = 0; i < results.size(); ++i) {
@@ -105,7 +114,7 @@ HostKernel reference_kernel(const Program& program, const Node& node) {
 }
 
 HostKernel host_call_kernel(const Program& program, const Node& node) {
-  auto step = std::make_shared<HostCallStep>(HostCallStep{node.host, input_types(program, node), output_types(program, node)});
+  auto step = std::make_shared<HostCallStep>(HostCallStep{node.host, input_types(program, node), output_types(program, node), program.scopes[node.scope]});
   return {run_host_call, step, 0, "plugin"};
 }
 

@@ -13,6 +13,8 @@ std::string spoken_name(const Item& item) {
   return item.plugin.empty() ? text : text + fmt::format(" of plugin '{}'", item.plugin);
 }
 
+bool is_shipped(const Item& item) { return item.plugin.empty() || item.plugin.rfind("harmonics.", 0) == 0; }
+
 Error plugin_error(const Item& item, hx_status status) {
   if (status != HX_ERROR)
     return {ErrorKind::Plugin, fmt::format("{} answered with status {}", spoken_name(item), static_cast<int>(status))};

@@ -22,6 +22,8 @@ namespace harmonics {
 
 // "activation 'my_act' of plugin 'my_plugin'"
 std::string spoken_name(const Item& item);
+// Is it of this program itself, or of a plugin that comes with it?
+bool is_shipped(const Item& item);
 // The error a plugin left behind by answering `status`, naming the item. Keeps the kind the plugin gave.
 Error plugin_error(const Item& item, hx_status status);
 

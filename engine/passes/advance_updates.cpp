@@ -21,6 +21,7 @@ class Scheduler {
     for (uint32_t i = 0; i < program.nodes.size(); ++i) {
       const Node& node = program.nodes[i];
       for (ValueId v : node.inputs) readers_[behind_views(program, v)].push_back(i);
+      if (node.op == Op::host_call && !is_forward(program, node) && !in_optimizer(node)) last_own_code_ = i;
       if (first_later_ == program.nodes.size() && !is_forward(program, node) && !in_optimizer(node)) first_later_ = i;
     }
     for (const NamedValue& update : program.updates)
@@ -42,9 +43,10 @@ class Scheduler {
  private:
   bool in_optimizer(const Node& node) const { return program_.scopes[node.scope].starts_with("optimizer/"); }
 
-  // Right after the last node it waits for: an operand, or a reader of the tensor it replaces. Never before the backward pass.
+  // Right after the last node it waits for: an operand, or a reader of the tensor it replaces. Never before the backward pass, nor
+  // before a plugin's code in it: when that throws, nothing has been updated yet.
   uint32_t earliest(uint32_t node) const {
-    uint32_t key = std::min<uint32_t>(node, static_cast<uint32_t>(first_later_));
+    uint32_t key = std::max(std::min<uint32_t>(node, static_cast<uint32_t>(first_later_)), std::min(node, last_own_code_));
     for (ValueId v : program_.nodes[node].inputs) key = std::max(key, key_[program_.values[v].node]);
     const auto replaced = replaced_.find(node);
     if (replaced == replaced_.end()) return key;
@@ -61,6 +63,7 @@ class Scheduler {
   std::vector<std::vector<uint32_t>> readers_;            // by value
   std::map<uint32_t, std::vector<ValueId>> replaced_;     // node -> leaves its results replace
   size_t first_later_ = program_.nodes.size();
+  uint32_t last_own_code_ = 0;
 };
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -44,6 +45,11 @@ class Updates {
            node.attributes.integers("lhs_contract") == leading && node.attributes.integers("rhs_contract") == leading;
   }
 
+  // A plugin's code that may throw: updates come after it.
+  bool is_own_code_after(uint32_t index) const {
+    return std::any_of(program_.nodes.begin() + index, program_.nodes.end(), [](const Node& n) { return n.op == Op::host_call; });
+  }
+
   // Everybody else reads w before the slope is made: then slope and update can be one step.
   void find_slope(Update& u) const {
     for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
@@ -54,7 +60,7 @@ class Updates {
         if (is_slope(node, u)) u.slope = i;
       }
     }
-    if (!u.slope || program_.values[u.a].node > *u.slope) return u.slope.reset();
+    if (!u.slope || program_.values[u.a].node > *u.slope || is_own_code_after(*u.slope)) return u.slope.reset();
     const ValueId slope = program_.nodes[*u.slope].outputs[0];
     if (uses_[slope] != 1) return;
     for (uint32_t i = *u.slope; i < program_.nodes.size(); ++i)

@@ -23,6 +23,7 @@ constexpr const char* kMachineName = "AArch64";
 #error "the descriptor reader does not know this machine's ELF number"
 #endif
 
+constexpr const char* kBuildHere = "build it for this machine, or get the release made for it";
 constexpr uint32_t kLeastDescriptor = sizeof(hx_plugin_abi);  // as contract 1.0 has it; later ones only add
 
 class ElfFile {
@@ -30,13 +31,13 @@ class ElfFile {
   ElfFile(std::span<const std::byte> bytes, const std::string& name) : bytes_(bytes), name_(name) {
     const std::string_view magic(ELFMAG, SELFMAG);
     if (bytes_.size() < SELFMAG || std::memcmp(bytes_.data(), magic.data(), SELFMAG) != 0)
-      refuse("it is not an ELF file");
+      refuse("it is not an ELF file", "give the shared library that was built, such as libmine.so");
     header_ = read<Elf64_Ehdr>(0, "ELF header");
-    if (header_.e_ident[EI_CLASS] != ELFCLASS64) refuse("it is not a 64-bit ELF file");
-    if (header_.e_ident[EI_DATA] != ELFDATA2LSB) refuse("its byte order is not this machine's");
+    if (header_.e_ident[EI_CLASS] != ELFCLASS64) refuse("it is not a 64-bit ELF file", kBuildHere);
+    if (header_.e_ident[EI_DATA] != ELFDATA2LSB) refuse("its byte order is not this machine's", kBuildHere);
     if (header_.e_machine != kMachine)
-      refuse(fmt::format("it is built for another machine (number {}), not {}", header_.e_machine, kMachineName));
-    if (header_.e_type != ET_DYN) refuse("it is not a shared library");
+      refuse(fmt::format("it is built for another machine (number {}), not {}", header_.e_machine, kMachineName), kBuildHere);
+    if (header_.e_type != ET_DYN) refuse("it is not a shared library", "link it with -shared, or build it with harmonics_add_plugin");
     if (header_.e_shnum && header_.e_shentsize != sizeof(Elf64_Shdr)) refuse("its section headers have a wrong size");
     if (header_.e_phnum && header_.e_phentsize != sizeof(Elf64_Phdr)) refuse("its program headers have a wrong size");
   }
@@ -67,8 +68,8 @@ class ElfFile {
     refuse(fmt::format("its {} lies outside of what would be loaded", what));
   }
 
-  [[noreturn]] void refuse(const std::string& reason) const {
-    throw Error(ErrorKind::Plugin, fmt::format("'{}' is not a Harmonics plugin: {}", name_, reason));
+  [[noreturn]] void refuse(const std::string& reason, const char* remedy = "the file is damaged: build it or copy it again") const {
+    throw Error(ErrorKind::Plugin, fmt::format("'{}' is not a Harmonics plugin: {}", name_, reason)).note(remedy);
   }
 
  private:
@@ -118,7 +119,7 @@ hx_plugin_abi parse_descriptor(std::span<const std::byte> file, const std::strin
   const ElfFile elf(file, name);
   std::optional<Elf64_Sym> symbol = elf.symbol("harmonics_plugin_abi");
   if (!symbol) symbol = elf.symbol("harmonics_plugin_abi_default");
-  if (!symbol) elf.refuse("it has no descriptor; include <harmonics/plugin.hpp> in one of its sources");
+  if (!symbol) elf.refuse("it has no descriptor", "include <harmonics/plugin.hpp> in one of its sources");
   if (symbol->st_size < kLeastDescriptor) elf.refuse(fmt::format("its descriptor has only {} bytes", symbol->st_size));
   const auto bytes = elf.at_address(symbol->st_value, kLeastDescriptor, "descriptor");
   hx_plugin_abi result;

@@ -124,7 +124,8 @@ Opened open_library(const std::string& path, bool beside) {
 void run_entry(const Opened& opened, const std::string& path, hx_registry& pending) {
   hx_registration registration{sizeof(hx_registration), harmonics_api(), &pending};
   const auto failed = [&](const std::string& what) {
-    return Error(ErrorKind::Plugin, fmt::format("plugin '{}' failed while registering: {}", path, what));
+    return Error(ErrorKind::Plugin, fmt::format("plugin '{}' failed while registering: {}", path, what))
+        .note("nothing of it is used: correct harmonics_register, or leave the plugin out");
   };
   try {
     opened.entry(reinterpret_cast<FunctionRegistry&>(registration));

@@ -111,6 +111,10 @@ void add_pending(hx_registry& registry, const hx_item& from) {
   item->name = given.name ? given.name : "";
   item->description = given.description ? given.description : "";
   check_kind(*item);
+  // Two of them are a mistake; what stands for an item of another library, or of a graph that registers anew, is not.
+  const auto same = [&](const auto& other) { return other->kind == item->kind && other->name == item->name; };
+  if (registry.library && std::any_of(registry.pending.begin(), registry.pending.end(), same))
+    refuse(*item, "this library has registered one of that name already; give one of them another name");
   if (!is_item_name(item->name))
     refuse(*item, "a name starts with a letter or '_' and goes on with letters, digits and '_ . + -'");
   if (is_own_name(item->kind, item->name)) refuse(*item, "the library itself has one of this name; choose another");

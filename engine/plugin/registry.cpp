@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <set>
 
 #include "engine/base/spelling.hpp"
@@ -17,6 +18,12 @@ std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
   return text;
+}
+
+// Does this path, perhaps by links, lead to the file?
+bool is_file(const std::string& path, const std::string& file) {
+  std::error_code none;
+  return path == file || std::filesystem::weakly_canonical(path, none).string() == file;
 }
 
 }  // namespace
@@ -49,7 +56,7 @@ void Registry::add_announced(std::shared_ptr<Item> item) {
   std::lock_guard lock(mutex_);
   Key key{item->kind, item->name};
   const auto other = announced_.find(key);
-  if (other != announced_.end() && other->second != item->path) return;
+  if (other != announced_.end() && !is_file(other->second, item->path)) return;
   items_.try_emplace(std::move(key), std::move(item));
 }
 

@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include "engine/functional/plugin_body.hpp"
 #include "engine/plugin/arguments.hpp"
 
 namespace harmonics {
@@ -100,7 +101,8 @@ MeasuredMetric::~MeasuredMetric() {
 void MeasuredMetric::fail() const {
   uint32_t kind = HX_ERROR_INTERNAL;
   const char* text = detail::api()->last_error(&kind);
-  throw Error(static_cast<ErrorKind>(kind), fmt::format("metric '{}': {}", text_, text && *text ? text : "failed without saying why"));
+  const Error said = detail::error_of(static_cast<ErrorKind>(kind), text && *text ? text : "failed without saying why");
+  throw Error(said.kind(), fmt::format("metric '{}'{}: {}", text_, is_shipped(*item_) ? "" : fmt::format(" of plugin '{}'", item_->plugin), said.what()), {}, said.notes());
 }
 
 void MeasuredMetric::add(const hx_metric_batch& batch) {

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/philox.hpp"
+#include "engine/functional/plugin_body.hpp"
 #include "engine/functional/plugin_functions.hpp"
 #include "engine/model/safetensors.hpp"
 #include "engine/program/gradient.hpp"
@@ -68,6 +69,17 @@ class Lowerer : public ParameterSource {
     return apply("random_uniform", a, {counter}).at(0);
   }
   bool training() const override { return options_.mode == Mode::train; }
+  void gave(const BoundCall& c, const std::vector<HTensor>& from, const HTensor& to) override {
+    if (!options_.observe || is_shipped(*c.item)) return;
+    PluginCall call{spoken_name(*c.item), {}, {}};
+    const auto hand_out = [&](const HTensor& v, std::vector<std::string>& names) {
+      names.push_back(fmt::format("function:{}:{}", result_.plugins.size(), call.from.size() + call.to.size()));
+      tracer_.output(names.back(), v);
+    };
+    for (const HTensor& v : from) hand_out(v, call.from);
+    hand_out(to, call.to);
+    result_.plugins.push_back(std::move(call));
+  }
 
  private:
   const GraphNode& node(int n) const { return graph_.nodes[static_cast<size_t>(n)]; }
@@ -187,6 +199,7 @@ class Lowerer : public ParameterSource {
       }
       if (options_.judge && !info.judged) judge(c, prediction, y, classes, info);
       const HTensor value = call_loss(c.item, c.arguments, prediction.activation, prediction.before_activation.tensor, p.tensor, y);
+      gave(c, {p.tensor, prediction.before_activation.tensor, y}, value);
       return mean_loss(value, 1 + p.positions);
     } catch (const Error& e) {
       if (e.span().line) throw;

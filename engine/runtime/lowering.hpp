@@ -65,6 +65,12 @@ struct LoweringOptions : UpdateSettings {  // those: train
   bool judge = false;             // hand out what metrics compare, as "LAYER.prediction" and "LAYER.target"
 };
 
+// What a function of somebody's plugin gave in the program, with LoweringOptions::observe.
+struct PluginCall {
+  std::string name;                   // "activation 'my_act' of plugin 'my_act'"
+  std::vector<std::string> from, to;  // outputs of the program: its inputs and results
+};
+
 // What metrics compare at a tapped layer, by its first tap.
 struct Judged {
   bool classes = false;    // targets are class numbers (i32), else numbers as many as predictions (f32)
@@ -92,6 +98,7 @@ struct Lowered {
   std::map<int, std::string> values;  // infer: node (layer or consumer) -> output name
   std::vector<Selected> opened;           // calls whose bodies were differentiated: they are calls no more
   std::vector<TrainedParameter> trained;  // parameters this program has gradients for
+  std::vector<PluginCall> plugins;        // with `observe`
 };
 
 // Program inputs: one per producer used ("NAME": [batch, sample...]); train also has "@lr" f32, "@step" i64; programs with random

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <fmt/core.h>
 
 #include "engine/execution/selection.hpp"
+#include "engine/functional/plugin_body.hpp"
 #include "engine/passes/pass.hpp"
 #include "engine/program/expand_calls.hpp"
 #include "engine/program/host_function.hpp"
@@ -44,19 +46,14 @@ std::string first_place(const NotFinite& step, const CompiledStep& look) {
   return "the loss itself: every layer is finite";
 }
 
-// What a plugin's own code computes in the program, and the names its operands and results are handed out under.
-struct PluginStep {
-  std::string name;
-  std::vector<std::string> from, to;
-};
-
-std::vector<PluginStep> watch_plugins(HarmonicGraph& graph, const CompileOptions& options, Program& program) {
+// What a plugin's own code computes in the program.
+std::vector<PluginCall> watch_plugins(HarmonicGraph& graph, const CompileOptions& options, Program& program) {
   Selection selection(graph.registry(), options, options.training);
   if (!selection.idle()) expand_calls(program, [&](Node& node) { return choose_in_place(program, node, selection), false; });
-  std::vector<PluginStep> steps;
+  std::vector<PluginCall> steps;
   for (const Node& node : program.nodes) {
     if (node.op != Op::host_call || !is_forward(program, node)) continue;
-    PluginStep s{node.host->name(), {}, {}};
+    PluginCall s{node.host->name(), {}, {}};
     for (const auto& [values, names] : {std::pair(&node.inputs, &s.from), std::pair(&node.outputs, &s.to)})
       for (ValueId v : *values) {
         names->push_back(fmt::format("plugin:{}:{}", steps.size(), s.from.size() + s.to.size()));
@@ -67,14 +64,26 @@ std::vector<PluginStep> watch_plugins(HarmonicGraph& graph, const CompileOptions
   return steps;
 }
 
-std::string first_plugin(const std::vector<PluginStep>& steps, const CompiledStep& look) {
+// "" when none made what is not finite of what is.
+std::string first_plugin(const std::vector<PluginCall>& steps, const CompiledStep& look) {
   const auto bad = [&](const std::string& name) {
     const HTensor& v = look.executable().output(name);
     return first_bad(v.dtype(), v.bytes(), v.size()) >= 0;
   };
-  for (const PluginStep& s : steps)
+  for (const PluginCall& s : steps)
     if (std::none_of(s.from.begin(), s.from.end(), bad) && std::any_of(s.to.begin(), s.to.end(), bad)) return s.name;
   return "";
+}
+
+// Everything of plugins in the step, for a sentence.
+std::string plugins_of(const Lowered& lowered, const LoweringOptions& options) {
+  std::set<std::string> names;
+  for (const PluginCall& c : lowered.plugins) names.insert(c.name);
+  const NamedSettings& optimizer = options.optimizer.settings;
+  if (optimizer.row && optimizer.row->item) names.insert(spoken_name(*optimizer.row->item));
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  return all;
 }
 
 }  // namespace
@@ -82,7 +91,7 @@ std::string first_plugin(const std::vector<PluginStep>& steps, const CompiledSte
 void report_not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor, const DeviceSettings& device) {
   const CompileOptions compile_options = step.graph.compile_options(device, observing.mode == Mode::train);
   Lowered lowered = step.graph.lower(observing);
-  const std::vector<PluginStep> plugins = watch_plugins(step.graph, compile_options, lowered.program);
+  const std::vector<PluginCall> own_code = watch_plugins(step.graph, compile_options, lowered.program);
   CompiledStep look(std::move(lowered), step.graph.store(), executor, compile_options);
   look.set(step.streams.data(), 0, step.steps + 1, observing.seed);
   look.run_forward();
@@ -92,8 +101,10 @@ void report_not_finite(const NotFinite& step, const LoweringOptions& observing, 
   const std::string state = spoilt.empty() ? fmt::format("the weights are those after step {}, all finite", step.steps)
                                            : fmt::format("step {} had a finite loss but made '{}' infinite: these weights are lost", step.steps, spoilt);
   std::vector<std::string> notes{"note: " + state};
-  if (const std::string culprit = first_plugin(plugins, look); !culprit.empty()) notes.push_back(culprit + " made it of finite numbers: leave it out, or correct it");
-  else notes.push_back("lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step");
+  const std::string by_code = first_plugin(own_code, look), traced = spoilt.empty() ? first_plugin(look.lowered().plugins, look) : "";
+  if (!by_code.empty() || !traced.empty()) notes.push_back((by_code.empty() ? traced : by_code) + " made it of finite numbers: leave it out, or correct it");
+  else if (const std::string all = plugins_of(look.lowered(), observing); !spoilt.empty() && !all.empty()) notes.push_back("a slope or an update of a plugin may have done so; in this step are " + all + ": leave them out one by one");
+  if (by_code.empty()) notes.push_back("lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step");
   throw Error(ErrorKind::Diverged, fmt::format("the loss is {} at step {} (epoch {}); first not finite: {}", step.loss, step.steps + 1, step.epoch, first_place(step, look)), {}, notes);
 }
 

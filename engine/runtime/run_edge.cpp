@@ -87,6 +87,7 @@ EdgeResult run_edge(const Graph& graph, const GraphEdge& edge, const FlowValue& 
       if (c.item->kind == HX_ACTIVATION) {
         r.activation = c.item->identity();
         v.tensor = call_activation(c.item, c.arguments, v.tensor);
+        parameters.gave(c, {r.before_activation.tensor}, v.tensor);
         continue;
       }
       r.activation.clear();
@@ -94,6 +95,7 @@ EdgeResult run_edge(const Graph& graph, const GraphEdge& edge, const FlowValue& 
         std::vector<HTensor> inputs{v.tensor};
         for (const auto& [argument, node] : c.layers) inputs.push_back(as_numbers(value_of(node).tensor));
         v.tensor = call_functional(c.item, c.arguments, inputs);
+        parameters.gave(c, inputs, v.tensor);
         v.positions = std::min(v.positions, v.tensor.rank() - 1);
         v.classes = 0;
         continue;
@@ -102,6 +104,9 @@ EdgeResult run_edge(const Graph& graph, const GraphEdge& edge, const FlowValue& 
       for (const auto& [argument, node] : c.layers) layers.emplace_back(argument, as_numbers(value_of(node).tensor));
       EdgeScope edge_scope(graph, c, parameter_prefix(edge, i), v, width, parameters);
       v.tensor = call_layer(c.item, c.arguments, layers, edge_scope, v.tensor);
+      std::vector<HTensor> from{r.before_activation.tensor};
+      for (const auto& [argument, value] : layers) from.push_back(value);
+      parameters.gave(c, from, v.tensor);
       v.positions = std::min(edge_scope.positions(), v.tensor.rank() - 1);
       v.classes = 0;
     } catch (const Error& e) {

@@ -16,7 +16,7 @@ struct FlowValue {
   int64_t classes = 0;  // integers: how many classes or symbols; 0: unknown
 };
 
-// Where an arrow's functions get their parameters from.
+// Where an arrow's functions get their parameters from, and who is told what they gave.
 class ParameterSource {
  public:
   virtual ~ParameterSource() = default;
@@ -25,6 +25,7 @@ class ParameterSource {
   virtual void update(const std::string& path, const HTensor& value) = 0;
   virtual HTensor random(const std::string& path, const Shape& shape) = 0;
   virtual bool training() const = 0;
+  virtual void gave(const BoundCall& call, const std::vector<HTensor>& from, const HTensor& to) { (void)call, (void)from, (void)to; }
 };
 
 // "source.target.conv", "source.target.conv.2", or the name the call was given.

@@ -405,7 +405,7 @@ HARMONICS_FACE inline const hx_consumer_factory_vt* consumer_factory_vt() {
 }
 }  // namespace detail
 
-// Handed to harmonics_register by the host. A name registered again replaces the earlier one.
+// Handed to harmonics_register by the host. A name that another library has is replaced; one library has a name once.
 class FunctionRegistry final {
  public:
   void register_activation(const std::string& name, std::shared_ptr<ActivationFunction> f, const std::string& description = "",

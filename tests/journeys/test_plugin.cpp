@@ -134,8 +134,8 @@ TEST_CASE("doctor names what keeps a library from loading, and what to do") {
   };
   trouble("other_contract", "is built for contract 7.3", "build it again with this program's headers, or get the release made for it");
   trouble("missing_symbol", "cannot be loaded: undefined symbol: a_function_nobody_has", "link it with the library that has the symbol");
-  trouble("no_descriptor", "it has no descriptor", "");
-  trouble("throws_registering", "failed while registering: the licence has run out", "");
+  trouble("no_descriptor", "it has no descriptor", "include <harmonics/plugin.hpp> in one of its sources");
+  trouble("throws_registering", "failed while registering: the licence has run out", "correct harmonics_register, or leave the plugin out");
   trouble("leaves_at_load", "ended the process while it was loaded", "run it under a debugger");
   trouble("crashes_at_load", "crashed with SIGABRT while it was loaded", "run it under a debugger");
   CHECK(said("functions").code == 0);
