@@ -175,7 +175,7 @@ TEST_CASE("slopes and updates that are not finite: the plugins of the step are n
   CHECK(has(update.err, "in this step are optimizer 'nan_optimizer' of plugin 'spoils': leave them out one by one"));
 }
 
-TEST_CASE("a function that throws in the middle of training ends the run; its checkpoints stay whole") {
+TEST_CASE("a function that throws in the middle of training ends the run, its checkpoints stay whole") {
   const Data data;
   for (const char* name : {"throws_late", "throws_in_gradient"}) {
     const std::string runs = data.folder / name;
