@@ -98,7 +98,7 @@ TEST_CASE("hostile libraries are refused one after the other, and the next good 
   CHECK(numbers(ran.dx) == Floats{6, -8});
 }
 
-TEST_CASE("a folder of hostile libraries: each has its reason, flows train with the one that works") {
+TEST_CASE("a folder of hostile libraries: flows train with the one that works") {
   const Data data;
   const Folder place;
   const auto put = [&](const std::string& name) {
