@@ -1,0 +1,81 @@
+// Checksums against those that RFC 3720 prints, and the processor's instruction against the tables.
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "wire/crc32c.hpp"
+
+using namespace harmonics::wire;
+
+namespace {
+
+std::vector<std::byte> of(std::initializer_list<int> bytes) {
+  std::vector<std::byte> all;
+  for (int b : bytes) all.push_back(static_cast<std::byte>(b));
+  return all;
+}
+std::span<const std::byte> of(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
+
+std::vector<std::byte> random_bytes(size_t size, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<std::byte> all(size);
+  for (auto& b : all) b = static_cast<std::byte>(random());
+  return all;
+}
+
+// Bit by bit, as the definition has it.
+uint32_t slow(std::span<const std::byte> bytes) {
+  uint32_t crc = ~0u;
+  for (std::byte b : bytes) {
+    crc ^= static_cast<uint32_t>(b);
+    for (int i = 0; i < 8; ++i) crc = (crc >> 1) ^ ((crc & 1) ? 0x82F63B78u : 0);
+  }
+  return ~crc;
+}
+
+}  // namespace
+
+TEST_CASE("checksums of RFC 3720") {
+  std::vector<std::byte> up, down;
+  for (int i = 0; i < 32; ++i) up.push_back(static_cast<std::byte>(i)), down.push_back(static_cast<std::byte>(31 - i));
+  const std::vector<std::byte> read_command = of({0x01, 0xC0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x14, 0, 0, 0, 0, 0, 0x04, 0,
+                                                  0, 0, 0, 0x14, 0, 0, 0, 0x18, 0x28, 0, 0, 0, 0, 0, 0, 0, 0x02, 0, 0, 0, 0, 0, 0, 0});
+  for (auto* sum : {&crc32c, &crc32c_portable}) {
+    CHECK(sum(std::vector<std::byte>(32, std::byte{0}), 0) == 0x8A9136AA);
+    CHECK(sum(std::vector<std::byte>(32, std::byte{0xFF}), 0) == 0x62A8AB43);
+    CHECK(sum(up, 0) == 0x46DD794E);
+    CHECK(sum(down, 0) == 0x113FDB5C);
+    CHECK(sum(read_command, 0) == 0xD9963A56);
+    CHECK(sum(of("123456789"), 0) == 0xE3069283);
+    CHECK(sum({}, 0) == 0);
+  }
+}
+
+TEST_CASE("checksums by instruction and by tables agree, at every length and place") {
+  const auto bytes = random_bytes(3 * 1024 * 3 + 600, 7);
+  const std::span<const std::byte> all(bytes);
+  for (size_t size = 0; size < all.size(); size += size < 900 ? 1 : 61)
+    for (size_t from : {size_t{0}, size % 9}) {
+      const auto part = all.subspan(std::min(from, all.size() - size), size);
+      INFO(size << " bytes from " << from);
+      REQUIRE(crc32c(part) == crc32c_portable(part));
+      if (size < 400) REQUIRE(crc32c(part) == slow(part));
+    }
+}
+
+TEST_CASE("a checksum goes on where another ended") {
+  const auto bytes = random_bytes(5000, 9);
+  const std::span<const std::byte> all(bytes);
+  const uint32_t whole = slow(all);
+  for (size_t cut = 0; cut <= all.size(); cut += 37) {
+    REQUIRE(crc32c(all.subspan(cut), crc32c(all.first(cut))) == whole);
+    REQUIRE(crc32c_portable(all.subspan(cut), crc32c_portable(all.first(cut))) == whole);
+  }
+}
+
+#if defined(__x86_64__)
+TEST_CASE("the instruction is used where the processor has it") { CHECK(crc32c_is_native() == static_cast<bool>(__builtin_cpu_supports("sse4.2"))); }
+#endif

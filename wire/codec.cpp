@@ -1,0 +1,157 @@
+// Bytes of a frame to its fields and back.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "wire/crc32c.hpp"
+#include "wire/header.hpp"
+
+namespace harmonics::wire {
+namespace {
+
+constexpr uint32_t kMagic = 0x31535848;  // "HXS1"
+constexpr uint16_t kVersion = 1;
+constexpr size_t kCrcAt = 20;
+constexpr std::byte kZeros[8] = {};
+
+template <typename T> T number_at(std::span<const std::byte> bytes, size_t at) {
+  T value;
+  std::memcpy(&value, bytes.data() + at, sizeof value);
+  return value;
+}
+template <typename T> void put(std::vector<std::byte>& to, size_t at, T value) { std::memcpy(to.data() + at, &value, sizeof value); }
+
+uint64_t bytes_of_one(const TensorPart& part) { return static_cast<uint64_t>(part.sample.count()) * element_bytes(part.dtype); }
+
+size_t padding(uint64_t at) { return static_cast<size_t>((8 - at % 8) % 8); }
+
+[[noreturn]] void refuse_at(uint64_t byte, const std::string& what, const std::string& remedy) {
+  refuse(fmt::format("byte {} of the frame", byte), what, remedy);
+}
+
+void check_lengths(const Prefix& prefix, const Limits& limits) {
+  if (prefix.header_bytes > limits.header_bytes)
+    refuse_at(8, fmt::format("a header of {} bytes is announced, at most {} are taken", prefix.header_bytes, limits.header_bytes),
+              "use fewer tensors or shorter names");
+  if (prefix.payload_bytes > limits.frame_bytes || prefix.frame_bytes() > limits.frame_bytes)
+    refuse_at(12, fmt::format("a payload of {} bytes is announced, frames have at most {}", prefix.payload_bytes, limits.frame_bytes),
+              "put fewer samples in a frame, or let the receiver take larger ones");
+}
+
+void check_zeros(std::span<const std::byte> bytes, uint64_t begin, uint64_t end) {
+  for (uint64_t at = begin; at < end; ++at)
+    if (bytes[at] != std::byte{0})
+      refuse_at(at, fmt::format("0x{:02x} between two parts", static_cast<unsigned>(bytes[at])), "fill up to a multiple of 8 with zeros");
+}
+
+// Gives every tensor its bytes; the payload ends where the last of them does. The sizes were compared with the limits.
+void place_tensors(Frame& frame, std::span<const std::byte> bytes, const Prefix& prefix) {
+  uint64_t at = prefix.payload_at();
+  for (size_t i = 0; i < frame.tensors.size() && frame.kind == Kind::Data; ++i) {
+    TensorPart& part = frame.tensors[i];
+    const uint64_t one = bytes_of_one(part);
+    const uint64_t begin = at + padding(at);
+    if (begin > bytes.size() || one > (bytes.size() - begin) / frame.count)
+      refuse(fmt::format("payload, tensors[{}] '{}'", i, part.name),
+             fmt::format("{} samples of {} bytes go beyond the frame, which ends at byte {}", frame.count, one, bytes.size()),
+             "announce as many samples, and the shape, that are sent");
+    check_zeros(bytes, at, begin);
+    at = begin + one * frame.count;
+    part.bytes = bytes.subspan(begin, one * frame.count);
+  }
+  if (at != bytes.size())
+    refuse_at(at, fmt::format("{} bytes more than the tensors of this {} frame have", bytes.size() - at, kind_name(frame.kind)),
+              "send only what the header describes");
+}
+
+std::vector<std::byte> head_of(const Frame& frame, const Limits& limits) {
+  std::vector<std::byte> head(kPrefixBytes);
+  write_header(frame, head);
+  const uint64_t header_bytes = head.size() - kPrefixBytes;
+  if (header_bytes > limits.header_bytes)
+    refuse("header", fmt::format("{} bytes, at most {} are taken", header_bytes, limits.header_bytes), "use fewer tensors or shorter names");
+  put(head, 0, kMagic);
+  put(head, 4, kVersion);
+  put(head, 6, static_cast<uint16_t>(frame.kind));
+  put(head, 8, static_cast<uint32_t>(header_bytes));
+  head.resize(head.size() + padding(head.size()));
+  return head;
+}
+
+}  // namespace
+
+Prefix read_prefix(std::span<const std::byte> bytes, const Limits& limits) {
+  if (bytes.size() < kPrefixBytes)
+    refuse_at(bytes.size(), fmt::format("the end, and a frame begins with {} bytes", kPrefixBytes), "send whole frames");
+  if (const auto magic = number_at<uint32_t>(bytes, 0); magic != kMagic)
+    refuse_at(0, fmt::format("0x{:08x}, and a frame begins with 0x{:08x} (\"HXS1\")", magic, kMagic), "speak HXS/1: see docs/wire.md");
+  if (const auto version = number_at<uint16_t>(bytes, 4); version != kVersion)
+    refuse_at(4, fmt::format("version {}, and this is a reader of version {}", version, kVersion), "use releases of one version");
+  Prefix prefix;
+  prefix.kind = static_cast<Kind>(number_at<uint16_t>(bytes, 6));
+  if (!kind_name(prefix.kind))
+    refuse_at(6, fmt::format("there is no kind {} of frames", static_cast<unsigned>(prefix.kind)), "use a kind of docs/wire.md");
+  prefix.header_bytes = number_at<uint32_t>(bytes, 8);
+  prefix.payload_bytes = number_at<uint64_t>(bytes, 12);
+  prefix.crc = number_at<uint32_t>(bytes, kCrcAt);
+  check_lengths(prefix, limits);
+  return prefix;
+}
+
+Frame decode(std::span<const std::byte> bytes, const Limits& limits) {
+  const Prefix prefix = read_prefix(bytes, limits);
+  if (prefix.frame_bytes() != bytes.size())
+    refuse_at(8, fmt::format("lengths of a frame of {} bytes, and there are {}", prefix.frame_bytes(), bytes.size()), "send whole frames");
+  const uint32_t crc = crc32c(bytes.subspan(kPrefixBytes), crc32c(bytes.first(kCrcAt)));
+  if (crc != prefix.crc)
+    refuse_at(kCrcAt, fmt::format("the checksum 0x{:08x}, and the bytes have 0x{:08x}", prefix.crc, crc),
+              "the frame was damaged on its way: send it again");
+  Frame frame = read_header(prefix.kind, bytes.subspan(kPrefixBytes, prefix.header_bytes), limits);
+  check_fields(frame, limits);
+  check_zeros(bytes, kPrefixBytes + prefix.header_bytes, prefix.payload_at());
+  place_tensors(frame, bytes, prefix);
+  return frame;
+}
+
+Encoded encode(const Frame& frame, const Limits& limits) {
+  check_fields(frame, limits);
+  Encoded to;
+  to.head_ = head_of(frame, limits);
+  to.size_ = to.head_.size();
+  for (const TensorPart& part : frame.tensors) {
+    const uint64_t one = bytes_of_one(part);
+    if (part.bytes.size() % one != 0 || part.bytes.size() / one != frame.count)
+      refuse(fmt::format("payload, '{}'", part.name),
+             fmt::format("{} bytes for {} samples of shape {}", part.bytes.size(), frame.count, part.sample.str()),
+             fmt::format("give {} bytes a sample", one));
+    if (part.bytes.empty()) continue;
+    if (const size_t gap = padding(to.size_)) to.payload_.emplace_back(kZeros, gap);
+    to.payload_.push_back(part.bytes);
+    to.size_ += padding(to.size_) + part.bytes.size();
+  }
+  Prefix prefix;
+  prefix.payload_bytes = to.size_ - to.head_.size();
+  prefix.header_bytes = number_at<uint32_t>(to.head_, 8);
+  check_lengths(prefix, limits);
+  put(to.head_, 12, prefix.payload_bytes);
+  const std::span<const std::byte> head(to.head_);
+  uint32_t crc = crc32c(head.subspan(kPrefixBytes), crc32c(head.first(kCrcAt)));
+  for (const auto& piece : to.payload_) crc = crc32c(piece, crc);
+  put(to.head_, kCrcAt, crc);
+  return to;
+}
+
+std::vector<std::span<const std::byte>> Encoded::pieces() const {
+  std::vector<std::span<const std::byte>> all{head_};
+  all.insert(all.end(), payload_.begin(), payload_.end());
+  return all;
+}
+
+std::vector<std::byte> Encoded::bytes() const {
+  std::vector<std::byte> all;
+  all.reserve(size_);
+  for (const auto& piece : pieces()) all.insert(all.end(), piece.begin(), piece.end());
+  return all;
+}
+
+}  // namespace harmonics::wire

@@ -1,0 +1,99 @@
+// The frame HXS/1: one message between senders of samples and their receiver, and one record of a spool. docs/wire.md
+// describes it byte by byte.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <harmonics/stream.hpp>
+
+namespace harmonics::wire {
+
+enum class Kind : uint16_t {
+  Hello = 1, Welcome = 2, Data = 3, Grant = 4, Resume = 5, Nack = 6, Ping = 7, Pong = 8, /* 9: barriers */ End = 10, Bye = 11, Error = 12,
+};
+const char* kind_name(Kind kind);  // "DATA"
+
+// The numbers of hxs.proto.
+enum class Acknowledgement : uint32_t { None = 0, Received = 1, Durable = 2 };
+enum class Code : uint32_t { None = 0, Malformed = 1, Credit = 2, NoSession = 3, Stale = 4, NotDurable = 5, Tensors = 6 };
+
+// One tensor of every sample of a frame: count samples back to back, row-major, little-endian. The bytes are somebody else's.
+struct TensorPart {
+  std::string name;
+  DType dtype = DType::F32;
+  Shape sample;
+  std::span<const std::byte> bytes;  // HELLO only describes: none
+};
+
+// What hxs.proto says of each field; those that a kind does not use are left as they are here.
+struct Frame {
+  Kind kind = Kind::Data;
+  std::string stream, producer;
+  uint64_t epoch = 0, session = 0, seq = 0;
+  uint32_t count = 0;
+  std::vector<TensorPart> tensors;
+  uint64_t limit_seq = 0, limit_bytes = 0, received_seq = 0, durable_seq = 0;
+  Acknowledgement acknowledgement = Acknowledgement::None;
+  uint64_t max_frame_bytes = 0;
+  Code code = Code::None;
+  std::string text;
+  bool fresh = false, blocked = false;
+};
+
+// The bytes of one sample over all its tensors, without what is between them: what credit counts.
+uint64_t sample_bytes(const Frame& frame);
+
+// What a reader takes at most; everything is compared with them before memory is asked for.
+struct Limits {
+  uint64_t frame_bytes = 16u << 20;
+  uint32_t header_bytes = 32u << 10;
+  uint32_t tensors = 64;
+};
+constexpr size_t kMostName = 255, kMostText = 4096;
+// No sample has this number or a larger one.
+constexpr uint64_t kMostSeq = uint64_t{1} << 62;
+
+// The 24 bytes every frame begins with.
+constexpr size_t kPrefixBytes = 24;
+struct Prefix {
+  Kind kind = Kind::Data;
+  uint32_t header_bytes = 0;
+  uint64_t payload_bytes = 0;
+  uint32_t crc = 0;
+
+  uint64_t payload_at() const { return (kPrefixBytes + header_bytes + 7) / 8 * 8; }
+  uint64_t frame_bytes() const { return payload_at() + payload_bytes; }
+};
+
+// Refusals of the three below: ErrorKind::Stream with the place in the frame, what was found, and a note with what to do.
+
+// Reads the first 24 bytes of `bytes`, of which there must be as many: a reader of a stream of frames learns how much to wait for.
+Prefix read_prefix(std::span<const std::byte> bytes, const Limits& limits = {});
+
+// Reads exactly one frame. Its tensors point into `bytes`, at multiples of 8 from their begin.
+Frame decode(std::span<const std::byte> bytes, const Limits& limits = {});
+
+// A frame as it is sent: its own bytes up to the payload, then pieces of the caller's memory and zeros between them. Valid
+// while the frame's tensors are.
+class Encoded {
+ public:
+  uint64_t size() const { return size_; }
+  // In order; together they are the frame.
+  std::vector<std::span<const std::byte>> pieces() const;
+  std::vector<std::byte> bytes() const;
+
+ private:
+  friend Encoded encode(const Frame& frame, const Limits& limits);
+  std::vector<std::byte> head_;
+  std::vector<std::span<const std::byte>> payload_;
+  uint64_t size_ = 0;
+};
+
+// Refuses what decode would refuse.
+Encoded encode(const Frame& frame, const Limits& limits = {});
+
+}  // namespace harmonics::wire
