@@ -123,6 +123,14 @@ void check_fields(const Frame& frame, const Limits& limits) {
   check_text("header, text", frame.text, kMostText, true);
 }
 
+std::string described(const std::vector<TensorPart>& tensors) {
+  static constexpr const char* kNames[] = {"bool", "u8", "i8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64"};
+  std::string text;
+  for (const TensorPart& part : tensors)
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", part.name, kNames[static_cast<size_t>(part.dtype)], part.sample.str());
+  return text.empty() ? "no tensors" : text;
+}
+
 uint64_t sample_bytes(const Frame& frame) {
   uint64_t bytes = 0;
   for (const TensorPart& part : frame.tensors) bytes += static_cast<uint64_t>(part.sample.count()) * element_bytes(part.dtype);

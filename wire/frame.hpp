@@ -44,6 +44,8 @@ struct Frame {
   bool fresh = false, blocked = false;
 };
 
+// "image u8 [28, 28], label i64 []"
+std::string described(const std::vector<TensorPart>& tensors);
 // The bytes of one sample over all its tensors, without what is between them: what credit counts.
 uint64_t sample_bytes(const Frame& frame);
 

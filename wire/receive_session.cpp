@@ -1,0 +1,236 @@
+#include "wire/receive_session.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace harmonics::wire {
+namespace {
+
+bool alike(const std::vector<TensorPart>& a, const std::vector<TensorPart>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const TensorPart& x, const TensorPart& y) { return x.name == y.name && x.dtype == y.dtype && x.sample == y.sample; });
+}
+
+// before + window - held, where more may be held than the window has.
+uint64_t limit(uint64_t before, uint64_t window, uint64_t held) { return before + window < held ? 0 : before + window - held; }
+
+}  // namespace
+
+void ReceiveSession::restore(const Position& position) {
+  epoch_ = position.epoch;
+  next_ = durable_ = position.seq;
+  ended_ = durable_end_ = position.ended;
+}
+
+ReceiveSession::Taken ReceiveSession::receive(const Frame& frame, Time now) {
+  switch (frame.kind) {
+    case Kind::Hello: hello(frame, now); break;
+    case Kind::Data: return data(frame, now);
+    case Kind::Ping:
+      if (!knows(frame, now)) break;
+      say_pong_ = true;
+      durable_wanted_ |= frame.blocked;
+      if (frame.seq > next_) ask(Code::None, "", now);
+      break;
+    case Kind::End:
+      if (knows(frame, now)) end(frame, now);
+      break;
+    case Kind::Bye:
+      if (frame.epoch == epoch_ && frame.session == session_) greeted_ = false;
+      break;
+    default: break;  // a receiver's own kinds say nothing to a receiver
+  }
+  return {};
+}
+
+void ReceiveSession::hello(const Frame& frame, Time now) {
+  if (frame.epoch < epoch_) {
+    ++counts_.stale;
+    return refuse(frame, Code::Stale, fmt::format("a later incarnation of '{}' is at work", options_.producer));
+  }
+  if (frame.epoch == epoch_ && frame.session < session_) return;
+  if (frame.acknowledgement == Acknowledgement::Durable && !options_.durable)
+    return refuse(frame, Code::NotDurable, "nothing is kept on disk here: ask for acknowledgement 'received', or let the receiver write checkpoints or a spool");
+  if (!options_.tensors.empty() && !frame.tensors.empty() && !alike(frame.tensors, options_.tensors))
+    return refuse(frame, Code::Tensors, fmt::format("wanted is {}, not {}", described(options_.tensors), described(frame.tensors)));
+  say_welcome_ = true;
+  if (greeted_ && frame.epoch == epoch_ && frame.session == session_) return;
+  if (frame.epoch > epoch_) ended_ = durable_end_ = false;
+  if (!frame.fresh && frame.seq > next_) {
+    counts_.lost += frame.seq - next_;
+    next_ = frame.seq;
+  }
+  greeted_ = true;
+  epoch_ = frame.epoch;
+  session_ = frame.session;
+  level_ = frame.acknowledgement;
+  base_ = next_;
+  bytes_ = 0;
+  granted_seq_ = free_seq();  // what an earlier session was granted may still arrive
+  granted_bytes_ = free_bytes();
+  asking_.reset();
+  asked_seq_.reset();
+  say_pong_ = say_bye_ = say_grant_ = false;
+  granted_at_ = now;
+}
+
+// Whether the frame belongs to the session; if there is none, its sender is asked to begin one.
+bool ReceiveSession::knows(const Frame& frame, Time now) {
+  const bool data = frame.kind == Kind::Data;
+  if (greeted_ && frame.epoch == epoch_ && (data || frame.session == session_)) return true;
+  ++counts_.stale;
+  if (frame.epoch < epoch_ || (greeted_ && frame.epoch == epoch_ && frame.session < session_)) return false;  // late
+  if (asked_seq_ && now - asked_at_ < options_.resume_after) return false;
+  asked_seq_ = next_;
+  asked_at_ = now;
+  asking_ = control(Kind::Nack);
+  asking_->epoch = frame.epoch;
+  asking_->session = frame.session;
+  asking_->code = Code::NoSession;
+  asking_->text = "the receiver knows nothing of this session";
+  return false;
+}
+
+ReceiveSession::Taken ReceiveSession::data(const Frame& frame, Time now) {
+  if (!knows(frame, now)) return {};
+  const uint64_t end = frame.seq + frame.count;
+  if (end <= next_) {
+    counts_.duplicates += frame.count;
+    say_grant_ = true;  // who sends it again has not heard that it arrived
+    return {};
+  }
+  if (frame.seq > next_) {
+    ++counts_.gaps;
+    ask(Code::None, "", now);
+    return {};
+  }
+  if (next_ >= granted_seq_ || bytes_ >= granted_bytes_) {
+    ++counts_.over_credit;
+    ask(Code::Credit, fmt::format("sample {} is beyond what was granted", next_), now);
+    return {};
+  }
+  if (!options_.tensors.empty() && !alike(frame.tensors, options_.tensors)) {
+    refuse(frame, Code::Tensors, fmt::format("wanted is {}, not {}", described(options_.tensors), described(frame.tensors)));
+    greeted_ = false;
+    return {};
+  }
+  const Taken taken{static_cast<uint32_t>(next_ - frame.seq), static_cast<uint32_t>(end - next_)};
+  const uint64_t bytes = taken.count * sample_bytes(frame);
+  counts_.duplicates += taken.first;
+  counts_.samples += taken.count;
+  next_ = end;
+  bytes_ += bytes;
+  held_samples_ += taken.count;
+  held_bytes_ += bytes;
+  asked_seq_.reset();
+  return taken;
+}
+
+void ReceiveSession::end(const Frame& frame, Time now) {
+  if (frame.seq > next_) return ask(Code::None, "", now);
+  ended_ = true;
+  end_ = frame.seq;
+  say_bye_ = say_grant_ = true;
+}
+
+// To be sent again from next_ on, with a reason or without; once in a while for the same sample.
+void ReceiveSession::ask(Code code, const std::string& text, Time now) {
+  if (asked_seq_ == next_ && now - asked_at_ < options_.resume_after) return;
+  asked_seq_ = next_;
+  asked_at_ = now;
+  asking_ = control(code == Code::None ? Kind::Resume : Kind::Nack);
+  asking_->seq = next_;
+  asking_->code = code;
+  asking_->text = text;
+}
+
+void ReceiveSession::refuse(const Frame& frame, Code code, const std::string& text) {
+  ++counts_.refused;
+  refusal_ = control(Kind::Error);
+  refusal_->epoch = frame.epoch;
+  refusal_->session = frame.kind == Kind::Data ? session_ : frame.session;
+  refusal_->code = code;
+  refusal_->text = text.substr(0, kMostText);
+}
+
+void ReceiveSession::damaged(const std::string& reason, Time now) {
+  ++counts_.refused;
+  if (greeted_) ask(Code::Malformed, reason.substr(0, kMostText), now);
+}
+
+void ReceiveSession::consumed(uint64_t samples, uint64_t bytes) {
+  if (samples > held_samples_ || bytes > held_bytes_)
+    throw Error(ErrorKind::Internal, fmt::format("{} samples of {} bytes are consumed, {} of {} bytes are held", samples, bytes, held_samples_, held_bytes_));
+  held_samples_ -= samples;
+  held_bytes_ -= bytes;
+}
+
+void ReceiveSession::durable(const Position& position) {
+  if (position.seq > next_)
+    throw Error(ErrorKind::Internal, fmt::format("samples before {} are durable, those before {} were received", position.seq, next_));
+  durable_ = std::max(durable_, position.seq);
+  durable_end_ |= position.ended && position.epoch == epoch_;
+}
+
+Frame ReceiveSession::control(Kind kind) const {
+  Frame frame;
+  frame.kind = kind;
+  frame.stream = options_.stream;
+  frame.producer = options_.producer;
+  frame.epoch = epoch_;
+  frame.session = session_;
+  return frame;
+}
+
+Frame ReceiveSession::granting(Kind kind) {
+  Frame frame = control(kind);
+  granted_seq_ = std::max(granted_seq_, free_seq());
+  granted_bytes_ = std::max(granted_bytes_, free_bytes());
+  frame.limit_seq = granted_seq_;
+  frame.limit_bytes = granted_bytes_;
+  frame.received_seq = told_received_ = next_;
+  frame.durable_seq = told_durable_ = durable_;
+  return frame;
+}
+
+Frame ReceiveSession::welcome() {
+  Frame frame = granting(Kind::Welcome);
+  frame.seq = base_;
+  frame.acknowledgement = level_;
+  frame.max_frame_bytes = options_.max_frame_bytes;
+  return frame;
+}
+
+uint64_t ReceiveSession::free_seq() const { return limit(next_, options_.window_samples, held_samples_); }
+uint64_t ReceiveSession::free_bytes() const { return limit(bytes_, options_.window_bytes, held_bytes_); }
+
+// At once when half a window may come or has come, since somebody may be waiting for it.
+bool ReceiveSession::is_granting_due(Time now) const {
+  const uint64_t half_samples = (options_.window_samples + 1) / 2, half_bytes = (options_.window_bytes + 1) / 2;
+  if (free_seq() >= granted_seq_ + half_samples || free_bytes() >= granted_bytes_ + half_bytes || next_ >= told_received_ + half_samples) return true;
+  if (durable_ > told_durable_) return true;
+  const bool news = free_seq() > granted_seq_ || free_bytes() > granted_bytes_ || next_ > told_received_;
+  return news && now - granted_at_ >= options_.grant_after;
+}
+
+std::optional<Frame> ReceiveSession::poll(Time now) {
+  if (refusal_) return std::exchange(refusal_, std::nullopt);
+  if (asking_ && asking_->code == Code::NoSession) return std::exchange(asking_, std::nullopt);
+  if (!greeted_) return std::nullopt;
+  if (say_welcome_ || say_pong_ || say_grant_ || is_granting_due(now)) {
+    granted_at_ = now;
+    say_grant_ = false;
+    const bool pong = std::exchange(say_pong_, false);
+    return std::exchange(say_welcome_, false) ? welcome() : granting(pong ? Kind::Pong : Kind::Grant);
+  }
+  if (asking_) return std::exchange(asking_, std::nullopt);
+  // Who asked for it to be durable keeps everything until the end is.
+  if (!say_bye_ || (level_ == Acknowledgement::Durable && !durable_end_)) return std::nullopt;
+  say_bye_ = false;
+  Frame bye = control(Kind::Bye);
+  bye.seq = end_;
+  return bye;
+}
+
+}  // namespace harmonics::wire

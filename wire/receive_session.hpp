@@ -1,0 +1,96 @@
+// The receiver's half of the conversation of docs/wire.md with one sender of one stream, without sockets, threads or a clock. It outlives
+// connections and the sender's restarts; a position taken from it outlives its own.
+#pragma once
+
+#include <optional>
+
+#include "wire/send_session.hpp"
+
+namespace harmonics::wire {
+
+struct ReceiveOptions {
+  std::string stream, producer;
+  bool durable = true;                // samples will be said to be durable; false: senders that ask for it are refused
+  std::vector<TensorPart> tensors;    // wanted, in this order; none: any
+  uint64_t window_samples = 4096, window_bytes = 16u << 20;  // not yet consumed; a frame may go beyond them
+  uint64_t max_frame_bytes = 16u << 20;
+  Time resume_after = std::chrono::milliseconds(500);  // the same samples are asked for again
+  Time grant_after = std::chrono::milliseconds(100);   // news that nobody waits for is told
+};
+
+// What a checkpoint keeps of a sender.
+struct Position {
+  uint64_t epoch = 0;
+  uint64_t seq = 0;  // the sample wanted next
+  bool ended = false;  // no sample follows those before it
+};
+
+struct ReceiveCounts {
+  uint64_t samples = 0, duplicates = 0, gaps = 0, stale = 0, over_credit = 0, refused = 0;
+  uint64_t lost = 0;  // that no sender has any more, and that never were acknowledged as it asked
+};
+
+class ReceiveSession {
+ public:
+  explicit ReceiveSession(ReceiveOptions options) : options_(std::move(options)) {}
+  // Everything before the position is durable.
+  void restore(const Position& position);
+
+  // Of a DATA frame: which of its samples are new. They are the caller's from now on, in order, each once.
+  struct Taken {
+    uint32_t first = 0, count = 0;
+  };
+  Taken receive(const Frame& frame, Time now);
+  // A frame from this sender that could not be read.
+  void damaged(const std::string& reason, Time now);
+  // Samples that were taken, and their bytes, have left memory: as many more may come.
+  void consumed(uint64_t samples, uint64_t bytes);
+  // A restart would begin at this position, which may lie before position().
+  void durable(const Position& position);
+  // What to say next; empty: nothing now.
+  std::optional<Frame> poll(Time now);
+  // When poll is to be asked again if nothing arrives.
+  Time deadline() const { return granted_at_ + options_.grant_after; }
+
+  // Behind the samples that were taken, consumed or not.
+  Position position() const { return {epoch_, next_, ended_}; }
+  // The sender can keep no more until something is durable; asking answers no until it says so again.
+  bool take_durable_wanted() { return std::exchange(durable_wanted_, false); }
+  const ReceiveCounts& counts() const { return counts_; }
+
+ private:
+  void hello(const Frame& frame, Time now);
+  bool knows(const Frame& frame, Time now);
+  Taken data(const Frame& frame, Time now);
+  void end(const Frame& frame, Time now);
+  void ask(Code code, const std::string& text, Time now);
+  void refuse(const Frame& frame, Code code, const std::string& text);
+  uint64_t free_seq() const;
+  uint64_t free_bytes() const;
+  bool is_granting_due(Time now) const;
+  Frame control(Kind kind) const;
+  Frame granting(Kind kind);
+  Frame welcome();
+
+  ReceiveOptions options_;
+  ReceiveCounts counts_;
+  uint64_t epoch_ = 0, next_ = 0, durable_ = 0;
+  uint64_t held_samples_ = 0, held_bytes_ = 0;  // taken and not consumed
+  bool ended_ = false, durable_end_ = false, durable_wanted_ = false;
+
+  // Of the session.
+  bool greeted_ = false;
+  uint64_t session_ = 0, base_ = 0, bytes_ = 0;      // WELCOME's seq, and bytes of samples since
+  uint64_t granted_seq_ = 0, granted_bytes_ = 0, told_received_ = 0, told_durable_ = 0;
+  Acknowledgement level_ = Acknowledgement::None;
+  Time granted_at_{};
+
+  // To be said.
+  std::optional<Frame> refusal_, asking_;
+  bool say_welcome_ = false, say_pong_ = false, say_bye_ = false, say_grant_ = false;
+  std::optional<uint64_t> asked_seq_;
+  Time asked_at_{};
+  uint64_t end_ = 0;
+};
+
+}  // namespace harmonics::wire
