@@ -79,7 +79,7 @@ CatalogueEntry entry_of(const char* kind, const NamedRow& row) {
     const bool flag = s.kind == SettingSpec::Kind::flag;
     e.arguments.push_back({std::string(s.name), std::string(argument_type_name(flag ? HX_ARG_BOOL : HX_ARG_FLOAT)),
                            flag ? (s.otherwise != 0 ? "true" : "false") : fmt::format("{:g}", s.otherwise), range_of(s.kind),
-                           s.kind == SettingSpec::Kind::span ? "steps, or below 1 a part of the run" : "", false});
+                           std::string(s.description), false});
   }
   return finished(std::move(e));
 }

@@ -62,7 +62,7 @@ std::shared_ptr<const NamedRow> row_of(const ItemPtr& item) {
       else return 0;
     };
     const SettingSpec::Kind kind = a.type == HX_ARG_BOOL ? SettingSpec::Kind::flag : a.type == HX_ARG_INT ? SettingSpec::Kind::whole : SettingSpec::Kind::any;
-    row->settings.push_back({a.name, std::visit(number, otherwise), kind, a.range});
+    row->settings.push_back({a.name, std::visit(number, otherwise), kind, a.range, a.description});
   }
   return row;
 }

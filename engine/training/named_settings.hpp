@@ -26,6 +26,7 @@ struct SettingSpec {
   double otherwise;
   Kind kind = Kind::number;
   std::string_view range = {};  // any, whole: hx_argument_spec.range
+  std::string_view description = {};
 };
 
 struct NamedRow {

@@ -16,8 +16,8 @@ namespace {
 using Kind = SettingSpec::Kind;
 
 constexpr double kPi = 3.14159265358979323846;
-const SettingSpec kWarmup{"warmup", 0, Kind::span};
-const SettingSpec kFinal{"final", 0, Kind::part};
+const SettingSpec kWarmup{"warmup", 0, Kind::span, {}, "rises from 0 before: steps, or below 1 a part of the run"};
+const SettingSpec kFinal{"final", 0, Kind::part, {}, "what is left at the end"};
 
 bool is_part(double span) { return span > 0 && span < 1; }
 
@@ -36,8 +36,8 @@ const std::vector<NamedRow>& schedule_rows() {
       {"constant", "the learning rate as it is", {kWarmup}},
       {"linear", "falls in a straight line to final times itself at the end of the run", {kWarmup, kFinal}},
       {"cosine", "falls along half a cosine to final times itself at the end of the run", {kWarmup, kFinal}},
-      {"step", "is multiplied by factor every so many steps", {kWarmup, {"every", 0.3, Kind::span}, {"factor", 0.1, Kind::part}}},
-      {"wsd", "warmup, stable, decay: stays, then falls in a straight line over the last part of the run", {kWarmup, {"decay", 0.2, Kind::span}, kFinal}},
+      {"step", "is multiplied by factor every so many steps", {kWarmup, {"every", 0.3, Kind::span, {}, "steps, or below 1 a part of the run"}, {"factor", 0.1, Kind::part, {}, "what the rate is multiplied by"}}},
+      {"wsd", "warmup, stable, decay: stays, then falls in a straight line over the last part of the run", {kWarmup, {"decay", 0.2, Kind::span, {}, "the last part: steps, or below 1 a part of the run"}, kFinal}},
   };
   return rows;
 }
