@@ -36,7 +36,10 @@ typedef enum hx_status {
   HX_NEEDS_VALUES = 2, /* a traced value was asked for its numbers */
   HX_END = 3,          /* a stream has ended */
   HX_DECLINED = 4,     /* "I do not serve this": no gradient, no kernel, no fused form; set_error may say why */
-  HX_NEEDS_WIDTH = 5   /* a layer asked for a width that is not known yet */
+  HX_NEEDS_WIDTH = 5,  /* a layer asked for a width that is not known yet */
+  /* Never given: any number of 32 bits that comes from the other side may be held and compared. */
+  HX_STATUS_LEAST = -2147483647 - 1,
+  HX_STATUS_MOST = 2147483647
 } hx_status;
 
 /* The same numbers as harmonics::ErrorKind. */

@@ -205,7 +205,7 @@ TEST_CASE("a plain file is read whole, whatever pieces the system gives, what is
   CHECK(read_plain_file(folder / "empty").empty());
   Pieces broken;
   broken.broken = true;
-  CHECK(refusal(ErrorKind::NoInput, [&] { read_plain_file(folder / "f", broken); }) == "cannot read '" + (folder / "f") + "': Input/output error");
+  CHECK(refusal(ErrorKind::InputOutput, [&] { read_plain_file(folder / "f", broken); }) == "cannot read '" + (folder / "f") + "': Input/output error");
   CHECK(refusal(ErrorKind::NoInput, [&] { read_plain_file(folder / "none"); }) == "cannot read '" + (folder / "none") + "': No such file or directory");
   CHECK(refusal(ErrorKind::NoInput, [&] { read_plain_file(folder / ""); }) == "cannot read '" + (folder / "") + "': it is no plain file");
 }
