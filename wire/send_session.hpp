@@ -42,6 +42,7 @@ class SendSession {
  public:
   explicit SendSession(SendOptions options);
 
+  uint64_t epoch() const { return options_.epoch; }
   // The number of the next sample; none before a receiver has said where a sender that keeps nothing begins.
   std::optional<uint64_t> next_seq() const { return numbered_ ? std::optional(next_) : std::nullopt; }
   // Takes the samples from next_seq() on, to be kept until they are acknowledged. False: no more may be kept now.

@@ -226,6 +226,17 @@ TEST_CASE("a receiver that is flooded takes what it granted and one frame more")
   CHECK(message_of([&] { bytes.consumed(3, 1); }) == "3 samples of 1 bytes are consumed, 2 of 198 bytes are held");
 }
 
+TEST_CASE("what an earlier session was granted may arrive in the next") {
+  ReceiveSession receiver = greeted();
+  receiver.receive(said(Kind::Hello, 0, 2), {});
+  CHECK(taken(receiver, samples(0, 3)) == 3);
+  const auto welcome = receiver.poll({});
+  REQUIRE(welcome);
+  CHECK(welcome->seq == 0);  // bytes are counted from where the session began
+  CHECK(welcome->received_seq == 3);
+  CHECK(welcome->limit_bytes == 100);
+}
+
 TEST_CASE("a receiver tells strangers and the past from its session") {
   ReceiveSession receiver(receiving());
   CHECK(taken(receiver, samples(0, 1)) == 0);
