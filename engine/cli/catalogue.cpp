@@ -1,11 +1,13 @@
 #include "engine/cli/catalogue.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/core.h>
 
 #include "engine/plugin/arguments.hpp"
 #include "engine/plugin/kinds.hpp"
+#include "engine/plugin/range.hpp"
 #include "engine/program/functional.hpp"
 #include "engine/program/op.hpp"
 #include "engine/training/optimizer.hpp"
@@ -15,17 +17,21 @@ namespace harmonics::cli {
 
 namespace {
 
-// What is to be given where an argument has no default.
-std::string placeholder(const CatalogueArgument& a) {
+// A value within the range, to show where an argument has no default.
+std::string example_value(const CatalogueArgument& a) {
   if (a.type == argument_type_name(HX_ARG_LAYER)) return "other";
-  if (a.type == argument_type_name(HX_ARG_STRING)) return "\"text\"";
-  return "16";
+  if (a.type == argument_type_name(HX_ARG_BOOL)) return "true";
+  if (a.type == argument_type_name(HX_ARG_STRING)) return "\"" + (a.range.empty() ? "text" : a.range.substr(0, a.range.find('|'))) + "\"";
+  const bool fractions = a.type == argument_type_name(HX_ARG_FLOAT);
+  for (const double value : {16., 2., 1., 0., 0.5, 0.1, 0.01})
+    if (a.range.empty() || ((fractions || value == std::floor(value)) && in_range(value, a.range))) return fmt::format("{:g}", value);
+  return a.range.substr(0, std::min(a.range.find('<'), a.range.find("..")));  // where it begins
 }
 
 std::string call_of(const CatalogueEntry& e) {
   std::string list;
   for (const CatalogueArgument& a : e.arguments)
-    if (a.required) list += (list.empty() ? "" : ", ") + placeholder(a);
+    if (a.required) list += (list.empty() ? "" : ", ") + example_value(a);
   return list.empty() ? e.name : e.name + "(" + list + ")";
 }
 
@@ -92,19 +98,17 @@ std::vector<CatalogueEntry> own_augmentations() {
                           width{"width", std::string(argument_type_name(HX_ARG_FLOAT)), "", "1..", "of the piece; as high as wide without it", false};
   const CatalogueArgument vertical{"vertical", std::string(argument_type_name(HX_ARG_STRING)), "", "vertical", "top for bottom", false};
   std::vector<CatalogueEntry> all;
-  const auto add = [&](const char* name, const char* signature, const char* description, std::vector<CatalogueArgument> arguments) {
-    CatalogueEntry e{"augmentation", name, signature, description, "", "", std::move(arguments), ""};
-    e.example = fmt::format("--producer 'NAME=file:PATH?augment={}'", e.arguments.empty() || !e.arguments[0].required ? e.name : fmt::format("{}({})", e.name, name[0] == 's' && name[1] == 'c' ? "0.1" : name[0] == 'n' ? "0.05" : "8"));
-    all.push_back(std::move(e));
+  const auto add = [&](const char* name, const char* signature, const char* example, const char* description, std::vector<CatalogueArgument> arguments) {
+    all.push_back({"augmentation", name, signature, description, "", "", std::move(arguments), fmt::format("--producer 'NAME=file:PATH?augment={}'", example)});
   };
-  add("center", "center(height, width?)", "the piece of that size in the middle", {height, width});
-  add("crop", "crop(height, width?)", "a random piece of that size", {height, width});
-  add("cutout", "cutout(pixels)", "zeros in a square of that size, whose centre lies anywhere", {number("pixels", "1..", "of a side")});
-  add("flip", "flip(vertical?)", "left for right in every second sample", {vertical});
-  add("noise", "noise(deviation)", "bell-shaped noise, as a part of 255 for bytes", {number("deviation", "0..", "standard deviation")});
-  add("rotate", "rotate(degrees)", "about the centre, to either side", {number("degrees", "0..180", "at most")});
-  add("scale", "scale(part)", "about the centre by a factor from 1 - part to 1 + part", {number("part", "0..0.99", "at most")});
-  add("shift", "shift(pixels)", "in each direction", {number("pixels", "0..", "at most")});
+  add("center", "center(height, width?)", "center(24)", "the piece of that size in the middle", {height, width});
+  add("crop", "crop(height, width?)", "crop(24)", "a random piece of that size", {height, width});
+  add("cutout", "cutout(pixels)", "cutout(8)", "zeros in a square of that size, whose centre lies anywhere", {number("pixels", "1..", "of a side")});
+  add("flip", "flip(vertical?)", "flip", "left for right in every second sample", {vertical});
+  add("noise", "noise(deviation)", "noise(0.05)", "bell-shaped noise, as a part of 255 for bytes", {number("deviation", "0..", "standard deviation")});
+  add("rotate", "rotate(degrees)", "rotate(8)", "about the centre, to either side", {number("degrees", "0..180", "at most")});
+  add("scale", "scale(part)", "scale(0.1)", "about the centre by a factor from 1 - part to 1 + part", {number("part", "0..0.99", "at most")});
+  add("shift", "shift(pixels)", "shift(2)", "in each direction", {number("pixels", "0..", "at most")});
   return all;
 }
 

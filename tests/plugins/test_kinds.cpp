@@ -156,6 +156,8 @@ TEST_CASE("every kind is listed and inspected") {
         "arguments\n  lr             a number       = 0.1        0<..  learning rate\n  momentum       a number       = 0.9        0..<1  what stays\n"
         "example\n  --optimizer 'heavy_ball(lr=0.1)'\n");
   CHECK(has(journeys::harmonics("inspect swish2.fast" + kPlugin).out, "  --override swish2=fast\n"));
+  CHECK(has(journeys::harmonics("inspect conv").out, "  a -(conv(16))-> b;\n"));
+  CHECK(has(journeys::harmonics("inspect scale").out, "  --producer 'NAME=file:PATH?augment=scale(0.1)'\n"));
   CHECK(has(journeys::harmonics("list predicates").out, "no predicates are registered"));
   const Result kind = journeys::harmonics("list importers");
   CHECK(kind.code == 2);

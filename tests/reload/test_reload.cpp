@@ -33,32 +33,43 @@ std::unique_ptr<HarmonicGraph> graph_with(const Builds& builds, Registry& regist
   return std::make_unique<HarmonicGraph>(make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", text)), registry), &registry);
 }
 
+// What `samples` ones become while the library is replaced, and what was said of it.
+struct Replaced {
+  std::vector<float> values;
+  std::string said;
+};
+Replaced replaced_while_running(const Builds& builds, Registry& registry, const char* next, size_t samples) {
+  auto g = graph_with(builds, registry, "harmonic g { producer x {1}; layer o {1}; consumer c; cycle { x -(skip, numbered)-> o -> c; } }");
+  const auto rows = std::make_shared<Rows<float>>(Shape{1}, std::vector<float>(samples, 1.0f));
+  bind_producer(*g, "x", rows);
+  const auto kept = keep(*g, "c");
+  CycleRuntime runtime(*g, 0, settings(10));
+  Replaced r;
+  runtime.on_note([&](const std::string& note) { r.said += note + "\n"; });
+  rows->on_sample = [&](size_t at) {
+    if (at != 500) return;
+    builds.put(next);
+    runtime.reload_plugins();
+  };
+  runtime.run();
+  r.values = kept->values;
+  REQUIRE(r.values.size() == samples);
+  return r;
+}
+
 }  // namespace
 
 TEST_CASE("a new build counts from one step on") {
   const Builds builds("build_one");
   Registry registry(&Registry::global());
-  auto g = graph_with(builds, registry, "harmonic g { producer x {1}; layer o {1}; consumer c; cycle { x -(skip, numbered)-> o -> c; } }");
-  const auto rows = std::make_shared<Rows<float>>(Shape{1}, std::vector<float>(20000, 1.0f));
-  bind_producer(*g, "x", rows);
-  const auto kept = keep(*g, "c");
-  CycleRuntime runtime(*g, 0, settings(10));
-  std::string said;
-  runtime.on_note([&](const std::string& note) { said += note + "\n"; });
-  rows->on_sample = [&](size_t at) {
-    if (at != 500) return;
-    builds.put("build_two");
-    runtime.reload_plugins();
-  };
-  runtime.run();
-  REQUIRE(kept->values.size() == 20000);
+  const Replaced r = replaced_while_running(builds, registry, "build_two", 20000);
   size_t change = 0;
-  while (change < kept->values.size() && kept->values[change] == 1) ++change;
+  while (change < r.values.size() && r.values[change] == 1) ++change;
   CHECK(change % 10 == 0);
   CHECK(change < 20000);
-  for (size_t i = change; i < kept->values.size(); ++i)
-    if (kept->values[i] != 0.5f) FAIL("sample " << i << " is " << kept->values[i]);
-  CHECK(said.find("was reloaded after step " + std::to_string(change / 10) + "\n") != std::string::npos);
+  for (size_t i = change; i < r.values.size(); ++i)
+    if (r.values[i] != 0.5f) FAIL("sample " << i << " is " << r.values[i]);
+  CHECK(r.said.find("was reloaded after step " + std::to_string(change / 10) + "\n") != std::string::npos);
 }
 
 TEST_CASE("builds take turns while threads train with them") {
@@ -95,21 +106,9 @@ TEST_CASE("builds take turns while threads train with them") {
 TEST_CASE("a build that fails leaves everything as it was") {
   const Builds builds("build_two");
   Registry registry(&Registry::global());
-  auto g = graph_with(builds, registry, "harmonic g { producer x {1}; layer o {1}; consumer c; cycle { x -(skip, numbered)-> o -> c; } }");
-  const auto rows = std::make_shared<Rows<float>>(Shape{1}, std::vector<float>(5000, 1.0f));
-  bind_producer(*g, "x", rows);
-  const auto kept = keep(*g, "c");
-  CycleRuntime runtime(*g, 0, settings(10));
-  std::string said;
-  runtime.on_note([&](const std::string& note) { said += note; });
-  rows->on_sample = [&](size_t at) {
-    if (at != 100) return;
-    builds.put("build_three");
-    runtime.reload_plugins();
-  };
-  runtime.run();
-  CHECK((kept->values == std::vector<float>(5000, 0.5f)));
-  CHECK(said.find("stays as it was") != std::string::npos);
-  CHECK(said.find("build 3 is broken") != std::string::npos);
+  const Replaced r = replaced_while_running(builds, registry, "build_three", 5000);
+  CHECK((r.values == std::vector<float>(5000, 0.5f)));
+  CHECK(r.said.find("stays as it was") != std::string::npos);
+  CHECK(r.said.find("build 3 is broken") != std::string::npos);
   CHECK(registry.need(HX_ACTIVATION, "numbered")->path == builds.library);
 }
