@@ -26,6 +26,7 @@ std::string size_text(uint64_t n) { return n ? std::to_string(n) : "unknown"; }
 const RunState* CycleRun::resumed() const { return owner_.resume_ ? &owner_.resume_->state : nullptr; }
 
 void CycleRun::note(const std::string& text) {
+  if (owner_.control_) owner_.control_->note("note", text);
   if (owner_.note_) owner_.note_(text);
   else report_.notes.push_back(text);
 }
@@ -123,7 +124,11 @@ void CycleRun::remember_states() {
 void CycleRun::checkpoint_if_due(bool epoch_ended) {
   if (!keeps()) return;
   Checkpointer& c = *owner_.checkpoints_;
-  for (const std::string& text : c.take_notes()) note(text);
+  for (const std::string& text : c.take_notes()) {
+    note(text);
+    if (owner_.control_) owner_.control_->not_checkpointed(text);
+  }
+  tell_checkpoints();
   if (!stopping() && c.due(record_.now(), record_.step(), epoch_ended, epoch_)) c.start([this](TensorFile& file) { return fill(file); });
 }
 
@@ -131,6 +136,7 @@ bool CycleRun::checkpoint_now() {
   if (!keeps()) return false;
   const std::lock_guard<std::mutex> lock(stepping_);
   if (!over_) owner_.checkpoints_->write([this](TensorFile& file) { return fill(file); });
+  tell_checkpoints();
   return true;
 }
 

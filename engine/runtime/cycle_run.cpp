@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include <fmt/core.h>
 #include <oneapi/tbb/flow_graph.h>
@@ -42,6 +43,8 @@ void CycleRun::run() {
   namespace flow = oneapi::tbb::flow;
   oneapi::tbb::task_arena arena(std::max(1, plan_.executor.threads()));
   if (owner_.start_) owner_.start_(watch_.names(programs_.measured()), {record_.step(), static_cast<int64_t>(record_.epoch())});
+  keep_snapshots();
+  begin_control();
   start_ = owner_.clock_();
   const auto flow_graph = [&] {
     flow::graph g;
@@ -110,12 +113,13 @@ bool CycleRun::stopping() const {
 }
 
 void CycleRun::step(Slot& slot) {
-  const std::lock_guard<std::mutex> lock(stepping_);
+  std::unique_lock<std::mutex> lock(stepping_);
   if (record_.gathered() == 0 && owner_.stop_.load(std::memory_order_relaxed)) finish_because("interrupt");
   if (!stopping() && slot.epoch != record_.epoch()) {
     end_step();
     close_epoch(slot.epoch, now());
   }
+  if (owner_.control_ && !stopping() && record_.gathered() == 0) wait_while_paused(lock);
   if (stopping()) {
     slot.count = 0;
     return;
@@ -128,6 +132,7 @@ void CycleRun::step(Slot& slot) {
 }
 
 void CycleRun::run_batch(Slot& slot) {
+  if (snapshots_) snapshots_->begin();
   if (record_.gathered() == 0) programs_.choose_branches(record_.counts());
   StepProgram& p = programs_.of_batch(static_cast<int64_t>(slot.count));
   CompiledStep& program = *p.step;
@@ -150,7 +155,9 @@ void CycleRun::run_batch(Slot& slot) {
 }
 
 float CycleRun::next_rate() {
-  if (rate_) report_.learning_rate = rate_->at(record_.step(), plan_.settings.seconds ? record_.now() / *plan_.settings.seconds : 0);
+  const double set = owner_.control_ ? owner_.control_->learning_rate() : std::numeric_limits<double>::quiet_NaN();
+  if (rate_ && !std::isnan(set)) report_.learning_rate = set;
+  else if (rate_) report_.learning_rate = rate_->at(record_.step(), plan_.settings.seconds ? record_.now() / *plan_.settings.seconds : 0);
   return static_cast<float>(report_.learning_rate);
 }
 
@@ -164,10 +171,12 @@ void CycleRun::end_step() {
   }
   record_.end_step(now());
   watch_.end_step();
+  if (snapshots_) snapshots_->end(record_.step());
   index_ = end_;
   check_conditions();
   tell_step();
   checkpoint_if_due(false);
+  if (owner_.control_) tell_control();
 }
 
 void CycleRun::check_conditions() {
@@ -201,6 +210,7 @@ void CycleRun::close_epoch(uint64_t next, double now) {
   if (closed) {
     watch_.close_epoch(*closed, owner_.stop_.load(std::memory_order_relaxed));
     if (owner_.epoch_) owner_.epoch_(*closed, record_.progress(now));
+    if (owner_.control_) owner_.control_->end_epoch(row_of(*closed, record_.progress(now)));
     check_metrics();
   }
   if (next == epoch_) return;

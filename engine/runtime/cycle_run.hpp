@@ -15,13 +15,16 @@
 #include "engine/runtime/cycle_record.hpp"
 #include "engine/runtime/cycle_runtime.hpp"
 #include "engine/runtime/cycle_watch.hpp"
+#include "engine/runtime/run_control.hpp"
 #include "engine/runtime/run_state.hpp"
+#include "engine/runtime/snapshot.hpp"
 
 namespace harmonics {
 
 class CycleRun {
  public:
   CycleRun(CycleRuntime& owner, CycleReport& report);
+  ~CycleRun();
   void run();
   // From any thread; see CycleRuntime.
   bool checkpoint_now();
@@ -36,6 +39,15 @@ class CycleRun {
   void check_conditions_measured() const;
   std::string metric_to_ask_for(std::string figure) const;
   void forget_moments();
+
+  // ---- those outside ----
+  void keep_snapshots();
+  void begin_control();
+  void wait_while_paused(std::unique_lock<std::mutex>& stepping);
+  RunFigures figures() const;
+  static RunRow row_of(const EpochReport& epoch, const Progress& progress);
+  void tell_control();
+  void tell_checkpoints();
 
   void step(Slot& slot);
   void run_batch(Slot& slot);
@@ -81,6 +93,8 @@ class CycleRun {
   uint64_t epoch_ = 0, index_ = 0;      // joint samples of this epoch that steps have used
   uint64_t end_ = 0;                    // and batches
   std::string not_resumable_;
+  std::shared_ptr<Snapshots> snapshots_;  // null: nobody reads them
+  std::vector<double> values_;            // of the metrics, for the control
   std::map<std::string, std::vector<std::byte>> states_;  // as the step began, where a step is several batches
 };
 

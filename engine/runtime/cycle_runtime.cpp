@@ -40,13 +40,17 @@ CycleReport CycleRuntime::run() {
     run_ = now;
   };
   known(&run);
+  const auto over = [&] {
+    if (control_) control_->end(false);
+    known(nullptr);
+  };
   try {
     run.run();
   } catch (...) {
-    known(nullptr);
+    over();
     throw;
   }
-  known(nullptr);
+  over();
   return report;
 }
 

@@ -68,6 +68,8 @@ struct CycleReport {
 class Checkpointer;
 struct Checkpoint;
 class CycleRun;
+class RunControl;
+class Snapshots;
 
 class CycleRuntime {
  public:
@@ -98,6 +100,11 @@ class CycleRuntime {
   // Before the first step: what will be measured, and where the run goes on.
   void on_start(std::function<void(const std::vector<std::string>& metrics, const Beginning&)> callback) { start_ = std::move(callback); }
   void on_step(int64_t every, std::function<void(const StepReport&)> callback) { every_ = every, step_ = std::move(callback); }
+  // Keeps snapshots of the weights for those who read them meanwhile. `ready` is called by run() when everything is compiled, before
+  // the first step.
+  void keep_snapshots(std::function<void(const std::shared_ptr<Snapshots>&)> ready) { snapshots_ = std::move(ready); }
+  // Says how it goes and does what is asked; null: nobody. It must outlive run().
+  void set_control(RunControl* control) { control_ = control; }
   // What people should know at once, for example that a checkpoint could not be written.
   void on_note(std::function<void(const std::string&)> callback) { note_ = std::move(callback); }
 
@@ -114,7 +121,9 @@ class CycleRuntime {
   int64_t every_ = 0;  // steps between two reports; 0: none
   std::function<double()> clock_;
   std::function<void(const std::string&)> note_;
+  std::function<void(const std::shared_ptr<Snapshots>&)> snapshots_;
   Checkpointer* checkpoints_ = nullptr;
+  RunControl* control_ = nullptr;
   std::unique_ptr<Checkpoint> resume_;  // until run() has taken it over
   std::mutex running_;  // guards run_
   CycleRun* run_ = nullptr;

@@ -1,6 +1,7 @@
 #include "engine/runtime/metrics.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace harmonics {
 
@@ -54,6 +55,17 @@ std::optional<double> Metrics::find(std::string_view name) const {
   const auto it = names_.find(name);
   if (it == names_.end() || windows_[it->second].window.empty()) return std::nullopt;
   return windows_[it->second].window.mean();
+}
+
+void Metrics::values(std::vector<double>& to) const {
+  to.resize(windows_.size());
+  for (size_t i = 0; i < windows_.size(); ++i) to[i] = windows_[i].window.empty() ? std::numeric_limits<double>::quiet_NaN() : windows_[i].window.mean();
+}
+
+std::vector<std::string> Metrics::names() const {
+  std::vector<std::string> names(windows_.size());
+  for (const auto& [name, i] : names_) names[i] = name;
+  return names;
 }
 
 bool Metrics::holds(const Comparison& c) const {

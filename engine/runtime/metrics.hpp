@@ -49,6 +49,9 @@ class Metrics {
   void set(size_t metric, double value);
   // Before the first value every comparison is false.
   bool holds(const Comparison& comparison) const;
+  // In the order of declaration; NaN before the first value. Allocates nothing where there is room.
+  void values(std::vector<double>& to) const;
+  std::vector<std::string> names() const;
   std::optional<double> find(std::string_view name) const;  // none before its first value
   double value(size_t metric) const { return windows_[metric].window.mean(); }  // 0 before the first value
   std::map<std::string, double> all() const;

@@ -1,0 +1,72 @@
+// What of a CycleRun has to do with those outside of it: readers of its weights, and whoever watches and controls it.
+#include <cmath>
+
+#include "engine/runtime/checkpointer.hpp"
+#include "engine/runtime/cycle_run.hpp"
+
+namespace harmonics {
+
+CycleRun::~CycleRun() {
+  if (snapshots_) snapshots_->detach();
+}
+
+void CycleRun::keep_snapshots() {
+  if (!owner_.snapshots_) return;
+  snapshots_ = std::make_shared<Snapshots>(plan_.graph.store(), WeightsVersion{plan_.cycle, record_.step()});
+  snapshots_->attach(stepping_);
+  owner_.snapshots_(snapshots_);
+}
+
+void CycleRun::begin_control() {
+  if (!owner_.control_) return;
+  RunScene scene;
+  scene.cycle = plan_.cycle;
+  scene.trains = plan_.training;
+  scene.checkpointing = keeps();
+  scene.epochs = std::max<int64_t>(plan_.epochs, 0);
+  scene.metrics = record_.metrics().names();
+  scene.from = figures();
+  for (size_t i = 0; i < plan_.producers.size(); ++i) {
+    const Source& source = plan_.graph.streams().source(plan_.producers[i]);
+    scene.streams.push_back({plan_.name_of(plan_.producers[i]), source.info().live, plan_.reader->bytes(i) / std::max<size_t>(source.sample_bytes(), 1), plan_.reader->bytes(i), nullptr});
+  }
+  scene.stop = [this] { owner_.stop(); };
+  scene.checkpoint = [this] { return owner_.checkpoint_now(); };
+  owner_.control_->begin(std::move(scene));
+  tell_checkpoints();
+}
+
+// Not with the boundary held: a checkpoint may be taken while it waits.
+void CycleRun::wait_while_paused(std::unique_lock<std::mutex>& stepping) {
+  stepping.unlock();
+  owner_.control_->enter(owner_.stop_);
+  stepping.lock();
+  if (!owner_.stop_.load(std::memory_order_relaxed)) return;
+  finish_because("interrupt");
+  owner_.control_->leave();
+}
+
+RunFigures CycleRun::figures() const {
+  const Progress p = record_.progress(record_.now());
+  return {p.epoch, p.step, p.samples, 0, p.seconds, p.fraction, report_.learning_rate};
+}
+
+void CycleRun::tell_control() {
+  record_.metrics().values(values_);
+  owner_.control_->leave(figures(), values_);
+}
+
+void CycleRun::tell_checkpoints() {
+  if (owner_.control_ && owner_.checkpoints_ && !owner_.checkpoints_->last().empty()) owner_.control_->checkpointed(owner_.checkpoints_->last());
+}
+
+RunRow CycleRun::row_of(const EpochReport& epoch, const Progress& progress) {
+  RunRow row{0, epoch.epoch, epoch.step, progress.samples, progress.seconds, progress.samples_per_second, epoch.learning_rate, epoch.figures};
+  row.metrics["loss"] = epoch.loss;
+  if (epoch.accuracy >= 0) row.metrics[epoch.accuracy_name] = epoch.accuracy;
+  if (epoch.validation)
+    for (const auto& [name, value] : epoch.validation->all()) row.metrics["val." + name] = value;
+  return row;
+}
+
+}  // namespace harmonics

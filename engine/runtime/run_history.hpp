@@ -1,0 +1,59 @@
+// RunHistory: figures of a whole run in fixed memory. When it is full every second point goes, and twice as many steps lie between two.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace harmonics {
+
+class RunHistory {
+ public:
+  static constexpr size_t kPoints = 512;
+
+  struct Point {
+    int64_t step = 0;
+    double seconds = 0, samples_per_second = 0, learning_rate = 0;
+  };
+
+  // Forgets what there was. `names`: of the values of a point.
+  void begin(std::vector<std::string> names);
+  const std::vector<std::string>& names() const { return names_; }
+  bool wants(int64_t step) const { return step >= next_; }
+  // After a step that it wants; allocates nothing. `values`: by name, NaN where there is none yet.
+  void add(const Point& point, const std::vector<double>& values);
+  size_t size() const { return size_; }
+  const Point& point(size_t i) const { return points_[i]; }
+  const double* values(size_t i) const { return values_.data() + i * names_.size(); }
+
+ private:
+  void halve();
+
+  std::vector<std::string> names_;
+  std::vector<Point> points_;
+  std::vector<double> values_;
+  size_t size_ = 0;
+  int64_t stride_ = 1, next_ = 0;  // the step from which the next point is taken
+};
+
+// Counts over the last seconds: how fast they grow.
+class Speed {
+ public:
+  static constexpr double kWindow = 5;
+
+  void begin(double now, double count);
+  void add(double now, double count);
+  // As if `count` were counted now; 0 when nothing has been seen yet.
+  double at(double now) const;
+
+ private:
+  struct Mark {
+    double now = 0, count = 0;
+  };
+  static constexpr size_t kMarks = 64;
+  Mark marks_[kMarks];
+  size_t next_ = 0, used_ = 0;
+  double count_ = 0, last_ = 0;
+};
+
+}  // namespace harmonics

@@ -1,0 +1,82 @@
+// What a run says of itself to whoever asks from outside: plain data.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace harmonics {
+
+enum class RunPhase { starting, running, pausing, paused, stopping, over, serving };
+enum class Health { ok, degraded, failed };
+
+const char* word(RunPhase phase);
+const char* word(Health health);
+
+// Samples on their way from a producer into the steps.
+struct StreamStatus {
+  std::string name;
+  bool live = false;
+  std::string state = "reading";  // "waiting", "receiving", "ended", "failed"
+  Health health = Health::ok;
+  uint64_t samples = 0, bytes = 0;  // that steps have used
+  double rate = 0, bytes_per_second = 0;
+  // What only live sources know.
+  struct Live {
+    uint64_t queued_samples = 0, queued_bytes = 0, window_bytes = 0, senders = 0, connected = 0;
+    uint64_t lost = 0, duplicates = 0, refused = 0, resent = 0;
+    double idle_seconds = 0;
+    std::string last_error;
+  };
+  std::optional<Live> of_live;
+
+  std::optional<double> back_pressure() const;  // 0 to 1: how full the window is
+  std::optional<double> lag_seconds() const;    // what waits, at the present rate
+};
+
+struct LogLine {
+  uint64_t number = 0;
+  double seconds = 0;
+  const char* level = "note";  // "warning", "error"
+  std::string text;
+};
+
+// A row as --log writes it.
+struct RunRow {
+  uint64_t number = 0;
+  int64_t epoch = 0, step = 0, samples = 0;
+  double seconds = 0, samples_per_second = 0, learning_rate = 0;
+  std::map<std::string, double> metrics;
+};
+
+struct RunStatus {
+  std::string graph;
+  RunPhase phase = RunPhase::starting;
+  int cycle = 0, cycles = 1;  // from 0
+  bool trains = false;
+  int64_t epoch = 0, epochs = 0, step = 0, samples = 0;  // epoch from 1; epochs 0: open
+  double seconds = 0, samples_per_second = 0, steps_per_second = 0;
+  double fraction = -1;  // below 0: open
+  std::map<std::string, double> metrics;  // "loss" too
+  std::optional<double> learning_rate;
+  bool learning_rate_set = false;
+  struct Window {
+    int64_t samples = 0, of = 0;
+    std::map<std::string, double> metrics;
+  };
+  std::optional<Window> window;
+  struct LastCheckpoint {
+    std::string path;
+    int64_t step = 0;
+    double seconds_ago = 0;
+  };
+  std::optional<LastCheckpoint> checkpoint;
+  bool checkpointing = false;
+  Health health = Health::ok;
+  std::vector<StreamStatus> streams;
+  uint64_t notes = 0;  // lines the log has had
+};
+
+}  // namespace harmonics
