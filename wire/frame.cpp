@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "wire/header.hpp"
@@ -129,6 +130,11 @@ std::string described(const std::vector<TensorPart>& tensors) {
   for (const TensorPart& part : tensors)
     text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", part.name, kNames[static_cast<size_t>(part.dtype)], part.sample.str());
   return text.empty() ? "no tensors" : text;
+}
+
+bool alike(const std::vector<TensorPart>& a, const std::vector<TensorPart>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const TensorPart& x, const TensorPart& y) { return x.name == y.name && x.dtype == y.dtype && x.sample == y.sample; });
 }
 
 uint64_t sample_bytes(const Frame& frame) {

@@ -46,6 +46,8 @@ struct Frame {
 
 // "image u8 [28, 28], label i64 []"
 std::string described(const std::vector<TensorPart>& tensors);
+// The same names, types and shapes, in one order.
+bool alike(const std::vector<TensorPart>& a, const std::vector<TensorPart>& b);
 // The bytes of one sample over all its tensors, without what is between them: what credit counts.
 uint64_t sample_bytes(const Frame& frame);
 

@@ -6,26 +6,30 @@
 namespace harmonics::wire {
 
 namespace {
-constexpr size_t kLeast = 64u << 10;
+constexpr size_t kLeast = 64u << 10, kMostAhead = 1u << 20;
 }
 
 std::span<std::byte> FrameReader::room() {
-  if (begin_ > 0) {
-    std::memmove(bytes_.data(), bytes_.data() + begin_, end_ - begin_);
-    end_ -= begin_;
+  if (size_ - end_ < kLeast / 4) {
+    const size_t have = end_ - begin_, size = std::max({kLeast, 4 * have, ahead_});
+    std::shared_ptr<std::byte[]> chunk(new std::byte[size]);  // not set to zero: it is written before it is read
+    if (have > 0) std::memcpy(chunk.get(), chunk_.get() + begin_, have);
+    chunk_ = std::move(chunk);
+    size_ = size;
     begin_ = 0;
+    end_ = have;
   }
-  if (bytes_.size() - end_ < kLeast / 2) bytes_.resize(std::max(kLeast, 2 * end_));
-  return std::span(bytes_).subspan(end_);
+  return {chunk_.get() + end_, size_ - end_};
 }
 
-std::shared_ptr<const std::vector<std::byte>> FrameReader::next() {
-  const std::span<const std::byte> have(bytes_.data() + begin_, end_ - begin_);
-  if (have.size() < kPrefixBytes) return nullptr;
+OwnedBytes FrameReader::next() {
+  const std::span<const std::byte> have(chunk_.get() + begin_, end_ - begin_);
+  if (have.size() < kPrefixBytes) return {};
   const uint64_t size = read_prefix(have, limits_).frame_bytes();
-  if (have.size() < size) return nullptr;
+  if (have.size() < size) return {};
   begin_ += size;
-  return std::make_shared<const std::vector<std::byte>>(have.begin(), have.begin() + static_cast<std::ptrdiff_t>(size));
+  ahead_ = std::min<size_t>(kMostAhead, 4 * size);  // of frames alike most lie in one chunk
+  return {chunk_, have.first(size)};
 }
 
 }  // namespace harmonics::wire

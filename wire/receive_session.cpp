@@ -7,11 +7,6 @@
 namespace harmonics::wire {
 namespace {
 
-bool alike(const std::vector<TensorPart>& a, const std::vector<TensorPart>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const TensorPart& x, const TensorPart& y) { return x.name == y.name && x.dtype == y.dtype && x.sample == y.sample; });
-}
-
 // before + window - held, where more may be held than the window has.
 uint64_t limit(uint64_t before, uint64_t window, uint64_t held) { return before + window < held ? 0 : before + window - held; }
 
@@ -151,7 +146,7 @@ void ReceiveSession::refuse(const Frame& frame, Code code, const std::string& te
   refusal_->epoch = frame.epoch;
   refusal_->session = frame.kind == Kind::Data ? session_ : frame.session;
   refusal_->code = code;
-  refusal_->text = text.substr(0, kMostText);
+  refusal_->text = refusal_text_ = text.substr(0, kMostText);
 }
 
 void ReceiveSession::damaged(const std::string& reason, Time now) {

@@ -45,6 +45,12 @@ class ReceiveSession {
   void damaged(const std::string& reason, Time now);
   // Samples that were taken, and their bytes, have left memory: as many more may come.
   void consumed(uint64_t samples, uint64_t bytes);
+  // These are wanted from now on.
+  void expect(std::vector<TensorPart> tensors) { options_.tensors = std::move(tensors); }
+  // Of the samples not yet consumed; what was granted before stays granted.
+  void set_window(uint64_t samples, uint64_t bytes) { options_.window_samples = samples, options_.window_bytes = bytes; }
+  // Somebody may wait for what poll would say.
+  bool is_granting_due(Time now) const;
   // A restart would begin at this position, which may lie before position().
   void durable(const Position& position);
   // What to say next; empty: nothing now.
@@ -56,6 +62,10 @@ class ReceiveSession {
   Position position() const { return {epoch_, next_, ended_}; }
   // The sender can keep no more until something is durable; asking answers no until it says so again.
   bool take_durable_wanted() { return std::exchange(durable_wanted_, false); }
+  bool is_greeted() const { return greeted_; }
+  uint64_t session() const { return session_; }
+  // Why it was refused last.
+  const std::string& refusal() const { return refusal_text_; }
   const ReceiveCounts& counts() const { return counts_; }
 
  private:
@@ -67,7 +77,6 @@ class ReceiveSession {
   void refuse(const Frame& frame, Code code, const std::string& text);
   uint64_t free_seq() const;
   uint64_t free_bytes() const;
-  bool is_granting_due(Time now) const;
   Frame control(Kind kind) const;
   Frame granting(Kind kind);
   Frame welcome();
@@ -87,6 +96,7 @@ class ReceiveSession {
 
   // To be said.
   std::optional<Frame> refusal_, asking_;
+  std::string refusal_text_;
   bool say_welcome_ = false, say_pong_ = false, say_bye_ = false, say_grant_ = false;
   std::optional<uint64_t> asked_seq_;
   Time asked_at_{};

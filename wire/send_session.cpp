@@ -19,10 +19,10 @@ SendSession::SendSession(SendOptions options) : options_(std::move(options)) {
 bool SendSession::offer(Batch batch) {
   if (!numbered_ || finished_ || batch.seq != next_ || batch.count == 0 || !batch.frame)
     throw Error(ErrorKind::Internal, fmt::format("samples {} to {} are offered, sample {} is next", batch.seq, batch.end(), next_));
-  blocked_ = !kept_.empty() && kept_bytes_ + batch.frame->size() > options_.keep_bytes;
+  blocked_ = !kept_.empty() && kept_bytes_ + batch.frame.size() > options_.keep_bytes;
   if (blocked_) return false;
   next_ = batch.end();
-  kept_bytes_ += batch.frame->size();
+  kept_bytes_ += batch.frame.size();
   const uint64_t at = offered_bytes_;
   offered_bytes_ += batch.bytes;
   kept_.push_back({std::move(batch), at});
@@ -119,7 +119,7 @@ void SendSession::grant(const Frame& frame, Time now) {
 void SendSession::release() {
   const uint64_t safe = options_.acknowledgement == Acknowledgement::Durable ? durable_ : received_;
   while (!kept_.empty() && kept_.front().batch.end() <= safe) {
-    kept_bytes_ -= kept_.front().batch.frame->size();
+    kept_bytes_ -= kept_.front().batch.frame.size();
     kept_.pop_front();
   }
   released_ = std::max(released_, std::min(safe, next_));

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "wire/frame.hpp"
+#include "wire/owned_bytes.hpp"
 
 namespace harmonics::wire {
 
@@ -29,7 +30,7 @@ struct Batch {
   uint64_t seq = 0;
   uint32_t count = 0;
   uint64_t bytes = 0;  // count × sample_bytes
-  std::shared_ptr<const std::vector<std::byte>> frame;
+  OwnedBytes frame;
 
   uint64_t end() const { return seq + count; }
 };
@@ -43,6 +44,7 @@ class SendSession {
   explicit SendSession(SendOptions options);
 
   uint64_t epoch() const { return options_.epoch; }
+  uint64_t session() const { return session_; }
   // The number of the next sample; none before a receiver has said where a sender that keeps nothing begins.
   std::optional<uint64_t> next_seq() const { return numbered_ ? std::optional(next_) : std::nullopt; }
   // Takes the samples from next_seq() on, to be kept until they are acknowledged. False: no more may be kept now.
@@ -62,6 +64,8 @@ class SendSession {
 
   // Every sample before it is acknowledged as the options ask, and forgotten.
   uint64_t acknowledged() const { return released_; }
+  // Samples that were offered and not sent since the connection was made.
+  uint64_t unsent() const { return welcomed_ ? next_ - std::min(send_, next_) : next_ - released_; }
   // Every sample is acknowledged and the receiver has seen the end.
   bool is_done() const { return finished_ && ended_ && kept_.empty(); }
   const SendCounts& counts() const { return counts_; }

@@ -165,7 +165,7 @@ class World {
         finished_ = true;
         return;
       }
-      Batch batch{seq, 1, 0, nullptr};
+      Batch batch{seq, 1, 0, {}};
       while (batch.count < 1 + random_() % 5 && batch.end() < journey_.samples && size_of(batch.end()) == size_of(seq)) ++batch.count;
       const size_t size = static_cast<size_t>(size_of(seq));
       std::vector<uint64_t> payload(batch.count * size / 8);
@@ -174,7 +174,7 @@ class World {
       Frame frame;
       frame.stream = "s", frame.producer = "p", frame.epoch = epoch_, frame.seq = seq, frame.count = batch.count;
       frame.tensors = {{"x", DType::U64, {size_of(seq) / 8}, std::as_bytes(std::span(payload))}};
-      batch.frame = std::make_shared<const std::vector<std::byte>>(encode(frame).bytes());
+      batch.frame = owned(encode(frame).bytes());
       if (!sender_->offer(std::move(batch))) return;
     }
   }
@@ -210,7 +210,7 @@ class World {
       const auto out = sender_->poll(now_);
       if (!out) break;
       if (const auto* batch = std::get_if<Batch>(&*out))
-        send(to_receiver_, *batch->frame);
+        send(to_receiver_, {batch->frame.bytes.begin(), batch->frame.bytes.end()});
       else
         send(to_receiver_, encode(std::get<Frame>(*out)).bytes());
     }

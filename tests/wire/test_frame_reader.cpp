@@ -36,7 +36,7 @@ TEST_CASE("frames come out of a stream however it is cut") {
       at += n;
       while (const auto frame = reader.next()) {
         REQUIRE(given < sent.size());
-        REQUIRE(*frame == sent[given++]);
+        REQUIRE(Bytes(frame.bytes.begin(), frame.bytes.end()) == sent[given++]);
       }
       if (round % 2 && at > 300000) at = stream.size(), given = sent.size();  // byte by byte is slow enough
     }
@@ -53,7 +53,7 @@ TEST_CASE("what is announced takes memory only as it arrives") {
     CHECK(room.size() <= 64u << 10);
     room[0] = frame[at];
     reader.arrived(1);
-    REQUIRE(reader.next() == nullptr);
+    REQUIRE(!reader.next());
   }
   put(frame, 12, uint64_t{17} << 20);
   FrameReader strict;

@@ -26,7 +26,7 @@ std::unique_ptr<Sent> samples(uint64_t seq, uint32_t count, int64_t size = 1, co
   return sent;
 }
 Batch batch(uint64_t seq, uint32_t count, uint64_t bytes = 0) {
-  return {seq, count, bytes ? bytes : count, std::make_shared<const std::vector<std::byte>>(100)};
+  return {seq, count, bytes ? bytes : count, owned(std::vector<std::byte>(100))};
 }
 Frame said(Kind kind, uint64_t seq = 0, uint64_t session = 1, uint64_t epoch = 1) {
   Frame frame;

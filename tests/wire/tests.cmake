@@ -2,6 +2,6 @@
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/test_*.cpp)
 add_executable(test_wire ${sources})
 target_compile_definitions(test_wire PRIVATE HARMONICS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-target_link_libraries(test_wire PRIVATE harmonics_wire fmt::fmt Catch2::Catch2WithMain)
+target_link_libraries(test_wire PRIVATE harmonics_wire fmt::fmt Threads::Threads Catch2::Catch2WithMain)
 target_compile_options(test_wire PRIVATE $<$<CONFIG:Release>:-O1>)
 catch_discover_tests(test_wire TEST_PREFIX "wire: " DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${test_timeout})

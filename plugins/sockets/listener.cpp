@@ -1,0 +1,216 @@
+#include "listener.hpp"
+
+#include <boost/asio.hpp>
+
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <map>
+#include <thread>
+
+#include <harmonics/error.hpp>
+
+#include "wire/frame_reader.hpp"
+
+namespace harmonics::sockets {
+
+namespace asio = boost::asio;
+using asio::generic::stream_protocol;
+using Code = boost::system::error_code;
+using wire::Time;
+
+namespace {
+
+constexpr size_t kMostLinks = 256, kMostUnwritten = 1u << 20;
+constexpr Time kSilence = std::chrono::seconds(15);   // senders speak every second
+constexpr Time kFirst = std::chrono::seconds(5);      // for the first frame
+constexpr Time kWhole = std::chrono::seconds(30);     // for a frame that has begun
+constexpr Time kGoodbye = std::chrono::seconds(1);
+
+stream_protocol::endpoint place_of(const Endpoint& e) {
+  if (e.is_unix()) return asio::local::stream_protocol::endpoint(e.path);
+  return asio::ip::tcp::endpoint(asio::ip::make_address(e.host), e.port);
+}
+
+// A socket that a process has left behind, which nobody listens at any more.
+void remove_stale(const std::string& path) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return;
+  asio::io_context io;
+  asio::local::stream_protocol::socket socket(io);
+  Code code;
+  socket.connect(asio::local::stream_protocol::endpoint(path), code);
+  if (code == asio::error::connection_refused) unlink(path.c_str());
+}
+
+struct Link {
+  Link(uint64_t n, stream_protocol::socket s, const wire::Limits& limits) : peer(n), socket(std::move(s)), reader(limits) {}
+  uint64_t peer;
+  stream_protocol::socket socket;
+  wire::FrameReader reader;
+  std::vector<std::byte> out, writing;  // to be written; being written
+  bool known = false, closing = false;  // a frame has come; to be ended when all is written
+  Time heard = wire::now(), whole = heard;
+};
+using LinkPtr = std::shared_ptr<Link>;
+
+}  // namespace
+
+// Everything runs on the thread of `io` but what the inbox is asked by others.
+struct Listener::Body {
+  Body(const Endpoint& e, wire::InboxOptions options) : endpoint(e), limits(options.limits), inbox(with_address(e, std::move(options))), acceptor(io), timer(io) {
+    listen();
+    accept();
+    tick();
+    inbox.wake_by([this] {
+      if (!woken.exchange(true)) asio::post(io, [this] { woken = false, flush(); });
+    });
+    thread = std::thread([this] { io.run(); });
+  }
+  ~Body() {
+    inbox.wake_by({});
+    asio::post(io, [this] { leave(wire::now() + kGoodbye); });
+    thread.join();
+    if (endpoint.is_unix()) unlink(endpoint.path.c_str());
+  }
+  static wire::InboxOptions with_address(const Endpoint& e, wire::InboxOptions options) {
+    if (options.where.empty()) options.where = e.str();
+    return options;
+  }
+
+  void listen() {
+    try {
+      if (endpoint.is_unix()) remove_stale(endpoint.path);
+      const stream_protocol::endpoint place = place_of(endpoint);
+      acceptor.open(place.protocol());
+      if (endpoint.is_unix())
+        fchmod(acceptor.native_handle(), 0600);  // the file that bind makes has the socket's mode
+      else
+        acceptor.set_option(asio::socket_base::reuse_address(true));
+      acceptor.bind(place);
+      acceptor.listen();
+    } catch (const boost::system::system_error& error) {
+      throw Error(ErrorKind::Stream, endpoint.str() + " cannot be listened on: " + error.code().message())
+          .note(endpoint.is_unix() ? "choose another path, or end who listens there" : "choose another port, or end who has it");
+    }
+  }
+
+  void accept() {
+    acceptor.async_accept([this](const Code& code, stream_protocol::socket socket) {
+      if (code == asio::error::operation_aborted) return;
+      if (!code && links.size() < kMostLinks) {
+        if (!endpoint.is_unix()) send_at_once(socket.native_handle());
+        const uint64_t peer = ++last_peer;
+        read(links[peer] = std::make_shared<Link>(peer, std::move(socket), limits));
+      }
+      accept();
+    });
+  }
+
+  void tick() {
+    timer.expires_after(wire::Inbox::kTick);
+    timer.async_wait([this](const Code& code) {
+      if (code) return;
+      const Time t = wire::now();
+      std::vector<LinkPtr> useless;
+      for (const auto& [peer, link] : links)
+        if (t - link->heard > (link->known ? kSilence : kFirst) || (link->reader.begun() > 0 && t - link->whole > kWhole) || link->out.size() > kMostUnwritten)
+          useless.push_back(link);
+      for (const LinkPtr& link : useless) drop(link);
+      flush();
+      tick();
+    });
+  }
+
+  void drop(const LinkPtr& link) {
+    Code ignored;
+    link->socket.close(ignored);
+    if (links.erase(link->peer) > 0) inbox.left(link->peer);
+  }
+
+  void read(const LinkPtr& link) {
+    const auto room = link->reader.room();
+    link->socket.async_read_some(asio::buffer(room.data(), room.size()), [this, link](const Code& code, size_t bytes) {
+      if (code) return drop(link);
+      link->reader.arrived(bytes);
+      link->heard = wire::now();
+      link->closing = !take(*link);
+      flush();
+      if (!link->closing) return read(link);
+      if (link->writing.empty()) drop(link);  // the sender connects again and goes on
+    });
+  }
+  // False: where the next frame begins is not known any more.
+  bool take(Link& link) {
+    try {
+      while (const wire::OwnedBytes frame = link.reader.next()) {
+        if (!inbox.arrived(link.peer, frame)) return false;
+        link.known = true;
+        link.whole = link.heard;
+      }
+      if (link.reader.begun() == 0) link.whole = link.heard;
+      return true;
+    } catch (const Error& e) {
+      inbox.damaged(link.peer, e.what());
+      return false;
+    }
+  }
+
+  void flush() {
+    while (auto answer = inbox.poll()) {
+      const auto link = links.find(answer->peer);
+      if (link != links.end()) link->second->out.insert(link->second->out.end(), answer->frame.begin(), answer->frame.end());
+    }
+    for (const auto& [peer, link] : links) write(link);
+  }
+  void write(const LinkPtr& link) {
+    if (link->out.empty() || !link->writing.empty()) return;
+    std::swap(link->out, link->writing);
+    asio::async_write(link->socket, asio::buffer(link->writing), [this, link](const Code& code, size_t) {
+      link->writing.clear();
+      if (code || (link->closing && link->out.empty())) return drop(link);
+      write(link);
+    });
+  }
+
+  // Until all know what they need to.
+  void leave(Time latest) {
+    Code ignored;
+    acceptor.close(ignored);
+    flush();
+    const bool told = inbox.say_goodbye();
+    flush();
+    bool written = true;
+    for (const auto& [peer, link] : links) written &= link->writing.empty() && link->out.empty();
+    if ((told && written) || wire::now() > latest) return io.stop();
+    timer.expires_after(std::chrono::milliseconds(2));
+    timer.async_wait([this, latest](const Code&) { leave(latest); });
+  }
+
+  Endpoint endpoint;
+  wire::Limits limits;
+  wire::Inbox inbox;
+  std::atomic<bool> woken{false};
+  asio::io_context io;
+  asio::basic_socket_acceptor<stream_protocol> acceptor;
+  asio::steady_timer timer;
+  std::map<uint64_t, LinkPtr> links;
+  uint64_t last_peer = 0;
+  std::thread thread;
+};
+
+Listener::Listener(const Endpoint& endpoint, wire::InboxOptions options) : body_(std::make_unique<Body>(endpoint, std::move(options))) {}
+Listener::~Listener() = default;
+wire::Inbox& Listener::inbox() { return body_->inbox; }
+
+uint16_t Listener::port() const {
+  const auto place = body_->acceptor.local_endpoint();
+  asio::ip::tcp::endpoint tcp;
+  if (place.size() > tcp.capacity()) return 0;
+  std::memcpy(tcp.data(), place.data(), place.size());
+  return tcp.port();
+}
+
+}  // namespace harmonics::sockets

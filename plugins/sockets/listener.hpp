@@ -1,0 +1,27 @@
+// The receiver's end of a socket: listens, and fills an inbox. Asio is in the source.
+#pragma once
+
+#include <memory>
+
+#include "endpoint.hpp"
+#include "wire/inbox.hpp"
+
+namespace harmonics::sockets {
+
+class Listener {
+ public:
+  // Errors: Stream when the place cannot be listened on.
+  explicit Listener(const Endpoint& endpoint, wire::InboxOptions options = {});
+  // Senders that have ended are told before, those that have not are told that nobody reads any more.
+  ~Listener();
+
+  wire::Inbox& inbox();
+  // The one it was given, or for port 0 the one it was lent.
+  uint16_t port() const;
+
+ private:
+  struct Body;
+  std::unique_ptr<Body> body_;
+};
+
+}  // namespace harmonics::sockets

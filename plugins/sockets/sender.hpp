@@ -1,0 +1,23 @@
+// The sender's end of a socket: connects, connects again, and empties an outbox. Asio is in the source.
+#pragma once
+
+#include <memory>
+
+#include "endpoint.hpp"
+#include "wire/outbox.hpp"
+
+namespace harmonics::sockets {
+
+class Sender {
+ public:
+  Sender(const Endpoint& endpoint, wire::OutboxOptions options);
+  ~Sender();
+
+  wire::Outbox& outbox();
+
+ private:
+  struct Body;
+  std::unique_ptr<Body> body_;
+};
+
+}  // namespace harmonics::sockets

@@ -1,0 +1,78 @@
+#include "tests/transports/ends.hpp"
+
+#include <unistd.h>
+
+#include "plugins/sockets/listener.hpp"
+#include "plugins/sockets/sender.hpp"
+
+namespace transports {
+namespace {
+
+class SocketReceiving final : public Receiving {
+ public:
+  SocketReceiving(const sockets::Endpoint& endpoint, wire::InboxOptions options) : listener_(endpoint, std::move(options)) {
+    address = endpoint.is_unix() ? endpoint.path : "127.0.0.1:" + std::to_string(listener_.port());
+  }
+  wire::Inbox& inbox() override { return listener_.inbox(); }
+
+ private:
+  sockets::Listener listener_;
+};
+class SocketSending final : public Sending {
+ public:
+  SocketSending(const sockets::Endpoint& endpoint, wire::OutboxOptions options) : sender_(endpoint, std::move(options)) {}
+  wire::Outbox& outbox() override { return sender_.outbox(); }
+
+ private:
+  sockets::Sender sender_;
+};
+
+std::string fresh_path() {
+  static std::atomic<int> next{0};
+  return "/tmp/harmonics_transports_" + std::to_string(getpid()) + "_" + std::to_string(next++);
+}
+
+}  // namespace
+
+std::vector<std::string> lossless() { return {"tcp", "unix"}; }
+
+std::unique_ptr<Receiving> receive(const std::string& kind, const std::string& address, wire::InboxOptions options) {
+  if (kind == "tcp") return std::make_unique<SocketReceiving>(sockets::tcp_endpoint(address.empty() ? "127.0.0.1:0" : address), std::move(options));
+  if (kind == "unix") return std::make_unique<SocketReceiving>(sockets::unix_endpoint(address.empty() ? fresh_path() : address), std::move(options));
+  throw Error(ErrorKind::Usage, "there is no transport '" + kind + "'");
+}
+
+std::unique_ptr<Sending> send(const std::string& kind, const std::string& address, wire::OutboxOptions options) {
+  if (kind == "tcp") return std::make_unique<SocketSending>(sockets::tcp_endpoint(address), std::move(options));
+  if (kind == "unix") return std::make_unique<SocketSending>(sockets::unix_endpoint(address), std::move(options));
+  throw Error(ErrorKind::Usage, "there is no transport '" + kind + "'");
+}
+
+wire::OutboxOptions pictures(const std::string& name) {
+  wire::OutboxOptions options;
+  options.producer = name;
+  options.tensors = {{"image", DType::U8, {kSide, kSide}, {}}, {"label", DType::I64, {}, {}}};
+  options.patience = kPatience;
+  return options;
+}
+
+void push_picture(wire::Outbox& outbox, int64_t number) {
+  std::byte image[kSide * kSide] = {};
+  std::memcpy(image, &number, sizeof number);
+  const std::span<const std::byte> pieces[] = {image, std::as_bytes(std::span(&number, 1))};
+  outbox.push(pieces);
+}
+
+void push_pictures(wire::Outbox& outbox, int64_t first, int64_t count) {
+  for (int64_t i = first; i < first + count; ++i) push_picture(outbox, i);
+}
+
+std::unique_ptr<Worker> sending(const std::string& kind, const std::string& address, const std::string& name, int64_t first, int64_t count) {
+  return std::make_unique<Worker>([=] {
+    const auto sender = send(kind, address, pictures(name));
+    push_pictures(sender->outbox(), first, count);
+    sender->outbox().finish();
+  });
+}
+
+}  // namespace transports

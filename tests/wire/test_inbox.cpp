@@ -1,0 +1,313 @@
+// An inbox and outboxes that hand each other frames: positions, what is durable when, fair windows, refusals.
+#include <catch2/catch.hpp>
+
+#include <thread>
+
+#include "tests/message_of.hpp"
+#include "tests/wire/raw_frame.hpp"
+#include "wire/inbox.hpp"
+#include "wire/outbox.hpp"
+
+using namespace harmonics;
+using namespace harmonics::wire;
+
+namespace {
+
+constexpr auto kWait = std::chrono::milliseconds(5000);
+
+OutboxOptions sending(const std::string& name, Acknowledgement ack = Acknowledgement::Received) {
+  OutboxOptions options;
+  options.where = "there";
+  options.producer = name;
+  options.tensors = {{"x", DType::I64, {}, {}}};
+  options.acknowledgement = ack;
+  options.patience = kWait;
+  options.batch_bytes = 1;  // a sample a frame
+  return options;
+}
+InboxOptions receiving() {
+  InboxOptions options;
+  options.where = "here";
+  return options;
+}
+
+// Brings answers to whom they are for, as a network does.
+std::map<std::pair<const Inbox*, uint64_t>, Outbox*>& network() {
+  static std::map<std::pair<const Inbox*, uint64_t>, Outbox*> routes;
+  return routes;
+}
+// Carries frames between an inbox and an outbox until neither has any more to say.
+void carry(Inbox& inbox, Outbox& outbox, uint64_t peer) {
+  network()[{&inbox, peer}] = &outbox;
+  for (bool more = true; more;) {
+    more = false;
+    while (const OwnedBytes frame = outbox.poll()) inbox.arrived(peer, frame), more = true;
+    while (const auto answer = inbox.poll()) {
+      if (const auto to = network().find({&inbox, answer->peer}); to != network().end()) to->second->receive(answer->frame);
+      more = true;
+    }
+  }
+}
+struct Cleared {  // senders that are gone are not written to
+  ~Cleared() { network().clear(); }
+};
+void push(Outbox& outbox, int64_t value) {
+  const std::span<const std::byte> piece = std::as_bytes(std::span(&value, 1));
+  outbox.push(std::span(&piece, 1));
+}
+int64_t value(const std::optional<Received>& sample) {
+  if (!sample) return -1;
+  int64_t v = 0;
+  std::memcpy(&v, sample->bytes.bytes.data(), sizeof v);
+  return v;
+}
+
+// One sender of numbers that can begin anew at any of them.
+struct Camera {
+  explicit Camera(Inbox& to, uint64_t p, const std::string& name = "camera", Acknowledgement ack = Acknowledgement::Durable)
+      : inbox(to), peer(p), outbox(with_source(sending(name, ack))) {
+    outbox.connected();
+    carry(inbox, outbox, peer);
+  }
+  static OutboxOptions with_source(OutboxOptions options) {
+    options.whole_source = true;
+    return options;
+  }
+  void send(int64_t count) {
+    for (int64_t i = 0; i < count; ++i) push(outbox, i), carry(inbox, outbox, peer);
+  }
+  Inbox& inbox;
+  uint64_t peer;
+  Outbox outbox;
+};
+
+}  // namespace
+
+TEST_CASE("senders wait until the host has begun, and hear that somebody is there") {
+  const Cleared cleared;
+  Inbox inbox(receiving());
+  const int reader = inbox.open("", kWait);
+  Outbox outbox(sending("camera"));
+  outbox.connected();
+  carry(inbox, outbox, 1);
+  CHECK(outbox.counts().sessions == 1);
+  CHECK(inbox.announced(reader).dtype == DType::I64);
+  push(outbox, 7);
+  CHECK(!outbox.poll());  // not welcome yet
+  std::thread host([&] { CHECK(value(inbox.next(reader)) == 7); });
+  for (int i = 0; i < 1000 && inbox.health().samples == 0; ++i) carry(inbox, outbox, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  host.join();
+}
+
+TEST_CASE("without a promise to keep samples, who wants it is refused") {
+  const Cleared cleared;
+  Inbox inbox(receiving());
+  const int reader = inbox.open("", kWait);
+  Outbox patient(sending("patient"));
+  patient.connected();
+  carry(inbox, patient, 1);
+  push(patient, 1);
+  std::thread host([&] { CHECK(value(inbox.next(reader)) == 1); });  // begins, and nothing was said of positions
+  for (int i = 0; i < 1000 && inbox.health().samples == 0; ++i) carry(inbox, patient, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  host.join();
+  Outbox demanding(sending("demanding", Acknowledgement::Durable));
+  demanding.connected();
+  carry(inbox, demanding, 2);
+  CHECK(message_of([&] { demanding.next_seq(); }).find("refuses 'demanding': nothing is kept on disk here: ask for acknowledgement 'received'") != std::string::npos);
+  CHECK(inbox.health().last_error.find("'demanding' is refused: nothing is kept on disk here") == 0);
+  CHECK(inbox.position(reader, 0) == "");
+}
+
+TEST_CASE("a receiver that begins anew goes on where its position says, and acknowledges what is durable") {
+  const Cleared cleared;
+  std::string position;
+  uint64_t given = 0;
+  {
+    Inbox inbox(receiving());
+    const int reader = inbox.open("", kWait);
+    REQUIRE(inbox.restore(reader, 0, ""));
+    Camera a(inbox, 1, "a"), b(inbox, 2, "b");
+    a.send(5);
+    b.send(3);
+    a.send(0);
+    for (; given < 6; ++given) REQUIRE(inbox.next(reader));
+    position = inbox.position(reader, 6);
+    CHECK(a.outbox.counts().acknowledged == 0);
+    inbox.durable(reader, 6);
+    carry(inbox, a.outbox, 1), carry(inbox, b.outbox, 2);
+    CHECK(a.outbox.counts().acknowledged == 5);
+    CHECK(b.outbox.counts().acknowledged == 1);
+    CHECK(inbox.position(reader, 6) == position);
+    CHECK(inbox.position(reader, 8) != position);
+    CHECK(message_of([&] { inbox.position(reader, 5); }).find("the position before sample 5 is asked for, those from 6 to 8 are known") == 0);
+  }
+  network().clear();
+  Inbox inbox(receiving());
+  const int reader = inbox.open("", kWait);
+  REQUIRE(inbox.restore(reader, 6, position));
+  CHECK(inbox.announced(reader).dtype == DType::I64);  // before anybody has come
+  Camera a(inbox, 1, "a"), b(inbox, 2, "b");
+  a.send(7);
+  CHECK(a.outbox.counts().skipped == 5);
+  b.send(3);
+  CHECK(b.outbox.counts().skipped == 1);
+  std::vector<int64_t> rest;
+  for (int i = 0; i < 4; ++i) rest.push_back(value(inbox.next(reader)));
+  CHECK(rest == std::vector<int64_t>{5, 6, 1, 2});
+  CHECK(inbox.health().lost == 0);
+}
+
+TEST_CASE("the end is acknowledged when a checkpoint has it") {
+  const Cleared cleared;
+  std::string position;
+  {
+    Inbox inbox(receiving());
+    const int reader = inbox.open("", kWait);
+    inbox.restore(reader, 0, "");
+    Camera camera(inbox, 1);
+    camera.send(2);
+    REQUIRE((inbox.next(reader) && inbox.next(reader)));
+    const std::string before = inbox.position(reader, 2);
+    std::thread end([&] { camera.outbox.finish(); });
+    while (inbox.health().state != InboxHealth::Ended) carry(inbox, camera.outbox, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    CHECK(!inbox.next(reader));
+    inbox.durable(reader, 2);  // the checkpoint of before, which does not know of the end
+    carry(inbox, camera.outbox, 1);
+    CHECK(camera.outbox.counts().acknowledged == 2);
+    CHECK(!camera.outbox.poll());
+    position = inbox.position(reader, 2);
+    CHECK(position != before);
+    inbox.durable(reader, 2);
+    carry(inbox, camera.outbox, 1);
+    end.join();
+  }
+  network().clear();
+  Inbox inbox(receiving());
+  const int reader = inbox.open("", kWait);
+  inbox.restore(reader, 2, position);
+  CHECK(!inbox.next(reader));
+}
+
+TEST_CASE("of two readers the slower one decides what is durable, and they go on together") {
+  const Cleared cleared;
+  Inbox inbox(receiving());
+  const int one = inbox.open("x", kWait), two = inbox.open("x", kWait);
+  inbox.restore(one, 0, "");
+  inbox.restore(two, 0, "");
+  CHECK(message_of([&] { inbox.restore(two, 3, ""); }).find("here: one stream goes on at sample 3, another at 0") == 0);
+  Camera camera(inbox, 1);
+  camera.send(4);
+  for (int i = 0; i < 4; ++i) REQUIRE(inbox.next(one));
+  REQUIRE(inbox.next(two));
+  inbox.durable(one, 4);
+  carry(inbox, camera.outbox, 1);
+  CHECK(camera.outbox.counts().acknowledged == 0);
+  inbox.durable(two, 1);
+  carry(inbox, camera.outbox, 1);
+  CHECK(camera.outbox.counts().acknowledged == 1);
+}
+
+TEST_CASE("who sends shares one window") {
+  const Cleared cleared;
+  InboxOptions options = receiving();
+  options.window_samples = 64;
+  Inbox inbox(options);
+  const int reader = inbox.open("", kWait);
+  inbox.restore(reader, 0, "");
+  std::vector<std::unique_ptr<Camera>> cameras;
+  for (uint64_t i = 1; i <= 4; ++i) cameras.push_back(std::make_unique<Camera>(inbox, i, "s" + std::to_string(i), Acknowledgement::Received));
+  // Each offers more than there is room for; those who come later have a part at once, all of them an equal one after a while.
+  std::vector<int64_t> next(5, 0);
+  for (int round = 0; round < 400; ++round) {
+    for (auto& camera : cameras) {
+      for (int i = 0; i < 8 && camera->outbox.counts().pushed < 100000; ++i) {
+        if (camera->outbox.counts().pushed - camera->outbox.counts().acknowledged > 48) break;
+        push(camera->outbox, next[camera->peer]++);
+        carry(inbox, camera->outbox, camera->peer);
+      }
+      carry(inbox, camera->outbox, camera->peer);
+    }
+    REQUIRE(inbox.health().queued_samples <= (round < 40 ? 64 + 32 + 21 + 16 + 4 : 64 + 4));
+    for (int i = 0; i < 16 && inbox.health().queued_samples > 0; ++i) inbox.next(reader);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (auto& camera : cameras) CHECK(camera->outbox.counts().acknowledged > inbox.health().samples / 8);
+}
+
+TEST_CASE("what is no frame is answered, and more senders than may be are told") {
+  const Cleared cleared;
+  InboxOptions options = receiving();
+  options.most_senders = 2;
+  Inbox inbox(options);
+  const int reader = inbox.open("", kWait);
+  inbox.restore(reader, 0, "");
+  CHECK(!inbox.arrived(9, owned(std::vector<std::byte>(100))));
+  auto answer = inbox.poll();
+  REQUIRE(answer);
+  CHECK(answer->peer == 9);
+  CHECK(decode(answer->frame).kind == Kind::Error);
+  CHECK(decode(answer->frame).text.find("0x00000000, and a frame begins with 0x31535848") != std::string::npos);
+  CHECK(!inbox.arrived(9, owned(std::vector<std::byte>(100))));
+  CHECK(!inbox.poll());  // once in a while
+  Camera a(inbox, 1, "a"), b(inbox, 2, "b"), c(inbox, 3, "c");
+  CHECK(message_of([&] { c.send(1); }).find("2 senders are there, and no more are taken") != std::string::npos);
+  a.send(1);
+  CHECK(value(inbox.next(reader)) == 0);
+  CHECK(inbox.health().refused == 3);
+  CHECK(inbox.health().senders == 2);
+}
+
+TEST_CASE("one way: what is missing is counted, what comes twice is dropped") {
+  const Cleared cleared;
+  InboxOptions options = receiving();
+  options.one_way = true;
+  Inbox inbox(options);
+  const int reader = inbox.open("", kWait);
+  CHECK(!inbox.restore(reader, 0, ""));
+  OutboxOptions out = sending("camera");
+  out.one_way = true;
+  Outbox outbox(out);
+  std::vector<OwnedBytes> frames;
+  for (int64_t i = 0; i < 10; ++i) {
+    push(outbox, i);
+    while (const OwnedBytes frame = outbox.poll()) frames.push_back(frame), outbox.sent();
+  }
+  std::thread end([&] { outbox.finish(); });
+  while (frames.size() < 11) {
+    if (const OwnedBytes frame = outbox.poll()) frames.push_back(frame), outbox.sent();
+  }
+  end.join();
+  for (const size_t i : {2, 3, 3, 6, 5, 9, 10}) REQUIRE(inbox.arrived(1, frames[i]));
+  std::vector<int64_t> values;
+  while (const auto sample = inbox.next(reader)) values.push_back(value(sample));
+  CHECK(values == std::vector<int64_t>{2, 3, 6, 9});
+  CHECK(inbox.health().lost == 4);  // 4 and 5, 7 and 8
+  CHECK(inbox.health().duplicates == 2);
+  CHECK(inbox.health().state == InboxHealth::Ended);
+}
+
+TEST_CASE("positions as text") {
+  Positions positions;
+  positions.tensors = {{"image", DType::U8, {28, 28}, {}}, {"the label;", DType::I64, {}, {}}};
+  positions.senders[{"samples", "camera 1"}] = {5, 300, false};
+  positions.senders[{"samples", "ü%"}] = {1u << 30, kMostSeq, true};
+  const std::string text = positions_text(positions);
+  CHECK(text == "hxs1 ; tensor image 1 2 28 28 ; tensor the%20label%3B 7 0 ; sender samples camera%201 5 300 0 ; sender samples %C3%BC%25 1073741824 4611686018427387904 1");
+  const Positions back = read_positions(text);
+  CHECK(positions_text(back) == text);
+  CHECK(back.senders.at({"samples", "ü%"}).ended);
+  CHECK(positions_text({}).empty());
+  CHECK(read_positions("").senders.empty());
+  for (size_t cut = 1; cut < text.size(); ++cut) {
+    try {
+      read_positions(text.substr(0, cut));
+    } catch (const Error& e) {
+      CHECK(e.kind() == ErrorKind::Stream);
+    }
+  }
+  CHECK(message_of([] { read_positions("spool"); }) == "position of a stream: expected 'hxs1', found 'spool'\ngive what this library wrote: the checkpoint may be damaged");
+  CHECK(message_of([] { read_positions("hxs1 ; sender a b 1 4611686018427387905 0"); }).find("expected a sample's number") != std::string::npos);
+  CHECK(message_of([] { read_positions("hxs1 ; sender a b 1 1 0 ; sender a b 1 1 0"); }).find("found the same again") != std::string::npos);
+  CHECK(message_of([] { read_positions("hxs1 ; tensor a 99 0"); }).find("expected an element type") != std::string::npos);
+  CHECK(message_of([] { read_positions("hxs1 ; tensor a 1 9"); }).find("expected a number of dimensions") != std::string::npos);
+}

@@ -1,0 +1,304 @@
+#include "wire/inbox.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+
+#include "wire/senders.hpp"
+
+namespace harmonics::wire {
+namespace {
+
+// Samples that wait for readers: those of one frame.
+struct Chunk {
+  Taken taken;
+  uint64_t begin = 0;  // the number of the first
+  uint64_t sample_bytes = 0;
+
+  uint64_t end() const { return begin + taken.count; }
+  std::span<const std::byte> sample(size_t tensor, uint64_t number) const {
+    const TensorPart& part = taken.frame->tensors[tensor];
+    const size_t one = part.bytes.size() / taken.frame->count;
+    return part.bytes.subspan((taken.first + (number - begin)) * one, one);
+  }
+};
+
+struct Reader {
+  std::string tensor;
+  Time deadline{};  // for the first sender
+  std::chrono::milliseconds wait{};
+  std::optional<size_t> index;  // of its tensor
+  uint64_t at = 0, durable = 0;
+  bool cancelled = false;
+};
+
+using Lock = std::unique_lock<std::mutex>;
+
+}  // namespace
+
+Time now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+struct Inbox::Body {
+  explicit Body(InboxOptions o) : options(std::move(o)), senders(options) {}
+
+  Error nobody(const Reader& reader) const {
+    return Error(ErrorKind::Unavailable, fmt::format("{}: nobody has begun to send in {} s", options.where, reader.wait.count() / 1000))
+        .note(options.remedy.empty() ? "start the sender, or wait longer with ?wait=SECONDS" : options.remedy);
+  }
+  void check() const {
+    if (!failure.empty()) throw Error(ErrorKind::Stream, options.where + ": " + failure);
+  }
+  // Until `done`; the first sender comes before the reader's deadline.
+  template <typename Done> void wait(Lock& lock, Reader& reader, Done done) {
+    while (!done() && !reader.cancelled && failure.empty()) {
+      if (senders.has_come()) {
+        changed.wait(lock);
+      } else if (changed.wait_until(lock, std::chrono::steady_clock::time_point(reader.deadline)) == std::cv_status::timeout && !senders.has_come() && !done()) {
+        throw nobody(reader);
+      }
+    }
+    check();
+  }
+  size_t tensor_of(Reader& reader) {
+    if (reader.index) return *reader.index;
+    const std::vector<TensorPart>& tensors = senders.tensors();
+    const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const TensorPart& part) { return part.name == reader.tensor; });
+    if (found == tensors.end() && !(reader.tensor.empty() && tensors.size() == 1))
+      throw Error(ErrorKind::Name, options.where + ": senders send " + described(tensors) + (reader.tensor.empty() ? "" : ", no '" + reader.tensor + "'"))
+          .note("name the tensor behind the address: " + options.where + "#NAME");
+    reader.index = found == tensors.end() ? 0 : static_cast<size_t>(found - tensors.begin());
+    return *reader.index;
+  }
+  uint64_t end() const { return chunks.empty() ? first : chunks.back().end(); }
+  const Chunk& chunk_with(uint64_t number) const {
+    return *std::upper_bound(chunks.begin(), chunks.end(), number, [](uint64_t n, const Chunk& chunk) { return n < chunk.end(); });
+  }
+  // Waits for a sample that this reader has not had; false: the end.
+  bool await(Lock& lock, Reader& reader) {
+    if (!senders.has_begun()) senders.begin(false), wake();
+    reading = true;
+    wait(lock, reader, [&] { return reader.at < end() || senders.are_over(); });
+    return !reader.cancelled && reader.at < end();
+  }
+  // Forgets what every reader has had, so that as much more may come.
+  void forget() {
+    uint64_t least = end();
+    for (const auto& [id, reader] : readers) least = std::min(least, reader.at);
+    bool room = false;
+    for (; !chunks.empty() && chunks.front().end() <= least; chunks.pop_front()) {
+      const Chunk& chunk = chunks.front();
+      first = chunk.end();
+      const uint64_t bytes = chunk.taken.count * chunk.sample_bytes;
+      queued_samples -= chunk.taken.count;
+      queued_bytes -= bytes;
+      room |= senders.consumed(*chunk.taken.sender, chunk.taken.count, bytes);
+    }
+    if (room) wake();
+  }
+  void wake() {
+    if (waker) waker();
+  }
+  bool is_full() const { return queued_samples >= options.window_samples || queued_bytes >= options.window_bytes; }
+
+  const InboxOptions options;
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  std::function<void()> waker;
+  Senders senders;
+  std::deque<Chunk> chunks;
+  uint64_t first = 0;  // the number of the first sample in them, or of the next to come
+  uint64_t queued_samples = 0, queued_bytes = 0, bytes = 0;
+  Time arrived_at = now();
+  std::map<int, Reader> readers;
+  int next_reader = 0;
+  bool reading = false;
+  std::optional<std::pair<uint64_t, std::string>> restored;
+  std::string failure;
+};
+
+Inbox::Inbox(InboxOptions options) : body_(std::make_unique<Body>(std::move(options))) {}
+Inbox::~Inbox() = default;
+const std::string& Inbox::where() const { return body_->options.where; }
+
+void Inbox::wake_by(std::function<void()> wake) {
+  const Lock lock(body_->mutex);
+  body_->waker = std::move(wake);
+}
+
+bool Inbox::arrived(uint64_t peer, OwnedBytes frame) {
+  const Lock lock(body_->mutex);
+  Body& b = *body_;
+  try {
+    if (auto taken = b.senders.arrived(peer, std::move(frame))) {
+      b.arrived_at = now();
+      Chunk chunk{std::move(*taken), b.end(), 0};
+      chunk.sample_bytes = sample_bytes(*chunk.taken.frame);
+      const uint64_t bytes = chunk.taken.count * chunk.sample_bytes;
+      b.queued_samples += chunk.taken.count;
+      b.queued_bytes += bytes;
+      b.bytes += bytes;
+      b.chunks.push_back(std::move(chunk));
+    }
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Stream) throw;
+    b.senders.damaged(peer, e.what());
+    return false;
+  }
+  b.changed.notify_all();
+  return true;
+}
+
+void Inbox::damaged(uint64_t peer, const std::string& reason) {
+  const Lock lock(body_->mutex);
+  body_->senders.damaged(peer, reason);
+}
+
+void Inbox::left(uint64_t peer) {
+  const Lock lock(body_->mutex);
+  body_->senders.left(peer);
+}
+
+std::optional<Inbox::Answer> Inbox::poll() {
+  const Lock lock(body_->mutex);
+  return body_->senders.poll(now());
+}
+
+bool Inbox::is_full() const {
+  const Lock lock(body_->mutex);
+  return body_->is_full();
+}
+
+void Inbox::fail(const std::string& reason) {
+  const Lock lock(body_->mutex);
+  if (body_->failure.empty()) body_->failure = reason;
+  body_->changed.notify_all();
+}
+
+bool Inbox::say_goodbye() {
+  const Lock lock(body_->mutex);
+  return body_->senders.say_goodbye();
+}
+
+int Inbox::open(const std::string& tensor, std::chrono::milliseconds wait) {
+  const Lock lock(body_->mutex);
+  if (body_->reading)
+    throw Error(ErrorKind::Stream, body_->options.where + ": samples were read before this stream was opened").note("bind all streams of an address together");
+  const int id = body_->next_reader++;
+  Reader& reader = body_->readers[id];
+  reader.tensor = tensor;
+  reader.wait = wait;
+  reader.deadline = now() + wait;
+  reader.at = reader.durable = body_->first;
+  return id;
+}
+
+void Inbox::close(int reader) {
+  const Lock lock(body_->mutex);
+  body_->readers.erase(reader);
+  if (!body_->readers.empty()) body_->forget();
+}
+
+Inbox::Announced Inbox::announced(int id) {
+  Lock lock(body_->mutex);
+  Reader& reader = body_->readers.at(id);
+  body_->wait(lock, reader, [this] { return body_->senders.has_come(); });
+  if (!body_->senders.has_come()) throw Error(ErrorKind::Unavailable, body_->options.where + ": nobody had begun to send when reading was cancelled");
+  const TensorPart& part = body_->senders.tensors()[body_->tensor_of(reader)];
+  return {part.dtype, part.sample};
+}
+
+std::optional<Received> Inbox::next(int id) {
+  Lock lock(body_->mutex);
+  Reader& reader = body_->readers.at(id);
+  if (!body_->await(lock, reader)) return std::nullopt;
+  const Chunk& chunk = body_->chunk_with(reader.at);
+  const size_t tensor = body_->tensor_of(reader);
+  const TensorPart& part = chunk.taken.frame->tensors[tensor];
+  Received received{part.dtype, part.sample, {chunk.taken.bytes.owner, chunk.sample(tensor, reader.at)}};
+  if (++reader.at == chunk.end()) body_->forget();
+  return received;
+}
+
+uint64_t Inbox::read(int id, uint64_t n, std::byte* to) {
+  Lock lock(body_->mutex);
+  Reader& reader = body_->readers.at(id);
+  uint64_t got = 0;
+  while (got < n && body_->await(lock, reader)) {
+    const Chunk& chunk = body_->chunk_with(reader.at);
+    const std::span<const std::byte> one = chunk.sample(body_->tensor_of(reader), reader.at);
+    const uint64_t count = std::min(n - got, chunk.end() - reader.at);
+    std::memcpy(to + got * one.size(), one.data(), count * one.size());
+    got += count;
+    reader.at += count;
+    if (reader.at == chunk.end()) body_->forget();
+  }
+  return got;
+}
+
+bool Inbox::restore(int id, uint64_t index, const std::string& position) {
+  const Lock lock(body_->mutex);
+  Body& b = *body_;
+  if (b.options.one_way) return false;
+  Reader& reader = b.readers.at(id);
+  if (b.restored && *b.restored != std::pair(index, position))
+    throw Error(ErrorKind::Stream, fmt::format("{}: one stream goes on at sample {}, another at {}", b.options.where, index, b.restored->first))
+        .note("streams of one address go on together");
+  if (!b.restored) {
+    if (b.senders.has_begun()) throw Error(ErrorKind::Internal, b.options.where + ": samples were read before the stream was told where to go on");
+    b.senders.restore(index, read_positions(position));
+    b.restored = {index, position};
+    b.first = index;
+    for (auto& [other, r] : b.readers) r.at = r.durable = index;
+    b.senders.begin(true);
+    b.wake();
+    b.changed.notify_all();
+  }
+  reader.at = reader.durable = index;
+  return true;
+}
+
+std::string Inbox::position(int id, uint64_t index) const {
+  const Lock lock(body_->mutex);
+  if (!body_->senders.is_durable() || !body_->readers.count(id)) return "";
+  return body_->senders.position(index);
+}
+
+void Inbox::durable(int id, uint64_t index) {
+  const Lock lock(body_->mutex);
+  const auto mine = body_->readers.find(id);
+  if (!body_->senders.is_durable() || mine == body_->readers.end()) return;
+  mine->second.durable = index;
+  uint64_t least = index;
+  for (const auto& [other, reader] : body_->readers) least = std::min(least, reader.durable);
+  body_->senders.durable(least);
+  body_->wake();
+}
+
+void Inbox::cancel(int id) {
+  const Lock lock(body_->mutex);
+  if (const auto mine = body_->readers.find(id); mine != body_->readers.end()) mine->second.cancelled = true;
+  body_->changed.notify_all();
+}
+
+InboxHealth Inbox::health() const {
+  const Lock lock(body_->mutex);
+  const Body& b = *body_;
+  InboxHealth health;
+  body_->senders.report(health);
+  health.bytes = b.bytes;
+  health.queued_samples = b.queued_samples;
+  health.queued_bytes = b.queued_bytes;
+  health.window_bytes = b.options.window_bytes;
+  health.idle_seconds = std::chrono::duration<double>(now() - b.arrived_at).count();
+  health.state = !b.failure.empty()          ? InboxHealth::Failed
+                 : b.senders.are_over()      ? InboxHealth::Ended
+                 : health.connected > 0      ? InboxHealth::Receiving
+                                             : InboxHealth::Waiting;
+  if (!b.failure.empty()) health.last_error = b.failure;
+  return health;
+}
+
+}  // namespace harmonics::wire

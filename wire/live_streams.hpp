@@ -1,0 +1,186 @@
+// Streams of the library over an inbox or an outbox: what the plugins of all transports register. Header alone, since the face of the
+// contract belongs to the plugin that includes it.
+#pragma once
+
+#include <unistd.h>
+
+#include <deque>
+#include <mutex>
+
+#include <harmonics/plugin.hpp>
+
+#include "wire/inbox.hpp"
+#include "wire/outbox.hpp"
+
+namespace harmonics::wire {
+
+// One of a kind in this process and of a name: several streams of a flow share it.
+template <typename End> class Shared {
+ public:
+  template <typename Make> static std::shared_ptr<End> at(const std::string& name, Make make) {
+    static std::mutex mutex;
+    static auto* const all = new std::map<std::string, std::weak_ptr<End>>;  // never destroyed: threads may still use it
+    const std::lock_guard<std::mutex> lock(mutex);
+    std::weak_ptr<End>& known = (*all)[name];
+    if (auto end = known.lock()) return end;
+    const std::shared_ptr<End> end = make();
+    known = end;
+    return end;
+  }
+};
+
+// One tensor of what arrives at `End`, which has an inbox().
+template <typename End> class LiveProducer final : public Producer {
+ public:
+  LiveProducer(std::shared_ptr<End> end, const Arguments& options)
+      : end_(std::move(end)), reader_(inbox().open(options.has("#") ? options.text("#") : "", std::chrono::seconds(options.integer("wait", 60)))) {}
+  ~LiveProducer() override { inbox().close(reader_); }
+
+  HTensor next() override {
+    const std::optional<Received> sample = inbox().next(reader_);
+    return sample ? HTensor(sample->dtype, sample->shape, sample->bytes.bytes.data()) : HTensor();
+  }
+  std::size_t size() const override { return 0; }
+  int64_t read(uint64_t n, void* to) override { return static_cast<int64_t>(inbox().read(reader_, n, static_cast<std::byte*>(to))); }
+  std::optional<StreamInfo> describe() override {
+    const Inbox::Announced announced = inbox().announced(reader_);
+    StreamInfo info;
+    info.dtype = announced.dtype;
+    info.sample = announced.sample;
+    info.live = true;
+    return info;
+  }
+
+ private:
+  Inbox& inbox() const { return end_->inbox(); }
+  std::shared_ptr<End> end_;
+  int reader_;
+};
+
+// Puts the tensors that several consumers of one address are given together to samples; they become one sender at `End`, which has an outbox().
+template <typename End> class Joined {
+ public:
+  using Make = std::function<std::unique_ptr<End>(OutboxOptions)>;
+  Joined(OutboxOptions options, Make make) : options_(std::move(options)), make_(std::move(make)) {}
+
+  size_t open(const std::string& name) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (end_) throw Error(ErrorKind::Stream, options_.where + ": samples were sent before '" + name + "' was opened").note("bind all streams of an address together");
+    for (const Part& part : parts_)
+      if (part.name == name) throw Error(ErrorKind::Stream, options_.where + ": '" + name + "' is sent already").note("name the tensors apart: " + options_.where + "#NAME");
+    parts_.push_back({name, std::nullopt, {}, 0, false});
+    return parts_.size() - 1;
+  }
+
+  void push(size_t index, const HTensor& sample) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Part& part = parts_.at(index);
+    const DType dtype = sample.dtype();
+    const Shape shape = sample.shape();
+    if (!part.tensor) part.tensor = TensorPart{part.name, dtype, shape, {}};
+    if (part.tensor->dtype != dtype || part.tensor->sample != shape)
+      throw Error(ErrorKind::Shape, options_.where + ": '" + part.name + "' is a sample of shape " + shape.str() + " after samples of shape " + part.tensor->sample.str());
+    const size_t size = static_cast<size_t>(shape.count()) * element_bytes(dtype);
+    const auto* const first = static_cast<const std::byte*>(sample.bytes());
+    ++part.pushed;
+    if (parts_.size() == 1) {
+      const std::span<const std::byte> piece(first, size);
+      return ready().push(std::span(&piece, 1));
+    }
+    part.waiting.emplace_back(first, first + size);
+    if (part.waiting.size() > kMostAhead)
+      throw Error(ErrorKind::Stream, options_.where + ": '" + part.name + "' is " + std::to_string(kMostAhead) + " samples ahead of the others").note("send streams that have one rate");
+    while (send_one()) {
+    }
+  }
+
+  void finish(size_t index) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    parts_.at(index).finished = true;
+    for (const Part& part : parts_)
+      if (!part.finished) return;
+    for (const Part& part : parts_)
+      if (part.pushed != parts_[0].pushed)
+        throw Error(ErrorKind::Stream, options_.where + ": '" + parts_[0].name + "' has " + std::to_string(parts_[0].pushed) + " samples, '" + part.name + "' has " +
+                                           std::to_string(part.pushed));
+    if (end_) end_->outbox().finish();
+  }
+
+ private:
+  static constexpr size_t kMostAhead = 1u << 16;
+  struct Part {
+    std::string name;
+    std::optional<TensorPart> tensor;
+    std::deque<std::vector<std::byte>> waiting;
+    uint64_t pushed;
+    bool finished;
+  };
+
+  Outbox& ready() {
+    if (!end_) {
+      for (const Part& part : parts_) options_.tensors.push_back(*part.tensor);
+      end_ = make_(options_);
+    }
+    return end_->outbox();
+  }
+  bool send_one() {
+    std::vector<std::span<const std::byte>> sample;
+    for (const Part& part : parts_) {
+      if (part.waiting.empty()) return false;
+      sample.emplace_back(part.waiting.front());
+    }
+    ready().push(sample);
+    for (Part& part : parts_) part.waiting.pop_front();
+    return true;
+  }
+
+  std::mutex mutex_;
+  OutboxOptions options_;
+  Make make_;
+  std::vector<Part> parts_;
+  std::unique_ptr<End> end_;
+};
+
+template <typename End> class LiveConsumer final : public Consumer {
+ public:
+  LiveConsumer(std::shared_ptr<Joined<End>> joined, const std::string& tensor) : joined_(std::move(joined)), index_(joined_->open(tensor)) {}
+
+  void push(const HTensor& sample) override { joined_->push(index_, sample); }
+  void finish() override { joined_->finish(index_); }
+
+ private:
+  std::shared_ptr<Joined<End>> joined_;
+  size_t index_;
+};
+
+// Options that every live producer and consumer has, and what they say.
+inline std::vector<Argument> live_producer_options(std::vector<Argument> more = {}) {
+  more.insert(more.begin(), Argument::integer("wait", 60, "seconds for the first sender to come").in("1..86400"));
+  return more;
+}
+inline std::vector<Argument> live_consumer_options(std::vector<Argument> more = {}) {
+  more.insert(more.begin(), {Argument::text("name", "", "of this sender; without it the number of the process"),
+                             Argument::text("ack", "received", "what a sample is kept for: that it was received, or is durable on the receiver's disk").in("received|durable"),
+                             Argument::integer("patience", 10, "seconds without any receiver").in("1..86400"),
+                             Argument::flag("resume", false, "the samples are those of a whole source: what the receiver has is not sent again")});
+  return more;
+}
+inline OutboxOptions outbox_options(const std::string& where, const Arguments& options) {
+  OutboxOptions outbox;
+  outbox.where = where;
+  outbox.producer = options.text("name", "");
+  if (outbox.producer.empty()) outbox.producer = "process " + std::to_string(getpid());
+  outbox.acknowledgement = options.text("ack", "received") == "durable" ? Acknowledgement::Durable : Acknowledgement::Received;
+  outbox.patience = std::chrono::seconds(options.integer("patience", 10));
+  outbox.whole_source = options.flag("resume", false);
+  return outbox;
+}
+
+// A consumer of one of the tensors sent to an address.
+template <typename End>
+std::shared_ptr<Consumer> open_live_consumer(const std::string& where, const Arguments& options, const OutboxOptions& outbox, typename Joined<End>::Make make) {
+  const auto joined = Shared<Joined<End>>::at(where + '\n' + outbox.producer, [&] { return std::make_shared<Joined<End>>(outbox, std::move(make)); });
+  return std::make_shared<LiveConsumer<End>>(joined, options.has("#") ? options.text("#") : "value");
+}
+
+}  // namespace harmonics::wire

@@ -1,0 +1,25 @@
+// Bytes that nobody changes, and who keeps them: a vector, a message of a library, a piece of what was read from a socket.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace harmonics::wire {
+
+struct OwnedBytes {
+  std::shared_ptr<const void> owner;
+  std::span<const std::byte> bytes;
+
+  size_t size() const { return bytes.size(); }
+  explicit operator bool() const { return owner != nullptr; }
+};
+
+inline OwnedBytes owned(std::vector<std::byte> bytes) {
+  auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  const std::span<const std::byte> all(*owner);
+  return {std::move(owner), all};
+}
+
+}  // namespace harmonics::wire

@@ -1,0 +1,89 @@
+// Everybody who sends to one address: a session each, what is to be said to whom, and where they stand. For Inbox, which locks.
+#pragma once
+
+#include <deque>
+
+#include "wire/inbox.hpp"
+#include "wire/sample_log.hpp"
+
+namespace harmonics::wire {
+
+struct Sender {
+  SenderName name;
+  std::unique_ptr<ReceiveSession> session;  // none one way
+  uint64_t peer = 0;                        // where it spoke last; 0: nowhere
+  uint64_t queued = 0;                      // samples of it that a reader has not had
+  Position counted;                         // one way: what comes next
+  bool came = false, told = false;          // its HELLO was taken; it was told that its end is known
+  bool dirty = false;                       // something may have to be said to it
+  std::optional<uint64_t> end_written;      // a position before this sample says that it ended
+};
+
+// Samples of one frame that are in order and new.
+struct Taken {
+  Sender* sender = nullptr;
+  OwnedBytes bytes;
+  std::shared_ptr<const Frame> frame;
+  uint32_t first = 0, count = 0;
+};
+
+class Senders {
+ public:
+  explicit Senders(const InboxOptions& options) : options_(options) {}
+
+  // Samples for the queue, if there are any. Errors: Stream, of what is no frame.
+  std::optional<Taken> arrived(uint64_t peer, OwnedBytes bytes);
+  void damaged(uint64_t peer, const std::string& reason);
+  void left(uint64_t peer);
+  std::optional<Inbox::Answer> poll(Time now);
+  // True: somebody may wait for what poll has to say now.
+  bool consumed(Sender& sender, uint64_t samples, uint64_t bytes);
+
+  // Senders are welcome from now on; before, they are asked to wait.
+  void begin(bool durable);
+  bool has_begun() const { return begun_; }
+  bool is_durable() const { return durable_; }
+  void restore(uint64_t index, const Positions& positions);
+  // As it stands before sample `index`, of which the caller is going to make a checkpoint.
+  std::string position(uint64_t index);
+  void durable(uint64_t index);
+  const SampleLog& log() const { return log_; }
+
+  // A sender has come, or is known from a position.
+  bool has_come() const { return !tensors_.empty(); }
+  // All of them have said that no sample follows.
+  bool are_over() const;
+  // What the first of them said is what all send.
+  const std::vector<TensorPart>& tensors() const { return tensors_; }
+  // Tells all who are there that nobody reads any more. True: they have been told, and those who ended have gone.
+  bool say_goodbye();
+  void report(InboxHealth& health);
+
+ private:
+  std::optional<Taken> converse(Sender& sender, uint64_t peer, const OwnedBytes& bytes, const std::shared_ptr<const Frame>& frame);
+  std::optional<Taken> count(Sender& sender, uint64_t peer, const OwnedBytes& bytes, const std::shared_ptr<const Frame>& frame);
+  Sender* known(const Frame& frame, uint64_t peer);
+  Sender& make(const SenderName& name);
+  bool make_room();
+  void keep_waiting(uint64_t peer, const Frame& hello);
+  void answer(uint64_t peer, const Frame& to, Kind kind, Code code, const std::string& text);
+  void share_window();
+  void learn(const std::vector<TensorPart>& tensors);
+  Position position_of(const Sender& sender) const { return sender.session ? sender.session->position() : sender.counted; }
+  void mark(Sender& sender);
+
+  const InboxOptions& options_;
+  std::map<SenderName, std::unique_ptr<Sender>> all_;
+  std::map<SenderName, std::pair<uint64_t, Frame>> waiting_;  // HELLOs until begin()
+  std::deque<Inbox::Answer> answers_;
+  std::map<uint64_t, Time> warned_;  // peers that were told of a malformed frame, and when
+  std::deque<Sender*> dirty_;
+  std::vector<TensorPart> tensors_;
+  SampleLog log_;
+  bool begun_ = false, durable_ = false, goodbye_ = false, durable_wanted_ = false;
+  Time ticked_{};
+  ReceiveCounts gone_;  // of senders that were forgotten, and what no session counts
+  std::string last_error_;
+};
+
+}  // namespace harmonics::wire
