@@ -216,7 +216,7 @@ void define_ckpt(CLI::App* app, Options& o) {
 void define_plugin(CLI::App* app, Options& o) {
   app->add_option("ACTION", o.files, "new NAME, check FILE.so..., doctor [FILE.so|DIR...], list, reload PROCESS...")->required()->expected(1, -1);
   heading(app, "New");
-  app->add_option("--kind", o.kind, "activation, loss, layer, producer, consumer, metric, functional, implementation, optimizer, schedule, predicate or augmentation")->type_name("KIND");
+  app->add_option("--kind", o.kind, "activation, loss, layer, producer, consumer, metric, functional, implementation, device, optimizer, schedule, predicate or augmentation")->type_name("KIND");
   app->add_option("--directory", o.directory, "where to write it (default: a folder of its name)")->type_name("DIR");
   heading(app, "Check");
   app->add_option("--address", o.address, "what a producer or consumer is to open: my:path?option=1")->type_name("ADDRESS");

@@ -1,8 +1,10 @@
 #include "engine/conformance/call_examples.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
+#include <fmt/core.h>
 #include <harmonics/ops.hpp>
 
 #include "engine/conformance/functional_cases.hpp"
@@ -123,6 +125,24 @@ std::vector<CallExample> calls_of(const std::string& op, DType type, uint64_t se
   if (FunctionalTable::global().has_own(op)) return library_calls(op, type, seed);
   const ItemPtr item = Registry::global().find(HX_FUNCTIONAL, op);
   return item ? calls_of_item(*item, type, seed) : std::vector<CallExample>{};
+}
+
+double tolerance_of(DType type) {
+  return type == DType::F64 ? 1e-9 : type == DType::F32 ? 1e-4 : type == DType::F16 ? 5e-3 : 4e-2;
+}
+
+std::string difference(const HTensor& got, const HTensor& expected, const char* by, double tolerance) {
+  if (!is_float(expected.dtype())) return same_bits(got, expected) ? "" : fmt::format("other whole numbers than {}", by);
+  const HTensor a = cast(got, DType::F64), b = cast(expected, DType::F64);
+  double scale = 1;
+  for (int64_t i = 0; i < b.size(); ++i)
+    if (std::isfinite(b.data<double>()[i])) scale = std::max(scale, std::abs(b.data<double>()[i]));
+  for (int64_t i = 0; i < b.size(); ++i) {
+    const double x = a.data<double>()[i], y = b.data<double>()[i];
+    if (x == y || (std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= tolerance * scale) continue;
+    return fmt::format("element {} is {:.6g} where {} gives {:.6g}", i, x, by, y);
+  }
+  return "";
 }
 
 CallSiteInfo site_of(const CallExample& call, bool training) {

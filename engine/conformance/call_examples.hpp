@@ -26,6 +26,14 @@ std::vector<CallExample> calls_of_item(const Item& functional, DType type, uint6
 // occur in those, for a plugin's functional as above. None: there is no such operation, or none is known.
 std::vector<CallExample> calls_of(const std::string& op, DType type, uint64_t seed);
 
+// Rounding of a type that results may differ by, relative to the largest of them.
+double tolerance_of(DType type);
+// Where they differ by more; "": nowhere. Whole numbers agree exactly.
+std::string difference(const HTensor& got, const HTensor& expected, const char* by, double tolerance);
+inline std::string difference(const HTensor& got, const HTensor& expected, const char* by) {
+  return difference(got, expected, by, tolerance_of(expected.dtype()));
+}
+
 // The site of the call. Throws what its types throw.
 CallSiteInfo site_of(const CallExample& call, bool training);
 

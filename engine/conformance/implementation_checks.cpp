@@ -1,7 +1,5 @@
 // Implementations: another way to compute what a functional or primitive means.
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include <fmt/core.h>
 #include <harmonics/functional_abi.h>
@@ -89,25 +87,6 @@ Finding answers_alike(const Item& item, const std::vector<Asked>& asked) {
         return {Outcome::Failed, fmt::format("asked again about {}, it says something else", asked[i].str()),
                 "supports() depends on the call alone: it is asked while programs are made, and kept to"};
   return {};
-}
-
-double tolerance_of(DType type) {
-  return type == DType::F64 ? 1e-9 : type == DType::F32 ? 1e-4 : type == DType::F16 ? 5e-3 : 4e-2;
-}
-
-// Where they differ by more than rounding; "": nowhere. Whole numbers agree exactly.
-std::string difference(const HTensor& got, const HTensor& expected, const char* by) {
-  if (!is_float(expected.dtype())) return same_bits(got, expected) ? "" : fmt::format("other whole numbers than {}", by);
-  const HTensor a = cast(got, DType::F64), b = cast(expected, DType::F64);
-  double scale = 1;
-  for (int64_t i = 0; i < b.size(); ++i)
-    if (std::isfinite(b.data<double>()[i])) scale = std::max(scale, std::abs(b.data<double>()[i]));
-  for (int64_t i = 0; i < b.size(); ++i) {
-    const double x = a.data<double>()[i], y = b.data<double>()[i];
-    if (x == y || (std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= tolerance_of(expected.dtype()) * scale) continue;
-    return fmt::format("element {} is {:.6g} where {} gives {:.6g}", i, x, by, y);
-  }
-  return "";
 }
 
 // What it gives for the call, whose own numbers it cannot reach.

@@ -124,6 +124,8 @@ void check_item(const ItemPtr& item, const CheckSettings& settings, CheckLog& lo
       return check_producer(item, settings, log);
     case HX_CONSUMER:
       return check_consumer(item, settings, log);
+    case HX_DEVICE:
+      return check_device(item, settings, log);
     case HX_FUNCTIONAL:
       return check_functional(item, settings, log);
     case HX_IMPLEMENTATION:

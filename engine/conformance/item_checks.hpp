@@ -49,6 +49,7 @@ void check_metric(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
 void check_producer(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_consumer(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 
+void check_device(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_functional(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_implementation(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_optimizer(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);

@@ -1,8 +1,11 @@
 #include "engine/conformance/kernel_memory.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
+#include <mutex>
+#include <thread>
 
 #include <fmt/core.h>
 
@@ -32,56 +35,125 @@ namespace {
 // The buffers of one run.
 class Buffers {
  public:
-  Buffers(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<TensorType>& results, unsigned char fill)
-      : inputs_(inputs) {
-    for (const HTensor& x : inputs) std::memcpy(add(type_of(x).bytes(), 0), x.bytes(), type_of(x).bytes());
-    for (const TensorType& type : results) add(type.bytes(), fill);
-    add(kernel.workspace, fill);
+  // `replaced`: the input whose memory a result has, -1: none; empty: none of them.
+  Buffers(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<TensorType>& results, unsigned char fill,
+          const std::vector<int64_t>& replaced = {})
+      : inputs_(inputs), results_(results), replaced_(replaced) {
+    for (const HTensor& x : inputs) std::memcpy(add(fmt::format("input {}", memory_.size() + 1), type_of(x).bytes(), 0), x.bytes(), type_of(x).bytes());
+    for (size_t i = 0; i < results.size(); ++i)
+      if (i < replaced.size() && replaced[i] >= 0) pointers_.push_back(pointers_[static_cast<size_t>(replaced[i])]);
+      else add(fmt::format("result {}", i + 1), results[i].bytes(), fill);
+    add("its workspace", kernel.workspace, fill);
   }
-  void* const* data() const { return pointers_.data(); }
-  bool same(size_t buffer, const Buffers& other) const {
-    const GuardedBytes &a = memory_[buffer], &b = other.memory_[buffer];
-    return std::memcmp(a.data(), b.data(), a.size()) == 0;
+  void run(const hx_kernel& kernel, uint32_t phase, uint32_t part) {
+    try {
+      kernel.run(kernel.context, pointers_.data(), phase, part);
+    } catch (const std::exception& e) {
+      throw Error(ErrorKind::Plugin, fmt::format("throws '{}'", e.what()));
+    } catch (...) {
+      throw Error(ErrorKind::Plugin, "throws something that is not a std::exception");
+    }
   }
+  const void* result(size_t i) const { return pointers_[inputs_.size() + i]; }
+  bool same_result(size_t i, const void* other) const { return std::memcmp(result(i), other, results_[i].bytes()) == 0; }
   // What was written that is not the kernel's.
   std::string wrong() const {
     for (size_t i = 0; i < memory_.size(); ++i) {
       const bool input = i < inputs_.size();
-      const std::string what = input                    ? fmt::format("input {}", i + 1)
-                               : i + 1 < memory_.size() ? fmt::format("result {}", i + 1 - inputs_.size())
-                                                        : "its workspace";
-      if (!memory_[i].intact()) return "writes outside " + what;
-      if (input && std::memcmp(memory_[i].data(), inputs_[i].bytes(), memory_[i].size()) != 0) return "writes into " + what;
+      if (!memory_[i].intact()) return "writes outside " + names_[i];
+      const bool given_up = std::find(replaced_.begin(), replaced_.end(), static_cast<int64_t>(i)) != replaced_.end();
+      if (input && !given_up && std::memcmp(memory_[i].data(), inputs_[i].bytes(), memory_[i].size()) != 0) return "writes into " + names_[i];
     }
     return "";
   }
 
  private:
-  unsigned char* add(size_t bytes, unsigned char fill) {
+  unsigned char* add(std::string name, size_t bytes, unsigned char fill) {
+    names_.push_back(std::move(name));
     memory_.emplace_back(bytes, fill);
     pointers_.push_back(memory_.back().data());
     return memory_.back().data();
   }
 
   const std::vector<HTensor>& inputs_;
+  const std::vector<TensorType> results_;
+  const std::vector<int64_t> replaced_;
   std::deque<GuardedBytes> memory_;
+  std::vector<std::string> names_;  // of it
   std::vector<void*> pointers_;
 };
 
+std::vector<TensorType> types_of(const std::vector<HTensor>& values) {
+  std::vector<TensorType> types;
+  for (const HTensor& v : values) types.push_back(type_of(v));
+  return types;
+}
+
+// What a run did wrong, or how its results differ from those of another.
+std::string against(const Buffers& run, const std::vector<HTensor>& expected, const char* when) {
+  if (const std::string text = run.wrong(); !text.empty()) return fmt::format("{} {}", text, when);
+  for (size_t i = 0; i < expected.size(); ++i)
+    if (!run.same_result(i, expected[i].bytes())) return fmt::format("gives other numbers as result {} {}", i + 1, when);
+  return "";
+}
+
 }  // namespace
 
-std::string run_guarded(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<TensorType>& results) {
+std::string out_of_proportion(const hx_kernel& kernel) {
+  constexpr uint64_t kMostParts = 1 << 20, kMostWorkspace = 1 << 30;
+  uint64_t parts = 0;
+  for (uint32_t phase = 0; phase < kernel.phases; ++phase) parts += kernel.parts[phase];
+  if (parts > kMostParts) return fmt::format("has {} parts", parts);
+  if (kernel.workspace > kMostWorkspace) return fmt::format("wants a workspace of {} bytes", kernel.workspace);
+  return "";
+}
+
+std::string run_guarded(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<TensorType>& results,
+                        std::vector<HTensor>* given) {
+  if (const std::string text = out_of_proportion(kernel); !text.empty()) return text;
   Buffers forth(kernel, inputs, results, 0), back(kernel, inputs, results, kRubbish);
   for (uint32_t phase = 0; phase < kernel.phases; ++phase) {
-    for (uint32_t part = 0; part < kernel.parts[phase]; ++part) kernel.run(kernel.context, forth.data(), phase, part);
-    for (uint32_t part = kernel.parts[phase]; part-- > 0;) kernel.run(kernel.context, back.data(), phase, part);
+    for (uint32_t part = 0; part < kernel.parts[phase]; ++part) forth.run(kernel, phase, part);
+    for (uint32_t part = kernel.parts[phase]; part-- > 0;) back.run(kernel, phase, part);
   }
   for (const Buffers* b : {&forth, &back})
     if (const std::string text = b->wrong(); !text.empty()) return text;
-  for (size_t i = 0; i < results.size(); ++i)
-    if (!forth.same(inputs.size() + i, back))
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!forth.same_result(i, back.result(i)))
       return fmt::format("gives other numbers as result {} when its parts run from the last to the first in memory that is not zero", i + 1);
+    if (given) given->push_back(HTensor(results[i].dtype, results[i].shape, forth.result(i)));
+  }
   return "";
+}
+
+std::string run_replacing(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected,
+                          const std::vector<int64_t>& replaced) {
+  Buffers run(kernel, inputs, types_of(expected), kRubbish, replaced);
+  for (uint32_t phase = 0; phase < kernel.phases; ++phase)
+    for (uint32_t part = 0; part < kernel.parts[phase]; ++part) run.run(kernel, phase, part);
+  return against(run, expected, "when it is written over the input it may replace");
+}
+
+std::string run_on_threads(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected, int threads) {
+  Buffers run(kernel, inputs, types_of(expected), kRubbish);
+  std::mutex mutex;
+  std::string first;
+  for (uint32_t phase = 0; phase < kernel.phases; ++phase) {
+    std::atomic<uint32_t> next{0};
+    const auto work = [&] {
+      try {
+        for (uint32_t part; (part = next.fetch_add(1)) < kernel.parts[phase];) run.run(kernel, phase, part);
+      } catch (const Error& e) {
+        const std::lock_guard lock(mutex);
+        first = e.what();
+      }
+    };
+    std::vector<std::thread> team;
+    for (int t = 1; t < threads; ++t) team.emplace_back(work);
+    work();
+    for (std::thread& t : team) t.join();
+  }
+  return first.empty() ? against(run, expected, threads > 1 ? "when its parts run on several threads at once" : "than before") : first;
 }
 
 }  // namespace harmonics

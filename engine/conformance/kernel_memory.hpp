@@ -10,9 +10,22 @@
 
 namespace harmonics {
 
+// What no call as small as those of these checks needs: more than a million parts, or a gigabyte of workspace. "": neither.
+std::string out_of_proportion(const hx_kernel& kernel);
+
 // Runs all parts with guards around every buffer, twice: in their order with results and workspace that hold zeros, and those of a
-// phase from the last to the first with rubbish in them. What was done wrong, such as "writes outside result 1"; "": nothing.
-std::string run_guarded(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<TensorType>& results);
+// phase from the last to the first with rubbish in them. What was done wrong, such as "writes outside result 1"; "": nothing, and
+// `given` (null: nobody asks) are the results.
+std::string run_guarded(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<TensorType>& results,
+                        std::vector<HTensor>* given = nullptr);
+
+// Likewise, with results in the memory of inputs: `replaced` has the input of each result, -1: memory of its own. Does it give
+// the bits of `expected`?
+std::string run_replacing(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected,
+                          const std::vector<int64_t>& replaced);
+
+// Likewise, with the parts of each phase on `threads` threads at once.
+std::string run_on_threads(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected, int threads);
 
 // So many bytes between two guards.
 class GuardedBytes {

@@ -82,7 +82,8 @@ Program run_select(const Program& p, Context& c) {
 Program run_inline_calls(const Program& p, Context& c) {
   const auto has_kernel = [&](const Program& program, const Node& node) {
     const bool has = c.has_kernel(program, node);
-    c.settled.push_back(c.selection.settled(program, node, has));
+    const std::string why_not = has ? "" : c.kernels.why_not(program, node);
+    c.settled.push_back(c.selection.settled(program, node, has, why_not));
     return has;
   };
   return inline_calls(p, has_kernel, [&](Program& program) { settle(program, c); });

@@ -30,6 +30,8 @@ std::string describe(std::string_view op, const AttributeMap& attributes, const 
   return text;
 }
 
+std::string name_of(const Node& node) { return node.op == Op::call ? node.callee : std::string(op_row(node.op).name); }
+
 // A plugin's, for the place of one call.
 KernelPtr own_kernel(const HostFunction& function) {
   hx_kernel raw{};
@@ -65,13 +67,26 @@ bool KernelSource::has_fp16_chunks() const {
 
 KernelPtr KernelSource::find(const Program& program, const Node& node) {
   if (node.op == Op::host_call) return own_kernel(*node.host);
-  const std::string name = node.op == Op::call ? node.callee : std::string(op_row(node.op).name);
-  return find(name, node.attributes, input_types(program, node), output_types(program, node));
+  return find(name_of(node), node.attributes, input_types(program, node), output_types(program, node));
+}
+
+std::string KernelSource::why_not(const Program& program, const Node& node) {
+  if (node.op == Op::host_call) return "";
+  return why_not(name_of(node), node.attributes, input_types(program, node), output_types(program, node));
 }
 
 KernelPtr KernelSource::find(const std::string& op, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
                              const std::vector<TensorType>& outputs) {
-  if (!device_) return nullptr;
+  return device_ ? answer(op, attributes, inputs, outputs).kernel : nullptr;
+}
+
+std::string KernelSource::why_not(const std::string& op, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
+                                  const std::vector<TensorType>& outputs) {
+  return device_ ? answer(op, attributes, inputs, outputs).declined : "";
+}
+
+const KernelSource::Answer& KernelSource::answer(const std::string& op, const AttributeMap& attributes,
+                                                 const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs) {
   const std::string key = describe(op, attributes, inputs, outputs);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
 
@@ -100,11 +115,12 @@ KernelPtr KernelSource::find(const std::string& op, const AttributeMap& attribut
   return known_[key] = ask(site, key);
 }
 
-KernelPtr KernelSource::ask(const hx_call_site& site, const std::string& what) {
+KernelSource::Answer KernelSource::ask(const hx_call_site& site, const std::string& what) {
   hx_kernel raw{};
   raw.struct_size = sizeof raw;
+  detail::api()->set_error(HX_ERROR_DEVICE, "");
   const hx_status status = device_->table<hx_device_vt>().find(device_->self, &site, &raw);
-  if (status == HX_DECLINED) return nullptr;
+  if (status == HX_DECLINED) return {nullptr, detail::api()->last_error(nullptr)};
   const auto refuse = [&](const std::string& why) {
     return Error(ErrorKind::Device, fmt::format("device '{}' {} for {}", name_, why, what));
   };
@@ -116,7 +132,7 @@ KernelPtr KernelSource::ask(const hx_call_site& site, const std::string& what) {
   const bool phases = raw.run && raw.name && raw.phases >= 1 && raw.phases <= HX_MAX_PHASES;
   if (!phases || std::any_of(raw.parts, raw.parts + raw.phases, [](uint32_t n) { return n == 0; }))
     throw refuse("gave a kernel without function, name, phases or parts");
-  return kernel;
+  return {kernel, ""};
 }
 
 }  // namespace harmonics

@@ -38,15 +38,25 @@ class KernelSource {
   KernelPtr find(const Program& program, const Node& node);
   KernelPtr find(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
                  const std::vector<TensorType>& outputs);
+  // Why there is no kernel, where find() gave none and the device said it; else "".
+  std::string why_not(const Program& program, const Node& node);
+  std::string why_not(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
+                      const std::vector<TensorType>& outputs);
 
  private:
-  KernelPtr ask(const hx_call_site& site, const std::string& what);
+  struct Answer {
+    KernelPtr kernel;
+    std::string declined;
+  };
+  const Answer& answer(const std::string& op, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
+                       const std::vector<TensorType>& outputs);
+  Answer ask(const hx_call_site& site, const std::string& what);
   bool has_fp16_chunks() const;
 
   std::string name_;
   ItemPtr device_;
   uint32_t flags_ = 0;  // of every call site: HX_SITE_...
-  std::map<std::string, KernelPtr> known_;  // by call site; null: asked, none
+  std::map<std::string, Answer> known_;  // by call site
 };
 
 }  // namespace harmonics

@@ -20,6 +20,8 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
+std::string no_kernel(const std::string& why) { return "has no kernel for it" + (why.empty() ? "" : ": " + why); }
+
 void expect_operation(const std::string& name) {
   if (find_op(name) || FunctionalTable::global().find(name)) return;
   Error e(ErrorKind::Usage, fmt::format("there is no functional '{}' to override", name));
@@ -96,14 +98,15 @@ const Selection::Considered& Selection::consider(const CallSiteInfo& site) {
 void Selection::refuse_override(const CallSiteInfo& site, const std::vector<Verdict>& verdicts) {
   const std::string& name = *wanted(site.op);
   const bool has_kernel = kernels_.find(site.op, site.attributes, site.inputs, site.outputs) != nullptr;
+  const std::string by_device = has_kernel ? "would serve" : no_kernel(kernels_.why_not(site.op, site.attributes, site.inputs, site.outputs));
   const auto answer = [](const std::optional<std::string>& why) { return why ? "declines: " + *why : std::string("would serve"); };
-  std::string reason = fmt::format("device '{}' has no kernel for it", device_);
+  std::string reason = fmt::format("device '{}' {}", device_, by_device);
   Error e(ErrorKind::Usage, "");
   for (const Verdict& v : verdicts) {
     if (implementation_name(*v.item) == name) reason = v.declined.value_or("");
     e.note(fmt::format("{} {}", implementation_title(*v.item), answer(v.declined)));
   }
-  e.note(fmt::format("{} {}", device_, has_kernel ? "would serve" : "has no kernel for it"));
+  e.note(fmt::format("{} {}", device_, by_device));
   if (!find_op(site.op)) e.note(fmt::format("{} would serve", kPortable));
   throw Error(ErrorKind::Usage,
               fmt::format("the override {}={} cannot serve {}{}: {}", site.op, name, site.str(), training_ ? " in a training step" : "", reason), {}, e.notes());
@@ -148,7 +151,7 @@ void Selection::opened(const Program& program, const Node& call) {
   opened_.push_back(std::move(s));
 }
 
-Selected Selection::settled(const Program& program, const Node& node, bool by_device) {
+Selected Selection::settled(const Program& program, const Node& node, bool by_device, const std::string& why_not) {
   const CallSiteInfo site = site_of(program, node);
   const Considered& c = consider(site);
   if (!by_device && wants_device(site.op)) refuse_override(site, c.verdicts);
@@ -156,7 +159,7 @@ Selected Selection::settled(const Program& program, const Node& node, bool by_de
   s.winner = by_device ? device_ : kPortable;
   if (s.because != "override") s.because = by_device ? "device" : "body";
   if (by_device) s.declined.emplace_back(kPortable, "would serve; the device comes first");
-  else s.declined.emplace_back(device_, wants_body(site.op) ? "the override says otherwise" : "has no kernel for it");
+  else s.declined.emplace_back(device_, wants_body(site.op) ? "the override says otherwise" : no_kernel(why_not));
   return s;
 }
 

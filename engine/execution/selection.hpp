@@ -36,7 +36,8 @@ class Selection final : public Chooser {
 
   // For a call that stays one: "cpu" has a kernel for it, or its body takes its place. With an override that wants the device
   // and no kernel there: ErrorKind::Usage with what everybody says.
-  Selected settled(const Program& program, const Node& node, bool by_device);
+  // `why_not`: what the device said when it gave none.
+  Selected settled(const Program& program, const Node& node, bool by_device, const std::string& why_not = "");
 
  private:
   struct Verdict {

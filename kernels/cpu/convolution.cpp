@@ -105,6 +105,8 @@ bool answer_forward(std::unique_ptr<OwnedConv> c, uint32_t inputs, const char* n
 bool plan_forward(const Site& site, hx_kernel& out) {
   const std::vector<int64_t> x = dims(site.in(0)), weight = dims(site.in(1)), pooled = dims(site.out());
   if (x.size() < 3 || site.out(1).dtype != HX_I32 || weight.size() != x.size()) return false;
+  for (uint32_t i = 0; i < site.inputs(); ++i)
+    if (!is_f32(site.in(i))) return false;
   const uint32_t spatial = static_cast<uint32_t>(x.size()) - 2;
   auto c = geometry(site, x, weight);
   int activation = kNone;

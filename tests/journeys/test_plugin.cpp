@@ -114,6 +114,65 @@ TEST_CASE("plugin check says which law of training and of streams is broken") {
   says("refuses", "takes samples", "failed: augmentation 'refuses' of plugin 'org.example.misbehaving': not this one");
 }
 
+TEST_CASE("plugin check says which law of devices is broken") {
+  const Result r = harmonics("plugin check --json " + kFixtures + "misbehaving_devices.so", 240);
+  CHECK(r.code == 1);
+  const json::object report = last_line(r.out);
+  CHECK(report.at("files").at(0).at("error").is_null());
+  const auto says = [&](const char* item, const char* check, const std::string& text) {
+    INFO(item << ": " << check << ": " << found(report, item, check));
+    CHECK(found(report, item, check).rfind(text, 0) == 0);
+  };
+  const char *const serves = "says what it serves", *const alike = "answers alike", *const memory = "keeps to its memory", *const means = "computes what calls mean", *const threads = "threads", *const many = "many calls";
+  for (const char* check : {serves, alike, memory, means, threads, many}) says("right", check, "passed: ");
+  const std::string answer = found(report, "right", serves);
+  CHECK(has(answer, " calls: neg "));
+  CHECK(has(answer, "; declines, 'computes f32 only': neg; declines, 'negates only': abs, "));
+  CHECK(has(answer, ", fused_elementwise, "));
+  CHECK(has(answer, ", softmax, "));
+
+  const auto breaks = [&](const char* item, const char* check, const std::string& text) {
+    says(item, check, "failed: ");
+    INFO(item << ": " << check << ": " << found(report, item, check));
+    CHECK(has(found(report, item, check), text));
+  };
+  breaks("many_parts", memory, ": its kernel has 4294967297 parts");
+  breaks("no_function", serves, "device 'no_function' gave a kernel without function, name, phases or parts for neg(f32[");
+  breaks("throws_finding", serves, "device 'throws_finding' failed ('no more memory') for abs(f32[");
+  breaks("fickle", alike, ": asked again, it gives a kernel with other phases, parts, workspace or in_place");
+  breaks("too_far", memory, ": its kernel writes outside result 1; ");
+  breaks("spoils", memory, ": its kernel writes into input 1; ");
+  breaks("adds", memory, ": its kernel gives other numbers as result 1 when its parts run from the last to the first in memory that is not zero");
+  breaks("throws_running", memory, ": its kernel throws 'out of memory of its own'; ");
+  breaks("clears_first", memory, ": its kernel gives other numbers as result 1 when it is written over the input it may replace");
+  breaks("keeps_sign", means, ": result 1: element 0 is ");
+  breaks("alone", threads, ": its kernel gives other numbers as result 1 when its parts run on several threads at once");
+  breaks("alone_in_one_part", threads, ": while other kernels run, its kernel gives other numbers as result 1 than before");
+  breaks("tires", many, ": its kernel, found again, gives other numbers as result 1 than before");
+  breaks("leaking", many, "memory in use grew by");
+  says("wordless", "describes itself", "failed: it says nothing");
+  says("wordless", serves, "noted: serves 0 of ");
+  CHECK(has(found(report, "wordless", serves), " calls; declines, without a reason: abs, "));
+  CHECK(found(report, "wordless", memory).empty());
+}
+
+TEST_CASE("a device says why it declines a call") {
+  Folder f;
+  const std::string flow = f.write("g.hmx", "harmonic g { producer a; producer b 1/1 a; layer i; layer h {8}; layer o; cycle { a -> i -(relu)-> h -> o; o <-(cross_entropy)- b; } }");
+  const Result r = harmonics("explain " + flow + " --select --device right --plugin " + kFixtures + "misbehaving_devices.so --producer 'synth:digits?size=9' --producer 'synth:digits?size=9#label'");
+  CHECK(r.code == 0);
+  CHECK(has(r.out, "portable (body)\n      not right: has no kernel for it: negates only\n"));
+}
+
+TEST_CASE("plugin check passes the CPU device") {
+  const Result r = harmonics("plugin check --json " + std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_cpu.so", 300);
+  if (r.code != 0) WARN(r.out);
+  CHECK(r.code == 0);
+  const json::object report = last_line(r.out);
+  for (const char* check : {"describes itself", "says what it serves", "answers alike", "keeps to its memory", "computes what calls mean", "threads", "many calls"})
+    CHECK(found(report, "cpu", check).rfind("passed: ", 0) == 0);
+}
+
 TEST_CASE("plugin check passes what is shipped") {
   for (const char* name : {"activations", "losses", "layers", "metrics", "synth"}) {
     const Result r = harmonics("plugin check --json " + std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_" + name + ".so --address synth:digits?size=40", 300);
@@ -183,8 +242,9 @@ TEST_CASE("plugin new names what is registered, quoted where shells and CMake ne
   CHECK(has(written("augmentation", "README.md"), " --producer 'image=synth:digits?size=2000&augment=mine(0.2)' "));
   CHECK(has(written("augmentation", "CMakeLists.txt"), " --producer \"image=synth:digits?size=2000&augment=mine(0.2)\" --producer \"digit=synth:digits?size=2000#label\")"));
   CHECK(has(written("schedule", "README.md"), " --schedule 'mine(every=8)'\n"));
+  CHECK(has(written("device", "README.md"), " --device mine\n"));
   CHECK(has(written("predicate", "sample.hmx"), "if mine("));
-  for (const char* kind : {"functional", "optimizer", "layer"}) CHECK(!has(written(kind, "mine.cpp"), "@"));
+  for (const char* kind : {"functional", "optimizer", "layer", "device"}) CHECK(!has(written(kind, "mine.cpp"), "@"));
 }
 
 TEST_CASE("a run goes on with the build of a plugin that is there now, one that is broken changes nothing") {

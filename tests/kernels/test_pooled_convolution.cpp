@@ -55,6 +55,16 @@ void describe(const Case& v) {
 
 }  // namespace
 
+TEST_CASE("a convolution pooled in the same kernel is of f32 alone") {
+  const Case& v = kCases[0];
+  for (const uint32_t dtype : {HX_F32, HX_F64, HX_F16, HX_BF16}) {
+    KernelCall call = v.call("conv_max_pool");
+    call.set("pool_kernel", v.pool).set("pool_strides", v.step);
+    call.in(Tensor::zeros(v.x(), dtype)).in(Tensor::zeros(v.weight(), dtype)).out(v.y(), dtype).out(v.y(), HX_I32);
+    CHECK(call.served() == (dtype == HX_F32));
+  }
+}
+
 TEST_CASE("a convolution pooled in the same kernel gives the largest of each window and its place") {
   Random random(161);
   for (const Case& v : kCases)

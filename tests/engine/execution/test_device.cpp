@@ -5,6 +5,7 @@
 #include <chrono>
 #include <iostream>
 
+#include "engine/execution/kernel_source.hpp"
 #include "engine/program/host_function.hpp"
 #include "tests/engine/execution/compiled.hpp"
 
@@ -39,7 +40,10 @@ class TestDevice : public Device {
   bool find(const hx_call_site& site, hx_kernel& out) override {
     asked.emplace_back(site.op);
     if (mode == "throw") throw Error(ErrorKind::Device, "no more memory");
-    if (std::string(site.op) != "neg") return false;
+    if (std::string(site.op) != "neg") {
+      detail::api()->set_error(HX_ERROR_DEVICE, "negates only");
+      return false;
+    }
     int64_t n = 1;
     for (uint32_t i = 0; i < site.inputs[0].rank; ++i) n *= site.inputs[0].dims[i];
     out.phases = mode == "empty" ? 0 : 2;
@@ -143,6 +147,12 @@ TEST_CASE("a call without a kernel is replaced by its body") {
   const auto executable = compile(b.program, nullptr, *executor, with.options());
   CHECK(std::count(with.device->asked.begin(), with.device->asked.end(), "silu") == 1);
   for (const PlanStep& s : executable->steps()) CHECK(s.what != "silu");
+
+  KernelSource source("test", with.registry);
+  const std::vector<TensorType> type{{DType::F32, {4}}};
+  CHECK(source.find("silu", {}, type, type) == nullptr);
+  CHECK(source.why_not("silu", {}, type, type) == "negates only");
+  CHECK(source.why_not("neg", {}, type, type).empty());
 }
 
 TEST_CASE("a device that fails or answers nonsense is named with the call site") {

@@ -1,0 +1,220 @@
+#include "engine/conformance/device_calls.hpp"
+
+#include <map>
+#include <set>
+
+#include <harmonics/ops.hpp>
+
+#include "engine/conformance/functional_cases.hpp"
+#include "engine/conformance/gradient_check.hpp"
+#include "engine/passes/pass.hpp"
+#include "engine/program/interpret.hpp"
+#include "engine/program/op.hpp"
+#include "engine/program/tracer.hpp"
+
+namespace harmonics {
+
+namespace {
+
+constexpr DType kFloats[] = {DType::F32, DType::F64, DType::F16, DType::BF16};
+constexpr DType kWhole[] = {DType::I32, DType::I64, DType::U8};
+constexpr size_t kMostOfOne = 12, kMostChains = 60;  // examples of one primitive, and of chains, in one type
+const std::vector<Shape> kSmall = {{}, {7}, {3, 5}, {2, 3, 5}, {1, 1}, {0, 3}};
+const Shape kLarge{37, 1031};
+
+HTensor numbers_of(const TensorType& type, uint64_t seed) {
+  if (is_float(type.dtype)) return random_tensor(type.shape, seed, -2, 2, type.dtype);
+  if (type.dtype == DType::Bool) return cast(random_indices(type.shape, seed, 2), type.dtype);
+  return cast(random_indices(type.shape, seed, 5) + 1, type.dtype);
+}
+
+// Inputs from which a body makes results that are finite, and indices that are within.
+HTensor careful_numbers_of(const TensorType& type, uint64_t seed) {
+  if (is_float(type.dtype)) return random_tensor(type.shape, seed, 0.1, 0.9, type.dtype);
+  return cast(random_indices(type.shape, seed, 2), type.dtype);
+}
+
+// Primitives that bodies have seldom or never.
+Program further_primitives(DType type) {
+  Tracer t("primitives");
+  const HTensor x = t.input("x", {type, {3, 5}}), image = t.input("image", {type, {2, 3, 5, 7}}), patch = t.input("patch", {type, {2, 5}}),
+                at = t.input("at", {DType::I64, {2}}), ids = t.input("ids", {DType::I64, {4}}), rows = t.input("rows", {type, {4, 5}});
+  int results = 0;
+  const auto keep = [&](const HTensor& y) { t.output(std::to_string(results++), y); };
+  for (const std::vector<int64_t>& axes : {std::vector<int64_t>{0}, {1}, {0, 1}}) {
+    keep(reverse(x, axes));
+    for (const bool kept : {false, true})
+      for (const auto reduce : {reduce_sum, reduce_max, reduce_min, reduce_prod}) keep(reduce(x, axes, kept));
+  }
+  keep(reduce_sum(image, {1, 3}));
+  keep(reduce_max(image, {0, 2}));
+  for (const int64_t axis : {0, 1}) {
+    keep(argmax(x, axis)), keep(argmin(x, axis)), keep(cumsum(x, axis));
+    keep(concat({x, x, x}, axis));
+    keep(iota(type, {3, 5}, axis));
+  }
+  keep(transpose(x, {1, 0})), keep(transpose(image, {0, 2, 3, 1})), keep(transpose(image, {3, 1, 0, 2}));
+  keep(reshape(image, {6, 35})), keep(broadcast(x, {4, 3, 5})), keep(broadcast(slice_axis(x, 1, 0, 1), {3, 11}));
+  keep(slice(image, {0, 1, 0, 1}, {2, 3, 5, 7}, {1, 1, 2, 3})), keep(pad(x, {1, 0}, {0, 2}, 0.5, {0, 1}));
+  keep(gather(x, ids, 0)), keep(gather(x, ids, 1)), keep(scatter_add(x, ids, rows));
+  keep(dynamic_slice(x, at, {2, 3})), keep(update_slice(x, patch, at));
+  const auto [largest, places] = top_k(x, 3);
+  keep(largest), keep(places);
+  if (type == DType::F32) {
+    const HTensor wide = t.input("wide", {type, {41, 67}}), deep = t.input("deep", {type, {67, 35}}), square = t.input("square", {type, {131, 131}});
+    keep(matmul(square, square)), keep(matmul(wide, deep)), keep(dot(wide, wide, {0}, {0})), keep(transpose(wide, {1, 0}));
+    for (const int64_t axis : {0, 1}) keep(reduce_sum(wide, {axis})), keep(reduce_max(wide, {axis})), keep(argmax(wide, axis)), keep(cumsum(wide, axis));
+  }
+  keep(matmul(x, transpose(x, {1, 0}))), keep(dot(x, x, {0}, {0})), keep(dot(image, image, {3}, {3}, {0, 1}, {0, 1}));
+  const Attributes windows = Attributes().set("kernel", std::vector<int64_t>{2, 3}).set("strides", std::vector<int64_t>{1, 2}).set("padding_low", std::vector<int64_t>{1, 0}).set("padding_high", std::vector<int64_t>{0, 1}).set("dilation", std::vector<int64_t>{1, 1}).set("fill", 0.0);
+  const HTensor patches = call1("patches", {image}, windows);
+  keep(patches), keep(call1("unpatches", {patches}, Attributes(windows).set("input_shape", image.shape())));
+  const HTensor scale = full(type, {}, 0.05), zero = full(DType::I8, {}, 3);
+  const HTensor stored = call1("quantize", {x, scale, zero}, Attributes().set("axis", int64_t{0}).set("dtype", int64_t{HX_I8}));
+  keep(stored), keep(call1("dequantize", {stored, scale, zero}, Attributes().set("axis", int64_t{0})));
+  return t.take();
+}
+
+// Sizes beyond a vector of the processor and beyond one part.
+conformance::Cases larger_cases() {
+  using conformance::indices, conformance::numbers, conformance::positives, conformance::rate, conformance::Operand;
+  conformance::Cases cases;
+  const Operand rows = numbers({37, 131}), row = numbers({131}), heads = numbers({2, 3, 33, 20});
+  for (const char* name : {"relu", "silu", "gelu", "softmax", "log_softmax"}) cases.push_back({name, {}, {rows}}), cases.push_back({name, {}, {numbers(kLarge)}});
+  cases.push_back({"linear", {}, {rows, numbers({65, 131}), numbers({65})}});
+  cases.push_back({"linear", AttributeMap().set("activation", std::string("relu")), {rows, numbers({65, 131}), numbers({65})}});
+  cases.push_back({"linear", AttributeMap().set("transposed", true), {rows, numbers({131, 65}), numbers({65})}});
+  cases.push_back({"layer_norm", {}, {rows, row, row}});
+  cases.push_back({"rms_norm", {}, {rows, row}});
+  cases.push_back({"batch_norm", {}, {numbers({9, 19, 5, 7}), numbers({19}), numbers({19})}});
+  cases.push_back({"softmax_cross_entropy", {}, {rows, indices({37}, 131, DType::I64)}});
+  cases.push_back({"embedding", {}, {rows, indices({5, 29}, 37, DType::I64)}});
+  cases.push_back({"attention", AttributeMap().set("causal", true), {heads, heads, heads}});
+  for (const int64_t stride : {1, 2}) {
+    const std::vector<int64_t> strides{stride, stride}, edge{1, 1}, kernel{3, 3};
+    AttributeMap window = AttributeMap().set("strides", strides).set("padding_low", edge).set("padding_high", edge);
+    const Operand image = numbers({3, 5, 13, 19});
+    cases.push_back({"conv", window, {image, numbers({17, 5, 3, 3}), numbers({17})}});
+    cases.push_back({"max_pool", window.set("kernel", kernel), {image}});
+  }
+  cases.push_back({"adam", {}, {rows, rows, rows, positives(rows.shape), rate(), {Operand::step, {}}}});
+  return cases;
+}
+
+class Collection {
+ public:
+  explicit Collection(uint64_t seed) : seed_(seed), generator_(seed) {}
+
+  std::vector<DeviceCall> take() {
+    for (const DType type : kFloats) {
+      for (uint64_t draw = 1; draw <= (type == DType::F32 ? 3u : 1u); ++draw) functionals(conformance::functional_cases(seed_ + draw), type);
+      functionals(larger_cases(), type);
+      const Program further = further_primitives(type);
+      for (const Node& node : further.nodes) primitive(further, node);
+      elementwise(type);
+    }
+    for (const DType type : kWhole) elementwise(type);
+    return std::move(calls_);
+  }
+
+ private:
+  void functionals(const conformance::Cases& cases, DType type) {
+    for (const conformance::FunctionalCase& c : cases) {
+      Values inputs;
+      std::vector<TensorType> types;
+      for (const conformance::Operand& o : c.inputs) {
+        inputs.push_back(conformance::make_operand(o, type, generator_));
+        types.push_back(type_of(inputs.back()));
+      }
+      const auto body = body_program(*FunctionalTable::global().find(c.functional), c.attributes, types);
+      std::vector<TensorType> results;
+      for (const NamedValue& v : body->outputs) results.push_back(body->type(v.value));
+      add({c.functional, c.attributes, std::move(inputs)}, results);
+      const Program flat = inline_calls(*body, [](const Program&, const Node&) { return false; });
+      primitives(flat, type);
+      primitives(fuse_elementwise(flat), type);
+    }
+  }
+
+  void primitives(const Program& program, DType type) {
+    for (const Node& node : program.nodes) {
+      size_t& so_many = so_many_[{node.op, type}];
+      if (so_many < (node.op == Op::fused_elementwise ? kMostChains : kMostOfOne)) so_many += primitive(program, node);
+    }
+  }
+  bool primitive(const Program& program, const Node& node) {
+    if (is_leaf(node.op) || node.op == Op::literal) return false;
+    CallExample call{std::string(op_name(node.op)), node.attributes, {}};
+    for (const ValueId v : node.inputs) call.inputs.push_back(careful_numbers_of(program.type(v), seed_ + v));
+    return add(std::move(call), output_types(program, node));
+  }
+
+  void elementwise(DType type) {
+    for (const OpRow& row : op_rows()) {
+      if (!is_elementwise(row.op)) continue;
+      for (const Shape& shape : kSmall) elementwise(row, type, shape);
+      if (type == DType::F32) elementwise(row, type, kLarge);
+    }
+  }
+  void elementwise(const OpRow& row, DType type, const Shape& shape) {
+    const bool logical = row.name.substr(0, 8) == "logical_";
+    const size_t operands = row.family == Family::unary ? 1 : row.family == Family::binary ? 2 : 3;
+    std::vector<TensorType> types(operands, {logical ? DType::Bool : type, shape});
+    if (row.op == Op::select) types[0].dtype = DType::Bool;
+    std::vector<AttributeMap> attributes(1);
+    if (row.op == Op::cast) {
+      attributes.clear();
+      for (const DType to : {DType::F32, DType::F64, DType::BF16, DType::I32, DType::Bool})
+        if (to != type) attributes.push_back(AttributeMap().set("dtype", static_cast<int64_t>(to)));
+    }
+    for (const AttributeMap& a : attributes) {
+      std::vector<TensorType> results;
+      try {
+        results = row.infer(a, types);
+      } catch (const Error&) {
+        continue;  // there is no such operation in this type
+      }
+      CallExample call{std::string(row.name), a, {}};
+      for (size_t i = 0; i < types.size(); ++i) call.inputs.push_back(numbers_of(types[i], seed_ + i));
+      add(std::move(call), results);
+    }
+  }
+
+  bool add(CallExample call, const std::vector<TensorType>& results) {
+    CallSiteInfo site;
+    site.op = call.op;
+    site.attributes = call.attributes;
+    for (const HTensor& x : call.inputs) site.inputs.push_back(type_of(x));
+    site.outputs = results;
+    if (!seen_.insert(site.str()).second) return false;
+    calls_.push_back({std::move(call), std::move(site)});
+    return true;
+  }
+
+  uint64_t seed_;
+  std::mt19937_64 generator_;
+  std::vector<DeviceCall> calls_;
+  std::set<std::string> seen_;
+  std::map<std::pair<Op, DType>, size_t> so_many_;
+};
+
+}  // namespace
+
+Values DeviceCall::meaning() const {
+  Node node{};
+  const OpRow* row = find_any_op(call.op);
+  node.op = row ? row->op : Op::call;
+  node.attributes = call.attributes;
+  node.callee = call.op;
+  return evaluate_node(node, site.outputs, call.inputs);
+}
+
+int64_t DeviceCall::replaced_by(size_t output) const {
+  const FunctionalPtr functional = find_any_op(call.op) ? nullptr : FunctionalTable::global().find(call.op);
+  if (!functional || !functional->is_update) return -1;
+  return output == 0 ? 0 : static_cast<int64_t>(output) + 1;
+}
+
+std::vector<DeviceCall> device_calls(uint64_t seed) { return Collection(seed).take(); }
+
+}  // namespace harmonics

@@ -1,0 +1,285 @@
+// Devices: kernels for call sites, whatever they are asked for.
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <set>
+
+#include <fmt/core.h>
+
+#include "engine/conformance/device_calls.hpp"
+#include "engine/conformance/kernel_memory.hpp"
+#include "engine/execution/kernel_source.hpp"
+#include "engine/functional/plugin_body.hpp"
+
+namespace harmonics {
+
+namespace {
+
+using Outcome = Finding::Outcome;
+
+constexpr int kThreads = 4;
+
+struct Asked {
+  DeviceCall call;
+  KernelPtr kernel;      // null: it declines
+  std::string declined;  // why; "" when it does not say
+  Values given = {};     // by the kernel
+};
+
+class DeviceChecks {
+ public:
+  DeviceChecks(const ItemPtr& item, const CheckSettings& settings) : item_(item), settings_(settings) {
+    registry_.add(std::const_pointer_cast<Item>(item));
+  }
+
+  Finding describes() const;
+  Finding answers();
+  Finding answers_alike();
+  Finding keeps_to_memory();
+  Finding means_the_same() const;
+  Finding on_threads() const;
+  Finding in_half();
+  Finding many_times();
+  bool serves_any() const { return !served_.empty(); }
+  bool has_flags() const { return flags() != 0; }
+
+ private:
+  uint32_t flags() const {
+    const auto& table = item_->table<hx_device_vt>();
+    return HM_TABLE_HAS(table, flags) ? table.flags(item_->self) : 0;
+  }
+  KernelSource ask_anew(Precision precision = Precision::fp32) { return {item_->name, registry_, precision}; }
+
+  ItemPtr item_;
+  CheckSettings settings_;
+  Registry registry_;
+  std::vector<Asked> asked_;
+  std::vector<Asked*> served_;
+};
+
+KernelPtr find(KernelSource& source, const CallSiteInfo& site) {
+  return source.find(site.op, site.attributes, site.inputs, site.outputs);
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+// What is wrong by call: the first as it is, of the others the operations.
+class Faults {
+ public:
+  void add(const CallSiteInfo& site, const std::string& text) { add_said(site, fmt::format("{}: {}", site.str(), text)); }
+  void add_said(const CallSiteInfo& site, const std::string& text) {  // which names the site
+    ++count_;
+    if (first_.empty()) first_ = text, op_ = site.op;
+    else if (site.op != op_ && std::find(others_.begin(), others_.end(), site.op) == others_.end()) others_.push_back(site.op);
+  }
+  bool none() const { return count_ == 0; }
+  // Passed with `passed` when there are none.
+  Finding finding(const std::string& passed, const char* remedy) const {
+    if (count_ == 0) return {Outcome::Passed, passed, ""};
+    std::string text = first_;
+    if (count_ > 1) text += fmt::format("; {} calls in all", count_);
+    if (!others_.empty()) text += ", also of " + joined(others_);
+    return {Outcome::Failed, text, remedy};
+  }
+
+ private:
+  size_t count_ = 0;
+  std::string first_, op_;
+  std::vector<std::string> others_;
+};
+
+Finding DeviceChecks::describes() const {
+  const auto& table = item_->table<hx_device_vt>();
+  const char* text = table.describe ? table.describe(item_->self) : nullptr;
+  if (!text || !*text) return {Outcome::Failed, "it says nothing", "describe() gives one line: name, instruction set, libraries"};
+  if (std::string(text).find('\n') != std::string::npos) return {Outcome::Failed, "it says more than one line", "describe() gives one line: name, instruction set, libraries"};
+  if (const uint32_t other = flags() & ~uint32_t{HX_SITE_FP16_CHUNKS})
+    return {Outcome::Failed, fmt::format("it claims kernels for flags {:#x}, which no device is asked with", other), "flags() gives HX_SITE_FP16_CHUNKS or 0"};
+  return {Outcome::Passed, text, ""};
+}
+
+// "serves 40 of 2000 calls: linear 12 of 64, relu; declines, 'computes f32 only': linear; declines, without a reason: abs, add"
+std::string coverage(const std::vector<Asked>& asked, size_t served) {
+  std::map<std::string, std::pair<size_t, size_t>> operations;  // served, asked
+  std::map<std::string, std::set<std::string>> declined;        // by reason
+  for (const Asked& a : asked) {
+    auto& [some, all] = operations[a.call.site.op];
+    ++all;
+    if (a.kernel) ++some;
+    else declined[a.declined].insert(a.call.site.op);
+  }
+  std::vector<std::string> words;
+  for (const auto& [op, n] : operations)
+    if (n.first > 0) words.push_back(n.first == n.second ? op : fmt::format("{} {} of {}", op, n.first, n.second));
+  std::string text = fmt::format("serves {} of {} calls{}{}", served, asked.size(), words.empty() ? "" : ": ", joined(words));
+  for (const auto& [why, ops] : declined)
+    text += fmt::format("; declines, {}: {}", why.empty() ? "without a reason" : "'" + why + "'", joined({ops.begin(), ops.end()}));
+  return text;
+}
+
+Finding DeviceChecks::answers() {
+  KernelSource source = ask_anew();
+  Faults faults;
+  for (DeviceCall& call : device_calls(settings_.seed)) {
+    const CallSiteInfo site = call.site;
+    try {
+      const KernelPtr kernel = find(source, site);
+      asked_.push_back({std::move(call), kernel, source.why_not(site.op, site.attributes, site.inputs, site.outputs)});
+    } catch (const Error& e) {
+      faults.add_said(site, e.what());
+    }
+  }
+  for (Asked& a : asked_)
+    if (a.kernel) served_.push_back(&a);
+  Finding f = faults.finding(coverage(asked_, served_.size()), "find() declines what it has no kernel for, and else gives a whole one: function, name, phases and parts");
+  if (f.outcome == Outcome::Passed && served_.empty()) f = {Outcome::Noted, f.text, "every call is left to others: nothing it computes could be tried"};
+  return f;
+}
+
+Finding DeviceChecks::answers_alike() {
+  KernelSource source = ask_anew();
+  Faults faults;
+  for (size_t i = asked_.size(); i-- > 0;) {
+    const Asked& a = asked_[i];
+    const KernelPtr again = find(source, a.call.site);
+    if (!again != !a.kernel) {
+      faults.add(a.call.site, fmt::format("asked again, it {}", again ? "has a kernel" : "has none"));
+      continue;
+    }
+    if (!again) continue;
+    const hx_kernel &x = a.kernel->raw(), &y = again->raw();
+    const bool alike = x.phases == y.phases && std::equal(x.parts, x.parts + x.phases, y.parts) && x.workspace == y.workspace && x.in_place == y.in_place;
+    if (!alike) faults.add(a.call.site, "asked again, it gives a kernel with other phases, parts, workspace or in_place");
+  }
+  return faults.finding("", "the answer depends on the call site alone, so that results are the same for any number of threads");
+}
+
+// The inputs that results may replace, one arrangement after another: what the kernel says of its first, and what optimizers do.
+std::vector<std::vector<int64_t>> replacements(const Asked& a) {
+  const CallSiteInfo& site = a.call.site;
+  const auto fits = [&](size_t output, size_t input) {
+    return input < site.inputs.size() && site.inputs[input].bytes() == site.outputs[output].bytes();
+  };
+  std::vector<std::vector<int64_t>> all;
+  for (size_t i = 0; i < 32; ++i)
+    if ((a.kernel->raw().in_place >> i & 1) && fits(0, i)) all.push_back({static_cast<int64_t>(i)});
+  std::vector<int64_t> updated;
+  for (size_t output = 0; output < site.outputs.size(); ++output) updated.push_back(a.call.replaced_by(output));
+  if (!updated.empty() && updated[0] >= 0) all.push_back(updated);
+  return all;
+}
+
+Finding DeviceChecks::keeps_to_memory() {
+  Faults faults;
+  for (Asked* a : served_) {
+    const CallSiteInfo& site = a->call.site;
+    try {
+      std::string text = run_guarded(a->kernel->raw(), a->call.call.inputs, site.outputs, &a->given);
+      if (text.empty())
+        for (const std::vector<int64_t>& replaced : replacements(*a))
+          if (text.empty()) text = run_replacing(a->kernel->raw(), a->call.call.inputs, a->given, replaced);
+      if (!text.empty()) faults.add(site, "its kernel " + text);
+    } catch (const Error& e) {
+      faults.add(site, fmt::format("its kernel {}", e.what()));
+    }
+  }
+  return faults.finding(fmt::format("{} kernels", served_.size()),
+                        "buffers are the inputs, the outputs and the workspace; parts of one phase run in any order, each writing what is its own; "
+                        "nothing is thrown");
+}
+
+Finding DeviceChecks::means_the_same() const {
+  Faults faults;
+  for (const Asked* a : served_) {
+    const Values meant = a->call.meaning();
+    for (size_t i = 0; i < meant.size(); ++i) {
+      const std::string text = difference(a->given[i], meant[i], "the reference");
+      if (text.empty()) continue;
+      faults.add(a->call.site, fmt::format("result {}: {}", i + 1, text));
+      break;
+    }
+  }
+  return faults.finding(fmt::format("{} calls", served_.size()), "compute what the call means, or let find() decline what you do not");
+}
+
+Finding DeviceChecks::on_threads() const {
+  Faults faults;
+  for (const Asked* a : served_) {
+    const hx_kernel& kernel = a->kernel->raw();
+    if (std::all_of(kernel.parts, kernel.parts + kernel.phases, [](uint32_t n) { return n == 1; })) continue;
+    const std::string text = run_on_threads(kernel, a->call.call.inputs, a->given, kThreads);
+    if (!text.empty()) faults.add(a->call.site, "its kernel " + text);
+  }
+  const char* const remedy = "parts of one kernel run at the same time, and so do different kernels: share nothing that changes";
+  if (!faults.none()) return faults.finding("", remedy);
+  std::atomic<size_t> next{0};
+  const std::string beside = harmonics::on_four_threads(1, [&] {
+    for (size_t i; (i = next.fetch_add(1)) < served_.size();) {
+      const Asked& a = *served_[i];
+      const std::string text = run_on_threads(a.kernel->raw(), a.call.call.inputs, a.given, 1);
+      if (!text.empty()) throw Error(ErrorKind::Plugin, fmt::format("{}: while other kernels run, its kernel {}", a.call.site.str(), text));
+    }
+  });
+  if (!beside.empty()) return {Outcome::Failed, beside, remedy};
+  return {};
+}
+
+Finding DeviceChecks::in_half() {
+  KernelSource source = ask_anew(Precision::automatic);
+  Faults faults;
+  size_t other = 0;
+  for (const Asked& a : asked_) {
+    const CallSiteInfo& site = a.call.site;
+    const bool single = std::any_of(site.inputs.begin(), site.inputs.end(), [](const TensorType& t) { return t.dtype == DType::F32; });
+    const KernelPtr kernel = single ? find(source, site) : nullptr;
+    if (!kernel) continue;
+    Values given;
+    std::string text = run_guarded(kernel->raw(), a.call.call.inputs, site.outputs, &given);
+    if (text.empty() && a.kernel && std::equal(given.begin(), given.end(), a.given.begin(), same_bits)) continue;
+    ++other;
+    const Values meant = text.empty() ? a.call.meaning() : Values();
+    for (size_t i = 0; i < meant.size() && text.empty(); ++i)
+      text = difference(given[i], meant[i], "the reference", std::max(tolerance_of(DType::F16), tolerance_of(meant[i].dtype())));
+    if (!text.empty()) faults.add(site, "with fp16 chunks allowed, its kernel " + text);
+  }
+  return faults.finding(fmt::format("of the calls, {} in another way", other), "operands may be rounded to fp16 and short sums kept in it; totals are in f32");
+}
+
+// One call after another is found anew, run and given back.
+Finding DeviceChecks::many_times() {
+  size_t next = 0;
+  return many_calls(settings_, [&] {
+    const Asked& a = *served_[next++ % served_.size()];
+    KernelSource source = ask_anew();
+    const KernelPtr kernel = find(source, a.call.site);
+    const std::string text = kernel ? run_on_threads(kernel->raw(), a.call.call.inputs, a.given, 1) : "is no longer given";
+    if (!text.empty()) throw Error(ErrorKind::Plugin, fmt::format("{}: its kernel, found again, {}", a.call.site.str(), text));
+  });
+}
+
+}  // namespace
+
+void check_device(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
+  DeviceChecks checks(item, settings);
+  attempt(log, "describes itself", [&] { return checks.describes(); });
+  attempt(log, "says what it serves", [&] { return checks.answers(); });
+  if (!checks.serves_any()) return;
+  attempt(log, "answers alike", [&] { return checks.answers_alike(); });
+  bool careful = false;  // others would write into memory of ours
+  attempt(log, "keeps to its memory", [&] {
+    const Finding f = checks.keeps_to_memory();
+    careful = f.outcome == Outcome::Passed;
+    return f;
+  });
+  if (!careful) return;
+  attempt(log, "computes what calls mean", [&] { return checks.means_the_same(); });
+  attempt(log, "threads", [&] { return checks.on_threads(); });
+  if (checks.has_flags()) attempt(log, "products in fp16 chunks", [&] { return checks.in_half(); });
+  attempt(log, "many calls", [&] { return checks.many_times(); });
+}
+
+}  // namespace harmonics
