@@ -32,8 +32,9 @@ template <typename End> class Shared {
 // One tensor of what arrives at `End`, which has an inbox().
 template <typename End> class LiveProducer final : public Producer {
  public:
-  LiveProducer(std::shared_ptr<End> end, const Arguments& options)
-      : end_(std::move(end)), reader_(inbox().open(options.has("#") ? options.text("#") : "", std::chrono::seconds(options.integer("wait", 60)))) {}
+  // `notes`: for people, when the stream is opened.
+  LiveProducer(std::shared_ptr<End> end, const Arguments& options, std::string notes = "")
+      : end_(std::move(end)), notes_(std::move(notes)), reader_(inbox().open(options.has("#") ? options.text("#") : "", std::chrono::seconds(options.integer("wait", 60)))) {}
   ~LiveProducer() override { inbox().close(reader_); }
 
   HTensor next() override {
@@ -48,12 +49,14 @@ template <typename End> class LiveProducer final : public Producer {
     info.dtype = announced.dtype;
     info.sample = announced.sample;
     info.live = true;
+    info.notes = notes_;
     return info;
   }
 
  private:
   Inbox& inbox() const { return end_->inbox(); }
   std::shared_ptr<End> end_;
+  std::string notes_;
   int reader_;
 };
 
@@ -158,12 +161,15 @@ inline std::vector<Argument> live_producer_options(std::vector<Argument> more = 
   more.insert(more.begin(), Argument::integer("wait", 60, "seconds for the first sender to come").in("1..86400"));
   return more;
 }
-inline std::vector<Argument> live_consumer_options(std::vector<Argument> more = {}) {
+inline std::vector<Argument> one_way_consumer_options(std::vector<Argument> more = {}) {
   more.insert(more.begin(), {Argument::text("name", "", "of this sender; without it the number of the process"),
-                             Argument::text("ack", "received", "what a sample is kept for: that it was received, or is durable on the receiver's disk").in("received|durable"),
-                             Argument::integer("patience", 10, "seconds without any receiver").in("1..86400"),
-                             Argument::flag("resume", false, "the samples are those of a whole source: what the receiver has is not sent again")});
+                             Argument::integer("patience", 10, "seconds without any receiver").in("1..86400")});
   return more;
+}
+inline std::vector<Argument> live_consumer_options(std::vector<Argument> more = {}) {
+  more.insert(more.begin(), {Argument::text("ack", "received", "until when a sample is kept: until it was received, or is durable on the receiver's disk").in("received|durable"),
+                             Argument::flag("resume", false, "the samples are those of a whole source: what the receiver has is not sent again")});
+  return one_way_consumer_options(std::move(more));
 }
 inline OutboxOptions outbox_options(const std::string& where, const Arguments& options) {
   OutboxOptions outbox;

@@ -126,7 +126,11 @@ std::optional<Taken> Senders::count(Sender& sender, uint64_t peer, const OwnedBy
     return std::nullopt;
   }
   const bool first = !sender.came || frame->epoch > at.epoch;
-  if (frame->kind == Kind::End && sender.came) at.ended = true;
+  if (frame->kind == Kind::End && sender.came && frame->epoch == at.epoch) {
+    if (frame->seq > at.seq) gone_.lost += frame->seq - at.seq;
+    at.seq = std::max(at.seq, frame->seq);
+    at.ended = true;
+  }
   learn(frame->tensors);
   if (frame->kind != Kind::Data) return std::nullopt;
   if (!alike(frame->tensors, tensors_)) {

@@ -28,10 +28,16 @@ const char* const kFlow = "harmonic take {\n  producer x;\n  layer out 1/2 x;\n 
 
 TEST_CASE("samples of another process give what a file of them gives") {
   Folder f;
-  const std::string flow = f.write("take.hmx", kFlow), address = "tcp:127.0.0.1:" + free_port();
+  const std::string flow = f.write("take.hmx", kFlow), port = free_port();
+  const bool zmq = has(harmonics("list producers").out, "zmq+router");
+  const std::pair<std::string, std::string> ends = GENERATE_REF(values<std::pair<std::string, std::string>>(
+      {{"tcp:127.0.0.1:" + port, "tcp:127.0.0.1:" + port}, {"unix:" + (f / "socket"), "unix://" + (f / "socket")},
+       {(zmq ? "zmq+router://127.0.0.1:" : "tcp://127.0.0.1:") + port, (zmq ? "zmq+dealer:127.0.0.1:" : "tcp:127.0.0.1:") + port}}));
+  const auto& [address, to] = ends;
+  INFO(address);
   Background receiver(f, "infer " + flow + " --seed 3 --producer " + address + " --consumer 'file:" + (f / "live.npy") + "'");
   const std::string send = "infer " + kSamples + "mnist.hmx --seed 5 --producer mnist_training_data=synth:digits?size=300 --consumer ";
-  REQUIRE(harmonics(send + address).code == 0);
+  REQUIRE(harmonics(send + to).code == 0);
   REQUIRE(receiver.end().code == 0);
   REQUIRE(harmonics(send + "'file:" + (f / "sent.npy") + "'").code == 0);
   REQUIRE(harmonics("infer " + flow + " --seed 3 --producer 'file:" + (f / "sent.npy") + "' --consumer 'file:" + (f / "still.npy") + "'").code == 0);

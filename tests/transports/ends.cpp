@@ -4,6 +4,10 @@
 
 #include "plugins/sockets/listener.hpp"
 #include "plugins/sockets/sender.hpp"
+#ifdef HARMONICS_WITH_ZMQ
+#include "plugins/zmq/receiver.hpp"
+#include "plugins/zmq/sender.hpp"
+#endif
 
 namespace transports {
 namespace {
@@ -27,6 +31,36 @@ class SocketSending final : public Sending {
   sockets::Sender sender_;
 };
 
+#ifdef HARMONICS_WITH_ZMQ
+class ZmqReceiving final : public Receiving {
+ public:
+  ZmqReceiving(const zmq::Address& where, wire::InboxOptions options) : receiver_(where, std::move(options)) {
+    address = "127.0.0.1:" + std::to_string(receiver_.port());
+  }
+  wire::Inbox& inbox() override { return receiver_.inbox(); }
+
+ private:
+  zmq::Receiver receiver_;
+};
+class ZmqSending final : public Sending {
+ public:
+  ZmqSending(const zmq::Address& where, wire::OutboxOptions options) : sender_(where, std::move(options)) {}
+  wire::Outbox& outbox() override { return sender_.outbox(); }
+
+ private:
+  zmq::Sender sender_;
+};
+// Of two sockets the receiver's is the one that is bound.
+zmq::Address zmq_address(const std::string& kind, const std::string& address, bool receives) {
+  const zmq::Pattern pattern = kind == "zmq+router" ? (receives ? zmq::Pattern::Router : zmq::Pattern::Dealer)
+                               : kind == "zmq+pull" ? (receives ? zmq::Pattern::Pull : zmq::Pattern::Push)
+                                                    : (receives ? zmq::Pattern::Sub : zmq::Pattern::Pub);
+  zmq::Address where = zmq::parse_address(pattern, address.empty() ? "127.0.0.1:0" : address);
+  where.binds = receives;
+  return where;
+}
+#endif
+
 std::string fresh_path() {
   static std::atomic<int> next{0};
   return "/tmp/harmonics_transports_" + std::to_string(getpid()) + "_" + std::to_string(next++);
@@ -34,18 +68,39 @@ std::string fresh_path() {
 
 }  // namespace
 
-std::vector<std::string> lossless() { return {"tcp", "unix"}; }
+std::vector<std::string> lossless() {
+#ifdef HARMONICS_WITH_ZMQ
+  return {"tcp", "unix", "zmq+router"};
+#else
+  return {"tcp", "unix"};
+#endif
+}
+std::vector<std::string> at_most_once() {
+#ifdef HARMONICS_WITH_ZMQ
+  return {"zmq+pull", "zmq+sub"};
+#else
+  return {};
+#endif
+}
 
 std::unique_ptr<Receiving> receive(const std::string& kind, const std::string& address, wire::InboxOptions options) {
   if (kind == "tcp") return std::make_unique<SocketReceiving>(sockets::tcp_endpoint(address.empty() ? "127.0.0.1:0" : address), std::move(options));
   if (kind == "unix") return std::make_unique<SocketReceiving>(sockets::unix_endpoint(address.empty() ? fresh_path() : address), std::move(options));
+#ifdef HARMONICS_WITH_ZMQ
+  return std::make_unique<ZmqReceiving>(zmq_address(kind, address, true), std::move(options));
+#else
   throw Error(ErrorKind::Usage, "there is no transport '" + kind + "'");
+#endif
 }
 
 std::unique_ptr<Sending> send(const std::string& kind, const std::string& address, wire::OutboxOptions options) {
   if (kind == "tcp") return std::make_unique<SocketSending>(sockets::tcp_endpoint(address), std::move(options));
   if (kind == "unix") return std::make_unique<SocketSending>(sockets::unix_endpoint(address), std::move(options));
+#ifdef HARMONICS_WITH_ZMQ
+  return std::make_unique<ZmqSending>(zmq_address(kind, address, false), std::move(options));
+#else
   throw Error(ErrorKind::Usage, "there is no transport '" + kind + "'");
+#endif
 }
 
 wire::OutboxOptions pictures(const std::string& name) {

@@ -30,6 +30,8 @@ class Sending {
 
 // Those that promise to lose nothing: "tcp", "unix", ...
 std::vector<std::string> lossless();
+// Those that count what they lose: "zmq+pull", "zmq+sub".
+std::vector<std::string> at_most_once();
 // At an address of its own, or there.
 std::unique_ptr<Receiving> receive(const std::string& kind, const std::string& address = "", wire::InboxOptions options = {});
 std::unique_ptr<Sending> send(const std::string& kind, const std::string& address, wire::OutboxOptions options);

@@ -1,0 +1,26 @@
+// The receiver's end over ZeroMQ: ROUTER converses with its senders, PULL and SUB take what comes.
+#pragma once
+
+#include <memory>
+
+#include "address.hpp"
+#include "wire/inbox.hpp"
+
+namespace harmonics::zmq {
+
+class Receiver {
+ public:
+  // Errors: Stream when the address cannot be bound.
+  explicit Receiver(const Address& address, wire::InboxOptions options = {});
+  ~Receiver();
+
+  wire::Inbox& inbox();
+  // The port it was given, or for port 0 the one it was lent.
+  uint16_t port() const;
+
+ private:
+  struct Body;
+  std::unique_ptr<Body> body_;
+};
+
+}  // namespace harmonics::zmq

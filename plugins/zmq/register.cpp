@@ -1,0 +1,69 @@
+// zmq+router://HOST:PORT as a producer, zmq+dealer:// as a consumer: nothing is lost. pull and push, sub and pub: at most once.
+#include "receiver.hpp"
+#include "sender.hpp"
+#include "wire/live_streams.hpp"
+
+HARMONICS_PLUGIN("harmonics.zmq", "0.1.0", "Apache-2.0", "Harmonics");
+
+namespace harmonics::zmq {
+namespace {
+
+Address address_of(Pattern pattern, const std::string& path, const Arguments& options) {
+  Address address = parse_address(pattern, path);
+  if (options.has("bind")) address.binds = options.flag("bind", address.binds);
+  const std::string curve = options.text("curve", ""), allow = options.text("allow", ""), server = options.text("server-key", "");
+  if (!curve.empty()) {
+    address.security.own = read_key_pair(curve);
+    if (address.binds ? allow.empty() : server.empty())
+      throw Error(ErrorKind::Usage, address.str() + (address.binds ? ": nobody is allowed in" : ": whose key the other end has is not said"))
+          .note(address.binds ? "say ?allow=FILE, a file of the public keys that may come in" : "say ?server-key=KEY, or the file that 'harmonics keys' wrote for it");
+    if (address.binds)
+      address.security.allowed = read_allowed(allow);
+    else
+      address.security.server = read_public_key(server);
+  } else if (!allow.empty() || !server.empty()) {
+    throw Error(ErrorKind::Usage, address.str() + ": keys of others and none of its own").note("say ?curve=FILE, made with 'harmonics keys FILE'");
+  }
+  check_security(address, options.flag("insecure"));
+  return address;
+}
+
+template <Pattern pattern> std::shared_ptr<Producer> open_producer(const std::string& path, const Arguments& options) {
+  const Address address = address_of(pattern, path, options);
+  const auto receiver = wire::Shared<Receiver>::at(address.str(), [&] { return std::make_shared<Receiver>(address); });
+  const std::string notes = address.is_one_way() ? address.str() + ": at most once: what is lost on the way is counted, not sent again; zmq+router loses nothing" : "";
+  return std::make_shared<wire::LiveProducer<Receiver>>(receiver, options, notes);
+}
+
+template <Pattern pattern> std::shared_ptr<Consumer> open_consumer(const std::string& path, const Arguments& options) {
+  const Address address = address_of(pattern, path, options);
+  const auto make = [address](wire::OutboxOptions outbox) { return std::make_unique<Sender>(address, std::move(outbox)); };
+  return wire::open_live_consumer<Sender>(address.str(), options, wire::outbox_options(address.str(), options), make);
+}
+
+// With who binds by itself.
+std::vector<Argument> options(bool binds, bool choice) {
+  std::vector<Argument> all = {Argument::flag("insecure", false, "also beyond this machine without keys"),
+                               Argument::text("curve", "", "file with the own pair of keys, made with 'harmonics keys'"),
+                               Argument::text("allow", "", "file with the public keys that may come in, where this end binds"),
+                               Argument::text("server-key", "", "public key of the other end, or the file with it, where this end connects")};
+  if (choice) all.push_back(Argument::flag("bind", binds, "this end binds the address; otherwise the other one does"));
+  return all;
+}
+
+}  // namespace
+}  // namespace harmonics::zmq
+
+extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
+  using namespace harmonics;
+  using namespace harmonics::zmq;
+  registry.register_producer("zmq+router", open_producer<Pattern::Router>, "samples that are sent by zmq+dealer, none lost; one of several tensors: #NAME",
+                             wire::live_producer_options(options(true, false)));
+  registry.register_consumer("zmq+dealer", open_consumer<Pattern::Dealer>, "sends samples to a zmq+router, none lost; named value or #NAME",
+                             wire::live_consumer_options(options(false, false)));
+  registry.register_producer("zmq+pull", open_producer<Pattern::Pull>, "samples that are sent by zmq+push, at most once", wire::live_producer_options(options(true, true)));
+  registry.register_consumer("zmq+push", open_consumer<Pattern::Push>, "sends each sample to one zmq+pull, at most once", wire::one_way_consumer_options(options(false, true)));
+  registry.register_producer("zmq+sub", open_producer<Pattern::Sub>, "samples that are sent by zmq+pub, at most once", wire::live_producer_options(options(false, true)));
+  registry.register_consumer("zmq+pub", open_consumer<Pattern::Pub>, "sends samples to every zmq+sub that keeps up, at most once",
+                             wire::one_way_consumer_options(options(true, true)));
+}

@@ -1,0 +1,26 @@
+// The sender's end over ZeroMQ: DEALER keeps what is not acknowledged, PUSH and PUB send and forget.
+#pragma once
+
+#include <memory>
+
+#include "address.hpp"
+#include "wire/outbox.hpp"
+
+namespace harmonics::zmq {
+
+class Sender {
+ public:
+  // Errors: Stream when the address cannot be bound.
+  Sender(const Address& address, wire::OutboxOptions options);
+  ~Sender();
+
+  wire::Outbox& outbox();
+  // The port it is bound to.
+  uint16_t port() const;
+
+ private:
+  struct Body;
+  std::unique_ptr<Body> body_;
+};
+
+}  // namespace harmonics::zmq

@@ -1,0 +1,57 @@
+// What transports without answers promise: order, nothing twice, and a count of what was lost.
+#include "tests/transports/ends.hpp"
+
+#ifdef HARMONICS_WITH_ZMQ
+
+using namespace transports;
+
+TEST_CASE("one way: samples in order, and the end") {
+  const Deadline deadline;
+  const std::string kind = GENERATE(from_range(at_most_once()));
+  INFO(kind);
+  const auto receiving = receive(kind);
+  wire::Inbox& inbox = receiving->inbox();
+  const int labels = inbox.open("label", kPatience);
+  const auto sender = sending(kind, receiving->address, "camera", 0, 5000);
+  for (int64_t i = 0; i < 5000; ++i) REQUIRE(next_number(inbox, labels) == i);
+  CHECK(next_number(inbox, labels) == -1);
+  CHECK(sender->end() == "");
+  CHECK(inbox.health().lost == 0);
+  CHECK(!inbox.restore(labels, 0, ""));
+}
+
+TEST_CASE("one way: what a slow reader misses is counted, and memory is bounded") {
+  const Deadline deadline;
+  wire::InboxOptions options;
+  options.window_bytes = 1u << 20;
+  const auto receiving = receive("zmq+sub", "", options);
+  wire::Inbox& inbox = receiving->inbox();
+  const int images = inbox.open("image", kPatience);
+  std::atomic<bool> burst{false}, over{false};
+  Worker sender([&] {
+    const auto sending = send("zmq+sub", receiving->address, pictures("camera"));
+    push_pictures(sending->outbox(), 0, 300000);
+    burst = true;
+    for (int64_t i = 300000; !over; ++i) push_picture(sending->outbox(), i), std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    sending->outbox().finish();
+  });
+  REQUIRE(next_number(inbox, images) == 0);
+  while (!burst) {
+    CHECK(inbox.health().queued_bytes <= (1u << 20) + (256u << 10));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  int64_t last = 0;
+  uint64_t missed = 0;
+  for (int64_t n; last < 300000; last = n) {
+    n = next_number(inbox, images);
+    REQUIRE(n > last);
+    missed += static_cast<uint64_t>(n - last - 1);
+  }
+  CHECK(missed > 0);
+  CHECK(inbox.health().lost == missed);
+  over = true;
+  for (int64_t n; (n = next_number(inbox, images)) >= 0; last = n) REQUIRE(n == last + 1);
+  CHECK(sender.end() == "");
+}
+
+#endif

@@ -1,0 +1,173 @@
+// What belongs to ZeroMQ alone: addresses, keys, messages of other shapes, strangers on the wire.
+#include "tests/transports/ends.hpp"
+
+#ifdef HARMONICS_WITH_ZMQ
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <fstream>
+
+#include "plugins/zmq/receiver.hpp"
+#include "plugins/zmq/sender.hpp"
+#include "tests/message_of.hpp"
+
+using namespace transports;
+using namespace harmonics::zmq;
+
+namespace {
+
+KeyPair new_keys() {
+  char public_key[41], secret_key[41];
+  REQUIRE(zmq_curve_keypair(public_key, secret_key) == 0);
+  return {public_key, secret_key};
+}
+Address loopback(Pattern pattern, uint16_t port, const Security& security = {}) {
+  Address address = parse_address(pattern, "127.0.0.1:" + std::to_string(port));
+  address.security = security;
+  return address;
+}
+std::string written(const std::string& text, mode_t mode = 0600) {
+  static int next = 0;
+  const std::string path = "/tmp/harmonics_keys_" + std::to_string(getpid()) + "_" + std::to_string(next++);
+  std::ofstream(path) << text;
+  chmod(path.c_str(), mode);
+  return path;
+}
+
+// A socket without any of our code.
+struct Raw {
+  Raw(int type, uint16_t port) : context(zmq_ctx_new()), socket(zmq_socket(context, type)) {
+    const int none = 0, wait = 5000;
+    zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof none);
+    zmq_setsockopt(socket, ZMQ_RCVTIMEO, &wait, sizeof wait);
+    REQUIRE(zmq_connect(socket, ("tcp://127.0.0.1:" + std::to_string(port)).c_str()) == 0);
+  }
+  ~Raw() { zmq_close(socket), zmq_ctx_term(context); }
+  void send(const std::string& bytes, bool more = false) { REQUIRE(zmq_send(socket, bytes.data(), bytes.size(), more ? ZMQ_SNDMORE : 0) >= 0); }
+  wire::Frame answer() {
+    std::vector<std::byte> bytes(1u << 16);
+    const int size = zmq_recv(socket, bytes.data(), bytes.size(), 0);
+    REQUIRE(size > 0);
+    return wire::decode(std::span(bytes).first(static_cast<size_t>(size)));
+  }
+  void* context;
+  void* socket;
+};
+
+}  // namespace
+
+TEST_CASE("addresses of ZeroMQ") {
+  CHECK(parse_address(Pattern::Router, "//127.0.0.1:5555").str() == "zmq+router://127.0.0.1:5555");
+  CHECK(parse_address(Pattern::Dealer, "localhost:5555").endpoint() == "tcp://127.0.0.1:5555");
+  CHECK(parse_address(Pattern::Pub, "[::1]:0").endpoint() == "tcp://[::1]:*");
+  for (const char* bad : {"", ":", "//", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:999999999999", ":5"})
+    CHECK(message_of([&] { parse_address(Pattern::Router, bad); }).find("write zmq+router://127.0.0.1:5555") != std::string::npos);
+  const Address far = parse_address(Pattern::Router, "//0.0.0.0:5555");
+  CHECK(message_of([&] { check_security(far, false); }) ==
+        "zmq+router://0.0.0.0:5555 lies beyond this machine, and without keys anybody on the way may read and send\n"
+        "make keys with 'harmonics keys FILE' and say ?curve=FILE&allow=FILE_OF_PUBLIC_KEYS, or ?insecure=true (--insecure)");
+  check_security(far, true);
+  Address keyed = far;
+  keyed.security.own = new_keys();
+  check_security(keyed, false);
+}
+
+TEST_CASE("files of keys") {
+  const KeyPair keys = new_keys(), other = new_keys();
+  const std::string pair = written("# ours\npublic = " + keys.public_key + "\nsecret = " + keys.secret_key + "\n");
+  CHECK(read_key_pair(pair).secret_key == keys.secret_key);
+  CHECK(read_public_key(keys.public_key) == keys.public_key);
+  CHECK(read_public_key(written("public = " + other.public_key + "\n", 0644)) == other.public_key);
+  CHECK(read_allowed(written(keys.public_key + " # camera\n\npublic = " + other.public_key + "\n")) == std::vector<Key>{keys.public_key, other.public_key});
+  CHECK(message_of([&] { read_key_pair(written("", 0640)); }).find("others may read this secret key") != std::string::npos);
+  CHECK(message_of([&] { read_key_pair(written("public = " + keys.public_key)); }).find("has no line 'secret = KEY'") != std::string::npos);
+  CHECK(message_of([&] { read_allowed(written("# nobody\n")); }).find("nobody could send") != std::string::npos);
+  CHECK(message_of([&] { read_allowed(pair); }).find("has a secret key where public ones are listed") != std::string::npos);
+  CHECK(message_of([&] { read_allowed(written("public = short\n")); }).find("line 1 has no key of 40 characters") != std::string::npos);
+  CHECK(message_of([&] { read_public_key("/nowhere/at/all"); }).find("cannot be read") != std::string::npos);
+}
+
+TEST_CASE("with keys, those who are allowed send and others are told") {
+  const Deadline deadline;
+  const KeyPair server = new_keys(), good = new_keys(), bad = new_keys();
+  Receiver receiver(loopback(Pattern::Router, 0, {server, {good.public_key}, {}}));
+  wire::Inbox& inbox = receiver.inbox();
+  const int labels = inbox.open("label", kPatience);
+  const auto send_with = [&](const Security& security, const std::string& name, std::chrono::milliseconds patience) {
+    wire::OutboxOptions options = pictures(name);
+    options.patience = patience;
+    Sender sender(loopback(Pattern::Dealer, receiver.port(), security), options);
+    push_pictures(sender.outbox(), 0, 500);
+    sender.outbox().finish();
+  };
+  Worker sender([&] { send_with({good, {}, server.public_key}, "good", kPatience); });
+  for (int64_t i = 0; i < 500; ++i) REQUIRE(next_number(inbox, labels) == i);
+  CHECK(sender.end() == "");
+  CHECK(message_of([&] { send_with({bad, {}, server.public_key}, "bad", kPatience); }).find("the receiver does not know this key; it allows others") != std::string::npos);
+  CHECK(message_of([&] { send_with({good, {}, bad.public_key}, "mistaken", std::chrono::seconds(1)); }).find("nobody listens there") != std::string::npos);
+  CHECK(message_of([&] { send_with({}, "open", std::chrono::seconds(1)); }).find("nobody listens there") != std::string::npos);
+  CHECK(inbox.health().samples == 500);
+  CHECK(inbox.health().senders == 1);
+}
+
+TEST_CASE("messages that are no frames are answered, and good senders go on") {
+  const Deadline deadline;
+  Receiver receiver(loopback(Pattern::Router, 0));
+  wire::Inbox& inbox = receiver.inbox();
+  const int labels = inbox.open("label", kPatience);
+  const auto sender = sending("zmq+router", "127.0.0.1:" + std::to_string(receiver.port()), "camera", 0, 3000);
+  REQUIRE(next_number(inbox, labels) == 0);
+  Raw dealer(ZMQ_DEALER, receiver.port());
+  dealer.send("good morning");
+  CHECK(dealer.answer().text.find("the end, and a frame begins with 24 bytes") != std::string::npos);
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  dealer.send("", true);
+  dealer.send("as REQ does");
+  const wire::Frame answer = dealer.answer();
+  CHECK(answer.kind == wire::Kind::Error);
+  CHECK(answer.code == wire::Code::Malformed);
+  CHECK(answer.text == "a message of 2 parts, and a frame is one");
+  Raw flood(ZMQ_DEALER, receiver.port());
+  for (int i = 0; i < 2000; ++i) flood.send("HXS1" + std::string(static_cast<size_t>(i), 'x'));
+  for (int64_t i = 1; i < 3000; ++i) REQUIRE(next_number(inbox, labels) == i);
+  CHECK(next_number(inbox, labels) == -1);
+  CHECK(sender->end() == "");
+  CHECK(inbox.health().refused >= 2);
+  CHECK(inbox.health().lost == 0);
+}
+
+TEST_CASE("strangers to ZeroMQ do not disturb a good sender") {
+  const Deadline deadline;
+  Receiver receiver(loopback(Pattern::Router, 0));
+  wire::Inbox& inbox = receiver.inbox();
+  std::vector<int> strangers;
+  // A greeting of ZMTP 3 and then a frame of 8 GiB; noise; nothing at all.
+  std::string greeting("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL", 16);
+  greeting.resize(64);
+  const std::string ready = std::string("\x04\x19\x05READY\x0bSocket-Type\0\0\0\x06", 24) + "DEALER";
+  const std::string huge("\x02\0\0\0\x02\0\0\0\0", 9);
+  for (int i = 0; i < 12; ++i) {
+    const int s = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in place{};
+    place.sin_family = AF_INET;
+    place.sin_port = htons(receiver.port());
+    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(connect(s, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0);
+    const std::string bytes = i % 3 == 0 ? greeting + ready + huge : i % 3 == 1 ? std::string(300, static_cast<char>(17 * i)) : "";
+    if (!bytes.empty()) REQUIRE(::send(s, bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0);
+    strangers.push_back(s);
+  }
+  const auto sender = sending("zmq+router", "127.0.0.1:" + std::to_string(receiver.port()), "camera", 0, 3000);
+  const int labels = inbox.open("label", kPatience);
+  for (int64_t i = 0; i < 3000; ++i) REQUIRE(next_number(inbox, labels) == i);
+  CHECK(next_number(inbox, labels) == -1);
+  CHECK(sender->end() == "");
+  for (const int s : strangers) ::close(s);
+}
+
+#endif
