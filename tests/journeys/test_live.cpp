@@ -30,10 +30,10 @@ TEST_CASE("samples of another process give what a file of them gives") {
   Folder f;
   const std::string flow = f.write("take.hmx", kFlow), port = free_port();
   const bool zmq = has(harmonics("list producers").out, "zmq+router");
-  const std::pair<std::string, std::string> ends = GENERATE_REF(values<std::pair<std::string, std::string>>(
-      {{"tcp:127.0.0.1:" + port, "tcp:127.0.0.1:" + port}, {"unix:" + (f / "socket"), "unix://" + (f / "socket")},
-       {(zmq ? "zmq+router://127.0.0.1:" : "tcp://127.0.0.1:") + port, (zmq ? "zmq+dealer:127.0.0.1:" : "tcp:127.0.0.1:") + port}}));
-  const auto& [address, to] = ends;
+  const std::string scheme = GENERATE("tcp", "unix", "zmq");
+  if (scheme == "zmq" && !zmq) return;
+  const std::string address = scheme == "tcp" ? "tcp:127.0.0.1:" + port : scheme == "unix" ? "unix:" + (f / "socket") : "zmq+router://127.0.0.1:" + port;
+  const std::string to = scheme == "tcp" ? "tcp://127.0.0.1:" + port : scheme == "unix" ? "unix://" + (f / "socket") : "zmq+dealer:127.0.0.1:" + port;
   INFO(address);
   Background receiver(f, "infer " + flow + " --seed 3 --producer " + address + " --consumer 'file:" + (f / "live.npy") + "'");
   const std::string send = "infer " + kSamples + "mnist.hmx --seed 5 --producer mnist_training_data=synth:digits?size=300 --consumer ";
