@@ -24,7 +24,7 @@ install(FILES ${CMAKE_BINARY_DIR}/HarmonicsConfig.cmake ${CMAKE_BINARY_DIR}/Harm
 set(generated ${CMAKE_BINARY_DIR}/share)
 file(MAKE_DIRECTORY ${generated})
 set(made)
-foreach(verb IN ITEMS "" run infer validate explain profile bench ckpt list inspect plugin config completion man version)
+foreach(verb IN ITEMS "" run infer validate explain profile bench send receive keys ckpt list inspect plugin config completion man version)
   string(JOIN - page harmonics ${verb})
   list(APPEND made ${generated}/man/man1/${page}.1)
   add_custom_command(OUTPUT ${generated}/man/man1/${page}.1 COMMAND ${CMAKE_COMMAND} -E make_directory ${generated}/man/man1

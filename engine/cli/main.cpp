@@ -23,6 +23,7 @@ struct Row {
 constexpr Row kVerbs[] = {
     {"run", run_command},       {"infer", infer_command}, {"validate", validate_command}, {"explain", explain_command},
     {"profile", profile_command}, {"bench", bench_command},
+    {"send", send_command},     {"receive", receive_command}, {"keys", keys_command},
     {"ckpt", ckpt_command},     {"list", list_command},     {"inspect", inspect_command}, {"version", version_command},
     {"plugin", plugin_command}, {"config", config_command}, {"completion", completion_command}, {"man", man_command},
 };

@@ -7,6 +7,7 @@
 #include "dsl/load.hpp"
 #include "engine/base/address.hpp"
 #include "engine/cli/command.hpp"
+#include "engine/cli/live_addresses.hpp"
 #include "engine/cli/terminal.hpp"
 
 namespace harmonics::cli {
@@ -64,6 +65,7 @@ std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& optio
   const auto bind = [&](const std::vector<std::string>& texts, StreamSet& set) {
     for (const std::string& text : texts) {
       Binding b = parse_binding(text);
+      if (options.insecure) set_option(result->registry(), HX_PRODUCER, b.address, "insecure", "true");
       set.bind(result->graph(), result->registry(), b.name, std::move(b.address));
     }
   };
@@ -76,6 +78,7 @@ std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& optio
   }
   for (const std::string& text : options.consumers) {
     Binding b = parse_binding(text);
+    if (options.insecure) set_option(result->registry(), HX_CONSUMER, b.address, "insecure", "true");
     result->bind_consumer(b.name, std::move(b.address));
   }
   if (!options.weights.empty()) result->load_weights(options.weights);

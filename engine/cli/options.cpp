@@ -34,11 +34,14 @@ double duration_seconds(const std::string& text) {
 // Options added from here on stand under this heading in help.
 void heading(CLI::App* app, const char* group) { app->option_defaults()->group(group); }
 
+void insecure_flag(CLI::App* app, Options& o) { app->add_flag("--insecure", o.insecure, "live streams also beyond this machine without keys: anybody on the way may read and send"); }
+
 void stream_options(CLI::App* app, Options& o) {
   heading(app, "Data");
   app->add_option("-p,--producer", o.producers, "bind a producer: [NAME=]ADDRESS, e.g. images=file:train-images.idx")->type_name("[NAME=]ADDRESS")->take_all();
   app->add_option("--graph", o.graph, "which harmonic of the file, when it holds several")->type_name("NAME");
   app->add_option("--plugin", o.plugins, "load a plugin library")->type_name("PATH");
+  insecure_flag(app, o);
   app->add_option("--weights", o.weights, "start from these weights (safetensors)")->type_name("FILE");
 }
 
@@ -201,6 +204,37 @@ void define_bench(CLI::App* app, Options& o) {
   app->footer("Example:\n  harmonics bench mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1,64 --threads 1,2");
 }
 
+void define_send(CLI::App* app, Options& o) {
+  app->add_option("ADDRESS", o.files, "who listens: tcp:127.0.0.1:5555, unix:PATH, zmq+dealer://...; or any consumer")->required()->expected(1);
+  heading(app, "Data");
+  app->add_option("--from", o.from, "what to send: [NAME=]ADDRESS of a producer; several are sent together")->type_name("[NAME=]ADDRESS")->required()->take_all();
+  app->add_option_function<uint64_t>("--count", [&o](uint64_t v) { o.count = v; }, "at most so many samples")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 62));
+  app->add_option("--rate", o.rate, "samples a second (default: as fast as they are taken)")->check(CLI::PositiveNumber);
+  app->add_option("--plugin", o.plugins, "load a plugin library")->type_name("PATH");
+  heading(app, "Sending");
+  app->add_option("--producer-name", o.producer_name, "who sends (default: what --from says); the same again goes on where the receiver is")->type_name("NAME");
+  app->add_option("--ack", o.ack, "until when samples are kept: received (default), or durable on the receiver's disk")->check(CLI::IsMember({"received", "durable"}));
+  insecure_flag(app, o);
+  app->footer("Examples:\n  harmonics send tcp:127.0.0.1:5555 --from image=train-images.idx --from label=train-labels.idx --ack durable\n"
+              "  harmonics send unix:/tmp/digits --from synth:digits --rate 100");
+}
+
+void define_receive(CLI::App* app, Options& o) {
+  app->add_option("ADDRESS", o.files, "where to listen, and which tensors: tcp:127.0.0.1:5555#image,label; or any producer")->required()->expected(1);
+  heading(app, "Data");
+  app->add_option("--to", o.to, "where samples go: [NAME=]ADDRESS of a consumer (default: JSON lines on standard output)")->type_name("[NAME=]ADDRESS")->take_all();
+  app->add_option_function<uint64_t>("--count", [&o](uint64_t v) { o.count = v; }, "at most so many samples")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 62));
+  app->add_option("--plugin", o.plugins, "load a plugin library")->type_name("PATH");
+  insecure_flag(app, o);
+  app->footer("Examples:\n  harmonics receive 'tcp:127.0.0.1:5555#image,label' --count 10\n"
+              "  harmonics receive zmq+router://127.0.0.1:5555 --to file:samples.npy");
+}
+
+void define_keys(CLI::App* app, Options& o) {
+  app->add_option("FILE", o.files, "where to write the pair; the public key alone goes to FILE.pub")->required()->expected(1);
+  app->footer("Example:\n  harmonics keys camera.key");
+}
+
 void define_list(CLI::App* app, Options& o) {
   app->add_option("KIND", o.files, "one kind, or 'functions' for activations, losses and layers (default: everything)")->expected(0, 1);
   heading(app, "Data");
@@ -269,6 +303,9 @@ constexpr Definition kDefinitions[] = {
     {"explain", "show what a flow becomes: widths, program, kernels, memory", define_explain},
     {"profile", "where a step's time goes, against what the machine could do", define_profile},
     {"bench", "samples a second of a flow, by batch size and threads", define_bench},
+    {"send", "send samples of any producer to who listens, without a flow", define_send},
+    {"receive", "print or write the samples that are sent here, without a flow", define_receive},
+    {"keys", "a pair of keys for streams over ZeroMQ between machines", define_keys},
     {"ckpt", "checkpoints: list, show, verify, diff", define_ckpt},
     {"list", "what exists: activations, losses, layers, producers, consumers, devices, metrics, functionals, implementations, optimizers, schedules, predicates, augmentations, primitives", define_list},
     {"inspect", "one thing in full: a function, a scheme of streams, what an address gives, a weights file", define_inspect},

@@ -56,3 +56,68 @@ TEST_CASE("a receiver that nobody sends to, and one beyond this machine") {
   CHECK(far.code == 77);
   CHECK(has(far.err, "lies beyond this machine"));
 }
+
+TEST_CASE("send and receive: pictures with their labels, as lines and as files") {
+  Folder f;
+  const std::string address = "unix:" + (f / "socket");
+  const std::string from = " --from 'image=synth:digits?size=500&seed=4' --from 'label=synth:digits?size=500&seed=4#label'";
+  {
+    Background receiver(f, "receive '" + address + "#label,image' --to label=file:" + (f / "l.npy") + " --to image=file:" + (f / "i.npy") + " --json");
+    const Result sent = harmonics("send " + address + from + " --json");
+    INFO(sent.err);
+    REQUIRE(sent.code == 0);
+    CHECK(has(sent.out, "\"samples\":500"));
+    CHECK(has(sent.err, "sent 500 samples in "));
+    REQUIRE(receiver.end().code == 0);
+  }
+  REQUIRE(harmonics("send file:" + (f / "image.npy") + " --from 'synth:digits?size=500&seed=4'").code == 0);
+  CHECK(read(f / "i.npy") == read(f / "image.npy"));
+  Background receiver(f, "receive '" + address + "#label,image'");
+  REQUIRE(harmonics("send " + address + from + " --count 2 --rate 100").code == 0);
+  const Result lines = receiver.end();
+  REQUIRE(lines.code == 0);
+  CHECK(std::count(lines.out.begin(), lines.out.end(), '\n') == 2);
+  CHECK(lines.out.starts_with("{\"label\":"));
+  CHECK(has(lines.out, ",\"image\":[[0,"));
+  CHECK(has(harmonics("send " + address + " --from synth:digits --from synth:digits").err, "write --from NAME=synth:digits"));
+  CHECK(has(harmonics("send file:x.csv --from synth:digits --ack durable").err, "nobody acknowledges what is sent to file:"));
+  CHECK(has(harmonics("receive tcp:0.0.0.0:1").err, "lies beyond this machine"));
+}
+
+TEST_CASE("a sender that is started again goes on where its receiver is") {
+  Folder f;
+  const std::string address = "tcp:127.0.0.1:" + free_port();
+  const std::string from = " --from 'x=synth:digits?size=900#label'";
+  Background receiver(f, "receive " + address + "#x --count 900 --to file:" + (f / "got.npy"));
+  {
+    const Folder own;
+    Background first(own, "send " + address + from + " --rate 200");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    first.signal(SIGKILL);
+    first.end();
+  }
+  REQUIRE(harmonics("send " + address + from).code == 0);
+  REQUIRE(receiver.end().code == 0);
+  REQUIRE(harmonics("send file:" + (f / "all.npy") + from).code == 0);
+  CHECK(read(f / "got.npy") == read(f / "all.npy"));
+}
+
+TEST_CASE("keys let senders in from anywhere, and nobody else") {
+  if (!has(harmonics("list producers").out, "zmq+router")) return;
+  Folder f;
+  for (const char* who : {"server", "camera", "stranger"}) REQUIRE(harmonics("keys " + (f / who)).code == 0);
+  CHECK(harmonics("keys " + (f / "server")).code == 73);
+  f.write("allowed", read(f / "camera.pub"));
+  const std::string port = free_port();
+  CHECK(harmonics("receive zmq+router://0.0.0.0:" + port).code == 77);
+  Background receiver(f, "receive 'zmq+router://0.0.0.0:" + port + "?curve=" + (f / "server") + "&allow=" + (f / "allowed") + "' --to file:" + (f / "got.csv"));
+  const auto send = [&](const std::string& who) {
+    return harmonics("send 'zmq+dealer://127.0.0.1:" + port + "?curve=" + (f / who) + "&server-key=" + (f / "server.pub") + "' --from 'synth:digits?size=9#label'");
+  };
+  const Result stranger = send("stranger");
+  CHECK(stranger.code == 65);
+  CHECK(has(stranger.err, "the receiver does not know this key"));
+  CHECK(send("camera").code == 0);
+  REQUIRE(receiver.end().code == 0);
+  CHECK(read(f / "got.csv").size() == 18);
+}
