@@ -47,7 +47,8 @@ void check_zeros(std::span<const std::byte> bytes, uint64_t begin, uint64_t end)
 // Gives every tensor its bytes; the payload ends where the last of them does. The sizes were compared with the limits.
 void place_tensors(Frame& frame, std::span<const std::byte> bytes, const Prefix& prefix) {
   uint64_t at = prefix.payload_at();
-  for (size_t i = 0; i < frame.tensors.size() && frame.kind == Kind::Data; ++i) {
+  const bool carries = frame.kind == Kind::Data || frame.kind == Kind::Barrier;
+  for (size_t i = 0; i < frame.tensors.size() && carries; ++i) {
     TensorPart& part = frame.tensors[i];
     const uint64_t one = bytes_of_one(part);
     const uint64_t begin = at + padding(at);

@@ -81,9 +81,11 @@ void check_samples(const Frame& frame, const Limits& limits) {
   const bool data = frame.kind == Kind::Data;
   if (data && frame.count == 0) refuse("header, count", "a DATA frame of no samples", "send at least one sample in a frame");
   if (data && frame.tensors.empty()) refuse("header, tensors", "a DATA frame of no tensors", "name at least one tensor");
-  if (!data && frame.count != 0)
+  if (frame.kind == Kind::Barrier && frame.count != (frame.tensors.empty() ? 0 : 1))
+    refuse("header, count", fmt::format("{} samples in a BARRIER frame", frame.count), "a barrier has one position, or none");
+  if (!data && frame.kind != Kind::Barrier && frame.count != 0)
     refuse("header, count", fmt::format("{} samples in a {} frame", frame.count, kind_name(frame.kind)), "send samples in DATA frames");
-  if (!data && frame.kind != Kind::Hello && !frame.tensors.empty())
+  if (!data && frame.kind != Kind::Hello && frame.kind != Kind::Barrier && !frame.tensors.empty())
     refuse("header, tensors", fmt::format("{} tensors in a {} frame", frame.tensors.size(), kind_name(frame.kind)),
            "only DATA and HELLO name tensors");
   check_tensors(frame, limits);
@@ -103,6 +105,7 @@ const char* kind_name(Kind kind) {
     case Kind::Nack: return "NACK";
     case Kind::Ping: return "PING";
     case Kind::Pong: return "PONG";
+    case Kind::Barrier: return "BARRIER";
     case Kind::End: return "END";
     case Kind::Bye: return "BYE";
     case Kind::Error: return "ERROR";

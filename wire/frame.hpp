@@ -13,7 +13,7 @@
 namespace harmonics::wire {
 
 enum class Kind : uint16_t {
-  Hello = 1, Welcome = 2, Data = 3, Grant = 4, Resume = 5, Nack = 6, Ping = 7, Pong = 8, /* 9: barriers */ End = 10, Bye = 11, Error = 12,
+  Hello = 1, Welcome = 2, Data = 3, Grant = 4, Resume = 5, Nack = 6, Ping = 7, Pong = 8, Barrier = 9, End = 10, Bye = 11, Error = 12,
 };
 const char* kind_name(Kind kind);  // "DATA"
 

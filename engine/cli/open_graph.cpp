@@ -6,6 +6,7 @@
 
 #include "dsl/load.hpp"
 #include "engine/base/address.hpp"
+#include "engine/base/byte_count.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/live_addresses.hpp"
 #include "engine/cli/terminal.hpp"
@@ -55,6 +56,21 @@ void set_override(Registry& registry, const std::string& text) {
     throw Error(ErrorKind::Usage, fmt::format("'{}' is overridden twice, by '{}' and by '{}'", functional, before, name), {}, {"keep one of them"});
 }
 
+std::shared_ptr<Spool> spool_of(const Options& options) {
+  if (options.spool.empty()) {
+    if (!options.spool_limit.empty()) throw Error(ErrorKind::Usage, "--spool-limit says nothing without --spool DIR");
+    return nullptr;
+  }
+  SpoolOptions o;
+  o.directory = options.spool;
+  if (!options.spool_limit.empty()) {
+    const std::optional<uint64_t> bytes = parse_byte_count(options.spool_limit);
+    if (!bytes) throw Error(ErrorKind::Usage, fmt::format("--spool-limit '{}' is no number of bytes", options.spool_limit), {}, {"write it as 512M or 4G"});
+    o.most_bytes = *bytes;
+  }
+  return std::make_shared<Spool>(std::move(o));
+}
+
 }  // namespace
 
 std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& options, bool inference) {
@@ -69,6 +85,8 @@ std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& optio
       set.bind(result->graph(), result->registry(), b.name, std::move(b.address));
     }
   };
+  const std::shared_ptr<Spool> spool = spool_of(options);
+  result->streams().set_spool(spool);
   bind(options.producers, result->streams());
   bind(options.tests, result->test_streams());
   bind(options.validations, result->validation_streams());

@@ -117,6 +117,9 @@ void define_run(CLI::App* app, Options& o) {
   app->add_option_function<std::string>("--every", [&o](const std::string& v) { o.every = v; }, "how often to write one: 5m (default), 500steps, 1epoch; always when the run ends")->type_name("INTERVAL");
   app->add_option_function<int>("--keep", [&o](int v) { o.keep = v; }, "how many to keep (default 3)")->check(CLI::Range(1, 1 << 20));
   app->add_option_function<std::string>("--resume", [&o](const std::string& v) { o.resume = v; }, "go on from the newest checkpoint of --checkpoint, of another directory, or from one file")->type_name("[DIR|FILE]")->expected(0, 1)->default_str("");
+  heading(app, "Live streams");
+  app->add_option("--spool", o.spool, "bring what arrives to the disk first, in this directory: it can be asked for again, and who sends may forget it")->type_name("DIR");
+  app->add_option("--spool-limit", o.spool_limit, "the most bytes the spool takes there (default 4G)")->type_name("SIZE");
   app->footer("Examples:\n"
               "  learn digits that are drawn, with no file at all\n"
               "    harmonics run samples/mnist.hmx --producer synth:digits --producer 'synth:digits#label'\n"

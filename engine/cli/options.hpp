@@ -26,6 +26,7 @@ struct Options {
   std::string checkpoint;                               // --checkpoint DIR
   std::optional<std::string> every, resume;             // resume "": from --checkpoint
   std::optional<int> keep;
+  std::string spool, spool_limit;                       // --spool DIR
   std::string color = "auto";                           // auto, always, never
   std::string config;                                   // --config FILE
   bool origin = false;                                  // config show

@@ -47,7 +47,7 @@ bool Checkpointer::due(double now, int64_t step, bool epoch_ended, uint64_t epoc
   const bool time = every_.seconds > 0 && now - last_seconds_ >= every_.seconds;
   const bool steps = every_.steps > 0 && step - last_step_ >= every_.steps;
   const bool epochs = every_.epochs > 0 && epoch_ended && epoch % static_cast<uint64_t>(every_.epochs) == 0;
-  return (time || steps || epochs) && !writing_.load(std::memory_order_acquire);
+  return (time || steps || epochs) && !busy();
 }
 
 bool Checkpointer::taken(const Content& content) {
@@ -84,6 +84,7 @@ void Checkpointer::write(const Content& content) {
 void Checkpointer::save() {
   path_.clear();
   path_ = folder_.write(content_, state_.step);
+  if (saved_) saved_(state_);
   folder_.keep(keep_);
 }
 

@@ -33,6 +33,10 @@ class Checkpointer {
   const std::string& last() const { return last_; }
   // Why a run could not go on from the newest; empty: it can.
   const std::string& not_resumable() const { return state_.not_resumable; }
+  // Called with what a checkpoint holds as soon as it is safe on the disk, on the thread that wrote it.
+  void on_saved(std::function<void(const RunState&)> callback) { saved_ = std::move(callback); }
+  // Is one being written?
+  bool busy() const { return writing_.load(std::memory_order_acquire); }
   // The run goes on from this one.
   void continue_from(const Checkpoint& checkpoint);
 
@@ -57,6 +61,7 @@ class Checkpointer {
   CheckpointFolder folder_;
   CheckpointInterval every_;
   size_t keep_;
+  std::function<void(const RunState&)> saved_;
   TensorFile content_;
   RunState state_;  // of content_
   std::string last_, path_, failure_;

@@ -49,6 +49,7 @@ RunState CycleRun::state() {
   s.index = index_;
   s.not_resumable = not_resumable_;
   for (int n : plan_.producers) s.streams[plan_.name_of(n)] = plan_.graph.streams().source(n).info().size;
+  live_.store(s);
   s.reading = reading(plan_.reader->options());
   const Graph& g = plan_.graph.graph();
   s.graph = g.name;

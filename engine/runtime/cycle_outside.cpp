@@ -7,6 +7,7 @@
 namespace harmonics {
 
 CycleRun::~CycleRun() {
+  end_live();
   if (snapshots_) snapshots_->detach();
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <thread>
 
 #include <fmt/core.h>
 #include <oneapi/tbb/flow_graph.h>
@@ -14,8 +15,9 @@
 namespace harmonics {
 
 CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
-    : owner_(owner), report_(report), plan_(owner.graph_, owner.cycle_, owner.settings_), record_(plan_, report),
+    : owner_(owner), report_(report), plan_(owner.graph_, owner.cycle_, owner.settings_), live_(plan_), record_(plan_, report),
       watch_(plan_, record_), programs_(plan_, record_.metrics(), watch_.judge()) {
+  begin_live();
   if (keeps()) tell_resumable();
   if (const RunState* from = resumed()) {
     epoch_ = from->epoch;
@@ -67,6 +69,7 @@ void CycleRun::run() {
     g.wait_for_all();
   };
   try {
+    const std::jthread watch = live_.any() ? std::jthread([this](const std::stop_token& over) { watch_live(over); }) : std::jthread();
     arena.execute(flow_graph);
   } catch (const Error& e) {
     // What the streams did wrong has changed nothing: the steps before it are kept.

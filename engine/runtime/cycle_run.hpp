@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "engine/runtime/cycle_record.hpp"
 #include "engine/runtime/cycle_runtime.hpp"
 #include "engine/runtime/cycle_watch.hpp"
+#include "engine/runtime/live_streams.hpp"
 #include "engine/runtime/run_control.hpp"
 #include "engine/runtime/run_state.hpp"
 #include "engine/runtime/snapshot.hpp"
@@ -67,6 +69,12 @@ class CycleRun {
   void reload_plugins();
   void reload(const std::string& path);
 
+  // ---- live streams ----
+  void begin_live();
+  void end_live();
+  void watch_live(const std::stop_token& over);
+  void look_after_checkpoints();
+
   // ---- checkpoints ----
   void tell_resumable();
   RunState state();
@@ -79,6 +87,7 @@ class CycleRun {
   CycleRuntime& owner_;
   CycleReport& report_;
   CyclePlan plan_;
+  LiveStreams live_;
   std::optional<CycleFeed> feed_;
   CycleRecord record_;
   CycleWatch watch_;
@@ -92,6 +101,7 @@ class CycleRun {
   bool over_ = false;                   // nothing is left to be taken
   uint64_t epoch_ = 0, index_ = 0;      // joint samples of this epoch that steps have used
   uint64_t end_ = 0;                    // and batches
+  int64_t looked_at_ = -1;              // the step of which a checkpoint was taken while no other ended
   std::string not_resumable_;
   std::shared_ptr<Snapshots> snapshots_;  // null: nobody reads them
   std::vector<double> values_;            // of the metrics, for the control

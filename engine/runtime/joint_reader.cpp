@@ -128,10 +128,20 @@ void JointReader::seek_ordered(uint64_t index) {
   start_pass(index - pass_ * in_pass);
 }
 
+// Where a pass stands after giving so many.
+uint64_t JointReader::place_of(uint64_t given) const {
+  return given ? options_.skip + options_.shard + (given - 1) * options_.shards + 1 : 0;
+}
+
+uint64_t JointReader::reads_from(size_t member, uint64_t index) const {
+  const uint64_t first = options_.shuffle < 2 ? index : index - index % order_.size();
+  return place_of(first) * members_[member].per_group;
+}
+
 // The members to where this pass stands after `given` joint samples.
 void JointReader::start_pass(uint64_t given) {
   pass_given_ = given;
-  pass_position_ = given ? options_.skip + options_.shard + (given - 1) * options_.shards + 1 : 0;
+  pass_position_ = place_of(given);
   pass_ended_ = false;
   for (const JointMember& m : members_) m.source->seek(epoch_ * options_.repeat + pass_, pass_position_ * m.per_group);
 }

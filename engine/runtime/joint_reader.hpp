@@ -53,6 +53,9 @@ class JointReader {
   uint64_t read(void* const* to);
   uint64_t read(uint64_t n, void* const* to);
 
+  // Of a member: how many of its samples lie before the first that is read after seek(epoch, index), where passes are not repeated.
+  uint64_t reads_from(size_t member, uint64_t index) const;
+
   uint64_t epoch() const { return epoch_; }
   uint64_t position() const { return position_; }  // joint samples given in this epoch
   // Samples of a member that the last pass read but could not use: an incomplete group at its end, or what a longer
@@ -72,6 +75,7 @@ class JointReader {
   uint64_t drop_groups(uint64_t n);
   uint64_t end_of_pass();
   void start_pass(uint64_t given);
+  uint64_t place_of(uint64_t given) const;
   bool next_pass();
   void seek_ordered(uint64_t index);
   void read_away(uint64_t index);

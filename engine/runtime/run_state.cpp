@@ -30,6 +30,13 @@ RunState state_of(const Fields& f, int64_t version, TensorFile& file) {
   s.not_resumable = f.text("not_resumable");
   const Fields streams = f.object("streams");
   for (const auto& [name, size] : streams.all()) s.streams[name] = static_cast<uint64_t>(streams.count(name));
+  if (f.all().contains("live")) {
+    const Fields live = f.object("live");
+    for (const auto& [name, place] : live.all()) {
+      const Fields of = live.object(std::string(name).c_str());
+      s.live[name] = {static_cast<uint64_t>(of.count("index")), of.text("position")};
+    }
+  }
   s.reading = f.text("reading");
   s.graph = f.text("graph");
   s.identity = f.text("identity");
@@ -54,12 +61,13 @@ std::string RunState::position() const { return fmt::format("epoch {}, sample {}
 
 void write_state(const RunState& s, TensorFile& file) {
   file.tensors.erase(file.tensors.lower_bound("run/"), file.tensors.lower_bound("run0"));  // of a former state
-  json::object streams, implementations;
+  json::object streams, implementations, live;
+  for (const auto& [name, at] : s.live) live[name] = json::object{{"index", at.index}, {"position", at.position}};
   for (const auto& [functional, winner] : s.implementations) implementations[functional] = winner;
   for (const auto& [name, size] : s.streams) streams[name] = size;
   const json::object o{{"version", kVersion}, {"cycle", s.cycle}, {"step", s.step}, {"batches", s.batches}, {"samples", s.samples},
                        {"epoch", s.epoch}, {"index", s.index}, {"seconds", exact(s.seconds)}, {"learning_rate", exact(s.learning_rate)},
-                       {"not_resumable", s.not_resumable}, {"streams", streams}, {"reading", s.reading}, {"graph", s.graph}, {"identity", s.identity},
+                       {"not_resumable", s.not_resumable}, {"streams", streams}, {"live", live}, {"reading", s.reading}, {"graph", s.graph}, {"identity", s.identity},
                        {"random", "philox4x32-10"}, {"seed", std::to_string(s.seed)}, {"training", s.training}, {"device", s.device}, {"batch", s.batch},
                        {"accumulate", s.accumulate}, {"implementations", implementations}, {"metrics", exact(s.metrics)}, {"record", json_of(s.record, file)}};
   file.metadata[kKey] = json::serialize(o);

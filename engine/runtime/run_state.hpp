@@ -20,6 +20,11 @@ struct RunState {
 
   std::string not_resumable;               // why the streams cannot go back to the position; empty: they can
   std::map<std::string, uint64_t> streams; // samples in a pass, by producer; 0: unbounded or unknown
+  struct Live {
+    uint64_t index = 0;    // the sample of this stream, counted from its beginning, that is read next
+    std::string position;  // what its producer said of it
+  };
+  std::map<std::string, Live> live;        // by producer, for those that are live and have positions
   std::string reading;                     // shuffle, skip, take, ...: what the position counts in
   std::string graph;                       // its name
   std::string identity;                    // of its text

@@ -7,6 +7,8 @@
 namespace harmonics {
 namespace {
 
+constexpr uint64_t kMostPosition = 1 << 20;
+
 // A table made by an older contract ends earlier: what lies behind its struct_size is not there.
 template <typename Table, typename Member>
 bool has(const Table* table, Member Table::*member) {
@@ -104,6 +106,7 @@ Source& Source::operator=(Source&& o) noexcept {
   std::swap(can_read_at_, o.can_read_at_);
   std::swap(touched_, o.touched_);
   std::swap(ended_, o.ended_);
+  std::swap(restored_, o.restored_);
   std::swap(position_, o.position_);
   std::swap(dropped_, o.dropped_);
   return *this;
@@ -245,6 +248,11 @@ void Source::rewind(uint64_t epoch) {
 }
 
 void Source::seek(uint64_t epoch, uint64_t index) {
+  if (restored_ && epoch == 0 && index >= position_) {
+    if (const uint64_t from = position_; skip(index - from) != index - from)
+      throw Error(ErrorKind::Stream, who() + " ended before sample " + std::to_string(index) + ", to which it was to go on");
+    return;
+  }
   if (index == 0) return rewind(epoch);
   if (has(table_, &hx_producer_vt::seek)) {
     const hx_status status = table_->seek(object_, epoch, index);
@@ -263,7 +271,68 @@ void Source::seek(uint64_t epoch, uint64_t index) {
                                        std::to_string(index) + " to go back to");
 }
 
+bool Source::restore(uint64_t index, const std::string& position) {
+  const hx_status status = has(table_, &hx_producer_vt::restore) ? table_->restore(object_, index, position.c_str()) : HX_DECLINED;
+  if (status == HX_DECLINED) return false;
+  if (status != HX_OK) fail();
+  if (first_) refuse(who(), "has positions but does not describe its samples before the first");
+  position_ = index;
+  return restored_ = true;
+}
+
+std::string Source::position_before(uint64_t index) const {
+  if (!has(table_, &hx_producer_vt::position)) refuse(who(), "can be restored, but has no position function");
+  std::string text(256, '\0');
+  uint64_t size = text.size();
+  while (size >= text.size()) {  // it may grow meanwhile
+    text.resize(size + 1);
+    if (size > kMostPosition) refuse(who(), "gives a position of " + std::to_string(size) + " bytes; the most is " + std::to_string(kMostPosition));
+    if (table_->position(object_, index, text.data(), text.size(), &size) != HX_OK) fail();
+  }
+  text.resize(size);
+  return text;
+}
+
+void Source::durable(uint64_t index) const {
+  if (has(table_, &hx_producer_vt::durable) && table_->durable(object_, index) != HX_OK) fail();
+}
+
+bool Source::cancel() const {
+  const hx_status status = has(table_, &hx_producer_vt::cancel) ? table_->cancel(object_) : HX_DECLINED;
+  if (status != HX_OK && status != HX_DECLINED) fail();
+  return status == HX_OK;
+}
+
+std::optional<StreamHealth> Source::health() const {
+  hx_stream_health c{};
+  c.struct_size = sizeof c;
+  const hx_status status = has(table_, &hx_producer_vt::health) ? table_->health(object_, &c) : HX_DECLINED;
+  if (status == HX_DECLINED) return std::nullopt;
+  if (status != HX_OK) fail();
+  if (c.state > HX_STREAM_FAILED) refuse(who(), "says it is in the unknown state " + std::to_string(c.state));
+  c.last_error[sizeof c.last_error - 1] = '\0';
+  StreamHealth health;
+  health.state = static_cast<StreamHealth::State>(c.state);
+  health.senders = c.senders;
+  health.connected = c.connected;
+  health.wants_durable = c.wants_durable != 0;
+  health.at_most_once = c.at_most_once != 0;
+  health.samples = c.samples;
+  health.bytes = c.bytes;
+  health.queued_samples = c.queued_samples;
+  health.queued_bytes = c.queued_bytes;
+  health.window_bytes = c.window_bytes;
+  health.lost = c.lost;
+  health.duplicates = c.duplicates;
+  health.refused = c.refused;
+  health.resent = c.resent;
+  health.idle_seconds = c.idle_seconds;
+  health.last_error = c.last_error;
+  return health;
+}
+
 std::string Source::cannot_seek() {
+  if (restored_) return {};
   if (info_.live) return who() + " is live";
   const hx_status status = has(table_, &hx_producer_vt::rewind) ? table_->rewind(object_, 0) : HX_DECLINED;
   if (status == HX_DECLINED) return who() + " cannot be read a second time, its producer does not rewind";

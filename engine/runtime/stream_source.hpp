@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,17 @@ class Source {
   // The number in its pass of the sample that comes next.
   uint64_t position() const { return position_; }
 
+  // ---- live sources: their samples are numbered over restarts (hx_producer_vt, contract 1.1) ----
+  // Before the first sample: goes on before sample `index`, where position_before said; durable() will be called. False: it has no
+  // positions.
+  bool restore(uint64_t index, const std::string& position);
+  // Those below may be called from any thread while another function runs.
+  std::string position_before(uint64_t index) const;
+  void durable(uint64_t index) const;
+  // What waits for samples gets those that are there and then the end. False: it cannot be woken.
+  bool cancel() const;
+  std::optional<StreamHealth> health() const;
+
  private:
   struct Taken {};
   Source(Taken, std::string name, const hx_producer_vt* table, void* object, std::shared_ptr<const void> owner);
@@ -69,6 +81,7 @@ class Source {
   size_t sample_bytes_ = 0;
   HTensor first_;  // looked at, not yet given
   bool reads_ = false, can_read_at_ = false, touched_ = false, ended_ = false;
+  bool restored_ = false;  // live, and goes on where it stood
   uint64_t position_ = 0;
   std::vector<std::byte> dropped_;  // skip's scratch
 };

@@ -9,6 +9,7 @@
 #include <harmonics/async.hpp>
 #include <harmonics/cache.hpp>
 
+#include "engine/base/byte_count.hpp"
 #include "engine/runtime/augmentations.hpp"
 
 namespace harmonics {
@@ -34,6 +35,11 @@ class SourceProducer final : public Producer {
     if (n) source_->read_at(numbers, n, to);
     return true;
   }
+  bool restore(uint64_t index, const std::string& position) override { return source_->restore(index, position); }
+  std::string position(uint64_t index) override { return source_->position_before(index); }
+  void durable(uint64_t index) override { source_->durable(index); }
+  bool cancel() override { return source_->cancel(); }
+  std::optional<StreamHealth> health() override { return source_->health(); }
 
  private:
   std::shared_ptr<Source> source_;
@@ -44,14 +50,10 @@ class SourceProducer final : public Producer {
   throw Error(ErrorKind::Usage, fmt::format("option '{}={}' of '{}' wants {}", option, text, name, wanted));
 }
 
-// "2000000", "512M", "4G".
 uint64_t bytes_of(const std::string& name, const std::string& text) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string unit(end, text.data() + text.size());
-  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
-  if (error != std::errc() || value == 0 || shift < 0 || value > (uint64_t{1} << 60 >> shift)) refuse(name, "cache", text, "the most bytes to keep, such as 512M or 4G");
-  return value << shift;
+  const std::optional<uint64_t> bytes = parse_byte_count(text);
+  if (!bytes) refuse(name, "cache", text, "the most bytes to keep, such as 512M or 4G");
+  return *bytes;
 }
 
 uint64_t count_of(const std::string& name, const std::string& text) {
@@ -114,6 +116,10 @@ SteppedSource with_steps(const std::string& name, Source source, const StreamSte
     out.source = named(name, [&] { return Source(name, std::make_shared<AsyncProducer>(producer(), ahead)); });
   }
   return out;
+}
+
+Source with_spool(const std::string& name, Source source, const std::string& from, Spool& spool) {
+  return Source(name, spool.add(name, from, std::make_shared<SourceProducer>(std::make_shared<Source>(std::move(source)))));
 }
 
 std::vector<uint64_t> numbers_that_hold(const std::vector<ConditionedMember>& members) {

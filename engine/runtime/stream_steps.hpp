@@ -13,6 +13,7 @@
 #include "engine/plugin/registry.hpp"
 #include "engine/runtime/joint_reader.hpp"
 #include "engine/runtime/stream_source.hpp"
+#include "engine/spool/spool.hpp"
 
 namespace harmonics {
 
@@ -34,6 +35,9 @@ struct SteppedSource {
   std::optional<Condition> condition;
 };
 SteppedSource with_steps(const std::string& name, Source source, const StreamSteps& steps, Registry& registry);
+
+// A live stream by way of the disk. `source`: where it comes from; streams of one source stay level there.
+Source with_spool(const std::string& name, Source source, const std::string& from, Spool& spool);
 
 struct ConditionedMember {
   JointMember member;

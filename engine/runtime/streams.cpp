@@ -125,7 +125,9 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   take_joint_options(bound_name, address);
   const StreamSteps steps = take_stream_steps(address);
   if (own_seed) address.options.push_back({"seed", *own_seed});
-  SteppedSource stepped = with_steps(bound_name, open_source(registry, bound_name, address), steps, registry);
+  Source source = open_source(registry, bound_name, address);
+  if (spool_ && source.info().live) source = with_spool(bound_name, std::move(source), address.scheme + ":" + address.path, *spool_);
+  SteppedSource stepped = with_steps(bound_name, std::move(source), steps, registry);
   if (!stepped.reseed.empty()) reseed_[producer] = std::move(stepped.reseed);
   if (stepped.condition) conditions_.emplace(producer, *stepped.condition);
   bind(graph, producer, std::move(stepped.source));

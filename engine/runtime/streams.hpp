@@ -31,6 +31,8 @@ class StreamSet {
   // `name` empty: the graph's only producer that is still unbound. Throws ErrorKind::Usage/Name with what to write.
   void bind(const Graph& graph, Registry& registry, const std::string& name, Address address);
   void bind(const Graph& graph, int producer, Source source);
+  // Live streams that are bound from now on go by way of it.
+  void set_spool(std::shared_ptr<Spool> spool) { spool_ = std::move(spool); }
   bool bound(int producer) const { return sources_.count(producer) != 0; }
   bool empty() const { return sources_.empty(); }
   const Source& source(int producer) const { return *sources_.at(producer); }
@@ -56,6 +58,7 @@ class StreamSet {
     std::vector<int> producers;
     std::vector<std::shared_ptr<Source>> sources;
   };
+  std::shared_ptr<Spool> spool_;  // outlives the sources
   std::map<int, std::shared_ptr<Source>> sources_;
   std::map<int, std::vector<std::function<void(uint64_t)>>> reseed_;  // of what augments a stream
   std::map<int, Condition> conditions_;  // of where=

@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 #define HX_ABI_MAJOR 1
-#define HX_ABI_MINOR 0
+#define HX_ABI_MINOR 1
 #define HX_ABI_MIN_MINOR 0
 #define HX_MAX_RANK 8
 
@@ -246,6 +246,22 @@ typedef struct hx_stream_info {
   const char* notes;       /* contract 0.3: lines for people about the data; NULL: none; owned by the producer */
 } hx_stream_info;
 
+enum { HX_STREAM_WAITING = 0, HX_STREAM_RECEIVING = 1, HX_STREAM_ENDED = 2, HX_STREAM_FAILED = 3 };
+
+/* Contract 1.1: how a live source is. Counts are of this process; what a source does not know stays 0. */
+typedef struct hx_stream_health {
+  uint32_t struct_size;
+  uint32_t state;              /* HX_STREAM_... */
+  uint32_t senders, connected; /* that came, that are there now */
+  uint32_t wants_durable;      /* nonzero: who sends can keep no more until durable() is called */
+  uint32_t at_most_once;       /* nonzero: what is lost on the way is not sent again */
+  uint64_t samples, bytes;     /* arrived */
+  uint64_t queued_samples, queued_bytes, window_bytes; /* arrived and not yet given; the most that may be */
+  uint64_t lost, duplicates, refused, resent;
+  double idle_seconds;         /* since something arrived */
+  char last_error[256];        /* "": none */
+} hx_stream_health;
+
 typedef struct hx_producer_vt { /* self is a producer object made by a factory */
   uint32_t struct_size;
   hx_status (*describe)(void* self, hx_stream_info* out);      /* optional: else the first sample is looked at */
@@ -262,6 +278,21 @@ typedef struct hx_producer_vt { /* self is a producer object made by a factory *
   /* Optional, contract 0.3: to sample `index` of pass `epoch`, both from 0; the same samples follow as after rewind(epoch) and
    * `index` calls of next. HX_DECLINED: cannot; the host then rewinds and skips. */
   hx_status (*seek)(void* self, uint64_t epoch, uint64_t index);
+  /* The rest is of contract 1.1, optional, and for live sources, whose samples are numbered from 0 in the order they are given,
+   * over restarts. [any thread] may be called while another function runs; all others never are.
+   *
+   * restore: called once, before the first sample, by hosts that keep checkpoints or a spool: durable() will be called. Goes on
+   * before sample `index`, where position(index) of this or an earlier process said; "" with index 0: from the beginning.
+   * HX_DECLINED: this source has no positions. Never called: nothing that is given is kept by anybody. */
+  hx_status (*restore)(void* self, uint64_t index, const char* position);
+  /* [any thread] Where restore goes on before sample `index`, which lies between the last durable() and what was given: a text.
+   * *size is its length; written with its NUL when capacity is larger, else not at all. */
+  hx_status (*position)(void* self, uint64_t index, char* dst, uint64_t capacity, uint64_t* size);
+  /* [any thread] The samples before `index` are not asked for again, even if the process ends now. Does not wait. */
+  hx_status (*durable)(void* self, uint64_t index);
+  /* [any thread] next and read, waiting now or called later, give what they have and then the end. */
+  hx_status (*cancel)(void* self);
+  hx_status (*health)(void* self, hx_stream_health* out); /* [any thread] */
 } hx_producer_vt;
 
 typedef struct hx_consumer_vt {

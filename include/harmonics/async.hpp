@@ -13,10 +13,10 @@ namespace harmonics {
 
 // At most `capacity` samples wait; then the source is not read further. What the source throws comes out of next() or
 // read() after the samples before it. A rewind, and the end of this object, wait for the sample being read just then.
-class AsyncProducer final : public WrappedProducer {
+class AsyncProducer final : public SampleWiseProducer {
  public:
   AsyncProducer(std::shared_ptr<Producer> inner, std::size_t capacity)
-      : WrappedProducer(std::move(inner)), capacity_(capacity), size_(inner_->size()), info_(inner_->describe()) {
+      : SampleWiseProducer(std::move(inner)), capacity_(capacity), size_(inner_->size()), info_(inner_->describe()) {
     if (capacity == 0) throw Error(ErrorKind::Usage, "async: at least 1 sample waits");
     char none = 0;
     if (!info_ || inner_->read(0, &none) < 0) return;  // one by one

@@ -136,10 +136,10 @@ class Augmentation {
 // Every number is drawn from (seed, epoch, record): what happens to a sample does not depend on what was read before, on
 // shuffling, prefetch or threads. Streams with equal steps are changed alike, a picture and its mask for example. Works on
 // u8 and f32; the last two axes are height and width. What comes from outside of a picture is zero.
-class AugmentProducer final : public WrappedProducer {
+class AugmentProducer final : public SampleWiseProducer {
  public:
   AugmentProducer(std::shared_ptr<Producer> inner, Augmentation steps, uint64_t seed = 0)
-      : WrappedProducer(std::move(inner)), steps_(steps.steps()), seed_(seed) {
+      : SampleWiseProducer(std::move(inner)), steps_(steps.steps()), seed_(seed) {
     const std::optional<StreamInfo> info = inner_->describe();
     if (!info) throw Error(ErrorKind::Usage, "augment: the producer does not say what its samples are");
     from_ = to_ = *info;
@@ -170,6 +170,10 @@ class AugmentProducer final : public WrappedProducer {
     return out;
   }
   std::optional<StreamInfo> describe() override { return to_; }
+  bool restore(uint64_t index, const std::string& position) override {
+    at_ = index;
+    return SampleWiseProducer::restore(index, position);
+  }
   int64_t read(uint64_t n, void* to) override {
     if (n == 0) return inner_->read(0, to);
     auto* out = static_cast<char*>(to);

@@ -16,6 +16,12 @@ class Device {
   virtual ~Device() = default;
 };
 
+// For Device::find: `return declined("strides");`. `plugin check` and `explain --select` show the reason.
+HARMONICS_FACE inline bool declined(const std::string& why) {
+  detail::api()->set_error(HX_ERROR_DEVICE, why.c_str());
+  return false;
+}
+
 // Reads attributes of a call site.
 inline const hx_attribute* find_attribute(const hx_attributes* attributes, const char* name) {
   for (uint32_t i = 0; attributes && i < attributes->count; ++i)

@@ -2,6 +2,7 @@
 // kinds: functional.hpp, training.hpp, augmentation.hpp, metric.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -290,6 +291,27 @@ struct HeldProducer {
   std::optional<StreamInfo> info;
   std::vector<const char*> symbols;
 };
+HARMONICS_FACE inline void to_c(const StreamHealth& health, hx_stream_health& out) {
+  out.state = static_cast<uint32_t>(health.state);
+  out.senders = health.senders;
+  out.connected = health.connected;
+  out.wants_durable = health.wants_durable;
+  out.at_most_once = health.at_most_once;
+  out.samples = health.samples;
+  out.bytes = health.bytes;
+  out.queued_samples = health.queued_samples;
+  out.queued_bytes = health.queued_bytes;
+  out.window_bytes = health.window_bytes;
+  out.lost = health.lost;
+  out.duplicates = health.duplicates;
+  out.refused = health.refused;
+  out.resent = health.resent;
+  out.idle_seconds = health.idle_seconds;
+  size_t length = std::min(health.last_error.size(), sizeof out.last_error - 1);
+  while (length < health.last_error.size() && length > 0 && (health.last_error[length] & 0xC0) == 0x80) --length;  // whole characters of UTF-8
+  health.last_error.copy(out.last_error, length);
+  out.last_error[length] = '\0';
+}
 HARMONICS_FACE inline const hx_producer_vt* producer_vt() {
   static const hx_producer_vt vt = {
       sizeof(hx_producer_vt),
@@ -343,6 +365,27 @@ HARMONICS_FACE inline const hx_producer_vt* producer_vt() {
       },
       [](void* self, uint64_t epoch, uint64_t index) {
         return guarded([&] { return static_cast<HeldProducer*>(self)->producer->seek(epoch, index) ? HX_OK : HX_DECLINED; });
+      },
+      [](void* self, uint64_t index, const char* position) {
+        return guarded([&] { return static_cast<HeldProducer*>(self)->producer->restore(index, position) ? HX_OK : HX_DECLINED; });
+      },
+      [](void* self, uint64_t index, char* to, uint64_t capacity, uint64_t* size) {
+        return guarded([&] {
+          const std::string text = static_cast<HeldProducer*>(self)->producer->position(index);
+          *size = text.size();
+          if (text.size() < capacity) text.copy(to, text.size()), to[text.size()] = '\0';
+          return HX_OK;
+        });
+      },
+      [](void* self, uint64_t index) {
+        return guarded([&] { return static_cast<HeldProducer*>(self)->producer->durable(index), HX_OK; });
+      },
+      [](void* self) { return guarded([&] { return static_cast<HeldProducer*>(self)->producer->cancel() ? HX_OK : HX_DECLINED; }); },
+      [](void* self, hx_stream_health* out) {
+        return guarded([&] {
+          const std::optional<StreamHealth> health = static_cast<HeldProducer*>(self)->producer->health();
+          return health ? (to_c(*health, *out), HX_OK) : HX_DECLINED;
+        });
       }};
   return &vt;
 }

@@ -32,7 +32,21 @@ struct StreamInfo {
   size_t sample_bytes() const { return static_cast<size_t>(sample.count()) * element_bytes(dtype); }
 };
 
-// A source of samples. Never called from two threads at once.
+// How a live source is; counts are of this process.
+struct StreamHealth {
+  enum class State : uint32_t { Waiting = HX_STREAM_WAITING, Receiving = HX_STREAM_RECEIVING, Ended = HX_STREAM_ENDED, Failed = HX_STREAM_FAILED };
+  State state = State::Waiting;
+  uint32_t senders = 0, connected = 0;  // that came, that are there now
+  bool wants_durable = false;           // who sends can keep no more until durable() is called
+  bool at_most_once = false;            // what is lost on the way is not sent again
+  uint64_t samples = 0, bytes = 0;      // arrived
+  uint64_t queued_samples = 0, queued_bytes = 0, window_bytes = 0;  // arrived and not yet given; the most that may be
+  uint64_t lost = 0, duplicates = 0, refused = 0, resent = 0;
+  double idle_seconds = 0;              // since something arrived
+  std::string last_error;
+};
+
+// A source of samples. Never called from two threads at once, but for what says [any thread].
 class Producer {
  public:
   // The next sample, or an empty tensor at the end of a pass.
@@ -65,6 +79,26 @@ class Producer {
                                            std::to_string(i) + " samples");
     return true;
   }
+
+  // The rest is for live sources, whose samples are numbered from 0 in the order they are given, over restarts.
+
+  // Called once, before the first sample, by hosts that keep checkpoints or a spool: durable() will be called. Goes on before
+  // sample `index`, where position(index) of this or an earlier process said; "" with index 0: from the beginning. False: this
+  // source has no positions. Never called: nothing that is given is kept by anybody.
+  virtual bool restore(uint64_t index, const std::string& position) {
+    (void)index, (void)position;
+    return false;
+  }
+  // [any thread] Where restore goes on before sample `index`, which lies between the last durable() and what was given.
+  virtual std::string position(uint64_t index) {
+    (void)index;
+    return {};
+  }
+  // [any thread] The samples before `index` are not asked for again, even if the process ends now. Does not wait.
+  virtual void durable(uint64_t index) { (void)index; }
+  // [any thread] next and read, waiting now or called later, give what they have and then the end. False: cannot.
+  virtual bool cancel() { return false; }
+  virtual std::optional<StreamHealth> health() { return std::nullopt; }  // [any thread]
   virtual ~Producer() = default;
 };
 

@@ -32,6 +32,8 @@ class WrappedProducer : public Producer {
     return info;
   }
   int64_t read(uint64_t n, void* to) override { return inner_->read(n, to); }
+  bool cancel() override { return inner_->cancel(); }
+  std::optional<StreamHealth> health() override { return inner_->health(); }
 
  protected:
   // To sample `index` of pass epoch().
@@ -49,6 +51,15 @@ class WrappedProducer : public Producer {
 
  private:
   uint64_t epoch_ = 0;
+};
+
+// A wrapper whose samples are those of the source one by one: live positions are the source's.
+class SampleWiseProducer : public WrappedProducer {
+ public:
+  using WrappedProducer::WrappedProducer;
+  bool restore(uint64_t index, const std::string& position) override { return inner_->restore(index, position); }
+  std::string position(uint64_t index) override { return inner_->position(index); }
+  void durable(uint64_t index) override { inner_->durable(index); }
 };
 
 // The first n samples of each pass.

@@ -1,0 +1,59 @@
+// What of a CycleRun has to do with live streams: their positions, and that a run which waits for them can end and keep what it has.
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "engine/runtime/checkpointer.hpp"
+#include "engine/runtime/cycle_run.hpp"
+
+namespace harmonics {
+
+namespace {
+
+constexpr auto kLook = std::chrono::milliseconds(20);
+
+}  // namespace
+
+// Streams with positions go on where the checkpoint says, and hear what later ones hold.
+void CycleRun::begin_live() {
+  if (!live_.any()) return;
+  if (!keeps()) {
+    if (resumed() && !resumed()->live.empty())
+      throw Error(ErrorKind::Usage, "a run of live streams is gone on with where checkpoints are kept", {}, {"add --checkpoint DIR: who sends waits for what they hold"});
+    return;
+  }
+  live_.begin(resumed());
+  owner_.checkpoints_->on_saved([this](const RunState& state) { live_.durable(state); });
+}
+
+void CycleRun::end_live() {
+  if (!owner_.checkpoints_) return;
+  owner_.checkpoints_->wait();
+  owner_.checkpoints_->on_saved(nullptr);
+}
+
+// Beside the stages: they may wait for samples while the run is to stop or a checkpoint is due.
+void CycleRun::watch_live(const std::stop_token& over) {
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  std::unique_lock<std::mutex> lock(mutex);
+  while (!wake.wait_for(lock, over, kLook, [&] { return over.stop_requested(); })) {
+    if (owner_.stop_.load(std::memory_order_relaxed)) finish_because("interrupt");
+    else if (plan_.settings.seconds && now() >= *plan_.settings.seconds) finish_because("for");
+    if (stopping()) return live_.cancel();
+    if (keeps()) look_after_checkpoints();
+  }
+}
+
+// A checkpoint that came due after the last step, or that senders wait for.
+void CycleRun::look_after_checkpoints() {
+  const bool wanted = live_.wants_durable();
+  const std::lock_guard<std::mutex> lock(stepping_);
+  Checkpointer& c = *owner_.checkpoints_;
+  if (over_ || stopping() || c.busy() || record_.step() == 0 || record_.step() == looked_at_) return;
+  if (!wanted && !c.due(now(), record_.step(), false, epoch_)) return;
+  looked_at_ = record_.step();
+  c.start([this](TensorFile& file) { return fill(file); });
+}
+
+}  // namespace harmonics

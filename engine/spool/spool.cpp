@@ -1,0 +1,196 @@
+#include "engine/spool/spool.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include <fcntl.h>
+
+#include <fmt/format.h>
+
+#include <harmonics/error.hpp>
+
+namespace harmonics {
+
+namespace {
+
+constexpr uint64_t kLeastBytes = uint64_t{1} << 20, kLargestSegment = uint64_t{64} << 20;
+
+}  // namespace
+
+// The reader's end of a spooled stream.
+class SpoolProducer final : public Producer {
+ public:
+  SpoolProducer(Spool& spool, std::shared_ptr<spool::SpooledStream> stream) : spool_(spool), stream_(std::move(stream)), sample_(stream_->info().sample_bytes()) {}
+
+  HTensor next() override { return read(1, sample_.data()) == 1 ? HTensor(stream_->info().dtype, stream_->info().sample, sample_.data()) : HTensor(); }
+  int64_t read(uint64_t n, void* to) override {
+    if (n == 0) return 0;
+    if (!reading_) go_to(0);
+    return static_cast<int64_t>(stream_->read(n, to));
+  }
+  std::size_t size() const override { return 0; }
+  std::optional<StreamInfo> describe() override { return stream_->info(); }
+  bool restore(uint64_t index, const std::string&) override {
+    spool_.keeps_ = true;
+    go_to(index);
+    return true;
+  }
+  std::string position(uint64_t) override { return "spool"; }
+  void durable(uint64_t index) override { stream_->release(index); }
+  bool cancel() override { return stream_->cancel(), true; }
+  std::optional<StreamHealth> health() override {
+    StreamHealth health = stream_->health();
+    health.wants_durable = spool_.full_;
+    health.window_bytes = spool_.options_.most_bytes;
+    return health;
+  }
+
+ private:
+  void go_to(uint64_t index) {
+    spool_.begin();
+    stream_->go_to(index);
+    reading_ = true;
+  }
+
+  Spool& spool_;
+  std::shared_ptr<spool::SpooledStream> stream_;
+  std::vector<std::byte> sample_;
+  bool reading_ = false;
+};
+
+void Spool::Bell::ring() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  rung_ = true;
+  changed_.notify_all();
+}
+
+void Spool::Bell::stop() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  stopped_ = true;
+  changed_.notify_all();
+}
+
+bool Spool::Bell::wait() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return rung_ || stopped_; });
+  rung_ = false;
+  return !stopped_;
+}
+
+Spool::Spool(SpoolOptions options) : options_(std::move(options)) {
+  FileCalls& calls = *options_.calls;
+  if (options_.most_bytes < kLeastBytes)
+    throw Error(ErrorKind::Usage, fmt::format("a spool of {} bytes is too small; the least is {}", options_.most_bytes, kLeastBytes));
+  if (calls.make_directory(options_.directory.c_str()) != 0 && errno != EEXIST)
+    throw Error(ErrorKind::Output, fmt::format("'{}' cannot be made: {}", options_.directory, std::strerror(errno)));
+  const std::string path = options_.directory + "/lock";
+  lock_ = calls.open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock_ < 0) throw Error(ErrorKind::Output, fmt::format("'{}' cannot be written: {}", path, std::strerror(errno)));
+  if (calls.lock(lock_) == 0) return;
+  const int reason = errno;
+  calls.close(lock_);
+  if (reason == EWOULDBLOCK) throw Error(ErrorKind::Usage, fmt::format("another run uses the spool '{}'", options_.directory)).note("give every run a spool of its own");
+  throw Error(ErrorKind::Output, fmt::format("'{}' cannot be locked: {}", path, std::strerror(reason)));
+}
+
+Spool::~Spool() {
+  bell_->stop();
+  for (auto& [stream, thread] : pumps_) {
+    const bool ends = stream->stop();
+    if (ends) thread.join();
+    else thread.detach();  // it holds what it uses, and waits for a source that cannot be woken
+  }
+  if (writer_.joinable()) writer_.join();
+  options_.calls->close(lock_);
+}
+
+std::shared_ptr<Producer> Spool::add(const std::string& name, const std::string& source, std::shared_ptr<Producer> upstream) {
+  streams_.push_back(std::make_shared<spool::SpooledStream>(name, options_.directory + "/" + name, source, std::move(upstream), *options_.calls));
+  const auto group = std::find_if(groups_.begin(), groups_.end(), [&](const auto& g) { return g[0]->source() == source; });
+  if (group != groups_.end()) group->push_back(streams_.back());
+  else groups_.push_back({streams_.back()});
+  return std::make_shared<SpoolProducer>(*this, streams_.back());
+}
+
+void Spool::begin() {
+  if (std::exchange(begun_, true)) return;
+  for (const auto& group : groups_) recover(group);
+  for (const StreamPtr& stream : streams_) {
+    stream->on_news = [bell = bell_] { bell->ring(); };
+    pumps_.emplace_back(stream, std::thread([stream] { stream->pump(); }));
+  }
+  writer_ = std::thread([this] { write(); });
+}
+
+// To the last sample up to which all streams of a source are safe.
+void Spool::recover(const std::vector<StreamPtr>& group) {
+  std::vector<spool::SpooledStream::Found> found(group.size());
+  uint64_t level = std::numeric_limits<uint64_t>::max(), highest = 0;
+  for (bool moved = true; std::exchange(moved, false);)
+    for (size_t i = 0; i < group.size(); ++i) {
+      const auto mark = group[i]->newest_mark(level);
+      if (!mark && group[i]->oldest() > 0)
+        throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' begins at sample {} and cannot be brought level with the other streams of {}", group[i]->name(),
+                                                   group[i]->oldest(), group[i]->source()))
+            .note("part of it is gone: begin anew with another --spool");
+      found[i] = mark.value_or(spool::SpooledStream::Found{});
+      highest = std::max(highest, found[i].mark.index);
+      if (found[i].mark.index < level) moved = true, level = found[i].mark.index;
+    }
+  if (level == 0 && highest > 0)
+    throw Error(ErrorKind::Usage, fmt::format("the spool '{}' holds {} samples of some streams of {}, and none of others", options_.directory, highest, group[0]->source()))
+        .note("it is of another flow: give this run a spool of its own");
+  for (size_t i = 0; i < group.size(); ++i) group[i]->begin(found[i], notes_);
+}
+
+void Spool::write() {
+  try {
+    while (bell_->wait())
+      while (commit_groups()) {
+      }
+  } catch (...) {
+    for (const StreamPtr& stream : streams_) stream->fail(std::current_exception());
+  }
+}
+
+// What has arrived of every source up to the sample that all of its streams have; false: nothing.
+bool Spool::commit_groups() {
+  std::vector<StreamPtr> committed;
+  for (const auto& group : groups_) {
+    uint64_t level = std::numeric_limits<uint64_t>::max(), bytes = 0;
+    for (const StreamPtr& stream : group) {
+      level = std::min(level, stream->arrived());
+      bytes += stream->bytes_waiting();
+    }
+    if (level == group[0]->committed()) continue;
+    if (!wait_for_room(bytes)) return false;
+    for (const StreamPtr& stream : group) stream->commit(level, std::min(kLargestSegment, options_.most_bytes / 8));
+    committed.insert(committed.end(), group.begin(), group.end());
+  }
+  for (const StreamPtr& stream : committed) stream->tell_durable();
+  return !committed.empty();
+}
+
+uint64_t Spool::bytes_on_disk() const {
+  uint64_t bytes = 0;
+  for (const StreamPtr& stream : streams_) bytes += stream->bytes_on_disk();
+  return bytes;
+}
+
+// False: the spool is being closed.
+bool Spool::wait_for_room(uint64_t bytes) {
+  while (bytes_on_disk() + bytes > options_.most_bytes) {
+    if (!keeps_)
+      throw Error(ErrorKind::InputOutput, fmt::format("the spool '{}' is full: it holds {} bytes", options_.directory, options_.most_bytes))
+          .note("what it holds is let go when a checkpoint covers it: add --checkpoint DIR; or allow more with --spool-limit");
+    full_ = true;
+    if (!bell_->wait()) return false;
+  }
+  full_ = false;
+  return true;
+}
+
+}  // namespace harmonics

@@ -1,0 +1,277 @@
+#include "engine/spool/spooled_stream.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include <harmonics/error.hpp>
+
+namespace harmonics::spool {
+
+namespace {
+
+constexpr uint64_t kMostWaiting = uint64_t{8} << 20, kFrame = uint64_t{1} << 20;
+
+StreamInfo described(const std::string& name, Producer& upstream) {
+  std::optional<StreamInfo> info = upstream.describe();
+  if (!info) throw Error(ErrorKind::Usage, fmt::format("stream '{}' does not say what its samples are, so they cannot be spooled", name));
+  return *info;
+}
+
+}  // namespace
+
+SpooledStream::SpooledStream(std::string name, std::string directory, std::string source, std::shared_ptr<Producer> upstream, FileCalls& calls)
+    : name_(std::move(name)), directory_(std::move(directory)), source_(std::move(source)), upstream_(std::move(upstream)), calls_(calls),
+      info_(described(name_, *upstream_)), sample_bytes_(info_.sample_bytes()) {
+  if (calls_.make_directory(directory_.c_str()) != 0 && errno != EEXIST)
+    throw Error(ErrorKind::Output, fmt::format("'{}' cannot be made: {}", directory_, std::strerror(errno)));
+  std::vector<std::string> names;
+  if (calls_.list(directory_.c_str(), names) != 0)
+    throw Error(ErrorKind::InputOutput, fmt::format("'{}' cannot be read: {}", directory_, std::strerror(errno)));
+  for (const std::string& file : names)
+    if (const auto first = segment_first(file)) segments_.push_back({*first, *first, 0, directory_ + "/" + file});
+  std::sort(segments_.begin(), segments_.end(), [](const Segment& a, const Segment& b) { return a.first < b.first; });
+}
+
+std::optional<SpooledStream::Found> SpooledStream::newest_mark(uint64_t most) const {
+  for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
+    if (segment->first > most) continue;
+    const Barriers barriers = scan(segment->path, calls_);
+    for (auto at = barriers.all.rbegin(); at != barriers.all.rend(); ++at)
+      if (at->mark.index <= most) return Found{at->mark, at->end};
+  }
+  return std::nullopt;
+}
+
+void SpooledStream::begin(const Found& from, std::vector<std::string>& notes) {
+  const uint64_t index = from.mark.index;
+  while (!segments_.empty() && segments_.back().first >= index) {
+    if (const Barriers barriers = scan(segments_.back().path, calls_); !barriers.damage.empty()) notes.push_back(barriers.damage);
+    remove(segments_.back().path);
+    segments_.pop_back();
+  }
+  if (!segments_.empty()) {
+    if (const Barriers barriers = scan(segments_.back().path, calls_); !barriers.damage.empty()) notes.push_back(barriers.damage);
+    segments_.back().bytes = from.bytes;
+  }
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    segments_[i].end = i + 1 < segments_.size() ? segments_[i + 1].first : index;
+    if (i + 1 < segments_.size()) segments_[i].bytes = SegmentReader(segments_[i].path, calls_).size();
+  }
+  arrived_ = committed_ = index;
+  position_ = from.mark.position;
+  has_positions_ = upstream_->restore(index, position_);
+  writer_ = std::make_unique<SegmentWriter>(directory_, name_, source_, from.mark, calls_);
+  segments_.push_back({index, index, writer_->bytes(), directory_ + "/" + segment_name(index)});
+}
+
+void SpooledStream::pump() {
+  try {
+    while (true) {
+      const HTensor sample = upstream_->next();
+      std::unique_lock<std::mutex> lock(mutex_);
+      if (!sample || stopping_) {
+        ended_ = true;
+        break;
+      }
+      if (sample.dtype() != info_.dtype || sample.shape() != info_.sample)
+        throw Error(ErrorKind::Stream, fmt::format("stream '{}': a sample of shape {} came, announced was {}", name_, sample.shape().str(), info_.sample.str()));
+      changed_.wait(lock, [this] { return waiting_.size() + sample_bytes_ <= std::max<uint64_t>(kMostWaiting, sample_bytes_) || stopping_; });
+      const auto* bytes = static_cast<const std::byte*>(sample.bytes());
+      waiting_.insert(waiting_.end(), bytes, bytes + sample_bytes_);
+      ++arrived_;
+      const bool first = waiting_.size() == sample_bytes_;
+      lock.unlock();
+      if (first) on_news();
+    }
+  } catch (...) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    failure_ = std::current_exception();
+  }
+  changed_.notify_all();
+}
+
+uint64_t SpooledStream::arrived() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return arrived_;
+}
+
+uint64_t SpooledStream::committed() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return committed_;
+}
+
+uint64_t SpooledStream::bytes_waiting() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return waiting_.size();
+}
+
+void SpooledStream::commit(uint64_t level, uint64_t segment_bytes) {
+  uint64_t n = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    n = level - committed_;
+    if (n == 0) return;
+    const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(n * sample_bytes_);
+    writing_.assign(waiting_.begin(), end);
+    waiting_.erase(waiting_.begin(), end);
+  }
+  changed_.notify_all();
+  if (writer_->bytes() >= segment_bytes) {
+    writer_ = std::make_unique<SegmentWriter>(directory_, name_, source_, Mark{writer_->next(), position_}, calls_);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    segments_.push_back({writer_->first(), writer_->first(), writer_->bytes(), directory_ + "/" + segment_name(writer_->first())});
+  }
+  const uint64_t most = std::max<uint64_t>(kFrame / sample_bytes_, 1);
+  for (uint64_t done = 0; done < n; done += most) {
+    const uint64_t count = std::min(most, n - done);
+    const std::span<const std::byte> bytes(writing_.data() + done * sample_bytes_, count * sample_bytes_);
+    writer_->append({name_, info_.dtype, info_.sample, bytes}, static_cast<uint32_t>(count));
+  }
+  if (has_positions_) position_ = upstream_->position(level);
+  writer_->commit(position_);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    committed_ = level;
+    segments_.back().end = level;
+    segments_.back().bytes = writer_->bytes();
+  }
+  changed_.notify_all();
+}
+
+void SpooledStream::tell_durable() {
+  if (has_positions_) upstream_->durable(committed());
+}
+
+void SpooledStream::go_to(uint64_t index) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (index < segments_.front().first)
+    throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' begins at sample {}, and sample {} is asked for", name_, segments_.front().first, index))
+        .note("those before are in a checkpoint: go on from it with --resume; or give this run a spool of its own");
+  if (index > committed_)
+    throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' ends before sample {}, and sample {} is asked for", name_, committed_, index))
+        .note("it is not the spool of the run whose checkpoint this is, or part of it is gone");
+  at_ = index;
+}
+
+// Reading goes on in the segment in which sample at_ lies.
+void SpooledStream::open_segment() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto after = std::upper_bound(segments_.begin(), segments_.end(), at_, [](uint64_t at, const Segment& s) { return at < s.first; });
+  const Segment segment = *std::prev(after);
+  if (reading_ && reading_first_ == segment.first) return;
+  lock.unlock();
+  reading_ = std::make_unique<SegmentReader>(segment.path, calls_);
+  reading_first_ = segment.first;
+  frame_.reset();
+}
+
+// The frame with sample at_, which is committed.
+void SpooledStream::find_frame() {
+  open_segment();
+  uint64_t until = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const Segment& segment : segments_)
+      if (segment.first == reading_first_) until = segment.bytes;
+  }
+  while (!frame_ || frame_->frame.kind != wire::Kind::Data || frame_->frame.seq + frame_->frame.count <= at_) {
+    frame_ = reading_->next(until);
+    if (!frame_) throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' lacks sample {}", name_, at_));
+  }
+  const wire::TensorPart& part = frame_->frame.tensors[0];
+  if (frame_->frame.seq > at_ || part.dtype != info_.dtype || part.sample != info_.sample)
+    throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' has {} from sample {} on, and {} of shape {} is wanted from {}", name_,
+                                               wire::described(frame_->frame.tensors), frame_->frame.seq, name_, info_.sample.str(), at_))
+        .note("it is of another run: give this one a spool of its own");
+}
+
+uint64_t SpooledStream::read(uint64_t n, void* to) {
+  auto* out = static_cast<std::byte*>(to);
+  uint64_t got = 0;
+  while (got < n) {
+    uint64_t committed = 0;
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      changed_.wait(lock, [this] { return at_ < committed_ || cancelled_ || failure_ || (ended_ && waiting_.empty()); });
+      if (at_ >= committed_) {
+        if (failure_ && !cancelled_) std::rethrow_exception(failure_);
+        return got;
+      }
+      committed = committed_;
+    }
+    find_frame();
+    const wire::Frame& frame = frame_->frame;
+    const uint64_t first = at_ - frame.seq, count = std::min({frame.count - first, n - got, committed - at_});
+    std::memcpy(out + got * sample_bytes_, frame.tensors[0].bytes.data() + first * sample_bytes_, count * sample_bytes_);
+    got += count;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    at_ += count;
+  }
+  return got;
+}
+
+uint64_t SpooledStream::bytes_on_disk() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  uint64_t bytes = 0;
+  for (const Segment& segment : segments_) bytes += segment.bytes;
+  return bytes;
+}
+
+void SpooledStream::remove(const std::string& path) const {
+  if (calls_.remove(path.c_str()) != 0 && errno != ENOENT)
+    throw Error(ErrorKind::InputOutput, fmt::format("'{}' cannot be removed: {}", path, std::strerror(errno)));
+}
+
+void SpooledStream::release(uint64_t index) {
+  std::vector<std::string> gone;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    while (segments_.size() > 1 && segments_[1].first <= index) {
+      gone.push_back(segments_.front().path);
+      segments_.pop_front();
+    }
+  }
+  for (const std::string& path : gone) remove(path);
+  if (!gone.empty()) on_news();
+}
+
+void SpooledStream::cancel() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    cancelled_ = true;
+  }
+  changed_.notify_all();
+}
+
+void SpooledStream::fail(std::exception_ptr why) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!failure_) failure_ = std::move(why);
+  }
+  changed_.notify_all();
+}
+
+bool SpooledStream::stop() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+    if (ended_ || failure_) return true;
+  }
+  changed_.notify_all();
+  return upstream_->cancel();
+}
+
+StreamHealth SpooledStream::health() {
+  StreamHealth health = upstream_->health().value_or(StreamHealth{});
+  const std::lock_guard<std::mutex> lock(mutex_);
+  health.queued_samples = arrived_ - std::min(at_, arrived_);
+  health.queued_bytes = health.queued_samples * sample_bytes_;
+  health.wants_durable = false;  // it hears so from the disk
+  if (failure_) health.state = StreamHealth::State::Failed;
+  return health;
+}
+
+}  // namespace harmonics::spool

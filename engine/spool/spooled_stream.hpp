@@ -1,0 +1,109 @@
+// SpooledStream: one live stream on its way through the disk: what has arrived and is not yet safe, its segments, and who reads them.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <harmonics/stream.hpp>
+
+#include "engine/spool/segment.hpp"
+
+namespace harmonics::spool {
+
+// One mutex for what its source, its writer and its reader share. The source's thread holds this object, and outlives the spool
+// when the source cannot be woken.
+class SpooledStream {
+ public:
+  SpooledStream(std::string name, std::string directory, std::string source, std::shared_ptr<Producer> upstream, FileCalls& calls);
+
+  const std::string& name() const { return name_; }
+  const std::string& source() const { return source_; }
+  const StreamInfo& info() const { return info_; }
+
+  // ---- recovery, before anything else ----
+  // The marks on the disk at or below `most`, newest first, none when nothing of this stream is there.
+  struct Found {
+    Mark mark;
+    uint64_t bytes;  // of its segment that are good
+  };
+  std::optional<Found> newest_mark(uint64_t most) const;
+  // The first sample of its oldest segment; 0: there is none.
+  uint64_t oldest() const { return segments_.empty() ? 0 : segments_.front().first; }
+  // What lies behind the mark goes, and a new segment begins there. `notes`: what was found damaged.
+  void begin(const Found& from, std::vector<std::string>& notes);
+
+  // ---- the source's thread ----
+  // Takes samples until the source ends, fails or stop() is called.
+  void pump();
+
+  // ---- the writer's thread ----
+  uint64_t arrived();  // samples, over restarts
+  uint64_t committed();
+  // Writes the samples up to `level` and brings them to the disk, in a new segment when the last has `segment_bytes`.
+  void commit(uint64_t level, uint64_t segment_bytes);
+  // Tells the source what is on the disk.
+  void tell_durable();
+  uint64_t bytes_waiting();
+
+  // ---- the reader's thread ----
+  void go_to(uint64_t index);
+  uint64_t read(uint64_t n, void* to);
+
+  // ---- any thread ----
+  uint64_t bytes_on_disk();
+  // Removes segments of which nothing at or behind `index` is left.
+  void release(uint64_t index);
+  void cancel();
+  // From now on read() gives what is safe and then fails so.
+  void fail(std::exception_ptr why);
+  // The source's thread ends; false: it cannot be woken.
+  bool stop();
+  StreamHealth health();
+
+  // Called when samples arrived or were released.
+  std::function<void()> on_news;
+
+ private:
+  struct Segment {
+    uint64_t first = 0, end = 0;  // sample numbers
+    uint64_t bytes = 0;           // on the disk and good
+    std::string path;
+  };
+  void open_segment();
+  void find_frame();
+  void remove(const std::string& path) const;
+
+  std::string name_, directory_, source_;
+  std::shared_ptr<Producer> upstream_;
+  FileCalls& calls_;
+  StreamInfo info_;
+  size_t sample_bytes_;
+  bool has_positions_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::byte> waiting_;  // arrived, not committed
+  uint64_t arrived_ = 0, committed_ = 0;
+  std::deque<Segment> segments_;    // oldest first; the last is being written
+  bool ended_ = false, cancelled_ = false, stopping_ = false;
+  std::exception_ptr failure_;
+
+  // Of the writer alone.
+  std::unique_ptr<SegmentWriter> writer_;
+  std::vector<std::byte> writing_;
+  std::string position_;  // of the last commit
+
+  // Of the reader alone.
+  uint64_t at_ = 0;
+  std::unique_ptr<SegmentReader> reading_;
+  uint64_t reading_first_ = 0;
+  std::optional<SegmentReader::Entry> frame_;
+};
+
+}  // namespace harmonics::spool

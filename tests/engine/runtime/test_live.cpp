@@ -1,0 +1,229 @@
+// Runs of live streams: positions in checkpoints, what is said to be durable, and that waiting ends.
+#include <catch2/catch.hpp>
+
+#include <condition_variable>
+#include <future>
+
+#include <harmonics/async.hpp>
+
+#include "engine/runtime/checkpointer.hpp"
+#include "tests/engine/runtime/memory_streams.hpp"
+#include "tests/files_in_memory.hpp"
+#include "tests/message_of.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+// Who sends: numbered samples, kept until they are durable.
+class Sender {
+ public:
+  void arrive(uint64_t until) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    arrived = std::max(arrived, until);
+    changed.notify_all();
+  }
+  uint64_t durable_until() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return durable;
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t arrived = 0, durable = 0;
+  bool over = false;           // no sample follows those that arrived
+  uint64_t may_keep = 1 << 30; // samples
+};
+
+// A connection to it: what was durable when it began can not be asked for again.
+class Live final : public Producer {
+ public:
+  explicit Live(Sender& sender) : sender_(sender) {}
+  HTensor next() override {
+    std::unique_lock<std::mutex> lock(sender_.mutex);
+    sender_.changed.wait(lock, [this] { return at_ < sender_.arrived || sender_.over || cancelled_; });
+    if (at_ >= sender_.arrived) return {};
+    const auto row = numbers(4, static_cast<uint32_t>(at_++) * 7919 + 3);
+    return HTensor(DType::F32, Shape{4}, row.data());
+  }
+  std::size_t size() const override { return 0; }
+  std::optional<StreamInfo> describe() override {
+    StreamInfo info;
+    info.sample = Shape{4};
+    info.live = true;
+    return info;
+  }
+  bool restore(uint64_t index, const std::string& position) override {
+    const std::lock_guard<std::mutex> lock(sender_.mutex);
+    if (position != (index ? "sample " + std::to_string(index) : "")) throw Error(ErrorKind::Stream, "that is not where it stood: " + position);
+    if (index < sender_.durable) throw Error(ErrorKind::Stream, "samples were forgotten that are asked for again");
+    at_ = index;
+    return true;
+  }
+  std::string position(uint64_t index) override { return "sample " + std::to_string(index); }
+  void durable(uint64_t index) override {
+    const std::lock_guard<std::mutex> lock(sender_.mutex);
+    sender_.durable = std::max(sender_.durable, index);
+  }
+  bool cancel() override {
+    const std::lock_guard<std::mutex> lock(sender_.mutex);
+    cancelled_ = true;
+    sender_.changed.notify_all();
+    return true;
+  }
+  std::optional<StreamHealth> health() override {
+    const std::lock_guard<std::mutex> lock(sender_.mutex);
+    StreamHealth health;
+    health.wants_durable = sender_.arrived - sender_.durable >= sender_.may_keep;
+    return health;
+  }
+
+ private:
+  Sender& sender_;
+  uint64_t at_ = 0;
+  bool cancelled_ = false;
+};
+
+constexpr const char* kFlow = "harmonic live { producer x {4}; layer h {3}; layer o {4}; cycle { x -(tanh, dropout(0.2))-> h -> o; o <-(mse)- x; } }";
+
+std::unique_ptr<HarmonicGraph> graph_for(Sender& sender, size_t ahead = 0) {
+  auto g = graph_of(kFlow);
+  std::shared_ptr<Producer> p = std::make_shared<Live>(sender);
+  if (ahead) p = std::make_shared<AsyncProducer>(p, ahead);
+  bind_producer(*g, "x", p);
+  return g;
+}
+
+bool soon(const std::function<bool()>& holds) {
+  for (int i = 0; i < 1000 && !holds(); ++i) std::this_thread::sleep_for(10ms);
+  return holds();
+}
+
+}  // namespace
+
+TEST_CASE("a live run that stopped anywhere goes on to the same weights", "[live]") {
+  Sender all;
+  all.arrive(203);
+  all.over = true;
+  auto whole = graph_for(all);
+  CycleRuntime undisturbed(*whole, 0, settings(8));
+  const CycleReport report = undisturbed.run();
+  CHECK(report.steps == 26);
+  CHECK(report.stopped_by == "end of streams");
+  for (const int64_t stop : {1, 4, 13, 26}) {
+    Sender sender;
+    sender.arrive(203);
+    sender.over = true;
+    FilesInMemory files;
+    {
+      auto first = graph_for(sender, stop % 2 ? 0 : 16);
+      Checkpointer writer("runs", CheckpointInterval{0, 3, 0}, 3, files);
+      RunSettings s = settings(8);
+      s.steps = stop;
+      CycleRuntime runtime(*first, 0, s);
+      runtime.set_checkpoints(&writer);
+      runtime.run();
+      CHECK(sender.durable_until() == std::min<uint64_t>(203, static_cast<uint64_t>(stop) * 8));
+    }
+    auto second = graph_for(sender, stop % 2 ? 16 : 0);
+    Checkpointer writer("runs", CheckpointInterval{0, 3, 0}, 3, files);
+    std::vector<std::string> notes;
+    CycleRuntime runtime(*second, 0, settings(8));
+    runtime.set_checkpoints(&writer);
+    runtime.resume(*CheckpointFolder("runs", files).newest(notes));
+    const CycleReport resumed = runtime.run();
+    CHECK(resumed.samples == 203);
+    CHECK(learned_bytes(*second) == learned_bytes(*whole));
+    CHECK(sender.durable_until() == 203);
+  }
+}
+
+TEST_CASE("a run that waits for a silent stream can be stopped and keeps what it has", "[live]") {
+  Sender sender;
+  sender.arrive(20);  // two steps, and half of one
+  FilesInMemory files;
+  auto g = graph_for(sender);
+  Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
+  CycleRuntime runtime(*g, 0, settings(8));
+  runtime.set_checkpoints(&writer);
+  auto running = std::async(std::launch::async, [&] { return runtime.run(); });
+  CHECK(running.wait_for(200ms) == std::future_status::timeout);
+  runtime.stop();
+  const bool ended = running.wait_for(10s) == std::future_status::ready;
+  if (!ended) sender.over = true, sender.arrive(1000);  // so that the test ends
+  REQUIRE(ended);
+  const CycleReport report = running.get();
+  CHECK(report.stopped_by == "interrupt");
+  CHECK(report.samples == 16);
+  CHECK(sender.durable_until() == 16);
+}
+
+TEST_CASE("a time limit ends a run that waits for a silent stream", "[live]") {
+  Sender sender;
+  sender.arrive(8);
+  auto g = graph_for(sender);
+  RunSettings s = settings(8);
+  s.seconds = 0.2;
+  CycleRuntime runtime(*g, 0, s);
+  auto running = std::async(std::launch::async, [&] { return runtime.run(); });
+  const bool ended = running.wait_for(10s) == std::future_status::ready;
+  if (!ended) sender.over = true, sender.arrive(1000);
+  REQUIRE(ended);
+  CHECK(running.get().stopped_by == "for");
+}
+
+TEST_CASE("a checkpoint is written when who sends can keep no more, and when it came due in silence", "[live]") {
+  Sender sender;
+  FilesInMemory files;
+  auto g = graph_for(sender);
+  Checkpointer writer("runs", CheckpointInterval{0.5, 0, 0}, 3, files);
+  CycleRuntime runtime(*g, 0, settings(8));
+  runtime.set_checkpoints(&writer);
+  auto running = std::async(std::launch::async, [&] { return runtime.run(); });
+  sender.arrive(16);
+  CHECK(soon([&] { return sender.durable_until() == 16; }));  // no step follows in which it would be noticed
+  {
+    const std::lock_guard<std::mutex> lock(sender.mutex);
+    sender.may_keep = 8;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  for (uint64_t n = 24; n <= 96; n += 8) {
+    sender.arrive(n);
+    REQUIRE(soon([&] { return sender.durable_until() == n; }));
+  }
+  CHECK(std::chrono::steady_clock::now() - begin < 4s);  // ten times 0.5 s otherwise
+  runtime.stop();
+  REQUIRE(running.wait_for(10s) == std::future_status::ready);
+  running.get();
+}
+
+TEST_CASE("live runs that cannot go on say why", "[live]") {
+  Sender sender;
+  sender.arrive(16);
+  sender.over = true;
+  FilesInMemory files;
+  {
+    auto g = graph_for(sender);
+    Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 3, files);
+    CycleRuntime runtime(*g, 0, settings(8));
+    runtime.set_checkpoints(&writer);
+    runtime.run();
+  }
+  std::vector<std::string> notes;
+  Checkpoint from = *CheckpointFolder("runs", files).newest(notes);
+  CHECK(from.state.live.at("x").index == 16);
+  CHECK(from.state.live.at("x").position == "sample 16");
+  auto g = graph_for(sender);
+  CycleRuntime without(*g, 0, settings(8));
+  without.resume(from);
+  CHECK(message_of([&] { without.run(); }) == "a run of live streams is gone on with where checkpoints are kept\nadd --checkpoint DIR: who sends waits for what they hold");
+  from.state.live.clear();
+  auto again = graph_for(sender);
+  Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 3, files);
+  CycleRuntime runtime(*again, 0, settings(8));
+  runtime.set_checkpoints(&writer);
+  runtime.resume(std::move(from));
+  CHECK(message_of([&] { runtime.run(); }).find("the checkpoint does not say where 'x' stood") == 0);
+}
