@@ -121,6 +121,7 @@ struct Inbox::Body {
 
 Inbox::Inbox(InboxOptions options) : body_(std::make_unique<Body>(std::move(options))) {}
 Inbox::~Inbox() = default;
+bool Inbox::is_one_way() const { return body_->options.one_way; }
 const std::string& Inbox::where() const { return body_->options.where; }
 
 void Inbox::wake_by(std::function<void()> wake) {
@@ -243,7 +244,7 @@ bool Inbox::restore(int id, uint64_t index, const std::string& position) {
   Body& b = *body_;
   if (b.options.one_way) return false;
   Reader& reader = b.readers.at(id);
-  if (b.restored && *b.restored != std::pair(index, position))
+  if (b.restored && b.restored->first != index)
     throw Error(ErrorKind::Stream, fmt::format("{}: one stream goes on at sample {}, another at {}", b.options.where, index, b.restored->first))
         .note("streams of one address go on together");
   if (!b.restored) {

@@ -44,6 +44,7 @@ class Inbox {
   explicit Inbox(InboxOptions options);
   ~Inbox();
   const std::string& where() const;
+  bool is_one_way() const;
 
   // ---- The transport's side. A peer is one connection, by a number above 0 that is never used again.
 

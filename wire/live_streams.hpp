@@ -52,6 +52,31 @@ template <typename End> class LiveProducer final : public Producer {
     info.notes = notes_;
     return info;
   }
+  bool restore(uint64_t index, const std::string& position) override { return inbox().restore(reader_, index, position); }
+  std::string position(uint64_t index) override { return inbox().position(reader_, index); }
+  void durable(uint64_t index) override { inbox().durable(reader_, index); }
+  bool cancel() override { return inbox().cancel(reader_), true; }
+  std::optional<StreamHealth> health() override {
+    const InboxHealth is = inbox().health();
+    StreamHealth health;
+    health.state = static_cast<StreamHealth::State>(is.state);
+    health.senders = is.senders;
+    health.connected = is.connected;
+    health.wants_durable = is.wants_durable;
+    health.at_most_once = inbox().is_one_way();
+    health.samples = is.samples;
+    health.bytes = is.bytes;
+    health.queued_samples = is.queued_samples;
+    health.queued_bytes = is.queued_bytes;
+    health.window_bytes = is.window_bytes;
+    health.lost = is.lost;
+    health.duplicates = is.duplicates;
+    health.refused = is.refused;
+    health.resent = is.resent;
+    health.idle_seconds = is.idle_seconds;
+    health.last_error = is.last_error;
+    return health;
+  }
 
  private:
   Inbox& inbox() const { return end_->inbox(); }

@@ -195,7 +195,7 @@ uint64_t SpooledStream::read(uint64_t n, void* to) {
     uint64_t committed = 0;
     {
       std::unique_lock<std::mutex> lock(mutex_);
-      changed_.wait(lock, [this] { return at_ < committed_ || cancelled_ || failure_ || (ended_ && waiting_.empty()); });
+      changed_.wait(lock, [this] { return at_ < committed_ || cancelled_ || failure_ || (ended_ && arrived_ == committed_); });
       if (at_ >= committed_) {
         if (failure_ && !cancelled_) std::rethrow_exception(failure_);
         return got;
