@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cstring>
+
 #include "plugins/sockets/listener.hpp"
 #include "plugins/sockets/sender.hpp"
 #ifdef HARMONICS_WITH_ZMQ

@@ -1,12 +1,8 @@
-// The ends of every transport behind one face, and what the tests of them share.
+// The ends of every transport behind one face.
 #pragma once
 
-#include <catch2/catch.hpp>
-
 #include <atomic>
-#include <cstring>
 #include <exception>
-#include <random>
 #include <thread>
 
 #include "wire/inbox.hpp"
@@ -38,21 +34,6 @@ std::unique_ptr<Sending> send(const std::string& kind, const std::string& addres
 
 constexpr auto kPatience = std::chrono::seconds(20);
 constexpr int64_t kSide = 28;
-
-// Ends the program when the test takes longer: none of them may hang.
-class Deadline {
- public:
-  explicit Deadline(std::chrono::seconds most = std::chrono::seconds(100))
-      : thread_([this, most, name = Catch::getResultCapture().getCurrentTestName()] {
-          for (const auto end = wire::now() + most; !over_; std::this_thread::sleep_for(std::chrono::milliseconds(20)))
-            if (wire::now() > end) std::fprintf(stderr, "'%s' takes too long\n", name.c_str()), std::abort();
-        }) {}
-  ~Deadline() { over_ = true, thread_.join(); }
-
- private:
-  std::atomic<bool> over_{false};
-  std::thread thread_;
-};
 
 // Options of a sender of pictures whose first bytes are the sample's number, and of labels that are it.
 wire::OutboxOptions pictures(const std::string& name);
@@ -89,24 +70,5 @@ class Worker {
 
 // Sends `count` pictures and ends.
 std::unique_ptr<Worker> sending(const std::string& kind, const std::string& address, const std::string& name, int64_t first, int64_t count);
-
-inline int64_t number(std::span<const std::byte> bytes) {
-  int64_t value = 0;
-  REQUIRE(bytes.size() >= sizeof value);
-  std::memcpy(&value, bytes.data(), sizeof value);
-  return value;
-}
-// The next sample's number; -1 at the end.
-inline int64_t next_number(wire::Inbox& inbox, int reader) {
-  const auto sample = inbox.next(reader);
-  return sample ? number(sample->bytes.bytes) : -1;
-}
-
-// The same where the stream may have ended, and another sender will come.
-inline int64_t next_number_of_any(wire::Inbox& inbox, int reader) {
-  int64_t next = next_number(inbox, reader);
-  for (; next < 0; next = next_number(inbox, reader)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  return next;
-}
 
 }  // namespace transports

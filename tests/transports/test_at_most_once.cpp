@@ -1,5 +1,5 @@
 // What transports without answers promise: order, nothing twice, and a count of what was lost.
-#include "tests/transports/ends.hpp"
+#include "tests/transports/checks.hpp"
 
 #ifdef HARMONICS_WITH_ZMQ
 

@@ -1,5 +1,5 @@
 // What every transport with sessions promises: each sample once and in order, bounded memory, and that waiting ends.
-#include "tests/transports/ends.hpp"
+#include "tests/transports/checks.hpp"
 
 #include <map>
 

@@ -1,5 +1,5 @@
 // What belongs to sockets alone: cuts, strangers, addresses, files.
-#include "tests/transports/ends.hpp"
+#include "tests/transports/checks.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
 // What belongs to ZeroMQ alone: addresses, keys, messages of other shapes, strangers on the wire.
-#include "tests/transports/ends.hpp"
+#include "tests/transports/checks.hpp"
 
 #ifdef HARMONICS_WITH_ZMQ
 
