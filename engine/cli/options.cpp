@@ -18,7 +18,7 @@ namespace harmonics::cli {
 
 namespace {
 
-double duration_seconds(const std::string& text) {
+double duration_seconds(const std::string& text, const char* flag = "--for") {
   size_t used = 0;
   double value = -1;
   try {
@@ -27,7 +27,7 @@ double duration_seconds(const std::string& text) {
   }
   const std::string unit = text.substr(std::min(used, text.size()));
   const double scale = unit == "ms" ? 1e-3 : unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : unit == "d" ? 86400 : -1;
-  if (value <= 0 || scale < 0) throw CLI::ValidationError("--for", fmt::format("'{}' is not a duration; write 90s, 10m or 1.5h", text));
+  if (value <= 0 || scale < 0) throw CLI::ValidationError(flag, fmt::format("'{}' is not a duration; write 90s, 10m or 1.5h", text));
   return value * scale;
 }
 
@@ -101,6 +101,15 @@ void watching_options(CLI::App* app, Options& o) {
   app->add_option("--log-every", o.log_every, "steps between rows of --log and --tensorboard (default 0: every epoch alone)")->check(CLI::Range(int64_t{0}, INT64_MAX));
 }
 
+void serving_options(CLI::App* app, Options& o, const char* address, const char* help) {
+  heading(app, "Serving");
+  app->add_option(address, o.serve, help)->type_name("ADDRESS");
+  app->add_option("--control", o.control, "a socket to watch and control the run by: harmonics ctl PATH")->type_name("PATH");
+  app->add_option("--token", o.token, "what requests must show; better in HARMONICS_TOKEN (default: made up, and asked for only by what changes the run)")->type_name("TEXT");
+  app->add_option_function<std::string>("--latency", [&o](const std::string& v) { o.latency = v == "0" ? 0 : duration_seconds(v, "--latency"); }, "requests wait this long for others to be computed with (default 2ms)")->type_name("DURATION");
+  app->add_flag("--insecure", o.insecure, "also on addresses that other machines reach, though nothing is encrypted");
+}
+
 void define_run(CLI::App* app, Options& o) {
   app->add_option("GRAPH", o.files, "the flow (.hmx)")->required()->expected(1);
   stream_options(app, o);
@@ -112,6 +121,7 @@ void define_run(CLI::App* app, Options& o) {
   count_options(app, o);
   watching_options(app, o);
   machine_options(app, o);
+  serving_options(app, o, "--serve", "answer requests while it runs: 127.0.0.1:8080, port 0 takes a free one");
   heading(app, "Checkpoints");
   app->add_option("--checkpoint", o.checkpoint, "keep checkpoints of the run in this directory")->type_name("DIR");
   app->add_option_function<std::string>("--every", [&o](const std::string& v) { o.every = v; }, "how often to write one: 5m (default), 500steps, 1epoch; always when the run ends")->type_name("INTERVAL");
@@ -129,6 +139,8 @@ void define_run(CLI::App* app, Options& o) {
               "  validate after every epoch, stop when it is good enough, look at the run\n"
               "    harmonics run g.hmx --producer x=x.csv --producer y=y.csv --validate x=vx.csv --validate y=vy.csv \\\n"
               "      --metric f1 --until 'val.accuracy>=0.98' --epochs 100 --report run.html --log metrics.csv\n"
+              "  learn and answer at the same time\n"
+              "    harmonics run g.hmx --producer x=tcp:127.0.0.1:5555 --serve 127.0.0.1:8080 --control run.sock\n"
               "  an hour with another optimizer and a rate that falls\n"
               "    harmonics run g.hmx --producer data.csv --for 1h --optimizer 'sgd(lr=0.1, momentum=0.9)' --schedule cosine");
 }
@@ -145,6 +157,24 @@ void define_infer(CLI::App* app, Options& o) {
   app->add_option("--temperature", o.temperature, "text models: 0 takes the likeliest symbol (default 0.8)")->check(CLI::Range(0.0, 100.0));
   app->footer("Examples:\n  harmonics infer mnist.hmx --weights mnist.safetensors --producer t10k-images.idx\n"
               "  harmonics infer char_gpt.hmx --weights gpt.safetensors --prompt 'ROMEO:'");
+}
+
+void define_serve(CLI::App* app, Options& o) {
+  app->add_option("GRAPH", o.files, "the flow (.hmx); its training taps are left out")->required()->expected(1);
+  stream_options(app, o);
+  app->add_option("--cycle", o.cycle, "which cycle of the flow (default 1)")->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  serving_options(app, o, "--listen", "where requests come in (default 127.0.0.1:8080); port 0 takes a free one");
+  machine_options(app, o);
+  app->footer("Examples:\n  harmonics serve mnist.hmx --weights mnist.safetensors --listen 127.0.0.1:8080\n"
+              "  curl -d '{\"inputs\": {\"x\": [[0.1, 0.2]]}}' http://127.0.0.1:8080/v1/predict");
+}
+
+void define_ctl(CLI::App* app, Options& o) {
+  app->add_option("WHERE", o.files, "the control socket of a run, or its address (http://127.0.0.1:8080), and what it shall do: status, pause, resume, step [N], checkpoint, lr X, lr schedule, stop, events")->required()->expected(2, 3);
+  heading(app, "Serving");
+  app->add_option("--token", o.token, "of the run, for addresses; better in HARMONICS_TOKEN")->type_name("TEXT");
+  app->footer("Examples:\n  harmonics ctl run.sock status\n  harmonics ctl run.sock lr 1e-4\n"
+              "  harmonics ctl http://127.0.0.1:8080 pause --token 5f0c...");
 }
 
 void define_validate(CLI::App* app, Options& o) {
@@ -302,6 +332,8 @@ struct Definition {
 constexpr Definition kDefinitions[] = {
     {"run", "train a flow, or run it when it has no training tap", define_run},
     {"infer", "run a flow without training", define_infer},
+    {"serve", "answer requests with weights that were learned before", define_serve},
+    {"ctl", "look at a run and control it: status, pause, step, checkpoint, learning rate, stop", define_ctl},
     {"validate", "check flows and report every mistake", define_validate},
     {"explain", "show what a flow becomes: widths, program, kernels, memory", define_explain},
     {"profile", "where a step's time goes, against what the machine could do", define_profile},

@@ -41,6 +41,10 @@ struct Options {
   std::vector<int64_t> batches{1, 64, 256};
   std::vector<int> threads;                             // empty: one, and all the machine has
   double seconds = 1;                                   // of one measurement
+  // the outside: run, serve, ctl
+  std::string serve, control, token;                    // ADDRESS, PATH
+  double latency = 0.002;                               // seconds
+  bool insecure = false;
   // infer
   std::string prompt;
   bool prompt_given = false;

@@ -13,6 +13,7 @@
 #include "engine/cli/pictures.hpp"
 #include "engine/cli/report.hpp"
 #include "engine/cli/run_log.hpp"
+#include "engine/cli/serving.hpp"
 #include "engine/cli/stop_signals.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/runtime/cycle_plan.hpp"
@@ -192,6 +193,7 @@ class Logs {
 
 Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints) {
   Outcome outcome;
+  Serving serving(options, graph);
   expect_cycle(graph, checkpoints);
   const int cycles = static_cast<int>(graph.graph().cycles.size());
   for (int cycle = 0; cycle < cycles; ++cycle) {
@@ -213,6 +215,7 @@ Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& 
       line.clear();
       say(epoch_text(e, graph.settings(cycle, options.run).schedule.is_constant()));
     });
+    serving.attach(runtime, cycle);
     runtime.on_note([&](const std::string& note) {
       line.clear();
       print_note(note);
@@ -305,7 +308,7 @@ int end_of_run(const Outcome& outcome, const Checkpointing& checkpoints) {
   if (!outcome.report.no_checkpoint.empty()) print_error(Error(ErrorKind::Output, "the last checkpoint was not written: " + outcome.report.no_checkpoint));
   const bool resumable = outcome.interrupted && checkpoints.tell_how_to_go_on();
   if (!outcome.report.no_checkpoint.empty()) return resumable ? kResumable : kCannotWrite;
-  return outcome.interrupted ? 128 + StopSignals::first() : kDone;
+  return outcome.interrupted && StopSignals::first() != 0 ? 128 + StopSignals::first() : kDone;  // 0: told so over the control
 }
 
 int train_and_save(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints) {

@@ -43,7 +43,7 @@ StopSignals::StopSignals(CycleRuntime& runtime, std::function<void(int)> leave) 
   if (leave_ && ::pipe2(pipe_, O_CLOEXEC) == 0) thread_ = std::thread([this] { wait_for_second(); });
   second_pipe = pipe_[1];
   running = &runtime;
-  count = 0;
+  count = first_signal = 0;
   set_handlers(on_signal);
   std::signal(SIGUSR1, on_reload);
 }

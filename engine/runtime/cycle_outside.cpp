@@ -37,14 +37,26 @@ void CycleRun::begin_control() {
   tell_checkpoints();
 }
 
-// Not with the boundary held: a checkpoint may be taken while it waits.
 void CycleRun::wait_while_paused(std::unique_lock<std::mutex>& stepping) {
-  stepping.unlock();
-  owner_.control_->enter(owner_.stop_);
-  stepping.lock();
-  if (!owner_.stop_.load(std::memory_order_relaxed)) return;
-  finish_because("interrupt");
-  owner_.control_->leave();
+  while (!owner_.control_->enter()) {
+    if (owner_.stop_.load(std::memory_order_relaxed)) return finish_because("interrupt");
+    if (snapshots_) snapshots_->settle();
+    stepping.unlock();  // a checkpoint may be taken meanwhile
+    owner_.control_->wait_while_held();
+    stepping.lock();
+  }
+}
+
+void CycleRun::give_sample(const Slot& slot) {
+  auto sample = std::make_shared<BatchSample>();
+  sample->cycle = plan_.cycle;
+  sample->step = record_.step() + 1;
+  sample->count = std::min<uint64_t>(slot.count, BatchSample::kMost);
+  for (size_t i = 0; i < slot.pointers.size(); ++i) {
+    const auto* from = static_cast<const std::byte*>(slot.pointers[i]);
+    sample->streams.emplace_back(from, from + plan_.reader->bytes(i) * sample->count);
+  }
+  owner_.control_->give_sample(std::move(sample));
 }
 
 RunFigures CycleRun::figures() const {
@@ -53,6 +65,7 @@ RunFigures CycleRun::figures() const {
 }
 
 void CycleRun::tell_control() {
+  if (snapshots_ && owner_.control_->holds()) snapshots_->settle();
   record_.metrics().values(values_);
   owner_.control_->leave(figures(), values_);
 }

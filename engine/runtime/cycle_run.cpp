@@ -140,6 +140,7 @@ void CycleRun::run_batch(Slot& slot) {
   StepProgram& p = programs_.of_batch(static_cast<int64_t>(slot.count));
   CompiledStep& program = *p.step;
   program.check_indices(slot.pointers.data());
+  if (owner_.control_ && owner_.control_->wants_sample()) give_sample(slot);
   program.set(slot.pointers.data(), next_rate(), record_.next_batch(), plan_.settings.seed);
   program.set_keep(record_.gathered() > 0);
   if (program.loss()) {

@@ -49,6 +49,7 @@ class CycleRun {
   RunFigures figures() const;
   static RunRow row_of(const EpochReport& epoch, const Progress& progress);
   void tell_control();
+  void give_sample(const Slot& slot);
   void tell_checkpoints();
 
   void step(Slot& slot);

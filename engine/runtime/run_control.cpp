@@ -136,6 +136,14 @@ std::vector<RunRow> RunControl::epochs(uint64_t after) const {
   return rows;
 }
 
+std::shared_ptr<const BatchSample> RunControl::sample(Clock::time_point deadline) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto before = sample_;
+  sample_wanted_.store(true, std::memory_order_relaxed);
+  changed_.wait_until(lock, deadline, [&] { return sample_ != before || !running_; });
+  return sample_;
+}
+
 void RunControl::expect_running(const char* what) const {
   if (running_ && phase_ == RunPhase::running) return;
   throw Error(ErrorKind::Usage, fmt::format("nothing runs that could be {}", what), {}, {fmt::format("the run is {}", word(phase()))});
@@ -192,7 +200,7 @@ void RunControl::stop() {
   std::function<void()> stop;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    expect_running("stopped");
+    if (!running_ || phase_ != RunPhase::serving) expect_running("stopped");
     stop = scene_.stop;
     phase_ = RunPhase::stopping;
   }
@@ -206,6 +214,8 @@ void RunControl::begin(RunScene scene) {
   const std::lock_guard<std::mutex> lock(mutex_);
   scene_ = std::move(scene);
   figures_ = scene_.from;
+  sample_ = nullptr;
+  sample_wanted_.store(true, std::memory_order_relaxed);
   values_.assign(scene_.metrics.size(), kNone);
   history_.begin(scene_.metrics);
   samples_.begin(seconds(), static_cast<double>(figures_.samples));
@@ -228,10 +238,27 @@ void RunControl::end(bool over) {
   changed_.notify_all();
 }
 
-void RunControl::enter(const std::atomic<bool>& stop) {
+bool RunControl::enter() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  busy_ = !paused_ || steps_left_ > 0;
+  return busy_;
+}
+
+void RunControl::wait_while_held() {
   std::unique_lock<std::mutex> lock(mutex_);
-  while (paused_ && steps_left_ == 0 && !stop.load(std::memory_order_relaxed)) wake_.wait_for(lock, kLook);
-  busy_ = true;
+  wake_.wait_for(lock, kLook, [&] { return !paused_ || steps_left_ > 0; });
+}
+
+bool RunControl::holds() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return paused_ && steps_left_ <= busy_;
+}
+
+void RunControl::give_sample(std::shared_ptr<const BatchSample> sample) {
+  sample_wanted_.store(false, std::memory_order_relaxed);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  sample_ = std::move(sample);
+  changed_.notify_all();
 }
 
 void RunControl::leave(const RunFigures& figures, const std::vector<double>& values) {
@@ -245,12 +272,6 @@ void RunControl::leave(const RunFigures& figures, const std::vector<double>& val
   busy_ = false;
   if (steps_left_ > 0) --steps_left_;
   if (paused_) changed_.notify_all();
-}
-
-void RunControl::leave() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  busy_ = false;
-  changed_.notify_all();
 }
 
 void RunControl::end_epoch(RunRow row) {

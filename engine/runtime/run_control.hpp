@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -44,6 +45,15 @@ struct RunScene {
   std::function<bool()> checkpoint;  // one that is on the disk when it returns; throws what prevents it
 };
 
+// What went into a step: the first samples of its last batch.
+struct BatchSample {
+  static constexpr uint64_t kMost = 32;
+  int cycle = 0;
+  int64_t step = 0;
+  uint64_t count = 0;
+  std::vector<std::vector<std::byte>> streams;  // by producer of the cycle, samples back to back
+};
+
 class RunControl {
  public:
   using Clock = std::chrono::steady_clock;
@@ -58,6 +68,9 @@ class RunControl {
   std::vector<LogLine> log(uint64_t after) const;
   std::vector<RunRow> epochs(uint64_t after) const;
 
+  // Samples that a step learned from lately, and others for next time; null before the first. Waits for them until `deadline`.
+  std::shared_ptr<const BatchSample> sample(Clock::time_point deadline);
+
   // These throw ErrorKind::Usage when it cannot be done now. They return when it is done, or when that takes very long.
   void pause();
   void resume();
@@ -70,11 +83,17 @@ class RunControl {
   void begin(RunScene scene);
   // Nothing of the scene is called any more. `over`: no other cycle follows.
   void end(bool over);
-  // Before a step: waits while paused, or until `stop`.
-  void enter(const std::atomic<bool>& stop);
-  // After a step, or when none came of it after all. Allocates nothing.
+  // Before a step. False: it is paused, and there is to be none now.
+  bool enter();
+  // While it is paused, but no longer than a moment: a signal that stops the run wakes nobody.
+  void wait_while_held();
+  // After a step. Allocates nothing.
   void leave(const RunFigures& figures, const std::vector<double>& values);
-  void leave();
+  // Is it paused when the step that runs is over?
+  bool holds() const;
+  // Samples of a batch, when somebody asked.
+  bool wants_sample() const { return sample_wanted_.load(std::memory_order_relaxed); }
+  void give_sample(std::shared_ptr<const BatchSample> sample);
   // NaN: nobody has set one.
   double learning_rate() const { return rate_.load(std::memory_order_relaxed); }
   void end_epoch(RunRow row);
@@ -94,6 +113,7 @@ class RunControl {
   const int cycles_;
   const Clock::time_point born_ = Clock::now();
   std::atomic<double> rate_;
+  std::atomic<bool> sample_wanted_{true};
 
   std::mutex acting_;  // held while stop or checkpoint of the scene are called; taken before mutex_
   mutable std::mutex mutex_;
@@ -110,6 +130,7 @@ class RunControl {
   std::deque<LogLine> log_;
   std::deque<RunRow> epochs_;
   uint64_t lines_ = 0, rows_ = 0;
+  std::shared_ptr<const BatchSample> sample_;
   std::string checkpoint_, trouble_;
   Clock::time_point checkpointed_;
 };

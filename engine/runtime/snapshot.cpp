@@ -4,6 +4,8 @@
 #include <cstring>
 #include <thread>
 
+#include <time.h>
+
 #include "engine/training/update.hpp"
 
 namespace harmonics {
@@ -16,6 +18,13 @@ constexpr int kLeastShare = 20;
 constexpr std::chrono::milliseconds kPatience{1};
 // The end of a run waits no longer than this for a place that nobody reads.
 constexpr std::chrono::seconds kLongestRead{5};
+
+// Of this thread: others that run meanwhile do not make copying dearer.
+std::chrono::nanoseconds processor_time() {
+  timespec t{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+}
 
 }  // namespace
 
@@ -46,6 +55,10 @@ Snapshots::Snapshots(const ParameterStore& store, WeightsVersion version)
     : store_(store), cycle_(version.cycle), ended_(version.step), youth_(Clock::duration(kYoung).count()) {
   for (size_t i = 0; i < kPlaces; ++i) places_[i].lay_out(store, i);
   take(true);
+}
+
+void Snapshots::settle() {
+  if (whole_ && newest_->version().step != ended_) take(true);
 }
 
 void Snapshots::attach(std::mutex& boundary) {
@@ -84,9 +97,10 @@ void Snapshots::take(bool whatever_the_age) {
       if (&s != newest_ && s.readers_ == 0) to = &s;
   }
   if (!to) return;  // all are read: at the end of the next step
-  const auto begun = Clock::now();
+  const auto begun = processor_time();
   to->fill(store_, {cycle_, ended_.load(std::memory_order_relaxed)});
-  youth_.store(std::max(Clock::duration(kYoung), kLeastShare * (to->taken() - begun)).count(), std::memory_order_relaxed);
+  cost_ = std::min(cost_, processor_time() - begun);
+  youth_.store(std::max<Clock::duration>(kYoung, kLeastShare * cost_).count(), std::memory_order_relaxed);
   wanted_.store(false, std::memory_order_relaxed);
   taken_.fetch_add(1, std::memory_order_relaxed);
   {

@@ -77,6 +77,9 @@ class Snapshots : public std::enable_shared_from_this<Snapshots> {
     if (wanted_.load(std::memory_order_relaxed)) take(false);
   }
 
+  // No step follows for now; with `boundary` held.
+  void settle();
+
   // ---- readers, from any thread ----
   // The newest there is.
   std::shared_ptr<const Snapshot> newest();
@@ -102,6 +105,7 @@ class Snapshots : public std::enable_shared_from_this<Snapshots> {
   std::atomic<int64_t> ended_;
   std::atomic<Clock::rep> youth_;  // below this age nothing is copied
   std::atomic<uint64_t> taken_{0};
+  std::chrono::nanoseconds cost_ = std::chrono::hours(1);  // of the cheapest copy so far
   bool whole_ = true;  // no step is half done; guarded by the boundary
 
   std::mutex attached_;

@@ -17,7 +17,7 @@ namespace {
 
 const fs::path kRoot = HARMONICS_SOURCE_DIR;
 const std::vector<std::string> kEngine = {"base",      "tensor", "plugin",   "program", "functional", "passes",
-                                          "execution", "model",  "training", "spool", "runtime", "conformance", "embed", "cli"};
+                                          "execution", "model",  "training", "spool", "runtime", "conformance", "embed", "serving", "cli"};
 
 std::string read(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -126,7 +126,7 @@ TEST_CASE("what travels is known by itself") {
 }
 
 TEST_CASE("heavy headers stay in few sources") {
-  const std::map<std::string, size_t> limits = {{"CLI/CLI.hpp", 1}, {"oneapi/tbb/flow_graph.h", 1}, {"boost/asio.hpp", 4}, {"hxs.pb.h", 1}, {"dnnl.hpp", 6}};
+  const std::map<std::string, size_t> limits = {{"CLI/CLI.hpp", 1}, {"oneapi/tbb/flow_graph.h", 1}, {"boost/asio.hpp", 4}, {"boost/beast/http.hpp", 1}, {"hxs.pb.h", 1}, {"dnnl.hpp", 6}};
   std::map<std::string, size_t> users;
   for (const std::string folder : {"engine", "dsl", "producers", "consumers", "kernels", "plugins", "wire"})
     for (const fs::path& file : sources(folder))

@@ -1,0 +1,92 @@
+// harmonics serve: answers requests with weights that do not change.
+#include <atomic>
+#include <chrono>
+#include <csignal>
+
+#include <unistd.h>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "engine/cli/command.hpp"
+#include "engine/cli/open_graph.hpp"
+#include "engine/cli/serving.hpp"
+#include "engine/cli/terminal.hpp"
+#include "engine/model/sealed_file.hpp"
+#include "engine/runtime/checkpoint_folder.hpp"
+#include "engine/runtime/snapshot.hpp"
+#include "engine/serving/predictor.hpp"
+
+namespace harmonics::cli {
+
+namespace {
+
+// Threads that are made from now on leave these to the one that waits for them.
+sigset_t hold_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  return set;
+}
+
+// The step a file of weights is of; 0 when it does not say.
+WeightsVersion version_of(const std::string& path) {
+  if (!is_sealed(read_safetensors(path))) return {};
+  const RunState state = read_checkpoint(path).state;
+  return {static_cast<int>(state.cycle), state.step};
+}
+
+void declare_parameters(HarmonicGraph& graph, int cycle, const RunSettings& run) {
+  LoweringOptions o;
+  o.mode = Mode::infer;
+  o.cycle = cycle;
+  o.device = run;
+  o.branches = graph.graph().branches(cycle);
+  o.wanted = graph.results(cycle);
+  graph.lower(o);
+}
+
+int wait_for_end(const sigset_t& signals) {
+  int signal = 0;
+  sigwait(&signals, &signal);
+  return signal;
+}
+
+}  // namespace
+
+int serve_command(const Options& options) {
+  const Flow flow = read_flow(options);
+  return with_source(flow.source, [&] {
+    if (options.weights.empty()) throw Error(ErrorKind::Usage, "there are no weights to answer with", {}, {"give them: --weights FILE, as run --save or --checkpoint wrote it"});
+    Options given = options;
+    if (given.serve.empty()) given.serve = "127.0.0.1:8080";
+    const std::unique_ptr<HarmonicGraph> graph = open_graph(flow, given, true);
+    const int cycle = static_cast<int>(options.cycle) - 1;
+    if (static_cast<size_t>(cycle) >= graph->graph().cycles.size()) throw Error(ErrorKind::Usage, fmt::format("'{}' has {} cycles", graph->graph().name, graph->graph().cycles.size()), {}, {"--cycle counts from 1"});
+    graph->assume_declared_streams();
+    const sigset_t signals = hold_signals();
+    Serving serving(given, *graph);
+    declare_parameters(*graph, cycle, options.run);
+    const auto snapshots = std::make_shared<Snapshots>(graph->store(), version_of(options.weights));
+    RunScene scene;
+    scene.cycle = cycle;
+    std::atomic<bool> told{false};
+    scene.stop = [&] { told = true, ::kill(::getpid(), SIGTERM); };
+    serving.control().begin(std::move(scene));
+    serving.control().set_phase(RunPhase::serving);
+    serving.serve(cycle, snapshots);
+    const auto begun = std::chrono::steady_clock::now();
+    const int signal = wait_for_end(signals);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    serving.control().end(true);
+    const AnswerTimes::Report r = serving.predictor().report();
+    if (!options.quiet) say(fmt::format("answered {} requests of {} samples in {}", thousands(static_cast<int64_t>(r.requests)), thousands(static_cast<int64_t>(r.samples)), duration(seconds)));
+    if (options.json)
+      fmt::print("{}\n", boost::json::serialize(boost::json::object{{"version", 1}, {"graph", graph->graph().name}, {"seconds", seconds}, {"requests", r.requests}, {"samples", r.samples}, {"refused", r.refused}, {"failed", r.failed}}));
+    return told ? static_cast<int>(kDone) : 128 + signal;
+  });
+}
+
+}  // namespace harmonics::cli

@@ -1,0 +1,109 @@
+#include "engine/cli/serving.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/random.h>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "engine/cli/terminal.hpp"
+#include "engine/runtime/snapshot.hpp"
+#include "engine/serving/control_socket.hpp"
+#include "engine/serving/http_server.hpp"
+#include "engine/serving/json_text.hpp"
+#include "engine/serving/layer_cards.hpp"
+#include "engine/serving/predictor.hpp"
+#include "engine/serving/service.hpp"
+
+namespace harmonics::cli {
+
+namespace {
+
+// A look waits no longer for a step to end, or for samples.
+constexpr std::chrono::milliseconds kLook{200};
+
+std::string random_token() {
+  unsigned char bytes[16];
+  if (::getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) throw Error(ErrorKind::InputOutput, std::string("no random numbers for a token: ") + std::strerror(errno), {}, {"give one: --token TEXT"});
+  std::string token;
+  for (unsigned char b : bytes) token += fmt::format("{:02x}", b);
+  return token;
+}
+
+void check_token(const std::string& token) {
+  constexpr size_t kShortest = 8;
+  if (token.size() < kShortest) throw Error(ErrorKind::Usage, fmt::format("a token of {} characters is guessed", token.size()), {}, {fmt::format("give {} or more, or leave --token out to have one made up", kShortest)});
+  if (!std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c < 0x7f; })) throw Error(ErrorKind::Usage, "a token holds letters, digits and signs alone", {}, {"without blanks"});
+}
+
+ListenAddress address_of(const Options& options) {
+  const ListenAddress address = parse_listen(options.serve);
+  if (!address.loopback && !options.insecure)
+    throw Error(ErrorKind::Denied, fmt::format("other machines reach {}, and what travels is not encrypted", options.serve), {}, {"listen on 127.0.0.1 and use a tunnel (ssh -L), or say --insecure where somebody else guards the address"});
+  return address;
+}
+
+}  // namespace
+
+Serving::Serving(const Options& options, HarmonicGraph& graph) : options_(options), graph_(graph) {
+  if (options.serve.empty() && options.control.empty()) return;
+  std::optional<ListenAddress> address;
+  if (!options.serve.empty()) address = address_of(options);
+  if (!options.token.empty()) check_token(options.token);
+  ServiceSettings settings;
+  settings.token = options.token.empty() ? random_token() : options.token;
+  settings.token_for_all = !options.token.empty();
+  settings.loopback = !address || address->loopback;
+  control_ = std::make_unique<RunControl>(graph.graph().name, static_cast<int>(graph.graph().cycles.size()));
+  PredictorSettings predicting;
+  predicting.latency = std::chrono::microseconds(static_cast<int64_t>(1e6 * options.latency));
+  predictor_ = std::make_unique<Predictor>(predicting);
+  service_ = std::make_unique<Service>(settings, *control_, *predictor_);
+  if (address) {
+    http_ = std::make_unique<HttpServer>(*service_, *address);
+    say(fmt::format("serving on {}{}", http_->url(), options.token.empty() ? " · token " + settings.token : ""));
+  }
+  if (!options.control.empty()) {
+    socket_ = std::make_unique<ControlSocket>(*service_, options.control);
+    if (!options.quiet) say(fmt::format("controlled by {}:  harmonics ctl {} status", options.control, options.control));
+  }
+}
+
+// The doors first, then what is behind them.
+Serving::~Serving() {
+  socket_.reset();
+  http_.reset();
+  service_.reset();
+  predictor_.reset();
+}
+
+void Serving::attach(CycleRuntime& runtime, int cycle) {
+  if (!open()) return;
+  runtime.set_control(control_.get());
+  runtime.keep_snapshots([this, cycle](const std::shared_ptr<Snapshots>& snapshots) { serve(cycle, snapshots); });
+}
+
+void Serving::serve(int cycle, const std::shared_ptr<Snapshots>& snapshots) {
+  if (http_) {
+    predictor_->serve(graph_, cycle, options_.run, snapshots);
+    const auto cards = std::make_shared<LayerCards>(graph_, cycle, options_.run, snapshots->newest()->weights());
+    const auto sample = [this] { return control_->sample(RunControl::Clock::now() + kLook); };
+    const auto weights = [snapshots] { return snapshots->fresh(Snapshots::Clock::now() + kLook); };
+    service_->set_looks({[=] { return cards->cards(*weights(), sample().get()); },
+                         [=](const std::string& edge, uint64_t samples) {
+                           const auto late = sample();
+                           if (!late) throw Error(ErrorKind::Unavailable, "nothing has flowed yet", {}, {"ask again"});
+                           return cards->tap(*weights(), *late, edge, samples);
+                         }});
+  }
+  service_->set_graph(graph_json(graph_.graph(), graph_.types(), graph_.widths(), graph_.store()));
+}
+
+void Serving::note(const std::string& text) {
+  if (open()) control_->note("note", text);
+}
+
+}  // namespace harmonics::cli

@@ -1,0 +1,51 @@
+// The doors of one command to the outside: HTTP, the control socket, and what stands behind them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/cli/options.hpp"
+#include "engine/runtime/cycle_runtime.hpp"
+#include "engine/runtime/run_control.hpp"
+
+namespace harmonics {
+class ControlSocket;
+class HttpServer;
+class Predictor;
+class Service;
+class Snapshots;
+}  // namespace harmonics
+
+namespace harmonics::cli {
+
+class Serving {
+ public:
+  // Opens what `options` ask for and says where; nothing is answered yet but that the run is starting.
+  Serving(const Options& options, HarmonicGraph& graph);
+  ~Serving();
+  Serving(const Serving&) = delete;
+  Serving& operator=(const Serving&) = delete;
+
+  // Does anybody look at the run?
+  bool open() const { return service_ != nullptr; }
+  RunControl& control() { return *control_; }
+  Service& service() { return *service_; }
+  Predictor& predictor() { return *predictor_; }
+  // To be called before runtime.run().
+  void attach(CycleRuntime& runtime, int cycle);
+  // From now on requests are answered with these weights.
+  void serve(int cycle, const std::shared_ptr<Snapshots>& snapshots);
+  void note(const std::string& text);
+
+ private:
+  const Options& options_;
+  HarmonicGraph& graph_;
+  std::unique_ptr<RunControl> control_;
+  std::unique_ptr<Predictor> predictor_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<ControlSocket> socket_;
+};
+
+}  // namespace harmonics::cli

@@ -1,0 +1,62 @@
+// ControlSocket: a Unix socket that only its owner may open. A line of JSON to the control, a line back.
+#pragma once
+
+#include <atomic>
+#include <list>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "engine/serving/service.hpp"
+
+namespace harmonics {
+
+class ControlSocket {
+ public:
+  static constexpr size_t kClients = 8, kLongestLine = 4096;
+
+  // Listens when it returns. A socket that nobody listens on any more is replaced; anything else at `path` is ErrorKind::Output.
+  ControlSocket(Service& service, std::string path);
+  ~ControlSocket();  // the path is gone then
+  ControlSocket(const ControlSocket&) = delete;
+  ControlSocket& operator=(const ControlSocket&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  struct Client {
+    int socket = -1;
+    std::atomic<bool> gone{false};
+    std::thread thread;
+  };
+  void listen();
+  void accept();
+  void serve(Client& client);
+  bool follow(int socket);
+
+  Service& service_;
+  const std::string path_;
+  int socket_ = -1, wake_[2] = {-1, -1};
+  std::atomic<bool> over_{false};
+  std::list<Client> clients_;  // of the thread
+  std::thread thread_;
+};
+
+// Speaks to one: sends a message and gives the line that comes back. ErrorKind::Unavailable when nobody listens, or is silent for
+// `seconds`.
+class ControlClient {
+ public:
+  explicit ControlClient(const std::string& path);
+  ~ControlClient();
+  ControlClient(const ControlClient&) = delete;
+  ControlClient& operator=(const ControlClient&) = delete;
+
+  void say(const std::string& message);
+  std::string hear(double seconds);
+
+ private:
+  std::string path_, heard_;
+  int socket_ = -1;
+};
+
+}  // namespace harmonics

@@ -1,0 +1,38 @@
+// EventFeed: what one client of /v1/events is told, message by message. No sockets here.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/serving/service.hpp"
+
+namespace harmonics {
+
+class EventFeed {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kTick{50};
+
+  // `query`: "every" and "layers"; throws ErrorKind::Usage what cannot be.
+  EventFeed(Service& service, const std::map<std::string, std::string>& query);
+  // Every kTick: what there is to tell. When the client still has not taken what it was told before (`can_take` false) it is told nothing,
+  // and what there was is dropped and counted.
+  std::vector<std::string> tick(Clock::time_point now, bool can_take);
+
+ private:
+  void tell(const char* kind, boost::json::object content);
+  void hello();
+  void news(const RunStatus& status);
+
+  Service& service_;
+  std::chrono::duration<double> every_{0.25};
+  bool layers_ = false, begun_ = false, can_take_ = true;
+  Clock::time_point next_status_{}, layers_seen_{};
+  uint64_t number_ = 0, dropped_ = 0, line_ = 0, row_ = 0;
+  int64_t step_ = -1;
+  std::vector<std::string> messages_;
+};
+
+}  // namespace harmonics

@@ -1,0 +1,396 @@
+// The one source that sees Boost.Beast.
+#include "engine/serving/http_server.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/beast/websocket.hpp>
+#include <fmt/core.h>
+
+#include "engine/serving/event_feed.hpp"
+
+namespace harmonics {
+
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+namespace websocket = beast::websocket;
+using tcp = asio::ip::tcp;
+using boost::system::error_code;
+
+using Reply = http::response<http::string_body>;
+
+Reply http_reply(ServiceReply r, unsigned version, bool keep_alive, bool head) {
+  Reply reply(static_cast<http::status>(r.status), version);
+  reply.set(http::field::content_type, r.content_type);
+  reply.set(http::field::cache_control, "no-store");
+  reply.set("X-Content-Type-Options", "nosniff");
+  for (const auto& [name, value] : r.headers) reply.set(name, value);
+  reply.keep_alive(keep_alive);
+  const size_t bytes = r.body.size();
+  if (!head) reply.body() = std::move(r.body);
+  reply.content_length(bytes);
+  return reply;
+}
+
+std::string text_of(beast::string_view v) { return {v.data(), v.size()}; }
+
+}  // namespace
+
+ListenAddress parse_listen(const std::string& text) {
+  const auto wrong = [&](const std::string& what) { return Error(ErrorKind::Usage, fmt::format("'{}' is no address to listen on: {}", text, what), {}, {"write 127.0.0.1:8080, [::1]:8080, or port 0 for a free one"}); };
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos) throw wrong("there is no port");
+  const std::string digits = text.substr(colon + 1);
+  if (digits.empty() || digits.size() > 5 || !std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }) || std::stoul(digits) > 65535) throw wrong(fmt::format("'{}' is no port", digits));
+  ListenAddress address{text.substr(0, colon), static_cast<uint16_t>(std::stoul(digits)), true};
+  if (address.host.size() > 2 && address.host.front() == '[' && address.host.back() == ']') address.host = address.host.substr(1, address.host.size() - 2);
+  if (address.host == "localhost") address.host = "127.0.0.1";
+  error_code failed;
+  const asio::ip::address parsed = asio::ip::make_address(address.host, failed);
+  if (failed) throw wrong(fmt::format("'{}' is no number of a network address", address.host));
+  address.loopback = parsed.is_loopback();
+  return address;
+}
+
+namespace {
+
+// What holds a socket.
+class Client {
+ public:
+  virtual ~Client() = default;
+  virtual void close() = 0;
+};
+
+}  // namespace
+
+// All of it runs on one thread, but for the answers of the service, which are posted to it. Everything that waits holds this object, so
+// stopping closes every socket and runs until nothing waits any more.
+class HttpServer::Running : public std::enable_shared_from_this<Running> {
+ public:
+  Running(Service& service, const ListenAddress& address, const HttpLimits& limits) : service_(service), limits_(limits), acceptor_(context_) {
+    const tcp::endpoint endpoint(asio::ip::make_address(address.host), address.port);
+    try {
+      acceptor_.open(endpoint.protocol());
+      acceptor_.set_option(asio::socket_base::reuse_address(true));
+      acceptor_.bind(endpoint);
+      acceptor_.listen();
+    } catch (const boost::system::system_error& e) {
+      throw Error(ErrorKind::Unavailable, fmt::format("cannot listen on {}:{}: {}", address.host, address.port, e.code().message()), {}, {"choose another port; 0 takes a free one"});
+    }
+    port_ = acceptor_.local_endpoint().port();
+    url_ = fmt::format("http://{}:{}", endpoint.address().is_v6() ? "[" + address.host + "]" : address.host, port_);
+  }
+
+  void start() {
+    accept();
+    thread_ = std::thread([this] { context_.run(); });
+  }
+  void stop();
+
+  Service& service() { return service_; }
+  const HttpLimits& limits() const { return limits_; }
+  asio::io_context& context() { return context_; }
+  const std::string& url() const { return url_; }
+  uint16_t port() const { return port_; }
+
+  // Runs it on the thread of the server, unless that has ended.
+  template <typename Work>
+  void post(Work&& work) {
+    const std::lock_guard<std::mutex> lock(posting_);
+    if (!stopped_) asio::post(context_, std::forward<Work>(work));
+  }
+  void keep(std::weak_ptr<Client> client) {
+    std::erase_if(clients_, [](const std::weak_ptr<Client>& c) { return c.expired(); });
+    clients_.push_back(std::move(client));
+  }
+
+  std::atomic<size_t> open{0}, listeners{0};
+
+ private:
+  void accept();
+
+  Service& service_;
+  const HttpLimits limits_;
+  asio::io_context context_;
+  tcp::acceptor acceptor_;
+  asio::steady_timer pause_{context_};  // of accepting
+  std::string url_;
+  uint16_t port_ = 0;
+  std::vector<std::weak_ptr<Client>> clients_;
+  std::mutex posting_;
+  bool stopped_ = false;
+  std::thread thread_;
+};
+
+namespace {
+
+// One client of /v1/events.
+template <typename Server>
+class Listener : public Client, public std::enable_shared_from_this<Listener<Server>> {
+ public:
+  Listener(std::shared_ptr<Server> server, beast::tcp_stream stream, EventFeed feed) : server_(std::move(server)), socket_(std::move(stream)), timer_(socket_.get_executor()), feed_(std::move(feed)) { ++server_->listeners; }
+  ~Listener() override { --server_->listeners, --server_->open; }
+
+  void close() override {
+    closed_ = true;
+    timer_.cancel();
+    beast::get_lowest_layer(socket_).close();
+  }
+
+  void start(const http::request<http::string_body>& request) {
+    beast::get_lowest_layer(socket_).expires_never();
+    websocket::stream_base::timeout timeouts = websocket::stream_base::timeout::suggested(beast::role_type::server);
+    timeouts.idle_timeout = server_->limits().idle;
+    timeouts.keep_alive_pings = true;
+    socket_.set_option(timeouts);
+    socket_.read_message_max(server_->limits().message);
+    socket_.text(true);
+    socket_.async_accept(request, [self = this->shared_from_this()](error_code failed) {
+      if (failed) return;
+      self->read();
+      self->tick();
+    });
+  }
+
+ private:
+  // Nothing that clients say means anything; that they are there does.
+  void read() {
+    socket_.async_read(said_, [self = this->shared_from_this()](error_code failed, size_t) {
+      if (failed) return self->close();
+      self->said_.clear();
+      self->read();
+    });
+  }
+
+  void tick() {
+    if (closed_) return;
+    const bool can_take = messages_.empty();
+    for (std::string& message : feed_.tick(EventFeed::Clock::now(), can_take)) messages_.push_back(std::move(message));
+    if (can_take && !messages_.empty()) write();
+    timer_.expires_after(EventFeed::kTick);
+    timer_.async_wait([self = this->shared_from_this()](error_code failed) {
+      if (!failed) self->tick();
+    });
+  }
+
+  void write() {
+    socket_.async_write(asio::buffer(messages_.front()), [self = this->shared_from_this()](error_code failed, size_t) {
+      if (failed) return self->close();
+      self->messages_.pop_front();
+      if (!self->messages_.empty()) self->write();
+    });
+  }
+
+  std::shared_ptr<Server> server_;
+  websocket::stream<beast::tcp_stream> socket_;
+  asio::steady_timer timer_;
+  EventFeed feed_;
+  beast::flat_buffer said_;
+  std::deque<std::string> messages_;  // of one tick
+  bool closed_ = false;
+};
+
+// One connection: requests one after the other.
+template <typename Server>
+class Connection : public Client, public std::enable_shared_from_this<Connection<Server>> {
+ public:
+  Connection(std::shared_ptr<Server> server, tcp::socket socket) : server_(std::move(server)), stream_(std::move(socket)), buffer_(server_->limits().header + 4096) { ++server_->open; }
+  ~Connection() override {
+    if (!handed_on_) --server_->open;
+  }
+  void close() override {
+    if (!handed_on_) stream_.close();
+  }
+
+  void start(bool welcome) {
+    if (!welcome) return refuse(503, "too many connections", "ask again later");
+    wait();
+  }
+
+ private:
+  // For the next request to begin.
+  void wait() {
+    parser_.emplace();
+    parser_->header_limit(server_->limits().header);
+    parser_->body_limit(server_->limits().body);
+    if (buffer_.size() > 0) return read();
+    stream_.expires_after(server_->limits().idle);
+    stream_.async_read_some(buffer_.prepare(4096), [self = this->shared_from_this()](error_code failed, size_t n) {
+      if (failed) return;
+      self->buffer_.commit(n);
+      self->read();
+    });
+  }
+
+  void read() {
+    stream_.expires_after(server_->limits().request);
+    http::async_read_header(stream_, buffer_, *parser_, [self = this->shared_from_this()](error_code failed, size_t) {
+      if (failed) return self->wrong(failed);
+      if (beast::iequals(self->parser_->get()[http::field::expect], "100-continue")) self->tell_to_go_on();
+      else self->read_body();
+    });
+  }
+
+  void tell_to_go_on() {
+    continue_ = Reply(http::status::continue_, 11);
+    http::async_write(stream_, continue_, [self = this->shared_from_this()](error_code failed, size_t) {
+      if (!failed) self->read_body();
+    });
+  }
+
+  void read_body() {
+    http::async_read(stream_, buffer_, *parser_, [self = this->shared_from_this()](error_code failed, size_t) {
+      if (failed) return self->wrong(failed);
+      self->act();
+    });
+  }
+
+  void wrong(error_code failed) {
+    if (failed == http::error::end_of_stream || failed == asio::error::connection_reset || failed == asio::error::operation_aborted) return;
+    if (failed == http::error::body_limit) return refuse(413, fmt::format("the body is larger than {} bytes", server_->limits().body), "ask with fewer samples at once");
+    if (failed == http::error::header_limit || failed == http::error::buffer_overflow) return refuse(431, fmt::format("the header is larger than {} bytes", server_->limits().header), "send fewer header fields");
+    if (failed.category() == make_error_code(http::error::bad_method).category()) return refuse(400, "this is no HTTP request: " + failed.message(), "docs/live.md has the paths");
+  }
+
+  void act() {
+    http::request<http::string_body> got = parser_->release();
+    ServiceRequest request;
+    request.method = text_of(got.method_string());
+    request.host = text_of(got[http::field::host]);
+    request.origin = text_of(got[http::field::origin]);
+    request.authorization = text_of(got[http::field::authorization]);
+    request.content_type = text_of(got[http::field::content_type]);
+    const std::string target = text_of(got.target());
+    version_ = got.version();
+    keep_alive_ = got.keep_alive();
+    head_ = got.method() == http::verb::head;
+    if (!parse_target(target, request)) return refuse(400, "the path cannot be understood", "docs/live.md has the paths");
+    if (request.host.empty() && version_ >= 11) return refuse(400, "the request names no host", "send a Host field");
+    if (request.path == "/v1/events") return open_events(request, got);
+    request.body = std::move(got.body());
+    stream_.expires_never();  // the service has its own deadlines
+    server_->service().handle(std::move(request), [self = this->shared_from_this()](ServiceReply reply) {
+      self->server_->post([self, reply = std::move(reply)]() mutable { self->write(std::move(reply)); });
+    });
+  }
+
+  void open_events(const ServiceRequest& request, const http::request<http::string_body>& got) {
+    if (auto refused = server_->service().refuse(request, false)) return write(std::move(*refused));
+    if (!websocket::is_upgrade(got)) return write(Service::refusal(426, "events come over a WebSocket", "open ws://…/v1/events"));
+    if (server_->listeners >= server_->limits().listeners) return write(Service::refusal(503, "too many listen already", "ask again later"));
+    try {
+      EventFeed feed(server_->service(), request.query);
+      handed_on_ = true;
+      const auto listener = std::make_shared<Listener<Server>>(server_, std::move(stream_), std::move(feed));
+      server_->keep(listener);
+      listener->start(got);
+    } catch (const Error& e) {
+      write(Service::refusal(400, e.what(), e.notes().empty() ? "" : e.notes().front()));
+    }
+  }
+
+  void refuse(int status, std::string error, std::string note) {
+    keep_alive_ = false;
+    write(Service::refusal(status, std::move(error), std::move(note)));
+  }
+
+  void write(ServiceReply reply) {
+    reply_ = http_reply(std::move(reply), version_, keep_alive_, head_);
+    stream_.expires_after(server_->limits().write);
+    const auto written = [self = this->shared_from_this()](error_code failed, size_t) {
+      if (failed) return;
+      if (self->keep_alive_) self->wait();
+      else self->hang_up();
+    };
+    if (head_) {
+      serializer_.emplace(reply_);
+      http::async_write_header(stream_, *serializer_, written);
+    } else {
+      http::async_write(stream_, reply_, written);
+    }
+  }
+
+  // What still comes is read over for a moment: closed at once, the reply would be lost on its way.
+  void hang_up() {
+    error_code ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    stream_.expires_after(std::chrono::seconds(1));
+    read_over(64);
+  }
+  void read_over(int times) {
+    buffer_.clear();
+    stream_.async_read_some(buffer_.prepare(4096), [self = this->shared_from_this(), times](error_code failed, size_t) {
+      if (!failed && times > 0) self->read_over(times - 1);
+    });
+  }
+
+  std::shared_ptr<Server> server_;
+  beast::tcp_stream stream_;
+  beast::flat_buffer buffer_;
+  std::optional<http::request_parser<http::string_body>> parser_;
+  Reply reply_, continue_;
+  std::optional<http::response_serializer<http::string_body>> serializer_;
+  unsigned version_ = 11;
+  bool keep_alive_ = false, head_ = false, handed_on_ = false;
+};
+
+}  // namespace
+
+void HttpServer::Running::accept() {
+  acceptor_.async_accept([self = shared_from_this()](error_code failed, tcp::socket socket) {
+    if (!self->acceptor_.is_open()) return;
+    if (!failed) {
+      error_code ignored;
+      socket.set_option(tcp::no_delay(true), ignored);
+      const bool welcome = self->open < self->limits_.connections;
+      if (self->open < 2 * self->limits_.connections) {
+        const auto connection = std::make_shared<Connection<Running>>(self, std::move(socket));
+        self->keep(connection);
+        connection->start(welcome);
+      }
+      return self->accept();
+    }
+    // No descriptor is left, or a client was gone before it was there.
+    self->pause_.expires_after(std::chrono::milliseconds(100));
+    self->pause_.async_wait([self](error_code) {
+      if (self->acceptor_.is_open()) self->accept();
+    });
+  });
+}
+
+void HttpServer::Running::stop() {
+  asio::post(context_, [this] {
+    error_code ignored;
+    acceptor_.close(ignored);
+    pause_.cancel();
+    for (const std::weak_ptr<Client>& c : clients_)
+      if (const auto client = c.lock()) client->close();
+  });
+  {
+    const std::lock_guard<std::mutex> lock(posting_);
+    stopped_ = true;
+  }
+  thread_.join();
+}
+
+HttpServer::HttpServer(Service& service, const ListenAddress& address, const HttpLimits& limits) : running_(std::make_shared<Running>(service, address, limits)) { running_->start(); }
+
+HttpServer::~HttpServer() { running_->stop(); }
+
+std::string HttpServer::url() const { return running_->url(); }
+uint16_t HttpServer::port() const { return running_->port(); }
+
+}  // namespace harmonics

@@ -1,0 +1,243 @@
+#include "engine/serving/predictor.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include <fmt/core.h>
+
+namespace harmonics {
+
+namespace {
+
+// A request waits no longer for a step to end; then it is answered with what there is.
+constexpr std::chrono::seconds kLongestWait{2};
+
+Port port_of(const std::string& name, const TensorType& batched, int64_t classes) { return {name, {batched.dtype, batched.shape.from(1)}, classes}; }
+
+}  // namespace
+
+// What is compiled for one run of a cycle: every size of batch for every place a snapshot may lie in.
+class Predictor::Programs {
+ public:
+  Programs(HarmonicGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots) : snapshots_(std::move(snapshots)), executor_(make_sequential_executor()) {
+    LoweringOptions o;
+    o.mode = Mode::infer;
+    o.cycle = cycle;
+    o.seed = graph.settings(cycle, run).seed;
+    o.device = run;
+    o.branches = graph.graph().branches(cycle);
+    o.wanted = graph.results(cycle);
+    for (size_t size = 0; size < std::size(kSizes); ++size) {
+      o.batch = kSizes[size];
+      const Lowered lowered = graph.lower(o);
+      if (size == 0) describe(graph, lowered, o);
+      for (size_t place = 0; place < Snapshots::kPlaces; ++place) compile(graph, lowered, run, place, size);
+    }
+    for (const Port& p : ports_->inputs) staged_.push_back(std::make_shared<Storage>(p.bytes() * static_cast<uint64_t>(kSizes[std::size(kSizes) - 1])));
+  }
+
+  const std::shared_ptr<const ModelPorts>& ports() const { return ports_; }
+  Snapshots& snapshots() const { return *snapshots_; }
+
+  // Class numbers that no class has are refused here, so that they do not stop the requests they are batched with.
+  void check(uint64_t samples, const std::vector<std::vector<std::byte>>& inputs) const {
+    std::vector<const void*> pointers(inputs.size());
+    for (uint64_t i = 0; i < samples; ++i) {
+      for (size_t p = 0; p < inputs.size(); ++p) pointers[p] = inputs[p].data() + i * ports_->inputs[p].bytes();
+      compiled_[0][0].step->check_indices(pointers.data());
+    }
+  }
+
+  // Samples [first, first + n) of these jobs, in one go. n is at most the largest size.
+  void run(const Snapshot& weights, size_t size, uint64_t first, uint64_t n, std::vector<Job>& jobs) {
+    const Compiled& c = compiled_[weights.place()][size];
+    std::vector<const void*> pointers;
+    for (size_t p = 0; p < staged_.size(); ++p) {
+      const uint64_t bytes = ports_->inputs[p].bytes();
+      auto* to = static_cast<std::byte*>(staged_[p]->data());
+      each_row(jobs, first, n, [&](Job& job, uint64_t row, uint64_t i) { std::memcpy(to + i * bytes, job.inputs[p].data() + row * bytes, bytes); });
+      for (auto i = n; i < static_cast<uint64_t>(kSizes[size]); ++i) std::memcpy(to + i * bytes, to, bytes);  // rows that nobody asked for
+      pointers.push_back(to);
+    }
+    c.step->set(pointers.data(), 0, 1, 0);
+    c.step->run();
+    for (size_t p = 0; p < c.results.size(); ++p) {
+      const uint64_t bytes = ports_->outputs[p].bytes();
+      const auto* from = static_cast<const std::byte*>(c.results[p]->bytes());
+      each_row(jobs, first, n, [&](Job& job, uint64_t row, uint64_t i) { std::memcpy(job.result.outputs[p].data() + row * bytes, from + i * bytes, bytes); });
+    }
+  }
+
+ private:
+  struct Compiled {
+    std::unique_ptr<CompiledStep> step;
+    std::vector<const HTensor*> results;
+  };
+
+  void describe(const HarmonicGraph& graph, const Lowered& lowered, const LoweringOptions& o) {
+    auto ports = std::make_shared<ModelPorts>();
+    ports->graph = graph.graph().name;
+    ports->cycle = o.cycle;
+    const auto name_of = [&](int n) { return graph.graph().nodes[static_cast<size_t>(n)].name; };
+    const std::vector<const Node*> leaves = lowered.program.leaves(Op::input);  // those of streams first
+    for (size_t i = 0; i < lowered.inputs.size(); ++i)
+      ports->inputs.push_back(port_of(name_of(lowered.inputs[i]), lowered.program.type(leaves[i]->outputs.at(0)), lowered.index_limits[i]));
+    for (int n : o.wanted) {
+      const auto at = lowered.values.find(n);
+      if (at == lowered.values.end()) continue;
+      outputs_.push_back(at->second);
+      ports->outputs.push_back(port_of(name_of(n), lowered.program.values[lowered.program.output(at->second)->value].type, 0));
+    }
+    ports_ = std::move(ports);
+  }
+
+  void compile(HarmonicGraph& graph, const Lowered& lowered, const RunSettings& run, size_t place, size_t size) {
+    Compiled& c = compiled_[place][size];
+    c.step = std::make_unique<CompiledStep>(lowered, snapshots_->place(place), *executor_, graph.compile_options(run));
+    for (const std::string& name : outputs_) c.results.push_back(&c.step->executable().output(name));
+  }
+
+  template <typename Body>
+  static void each_row(std::vector<Job>& jobs, uint64_t first, uint64_t n, Body&& body) {
+    uint64_t begin = 0;  // of the job, among all rows
+    for (Job& job : jobs) {
+      const uint64_t from = std::max(begin, first), to = std::min(begin + job.samples, first + n);
+      for (uint64_t row = from; row < to; ++row) body(job, row - begin, row - first);
+      begin += job.samples;
+    }
+  }
+
+  std::shared_ptr<Snapshots> snapshots_;
+  std::unique_ptr<Executor> executor_;
+  std::shared_ptr<const ModelPorts> ports_;
+  std::vector<std::string> outputs_;
+  std::array<std::array<Compiled, std::size(kSizes)>, Snapshots::kPlaces> compiled_;
+  std::vector<std::shared_ptr<Storage>> staged_;  // by input
+};
+
+Predictor::Predictor(PredictorSettings settings) : settings_(settings), thread_([this] { work(); }) {}
+
+Predictor::~Predictor() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    over_ = true;
+  }
+  arrived_.notify_all();
+  thread_.join();
+  const Error stopped(ErrorKind::Unavailable, "the run is over", {}, {"ask another one"});
+  for (Job& job : queue_) finish(job, &stopped);
+}
+
+void Predictor::serve(HarmonicGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots) {
+  auto programs = std::make_shared<Programs>(graph, cycle, run, std::move(snapshots));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  programs_.swap(programs);
+}
+
+std::shared_ptr<const ModelPorts> Predictor::ports() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return programs_ ? programs_->ports() : nullptr;
+}
+
+std::shared_ptr<const Snapshot> Predictor::newest() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return programs_ ? programs_->snapshots().newest() : nullptr;
+}
+
+AnswerTimes::Report Predictor::report() const {
+  AnswerTimes::Report report = times_.report();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  report.queued = queued_;
+  report.queue_limit = settings_.queue;
+  return report;
+}
+
+void Predictor::ask(const std::shared_ptr<const ModelPorts>& ports, uint64_t samples, std::vector<std::vector<std::byte>> inputs, Answer answer) {
+  if (samples == 0 || samples > kMostSamples)
+    throw Error(ErrorKind::Usage, fmt::format("a request of {} samples", samples), {}, {fmt::format("ask for 1 to {} at once", kMostSamples)});
+  std::shared_ptr<Programs> programs;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    programs = programs_;
+  }
+  if (!programs || programs->ports() != ports) throw Error(ErrorKind::Unavailable, "another part of the flow has begun", {}, {"ask again"});
+  for (size_t p = 0; p < inputs.size(); ++p)
+    if (inputs.size() != ports->inputs.size() || inputs[p].size() != samples * ports->inputs[p].bytes()) throw Error(ErrorKind::Usage, "inputs that are not of the model's shape");
+  programs->check(samples, inputs);
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (over_) throw Error(ErrorKind::Unavailable, "the run is over", {}, {"ask another one"});
+  if (queued_ + samples > settings_.queue) {
+    lock.unlock();
+    times_.refused();
+    throw Error(ErrorKind::Unavailable, fmt::format("{} samples wait already", settings_.queue), {}, {"ask again later, or with fewer at once"});
+  }
+  queued_ += samples;
+  queue_.push_back({ports, samples, std::move(inputs), std::move(answer), Clock::now(), {}});
+  arrived_.notify_one();
+}
+
+// All that waits, up to the largest batch; one request may be more than that.
+std::vector<Predictor::Job> Predictor::take_round(std::unique_lock<std::mutex>& lock) {
+  const auto most = static_cast<uint64_t>(kSizes[std::size(kSizes) - 1]);
+  arrived_.wait(lock, [&] { return over_ || !queue_.empty(); });
+  if (!over_) arrived_.wait_until(lock, queue_.front().arrived + settings_.latency, [&] { return over_ || queued_ >= most; });
+  std::vector<Job> round;
+  if (over_) return round;
+  uint64_t taken = 0;
+  while (!queue_.empty() && (round.empty() || taken + queue_.front().samples <= most) && (round.empty() || queue_.front().ports == round.front().ports)) {
+    taken += queue_.front().samples;
+    round.push_back(std::move(queue_.front()));
+    queue_.pop_front();
+  }
+  queued_ -= taken;
+  return round;
+}
+
+void Predictor::work() {
+  for (;;) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    std::vector<Job> round = take_round(lock);
+    if (round.empty()) return;
+    const std::shared_ptr<Programs> programs = programs_;
+    lock.unlock();
+    try {
+      if (programs->ports() != round.front().ports) throw Error(ErrorKind::Unavailable, "another part of the flow has begun", {}, {"ask again"});
+      answer(round, *programs);
+    } catch (const Error& e) {
+      for (Job& job : round) finish(job, &e);
+    }
+  }
+}
+
+void Predictor::answer(std::vector<Job>& round, Programs& programs) {
+  uint64_t rows = 0;
+  for (Job& job : round) {
+    rows += job.samples;
+    job.result.samples = job.samples;
+    for (const Port& p : job.ports->outputs) job.result.outputs.emplace_back(p.bytes() * job.samples);
+  }
+  const auto weights = programs.snapshots().fresh(round.front().arrived + kLongestWait);
+  for (uint64_t first = 0; first < rows;) {
+    size_t size = 0;  // the largest that is at least half used
+    while (size + 1 < std::size(kSizes) && static_cast<uint64_t>(kSizes[size + 1]) <= 2 * (rows - first)) ++size;
+    const uint64_t n = std::min(rows - first, static_cast<uint64_t>(kSizes[size]));
+    programs.run(*weights, size, first, n, round);
+    times_.batch();
+    first += n;
+  }
+  for (Job& job : round) {
+    job.result.version = weights->version();
+    finish(job, nullptr);
+  }
+}
+
+void Predictor::finish(Job& job, const Error* error) {
+  if (!job.answer) return;
+  if (error) times_.failed();
+  else times_.answered(job.samples, Clock::now() - job.arrived);
+  std::exchange(job.answer, nullptr)(error ? nullptr : &job.result, error);
+}
+
+}  // namespace harmonics

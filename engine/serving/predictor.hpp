@@ -1,0 +1,102 @@
+// Predictor: answers requests with the weights of a snapshot, on a thread of its own, those that wait together in one batch.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/runtime/compiled_step.hpp"
+#include "engine/runtime/harmonic_graph.hpp"
+#include "engine/runtime/snapshot.hpp"
+#include "engine/serving/answer_times.hpp"
+
+namespace harmonics {
+
+// What goes in or comes out under a name, by sample.
+struct Port {
+  std::string name;
+  TensorType sample;
+  int64_t classes = 0;  // integers that choose one: below this; 0: any
+  uint64_t bytes() const { return sample.bytes(); }
+};
+
+struct ModelPorts {
+  std::string graph;
+  int cycle = 0;
+  std::vector<Port> inputs, outputs;
+};
+
+struct Prediction {
+  WeightsVersion version;
+  uint64_t samples = 0;
+  std::vector<std::vector<std::byte>> outputs;  // by port, samples back to back
+};
+
+struct PredictorSettings {
+  std::chrono::microseconds latency{2000};  // the first of a batch waits no longer for others
+  uint64_t queue = 1024;                    // samples that may wait
+};
+
+class Predictor {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr int64_t kSizes[] = {1, 8, 32};  // of batches
+  static constexpr uint64_t kMostSamples = 256;    // of one request
+
+  explicit Predictor(PredictorSettings settings = {});
+  ~Predictor();  // what waits is answered with an error
+  Predictor(const Predictor&) = delete;
+  Predictor& operator=(const Predictor&) = delete;
+
+  // From now on requests are answered by this cycle's graph without its taps and with these weights. Compiles: on the thread the graph
+  // belongs to, while nothing else does.
+  void serve(HarmonicGraph& graph, int cycle, const RunSettings& run, std::shared_ptr<Snapshots> snapshots);
+  // Null before the first serve().
+  std::shared_ptr<const ModelPorts> ports() const;
+  // The newest weights there are; none before the first serve().
+  std::shared_ptr<const Snapshot> newest() const;
+
+  // Calls once, from the predictor's thread; exactly one of them is given.
+  using Answer = std::function<void(const Prediction*, const Error*)>;
+  // `inputs`: by port, samples back to back. Throws: ErrorKind::Usage what does not fit `ports`, Stream class numbers out of range,
+  // Unavailable when too many wait.
+  void ask(const std::shared_ptr<const ModelPorts>& ports, uint64_t samples, std::vector<std::vector<std::byte>> inputs, Answer answer);
+
+  AnswerTimes::Report report() const;
+
+ private:
+  class Programs;
+  struct Job {
+    std::shared_ptr<const ModelPorts> ports;
+    uint64_t samples;
+    std::vector<std::vector<std::byte>> inputs;
+    Answer answer;
+    Clock::time_point arrived;
+    Prediction result;
+  };
+
+  void work();
+  std::vector<Job> take_round(std::unique_lock<std::mutex>& lock);
+  void answer(std::vector<Job>& round, Programs& programs);
+  void finish(Job& job, const Error* error);
+
+  const PredictorSettings settings_;
+  mutable std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<Job> queue_;
+  uint64_t queued_ = 0;  // samples
+  bool over_ = false;
+  std::shared_ptr<Programs> programs_;
+  AnswerTimes times_;
+  std::thread thread_;
+};
+
+}  // namespace harmonics

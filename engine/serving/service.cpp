@@ -1,0 +1,337 @@
+#include "engine/serving/service.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "engine/serving/json_text.hpp"
+
+namespace harmonics {
+
+namespace json = boost::json;
+
+namespace {
+
+constexpr size_t kMostWaiting = 16;  // actions
+constexpr std::chrono::seconds kLayersEvery{1};
+
+// As fast for a wrong token as for one that is nearly right.
+bool same(std::string_view a, std::string_view b) {
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b.empty() ? 0 : b[i % b.size()]);
+  return difference == 0;
+}
+
+// "localhost:8080" names this machine.
+bool is_loopback_host(std::string_view host) {
+  if (host.starts_with("[")) return host.starts_with("[::1]");
+  const std::string_view name = host.substr(0, host.rfind(':'));
+  return name == "localhost" || name == "127.0.0.1";
+}
+
+int status_of(const Error& e) {
+  switch (e.kind()) {
+    case ErrorKind::Unavailable: return 503;
+    case ErrorKind::Usage:
+    case ErrorKind::Stream: return 400;
+    default: return 500;
+  }
+}
+
+ServiceReply reply_of(const Error& e) {
+  ServiceReply r = Service::reply(error_json(e), status_of(e));
+  if (r.status == 503) r.headers.emplace_back("Retry-After", "1");
+  return r;
+}
+
+}  // namespace
+
+struct Service::Route {
+  const char *method, *path;
+  bool changes;  // the run
+  bool open;     // to those without a token
+  void (*handle)(Service&, const ServiceRequest&, const Answer&);
+};
+
+const Service::Route Service::kRoutes[] = {
+    {"POST", "/v1/predict", false, false, [](Service& s, const ServiceRequest& r, const Answer& a) { s.predict(r, a); }},
+    {"GET", "/v1/model", false, false,
+     [](Service& s, const ServiceRequest&, const Answer& a) {
+       const auto ports = s.predictor_.ports();
+       a(ports ? reply(json_of(*ports)) : refusal(503, "the run is starting", "ask again"));
+     }},
+    {"GET", "/v1/status", false, false, [](Service& s, const ServiceRequest&, const Answer& a) { a(reply(s.status())); }},
+    {"GET", "/v1/graph", false, false, [](Service& s, const ServiceRequest&, const Answer& a) { a(reply(s.graph())); }},
+    {"GET", "/v1/history", false, false, [](Service& s, const ServiceRequest&, const Answer& a) { a(reply(json_of(s.control_.history()))); }},
+    {"GET", "/v1/log", false, false, [](Service& s, const ServiceRequest& r, const Answer& a) { a(s.log(r)); }},
+    {"GET", "/v1/layers", false, false,
+     [](Service& s, const ServiceRequest&, const Answer& a) {
+       const auto answer = [&s, a] {
+         const json::object cards = s.layers();
+         a(reply(cards, cards.contains("error") ? 503 : 200));
+       };
+       if (!s.later(answer)) a(refusal(503, "too much is asked at once", "ask again"));
+     }},
+    {"GET", "/v1/tap", false, false,
+     [](Service& s, const ServiceRequest& r, const Answer& a) {
+       if (!s.later([&s, r, a] { a(s.tap(r)); })) a(refusal(503, "too much is asked at once", "ask again"));
+     }},
+    {"POST", "/v1/control", true, false,
+     [](Service& s, const ServiceRequest& r, const Answer& a) {
+       const auto act = [&s, a, body = r.body] {
+         const json::object done = s.control(body);
+         const json::value* now = done.if_contains("now");
+         a(reply(done, !done.contains("error") ? 200 : now ? 409 : 400));
+       };
+       if (!s.later(act)) a(refusal(503, "too much is asked at once", "ask again"));
+     }},
+    {"GET", "/metrics", false, false, [](Service& s, const ServiceRequest&, const Answer& a) { a(s.metrics()); }},
+    {"GET", "/healthz", false, true, [](Service& s, const ServiceRequest&, const Answer& a) { a(s.health()); }},
+};
+
+Service::Service(ServiceSettings settings, RunControl& control, Predictor& predictor)
+    : settings_(std::move(settings)), control_(control), predictor_(predictor), thread_([this] { work(); }) {}
+
+Service::~Service() {
+  {
+    const std::lock_guard<std::mutex> lock(waiting_);
+    over_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void Service::set_graph(json::object graph) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  graph_ = std::move(graph);
+}
+
+void Service::set_looks(Looks looks) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  looks_ = std::move(looks);
+  layers_ = {};
+}
+
+void Service::put(const std::string& path, ServiceReply file) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  files_[path] = std::move(file);
+}
+
+ServiceReply Service::reply(const json::object& body, int status) { return {status, "application/json", json::serialize(body) + "\n", {}}; }
+
+ServiceReply Service::refusal(int status, std::string error, std::string note) { return reply({{"error", std::move(error)}, {"note", std::move(note)}}, status); }
+
+bool Service::authorised(const ServiceRequest& request) const {
+  constexpr std::string_view kBearer = "Bearer ";
+  std::string_view given = request.authorization;
+  if (given.starts_with(kBearer)) given.remove_prefix(kBearer.size());
+  else if (const auto at = request.query.find("token"); at != request.query.end()) given = at->second;
+  else return false;
+  return same(given, settings_.token);
+}
+
+std::optional<ServiceReply> Service::refuse(const ServiceRequest& r, bool changes) const {
+  if (settings_.loopback && !r.host.empty() && !is_loopback_host(r.host))
+    return refusal(403, "this address is of this machine alone, and the request is for another host", "ask for 127.0.0.1 or localhost");
+  if (!r.origin.empty() && r.origin != "http://" + r.host && r.origin != "https://" + r.host)
+    return refusal(403, "pages of other origins may not ask", "ask from a page of this address, or from a program");
+  if ((changes || settings_.token_for_all || !settings_.loopback) && !authorised(r)) {
+    ServiceReply reply = refusal(401, "the token is missing or wrong", "give it as 'Authorization: Bearer TOKEN' or '?token=TOKEN'; it was printed when the run began");
+    reply.headers.emplace_back("WWW-Authenticate", "Bearer");
+    return reply;
+  }
+  return std::nullopt;
+}
+
+void Service::handle(ServiceRequest r, Answer answer) {
+  const Route* route = nullptr;
+  std::string methods;
+  for (const Route& candidate : kRoutes) {
+    if (r.path != candidate.path) continue;
+    methods = candidate.method;
+    if (r.method == candidate.method || (r.method == "HEAD" && methods == "GET")) route = &candidate;
+  }
+  if (!route && methods.empty()) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto file = files_.find(r.path);
+    if (file == files_.end()) return answer(refusal(404, "there is nothing here", "docs/live.md has the paths"));
+    methods = "GET";
+    if (auto refused = refuse(r, false); refused && refused->status == 403) return answer(*refused);
+    if (r.method == "GET" || r.method == "HEAD") return answer(file->second);
+  }
+  if (!route) {
+    ServiceReply reply = refusal(405, "this path takes " + methods, "ask with " + methods);
+    reply.headers.emplace_back("Allow", methods);
+    return answer(reply);
+  }
+  if (!route->open)
+    if (auto refused = refuse(r, route->changes)) return answer(*refused);
+  try {
+    route->handle(*this, r, answer);
+  } catch (const Error& e) {
+    answer(reply_of(e));
+  }
+}
+
+void Service::predict(const ServiceRequest& r, const Answer& answer) {
+  const auto ports = predictor_.ports();
+  if (!ports) return answer(refusal(503, "the run is starting", "ask again"));
+  const std::string type = r.content_type.substr(0, r.content_type.find(';'));
+  const bool tensors = type == "application/x-safetensors";
+  if (!tensors && type != "application/json" && !type.empty()) return answer(refusal(415, "a body of this type cannot be read", "send application/json or application/x-safetensors"));
+  PredictInputs inputs = tensors ? inputs_from_tensors(r.body, *ports) : inputs_from_json(r.body, *ports);
+  predictor_.ask(ports, inputs.samples, std::move(inputs.bytes), [answer, ports, tensors](const Prediction* p, const Error* e) {
+    if (e) return answer(reply_of(*e));
+    if (tensors) return answer({200, "application/x-safetensors", tensors_text(*p, *ports), {}});
+    answer({200, "application/json", prediction_text(*p, *ports), {}});
+  });
+}
+
+ServiceReply Service::health() const {
+  const RunStatus s = control_.status();
+  json::object streams;
+  for (const StreamStatus& stream : s.streams) streams[stream.name] = json::object{{"health", word(stream.health)}, {"state", stream.state}};
+  return reply({{"health", word(s.health)}, {"state", word(s.phase)}, {"streams", std::move(streams)}}, s.health == Health::failed ? 503 : 200);
+}
+
+ServiceReply Service::metrics() const {
+  const auto newest = predictor_.newest();
+  const AnswerTimes::Report serving = predictor_.report();
+  return {200, "text/plain; version=0.0.4; charset=utf-8", metrics_text(control_.status(), newest.get(), &serving), {}};
+}
+
+ServiceReply Service::log(const ServiceRequest& r) const {
+  uint64_t after = 0;
+  if (const auto at = r.query.find("after"); at != r.query.end()) {
+    const char* end = at->second.data() + at->second.size();
+    if (std::from_chars(at->second.data(), end, after).ptr != end) return refusal(400, "'after' is no number", "give the number of the last line you have");
+  }
+  return reply(json_of(control_.log(after)));
+}
+
+ServiceReply Service::tap(const ServiceRequest& r) {
+  const auto edge = r.query.find("edge"), count = r.query.find("samples");
+  uint64_t samples = 1;
+  if (count != r.query.end()) {
+    const char* end = count->second.data() + count->second.size();
+    if (std::from_chars(count->second.data(), end, samples).ptr != end || samples == 0 || samples > BatchSample::kMost) return refusal(400, "'samples' is no such number", fmt::format("ask for 1 to {}", BatchSample::kMost));
+  }
+  if (edge == r.query.end()) return refusal(400, "no edge is named", "write ?edge=NAME, of a producer or a layer");
+  Looks looks;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    looks = looks_;
+  }
+  if (!looks.tap) return refusal(503, "the run is starting", "ask again");
+  try {
+    return reply(looks.tap(edge->second, samples));
+  } catch (const Error& e) {
+    return reply_of(e);
+  }
+}
+
+json::object Service::status() const {
+  const auto newest = predictor_.newest();
+  const AnswerTimes::Report serving = predictor_.report();
+  return json_of(control_.status(), newest.get(), &serving);
+}
+
+json::object Service::graph() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return graph_;
+}
+
+json::object Service::layers() {
+  const std::lock_guard<std::mutex> one(layering_);
+  std::function<json::object()> make;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!layers_.empty() && std::chrono::steady_clock::now() - layered_ < kLayersEvery) return layers_;
+    make = looks_.layers;
+  }
+  if (!make) return {{"error", "the run is starting"}, {"note", "ask again"}};
+  json::object cards;
+  try {
+    cards = make();
+  } catch (const Error& e) {
+    return error_json(e);
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  layered_ = std::chrono::steady_clock::now();
+  return layers_ = std::move(cards);
+}
+
+std::optional<json::object> Service::layers_since(std::chrono::steady_clock::time_point& seen) {
+  std::optional<json::object> newer;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (layered_ > seen) newer = layers_, seen = layered_;
+    if (std::chrono::steady_clock::now() - layered_ < kLayersEvery || layers_wanted_ || !looks_.layers) return newer;
+    layers_wanted_ = true;
+  }
+  const auto make = [this] {
+    layers();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    layers_wanted_ = false;
+  };
+  if (!later(make)) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    layers_wanted_ = false;
+  }
+  return newer;
+}
+
+json::object Service::control(std::string_view message) {
+  ControlRequest request;
+  try {
+    request = control_from_json(message);
+  } catch (const Error& e) {
+    return error_json(e);
+  }
+  using Do = ControlRequest::Do;
+  try {
+    switch (request.what) {
+      case Do::status: break;
+      case Do::pause: control_.pause(); break;
+      case Do::resume: control_.resume(); break;
+      case Do::step: control_.step(request.count); break;
+      case Do::checkpoint: control_.checkpoint(); break;
+      case Do::learning_rate: control_.set_learning_rate(request.value); break;
+      case Do::stop: control_.stop(); break;
+      case Do::events: throw Error(ErrorKind::Usage, "events come from GET /v1/events, or over the control socket");
+    }
+    return {{"done", request.word}, {"status", status()}};
+  } catch (const Error& e) {
+    json::object refused = error_json(e);
+    refused["now"] = word(control_.status().phase);
+    return refused;
+  }
+}
+
+bool Service::later(std::function<void()> work) {
+  {
+    const std::lock_guard<std::mutex> lock(waiting_);
+    if (over_ || later_.size() >= kMostWaiting) return false;
+    later_.push_back(std::move(work));
+  }
+  wake_.notify_one();
+  return true;
+}
+
+void Service::work() {
+  for (;;) {
+    std::function<void()> next;
+    {
+      std::unique_lock<std::mutex> lock(waiting_);
+      wake_.wait(lock, [&] { return over_ || !later_.empty(); });
+      if (over_) return;
+      next = std::move(later_.front());
+      later_.pop_front();
+    }
+    next();
+  }
+}
+
+}  // namespace harmonics

@@ -1,0 +1,306 @@
+// HTTP and WebSocket over sockets: what is answered, what is refused, and that nothing stops the others.
+#include "tests/engine/serving/served.hpp"
+
+#include <fstream>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "engine/serving/control_socket.hpp"
+#include "engine/serving/http_server.hpp"
+#include "tests/message_of.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+namespace {
+
+// A client that says and hears bytes.
+class Wire {
+ public:
+  explicit Wire(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    at.sin_port = htons(port);
+    REQUIRE(::connect(socket_, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0);
+  }
+  ~Wire() { ::close(socket_); }
+  Wire(const Wire&) = delete;
+  Wire& operator=(const Wire&) = delete;
+
+  bool say(const std::string& bytes) { return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()); }
+  // Until `holds`, the other side closes, or the time is over.
+  std::string hear(const std::function<bool(const std::string&)>& holds, std::chrono::milliseconds time = 20s) {
+    const auto deadline = std::chrono::steady_clock::now() + time;
+    while (!closed_ && !holds(heard_)) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+      pollfd ready{socket_, POLLIN, 0};
+      if (left <= 0 || ::poll(&ready, 1, static_cast<int>(left)) <= 0) break;
+      char piece[65536];
+      const ssize_t n = ::recv(socket_, piece, sizeof piece, 0);
+      if (n <= 0) closed_ = true;
+      else heard_.append(piece, static_cast<size_t>(n));
+    }
+    return heard_;
+  }
+  std::string to_the_end() {
+    return hear([](const std::string&) { return false; });
+  }
+  // One reply with its body; what follows it is left.
+  std::string reply() {
+    size_t whole = 0;
+    hear([&](const std::string& s) {
+      const size_t head = s.find("\r\n\r\n"), length = s.find("Content-Length: ");
+      if (head == std::string::npos || length == std::string::npos) return false;
+      whole = head + 4 + std::stoul(s.substr(length + 16));
+      return s.size() >= whole;
+    });
+    const std::string first = heard_.substr(0, whole);
+    heard_.erase(0, whole);
+    return first;
+  }
+  bool closed() const { return closed_; }
+
+ private:
+  int socket_;
+  std::string heard_;
+  bool closed_ = false;
+};
+
+std::string request(const std::string& line, const std::string& headers = "", const std::string& body = "") {
+  return line + " HTTP/1.1\r\nHost: 127.0.0.1\r\n" + headers + (body.empty() ? "" : "Content-Length: " + std::to_string(body.size()) + "\r\n") + "\r\n" + body;
+}
+
+bool is(const std::string& reply, int status) { return reply.rfind("HTTP/1.1 " + std::to_string(status) + " ", 0) == 0; }
+
+struct Listening : Served {
+  explicit Listening(HttpLimits limits = {}) : server(service, parse_listen("127.0.0.1:0"), limits) {}
+  bool answers() {
+    Wire wire(server.port());
+    wire.say(request("GET /healthz"));
+    return is(wire.reply(), 200);
+  }
+  HttpServer server;
+};
+
+}  // namespace
+
+TEST_CASE("addresses to listen on") {
+  CHECK(parse_listen("127.0.0.1:8080").port == 8080);
+  CHECK(parse_listen("localhost:0").host == "127.0.0.1");
+  CHECK(parse_listen("[::1]:1").loopback);
+  CHECK_FALSE(parse_listen("0.0.0.0:1").loopback);
+  CHECK_FALSE(parse_listen("[::]:1").loopback);
+  for (const char* wrong : {"", "8080", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:999999", "example.com:80", ":80"}) CHECK_THAT(message_of([&] { parse_listen(wrong); }), Catch::Contains("is no address to listen on"));
+  Listening first;
+  CHECK_THAT(message_of([&] { HttpServer(first.service, {"127.0.0.1", first.server.port(), true}); }), Catch::StartsWith("cannot listen on 127.0.0.1:"));
+}
+
+TEST_CASE("one connection asks again and again, also ahead") {
+  Listening run;
+  run.start();
+  Wire wire(run.server.port());
+  for (int i = 0; i < 20; ++i) {
+    wire.say(request("GET /v1/model"));
+    const std::string reply = wire.reply();
+    CHECK(is(reply, 200));
+    CHECK_THAT(reply, Catch::Contains("\"name\":\"x\""));
+  }
+  const std::string body = R"({"inputs": {"x": [[1, 2, 3, 4]]}})", predict = request("POST /v1/predict", "Content-Type: application/json\r\n", body);
+  wire.say(predict + request("GET /healthz") + predict);
+  CHECK_THAT(wire.reply(), Catch::Contains("\"outputs\""));
+  CHECK_THAT(wire.reply(), Catch::Contains("\"health\""));
+  CHECK_THAT(wire.reply(), Catch::Contains("\"outputs\""));
+  wire.say(request("HEAD /healthz"));
+  const std::string head = wire.hear([](const std::string& s) { return s.find("\r\n\r\n") != std::string::npos; });
+  CHECK(is(head, 200));
+  CHECK(head.substr(head.find("\r\n\r\n") + 4).empty());
+  Wire expecting(run.server.port());
+  expecting.say("POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n");
+  CHECK_THAT(expecting.hear([](const std::string& s) { return s.find("\r\n\r\n") != std::string::npos; }), Catch::StartsWith("HTTP/1.1 100 Continue"));
+  expecting.say(body);
+  CHECK_THAT(expecting.hear([](const std::string& s) { return s.find("outputs") != std::string::npos; }), Catch::Contains("HTTP/1.1 200 OK"));
+}
+
+TEST_CASE("what is too large or too slow is refused, and others are answered") {
+  HttpLimits limits;
+  limits.body = 1000;
+  limits.request = 300ms;
+  limits.idle = 600ms;
+  Listening run(limits);
+  run.start();
+  Wire large(run.server.port());
+  large.say("POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000000000\r\n\r\n");
+  CHECK(is(large.to_the_end(), 413));
+  Wire longer(run.server.port());
+  longer.say(request("POST /v1/predict", "", std::string(1001, 'x')));
+  CHECK(is(longer.to_the_end(), 413));
+  Wire chunks(run.server.port());
+  chunks.say("POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+  for (int i = 0; i < 30 && chunks.say("40\r\n" + std::string(64, 'x') + "\r\n"); ++i) {
+  }
+  CHECK(is(chunks.to_the_end(), 413));
+  Wire header(run.server.port());
+  header.say("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + std::string(9000, 'x'));
+  CHECK(is(header.to_the_end(), 431));
+  Wire slow(run.server.port());
+  std::thread drip([&] {
+    for (int i = 0; i < 60 && !slow.closed() && slow.say("G"); ++i) std::this_thread::sleep_for(20ms);
+  });
+  CHECK(run.answers());
+  const std::string said = slow.to_the_end();
+  CHECK((said.empty() || is(said, 400)));
+  drip.join();
+  Wire body(run.server.port());
+  body.say("POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 500\r\n\r\n{");
+  CHECK(body.to_the_end().empty());
+  CHECK(body.closed());
+  Wire silent(run.server.port());
+  silent.to_the_end();
+  CHECK(silent.closed());
+  CHECK(run.answers());
+}
+
+TEST_CASE("what is no HTTP is refused, whatever it is") {
+  Listening run;
+  run.start();
+  for (const std::string& bytes : std::vector<std::string>{"\r\n\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", std::string(64, '\0'), std::string(300, '\xff'), "HXS1\x01\x00\x03\x00", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+                                                           "POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n\r\n", "POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+                                                           "POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFFF\r\n", "GET /%zz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "GET http://[ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "GET / HTTP/1.1\r\n\r\n"}) {
+    Wire wire(run.server.port());
+    wire.say(bytes);
+    const std::string reply = wire.hear([](const std::string& s) { return s.find("\r\n\r\n") != std::string::npos; }, 2s);
+    INFO(bytes << " -> " << reply.substr(0, 200));
+    CHECK((reply.empty() || reply.rfind("HTTP/1.", 0) == 0));
+    CHECK_FALSE(is(reply, 200));
+  }
+  CHECK(run.answers());
+  { Wire gone(run.server.port()); gone.say(request("POST /v1/predict", "", R"({"inputs": {"x": [[1, 2, 3, 4]]}})")); }  // does not wait for its answer
+  CHECK(run.answers());
+}
+
+TEST_CASE("more connections than there may be are told so") {
+  HttpLimits limits;
+  limits.connections = 4;
+  Listening run(limits);
+  run.start();
+  std::vector<std::unique_ptr<Wire>> open;
+  for (int i = 0; i < 4; ++i) {
+    open.push_back(std::make_unique<Wire>(run.server.port()));
+    open.back()->say(request("GET /healthz"));
+    CHECK(is(open.back()->reply(), 200));
+  }
+  Wire more(run.server.port());
+  CHECK(is(more.to_the_end(), 503));
+  open.pop_back();
+  CHECK(await([&] { return run.answers(); }));
+}
+
+TEST_CASE("events over a WebSocket") {
+  HttpLimits limits;
+  limits.listeners = 1;
+  Listening run(limits);
+  run.start();
+  Wire plain(run.server.port());
+  plain.say(request("GET /v1/events"));
+  CHECK(is(plain.reply(), 426));
+  const std::string upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+  Wire foreign(run.server.port());
+  foreign.say(request("GET /v1/events", upgrade + "Origin: http://attacker.example\r\n"));
+  CHECK(is(foreign.reply(), 403));
+  Wire wrong(run.server.port());
+  wrong.say(request("GET /v1/events?every=0", upgrade));
+  Wire wire(run.server.port());
+  wire.say(request("GET /v1/events?every=0.05", upgrade));
+  const auto has = [](const char* part) { return [part](const std::string& s) { return s.find(part) != std::string::npos; }; };
+  CHECK_THAT(wire.hear(has("\"hello\"")), Catch::StartsWith("HTTP/1.1 101 Switching Protocols"));
+  CHECK_THAT(wire.hear(has("\"dropped\"")), Catch::Contains("\"status\""));
+  Wire second(run.server.port());
+  second.say(request("GET /v1/events", upgrade));
+  CHECK(is(second.reply(), 503));
+  // A message of more than there may be, masked as clients do: the connection ends, the run does not.
+  wire.say(std::string("\x81\xfe\x08\x00", 4) + std::string(4 + 2048, '\0'));
+  wire.to_the_end();
+  CHECK(wire.closed());
+  CHECK(run.answers());
+}
+
+TEST_CASE("a server that ends with clients of all kinds") {
+  Listening run;
+  run.start();
+  auto server = std::make_unique<HttpServer>(run.service, parse_listen("127.0.0.1:0"));
+  Wire idle(server->port()), half(server->port()), events(server->port()), asking(server->port());
+  half.say("GET /hea");
+  events.say(request("GET /v1/events", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"));
+  events.hear([](const std::string& s) { return s.find("hello") != std::string::npos; });
+  asking.say(request("POST /v1/predict", "", R"({"inputs": {"x": [[1, 2, 3, 4]]}})"));
+  const auto begun = std::chrono::steady_clock::now();
+  server.reset();
+  CHECK(std::chrono::steady_clock::now() - begun < 5s);
+  idle.to_the_end();
+  CHECK(idle.closed());
+}
+
+TEST_CASE("the control socket is of its owner and speaks lines") {
+  Served run;
+  run.start();
+  char folder[] = "/tmp/harmonics-control-XXXXXX";
+  REQUIRE(::mkdtemp(folder));
+  const std::string path = std::string(folder) + "/run.sock";
+  {
+    ControlSocket socket(run.service, path);
+    struct stat info {};
+    REQUIRE(::stat(path.c_str(), &info) == 0);
+    CHECK((info.st_mode & 0777) == 0600);
+    CHECK_THAT(message_of([&] { ControlSocket(run.service, path); }), Catch::StartsWith("another run listens on"));
+    ControlClient client(path);
+    client.say(R"({"do": "pause"})");
+    CHECK_THAT(client.hear(20), Catch::Contains("\"state\":\"paused\""));
+    client.say("nonsense");
+    CHECK_THAT(client.hear(20), Catch::StartsWith("{\"error\":"));
+    client.say("{\"do\": \"status\"}\n{\"do\": \"resume\"}");
+    CHECK_THAT(client.hear(20), Catch::StartsWith("{\"done\":\"status\""));
+    CHECK_THAT(client.hear(20), Catch::StartsWith("{\"done\":\"resume\""));
+    ControlClient follower(path);
+    follower.say(R"({"do": "events"})");
+    CHECK_THAT(follower.hear(20), Catch::Contains("\"hello\""));
+    CHECK_THAT(follower.hear(20), Catch::Contains("\"kind\""));
+    ControlClient endless(path);
+    endless.say(std::string(5000, 'x'));
+    CHECK_THAT(endless.hear(20), Catch::StartsWith("{\"error\":"));
+    std::vector<std::unique_ptr<ControlClient>> many;
+    for (size_t i = 0; i < ControlSocket::kClients; ++i) many.push_back(std::make_unique<ControlClient>(path));
+    std::string refused;
+    for (auto& c : many) {
+      try {
+        refused += c->hear(0.3);
+      } catch (const Error&) {
+      }
+    }
+    CHECK_THAT(refused, Catch::Contains("too many are connected"));
+  }
+  CHECK(::access(path.c_str(), F_OK) != 0);
+  CHECK_THAT(message_of([&] { ControlClient{path}; }), Catch::StartsWith("no run answers on"));
+  // What a killed run left is replaced; what is no socket is not.
+  {
+    const int left = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un at{};
+    at.sun_family = AF_UNIX;
+    path.copy(at.sun_path, sizeof at.sun_path - 1);
+    REQUIRE(::bind(left, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0);
+    ::close(left);
+    ControlSocket socket(run.service, path);
+    ControlClient{path}.say(R"({"do": "status"})");
+  }
+  const std::string file = std::string(folder) + "/file";
+  std::ofstream(file) << "mine";
+  CHECK_THAT(message_of([&] { ControlSocket(run.service, file); }), Catch::Contains("is no socket"));
+  ::unlink(file.c_str());
+  ::rmdir(folder);
+}

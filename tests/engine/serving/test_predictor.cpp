@@ -1,0 +1,145 @@
+// Predictions while a run learns: whose weights, which batches, what is refused.
+#include "tests/engine/serving/served.hpp"
+
+#include <atomic>
+#include <map>
+
+#include "tests/message_of.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+TEST_CASE("every prediction is of the weights of the step it names") {
+  Served run;
+  std::mutex mutex;
+  std::map<int64_t, Affine> by_step;
+  run.runtime->on_step(1, [&](const StepReport& r) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (by_step.size() < 200000) by_step[r.step] = affine_of(*run.graph);
+  });
+  run.start();
+  const std::vector<float> x = numbers(4 * 40, 3);
+  struct Got {
+    WeightsVersion version;
+    std::vector<float> x, y;
+  };
+  std::vector<Got> all;
+  std::vector<std::thread> clients;
+  for (int c = 0; c < 3; ++c)
+    clients.emplace_back([&, c] {
+      for (int i = 0; i < 40; ++i) {
+        const uint64_t samples = 1 + static_cast<uint64_t>(7 * i + c) % 40;  // more than a batch too
+        const std::vector<float> mine(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(4 * samples));
+        const Asked asked = ask(run.predictor, samples, mine);
+        const std::lock_guard<std::mutex> lock(mutex);
+        if (asked.prediction) all.push_back({asked.prediction->version, mine, floats_of(asked.prediction->outputs.at(0))});
+      }
+    });
+  for (std::thread& t : clients) t.join();
+  run.end();
+  REQUIRE(all.size() == 120);
+  std::set<int64_t> steps;
+  for (const Got& got : all) {
+    steps.insert(got.version.step);
+    if (!by_step.count(got.version.step)) continue;  // before the first step, or after the memory of this test
+    const Affine& affine = by_step.at(got.version.step);
+    REQUIRE(got.y.size() == got.x.size() / 2);
+    for (size_t i = 0; i < got.x.size() / 4; ++i) {
+      const std::vector<float> y = affine(got.x.data() + 4 * i);
+      CHECK(got.y[2 * i] == Approx(y[0]).margin(1e-5));
+      CHECK(got.y[2 * i + 1] == Approx(y[1]).margin(1e-5));
+    }
+  }
+  CHECK(steps.size() > 2);
+  const AnswerTimes::Report report = run.predictor.report();
+  CHECK(report.requests == 120);
+  CHECK(report.failed + report.refused == 0);
+  CHECK(*report.p50_ms <= *report.p99_ms);
+}
+
+TEST_CASE("requests that wait together are computed together") {
+  Served run({"secret-token", true, false}, {200ms, 1024});
+  run.start();
+  run.control.pause();
+  std::vector<std::thread> clients;
+  std::atomic<int> right{0};
+  const int64_t step = run.control.status().step;
+  REQUIRE(await([&] { return run.snapshots->newest()->version().step == step; }));
+  for (int c = 0; c < 8; ++c)
+    clients.emplace_back([&] {
+      const Asked asked = ask(run.predictor, 4, numbers(16));
+      if (asked.prediction && asked.prediction->version.step == step) ++right;
+    });
+  for (std::thread& t : clients) t.join();
+  CHECK(right == 8);
+  CHECK(run.predictor.report().batches == 1);  // of 32, before the time is over
+  const auto begun = std::chrono::steady_clock::now();
+  ask(run.predictor, 1, numbers(4));
+  CHECK(std::chrono::steady_clock::now() - begun >= 200ms);
+  CHECK(run.predictor.report().batches == 2);
+}
+
+TEST_CASE("what is asked beyond the queue is refused at once") {
+  Served run({"secret-token", true, false}, {10s, 20});
+  run.start();
+  const auto ports = run.predictor.ports();
+  std::atomic<int> failed{0};
+  run.predictor.ask(ports, 15, {bytes_of(numbers(60))}, [&](const Prediction*, const Error* e) { failed += e != nullptr; });
+  CHECK_THAT(message_of([&] { run.predictor.ask(ports, 6, {bytes_of(numbers(24))}, nullptr); }), Catch::StartsWith("20 samples wait already"));
+  CHECK(run.predictor.report().refused == 1);
+  CHECK(run.predictor.report().queued == 15);
+}
+
+TEST_CASE("what waits when a predictor goes is answered") {
+  std::atomic<int> failed{0};
+  {
+    Served run({"secret-token", true, false}, {10s, 20});
+    run.start();
+    run.predictor.ask(run.predictor.ports(), 1, {bytes_of(numbers(4))}, [&](const Prediction*, const Error* e) { failed += e != nullptr; });
+  }
+  CHECK(failed == 1);
+}
+
+TEST_CASE("requests that do not fit the model are refused") {
+  Served run;
+  CHECK(run.predictor.ports() == nullptr);
+  run.start();
+  const auto ports = run.predictor.ports();
+  REQUIRE(ports->inputs.size() == 1);
+  CHECK(ports->inputs[0].name == "x");
+  CHECK(ports->inputs[0].sample.shape == Shape{4});
+  REQUIRE(ports->outputs.size() == 1);
+  CHECK(ports->outputs[0].name == "o");
+  CHECK_THAT(message_of([&] { run.predictor.ask(ports, 0, {{}}, nullptr); }), Catch::StartsWith("a request of 0 samples"));
+  CHECK_THAT(message_of([&] { run.predictor.ask(ports, 257, {bytes_of(numbers(4 * 257))}, nullptr); }), Catch::StartsWith("a request of 257 samples"));
+  CHECK_THAT(message_of([&] { run.predictor.ask(ports, 2, {bytes_of(numbers(4))}, nullptr); }), Catch::StartsWith("inputs that are not"));
+  CHECK_THAT(message_of([&] { run.predictor.ask(std::make_shared<ModelPorts>(), 1, {bytes_of(numbers(4))}, nullptr); }), Catch::StartsWith("another part of the flow"));
+}
+
+TEST_CASE("predicting changes nothing of what is learned") {
+  const auto learned = [](bool asked) {
+    auto g = affine_graph();
+    RunSettings s = settings(16);
+    s.epochs = 60;
+    CycleRuntime runtime(*g, 0, s);
+    Predictor predictor;
+    std::atomic<bool> over{false};
+    std::atomic<int> answers{0};
+    std::thread client;
+    if (asked) {
+      runtime.keep_snapshots([&](const std::shared_ptr<Snapshots>& kept) {
+        predictor.serve(*g, 0, s, kept);
+        client = std::thread([&] {
+          while (!over) answers += ask(predictor, 5, numbers(20)).prediction.has_value();
+        });
+      });
+      runtime.on_step(50, [](const StepReport&) { std::this_thread::sleep_for(1ms); });
+    }
+    runtime.run();
+    over = true;
+    if (client.joinable()) client.join();
+    if (asked) CHECK(answers > 0);
+    return learned_bytes(*g);
+  };
+  CHECK(learned(true) == learned(false));
+}

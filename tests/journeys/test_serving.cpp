@@ -1,0 +1,164 @@
+// A run that learns and answers, from the command line: serve, ctl, HTTP.
+#include "tests/journeys/background.hpp"
+#include "tests/journeys/schema.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+using namespace journeys;
+namespace json = boost::json;
+
+namespace {
+
+const std::string kDigits = kSamples + "mnist.hmx --producer 'synth:digits?size=640' --producer 'synth:digits?size=640#label' ";
+
+// "http://127.0.0.1:40001" of what a run printed at its start.
+std::string address_in(const std::string& errors) {
+  const size_t at = errors.find("http://127.0.0.1:");
+  if (at == std::string::npos) return "";
+  const size_t end = errors.find_first_not_of("0123456789", at + 17);
+  return end == std::string::npos ? "" : errors.substr(at, end - at);
+}
+
+struct Reply {
+  int status = 0;
+  std::string body;
+};
+Reply http(const std::string& address, const std::string& method, const std::string& path, const std::string& body = "", const std::string& headers = "") {
+  const int s = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  place.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(17))));
+  REQUIRE(::connect(s, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0);
+  const std::string request = method + " " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n" + headers + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+  REQUIRE(::send(s, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size()));
+  std::string all;
+  char piece[65536];
+  for (pollfd ready{s, POLLIN, 0}; ::poll(&ready, 1, 30000) > 0;) {
+    const ssize_t n = ::recv(s, piece, sizeof piece, 0);
+    if (n <= 0) break;
+    all.append(piece, static_cast<size_t>(n));
+  }
+  ::close(s);
+  const size_t end = all.find("\r\n\r\n");
+  REQUIRE(end != std::string::npos);
+  return {std::stoi(all.substr(9)), all.substr(end + 4)};
+}
+
+json::value schema(const std::string& name) { return json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/" + name + ".json")); }
+json::value last_line(const std::string& out) {
+  const size_t last = out.rfind('\n', out.size() - 2);
+  return json::parse(out.substr(last == std::string::npos ? 0 : last + 1));
+}
+
+std::string picture() {
+  std::string s = "[";
+  for (int i = 0; i < 784; ++i) s += (i ? "," : "") + std::to_string(i % 256);
+  return s + "]";
+}
+
+}  // namespace
+
+TEST_CASE("a run answers while it learns, and is paused, stepped, kept and stopped") {
+  Folder f;
+  const std::string socket = f / "run.sock";
+  Background run(f, "run " + kDigits + "--epochs 1000000 --for 100s --threads 1 --serve 127.0.0.1:0 --control " + socket + " --checkpoint " + (f / "kept") + " --save " + (f / "w.safetensors"));
+  REQUIRE(run.await([&] { return has(harmonics("ctl " + socket + " status").out, "running"); }));
+  const std::string address = address_in(run.errors());
+  REQUIRE(!address.empty());
+  const size_t at = run.errors().find("token ");
+  REQUIRE(at != std::string::npos);
+  const std::string token = run.errors().substr(at + 6, 32);
+
+  const Reply predicted = http(address, "POST", "/v1/predict", R"({"inputs": {"mnist_training_data": [)" + picture() + "]}}");
+  CHECK(predicted.status == 200);
+  CHECK(json::parse(predicted.body).at("outputs").at("output").at(0).as_array().size() == 10);
+  CHECK(http(address, "POST", "/v1/control", R"({"do": "pause"})").status == 401);
+  CHECK(harmonics("ctl " + address + " pause").code == 1);
+  CHECK(has(harmonics("ctl " + address + " pause --token " + token).out, "paused"));
+  CHECK(harmonics_in("HARMONICS_TOKEN=" + token, "ctl " + address + " lr 0.01").code == 0);
+
+  const Result status = harmonics("ctl " + socket + " status --json");
+  const json::value paused = last_line(status.out);
+  CHECK(SchemaCheck::run(schema("status"), paused) == std::vector<std::string>{});
+  CHECK(paused.at("state") == "paused");
+  const Result stepped = harmonics("ctl " + socket + " step 3 --json");
+  CHECK(SchemaCheck::run(schema("ctl"), last_line(stepped.out)) == std::vector<std::string>{});
+  const int64_t step = paused.at("step").to_number<int64_t>() + 3;
+  CHECK(last_line(stepped.out).at("status").at("step") == step);
+  CHECK(last_line(stepped.out).at("status").at("learning_rate") == 0.01);
+  const Reply again = http(address, "POST", "/v1/predict", R"({"inputs": {"mnist_training_data": [)" + picture() + "]}}");
+  CHECK(json::parse(again.body).at("version").at("step") == step);
+
+  CHECK(harmonics("ctl " + socket + " checkpoint").code == 0);
+  const json::value kept = last_line(harmonics("ctl " + socket + " status --json").out).at("checkpoint");
+  CHECK(kept.at("step") == step);
+  CHECK(harmonics("ckpt verify " + std::string(kept.at("path").as_string())).code == 0);
+
+  const Reply layers = http(address, "GET", "/v1/layers");
+  REQUIRE(layers.status == 200);
+  CHECK(json::parse(layers.body).at("layers").at(1).at("name") == "hidden");
+  CHECK(json::parse(layers.body).at("layers").at(1).at("gradient_norm").is_number());
+  CHECK(json::parse(http(address, "GET", "/v1/tap?edge=output&samples=2").body).at("samples").as_array().size() == 2);
+  CHECK(json::parse(http(address, "GET", "/v1/graph").body).at("nodes").as_array().size() == 5);
+  CHECK(http(address, "GET", "/healthz").status == 200);
+  CHECK(has(http(address, "GET", "/metrics").body, "harmonics_paused 1\n"));
+
+  CHECK(has(harmonics("ctl " + socket + " resume").out, "running"));
+  CHECK(harmonics("ctl " + socket + " step").code == 1);
+  CHECK(harmonics("ctl " + socket + " stop").code == 0);
+  const Result end = run.end();
+  CHECK(end.code == 0);
+  CHECK(has(end.err, "stopped by interrupt"));
+  CHECK_FALSE(fs::exists(socket));
+  CHECK(fs::exists(f / "w.safetensors"));
+  CHECK(harmonics("ctl " + socket + " status").code == 69);
+}
+
+TEST_CASE("weights are served without training, and answer as infer does") {
+  Folder f;
+  const std::string flow = f.write("g.hmx", "harmonic g {\n  producer x {3}; producer y {2};\n  layer o {2};\n  cycle { x -> o; o <-(mse)- y; }\n}\n");
+  const std::string x = f.write("x.csv", "0.5,-1,2\n0.25,0,1\n"), y = f.write("y.csv", "1,2\n3,4\n"), weights = f / "w.safetensors";
+  REQUIRE(harmonics("run " + flow + " --producer x=" + x + " --producer y=" + y + " --steps 20 --quiet --save " + weights).code == 0);
+  REQUIRE(harmonics("infer " + flow + " --weights " + weights + " --producer x=" + x + " --consumer 'file:" + (f / "out.csv") + "'").code == 0);
+  Background server(f, "serve " + flow + " --weights " + weights + " --listen 127.0.0.1:0 --latency 0 --json");
+  REQUIRE(server.await([&] { return !address_in(server.errors()).empty() && http(address_in(server.errors()), "GET", "/v1/model").status == 200; }));
+  const std::string address = address_in(server.errors());
+  const Reply reply = http(address, "POST", "/v1/predict", R"({"inputs": {"x": [[0.5, -1, 2], [0.25, 0, 1]]}})");
+  REQUIRE(reply.status == 200);
+  const json::array outputs = json::parse(reply.body).at("outputs").at("o").at(1).as_array();
+  const std::string table = read(f / "out.csv");
+  std::stringstream expected(table.substr(table.rfind('\n', table.size() - 2) + 1));
+  REQUIRE(outputs.size() == 2);
+  for (const json::value& v : outputs) {
+    std::string number;
+    REQUIRE(std::getline(expected, number, ','));
+    CHECK(v.to_number<double>() == Approx(std::stod(number)).margin(1e-5));
+  }
+  CHECK(json::parse(http(address, "GET", "/v1/status").body).at("state") == "serving");
+  CHECK(http(address, "POST", "/v1/predict", R"({"inputs": {"z": []}})").status == 400);
+  server.signal(SIGTERM);
+  const Result end = server.end();
+  CHECK(end.code == 143);
+  CHECK(SchemaCheck::run(schema("serve"), last_line(end.out)) == std::vector<std::string>{});
+  CHECK(number(end.out, "requests") == 1);
+}
+
+TEST_CASE("what cannot be served is said before the run") {
+  const Result far = harmonics("run " + kDigits + "--steps 1 --serve 0.0.0.0:0");
+  CHECK(far.code == 77);
+  CHECK(has(far.err, "other machines reach 0.0.0.0:0"));
+  CHECK(harmonics("run " + kDigits + "--steps 1 --quiet --serve 0.0.0.0:0 --insecure").code == 0);
+  CHECK(harmonics("run " + kDigits + "--steps 1 --serve nowhere").code == 2);
+  CHECK(has(harmonics("run " + kDigits + "--steps 1 --serve 127.0.0.1:0 --token abc").err, "a token of 3 characters is guessed"));
+  CHECK(harmonics("serve " + kSamples + "mnist.hmx").code == 2);
+  CHECK(harmonics("ctl nowhere.sock status").code == 69);
+  CHECK(harmonics("ctl http://127.0.0.1:1 status").code == 69);
+  CHECK(harmonics("ctl nowhere.sock lr fast").code == 2);
+  Folder f;
+  f.write("file", "mine");
+  CHECK(harmonics("run " + kDigits + "--steps 1 --control " + (f / "file")).code == 73);
+}
