@@ -93,6 +93,7 @@ void watching_options(CLI::App* app, Options& o) {
   app->add_option("--validate", o.validations, "data to validate on after every epoch: [NAME=]ADDRESS")->type_name("[NAME=]ADDRESS")->take_all();
   app->add_option("-t,--test", o.tests, "data to test on after training: [NAME=]ADDRESS")->type_name("[NAME=]ADDRESS")->take_all();
   app->add_option("--metric", o.run.metrics, "measure this too: 'topk(5)', f1, auc, ... ('harmonics list metrics')")->type_name("METRIC")->take_all();
+  app->add_option_function<int64_t>("--window", [&o](int64_t v) { o.run.window = v; }, "samples over which loss and accuracy are kept of predictions before they were learned: 'window.loss' (default 1000 where streams are live, else none)")->check(CLI::Range(int64_t{0}, int64_t{10000000}));
   app->add_option("--plot", o.plot, "draw the learning curve")->type_name("FILE.svg");
   app->add_option("--confusion", o.confusion, "draw what was taken for what, over --test or --validate data")->type_name("FILE.svg");
   app->add_option("--report", o.report, "the run as a page: curve, confusion, examples, settings")->type_name("FILE.html");

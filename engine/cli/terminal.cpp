@@ -100,6 +100,7 @@ void ProgressLine::show(const Progress& p) {
   if (p.epochs > 0) text += fmt::format("epoch {}/{}  ", std::min(p.epoch + 1, p.epochs), p.epochs);
   text += fmt::format("step {}  loss {:.4g}", thousands(p.step), p.loss);
   if (p.accuracy >= 0) text += fmt::format("  accuracy {}", percent(p.accuracy));
+  if (p.window > 0) text += fmt::format("  last {} new: {}", thousands(p.window), p.window_accuracy >= 0 ? percent(p.window_accuracy) : fmt::format("loss {:.4g}", p.window_loss));
   text += "  " + rate(p.samples_per_second);
   if (first_fraction_ < 0) first_fraction_ = std::max(p.fraction, 0.0), first_seconds_ = p.seconds;
   // By what this process took: a resumed run begins in the middle.

@@ -160,17 +160,16 @@ bool is_metric(const std::string& name, const Graph& graph, Registry& registry) 
 }  // namespace
 
 void check_metric(const Comparison& c, const Graph& graph, Registry& registry) {
-  const bool validation = c.metric.rfind("val.", 0) == 0;
-  const std::string name = validation ? c.metric.substr(4) : c.metric;
+  const std::string prefix = c.metric.starts_with("val.") ? "val." : c.metric.starts_with("window.") ? "window." : "";
+  const std::string name = c.metric.substr(prefix.size());
   if (is_metric(name, graph, registry)) return;
   Error e(ErrorKind::Name, fmt::format("unknown metric '{}'", c.metric), c.span);
-  const std::string prefix = validation ? "val." : "";
   std::vector<std::string> known{prefix + "loss"};
   for (const std::string& figure : registry.names(HX_METRIC)) known.push_back(prefix + figure);
   for (const GraphNode& n : graph.nodes)
     if (n.kind == DeclarationKind::Layer) known.push_back(prefix + n.name + ".loss"), known.push_back(prefix + n.name + ".accuracy");
   if (auto near = nearest(c.metric, known)) e.note("did you mean '" + *near + "'?");
-  else e.note("metrics are loss, LAYER.loss, LAYER.accuracy, those of --metric, and all of them on validation data: val.loss, val.accuracy");
+  else e.note("metrics are loss, LAYER.loss, LAYER.accuracy, those of --metric, and all of them on validation data: val.loss, val.accuracy, and on samples before they are learned: window.loss");
   throw e;
 }
 

@@ -26,6 +26,7 @@ void CycleRun::begin_control() {
   scene.checkpointing = keeps();
   scene.epochs = std::max<int64_t>(plan_.epochs, 0);
   scene.metrics = record_.metrics().names();
+  scene.window = plan_.window;
   scene.from = figures();
   for (size_t i = 0; i < plan_.producers.size(); ++i) {
     const Source& source = plan_.graph.streams().source(plan_.producers[i]);
@@ -61,7 +62,7 @@ void CycleRun::give_sample(const Slot& slot) {
 
 RunFigures CycleRun::figures() const {
   const Progress p = record_.progress(record_.now());
-  return {p.epoch, p.step, p.samples, 0, p.seconds, p.fraction, report_.learning_rate};
+  return {p.epoch, p.step, p.samples, p.window, p.seconds, p.fraction, report_.learning_rate};
 }
 
 void CycleRun::tell_control() {

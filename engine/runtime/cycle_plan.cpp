@@ -53,6 +53,8 @@ CyclePlan::CyclePlan(HarmonicGraph& harmonic, int number, const RunSettings& set
     if (graph.sinks().count(is_consumer(n) ? n : -1) && (is_consumer(n) || !training)) wanted.push_back(n);
   reader = graph.streams().reader(g, producers, static_cast<uint64_t>(settings.batch), training && run.shuffle, settings.seed);
   for (int n : producers) live = live || graph.streams().source(n).info().live;
+  constexpr int64_t kWindow = 1000;
+  if (training) window = run.window.value_or(live ? kWindow : 0);
   size = reader->size();
   batch = size > 0 ? std::min<uint64_t>(size, static_cast<uint64_t>(settings.batch)) : static_cast<uint64_t>(settings.batch);
   epochs = planned_epochs(settings, training);

@@ -35,6 +35,7 @@ struct CyclePlan {
   uint64_t batch = 1;
   int64_t epochs = -1;         // below zero: until something else ends it
   bool live = false;
+  int64_t window = 0;          // samples that are predicted before they are learned, of which means are kept; 0: none
 };
 
 }  // namespace harmonics

@@ -10,6 +10,7 @@ CycleRecord::CycleRecord(const CyclePlan& plan, CycleReport& report) : plan_(pla
     metrics_.declare(plan_.name_of(t.layer) + ".loss");
     metrics_.declare(plan_.name_of(t.layer) + ".accuracy");
   }
+  if (plan_.window > 0) metrics_.keep_windows(plan_.window);
 }
 
 void CycleRecord::count_batch(const StepProgram& program, int64_t samples) {
@@ -123,6 +124,11 @@ Progress CycleRecord::progress(double now) const {
   p.samples_per_second = samples_per_second(now);
   p.loss = metrics_.value(loss_metric_);
   if (accuracy_metric_) p.accuracy = metrics_.value(*accuracy_metric_);
+  if (plan_.window > 0) {
+    p.window = metrics_.windowed();
+    p.window_loss = metrics_.window_value(loss_metric_);
+    if (accuracy_metric_) p.window_accuracy = metrics_.window_value(*accuracy_metric_);
+  }
   if (plan_.epochs > 0 && plan_.size > 0) p.fraction = static_cast<double>(samples_) / static_cast<double>(plan_.size * static_cast<uint64_t>(plan_.epochs));
   if (plan_.settings.steps) p.fraction = std::max(p.fraction, static_cast<double>(step_) / static_cast<double>(*plan_.settings.steps));
   if (plan_.settings.seconds) p.fraction = std::max(p.fraction, now / *plan_.settings.seconds);

@@ -22,6 +22,8 @@ struct Progress {
   double seconds = 0, samples_per_second = 0;
   double fraction = -1;  // of the whole run; -1: open
   double loss = 0, accuracy = -1;  // means over the last 100 steps; accuracy -1: none
+  int64_t window = 0;              // samples that were predicted before they were learned; 0: none
+  double window_loss = 0, window_accuracy = -1;
 };
 
 struct EpochReport {

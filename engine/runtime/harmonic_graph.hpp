@@ -29,6 +29,7 @@ struct RunSettings : DeviceSettings {
   std::vector<std::string> metrics;  // "topk(5)": measured besides what the task suggests
   bool confusion = false;            // testing and validation count truth by prediction
   int threads = 0;                 // 0: all the machine has
+  std::optional<int64_t> window;   // samples of test-then-train; 1000 where streams are live
   bool shuffle = true;
   bool deterministic = false;      // refuse what the clock or the arrival of samples would decide
 };

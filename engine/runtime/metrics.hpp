@@ -35,10 +35,35 @@ class WindowMean {
   double sum_ = 0, weight_ = 0;
 };
 
+// Mean over the last samples: of as many steps as have at most so many together, and of the last in any case.
+class SampleWindow {
+ public:
+  explicit SampleWindow(int64_t samples);
+  void add(double sum, double weight);  // allocates nothing
+  bool empty() const { return used_ == 0; }
+  double mean() const { return weight_ > 0 ? sum_ / weight_ : 0; }
+  double weight() const { return weight_; }
+  WindowState state() const;  // the oldest first
+  void restore(const WindowState& state);
+
+ private:
+  void sum_up();
+
+  double most_;
+  std::vector<double> sums_, weights_;
+  size_t next_ = 0, used_ = 0;
+  double sum_ = 0, weight_ = 0;
+};
+
 class Metrics {
  public:
   // Names are settled before the first step: "loss", "LAYER.loss", "LAYER.accuracy".
   size_t declare(const std::string& name);
+  // Also keeps the mean of each that is declared so far over its last samples, as "window.NAME".
+  void keep_windows(int64_t samples);
+  double window_value(size_t metric) const { return windows_[*windows_[metric].windowed].mean(); }
+  // How many samples these means are over now.
+  int64_t windowed() const;
   // One batch's value; it counts once the step it is of is over.
   void add(size_t metric, double value, double weight) {
     windows_[metric].pending += value * weight;
@@ -53,7 +78,7 @@ class Metrics {
   void values(std::vector<double>& to) const;
   std::vector<std::string> names() const;
   std::optional<double> find(std::string_view name) const;  // none before its first value
-  double value(size_t metric) const { return windows_[metric].window.mean(); }  // 0 before the first value
+  double value(size_t metric) const { return windows_[metric].mean(); }  // 0 before the first value
   std::map<std::string, double> all() const;
   std::map<std::string, double> moving() const;  // without those that were set
   const std::string& name(size_t metric) const;
@@ -67,8 +92,14 @@ class Metrics {
  private:
   struct Series {
     WindowMean window;
+    std::optional<SampleWindow> samples = std::nullopt;  // instead
+    std::optional<size_t> windowed = std::nullopt;       // the series that has this one's
     bool held = false;
     double pending = 0, weight = 0;  // of the step that is running
+
+    bool empty() const { return samples ? samples->empty() : window.empty(); }
+    double mean() const { return samples ? samples->mean() : window.mean(); }
+    WindowState state() const { return samples ? samples->state() : window.state(); }
   };
   std::map<std::string, size_t, std::less<>> names_;
   std::vector<Series> windows_;

@@ -148,7 +148,8 @@ WindowState take_window(const Fields& f, const std::string& name, TensorFile& fi
   const auto half = rows.begin() + static_cast<std::ptrdiff_t>(rows.size() / 2);
   w.sums.assign(rows.begin(), half);
   w.weights.assign(half, rows.end());
-  if (w.sums.size() > WindowMean::kSize || w.next >= WindowMean::kSize) throw std::runtime_error(fmt::format("the window of '{}' is too long", name));
+  constexpr size_t kSamples = size_t{1} << 24;  // of a window over samples
+  if (w.sums.size() > (name.starts_with("window.") ? kSamples : WindowMean::kSize) || w.next >= WindowMean::kSize) throw std::runtime_error(fmt::format("the window of '{}' is too long", name));
   return w;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "engine/runtime/metrics.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/message_of.hpp"
 
@@ -301,4 +302,69 @@ TEST_CASE("every optimizer learns, gathered and clipped or not") {
       INFO(*s.optimizer << " " << gathered);
       CHECK(o.report.by_epoch.back().loss < 0.8 * o.report.by_epoch.front().loss);
     }
+}
+
+TEST_CASE("every batch is predicted before it is learned, over the last samples") {
+  constexpr const char* kNet = "harmonic g { producer x {4}; producer y; layer o {3}; cycle { x -> o; o <-(cross_entropy)- y; } }";
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < 300; ++i) labels.push_back(i * 7 % 3);
+  const auto bound = [&] {
+    auto g = graph_of(kNet);
+    bind_rows(*g, "x", {4}, numbers(4 * 300));
+    bind_rows<int64_t>(*g, "y", {}, labels, 3);
+    return g;
+  };
+  RunSettings s = settings(10);
+  s.epochs = 1;
+  s.shuffle = false;
+  s.lr = 0.05;
+  // Each batch by itself: the weights of the steps before it, evaluated on it.
+  std::vector<double> loss, right;
+  for (int64_t step = 0; step < 12; ++step) {
+    auto g = bound();
+    if (step > 0) {
+      RunSettings before = s;
+      before.steps = step;
+      CycleRuntime(*g, 0, before).run();
+    }
+    const std::vector<float> x = numbers(4 * 300);
+    bind_test(*g, "x", {4}, std::vector<float>(x.begin() + 40 * step, x.begin() + 40 * (step + 1)));
+    bind_test<int64_t>(*g, "y", {}, std::vector<int64_t>(labels.begin() + 10 * step, labels.begin() + 10 * (step + 1)), 3);
+    const Evaluation e = evaluate(*g, 0, g->test_streams(), s);
+    loss.push_back(e.loss);
+    right.push_back(e.accuracy);
+  }
+  auto g = bound();
+  s.window = 35;  // three batches of ten
+  s.steps = 12;
+  CycleRuntime runtime(*g, 0, s);
+  int64_t seen = 0;
+  runtime.on_step(1, [&](const StepReport& r) {
+    const auto n = static_cast<size_t>(std::min<int64_t>(r.step, 3));
+    double mean_loss = 0, mean_right = 0;
+    for (size_t i = 0; i < n; ++i) mean_loss += loss[static_cast<size_t>(r.step) - 1 - i] / static_cast<double>(n), mean_right += right[static_cast<size_t>(r.step) - 1 - i] / static_cast<double>(n);
+    CHECK(r.metrics.at("window.loss") == Approx(mean_loss).epsilon(1e-4));
+    CHECK(r.metrics.at("window.o.accuracy") == Approx(mean_right).epsilon(1e-6));
+    ++seen;
+  });
+  runtime.run();
+  CHECK(seen == 12);
+}
+
+TEST_CASE("a window over samples is the same after being kept and restored") {
+  SampleWindow a(100), b(100);
+  for (int i = 1; i < 1000; ++i) {
+    a.add(i, 1 + i % 7);
+    if (i == 500) b.restore(a.state());
+    if (i > 500) b.add(i, 1 + i % 7);
+  }
+  CHECK(a.mean() == Approx(b.mean()).epsilon(1e-12));
+  CHECK(a.weight() == b.weight());
+  CHECK(a.weight() <= 100);
+  CHECK(a.weight() > 90);
+  SampleWindow large(3);
+  large.add(50, 10);
+  large.add(100, 10);
+  CHECK(large.mean() == 10);
+  CHECK(large.weight() == 10);
 }
