@@ -34,7 +34,7 @@ double duration_seconds(const std::string& text, const char* flag = "--for") {
 // Options added from here on stand under this heading in help.
 void heading(CLI::App* app, const char* group) { app->option_defaults()->group(group); }
 
-void insecure_flag(CLI::App* app, Options& o) { app->add_flag("--insecure", o.insecure, "live streams also beyond this machine without keys: anybody on the way may read and send"); }
+void insecure_flag(CLI::App* app, Options& o) { app->add_flag("--insecure", o.insecure, "live streams, and --serve, also beyond this machine without keys: anybody on the way may read and send"); }
 
 void stream_options(CLI::App* app, Options& o) {
   heading(app, "Data");
@@ -108,7 +108,6 @@ void serving_options(CLI::App* app, Options& o, const char* address, const char*
   app->add_option("--control", o.control, "a socket to watch and control the run by: harmonics ctl PATH")->type_name("PATH");
   app->add_option("--token", o.token, "what requests must show; better in HARMONICS_TOKEN (default: made up, and asked for only by what changes the run)")->type_name("TEXT");
   app->add_option_function<std::string>("--latency", [&o](const std::string& v) { o.latency = v == "0" ? 0 : duration_seconds(v, "--latency"); }, "requests wait this long for others to be computed with (default 2ms)")->type_name("DURATION");
-  app->add_flag("--insecure", o.insecure, "also on addresses that other machines reach, though nothing is encrypted");
 }
 
 void define_run(CLI::App* app, Options& o) {

@@ -55,7 +55,6 @@ struct Options {
   double rate = 0;                                      // samples a second; 0: as fast as they are taken
   std::optional<uint64_t> count;
   std::string producer_name, ack;
-  bool insecure = false;                                // also of run and infer
 };
 
 // Parses argv. When there is nothing to run (help, wrong use) prints what there is to say and returns the exit code.

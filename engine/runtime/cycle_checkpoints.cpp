@@ -125,10 +125,6 @@ void CycleRun::remember_states() {
 void CycleRun::checkpoint_if_due(bool epoch_ended) {
   if (!keeps()) return;
   Checkpointer& c = *owner_.checkpoints_;
-  for (const std::string& text : c.take_notes()) {
-    note(text);
-    if (owner_.control_) owner_.control_->not_checkpointed(text);
-  }
   tell_checkpoints();
   if (!stopping() && c.due(record_.now(), record_.step(), epoch_ended, epoch_)) c.start([this](TensorFile& file) { return fill(file); });
 }
@@ -148,7 +144,7 @@ void CycleRun::last_checkpoint() {
     report_.no_checkpoint = e.what();
   }
   const std::lock_guard<std::mutex> lock(stepping_);
-  for (const std::string& text : owner_.checkpoints_->take_notes()) note(text);
+  tell_checkpoints();
 }
 
 }  // namespace harmonics

@@ -50,7 +50,9 @@ void CycleRun::look_after_checkpoints() {
   const bool wanted = live_.wants_durable();
   const std::lock_guard<std::mutex> lock(stepping_);
   Checkpointer& c = *owner_.checkpoints_;
-  if (over_ || stopping() || c.busy() || record_.step() == 0 || record_.step() == looked_at_) return;
+  if (over_ || stopping() || c.busy()) return;
+  tell_checkpoints();
+  if (record_.step() == 0 || record_.step() == looked_at_) return;
   if (!wanted && !c.due(now(), record_.step(), false, epoch_)) return;
   looked_at_ = record_.step();
   c.start([this](TensorFile& file) { return fill(file); });

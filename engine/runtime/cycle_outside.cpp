@@ -1,10 +1,37 @@
 // What of a CycleRun has to do with those outside of it: readers of its weights, and whoever watches and controls it.
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "engine/runtime/checkpointer.hpp"
 #include "engine/runtime/cycle_run.hpp"
 
 namespace harmonics {
+
+namespace {
+
+void look_at(const Source& source, StreamStatus& status) {
+  const std::optional<StreamHealth> health = source.health();
+  if (!health) return;
+  constexpr const char* kWords[] = {"waiting", "receiving", "ended", "failed"};
+  status.state = kWords[std::min(static_cast<size_t>(health->state), std::size(kWords) - 1)];
+  StreamStatus::Live& live = status.of_live.emplace();
+  live.queued_samples = health->queued_samples;
+  live.queued_bytes = health->queued_bytes;
+  live.window_bytes = health->window_bytes;
+  live.senders = health->senders;
+  live.connected = health->connected;
+  live.lost = health->lost;
+  live.duplicates = health->duplicates;
+  live.refused = health->refused;
+  live.resent = health->resent;
+  live.idle_seconds = health->idle_seconds;
+  live.last_error = health->last_error;
+  const bool gone = health->state == StreamHealth::State::Receiving && health->senders > 0 && health->connected == 0;
+  status.health = health->state == StreamHealth::State::Failed ? Health::failed : health->lost > 0 || gone ? Health::degraded : Health::ok;
+}
+
+}  // namespace
 
 CycleRun::~CycleRun() {
   end_live();
@@ -30,17 +57,18 @@ void CycleRun::begin_control() {
   scene.from = figures();
   for (size_t i = 0; i < plan_.producers.size(); ++i) {
     const Source& source = plan_.graph.streams().source(plan_.producers[i]);
-    scene.streams.push_back({plan_.name_of(plan_.producers[i]), source.info().live, plan_.reader->bytes(i) / std::max<size_t>(source.sample_bytes(), 1), plan_.reader->bytes(i), nullptr});
+    scene.streams.push_back({plan_.name_of(plan_.producers[i]), source.info().live, plan_.reader->bytes(i) / std::max<size_t>(source.sample_bytes(), 1), plan_.reader->bytes(i), [&source](StreamStatus& status) { look_at(source, status); }});
   }
   scene.stop = [this] { owner_.stop(); };
   scene.checkpoint = [this] { return owner_.checkpoint_now(); };
   owner_.control_->begin(std::move(scene));
-  tell_checkpoints();
+  if (keeps()) tell_checkpoints();
 }
 
 void CycleRun::wait_while_paused(std::unique_lock<std::mutex>& stepping) {
   while (!owner_.control_->enter()) {
-    if (owner_.stop_.load(std::memory_order_relaxed)) return finish_because("interrupt");
+    if (owner_.stop_.load(std::memory_order_relaxed)) finish_because("interrupt");
+    if (stopping()) return;
     if (snapshots_) snapshots_->settle();
     stepping.unlock();  // a checkpoint may be taken meanwhile
     owner_.control_->wait_while_held();
@@ -71,8 +99,13 @@ void CycleRun::tell_control() {
   owner_.control_->leave(figures(), values_);
 }
 
+// With the boundary held. What was written is known only once that is asked.
 void CycleRun::tell_checkpoints() {
-  if (owner_.control_ && owner_.checkpoints_ && !owner_.checkpoints_->last().empty()) owner_.control_->checkpointed(owner_.checkpoints_->last());
+  for (const std::string& text : owner_.checkpoints_->take_notes()) {
+    note(text);
+    if (owner_.control_) owner_.control_->not_checkpointed(text);
+  }
+  if (owner_.control_ && !owner_.checkpoints_->last().empty()) owner_.control_->checkpointed(owner_.checkpoints_->last());
 }
 
 RunRow CycleRun::row_of(const EpochReport& epoch, const Progress& progress) {

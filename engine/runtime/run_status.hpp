@@ -25,7 +25,7 @@ struct StreamStatus {
   double rate = 0, bytes_per_second = 0;
   // What only live sources know.
   struct Live {
-    uint64_t queued_samples = 0, queued_bytes = 0, window_bytes = 0, senders = 0, connected = 0;
+    uint64_t queued_samples = 0, queued_bytes = 0, window_bytes = 0, senders = 0, connected = 0;  // as StreamHealth
     uint64_t lost = 0, duplicates = 0, refused = 0, resent = 0;
     double idle_seconds = 0;
     std::string last_error;

@@ -1,6 +1,7 @@
 // A running cycle, watched and controlled from other threads.
 #include <catch2/catch.hpp>
 
+#include <atomic>
 #include <cmath>
 #include <thread>
 
@@ -118,6 +119,51 @@ TEST_CASE("the status of a run says what its report says") {
   CHECK(last.metrics.at("loss") == run.report.loss);
   CHECK(run.control.epochs(0).size() <= RunControl::kEpochRows);
   CHECK(run.control.epochs(run.control.epochs(0).back().number).empty());
+}
+
+TEST_CASE("the status of a live stream is what the stream says of itself") {
+  class Healthy : public Rows<float> {
+   public:
+    using Rows<float>::Rows;
+    std::optional<StreamHealth> health() override {
+      StreamHealth h;
+      h.state = state;
+      h.senders = 2;
+      h.connected = 1;
+      h.queued_samples = 30;
+      h.queued_bytes = 250;
+      h.window_bytes = 1000;
+      h.lost = lost;
+      h.last_error = "a frame was wrong";
+      return h;
+    }
+    std::atomic<StreamHealth::State> state{StreamHealth::State::Receiving};
+    std::atomic<uint64_t> lost{0};
+  };
+  auto g = graph_of("harmonic g { producer x {2}; layer o {2}; cycle { x -> o; o <-(mse)- x; } }");
+  const auto x = std::make_shared<Healthy>(Shape{2}, numbers(2 * 10));
+  bind_producer(*g, "x", x);
+  RunControl control("g");
+  RunSettings s = settings(1);
+  s.epochs = 1;
+  CycleRuntime runtime(*g, 0, s);
+  runtime.set_control(&control);
+  std::vector<RunStatus> seen;
+  runtime.on_step(1, [&](const StepReport& r) {
+    if (r.step == 2) x->lost = 3;
+    if (r.step == 3) x->state = StreamHealth::State::Failed;
+    seen.push_back(control.status());
+  });
+  runtime.run();
+  REQUIRE(seen.size() == 10);
+  REQUIRE(seen[0].streams[0].of_live);
+  CHECK(seen[0].streams[0].state == "receiving");
+  CHECK(seen[0].streams[0].back_pressure() == 0.25);
+  CHECK(seen[0].streams[0].of_live->last_error == "a frame was wrong");
+  CHECK(seen[0].health == Health::ok);
+  CHECK(seen[1].health == Health::degraded);
+  CHECK(seen[2].health == Health::failed);
+  CHECK(seen[2].streams[0].state == "failed");
 }
 
 TEST_CASE("a learning rate from outside holds until the schedule has it back") {
