@@ -2,7 +2,7 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS harmonics_cli EXPORT HarmonicsTargets RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(TARGETS harmonics harmonics_headers EXPORT HarmonicsTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS harmonics harmonics_sender harmonics_headers EXPORT HarmonicsTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/harmonics DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 get_property(plugins GLOBAL PROPERTY HARMONICS_INTREE_PLUGINS)
 foreach(plugin IN LISTS plugins)

@@ -58,7 +58,7 @@ std::vector<std::string> includes(const fs::path& path) {
 
 bool starts(const std::string& s, const std::string& prefix) { return s.rfind(prefix, 0) == 0; }
 bool ours(const std::string& include) {
-  for (const char* folder : {"engine/", "dsl/", "producers/", "consumers/", "kernels/", "plugins/", "samples/", "tests/", "wire/"})
+  for (const char* folder : {"engine/", "dsl/", "producers/", "consumers/", "kernels/", "plugins/", "samples/", "sender/", "tests/", "wire/"})
     if (starts(include, folder)) return true;
   return false;
 }
@@ -116,6 +116,15 @@ TEST_CASE("streams, kernels, plugins and samples see only public headers") {
       }
 }
 
+TEST_CASE("who sends knows the ends of the transports and what travels") {
+  for (const fs::path& file : sources("sender"))
+    for (const std::string& i : includes(file)) {
+      if (!ours(i)) continue;
+      INFO(file.string() << " includes " << i);
+      CHECK((starts(i, "plugins/sockets/") || starts(i, "plugins/zmq/") || starts(i, "wire/")));
+    }
+}
+
 TEST_CASE("what travels is known by itself") {
   for (const fs::path& file : sources("wire"))
     for (const std::string& i : includes(file)) {
@@ -128,7 +137,7 @@ TEST_CASE("what travels is known by itself") {
 TEST_CASE("heavy headers stay in few sources") {
   const std::map<std::string, size_t> limits = {{"CLI/CLI.hpp", 1}, {"oneapi/tbb/flow_graph.h", 1}, {"boost/asio.hpp", 4}, {"boost/beast/http.hpp", 1}, {"hxs.pb.h", 1}, {"dnnl.hpp", 6}};
   std::map<std::string, size_t> users;
-  for (const std::string folder : {"engine", "dsl", "producers", "consumers", "kernels", "plugins", "wire"})
+  for (const std::string folder : {"engine", "dsl", "producers", "consumers", "kernels", "plugins", "sender", "wire"})
     for (const fs::path& file : sources(folder))
       for (const std::string& i : includes(file))
         if (limits.count(i)) ++users[i];
@@ -139,7 +148,7 @@ TEST_CASE("heavy headers stay in few sources") {
 }
 
 TEST_CASE("names and sizes") {
-  for (const std::string folder : {"include", "engine", "dsl", "producers", "consumers", "kernels", "plugins", "samples", "tests", "wire"})
+  for (const std::string folder : {"include", "engine", "dsl", "producers", "consumers", "kernels", "plugins", "samples", "sender", "tests", "wire"})
     for (const fs::path& file : sources(folder)) {
       const std::string name = file.filename().string(), text = read(file);
       INFO(file.string());
@@ -155,7 +164,7 @@ TEST_CASE("the map names every folder") {
     INFO(folder);
     CHECK(map.find("engine/" + folder) != std::string::npos);
   }
-  for (const char* folder : {"dsl", "producers", "consumers", "kernels/cpu", "plugins", "samples", "tests", "wire", "cmake", "scripts", "workloads"}) {
+  for (const char* folder : {"dsl", "producers", "consumers", "kernels/cpu", "plugins", "samples", "sender", "tests", "wire", "cmake", "scripts", "workloads"}) {
     INFO(folder);
     CHECK(map.find(folder) != std::string::npos);
   }

@@ -1,0 +1,101 @@
+// Samples from a program of yours to one of Harmonics that listens: tcp:, unix:, zmq+dealer:, ... Link Harmonics::Sender.
+#pragma once
+
+#include <memory>
+
+#include <harmonics/sender_abi.h>
+#include <harmonics/tensor.hpp>
+
+namespace harmonics {
+
+struct SenderOptions {
+  std::string producer;           // who sends; "": the number of the process
+  std::string stream = "samples";
+  bool durable = false;           // samples are kept until the receiver's disk has them, not only until it has received them
+  // The samples are those of a source from its first one on, as whenever this program starts: what the receiver has is not sent again.
+  bool whole_source = false;
+  bool insecure = false;          // also beyond this machine without keys
+  double patience_seconds = 10;   // without any receiver
+  std::string key_file, server_key;  // ZeroMQ: the own pair of keys, and the receiver's public key or the file with it
+};
+
+// One tensor of a sample; its numbers are the caller's, and are copied when it is sent.
+struct SentTensor {
+  std::string name;
+  DType dtype = DType::F32;
+  Shape shape;
+  const void* numbers = nullptr;
+
+  template <typename T> static SentTensor of(std::string name, const T* numbers, Shape shape = {}) {
+    return {std::move(name), detail::dtype_of<T>::value, shape, numbers};
+  }
+};
+
+// Every sample has the same tensors, in the same order. Errors: harmonics::Error, Unavailable when nobody listens for longer than patience,
+// Stream with the receiver's refusal.
+class Sender {
+ public:
+  explicit Sender(std::string address, SenderOptions options = {}) : address_(std::move(address)), options_(std::move(options)) {}
+
+  // Waits while the receiver takes no more.
+  void send(const std::vector<SentTensor>& sample) {
+    if (!sender_) open(sample);
+    if (sample.size() != tensors_.size()) throw Error(ErrorKind::Shape, address_ + ": a sample of " + std::to_string(sample.size()) + " tensors after samples of " + std::to_string(tensors_.size()));
+    std::vector<const void*> numbers;
+    for (size_t i = 0; i < sample.size(); ++i) {
+      const SentTensor& now = sample[i];
+      const SentTensor& before = tensors_[i];
+      if (now.name != before.name || now.dtype != before.dtype || now.shape != before.shape)
+        throw Error(ErrorKind::Shape, address_ + ": '" + now.name + "' of shape " + now.shape.str() + " where samples had '" + before.name + "' of shape " + before.shape.str());
+      numbers.push_back(now.numbers);
+    }
+    check(harmonics_sender_send(sender_.get(), numbers.data()));
+  }
+  // The number that the next sample has, once one was sent; waits for the receiver.
+  uint64_t next() {
+    uint64_t number = 0;
+    if (sender_) check(harmonics_sender_next(sender_.get(), &number));
+    return number;
+  }
+  // No sample follows; waits until every one is acknowledged.
+  void finish() {
+    if (sender_) check(harmonics_sender_finish(sender_.get()));
+  }
+
+ private:
+  struct Close {
+    void operator()(harmonics_sender* sender) const { harmonics_sender_close(sender); }
+  };
+  static void check(int status) {
+    if (status != 0) throw detail::error_of(static_cast<ErrorKind>(status - 1), harmonics_sender_error());
+  }
+  void open(const std::vector<SentTensor>& sample) {
+    std::vector<std::vector<int64_t>> dims;
+    for (const SentTensor& t : sample) dims.emplace_back(t.shape.begin(), t.shape.end());
+    std::vector<harmonics_sent_tensor> tensors;
+    for (size_t i = 0; i < sample.size(); ++i)
+      tensors.push_back({sample[i].name.c_str(), static_cast<uint32_t>(sample[i].dtype), static_cast<uint32_t>(dims[i].size()), dims[i].data()});
+    harmonics_sender_options o{};
+    o.struct_size = sizeof o;
+    o.durable = options_.durable;
+    o.whole_source = options_.whole_source;
+    o.insecure = options_.insecure;
+    o.producer = options_.producer.c_str();
+    o.stream = options_.stream.c_str();
+    o.patience_seconds = options_.patience_seconds;
+    o.key_file = options_.key_file.c_str();
+    o.server_key = options_.server_key.c_str();
+    harmonics_sender* opened = nullptr;
+    check(harmonics_sender_open(address_.c_str(), &o, tensors.data(), static_cast<uint32_t>(tensors.size()), &opened));
+    sender_.reset(opened);
+    tensors_ = sample;
+    for (SentTensor& t : tensors_) t.numbers = nullptr;
+  }
+
+  std::string address_;
+  SenderOptions options_;
+  std::vector<SentTensor> tensors_;
+  std::unique_ptr<harmonics_sender, Close> sender_;
+};
+
+}  // namespace harmonics
