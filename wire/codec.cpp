@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <tuple>
 
 #include "wire/crc32c.hpp"
+#include "wire/data_codec.hpp"
 #include "wire/header.hpp"
 
 namespace harmonics::wire {
@@ -99,7 +101,10 @@ Prefix read_prefix(std::span<const std::byte> bytes, const Limits& limits) {
   return prefix;
 }
 
-Frame decode(std::span<const std::byte> bytes, const Limits& limits) {
+namespace {
+
+// The lengths and the checksum of what is one whole frame.
+Prefix checked_prefix(std::span<const std::byte> bytes, const Limits& limits) {
   const Prefix prefix = read_prefix(bytes, limits);
   if (prefix.frame_bytes() != bytes.size())
     refuse_at(8, fmt::format("lengths of a frame of {} bytes, and there are {}", prefix.frame_bytes(), bytes.size()), "send whole frames");
@@ -107,6 +112,13 @@ Frame decode(std::span<const std::byte> bytes, const Limits& limits) {
   if (crc != prefix.crc)
     refuse_at(kCrcAt, fmt::format("the checksum 0x{:08x}, and the bytes have 0x{:08x}", prefix.crc, crc),
               "the frame was damaged on its way: send it again");
+  return prefix;
+}
+
+}  // namespace
+
+Frame decode(std::span<const std::byte> bytes, const Limits& limits) {
+  const Prefix prefix = checked_prefix(bytes, limits);
   Frame frame = read_header(prefix.kind, bytes.subspan(kPrefixBytes, prefix.header_bytes), limits);
   check_fields(frame, limits);
   check_zeros(bytes, kPrefixBytes + prefix.header_bytes, prefix.payload_at());
@@ -153,6 +165,101 @@ std::vector<std::byte> Encoded::bytes() const {
   all.reserve(size_);
   for (const auto& piece : pieces()) all.insert(all.end(), piece.begin(), piece.end());
   return all;
+}
+
+namespace {
+
+// The tags of seq and count in hxs.proto, and the most that they and their numbers take.
+constexpr char kSeqTag = 5 << 3, kCountTag = 6 << 3;
+constexpr size_t kMostNumbers = 1 + 10 + 1 + 5;
+
+std::string header_text(const Frame& frame) {
+  std::vector<std::byte> bytes;
+  write_header(frame, bytes);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// What stands before and behind seq and count in the header of frames like this one.
+std::pair<std::string, std::string> around_numbers(const Frame& like) {
+  Frame frame = like;
+  frame.kind = Kind::Data;
+  frame.session = frame.seq = 0;
+  frame.count = 0;
+  const std::string all = header_text(frame);
+  frame.tensors.clear();
+  std::string before = header_text(frame);
+  return {before, all.substr(before.size())};
+}
+
+char* put_varint(char* to, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) *to++ = static_cast<char>(value | 0x80);
+  *to++ = static_cast<char>(value);
+  return to;
+}
+// As it is written: no byte more than needed.
+bool take_varint(const char*& at, const char* end, uint64_t& value) {
+  value = 0;
+  for (int shift = 0; at != end && shift < 63; shift += 7) {
+    const auto byte = static_cast<uint8_t>(*at++);
+    value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+    if (byte < 0x80) return byte != 0 || shift == 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+DataEncoder::DataEncoder(const Frame& like) { std::tie(before_, behind_) = around_numbers(like); }
+
+size_t DataEncoder::most_head_bytes() const {
+  const size_t bytes = kPrefixBytes + before_.size() + kMostNumbers + behind_.size();
+  return bytes + padding(bytes);
+}
+
+size_t DataEncoder::write_head(uint64_t seq, uint32_t count, std::byte* payload, uint64_t payload_bytes) const {
+  char numbers[kMostNumbers];
+  char* end = numbers;
+  if (seq > 0) *end++ = kSeqTag, end = put_varint(end, seq);
+  if (count > 0) *end++ = kCountTag, end = put_varint(end, count);
+  const size_t header = before_.size() + static_cast<size_t>(end - numbers) + behind_.size(), size = kPrefixBytes + header + padding(kPrefixBytes + header);
+  std::byte* const first = payload - size;
+  std::byte* to = first;
+  const auto append = [&to](const void* from, size_t bytes) { std::memcpy(to, from, bytes), to += bytes; };
+  const uint16_t version = kVersion, kind = static_cast<uint16_t>(Kind::Data);
+  const auto header_bytes = static_cast<uint32_t>(header);
+  append(&kMagic, 4), append(&version, 2), append(&kind, 2), append(&header_bytes, 4), append(&payload_bytes, 8);
+  to += 4;
+  append(before_.data(), before_.size()), append(numbers, static_cast<size_t>(end - numbers)), append(behind_.data(), behind_.size());
+  std::memset(to, 0, static_cast<size_t>(payload - to));
+  const std::span<const std::byte> frame(first, size + payload_bytes);
+  const uint32_t crc = crc32c(frame.subspan(kPrefixBytes), crc32c(frame.first(kCrcAt)));
+  std::memcpy(first + kCrcAt, &crc, sizeof crc);
+  return size;
+}
+
+Frame FrameDecoder::decode(std::span<const std::byte> bytes, const Limits& limits) {
+  const Prefix prefix = checked_prefix(bytes, limits);
+  const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + kPrefixBytes, prefix.header_bytes);
+  if (prefix.kind == Kind::Data && !before_.empty() && header.size() > before_.size() + behind_.size() && header.starts_with(before_) && header.ends_with(behind_)) {
+    const char *at = header.data() + before_.size(), *const end = header.data() + header.size() - behind_.size();
+    uint64_t seq = 0, count = 0;
+    const bool numbered = *at != kSeqTag || (take_varint(++at, end, seq) && seq > 0);
+    if (numbered && at != end && *at == kCountTag && take_varint(++at, end, count) && at == end && count > 0 && count <= UINT32_MAX && seq <= kMostSeq && seq + count <= kMostSeq) {
+      Frame frame = last_;
+      frame.seq = seq;
+      frame.count = static_cast<uint32_t>(count);
+      check_zeros(bytes, kPrefixBytes + prefix.header_bytes, prefix.payload_at());
+      place_tensors(frame, bytes, prefix);
+      return frame;
+    }
+  }
+  Frame frame = wire::decode(bytes, limits);
+  if (frame.kind != Kind::Data) return frame;
+  last_ = frame;
+  for (TensorPart& part : last_.tensors) part.bytes = {};
+  // Only what is written as it is written here: other orders and fields that are not known are read in full every time.
+  std::tie(before_, behind_) = around_numbers(frame);
+  return frame;
 }
 
 }  // namespace harmonics::wire

@@ -1,6 +1,7 @@
 // A DATA frame that grows sample by sample in the memory it is sent from.
 #pragma once
 
+#include "wire/data_codec.hpp"
 #include "wire/send_session.hpp"
 
 namespace harmonics::wire {
@@ -27,10 +28,11 @@ class FrameBuilder {
 
  private:
   FrameOrigin origin_;
+  DataEncoder encoder_;
   uint32_t capacity_ = 1, count_ = 0;
   uint64_t sample_bytes_ = 0;
   size_t head_ = 0, size_ = 0;  // room for the header; all
-  std::vector<size_t> at_;      // where each tensor's samples begin when it is full
+  std::vector<size_t> sizes_, at_;  // of each tensor: the bytes of one, and where its samples begin when it is full
   std::shared_ptr<std::byte[]> memory_;
 };
 

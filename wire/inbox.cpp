@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "wire/data_codec.hpp"
 #include "wire/senders.hpp"
 
 namespace harmonics::wire {
@@ -107,6 +108,8 @@ struct Inbox::Body {
   mutable std::mutex mutex;
   std::condition_variable changed;
   std::function<void()> waker;
+  FrameDecoder decoder;  // of the transport's thread
+  bool news = false;     // frames have arrived since readers were woken
   Senders senders;
   std::deque<Chunk> chunks;
   uint64_t first = 0;  // the number of the first sample in them, or of the next to come
@@ -129,26 +132,28 @@ void Inbox::wake_by(std::function<void()> wake) {
   body_->waker = std::move(wake);
 }
 
-bool Inbox::arrived(uint64_t peer, OwnedBytes frame) {
-  const Lock lock(body_->mutex);
+bool Inbox::arrived(uint64_t peer, OwnedBytes bytes) {
   Body& b = *body_;
+  std::shared_ptr<Frame> frame;
   try {
-    if (auto taken = b.senders.arrived(peer, std::move(frame))) {
-      b.arrived_at = now();
-      Chunk chunk{std::move(*taken), b.end(), 0};
-      chunk.sample_bytes = sample_bytes(*chunk.taken.frame);
-      const uint64_t bytes = chunk.taken.count * chunk.sample_bytes;
-      b.queued_samples += chunk.taken.count;
-      b.queued_bytes += bytes;
-      b.bytes += bytes;
-      b.chunks.push_back(std::move(chunk));
-    }
+    frame = std::make_shared<Frame>(b.decoder.decode(bytes.bytes, b.options.limits));
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Stream) throw;
-    b.senders.damaged(peer, e.what());
+    damaged(peer, e.what());
     return false;
   }
-  b.changed.notify_all();
+  const Lock lock(b.mutex);
+  b.news = true;
+  auto taken = b.senders.arrived(peer, std::move(bytes), std::move(frame));
+  if (!taken) return true;
+  b.arrived_at = now();
+  Chunk chunk{std::move(*taken), b.end(), 0};
+  chunk.sample_bytes = sample_bytes(*chunk.taken.frame);
+  const uint64_t size = chunk.taken.count * chunk.sample_bytes;
+  b.queued_samples += chunk.taken.count;
+  b.queued_bytes += size;
+  b.bytes += size;
+  b.chunks.push_back(std::move(chunk));
   return true;
 }
 
@@ -164,6 +169,7 @@ void Inbox::left(uint64_t peer) {
 
 std::optional<Inbox::Answer> Inbox::poll() {
   const Lock lock(body_->mutex);
+  if (std::exchange(body_->news, false)) body_->changed.notify_all();
   return body_->senders.poll(now());
 }
 

@@ -46,7 +46,7 @@ class Inbox {
   const std::string& where() const;
   bool is_one_way() const;
 
-  // ---- The transport's side. A peer is one connection, by a number above 0 that is never used again.
+  // ---- The transport's side, but for wake_by of one thread. A peer is one connection, by a number above 0 that is never used again.
 
   // Called whenever poll may have something to say (or, one way, whenever there is room again), from any thread.
   void wake_by(std::function<void()> wake);
@@ -59,7 +59,7 @@ class Inbox {
     uint64_t peer;
     std::vector<std::byte> frame;
   };
-  // What to say next; empty: nothing now. To be asked when frames have arrived, when woken, and every kTick.
+  // What to say next; empty: nothing now. Wakes readers. To be asked when frames have arrived, when woken, and every kTick.
   std::optional<Answer> poll();
   static constexpr std::chrono::milliseconds kTick{50};
   // One way: as many samples are held as may be. Sessions never hold more.

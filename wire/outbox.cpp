@@ -17,7 +17,8 @@ namespace {
 using Lock = std::unique_lock<std::mutex>;
 constexpr Time kTick = std::chrono::milliseconds(50);
 constexpr Time kGather = std::chrono::milliseconds(1);  // samples that follow one another faster travel together
-constexpr uint64_t kMostUnsent = 1u << 20;              // bytes, or a few frames when they are larger
+constexpr uint64_t kMostUnsent = 4u << 20;              // bytes, or a few frames when they are larger
+constexpr uint64_t kWake = 256u << 10;                  // bytes that wake a transport which has just been busy
 constexpr uint64_t kFewFrames = 4;
 
 SendOptions session_options(const OutboxOptions& options) {
@@ -48,7 +49,9 @@ struct Outbox::Body {
       if (now() - reached > options.patience)
         throw Error(ErrorKind::Unavailable, fmt::format("{}: nobody listens there, for {} s", options.where, options.patience.count() / 1000))
             .note("start the receiver: harmonics run FLOW --producer " + options.where);
+      ++waiting;
       changed.wait_for(lock, std::chrono::milliseconds(100));
+      --waiting;
     }
     if (failure) std::rethrow_exception(failure);
   }
@@ -57,6 +60,16 @@ struct Outbox::Body {
     if (held) return false;
     const uint64_t unsent = options.one_way ? ready_samples : session.unsent();
     return unsent <= kFewFrames * builder.capacity() || unsent * builder.sample_bytes() <= kMostUnsent;
+  }
+  // Right after it was busy a transport looks again by itself: see until_deadline.
+  void wake() {
+    const uint64_t unsent = options.one_way ? ready_samples : session.unsent();
+    if (waker && (now() - sent_at >= kGather || unsent * builder.sample_bytes() >= kWake)) waker();
+  }
+  // Who waits is woken for more than a sample or two.
+  bool has_much_room() const {
+    const uint64_t unsent = options.one_way ? ready_samples : session.unsent();
+    return !held && (unsent <= kFewFrames / 2 * builder.capacity() || unsent * builder.sample_bytes() <= kMostUnsent / 2);
   }
   // What was put together is given to the session, if it takes more.
   void seal() {
@@ -122,6 +135,7 @@ struct Outbox::Body {
   std::optional<Batch> held;       // the session keeps no more
   std::deque<Batch> ready;         // one way
   std::optional<uint64_t> seq;     // one way: of the next sample that is put together
+  int waiting = 0;                 // threads of the user
   uint64_t ready_samples = 0, in_hand = 0;  // one way: in them; frames given to the transport, not yet sent
   std::optional<uint64_t> source;  // of a whole source: what the receiver has of it
   Counts counts;
@@ -153,7 +167,7 @@ void Outbox::push(std::span<const std::span<const std::byte>> tensors) {
   const bool full = b.builder.is_full();
   if (!full && b.builder.count() > 1) return;
   if (full && b.is_numbered()) b.seal();
-  if (b.waker) b.waker();
+  b.wake();
 }
 
 uint64_t Outbox::next_seq() {
@@ -226,13 +240,14 @@ OwnedBytes Outbox::poll() {
   b.offer();
   if (b.builder.count() > 0 && !b.held && b.is_numbered() && (b.builder.is_full() || b.is_idle())) b.seal();
   OwnedBytes frame = b.options.one_way ? b.poll_one_way() : b.poll_session();
-  b.changed.notify_all();
+  if (b.waiting > 0 && (!frame || b.has_much_room())) b.changed.notify_all();
   return frame;
 }
 
 std::chrono::nanoseconds Outbox::until_deadline() const {
   const Lock lock(body_->mutex);
   const Body& b = *body_;
+  if (now() - b.sent_at < 2 * kGather) return kGather;
   if (b.builder.count() == 0 || (b.options.one_way ? !b.ready.empty() : b.session.unsent() > 0)) return kTick;
   return std::clamp<Time>(b.sent_at + kGather - now(), std::chrono::milliseconds(1), kTick);
 }

@@ -19,8 +19,7 @@ void add(ReceiveCounts& to, const ReceiveCounts& more) {
 
 }  // namespace
 
-std::optional<Taken> Senders::arrived(uint64_t peer, OwnedBytes bytes) {
-  const auto frame = std::make_shared<const Frame>(decode(bytes.bytes, options_.limits));
+std::optional<Taken> Senders::arrived(uint64_t peer, OwnedBytes bytes, std::shared_ptr<const Frame> frame) {
   if (!is_of_sender(frame->kind)) return std::nullopt;  // a receiver's own kinds say nothing to a receiver
   Sender* const sender = known(*frame, peer);
   if (!sender) return std::nullopt;

@@ -31,8 +31,8 @@ class Senders {
  public:
   explicit Senders(const InboxOptions& options) : options_(options) {}
 
-  // Samples for the queue, if there are any. Errors: Stream, of what is no frame.
-  std::optional<Taken> arrived(uint64_t peer, OwnedBytes bytes);
+  // Samples for the queue, if there are any.
+  std::optional<Taken> arrived(uint64_t peer, OwnedBytes bytes, std::shared_ptr<const Frame> frame);
   void damaged(uint64_t peer, const std::string& reason);
   void left(uint64_t peer);
   std::optional<Inbox::Answer> poll(Time now);

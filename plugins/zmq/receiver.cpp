@@ -16,7 +16,7 @@ using wire::Time;
 namespace {
 
 constexpr size_t kMostPeers = 1024;
-constexpr int kMostAtOnce = 1000;                    // messages between two looks at what is to be said
+constexpr int kMostAtOnce = 64;                      // messages between two looks at what is to be said
 constexpr Time kSilence = std::chrono::seconds(15);  // senders speak every second
 constexpr Time kGoodbye = std::chrono::seconds(1);
 constexpr auto kLast = std::chrono::milliseconds(100);
