@@ -1,4 +1,4 @@
-// A disk in memory: what was written and not synced can be lost, any call can fail, and the power can go at any call.
+// A disk in memory, for several threads: what was written and not synced can be lost, any call can fail, and the power can go at any call.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <set>
 #include <string>
@@ -23,6 +24,7 @@ class FilesInMemory final : public FileCalls {
 
   // The call of this number, from 0, fails; with PowerCut every later one does too, and none has an effect.
   void fail_at(size_t call, Fault fault, int reason = EIO) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     call_ = 0;
     at_ = call;
     fault_ = fault;
@@ -31,10 +33,14 @@ class FilesInMemory final : public FileCalls {
   }
   void work() { fail_at(0, Fault::None); }
   size_t calls() const { return call_; }
-  bool failed() const { return failed_; }  // has the fault struck?
+  bool failed() const {  // has the fault struck?
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return failed_;
+  }
 
   // What the disk holds when the power comes back: synced content under synced names, and of the rest what `luck` says. Null: none.
   std::unique_ptr<FilesInMemory> after_power_cut(std::mt19937* luck) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
     auto image = std::make_unique<FilesInMemory>();
     image->directories_ = directories_;
     const auto lucky = [&] { return luck && (*luck)() % 2 == 0; };
@@ -50,15 +56,28 @@ class FilesInMemory final : public FileCalls {
     return image;
   }
 
-  void put(const std::string& name, const std::string& bytes) { names_[name] = durable_[name] = std::make_shared<Node>(Node{bytes, bytes}); }
-  std::string get(const std::string& name) const { return names_.at(name)->bytes; }
+  void put(const std::string& name, const std::string& bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    names_[name] = durable_[name] = std::make_shared<Node>(Node{bytes, bytes});
+  }
+  std::string get(const std::string& name) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return names_.at(name)->bytes;
+  }
+  size_t size_of(const std::string& name) const {  // 0: there is none
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto at = names_.find(name);
+    return at == names_.end() ? 0 : at->second->bytes.size();
+  }
   std::set<std::string> names() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
     std::set<std::string> all;
     for (const auto& [name, node] : names_) all.insert(name);
     return all;
   }
 
   int open(const char* path, int flags, unsigned) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (strikes()) return -1;
     const int file = next_++;
     if (flags & O_DIRECTORY) {
@@ -74,6 +93,7 @@ class FilesInMemory final : public FileCalls {
     return file;
   }
   long read(int file, void* to, size_t bytes) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (strikes()) return -1;
     Open& o = open_.at(file);
     const size_t n = std::min({bytes, o.node->bytes.size() - o.at, size_t{1000}});
@@ -81,8 +101,12 @@ class FilesInMemory final : public FileCalls {
     o.at += n;
     return static_cast<long>(n);
   }
-  long long size(int file) override { return strikes() ? -1 : static_cast<long long>(open_.at(file).node->bytes.size()); }
+  long long size(int file) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return strikes() ? -1 : static_cast<long long>(open_.at(file).node->bytes.size());
+  }
   long write(int file, const void* data, size_t bytes) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     const bool strike = strikes();
     if (strike && fault_ != Fault::ShortThenError) return -1;
     if (strike && bytes > 1) bytes /= 2, at_ = call_;  // the rest is what fails
@@ -91,6 +115,7 @@ class FilesInMemory final : public FileCalls {
     return static_cast<long>(bytes);
   }
   int sync(int file) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (strikes()) return -1;
     const Open& o = open_.at(file);
     if (o.node) return o.node->durable = o.node->bytes, 0;
@@ -101,11 +126,13 @@ class FilesInMemory final : public FileCalls {
     return 0;
   }
   int close(int file) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     const bool strike = strikes();
     open_.erase(file);
     return strike ? -1 : 0;
   }
   int rename(const char* from, const char* to) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (strikes()) return -1;
     const auto at = names_.find(from);
     if (at == names_.end()) return errno = ENOENT, -1;
@@ -113,13 +140,21 @@ class FilesInMemory final : public FileCalls {
     names_.erase(from);
     return 0;
   }
-  int remove(const char* path) override { return strikes() ? -1 : names_.erase(path) ? 0 : (errno = ENOENT, -1); }
+  int remove(const char* path) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return strikes() ? -1 : names_.erase(path) ? 0 : (errno = ENOENT, -1);
+  }
   int make_directory(const char* path) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (strikes()) return -1;
     return directories_.insert(trimmed(path)).second ? 0 : (errno = EEXIST, -1);
   }
-  int lock(int) override { return strikes() ? -1 : 0; }
+  int lock(int) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    return strikes() ? -1 : 0;
+  }
   int list(const char* directory, std::vector<std::string>& names) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (strikes()) return -1;
     const std::string prefix = trimmed(directory) + "/";
     if (!directories_.count(trimmed(directory))) return errno = ENOENT, -1;
@@ -157,6 +192,7 @@ class FilesInMemory final : public FileCalls {
   size_t call_ = 0, at_ = 0;
   Fault fault_ = Fault::None;
   bool failed_ = false;
+  mutable std::mutex mutex_;
 };
 
 }  // namespace harmonics::testing

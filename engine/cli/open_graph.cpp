@@ -10,6 +10,7 @@
 #include "engine/cli/command.hpp"
 #include "engine/cli/live_addresses.hpp"
 #include "engine/cli/terminal.hpp"
+#include "engine/spool/spool.hpp"
 
 namespace harmonics::cli {
 

@@ -11,6 +11,7 @@
 
 #include "engine/base/byte_count.hpp"
 #include "engine/runtime/augmentations.hpp"
+#include "engine/spool/spool.hpp"
 
 namespace harmonics {
 

@@ -13,9 +13,10 @@
 #include "engine/plugin/registry.hpp"
 #include "engine/runtime/joint_reader.hpp"
 #include "engine/runtime/stream_source.hpp"
-#include "engine/spool/spool.hpp"
 
 namespace harmonics {
+
+class Spool;
 
 // What every producer's address understands beside its own options, in the order it acts.
 struct StreamOption {

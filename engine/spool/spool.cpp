@@ -16,7 +16,7 @@ namespace harmonics {
 
 namespace {
 
-constexpr uint64_t kLeastBytes = uint64_t{1} << 20, kLargestSegment = uint64_t{64} << 20;
+constexpr uint64_t kLeastBytes = uint64_t{1} << 20, kLargestSegment = uint64_t{64} << 20, kMostWaiting = uint64_t{8} << 20;
 
 }  // namespace
 
@@ -120,7 +120,7 @@ void Spool::begin() {
   for (const auto& group : groups_) recover(group);
   for (const StreamPtr& stream : streams_) {
     stream->on_news = [bell = bell_] { bell->ring(); };
-    pumps_.emplace_back(stream, std::thread([stream] { stream->pump(); }));
+    pumps_.emplace_back(stream, std::thread([stream, most = std::min(kMostWaiting, share())] { stream->pump(most); }));
   }
   writer_ = std::thread([this] { write(); });
 }
@@ -140,7 +140,7 @@ void Spool::recover(const std::vector<StreamPtr>& group) {
       highest = std::max(highest, found[i].mark.index);
       if (found[i].mark.index < level) moved = true, level = found[i].mark.index;
     }
-  if (level == 0 && highest > 0)
+  if (highest > 0 && std::any_of(group.begin(), group.end(), [](const StreamPtr& s) { return s->is_empty(); }))
     throw Error(ErrorKind::Usage, fmt::format("the spool '{}' holds {} samples of some streams of {}, and none of others", options_.directory, highest, group[0]->source()))
         .note("it is of another flow: give this run a spool of its own");
   for (size_t i = 0; i < group.size(); ++i) group[i]->begin(found[i], notes_);
@@ -167,12 +167,15 @@ bool Spool::commit_groups() {
     }
     if (level == group[0]->committed()) continue;
     if (!wait_for_room(bytes)) return false;
-    for (const StreamPtr& stream : group) stream->commit(level, std::min(kLargestSegment, options_.most_bytes / 8));
+    for (const StreamPtr& stream : group) stream->commit(level, std::min(kLargestSegment, share()));
     committed.insert(committed.end(), group.begin(), group.end());
   }
   for (const StreamPtr& stream : committed) stream->tell_durable();
   return !committed.empty();
 }
+
+// What waits of one stream, and its newest segment, which cannot be let go: all of them together leave room.
+uint64_t Spool::share() const { return options_.most_bytes / (8 * streams_.size()); }
 
 uint64_t Spool::bytes_on_disk() const {
   uint64_t bytes = 0;

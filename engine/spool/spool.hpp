@@ -57,6 +57,7 @@ class Spool {
   void write();
   bool commit_groups();
   bool wait_for_room(uint64_t bytes);
+  uint64_t share() const;
   uint64_t bytes_on_disk() const;
 
   SpoolOptions options_;

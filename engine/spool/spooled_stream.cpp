@@ -12,7 +12,7 @@ namespace harmonics::spool {
 
 namespace {
 
-constexpr uint64_t kMostWaiting = uint64_t{8} << 20, kFrame = uint64_t{1} << 20;
+constexpr uint64_t kFrame = uint64_t{1} << 20;
 
 StreamInfo described(const std::string& name, Producer& upstream) {
   std::optional<StreamInfo> info = upstream.describe();
@@ -67,7 +67,7 @@ void SpooledStream::begin(const Found& from, std::vector<std::string>& notes) {
   segments_.push_back({index, index, writer_->bytes(), directory_ + "/" + segment_name(index)});
 }
 
-void SpooledStream::pump() {
+void SpooledStream::pump(uint64_t most_waiting) {
   try {
     while (true) {
       const HTensor sample = upstream_->next();
@@ -78,7 +78,7 @@ void SpooledStream::pump() {
       }
       if (sample.dtype() != info_.dtype || sample.shape() != info_.sample)
         throw Error(ErrorKind::Stream, fmt::format("stream '{}': a sample of shape {} came, announced was {}", name_, sample.shape().str(), info_.sample.str()));
-      changed_.wait(lock, [this] { return waiting_.size() + sample_bytes_ <= std::max<uint64_t>(kMostWaiting, sample_bytes_) || stopping_; });
+      changed_.wait(lock, [&] { return waiting_.empty() || waiting_.size() + sample_bytes_ <= most_waiting || stopping_; });
       const auto* bytes = static_cast<const std::byte*>(sample.bytes());
       waiting_.insert(waiting_.end(), bytes, bytes + sample_bytes_);
       ++arrived_;
@@ -89,6 +89,10 @@ void SpooledStream::pump() {
   } catch (...) {
     const std::lock_guard<std::mutex> lock(mutex_);
     failure_ = std::current_exception();
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    pumped_ = true;
   }
   changed_.notify_all();
 }
@@ -258,7 +262,7 @@ bool SpooledStream::stop() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
-    if (ended_ || failure_) return true;
+    if (pumped_) return true;
   }
   changed_.notify_all();
   return upstream_->cancel();

@@ -33,14 +33,15 @@ class SpooledStream {
     uint64_t bytes;  // of its segment that are good
   };
   std::optional<Found> newest_mark(uint64_t most) const;
+  bool is_empty() const { return segments_.empty(); }
   // The first sample of its oldest segment; 0: there is none.
   uint64_t oldest() const { return segments_.empty() ? 0 : segments_.front().first; }
   // What lies behind the mark goes, and a new segment begins there. `notes`: what was found damaged.
   void begin(const Found& from, std::vector<std::string>& notes);
 
   // ---- the source's thread ----
-  // Takes samples until the source ends, fails or stop() is called.
-  void pump();
+  // Takes samples until the source ends, fails or stop() is called; at most so many bytes wait to be committed, or one sample.
+  void pump(uint64_t most_waiting);
 
   // ---- the writer's thread ----
   uint64_t arrived();  // samples, over restarts
@@ -92,6 +93,7 @@ class SpooledStream {
   uint64_t arrived_ = 0, committed_ = 0;
   std::deque<Segment> segments_;    // oldest first; the last is being written
   bool ended_ = false, cancelled_ = false, stopping_ = false;
+  bool pumped_ = false;             // the source's thread is over
   std::exception_ptr failure_;
 
   // Of the writer alone.

@@ -1,0 +1,256 @@
+// Live streams by way of the disk: what was said to be durable is there after a power cut at any call, once and in order.
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <random>
+#include <thread>
+
+#include "engine/spool/spool.hpp"
+#include "tests/engine/spool/numbered.hpp"
+#include "tests/files_in_memory.hpp"
+#include "tests/message_of.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+using namespace std::chrono_literals;
+
+namespace {
+
+bool soon(const std::function<bool()>& holds) {
+  for (int i = 0; i < 2000 && !holds(); ++i) std::this_thread::sleep_for(5ms);
+  return holds();
+}
+
+SpoolOptions options(FilesInMemory& files, uint64_t most = uint64_t{64} << 20) {
+  SpoolOptions o;
+  o.directory = "spool";
+  o.most_bytes = most;
+  o.calls = &files;
+  return o;
+}
+
+// Reads n samples and compares them with the sender's.
+void expect_samples(Producer& producer, uint64_t from, uint64_t n, int64_t scale) {
+  std::vector<int64_t> got(2 * n);
+  const int64_t count = producer.read(n, got.data());
+  REQUIRE(count == static_cast<int64_t>(n));
+  for (uint64_t i = 0; i < n; ++i) {
+    const auto value = static_cast<int64_t>(from + i) * scale;
+    REQUIRE((got[2 * i] == value && got[2 * i + 1] == value + 1));
+  }
+}
+
+std::vector<std::string> files_of(const FilesInMemory& files, const std::string& folder) {
+  std::vector<std::string> found;
+  for (const std::string& name : files.names())
+    if (name.rfind(folder, 0) == 0) found.push_back(name);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("samples come through the spool in order, and who sends hears that they are safe", "[spool]") {
+  FilesInMemory files;
+  NumberedSender sender(500);
+  Spool spool(options(files));
+  const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+  CHECK(x->describe()->live);
+  expect_samples(*x, 0, 300, 1);
+  expect_samples(*x, 300, 200, 1);
+  CHECK(soon([&] { return sender.durable_until() == 500; }));
+  auto waiting = std::async(std::launch::async, [&] { return static_cast<bool>(x->next()); });
+  CHECK(waiting.wait_for(50ms) == std::future_status::timeout);
+  sender.arrive(501);
+  REQUIRE(waiting.wait_for(10s) == std::future_status::ready);
+  CHECK(waiting.get());
+  auto cancelled = std::async(std::launch::async, [&] { return static_cast<bool>(x->next()); });
+  x->cancel();
+  REQUIRE(cancelled.wait_for(10s) == std::future_status::ready);
+  CHECK_FALSE(cancelled.get());
+}
+
+TEST_CASE("a spool goes on where it ended, and gives again what is asked for", "[spool]") {
+  FilesInMemory files;
+  NumberedSender sender(100);
+  {
+    Spool spool(options(files));
+    const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+    expect_samples(*x, 0, 100, 1);
+  }
+  sender.arrive(180);
+  sender.over = true;
+  Spool spool(options(files));
+  const auto upstream = std::make_shared<Numbered>(sender, 1);
+  const auto x = spool.add("x", "a:", upstream);
+  REQUIRE(x->restore(40, x->position(40)));
+  CHECK(upstream->restored == 100);
+  expect_samples(*x, 40, 140, 1);
+  CHECK_FALSE(x->next());
+  CHECK(spool.notes().empty());
+}
+
+TEST_CASE("a power cut at any call of the disk loses nothing that was durable", "[spool]") {
+  std::mt19937 random(7);
+  for (size_t call = 0;; ++call) {
+    FilesInMemory files;
+    NumberedSender sender(0);
+    files.fail_at(call, FilesInMemory::Fault::PowerCut);
+    try {
+      Spool spool(options(files, uint64_t{1} << 20));
+      const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+      const auto y = spool.add("y", "a:", std::make_shared<Numbered>(sender, 3));
+      x->restore(0, "");
+      y->restore(0, "");
+      for (uint64_t n = 5; n <= 40; n += 5) {
+        sender.arrive(n);
+        expect_samples(*x, n - 5, 5, 1);
+        expect_samples(*y, n - 5, 5, 3);
+      }
+    } catch (const Error&) {
+    }
+    const bool struck = files.failed();
+    const uint64_t durable = sender.durable_until();
+    for (int image = 0; image < 4; ++image) {
+      INFO("call " << call << ", image " << image << ", durable " << durable);
+      const auto disk = files.after_power_cut(image ? &random : nullptr);
+      NumberedSender again(60);
+      again.durable = durable;
+      Spool spool(options(*disk, uint64_t{1} << 20));
+      const auto a = std::make_shared<Numbered>(again, 1), b = std::make_shared<Numbered>(again, 3);
+      const auto x = spool.add("x", "a:", a), y = spool.add("y", "a:", b);
+      x->restore(0, "");
+      y->restore(0, "");
+      CHECK(a->restored >= durable);
+      CHECK(a->restored == b->restored);
+      expect_samples(*x, 0, 60, 1);
+      expect_samples(*y, 0, 60, 3);
+    }
+    if (!struck) {
+      CHECK(call > 30);
+      break;
+    }
+  }
+}
+
+TEST_CASE("a disk that fails at any call ends the stream with the reason, and nothing is said to be safe that is not", "[spool]") {
+  for (size_t call = 0;; ++call) {
+    FilesInMemory files;
+    NumberedSender sender(30);
+    sender.over = true;
+    files.fail_at(call, call % 2 ? FilesInMemory::Fault::Error : FilesInMemory::Fault::ShortThenError, ENOSPC);
+    std::string message;
+    uint64_t got = 0;
+    try {
+      Spool spool(options(files));
+      const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+      while (x->next()) ++got;
+    } catch (const Error& e) {
+      message = e.what();
+    }
+    INFO("call " << call << ": " << message);
+    if (!files.failed()) {
+      CHECK(got == 30);
+      break;
+    }
+    if (message.empty()) CHECK(got == 30);  // while it was closed
+    else CHECK(message.find("spool") != std::string::npos);
+    files.work();
+    const uint64_t durable = sender.durable_until();
+    Spool again(options(files));
+    const auto upstream = std::make_shared<Numbered>(sender, 1);
+    const auto x = again.add("x", "a:", upstream);
+    expect_samples(*x, 0, 30, 1);
+    CHECK(upstream->restored >= durable);
+  }
+}
+
+TEST_CASE("a tail that is not whole is cut off and told, and asked for again", "[spool]") {
+  FilesInMemory files;
+  NumberedSender sender(10);
+  {
+    Spool spool(options(files));
+    const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+    expect_samples(*x, 0, 10, 1);
+  }
+  const std::string name = "spool/x/" + spool::segment_name(0), bytes = files.get(name);
+  std::mt19937 random(3);
+  for (int i = 0; i < 200; ++i) {
+    auto disk = files.after_power_cut(nullptr);
+    std::string damaged = bytes;
+    if (i % 2) damaged.resize(random() % bytes.size());
+    else damaged[random() % damaged.size()] ^= static_cast<char>(1 << random() % 8);
+    disk->put(name, damaged);
+    NumberedSender again(10);  // durable nowhere: it has everything still
+    Spool spool(options(*disk));
+    const auto upstream = std::make_shared<Numbered>(again, 1);
+    const auto x = spool.add("x", "a:", upstream);
+    expect_samples(*x, 0, 10, 1);
+    CHECK(upstream->restored < 10);  // the last barrier is not whole any more
+    if (i % 2 == 0) CHECK(spool.notes().size() == 1);
+  }
+}
+
+TEST_CASE("what a checkpoint covers is let go, and a full spool waits for that", "[spool]") {
+  FilesInMemory files;
+  NumberedSender sender(400'000);  // 6.4 MB
+  Spool spool(options(files, uint64_t{2} << 20));
+  const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+  REQUIRE(x->restore(0, ""));
+  std::atomic<uint64_t> used{0};
+  std::atomic<uint64_t> most_held{0};
+  std::jthread checkpoints([&](const std::stop_token& over) {
+    for (; !over.stop_requested(); std::this_thread::sleep_for(1ms)) {
+      if (!x->health()->wants_durable) continue;
+      uint64_t held = 0;
+      for (const std::string& file : files_of(files, "spool/x/")) held += files.size_of(file);
+      most_held = std::max(most_held.load(), held);
+      x->durable(used);
+    }
+  });
+  for (uint64_t at = 0; at < 400'000; at += 1000) {
+    expect_samples(*x, at, 1000, 1);
+    used = at + 1000;
+  }
+  CHECK(soon([&] { return sender.durable_until() == 400'000; }));
+  checkpoints = {};
+  CHECK(most_held > 0);
+  CHECK(most_held <= uint64_t{2} << 20);
+  CHECK(files_of(files, "spool/x/").size() < 10);
+}
+
+TEST_CASE("spools that cannot serve say why", "[spool]") {
+  FilesInMemory files;
+  NumberedSender sender(400'000);
+  {
+    Spool spool(options(files, uint64_t{2} << 20));
+    const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+    const std::string full = message_of([&] {
+      while (x->next()) {
+      }
+    });
+    CHECK(full.find("the spool 'spool' is full: it holds 2097152 bytes\nwhat it holds is let go when a checkpoint covers it: add --checkpoint DIR") == 0);
+  }
+  {
+    Spool spool(options(files, uint64_t{2} << 20));
+    const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+    CHECK(message_of([&] { x->restore(1'000'000, "spool"); }).find("the spool of 'x' ends before sample ") == 0);
+  }
+  {
+    NumberedSender other(10);
+    Spool spool(options(files, uint64_t{2} << 20));
+    const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1)), y = spool.add("y", "a:", std::make_shared<Numbered>(other, 1));
+    CHECK(message_of([&] { x->next(); }).find("samples of some streams of a:, and none of others\nit is of another flow") != std::string::npos);
+  }
+  CHECK(message_of([&] { Spool(options(files, 1000)); }) == "a spool of 1000 bytes is too small; the least is 1048576");
+  FilesInMemory fresh;
+  NumberedSender failing(10);
+  Spool spool(options(fresh));
+  const auto upstream = std::make_shared<Numbered>(failing, 1);
+  upstream->fails_at = 7;
+  const auto x = spool.add("x", "a:", upstream);
+  expect_samples(*x, 0, 7, 1);
+  CHECK(message_of([&] { x->next(); }) == "the sender is gone");
+}
