@@ -16,7 +16,8 @@ namespace harmonics {
 
 namespace {
 
-constexpr uint64_t kLeastBytes = uint64_t{1} << 20, kLargestSegment = uint64_t{64} << 20, kMostWaiting = uint64_t{8} << 20;
+constexpr uint64_t kLeastBytes = uint64_t{1} << 20, kLargestSegment = uint64_t{64} << 20, kMostWaiting = uint64_t{8} << 20,
+                   kAroundSamples = uint64_t{16} << 10;  // heads of frames, barriers: more than they take
 
 }  // namespace
 
@@ -163,7 +164,8 @@ bool Spool::commit_groups() {
     uint64_t level = std::numeric_limits<uint64_t>::max(), bytes = 0;
     for (const StreamPtr& stream : group) {
       level = std::min(level, stream->arrived());
-      bytes += stream->bytes_waiting();
+      const uint64_t waiting = stream->bytes_waiting();
+      bytes += waiting + waiting / 16 + kAroundSamples;
     }
     if (level == group[0]->committed()) continue;
     if (!wait_for_room(bytes)) return false;

@@ -88,7 +88,8 @@ void SpooledStream::pump(uint64_t most_waiting) {
     }
   } catch (...) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    failure_ = std::current_exception();
+    source_failure_ = std::current_exception();
+    ended_ = true;
   }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -201,7 +202,9 @@ uint64_t SpooledStream::read(uint64_t n, void* to) {
       std::unique_lock<std::mutex> lock(mutex_);
       changed_.wait(lock, [this] { return at_ < committed_ || cancelled_ || failure_ || (ended_ && arrived_ == committed_); });
       if (at_ >= committed_) {
-        if (failure_ && !cancelled_) std::rethrow_exception(failure_);
+        if (cancelled_) return got;
+        if (failure_) std::rethrow_exception(failure_);
+        if (source_failure_) std::rethrow_exception(source_failure_);
         return got;
       }
       committed = committed_;
@@ -274,7 +277,7 @@ StreamHealth SpooledStream::health() {
   health.queued_samples = arrived_ - std::min(at_, arrived_);
   health.queued_bytes = health.queued_samples * sample_bytes_;
   health.wants_durable = false;  // it hears so from the disk
-  if (failure_) health.state = StreamHealth::State::Failed;
+  if (failure_ || source_failure_) health.state = StreamHealth::State::Failed;
   return health;
 }
 

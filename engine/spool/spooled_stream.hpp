@@ -94,7 +94,7 @@ class SpooledStream {
   std::deque<Segment> segments_;    // oldest first; the last is being written
   bool ended_ = false, cancelled_ = false, stopping_ = false;
   bool pumped_ = false;             // the source's thread is over
-  std::exception_ptr failure_;
+  std::exception_ptr failure_, source_failure_;  // of the disk; of the source, after its last sample
 
   // Of the writer alone.
   std::unique_ptr<SegmentWriter> writer_;
