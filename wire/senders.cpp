@@ -29,6 +29,12 @@ std::optional<Taken> Senders::arrived(uint64_t peer, OwnedBytes bytes, std::shar
 // The sender this frame is to be taken from; none: it has been answered.
 Sender* Senders::known(const Frame& frame, uint64_t peer) {
   const bool hello = frame.kind == Kind::Hello;
+  if (hello && frame.tensors.empty()) {  // who reads has to know before the first sample comes
+    ++gone_.refused;
+    last_error_ = fmt::format("'{}' is refused: its HELLO does not say what will come", frame.producer);
+    answer(peer, frame, Kind::Error, Code::Tensors, "HELLO does not say what will come: name the tensors, with their types and shapes");
+    return nullptr;
+  }
   if (!begun_ && !options_.one_way) {
     if (hello && (waiting_.size() < options_.most_senders || waiting_.count({frame.stream, frame.producer}))) {
       keep_waiting(peer, frame);

@@ -249,11 +249,17 @@ TEST_CASE("what is no frame is answered, and more senders than may be are told")
   CHECK(decode(answer->frame).text.find("0x00000000, and a frame begins with 0x31535848") != std::string::npos);
   CHECK(!inbox.arrived(9, owned(std::vector<std::byte>(100))));
   CHECK(!inbox.poll());  // once in a while
+  Frame hello;
+  hello.kind = Kind::Hello, hello.stream = "s", hello.producer = "p", hello.session = 1;
+  inbox.arrived(8, owned(encode(hello).bytes()));
+  answer = inbox.poll();
+  REQUIRE(answer);
+  CHECK(decode(answer->frame).text == "HELLO does not say what will come: name the tensors, with their types and shapes");
   Camera a(inbox, 1, "a"), b(inbox, 2, "b"), c(inbox, 3, "c");
   CHECK(message_of([&] { c.send(1); }).find("2 senders are there, and no more are taken") != std::string::npos);
   a.send(1);
   CHECK(value(inbox.next(reader)) == 0);
-  CHECK(inbox.health().refused == 3);
+  CHECK(inbox.health().refused == 4);
   CHECK(inbox.health().senders == 2);
 }
 
