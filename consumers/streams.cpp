@@ -8,6 +8,8 @@
 #include "consumers/format.hpp"
 #include "consumers/npy_file.hpp"
 #include "consumers/output_file.hpp"
+#include "wire/live_streams.hpp"
+#include "wire/pipe.hpp"
 
 namespace harmonics {
 namespace {
@@ -42,7 +44,7 @@ LineWriter line_writer(const Arguments& options, LineFormat otherwise) {
   if (format == "csv") return LineWriter(LineFormat::Csv);
   if (format == "argmax") return LineWriter(LineFormat::Argmax);
   if (format == "symbols") return LineWriter(LineFormat::Symbols, std::move(symbols));
-  throw Error(ErrorKind::Usage, "format=" + format + " is unknown; write format=text, json, csv, argmax or symbols");
+  throw Error(ErrorKind::Usage, "format=" + format + " is unknown; write format=text, json, csv, argmax or symbols; on standard output also hxs");
 }
 
 class StdoutConsumer final : public Consumer {
@@ -88,6 +90,13 @@ bool ends_with(const std::string& text, const char* ending) {
 std::shared_ptr<Consumer> open_stdout(const std::string& path, const Arguments& options) {
   if (!path.empty())
     throw Error(ErrorKind::Usage, "stdout:" + path + " names a place; write stdout: alone, or file:" + path);
+  if (options.text("format") == "hxs") {
+    wire::OutboxOptions outbox;
+    outbox.where = "stdout:";
+    outbox.producer = "process " + std::to_string(getpid());
+    const auto make = [](wire::OutboxOptions o) { return std::make_unique<wire::PipeWriter>(STDOUT_FILENO, std::move(o)); };
+    return wire::open_live_consumer<wire::PipeWriter>("stdout:", options, outbox, make);
+  }
   return std::make_shared<StdoutConsumer>(line_writer(options, LineFormat::Text));
 }
 
@@ -105,7 +114,7 @@ std::shared_ptr<Consumer> open_output_file(const std::string& path, const Argume
 }
 
 std::vector<Argument> line_options() {
-  return {Argument::text("format", "", "text, json, csv, argmax or symbols"),
+  return {Argument::text("format", "", "text, json, csv, argmax or symbols; on standard output also hxs: frames (docs/wire.md)"),
           Argument::text("symbols", "", "the words of format=symbols: a,b,c"),
           Argument::text("vocabulary", "", "the characters of format=symbols: abc")};
 }

@@ -2,6 +2,7 @@
 
 #include "producers/file/open.hpp"
 #include "producers/memory.hpp"
+#include "producers/stdin.hpp"
 
 namespace harmonics {
 
@@ -9,6 +10,7 @@ void register_builtin_producers(FunctionRegistry& registry) {
   registry.register_producer("file", open_file, "samples of a file, a folder or a pattern: IDX, NPY, NPZ, safetensors, CSV, TSV, JSON lines, text, "
                              "tokens, raw numbers, PNG and JPEG; also packed with gzip or zstd",
                              file_options());
+  registry.register_producer("stdin", open_stdin, "samples of the frames that stdout:?format=hxs of another program writes; one of several tensors: #NAME", stdin_options());
   registry.register_producer(
       "memory", [](const std::string& name, const Arguments&) { return open_memory_producer(name); },
       "what the consumer memory: of the same name was given");

@@ -49,12 +49,16 @@ struct Inbox::Body {
     return Error(ErrorKind::Unavailable, fmt::format("{}: nobody has begun to send in {} s", options.where, reader.wait.count() / 1000))
         .note(options.remedy.empty() ? "start the sender, or wait longer with ?wait=SECONDS" : options.remedy);
   }
+  Error cut_off() const {
+    return Error(ErrorKind::Stream, options.where + (senders.has_come() ? ": it ends, and its sender did not say that no sample follows" : ": it ends without a sample"))
+        .note("see what became of the sender");
+  }
   void check() const {
     if (!failure.empty()) throw Error(ErrorKind::Stream, options.where + ": " + failure);
   }
   // Until `done`; the first sender comes before the reader's deadline.
   template <typename Done> void wait(Lock& lock, Reader& reader, Done done) {
-    while (!done() && !reader.cancelled && failure.empty()) {
+    while (!done() && !closed && !reader.cancelled && failure.empty()) {
       if (senders.has_come()) {
         changed.wait(lock);
       } else if (changed.wait_until(lock, std::chrono::steady_clock::time_point(reader.deadline)) == std::cv_status::timeout && !senders.has_come() && !done()) {
@@ -81,7 +85,8 @@ struct Inbox::Body {
   bool await(Lock& lock, Reader& reader) {
     if (!senders.has_begun()) senders.begin(false), wake();
     reading = true;
-    wait(lock, reader, [&] { return reader.at < end() || senders.are_over(); });
+    wait(lock, reader, [&] { return reader.at < end() || senders.are_over() || closed; });
+    if (closed && reader.at == end() && !reader.cancelled && !senders.are_over()) throw cut_off();
     return !reader.cancelled && reader.at < end();
   }
   // Forgets what every reader has had, so that as much more may come.
@@ -117,7 +122,7 @@ struct Inbox::Body {
   Time arrived_at = now();
   std::map<int, Reader> readers;
   int next_reader = 0;
-  bool reading = false;
+  bool reading = false, closed = false;
   std::optional<std::pair<uint64_t, std::string>> restored;
   std::string failure;
 };
@@ -178,6 +183,12 @@ bool Inbox::is_full() const {
   return body_->is_full();
 }
 
+void Inbox::close_input() {
+  const Lock lock(body_->mutex);
+  body_->closed = true;
+  body_->changed.notify_all();
+}
+
 void Inbox::fail(const std::string& reason) {
   const Lock lock(body_->mutex);
   if (body_->failure.empty()) body_->failure = reason;
@@ -212,6 +223,7 @@ Inbox::Announced Inbox::announced(int id) {
   Lock lock(body_->mutex);
   Reader& reader = body_->readers.at(id);
   body_->wait(lock, reader, [this] { return body_->senders.has_come(); });
+  if (body_->closed && !body_->senders.has_come()) throw body_->cut_off();
   if (!body_->senders.has_come()) throw Error(ErrorKind::Unavailable, body_->options.where + ": nobody had begun to send when reading was cancelled");
   const TensorPart& part = body_->senders.tensors()[body_->tensor_of(reader)];
   return {part.dtype, part.sample};

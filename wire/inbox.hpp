@@ -64,6 +64,8 @@ class Inbox {
   static constexpr std::chrono::milliseconds kTick{50};
   // One way: as many samples are held as may be. Sessions never hold more.
   bool is_full() const;
+  // One way: nothing will come any more. Who has not said that no sample follows has been cut off: readers are told.
+  void close_input();
   // The transport cannot go on: readers are told.
   void fail(const std::string& reason);
   // No reader is left: senders are told. True when there is nobody left to be told.

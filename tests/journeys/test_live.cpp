@@ -121,3 +121,21 @@ TEST_CASE("keys let senders in from anywhere, and nobody else") {
   REQUIRE(receiver.end().code == 0);
   CHECK(read(f / "got.csv").size() == 18);
 }
+
+TEST_CASE("frames through a pipe, and one that is cut") {
+  Folder f;
+  const std::string harmonics_program = "'" + kProgram + "' ", from = " --from 'image=synth:digits?size=300&seed=4' --from 'label=synth:digits?size=300&seed=4#label' --quiet";
+  const auto run = [&](const std::string& line) { return std::system((line + " 2>'" + (f / "err") + "'").c_str()); };
+  REQUIRE(run(harmonics_program + "send 'stdout:?format=hxs'" + from + " | " + harmonics_program + "receive 'stdin:#image,label' --to image=file:" + (f / "i.npy") + " --to label=file:" + (f / "l.npy")) == 0);
+  REQUIRE(harmonics("send file:" + (f / "image.npy") + " --from 'synth:digits?size=300&seed=4'").code == 0);
+  CHECK(read(f / "i.npy") == read(f / "image.npy"));
+  REQUIRE(run(harmonics_program + "send 'stdout:?format=hxs'" + from + " > '" + (f / "frames") + "'") == 0);
+  const std::string frames = read(f / "frames");
+  CHECK(frames.substr(0, 4) == "HXS1");
+  for (const auto& [bytes, why] : std::vector<std::pair<size_t, std::string>>{
+           {frames.size() - 5, "it ends within a frame"}, {0, "it ends without a sample"}, {frames.rfind("HXS1"), "its sender did not say that no sample follows"}}) {
+    f.write("cut", frames.substr(0, bytes));
+    CHECK(run(harmonics_program + "receive 'stdin:?format=hxs#label' < '" + (f / "cut") + "' > /dev/null") != 0);
+    CHECK(has(read(f / "err"), why));
+  }
+}

@@ -89,7 +89,7 @@ TEST_CASE("stdout: prints a line a sample") {
   CHECK(print({{"format", "symbols"}, {"vocabulary", "a\xC3\xA9"}}) == "\xC3\xA9\xC3\xA9\na\n");
   CHECK(refusal([] {
           open_stdout("", Options{{"format", "xml"}});
-        }) == "format=xml is unknown; write format=text, json, csv, argmax or symbols");
+        }) == "format=xml is unknown; write format=text, json, csv, argmax or symbols; on standard output also hxs");
   CHECK(refusal([] {
           open_stdout("", Options{{"format", "symbols"}});
         }) == "format=symbols needs the symbols; write symbols=a,b,c for words or vocabulary=abc for characters");

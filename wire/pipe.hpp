@@ -1,0 +1,60 @@
+// Frames through a pipe or a file, one way: what goes in comes out, in order, as long as both ends live.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "wire/inbox.hpp"
+#include "wire/outbox.hpp"
+
+namespace harmonics::wire {
+
+// What a thread of its own sleeps on.
+class Bell {
+ public:
+  Bell();
+  ~Bell();
+  Bell(const Bell&) = delete;
+  void ring();
+  // Until it rang, `fd` (-1: none) has something to read, or so long.
+  void wait(int fd, std::chrono::milliseconds most);
+
+ private:
+  int fd_;
+};
+
+class PipeReader {
+ public:
+  // The descriptor stays the caller's.
+  explicit PipeReader(int fd, InboxOptions options);
+  ~PipeReader();
+  Inbox& inbox() { return inbox_; }
+
+ private:
+  void run();
+  int fd_;
+  Limits limits_;
+  Inbox inbox_;
+  Bell bell_;
+  std::atomic<bool> leaving_{false};
+  std::thread thread_;
+};
+
+class PipeWriter {
+ public:
+  explicit PipeWriter(int fd, OutboxOptions options);
+  ~PipeWriter();
+  Outbox& outbox() { return outbox_; }
+
+ private:
+  void run();
+  bool write_all(std::span<const std::byte> bytes);
+  int fd_;
+  Outbox outbox_;
+  Bell bell_;
+  std::atomic<bool> leaving_{false};
+  std::thread thread_;
+};
+
+}  // namespace harmonics::wire
