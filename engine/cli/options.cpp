@@ -105,6 +105,7 @@ void watching_options(CLI::App* app, Options& o) {
 void serving_options(CLI::App* app, Options& o, const char* address, const char* help) {
   heading(app, "Serving");
   app->add_option(address, o.serve, help)->type_name("ADDRESS");
+  app->add_flag("--ui", o.ui, "a page to watch and control it by; its address is printed");
   app->add_option("--control", o.control, "a socket to watch and control the run by: harmonics ctl PATH")->type_name("PATH");
   app->add_option("--token", o.token, "what requests must show; better in HARMONICS_TOKEN (default: made up, and asked for only by what changes the run)")->type_name("TEXT");
   app->add_option_function<std::string>("--latency", [&o](const std::string& v) { o.latency = v == "0" ? 0 : duration_seconds(v, "--latency"); }, "requests wait this long for others to be computed with (default 2ms)")->type_name("DURATION");

@@ -15,6 +15,7 @@
 #include "engine/serving/http_server.hpp"
 #include "engine/serving/json_text.hpp"
 #include "engine/serving/layer_cards.hpp"
+#include "engine/serving/page.hpp"
 #include "engine/serving/predictor.hpp"
 #include "engine/serving/service.hpp"
 
@@ -39,8 +40,11 @@ void check_token(const std::string& token) {
   if (!std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c < 0x7f; })) throw Error(ErrorKind::Usage, "a token holds letters, digits and signs alone", {}, {"without blanks"});
 }
 
+// The page needs an address, and takes any.
+std::string listens_on(const Options& options) { return options.serve.empty() && options.ui ? "127.0.0.1:0" : options.serve; }
+
 ListenAddress address_of(const Options& options) {
-  const ListenAddress address = parse_listen(options.serve);
+  const ListenAddress address = parse_listen(listens_on(options));
   if (!address.loopback && !options.insecure)
     throw Error(ErrorKind::Denied, fmt::format("other machines reach {}, and what travels is not encrypted", options.serve), {}, {"listen on 127.0.0.1 and use a tunnel (ssh -L), or say --insecure where somebody else guards the address"});
   return address;
@@ -49,9 +53,10 @@ ListenAddress address_of(const Options& options) {
 }  // namespace
 
 Serving::Serving(const Options& options, HarmonicGraph& graph) : options_(options), graph_(graph) {
-  if (options.serve.empty() && options.control.empty()) return;
+  const bool listens = !listens_on(options).empty();
+  if (!listens && options.control.empty()) return;
   std::optional<ListenAddress> address;
-  if (!options.serve.empty()) address = address_of(options);
+  if (listens) address = address_of(options);
   if (!options.token.empty()) check_token(options.token);
   ServiceSettings settings;
   settings.token = options.token.empty() ? random_token() : options.token;
@@ -62,9 +67,12 @@ Serving::Serving(const Options& options, HarmonicGraph& graph) : options_(option
   predicting.latency = std::chrono::microseconds(static_cast<int64_t>(1e6 * options.latency));
   predictor_ = std::make_unique<Predictor>(predicting);
   service_ = std::make_unique<Service>(settings, *control_, *predictor_);
+  if (options.ui) put_page(*service_);
   if (address) {
     http_ = std::make_unique<HttpServer>(*service_, *address);
     say(fmt::format("serving on {}{}", http_->url(), options.token.empty() ? " · token " + settings.token : ""));
+    // After '#' it stays in the browser. One that was given is no secret of ours to print.
+    if (options.ui) say(fmt::format("page: {}/{}", http_->url(), options.token.empty() ? "#token=" + settings.token : ""));
   }
   if (!options.control.empty()) {
     socket_ = std::make_unique<ControlSocket>(*service_, options.control);
