@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <future>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -139,12 +140,13 @@ void ControlSocket::serve(Client& client) {
     for (size_t end = text.find('\n'); goes_on && end != std::string::npos; end = text.find('\n')) {
       const std::string line = text.substr(0, end);
       text.erase(0, end + 1);
-      bool events = false;
+      ControlRequest request;
       try {
-        events = control_from_json(line).what == ControlRequest::Do::events;
+        request = control_from_json(line);
       } catch (const Error&) {  // said by control()
       }
-      goes_on = events ? follow(client.socket) : send_all(client.socket, line_of(service_.control(line)), 10000);
+      if (request.what == ControlRequest::Do::events) goes_on = follow(client.socket);
+      else goes_on = send_all(client.socket, request.what == ControlRequest::Do::get ? look(request.path) : line_of(service_.control(line)), 10000);
     }
     if (text.size() > kLongestLine) {
       send_all(client.socket, line_of({{"error", fmt::format("a line of more than {} bytes", kLongestLine)}, {"note", "end every message with a new line"}}), kLook);
@@ -153,6 +155,21 @@ void ControlSocket::serve(Client& client) {
   }
   ::shutdown(client.socket, SHUT_RDWR);
   client.gone = true;
+}
+
+// What GET gives over HTTP, as one line. Whoever may open the socket owns the run.
+std::string ControlSocket::look(const std::string& path) {
+  constexpr int kLongestLook = 10000;
+  ServiceRequest request;
+  request.method = "GET";
+  request.trusted = true;
+  if (!parse_target(path, request)) return line_of({{"error", "the path cannot be understood"}, {"note", "docs/live.md has the paths"}});
+  const auto promise = std::make_shared<std::promise<std::string>>();
+  std::future<std::string> reply = promise->get_future();
+  service_.handle(std::move(request), [promise](const ServiceReply& r) { promise->set_value(r.body); });
+  for (int waited = 0; waited < kLongestLook && !over_; waited += kLook)
+    if (reply.wait_for(std::chrono::milliseconds(kLook)) == std::future_status::ready) return reply.get();
+  return line_of({{"error", "too much is asked at once"}, {"note", "ask again"}});
 }
 
 // The events until the client goes away.

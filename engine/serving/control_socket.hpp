@@ -33,6 +33,7 @@ class ControlSocket {
   void accept();
   void serve(Client& client);
   bool follow(int socket);
+  std::string look(const std::string& path);
 
   Service& service_;
   const std::string path_;

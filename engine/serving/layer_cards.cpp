@@ -204,7 +204,7 @@ json::object LayerCards::tap(const Snapshot& snapshot, const BatchSample& sample
       each_number(type, from + i * type.bytes(), type.shape.count(), [&](double v) { row.push_back(json_number(v)); });
       rows.push_back(std::move(row));
     }
-    return json::object{{"version", 1}, {"edge", edge}, {"kind", kind}, {"cycle", snapshot.version().cycle + 1}, {"step", snapshot.version().step}, {"shape", shape_json(type.shape)}, {"samples", std::move(rows)}};
+    return json::object{{"version", 1}, {"edge", edge}, {"kind", kind}, {"cycle", snapshot.version().cycle + 1}, {"step", snapshot.version().step}, {"batch", sample.step}, {"shape", shape_json(type.shape)}, {"samples", std::move(rows)}};
   };
   for (const Stream& s : streams_)
     if (s.name == edge) return answer("producer", s.sample, sample.streams.at(s.slot).data());

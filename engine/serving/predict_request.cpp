@@ -237,7 +237,8 @@ ControlRequest control_from_json(std::string_view text) {
       {"status", ControlRequest::Do::status},         {"pause", ControlRequest::Do::pause},
       {"resume", ControlRequest::Do::resume},         {"step", ControlRequest::Do::step},
       {"checkpoint", ControlRequest::Do::checkpoint}, {"learning_rate", ControlRequest::Do::learning_rate},
-      {"stop", ControlRequest::Do::stop},             {"events", ControlRequest::Do::events}};
+      {"stop", ControlRequest::Do::stop},             {"events", ControlRequest::Do::events},
+      {"get", ControlRequest::Do::get}};
   const json::value body = parse(text);
   const json::object* o = body.if_object();
   const json::value* word = o ? o->if_contains("do") : nullptr;
@@ -245,16 +246,18 @@ ControlRequest control_from_json(std::string_view text) {
   ControlRequest request;
   request.word = std::string(word->get_string());
   const auto* row = std::find_if(std::begin(kWords), std::end(kWords), [&](const auto& r) { return request.word == r.first; });
-  if (row == std::end(kWords)) throw wrong(fmt::format("{} cannot be done", shown_name(request.word)), "there are status, pause, resume, step, checkpoint, learning_rate, stop and events");
+  if (row == std::end(kWords)) throw wrong(fmt::format("{} cannot be done", shown_name(request.word)), "there are status, pause, resume, step, checkpoint, learning_rate, stop, events and get");
   request.what = row->second;
   for (const auto& [key, value] : *o) {
     json::error_code failed;
     if (key == "count" && request.what == ControlRequest::Do::step) request.count = value.is_number() ? value.to_number<int64_t>(failed) : 0;
     else if (key == "value" && request.what == ControlRequest::Do::learning_rate && value.is_number()) request.value = value.to_number<double>(failed);
+    else if (key == "path" && request.what == ControlRequest::Do::get && value.is_string()) request.path = std::string(value.get_string());
     else if (key != "do" && !(key == "value" && request.what == ControlRequest::Do::learning_rate && value.is_null())) throw wrong(fmt::format("'{}' takes no such {}", request.word, shown_name(key)), "docs/live.md has the fields");
     if (failed) throw wrong(fmt::format("{} of '{}' is no such number", shown_name(key), request.word), "docs/live.md has the fields");
   }
   if (request.what == ControlRequest::Do::learning_rate && !o->contains("value")) throw wrong("'learning_rate' has no 'value'", "give a number, or null for what the schedule says");
+  if (request.what == ControlRequest::Do::get && !request.path.starts_with("/v1/")) throw wrong("'get' has no 'path'", "give what GET takes over HTTP: {\"do\": \"get\", \"path\": \"/v1/layers\"}");
   return request;
 }
 

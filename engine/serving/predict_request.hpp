@@ -33,11 +33,12 @@ std::string tensors_text(const Prediction& prediction, const ModelPorts& ports);
 
 // What POST /v1/control and a line of the control socket say.
 struct ControlRequest {
-  enum class Do { status, pause, resume, step, checkpoint, learning_rate, stop, events };
+  enum class Do { status, pause, resume, step, checkpoint, learning_rate, stop, events, get };
   Do what = Do::status;
   std::string word;
   int64_t count = 1;
   std::optional<double> value;
+  std::string path;  // of get
 };
 ControlRequest control_from_json(std::string_view text);
 

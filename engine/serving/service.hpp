@@ -25,6 +25,7 @@ namespace harmonics {
 // A request as HTTP brings it.
 struct ServiceRequest : RequestTarget {
   std::string method, content_type, authorization, host, origin, body;
+  bool trusted = false;  // whoever asks has shown who it is: no token, no host
 };
 
 struct ServiceReply {
