@@ -9,6 +9,8 @@ int run_command(const Options& options);
 int infer_command(const Options& options);
 int serve_command(const Options& options);
 int ctl_command(const Options& options);
+int top_command(const Options& options);
+int tap_command(const Options& options);
 int validate_command(const Options& options);
 int explain_command(const Options& options);
 int profile_command(const Options& options);

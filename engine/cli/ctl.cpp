@@ -1,12 +1,11 @@
 // harmonics ctl: looks at a run and says what it shall do, over its control socket or its address.
 #include <cmath>
-#include <csignal>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
 #include "engine/cli/command.hpp"
-#include "engine/cli/http_client.hpp"
+#include "engine/cli/run_link.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/serving/control_socket.hpp"
 
@@ -15,8 +14,6 @@ namespace harmonics::cli {
 namespace json = boost::json;
 
 namespace {
-
-constexpr double kLongest = 120;  // seconds: a checkpoint of a large model
 
 json::object message_of(const Options& options) {
   const std::string& action = options.files.at(1);
@@ -39,42 +36,24 @@ json::object message_of(const Options& options) {
   return o;
 }
 
-std::string ask(const Options& options, const std::string& message) {
-  const std::string& where = options.files[0];
-  if (where.rfind("http:", 0) == 0) return http_request(where, "POST", "/v1/control", options.token, message, kLongest).body;
-  ControlClient client(where);
-  client.say(message);
-  return client.hear(kLongest);
-}
-
-double number(const json::object& o, const char* key) {
-  const json::value* v = o.if_contains(key);
-  return v && v->is_number() ? v->to_number<double>() : NAN;
-}
-
-std::string text(const json::object& o, const char* key) {
-  const json::value* v = o.if_contains(key);
-  return v && v->is_string() ? std::string(v->get_string()) : "";
-}
-
 // What people want to know first.
 void show(const json::object& s) {
-  std::string line = fmt::format("{}: {}, step {}, {} samples", text(s, "graph"), text(s, "state"), thousands(static_cast<int64_t>(number(s, "step"))), thousands(static_cast<int64_t>(number(s, "samples"))));
-  if (const double v = number(s, "samples_per_second"); v > 0) line += ", " + rate(v);
-  if (const double v = number(s, "loss"); !std::isnan(v)) line += fmt::format(", loss {:.4g}", v);
-  if (const double v = number(s, "learning_rate"); !std::isnan(v)) line += fmt::format(", lr {:.3g}", v);
+  std::string line = fmt::format("{}: {}, step {}, {} samples", text_in(s, "graph"), text_in(s, "state"), thousands(static_cast<int64_t>(number_in(s, "step"))), thousands(static_cast<int64_t>(number_in(s, "samples"))));
+  if (const double v = number_in(s, "samples_per_second"); v > 0) line += ", " + rate(v);
+  if (const double v = number_in(s, "loss"); !std::isnan(v)) line += fmt::format(", loss {:.4g}", v);
+  if (const double v = number_in(s, "learning_rate"); !std::isnan(v)) line += fmt::format(", lr {:.3g}", v);
   fmt::print("{}\n", line);
   if (const json::value* checkpoint = s.if_contains("checkpoint"); checkpoint && checkpoint->is_object())
-    fmt::print("checkpoint: {}, {} ago\n", text(checkpoint->get_object(), "path"), duration(number(checkpoint->get_object(), "seconds_ago")));
+    fmt::print("checkpoint: {}, {} ago\n", text_in(checkpoint->get_object(), "path"), duration(number_in(checkpoint->get_object(), "seconds_ago")));
   const json::value* streams = s.if_contains("streams");
   if (!streams || !streams->is_array()) return;
   for (const json::value& v : streams->get_array()) {
     if (!v.is_object()) continue;
     const json::object& stream = v.get_object();
-    std::string about = fmt::format("{}: {}, {}", text(stream, "name"), text(stream, "state"), text(stream, "health"));
-    if (const double queued = number(stream, "queued_samples"); !std::isnan(queued)) about += fmt::format(", {} wait", thousands(static_cast<int64_t>(queued)));
-    if (const double lost = number(stream, "lost"); lost > 0) about += fmt::format(", {} lost", thousands(static_cast<int64_t>(lost)));
-    if (const std::string error = text(stream, "last_error"); !error.empty()) about += ", " + error;
+    std::string about = fmt::format("{}: {}, {}", text_in(stream, "name"), text_in(stream, "state"), text_in(stream, "health"));
+    if (const double queued = number_in(stream, "queued_samples"); !std::isnan(queued)) about += fmt::format(", {} wait", thousands(static_cast<int64_t>(queued)));
+    if (const double lost = number_in(stream, "lost"); lost > 0) about += fmt::format(", {} lost", thousands(static_cast<int64_t>(lost)));
+    if (const std::string error = text_in(stream, "last_error"); !error.empty()) about += ", " + error;
     fmt::print("{}\n", about);
   }
 }
@@ -101,22 +80,15 @@ int ctl_command(const Options& options) {
   if (options.files.size() < 2) throw Error(ErrorKind::Usage, "what shall the run do?", {}, {"harmonics ctl PATH|URL status|pause|resume|step|checkpoint|lr|stop|events"});
   const json::object message = message_of(options);
   if (options.files[1] == "events") return follow(options);
-  json::value answer;
-  try {
-    answer = json::parse(ask(options, json::serialize(message)));
-  } catch (const boost::system::system_error&) {
-    throw Error(ErrorKind::Unavailable, fmt::format("what answers on {} is no run of harmonics", options.files[0]));
-  }
-  if (!answer.is_object()) throw Error(ErrorKind::Unavailable, fmt::format("what answers on {} is no run of harmonics", options.files[0]));
-  const json::object& o = answer.get_object();
+  const json::object o = RunLink(options.files[0], options.token).control(message);
   if (o.contains("error")) {
-    Error refused(ErrorKind::Usage, text(o, "error"));
-    if (const std::string note = text(o, "note"); !note.empty()) refused.note(note);
+    Error refused(ErrorKind::Usage, text_in(o, "error"));
+    if (const std::string note = text_in(o, "note"); !note.empty()) refused.note(note);
     print_error(refused);
     return kFailed;
   }
   const json::value* status = o.if_contains("status");
-  if (options.json) fmt::print("{}\n", json::serialize(options.files[1] == "status" && status ? *status : answer));
+  if (options.json) fmt::print("{}\n", json::serialize(options.files[1] == "status" && status ? *status : json::value(o)));
   else if (status && status->is_object()) show(status->get_object());
   return kDone;
 }

@@ -21,7 +21,8 @@ struct Row {
   int (*run)(const Options&);
 };
 constexpr Row kVerbs[] = {
-    {"run", run_command},       {"infer", infer_command}, {"serve", serve_command},       {"ctl", ctl_command},       {"validate", validate_command}, {"explain", explain_command},
+    {"run", run_command},       {"infer", infer_command}, {"serve", serve_command},       {"ctl", ctl_command},       {"top", top_command},
+    {"tap", tap_command},       {"validate", validate_command}, {"explain", explain_command},
     {"profile", profile_command}, {"bench", bench_command},
     {"send", send_command},     {"receive", receive_command}, {"keys", keys_command},
     {"ckpt", ckpt_command},     {"list", list_command},     {"inspect", inspect_command}, {"version", version_command},

@@ -170,12 +170,31 @@ void define_serve(CLI::App* app, Options& o) {
               "  curl -d '{\"inputs\": {\"x\": [[0.1, 0.2]]}}' http://127.0.0.1:8080/v1/predict");
 }
 
-void define_ctl(CLI::App* app, Options& o) {
-  app->add_option("WHERE", o.files, "the control socket of a run, or its address (http://127.0.0.1:8080), and what it shall do: status, pause, resume, step [N], checkpoint, lr X, lr schedule, stop, events")->required()->expected(2, 3);
+void watch_token_option(CLI::App* app, Options& o) {
   heading(app, "Serving");
   app->add_option("--token", o.token, "of the run, for addresses; better in HARMONICS_TOKEN")->type_name("TEXT");
+}
+
+void define_ctl(CLI::App* app, Options& o) {
+  app->add_option("WHERE", o.files, "the control socket of a run, or its address (http://127.0.0.1:8080), and what it shall do: status, pause, resume, step [N], checkpoint, lr X, lr schedule, stop, events")->required()->expected(2, 3);
+  watch_token_option(app, o);
   app->footer("Examples:\n  harmonics ctl run.sock status\n  harmonics ctl run.sock lr 1e-4\n"
               "  harmonics ctl http://127.0.0.1:8080 pause --token 5f0c...");
+}
+
+void define_top(CLI::App* app, Options& o) {
+  app->add_option("WHERE", o.files, "the control socket of a run, or its address (http://127.0.0.1:8080)")->required()->expected(1);
+  watch_token_option(app, o);
+  app->add_flag("--once", o.once, "print what there is now and end; so it does where there is no terminal");
+  app->footer("Keys: q quits, p pauses and resumes, s makes a step, c writes a checkpoint.\n\n"
+              "Examples:\n  harmonics top run.sock\n  harmonics top http://127.0.0.1:8080 --token 5f0c...\n  harmonics top run.sock --once");
+}
+
+void define_tap(CLI::App* app, Options& o) {
+  app->add_option("WHERE", o.files, "the control socket of a run, or its address (http://127.0.0.1:8080), and the name of a producer or layer")->required()->expected(2);
+  watch_token_option(app, o);
+  app->add_option_function<uint64_t>("--count", [&o](uint64_t v) { o.count = v; }, "so many samples (default: as long as the run goes on)")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 62));
+  app->footer("Examples:\n  harmonics tap run.sock hidden --count 5\n  harmonics tap http://127.0.0.1:8080 image | head -n 1");
 }
 
 void define_validate(CLI::App* app, Options& o) {
@@ -335,6 +354,8 @@ constexpr Definition kDefinitions[] = {
     {"infer", "run a flow without training", define_infer},
     {"serve", "answer requests with weights that were learned before", define_serve},
     {"ctl", "look at a run and control it: status, pause, step, checkpoint, learning rate, stop", define_ctl},
+    {"top", "watch a run in the terminal", define_top},
+    {"tap", "print samples that pass a producer or layer of a run", define_tap},
     {"validate", "check flows and report every mistake", define_validate},
     {"explain", "show what a flow becomes: widths, program, kernels, memory", define_explain},
     {"profile", "where a step's time goes, against what the machine could do", define_profile},

@@ -44,7 +44,7 @@ struct Options {
   // the outside: run, serve, ctl
   std::string serve, control, token;                    // ADDRESS, PATH
   double latency = 0.002;                               // seconds
-  bool insecure = false, ui = false;
+  bool ui = false, once = false;
   // infer
   std::string prompt;
   bool prompt_given = false;

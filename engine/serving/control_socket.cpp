@@ -166,10 +166,10 @@ std::string ControlSocket::look(const std::string& path) {
   if (!parse_target(path, request)) return line_of({{"error", "the path cannot be understood"}, {"note", "docs/live.md has the paths"}});
   const auto promise = std::make_shared<std::promise<std::string>>();
   std::future<std::string> reply = promise->get_future();
-  service_.handle(std::move(request), [promise](const ServiceReply& r) { promise->set_value(r.body); });
+  service_.handle(std::move(request), [promise](const ServiceReply& r) { promise->set_value(r.status < 400 ? r.body : fmt::format("{{\"code\":{},{}", r.status, r.body.substr(1))); });
   for (int waited = 0; waited < kLongestLook && !over_; waited += kLook)
     if (reply.wait_for(std::chrono::milliseconds(kLook)) == std::future_status::ready) return reply.get();
-  return line_of({{"error", "too much is asked at once"}, {"note", "ask again"}});
+  return line_of({{"error", "too much is asked at once"}, {"note", "ask again"}, {"code", 503}});
 }
 
 // The events until the client goes away.

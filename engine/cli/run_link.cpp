@@ -1,0 +1,104 @@
+#include "engine/cli/run_link.hpp"
+
+#include <cmath>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "engine/cli/http_client.hpp"
+
+namespace harmonics::cli {
+
+namespace json = boost::json;
+
+namespace {
+
+constexpr double kLook = 15, kLongest = 120;  // seconds: a checkpoint of a large model takes its time
+
+ErrorKind kind_of(double code) { return code == 503 ? ErrorKind::Unavailable : code == 401 || code == 403 ? ErrorKind::Denied : ErrorKind::Usage; }
+
+}  // namespace
+
+RunLink::RunLink(std::string where, std::string token) : where_(std::move(where)), token_(std::move(token)), http_(where_.rfind("http:", 0) == 0) {
+  constexpr std::string_view kToken = "#token=";
+  const size_t at = http_ ? where_.find(kToken) : std::string::npos;
+  if (at == std::string::npos) return;
+  if (token_.empty()) token_ = where_.substr(at + kToken.size());
+  where_.erase(at);
+}
+
+json::object RunLink::parsed(const std::string& text) const {
+  try {
+    json::value answer = json::parse(text);
+    if (answer.is_object()) return std::move(answer.get_object());
+  } catch (const boost::system::system_error&) {  // said below
+  }
+  throw Error(ErrorKind::Unavailable, fmt::format("what answers on {} is no run of harmonics", where_));
+}
+
+json::object RunLink::ask(const std::string& message, double seconds) {
+  try {
+    if (!socket_) socket_.emplace(where_);
+    socket_->say(message);
+    return parsed(socket_->hear(seconds));
+  } catch (const Error&) {
+    socket_.reset();  // what it says later would be taken for the answer to something else
+    throw;
+  }
+}
+
+json::object RunLink::get(const std::string& path) {
+  json::object answer;
+  double code = 0;
+  if (http_) {
+    const HttpAnswer reply = http_request(where_, "GET", path, token_, "", kLook);
+    answer = parsed(reply.body);
+    code = reply.status;
+  } else {
+    answer = ask(json::serialize(json::object{{"do", "get"}, {"path", path}}), kLook);
+    code = number_in(answer, "code");
+  }
+  if (!answer.contains("error")) return answer;
+  Error refused(kind_of(code), text_in(answer, "error"));
+  if (const std::string note = text_in(answer, "note"); !note.empty()) refused.note(note);
+  throw refused;
+}
+
+json::object RunLink::control(const json::object& message) {
+  if (http_) return parsed(http_request(where_, "POST", "/v1/control", token_, json::serialize(message), kLongest).body);
+  return ask(json::serialize(message), kLongest);
+}
+
+double number_in(const json::object& o, const char* key) {
+  const json::value* v = o.if_contains(key);
+  return v && v->is_number() ? v->to_number<double>() : NAN;
+}
+
+std::string text_in(const json::object& o, const char* key) {
+  const json::value* v = o.if_contains(key);
+  return v && v->is_string() ? std::string(v->get_string()) : "";
+}
+
+const json::object* object_in(const json::object& o, const char* key) {
+  const json::value* v = o.if_contains(key);
+  return v ? v->if_object() : nullptr;
+}
+
+const json::array* array_in(const json::object& o, const char* key) {
+  const json::value* v = o.if_contains(key);
+  return v ? v->if_array() : nullptr;
+}
+
+std::string printable(const std::string& text) {
+  std::string to;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    if (c < 0x20 || c == 0x7f) to += ' ';
+    else if (c == 0xc2 && next >= 0x80 && next < 0xa0) to += ' ', ++i;  // the second set of control characters
+    else to += text[i];
+  }
+  return to;
+}
+
+}  // namespace harmonics::cli

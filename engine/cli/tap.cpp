@@ -1,0 +1,77 @@
+// harmonics tap: samples that pass a producer or layer of a run, as lines of JSON.
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include <boost/json.hpp>
+#include <fmt/core.h>
+
+#include "engine/cli/command.hpp"
+#include "engine/cli/run_link.hpp"
+
+namespace harmonics::cli {
+
+namespace json = boost::json;
+
+namespace {
+
+constexpr std::chrono::milliseconds kBetween{100};
+
+// An edge may be named as it likes.
+std::string escaped(const std::string& text) {
+  std::string to;
+  for (const char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+    to += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return to;
+}
+
+json::object line_of(const json::object& look) {
+  const json::array* samples = array_in(look, "samples");
+  json::object line;
+  for (const char* key : {"edge", "kind", "cycle", "step", "batch", "shape"})
+    if (const json::value* v = look.if_contains(key)) line[key] = *v;
+  line["values"] = samples && !samples->empty() ? samples->front() : json::value(nullptr);
+  return line;
+}
+
+}  // namespace
+
+int tap_command(const Options& options) {
+  RunLink link(options.files.at(0), options.token);
+  const std::string path = "/v1/tap?samples=1&edge=" + escaped(options.files.at(1));
+  double seen = -1;
+  uint64_t printed = 0;
+  bool answered = false;
+  while (printed < options.count.value_or(UINT64_MAX) && !std::ferror(stdout)) {
+    const auto next = std::chrono::steady_clock::now() + kBetween;
+    try {
+      const json::object look = link.get(path);
+      answered = true;
+      // The same again comes from a run that is paused, or waits.
+      if (const double batch = number_in(look, "batch"); batch != seen) {
+        seen = batch;
+        ++printed;
+        fmt::print("{}\n", json::serialize(line_of(look)));
+        std::fflush(stdout);
+      }
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::Unavailable) throw;
+      // A run that is starting goes on being asked; one that is over has said what there was.
+      std::string state;
+      try {
+        state = text_in(link.get("/v1/status"), "state");
+      } catch (const Error&) {
+        if (!answered) throw;
+        return kDone;
+      }
+      answered = true;
+      if (state == "over" || state == "serving") throw;
+    }
+    std::this_thread::sleep_until(next);
+  }
+  return kDone;
+}
+
+}  // namespace harmonics::cli
