@@ -133,7 +133,7 @@ export class Chart {
       const y = Math.round(frame.y(v)) + 0.5;
       context.moveTo(kLeft, y);
       context.lineTo(frame.width - kRight, y);
-      context.fillText(number(v), kLeft - 6, y);
+      context.fillText(Math.abs(v) >= 1e4 && Math.abs(v) < 1e6 ? whole(v) : number(v), kLeft - 6, y);
     }
     context.stroke();
     context.textAlign = "center";

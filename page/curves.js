@@ -39,14 +39,22 @@ export class Curves {
     return this.points.map((p) => [p.step, p.values[i] ?? null]);
   }
 
-  // What the charts show: {title: [names]}. Where a graph has one loss, it is not there twice.
+  // What the charts show: {title: [names]}.
   charts() {
-    const losses = this.names.filter((n) => n === "loss" || n.endsWith(".loss"));
-    const layers = losses.filter((n) => n !== "loss" && !n.startsWith("val.") && !n.startsWith("window."));
-    const shown = losses.filter((n) => !(layers.length === 1 && n === layers[0]));
-    const metrics = this.names.filter((n) => !losses.includes(n));
-    return { Loss: shown, Metrics: metrics, "Samples a second": ["samples_per_second"], "Learning rate": ["learning_rate"] };
+    const names = distinct(this.names);
+    const shown = names.filter(is_loss), metrics = names.filter((n) => !is_loss(n));
+    const rates = new Set(this.points.map((p) => p.learning_rate));
+    return { Loss: shown, Metrics: metrics, "Samples a second": ["samples_per_second"], "Learning rate": rates.size > 1 ? ["learning_rate"] : [] };
   }
+}
+
+const is_loss = (name) => name === "loss" || name.endsWith(".loss");
+
+// Where a graph has one loss it is not there twice, as "loss" and "output.loss"; so with "val." and "window." before it.
+export function distinct(names) {
+  const kind = (name) => /^(val|window)\./.exec(name)?.[0] ?? "";
+  const layers = names.filter((n) => is_loss(n) && n !== `${kind(n)}loss`);
+  return names.filter((n) => !(layers.includes(n) && names.includes(`${kind(n)}loss`) && layers.filter((l) => kind(l) === kind(n)).length === 1));
 }
 
 // Each value the mean of those before it, the older the less.

@@ -59,7 +59,8 @@ export class FlowGraph {
     if (nodes.length === 0) return;
     const plan = layout(nodes, edges);
     const turn = ([along, across]) => (down ? [kPad + across, kPad + along] : [kPad + along, kPad + across]);
-    const [width, height] = down ? [plan.across, plan.along] : [plan.along, plan.across];
+    const beside = down ? Math.max(...edges.map((e) => 6.2 * Math.max(14, cut(e.calls.join(" "), 24).length))) : 0;  // labels
+    const [width, height] = down ? [plan.across + beside / 2, plan.along] : [plan.along, plan.across];
     this.svg.setAttribute("viewBox", `0 0 ${width + 2 * kPad} ${height + 2 * kPad + 6}`);
     this.svg.setAttribute("width", width + 2 * kPad);
     this.svg.setAttribute("height", height + 2 * kPad + 6);
@@ -81,8 +82,7 @@ export class FlowGraph {
     const half = Math.floor((points.length - 1) / 2), [a, b] = [points[half], points[Math.min(half + 1, points.length - 1)]];
     const [x, y] = [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
     const label = make("text", { x: down ? x + 6 : x, y: y - (down ? 0 : 6), class: "edge-label", "text-anchor": down ? "start" : "middle" });
-    if (!down) for (const c of cut(e.calls.join(" "), 14).split("\n")) label.append(c);
-    else label.append(cut(e.calls.join(" "), 24));
+    label.append(cut(e.calls.join(" "), down ? 24 : 15));
     const now = make("text", { x: down ? x + 6 : x, y: y + 13, class: "edge-now", "text-anchor": down ? "start" : "middle" });
     this.svg.append(line, label, now);
     return { ...e, line, now };

@@ -80,13 +80,17 @@ function order(rows) {
   }
 }
 
-// Near the middle of the neighbours, as far as those beside leave room.
+// Where each wants to be, as far as those beside leave room; those that something flows into count most, so that ways run straight.
 function settle(row) {
   const room = (a, b) => (a.across + b.across) / 2 + kBetween;
   for (let i = 1; i < row.length; ++i) row[i].y = Math.max(row[i].y, row[i - 1].y + room(row[i - 1], row[i]));
-  const over = row.map((item) => item.y - item.wish);
-  const shift = over.reduce((a, b) => a + b, 0) / Math.max(1, row.length);
-  for (const item of row) item.y -= shift;
+  let sum = 0, weight = 0;
+  for (const item of row) {
+    const w = item.before.length > 0 ? 100 : 1;
+    sum += w * (item.y - item.wish);
+    weight += w;
+  }
+  for (const item of row) item.y -= sum / weight;
 }
 
 function place(rows, chains, nodes) {
@@ -94,10 +98,11 @@ function place(rows, chains, nodes) {
     let y = 0;
     for (const item of row) item.y = y + item.across / 2, y += item.across + kBetween;
   }
-  for (let sweep = 0; sweep < kSweeps; ++sweep)
+  for (let sweep = 0; sweep <= kSweeps; ++sweep)  // the last goes down
     for (const row of sweep % 2 === 0 ? rows : [...rows].reverse()) {
+      if (row.length === 0) continue;
       for (const item of row) {
-        const of = [...item.before, ...item.after];
+        const of = sweep % 2 === 0 ? item.before : item.after;
         item.wish = of.length > 0 ? of.reduce((sum, n) => sum + n.y, 0) / of.length : item.y;
         item.y = item.wish;
       }
@@ -115,5 +120,5 @@ function place(rows, chains, nodes) {
     const points = chain.map((item, i) => [item.x + (item.id === undefined || chain.length === 1 ? 0 : (i === 0 ? 0.5 : -0.5) * item.along), item.y]);
     return backward ? points.reverse() : points;
   });
-  return { at, paths, along: x - kBetweenRanks, across: Math.max(...rows.flat().map((item) => item.y + item.across / 2)), nodes };
+  return { at, paths, along: x - kBetweenRanks, across: Math.max(...rows.flat().map((item) => item.y + item.across / 2)) };
 }

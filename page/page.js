@@ -127,7 +127,7 @@ function draw() {
       charts.set(title, new Chart(title));
       at("charts").append(charts.get(title).element);
     }
-    charts.get(title).show(names.map((name) => ({ name: name.replaceAll("_", " "), points: curves.of(name) })), { ...how, log: how.log && title !== "Samples a second" });
+    charts.get(title).show(names.map((name) => ({ name: name.replaceAll("_", " "), points: curves.of(name) })), { ...how, log: how.log && title === "Loss" });
   }
 }
 
@@ -170,7 +170,7 @@ at("token-form").addEventListener("submit", (e) => {
 });
 
 addEventListener("keydown", (e) => {
-  if (e.ctrlKey || e.altKey || e.metaKey || e.target.closest("input, button")) return;
+  if (e.ctrlKey || e.altKey || e.metaKey || e.target.closest?.("input")) return;
   const button = at({ p: "pause", s: "step", c: "checkpoint" }[e.key] ?? "");
   if (button && !button.disabled) button.click();
 });

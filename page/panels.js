@@ -1,4 +1,5 @@
 // Figures, the table of streams, the cards of layers, the log: each shows what it is given, and keeps its elements.
+import { distinct } from "./curves.js";
 import { bytes, duration, number, percent, rate, shape, short, whole } from "./format.js";
 
 const kSvg = "http://www.w3.org/2000/svg";
@@ -31,7 +32,7 @@ export class Figures {
       Checkpoint: s.checkpoint ? `step ${whole(s.checkpoint.step)}, ${duration(s.checkpoint.seconds_ago)} ago` : s.checkpointing ? "none yet" : "not kept",
     };
     if (s.cycles > 1) rows.Cycle = `${s.cycle} of ${s.cycles}`;
-    for (const [name, value] of Object.entries(s.window?.metrics ?? {})) rows[`${name}, last ${whole(s.window.samples)} new`] = number(value);
+    for (const name of distinct(Object.keys(s.window?.metrics ?? {}))) rows[`New data: ${name}`] = `${number(s.window.metrics[name])} of ${whole(s.window.samples)}`;
     if (s.serving?.requests > 0) rows.Predictions = `${rate(s.serving.requests_per_second)}, p99 ${number(s.serving.p99_ms)} ms`;
     if (s.serving?.refused > 0) rows["Requests refused"] = whole(s.serving.refused);
     for (const [name, value] of Object.entries(rows)) write(this.value(name), value);
@@ -90,10 +91,10 @@ export class Streams {
   }
 }
 
-// Bars of a histogram as one path in a box of 160 by 44.
+// Bars of a histogram as one path in a box of 160 by 44; their heights are roots, or a layer of many zeros would show nothing else.
 function bars(counts) {
-  const most = Math.max(1, ...counts), wide = 160 / counts.length;
-  return counts.map((c, i) => (c > 0 ? `M${(i * wide).toFixed(1)} 44v${(-Math.max(1, (44 * c) / most)).toFixed(1)}h${(wide - 0.6).toFixed(1)}V44z` : "")).join("");
+  const most = Math.sqrt(Math.max(1, ...counts)), wide = 160 / counts.length;
+  return counts.map((c, i) => (c > 0 ? `M${(i * wide).toFixed(1)} 44v${(-Math.max(1, (44 * Math.sqrt(c)) / most)).toFixed(1)}h${(wide - 0.6).toFixed(1)}V44z` : "")).join("");
 }
 
 function spark(past) {

@@ -78,6 +78,12 @@ std::string bar(double share, size_t width) {
 const char* colour_of_pressure(double v) { return v >= 0.9 ? kBad : v >= 0.5 ? kHigh : kGood; }
 const char* colour_of_health(const std::string& v) { return v == "failed" ? kBad : v == "degraded" ? kHigh : kGood; }
 
+// A graph with one loss has it twice, as "loss" and "output.loss".
+bool is_the_loss(const json::object& metrics, std::string_view name, const json::value& value) {
+  const json::value* loss = metrics.if_contains("loss");
+  return name.ends_with(".loss") && loss && *loss == value;
+}
+
 class View {
  public:
   View(const TopFacts& facts, const TopLook& look) : facts_(facts), s_(facts.status), look_(look) {}
@@ -115,14 +121,15 @@ class View {
     Line& l = line().add("loss ").add(shown(number_in(s_, "loss")), kStrong);
     if (const json::object* metrics = object_in(s_, "metrics"))
       for (const auto& [name, value] : *metrics)
-        if (name != "loss") l.add(fmt::format("  {} {}", printable(std::string(name)), value.is_number() ? shown(value.to_number<double>()) : "–"));
+        if (name != "loss" && !is_the_loss(*metrics, name, value)) l.add(fmt::format("  {} {}", printable(std::string(name)), value.is_number() ? shown(value.to_number<double>()) : "–"));
     if (const double rate = number_in(s_, "learning_rate"); !std::isnan(rate)) l.add(fmt::format("  lr {:.3g}", rate));
     const json::value* set = s_.if_contains("learning_rate_set");
     if (set && set->is_bool() && set->get_bool()) l.add(" (set)", kHigh);
     if (const json::object* window = object_in(s_, "window")) {
       Line& w = line().add(fmt::format("before learning them, the last {}:", whole(number_in(*window, "samples"))));
       if (const json::object* metrics = object_in(*window, "metrics"))
-        for (const auto& [name, value] : *metrics) w.add(fmt::format("  {} {}", printable(std::string(name)), value.is_number() ? shown(value.to_number<double>()) : "–"));
+        for (const auto& [name, value] : *metrics)
+          if (!is_the_loss(*metrics, name, value)) w.add(fmt::format("  {} {}", printable(std::string(name)), value.is_number() ? shown(value.to_number<double>()) : "–"));
     }
     if (const json::object* kept = object_in(s_, "checkpoint")) line().add(fmt::format("checkpoint: step {}, {} ago, {}", whole(number_in(*kept, "step")), duration(number_in(*kept, "seconds_ago")), printable(text_in(*kept, "path"))));
     if (const json::object* serving = object_in(s_, "serving"); serving && number_in(*serving, "requests") > 0)
@@ -216,6 +223,8 @@ class View {
 };
 
 }  // namespace
+
+std::vector<std::string> top_view(const TopFacts& facts, const TopLook& look) { return View(facts, look).lines(); }
 
 void TopFacts::add(int64_t step, double loss) {
   if (!losses.empty() && step <= losses.back().first) {

@@ -1,0 +1,138 @@
+// The page of a running cycle, in a browser.
+#include "tests/journeys/background.hpp"
+#include "tests/journeys/browser.hpp"
+
+using namespace journeys;
+
+namespace {
+
+const std::string kDigits = kSamples + "mnist.hmx --producer 'synth:digits?size=640' --producer 'synth:digits?size=640#label' --epochs 1000000 --for 100s --threads 1 ";
+
+// What a run printed after `word`, to the end of the line or the next blank.
+std::string after(const std::string& errors, const std::string& word) {
+  const size_t at = errors.find(word);
+  if (at == std::string::npos) return "";
+  const size_t from = at + word.size();
+  return errors.substr(from, errors.find_first_of(" \n", from) - from);
+}
+
+std::string page_of(Background& run) {
+  REQUIRE(run.await([&] { return !after(run.errors(), "page: ").empty(); }));
+  return after(run.errors(), "page: ");
+}
+
+const std::string kConnected = "document.documentElement.dataset.connection === 'open'";
+std::string figure(const std::string& name) { return "[...document.querySelectorAll('#figure-list dt')].find((e) => e.textContent === '" + name + "').nextSibling.textContent"; }
+std::string text_of(const std::string& id) { return "document.getElementById('" + id + "').textContent"; }
+std::string says(const std::string& id, const std::string& words) { return text_of(id) + ".includes('" + words + "')"; }
+std::string curve() { return "document.querySelector('#charts canvas')"; }
+
+}  // namespace
+
+TEST_CASE("the page shows a run, and pauses, steps, keeps and resumes it") {
+  if (!Browser::there()) return;
+  Folder f;
+  Background run(f, "run " + kDigits + "--ui --checkpoint " + (f / "kept"));
+  const std::string page = page_of(run), address = page.substr(0, page.find("/#"));
+  REQUIRE(has(page, "/#token="));
+  Browser browser(f);
+  browser.resize(1280, 900);
+  browser.open(page);
+  REQUIRE(browser.await(kConnected));
+  CHECK(browser.text("location.hash") == "");
+  REQUIRE(browser.await(says("run-state", "running")));
+  CHECK(browser.text(text_of("graph-name")) == "mnist_train_cycle");
+
+  REQUIRE(browser.await(curve()));
+  const std::string label = browser.text(curve() + ".getAttribute('aria-label')"), drawn = browser.text(curve() + ".toDataURL()");
+  CHECK(has(label, "Loss at step "));
+  CHECK(browser.await(curve() + ".getAttribute('aria-label') !== '" + label + "'"));
+  CHECK(browser.text(curve() + ".toDataURL()") != drawn);
+  CHECK(browser.evaluate("document.querySelectorAll('#flow .node').length") == boost::json::value(6));
+  CHECK(browser.evaluate("document.querySelectorAll('#flow .edge').length") == boost::json::value(5));
+  CHECK(browser.await("[...document.querySelectorAll('#flow .edge-now')].every((e) => /[0-9][kM]?\\/s/.test(e.textContent))"));
+  CHECK(browser.evaluate("document.querySelectorAll('#streams tbody tr').length") == boost::json::value(2));
+  CHECK(browser.await("document.querySelectorAll('#layers .histogram path[d^=M]').length === 3"));
+
+  browser.click("pause");
+  REQUIRE(browser.await(says("run-state", "paused")));
+  REQUIRE(browser.await("!document.getElementById('step').disabled"));
+  const std::string step = browser.text(figure("Step"));
+  browser.click("step");
+  CHECK(browser.await(figure("Step") + " !== '" + step + "'"));
+  CHECK(browser.await(says("said", "stepped")));
+  browser.evaluate("document.getElementById('rate').value = '0.005'; document.getElementById('rate-set').click()");
+  CHECK(browser.await(says("said", "learning rate 0.005")));
+  CHECK(browser.await("!document.getElementById('rate-schedule').disabled"));
+  browser.click("checkpoint");
+  CHECK(browser.await(says("said", "checkpoint written")));
+  CHECK(harmonics("ckpt verify " + (f / "kept")).code == 0);
+  const std::string paused = browser.text(figure("Step"));
+  browser.evaluate("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'p', bubbles: true}))");
+  REQUIRE(browser.await(says("run-state", "running")));
+  CHECK(browser.await(figure("Step") + " !== '" + paused + "'"));
+
+  browser.resize(360, 740);
+  CHECK(browser.await("document.documentElement.scrollWidth <= 360"));
+  CHECK(browser.await("document.getElementById('flow').getBBox().height > document.getElementById('flow').getBBox().width"));
+  browser.click("theme");
+  const std::string theme = browser.text("document.documentElement.dataset.theme");
+  browser.click("theme");
+  CHECK(browser.text("document.documentElement.dataset.theme") != theme);
+
+  CHECK(browser.complaints == std::vector<std::string>{});
+  for (const std::string& url : browser.requests) {
+    INFO(url);
+    CHECK((url.rfind(address, 0) == 0 || url.rfind("ws" + address.substr(4) + "/v1/events?", 0) == 0 || url == "about:blank"));
+  }
+  // Neither the page nor what it shows may ask elsewhere, or become code.
+  CHECK(browser.text("fetch('http://127.0.0.1:1/').then(() => 'went', () => 'refused')") == "refused");
+  CHECK(browser.text("(() => { try { document.body.innerHTML = '<b>x</b>'; return 'taken'; } catch { return 'refused'; } })()") == "refused");
+}
+
+TEST_CASE("the page asks for a token, and finds a run that comes back") {
+  if (!Browser::there()) return;
+  Folder f;
+  Browser browser(f);
+  std::string page;
+  {
+    Background run(f, "run " + kDigits + "--ui --token not-to-be-guessed");
+    page = page_of(run);
+    CHECK_FALSE(has(run.errors(), "not-to-be-guessed"));
+    browser.open(page);
+    REQUIRE(browser.await("document.documentElement.dataset.connection === 'locked'"));
+    CHECK(browser.evaluate("document.getElementById('token-form').hidden") == boost::json::value(false));
+    CHECK(browser.evaluate("document.getElementById('pause').disabled") == boost::json::value(true));
+    CHECK(browser.evaluate("document.querySelectorAll('#figure-list dt').length") == boost::json::value(0));
+    const auto give = [&](const std::string& token) { browser.evaluate("document.getElementById('token').value = '" + token + "'; document.getElementById('token-form').requestSubmit()"); };
+    give("something-else");
+    REQUIRE(browser.await("!document.getElementById('token-form').hidden"));
+    give("not-to-be-guessed");
+    REQUIRE(browser.await(kConnected));
+    REQUIRE(browser.await(says("run-state", "running")));
+  }
+  REQUIRE(browser.await(says("connection", "no connection")));
+  CHECK(browser.await("document.getElementById('main').classList.contains('stale')"));
+  CHECK(browser.evaluate("document.getElementById('pause').disabled") == boost::json::value(true));
+  Background again(f, "run " + kDigits + "--ui --token not-to-be-guessed --serve " + page.substr(7, page.find('/', 7) - 7));
+  CHECK(browser.await(kConnected + " && !document.getElementById('main').classList.contains('stale')"));
+}
+
+TEST_CASE("a token that was made up is asked for by what changes the run") {
+  if (!Browser::there()) return;
+  Folder f;
+  Background run(f, "run " + kDigits + "--ui");
+  const std::string page = page_of(run);
+  Browser browser(f);
+  browser.open(page.substr(0, page.find('#')));
+  REQUIRE(browser.await(kConnected + " && " + says("run-state", "running")));
+  browser.click("pause");
+  REQUIRE(browser.await("!document.getElementById('token-form').hidden"));
+  CHECK(browser.await(says("said", "token")));
+  CHECK(browser.text(text_of("run-state")) == "running");
+  browser.evaluate("document.getElementById('token').value = '" + page.substr(page.find("token=") + 6) + "'; document.getElementById('token-form').requestSubmit()");
+  REQUIRE(browser.await(kConnected + " && document.getElementById('token-form').hidden"));
+  REQUIRE(browser.await("!document.getElementById('pause').disabled"));
+  browser.click("pause");
+  CHECK(browser.await(says("run-state", "paused")));
+}
