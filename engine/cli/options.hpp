@@ -44,7 +44,7 @@ struct Options {
   // the outside: run, serve, ctl
   std::string serve, control, token;                    // ADDRESS, PATH
   double latency = 0.002;                               // seconds
-  bool ui = false, once = false;
+  bool insecure = false, ui = false, once = false;
   // infer
   std::string prompt;
   bool prompt_given = false;
