@@ -95,19 +95,21 @@ void Serving::attach(CycleRuntime& runtime, int cycle) {
 }
 
 void Serving::serve(int cycle, const std::shared_ptr<Snapshots>& snapshots) {
-  if (http_) {
-    predictor_->serve(graph_, cycle, options_.run, snapshots);
-    const auto cards = std::make_shared<LayerCards>(graph_, cycle, options_.run, snapshots->newest()->weights());
-    const auto sample = [this] { return control_->sample(RunControl::Clock::now() + kLook); };
-    const auto weights = [snapshots] { return snapshots->fresh(Snapshots::Clock::now() + kLook); };
-    service_->set_looks({[=] { return cards->cards(*weights(), sample().get()); },
-                         [=](const std::string& edge, uint64_t samples) {
-                           const auto late = sample();
-                           if (!late) throw Error(ErrorKind::Unavailable, "nothing has flowed yet", {}, {"ask again"});
-                           return cards->tap(*weights(), *late, edge, samples);
-                         }});
-  }
+  if (http_) predictor_->serve(graph_, cycle, options_.run, snapshots);
+  show(cycle, snapshots);
   service_->set_graph(graph_json(graph_.graph(), graph_.types(), graph_.widths(), graph_.store()));
+}
+
+void Serving::show(int cycle, const std::shared_ptr<Snapshots>& snapshots) {
+  const auto cards = std::make_shared<LayerCards>(graph_, cycle, options_.run, snapshots->newest()->weights());
+  const auto sample = [this] { return control_->sample(RunControl::Clock::now() + kLook); };
+  const auto weights = [snapshots] { return snapshots->fresh(Snapshots::Clock::now() + kLook); };
+  service_->set_looks({[=] { return cards->cards(*weights(), sample().get()); },
+                       [=](const std::string& edge, uint64_t samples) {
+                         const auto late = sample();
+                         if (!late) throw Error(ErrorKind::Unavailable, "nothing has flowed yet", {}, {"ask again"});
+                         return cards->tap(*weights(), *late, edge, samples);
+                       }});
 }
 
 void Serving::note(const std::string& text) {

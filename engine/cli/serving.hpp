@@ -39,6 +39,9 @@ class Serving {
   void note(const std::string& text);
 
  private:
+  // What layers hold and what flows through them, for whoever asks.
+  void show(int cycle, const std::shared_ptr<Snapshots>& snapshots);
+
   const Options& options_;
   HarmonicGraph& graph_;
   std::unique_ptr<RunControl> control_;

@@ -1,0 +1,148 @@
+// A run watched from another terminal: top and tap.
+#include "tests/journeys/background.hpp"
+#include "tests/journeys/schema.hpp"
+
+#include <poll.h>
+#include <pty.h>
+
+using namespace journeys;
+
+namespace {
+
+const std::string kDigits = kSamples + "mnist.hmx --producer 'synth:digits?size=640' --producer 'synth:digits?size=640#label' --epochs 1000000 --for 100s --threads 1 ";
+
+json::value schema(const std::string& name) { return json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/" + name + ".json")); }
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::stringstream s(text);
+  for (std::string line; std::getline(s, line);) lines.push_back(line);
+  return lines;
+}
+
+// The program on a terminal of its own.
+class OnTerminal {
+ public:
+  OnTerminal(const std::string& arguments, unsigned short columns, unsigned short rows) {
+    winsize size{rows, columns, 0, 0};
+    pid_ = ::forkpty(&terminal_, nullptr, nullptr, &size);
+    REQUIRE(pid_ >= 0);
+    if (pid_ == 0) {
+      ::alarm(120);
+      ::execl("/bin/sh", "sh", "-c", ("exec '" + kProgram + "' " + arguments).c_str(), nullptr);
+      ::_exit(127);
+    }
+  }
+  ~OnTerminal() {
+    ::close(terminal_);
+    if (pid_ > 0) ::kill(pid_, SIGKILL), ::waitpid(pid_, nullptr, 0);
+  }
+  OnTerminal(const OnTerminal&) = delete;
+  OnTerminal& operator=(const OnTerminal&) = delete;
+
+  void type(char key) { REQUIRE(::write(terminal_, &key, 1) == 1); }
+  // Everything it wrote until it wrote `words`, within 30 s.
+  bool await(const std::string& words) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!has(screen.substr(seen_), words) && std::chrono::steady_clock::now() < deadline && take(100)) continue;
+    const bool found = has(screen.substr(seen_), words);
+    UNSCOPED_INFO("waited for '" << words << "' in\n" << screen.substr(seen_, 3000));
+    seen_ = screen.size();
+    return found;
+  }
+  int end() {
+    while (take(30000)) continue;
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  std::string screen;
+
+ private:
+  bool take(int milliseconds) {
+    pollfd ready{terminal_, POLLIN, 0};
+    const int n = ::poll(&ready, 1, milliseconds);
+    if (n == 0) return milliseconds < 1000;
+    char piece[4096];
+    const ssize_t got = ::read(terminal_, piece, sizeof piece);
+    if (got > 0) screen.append(piece, static_cast<size_t>(got));
+    return got > 0;
+  }
+  int terminal_ = -1;
+  pid_t pid_ = -1;
+  size_t seen_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("top tells once what a run does, tap prints what flows") {
+  Folder f;
+  const std::string socket = f / "run.sock";
+  Background run(f, "run " + kDigits + "--control " + socket);
+  REQUIRE(run.await([&] { return has(harmonics("ctl " + socket + " status").out, "running"); }));
+
+  const Result once = harmonics("top " + socket + " --once");
+  CHECK(once.code == 0);
+  CHECK(has(once.out, "mnist_train_cycle  running"));
+  for (const char* part : {"\nstep ", "\nloss ", "mnist_label_data", "samples/s", "\nhidden ", "logarithmic"}) CHECK(has(once.out, part));
+  CHECK_FALSE(has(once.out, "\x1b"));
+  const Result object = harmonics("top " + socket + " --json");
+  CHECK(SchemaCheck::run(schema("top"), json::parse(object.out)) == std::vector<std::string>{});
+  CHECK(SchemaCheck::run(schema("status"), json::parse(object.out).at("status")) == std::vector<std::string>{});
+
+  const Result tapped = harmonics("tap " + socket + " hidden --count 3");
+  const std::vector<std::string> lines = lines_of(tapped.out);
+  REQUIRE(lines.size() == 3);
+  int64_t before = 0;
+  for (const std::string& line : lines) {
+    const json::value v = json::parse(line);
+    CHECK(SchemaCheck::run(schema("tap"), v) == std::vector<std::string>{});
+    CHECK(v.at("values").as_array().size() == 392);
+    CHECK(v.at("batch").to_number<int64_t>() > before);
+    before = v.at("batch").to_number<int64_t>();
+  }
+  const json::value picture = json::parse(harmonics("tap " + socket + " mnist_training_data --count 1").out);
+  CHECK(picture.at("kind") == "producer");
+  CHECK(picture.at("values").as_array().size() == 784);
+  const Result wrong = harmonics("tap " + socket + " hiden --count 1");
+  CHECK(wrong.code == 2);
+  CHECK(has(wrong.err, "did you mean 'hidden'?"));
+
+  // A tap ends with the run, well.
+  CHECK(harmonics("ctl " + socket + " pause").code == 0);
+  CHECK(harmonics_in("", "tap " + socket + " hidden --count 9", 2).code == 124);
+  CHECK(harmonics("ctl " + socket + " resume").code == 0);
+  CHECK(harmonics("ctl " + socket + " stop").code == 0);
+  CHECK(run.end().code == 0);
+  CHECK(harmonics("tap " + socket + " hidden").code == 69);
+  CHECK(harmonics("top " + socket).code == 69);
+}
+
+TEST_CASE("top on a terminal: it is drawn, takes keys, and leaves no trace") {
+  Folder f;
+  const std::string socket = f / "run.sock";
+  Background run(f, "run " + kDigits + "--control " + socket + " --checkpoint " + (f / "kept"));
+  REQUIRE(run.await([&] { return has(harmonics("ctl " + socket + " status").out, "running"); }));
+  OnTerminal top("top " + socket, 90, 30);
+  REQUIRE(top.await("q quits"));
+  CHECK(has(top.screen, "\x1b[?1049h"));
+  CHECK(has(top.screen, "mnist_train_cycle"));
+  top.type('p');
+  REQUIRE(top.await("pause done"));
+  CHECK(has(harmonics("ctl " + socket + " status").out, "paused"));
+  top.type('s');
+  CHECK(top.await("step done"));
+  top.type('c');
+  CHECK(top.await("checkpoint done"));
+  CHECK(harmonics("ckpt verify " + (f / "kept")).code == 0);
+  top.type('p');
+  REQUIRE(top.await("resume done"));
+  CHECK(has(harmonics("ctl " + socket + " status").out, "running"));
+  run.signal(SIGKILL);
+  CHECK(top.await("silent for"));
+  top.type('q');
+  CHECK(top.end() == 0);
+  CHECK(top.screen.substr(top.screen.size() - 8) == "\x1b[?1049l");
+}
