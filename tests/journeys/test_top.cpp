@@ -81,12 +81,15 @@ TEST_CASE("top tells once what a run does, tap prints what flows") {
   Folder f;
   const std::string socket = f / "run.sock";
   Background run(f, "run " + kDigits + "--control " + socket);
-  REQUIRE(run.await([&] { return has(harmonics("ctl " + socket + " status").out, "running"); }));
+  REQUIRE(run.await([&] { return has(harmonics("top " + socket).out, "logarithmic"); }));
 
   const Result once = harmonics("top " + socket + " --once");
   CHECK(once.code == 0);
   CHECK(has(once.out, "mnist_train_cycle  running"));
-  for (const char* part : {"\nstep ", "\nloss ", "mnist_label_data", "samples/s", "\nhidden ", "logarithmic"}) CHECK(has(once.out, part));
+  for (const char* part : {"\nstep ", "\nloss ", "mnist_label_data", "samples/s", "\nhidden ", "logarithmic"}) {
+    INFO(part << " in\n" << once.out);
+    CHECK(has(once.out, part));
+  }
   CHECK_FALSE(has(once.out, "\x1b"));
   const Result object = harmonics("top " + socket + " --json");
   CHECK(SchemaCheck::run(schema("top"), json::parse(object.out)) == std::vector<std::string>{});
