@@ -52,8 +52,8 @@ export class FlowGraph {
     this.key = String(down);
     const { nodes, edges } = drawn(graph, cycle);
     for (const n of nodes) {
-      n.width = Math.min(190, Math.max(76, 18 + 7.3 * Math.max(cut(n.name, 24).length, 0.85 * n.detail.length)));
-      n.height = n.kind === "producer" ? 56 : 42;
+      n.width = Math.min(190, Math.max(n.kind === "producer" ? 128 : 76, 18 + 7.3 * Math.max(cut(n.name, 24).length, 0.85 * n.detail.length)));
+      n.height = n.kind === "producer" ? 64 : 42;
       [n.along, n.across] = down ? [n.height, n.width] : [n.width, n.height];
     }
     if (nodes.length === 0) return;
@@ -91,13 +91,13 @@ export class FlowGraph {
   node(n, [x, y]) {
     const left = x - n.width / 2, top = y - n.height / 2;
     const group = make("g", { class: `node ${n.kind}` }, make("title", {}, `${n.kind} ${n.name}, ${n.detail}`));
-    group.append(make("rect", { x: left, y: top, width: n.width, height: n.height, rx: n.kind === "layer" ? 6 : n.height / 2.6, class: "box" }));
+    group.append(make("rect", { x: left, y: top, width: n.width, height: n.height, rx: n.kind === "layer" ? 6 : 16, class: "box" }));
     group.append(make("text", { x, y: top + 17, "text-anchor": "middle", class: "name" }, cut(n.name, 24)), make("text", { x, y: top + 32, "text-anchor": "middle", class: "detail" }, n.detail));
     let fill = null, queue = null;
     if (n.kind === "producer") {
       const wide = n.width - 36;
       fill = make("rect", { x: left + 18, y: top + 39, width: 0, height: 4, class: "fill" });
-      queue = make("text", { x, y: top + 51, "text-anchor": "middle", class: "detail queue" });
+      queue = make("text", { x, y: top + 56, "text-anchor": "middle", class: "detail queue" });
       group.append(make("rect", { x: left + 18, y: top + 39, width: wide, height: 4, class: "room" }), fill, queue);
       fill.dataset.wide = wide;
     }

@@ -12,11 +12,13 @@ export function number(v) {
   return String(Number(v.toPrecision(4)));
 }
 
+const three = (v) => (Math.abs(v) >= 99.95 ? String(Math.round(v)) : v.toPrecision(3));
+
 // 53.6k, 1.20M
 export function short(v) {
   if (!known(v)) return kDash;
   for (const [size, unit] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]])
-    if (Math.abs(v) >= size) return (v / size).toPrecision(3) + unit;
+    if (Math.abs(v) >= size) return three(v / size) + unit;
   return Math.abs(v) >= 100 || Number.isInteger(v) ? String(Math.round(v)) : v.toPrecision(2);
 }
 
@@ -25,7 +27,7 @@ export const rate = (v) => (known(v) ? `${short(v)}/s` : kDash);
 export function bytes(v) {
   if (!known(v)) return kDash;
   for (const [size, unit] of [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]])
-    if (v >= size) return `${(v / size).toPrecision(3)} ${unit}`;
+    if (v >= size) return `${three(v / size)} ${unit}`;
   return `${Math.round(v)} B`;
 }
 

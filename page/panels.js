@@ -32,7 +32,7 @@ export class Figures {
       Checkpoint: s.checkpoint ? `step ${whole(s.checkpoint.step)}, ${duration(s.checkpoint.seconds_ago)} ago` : s.checkpointing ? "none yet" : "not kept",
     };
     if (s.cycles > 1) rows.Cycle = `${s.cycle} of ${s.cycles}`;
-    for (const name of distinct(Object.keys(s.window?.metrics ?? {}))) rows[`New data: ${name}`] = `${number(s.window.metrics[name])} of ${whole(s.window.samples)}`;
+    for (const name of distinct(Object.keys(s.window?.metrics ?? {}))) rows[`${name}, new data`] = number(s.window.metrics[name]);
     if (s.serving?.requests > 0) rows.Predictions = `${rate(s.serving.requests_per_second)}, p99 ${number(s.serving.p99_ms)} ms`;
     if (s.serving?.refused > 0) rows["Requests refused"] = whole(s.serving.refused);
     for (const [name, value] of Object.entries(rows)) write(this.value(name), value);
