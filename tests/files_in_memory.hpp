@@ -125,6 +125,12 @@ class FilesInMemory final : public FileCalls {
       if (inside(name)) durable_[name] = node;
     return 0;
   }
+  int truncate(int file, size_t bytes) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (strikes()) return -1;
+    open_.at(file).node->bytes.resize(bytes);
+    return 0;
+  }
   int close(int file) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     const bool strike = strikes();

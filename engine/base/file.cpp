@@ -30,6 +30,7 @@ long long FileCalls::size(int file) {
 }
 long FileCalls::write(int file, const void* data, size_t bytes) { return ::write(file, data, bytes); }
 int FileCalls::sync(int file) { return ::fsync(file); }
+int FileCalls::truncate(int file, size_t bytes) { return ::ftruncate(file, static_cast<off_t>(bytes)); }
 int FileCalls::close(int file) { return ::close(file); }
 int FileCalls::rename(const char* from, const char* to) { return std::rename(from, to); }
 int FileCalls::remove(const char* path) { return ::unlink(path); }

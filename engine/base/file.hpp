@@ -20,6 +20,7 @@ class FileCalls {
   virtual long long size(int file);  // of a plain file; -1 with EINVAL: it is none
   virtual long write(int file, const void* data, size_t bytes);
   virtual int sync(int file);
+  virtual int truncate(int file, size_t bytes);
   virtual int close(int file);
   virtual int rename(const char* from, const char* to);
   virtual int remove(const char* path);

@@ -59,11 +59,13 @@ void set_override(Registry& registry, const std::string& text) {
 
 std::shared_ptr<Spool> spool_of(const Options& options) {
   if (options.spool.empty()) {
-    if (!options.spool_limit.empty()) throw Error(ErrorKind::Usage, "--spool-limit says nothing without --spool DIR");
+    if (!options.spool_limit.empty() || options.spool_keep)
+      throw Error(ErrorKind::Usage, fmt::format("{} says nothing without --spool DIR", options.spool_keep ? "--spool-keep" : "--spool-limit"));
     return nullptr;
   }
   SpoolOptions o;
   o.directory = options.spool;
+  o.keeps_all = options.spool_keep;
   if (!options.spool_limit.empty()) {
     const std::optional<uint64_t> bytes = parse_byte_count(options.spool_limit);
     if (!bytes) throw Error(ErrorKind::Usage, fmt::format("--spool-limit '{}' is no number of bytes", options.spool_limit), {}, {"write it as 512M or 4G"});

@@ -131,6 +131,7 @@ void define_run(CLI::App* app, Options& o) {
   heading(app, "Live streams");
   app->add_option("--spool", o.spool, "bring what arrives to the disk first, in this directory: it can be asked for again, and who sends may forget it")->type_name("DIR");
   app->add_option("--spool-limit", o.spool_limit, "the most bytes the spool takes there (default 4G)")->type_name("SIZE");
+  app->add_flag("--spool-keep", o.spool_keep, "keep there what checkpoints cover too: file:DIR/NAME reads the stream again");
   app->footer("Examples:\n"
               "  learn digits that are drawn, with no file at all\n"
               "    harmonics run samples/mnist.hmx --producer synth:digits --producer 'synth:digits#label'\n"

@@ -27,6 +27,7 @@ struct Options {
   std::optional<std::string> every, resume;             // resume "": from --checkpoint
   std::optional<int> keep;
   std::string spool, spool_limit;                       // --spool DIR
+  bool spool_keep = false;
   std::string color = "auto";                           // auto, always, never
   std::string config;                                   // --config FILE
   bool origin = false;                                  // config show

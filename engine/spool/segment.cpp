@@ -138,6 +138,16 @@ std::optional<SegmentReader::Entry> SegmentReader::next(uint64_t until) {
   }
 }
 
+void cut(const std::string& path, uint64_t bytes, FileCalls& calls) {
+  const int file = calls.open(path.c_str(), O_WRONLY | O_CLOEXEC, 0);
+  if (file < 0) fail_at(path, "cannot be opened");
+  const bool done = calls.truncate(file, bytes) == 0 && calls.sync(file) == 0;
+  const int reason = errno;
+  calls.close(file);
+  errno = reason;
+  if (!done) fail_at(path, "cannot be cut to what of it is whole");
+}
+
 Mark mark_of(const wire::Frame& frame) {
   Mark mark{frame.seq, ""};
   for (const wire::TensorPart& part : frame.tensors)

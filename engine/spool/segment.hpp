@@ -80,6 +80,9 @@ class SegmentReader {
   uint64_t at_ = 0, read_ = 0;
 };
 
+// Cuts a segment to its first `bytes`, on the disk when this returns. Throws ErrorKind::InputOutput.
+void cut(const std::string& path, uint64_t bytes, FileCalls& calls);
+
 // The mark of a barrier.
 Mark mark_of(const wire::Frame& frame);
 

@@ -35,12 +35,14 @@ class SpoolProducer final : public Producer {
   std::size_t size() const override { return 0; }
   std::optional<StreamInfo> describe() override { return stream_->info(); }
   bool restore(uint64_t index, const std::string&) override {
-    spool_.keeps_ = true;
+    spool_.keeps_ = !spool_.options_.keeps_all;
     go_to(index);
     return true;
   }
   std::string position(uint64_t) override { return "spool"; }
-  void durable(uint64_t index) override { stream_->release(index); }
+  void durable(uint64_t index) override {
+    if (!spool_.options_.keeps_all) stream_->release(index);
+  }
   bool cancel() override { return stream_->cancel(), true; }
   std::optional<StreamHealth> health() override {
     StreamHealth health = stream_->health();
@@ -190,7 +192,8 @@ bool Spool::wait_for_room(uint64_t bytes) {
   while (bytes_on_disk() + bytes > options_.most_bytes) {
     if (!keeps_)
       throw Error(ErrorKind::InputOutput, fmt::format("the spool '{}' is full: it holds {} bytes", options_.directory, options_.most_bytes))
-          .note("what it holds is let go when a checkpoint covers it: add --checkpoint DIR; or allow more with --spool-limit");
+          .note(options_.keeps_all ? "--spool-keep lets nothing go: allow more with --spool-limit"
+                                   : "what it holds is let go when a checkpoint covers it: add --checkpoint DIR; or allow more with --spool-limit");
     full_ = true;
     if (!bell_->wait()) return false;
   }

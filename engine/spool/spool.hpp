@@ -17,6 +17,7 @@ namespace harmonics {
 struct SpoolOptions {
   std::string directory;
   uint64_t most_bytes = uint64_t{4} << 30;  // on the disk; then nothing more is taken until a checkpoint lets something go
+  bool keeps_all = false;  // nothing is let go
   FileCalls* calls = &FileCalls::system();
 };
 

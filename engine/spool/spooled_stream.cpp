@@ -40,7 +40,7 @@ std::optional<SpooledStream::Found> SpooledStream::newest_mark(uint64_t most) co
     if (segment->first > most) continue;
     const Barriers barriers = scan(segment->path, calls_);
     for (auto at = barriers.all.rbegin(); at != barriers.all.rend(); ++at)
-      if (at->mark.index <= most) return Found{at->mark, at->end};
+      if (at->mark.index <= most) return Found{at->mark, segment->first, at->end};
   }
   return std::nullopt;
 }
@@ -54,7 +54,10 @@ void SpooledStream::begin(const Found& from, std::vector<std::string>& notes) {
   }
   if (!segments_.empty()) {
     if (const Barriers barriers = scan(segments_.back().path, calls_); !barriers.damage.empty()) notes.push_back(barriers.damage);
-    segments_.back().bytes = from.bytes;
+    // A mark that opened the segment after this one leaves it whole.
+    const uint64_t size = SegmentReader(segments_.back().path, calls_).size();
+    segments_.back().bytes = from.segment == segments_.back().first ? from.bytes : size;
+    if (segments_.back().bytes < size) cut(segments_.back().path, from.bytes, calls_);
   }
   for (size_t i = 0; i < segments_.size(); ++i) {
     segments_[i].end = i + 1 < segments_.size() ? segments_[i + 1].first : index;

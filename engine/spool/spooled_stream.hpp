@@ -30,7 +30,8 @@ class SpooledStream {
   // The marks on the disk at or below `most`, newest first, none when nothing of this stream is there.
   struct Found {
     Mark mark;
-    uint64_t bytes;  // of its segment that are good
+    uint64_t segment;  // the first sample of the one it stands in
+    uint64_t bytes;    // of that which are good
   };
   std::optional<Found> newest_mark(uint64_t most) const;
   bool is_empty() const { return segments_.empty(); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "producers/file/frames.hpp"
 #include "producers/file/idx.hpp"
 #include "producers/file/image.hpp"
 #include "producers/file/jsonl.hpp"
@@ -56,7 +57,7 @@ const FileFormat* format_of_numbers(const std::string& name, const FileOptions& 
   return nullptr;
 }
 
-constexpr char all_formats[] = "idx, npy, npz, safetensors, csv, jsonl, text, tokens, raw or image";
+constexpr char all_formats[] = "idx, npy, npz, safetensors, hxs, csv, jsonl, text, tokens, raw or image";
 
 std::string without_packing(std::string name) {
   for (const char* packing : {".gz", ".zst"})
@@ -83,6 +84,8 @@ const std::vector<FileFormat>& file_formats() {
        [](Bytes f, Options o) { return open_images(f->name(), {{f->name()}, {}, {}}, o.images); }, nullptr},
       {"safetensors", {".safetensors"}, {"part", "#"}, looks_like_safetensors,
        [](Bytes f, Options o) { return array_producer(read_safetensors_array(f, o.selection), o); }, nullptr},
+      {"hxs", {".hxs"}, {"part", "#"}, looks_like_frames,
+       [](Bytes f, Options o) { return open_frames(f, o.selection, o.part); }, nullptr},
       {"jsonl", {".jsonl", ".ndjson"}, {"part", "missing", "as", "symbols", "dtype", "shape", "#"}, nullptr,
        [](Bytes f, Options o) { return open_table(json_rows(f, o.table), o.table); }, add_word},
       {"csv", {".csv", ".tsv"}, {"part", "header", "delimiter", "missing", "as", "symbols", "dtype", "shape", "#"}, nullptr,

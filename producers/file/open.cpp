@@ -73,8 +73,9 @@ const FileFormat& open_each(const std::vector<std::string>& paths, const FileOpt
       refuse_file(path, std::string("is ") + opened.format->name + ", '" + paths[0] + "' is " + first->name,
                   "files read as one must have one format");
     first = opened.format;
-    parts.push_back(std::move(opened.producer));
+    if (opened.producer) parts.push_back(std::move(opened.producer));
   }
+  if (parts.empty()) refuse_file(paths[0], "and the files beside it hold no sample");
   return *first;
 }
 
@@ -108,7 +109,11 @@ std::shared_ptr<Producer> open_file(const std::string& path, const Arguments& gi
     if (!images.paths.empty()) return open_pictures(path, std::move(images), options);
     return open_several(files_in(path), options);
   }
-  if (fs::exists(status) || !is_pattern(path)) return open_one(path, options).producer;
+  if (fs::exists(status) || !is_pattern(path)) {
+    std::shared_ptr<Producer> producer = open_one(path, options).producer;
+    if (!producer) refuse_file(path, "holds no sample");
+    return producer;
+  }
   const std::vector<std::string> paths = matching(path);
   if (std::all_of(paths.begin(), paths.end(), is_image_name)) return open_pictures(path, {paths, {}, {}}, options);
   return open_several(paths, options);

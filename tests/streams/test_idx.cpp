@@ -225,7 +225,7 @@ TEST_CASE("files that cannot be opened say why") {
                              "\x7F"
                              "ELF")) ==
         "'" + folder.path("x.elf") +
-            "' does not show what it holds, by its first bytes or its ending; add format=idx, npy, npz, safetensors, csv, "
+            "' does not show what it holds, by its first bytes or its ending; add format=idx, npy, npz, safetensors, hxs, csv, "
             "jsonl, text, tokens, raw or image");
   CHECK(refused(folder.write("x.npz", "PK\x03\x04")) ==
         "'" + folder.path("x.npz") +
@@ -239,7 +239,7 @@ TEST_CASE("files that cannot be opened say why") {
         }) == "'" + path + "' is idx, which has no columns to select with '#label'; leave it out");
   CHECK(refusal([&] {
           open_file(path, Options{{"format", "xml"}});
-        }) == "format=xml is unknown; write format=idx, npy, npz, safetensors, csv, jsonl, text, tokens, raw or image");
+        }) == "format=xml is unknown; write format=idx, npy, npz, safetensors, hxs, csv, jsonl, text, tokens, raw or image");
 }
 
 TEST_CASE("samples of files are read by number without moving what is read in order") {

@@ -92,6 +92,23 @@ TEST_CASE("a spool goes on where it ended, and gives again what is asked for", "
   CHECK(spool.notes().empty());
 }
 
+TEST_CASE("a spool that is opened again and again keeps what it had", "[spool]") {
+  FilesInMemory files;
+  NumberedSender sender(0);
+  for (uint64_t n = 10; n <= 50; n += 10)
+    for (int twice = 0; twice < 2; ++twice) {
+      sender.arrive(n);
+      Spool spool(options(files));
+      const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+      REQUIRE(x->restore(n - 10, "spool"));
+      expect_samples(*x, n - 10, 10, 1);
+      CHECK(spool.notes().empty());
+    }
+  Spool spool(options(files));
+  const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+  expect_samples(*x, 0, 50, 1);
+}
+
 TEST_CASE("a power cut at any call of the disk loses nothing that was durable", "[spool]") {
   std::mt19937 random(7);
   for (size_t call = 0;; ++call) {

@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# Kills who learns from a live stream, and who sends, with SIGKILL at random instants, starts them again, and compares the final weights:
+# with one sender byte for byte with an undisturbed run, with several with the replay of the spool. Nothing may be lost or learned twice.
+# live_campaign.sh [--kills N] [--seed N] [--program FILE] [--size N] [--rate N]
+#   --kills    how often in each of three parts (default 200)    --seed    of the instants (default: of the clock); it is printed
+#   --size     samples (default 150 a kill, at least 6000)       --rate    samples a second (default 1500)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+kills=200 seed=$(date +%s) program='' size='' rate=1500
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --kills | --seed | --program | --size | --rate)
+      declare "${1#--}=${2:?$1 takes a value}"
+      shift 2
+      ;;
+    *) sed -n '4,6s/^# *//p' "$0" >&2; exit 2 ;;
+  esac
+done
+for candidate in build/release/bin/harmonics build/ci/bin/harmonics; do
+  if [ -z "$program" ] && [ -x "$candidate" ]; then program=$candidate; fi
+done
+size=${size:-$((kills * 150 > 6000 ? kills * 150 : 6000))}
+work=$(mktemp -d)
+RANDOM=$((seed % 32768))
+learner='' senders=()
+finish() {
+  for process in $learner "${senders[@]}"; do kill -9 "$process" 2>/dev/null || true; done
+  rm -rf "$work"
+}
+trap finish EXIT
+deadline=$(($(date +%s) + 120 + kills * 3))
+within_time() { [ "$(date +%s)" -lt "$deadline" ] || { echo "no end within its time: seed $seed" >&2; exit 1; }; }
+pause() { sleep "$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))"; }
+
+# learn FOLDER [further flags...]: from $work/FOLDER/socket
+learn() {
+  local folder=$work/$1
+  shift
+  exec "$program" run samples/live_zmq/live.hmx --producer "unix:$folder/socket#image" --producer "unix:$folder/socket#label" --seed 11 \
+    --checkpoint "$folder/checkpoints" --every 10steps --keep 2 --resume --save "$folder/weights.safetensors" --json "$@" >>"$folder/out" 2>>"$folder/err"
+}
+# send FOLDER NAME SEED RATE
+send() {
+  exec "$program" send "unix:$work/$1/socket?patience=60" --from "image=synth:digits?size=$size&seed=$3" --from "label=synth:digits?size=$size&seed=$3#label" \
+    --producer-name "$2" --ack durable --rate "$4" --quiet >>"$work/$1/$2.out" 2>&1
+}
+# The numbers alone, without the header.
+numbers_of() {
+  local header
+  header=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
+  tail -c +$((8 + header + 1)) "$1"
+}
+
+# part NAME SENDERS KILLS_SENDERS [flags of the learner...]
+part() {
+  local folder=$1 count=$2 both=$3 killed=0 killed_senders=0 resumed=0 code i
+  shift 3
+  mkdir -p "$work/$folder"
+  senders=()
+  for ((i = 0; i < count; i++)); do
+    send "$folder" "sender-$i" $((i + 1)) $((rate / count)) &
+    senders+=($!)
+  done
+  while true; do
+    within_time
+    learn "$folder" --threads $((RANDOM % 2 + 1)) "$@" &
+    learner=$!
+    if [ "$killed" -ge "$kills" ]; then
+      wait "$learner" || { cat "$work/$folder/err" >&2; exit 1; }
+      break
+    fi
+    pause $((RANDOM % 350 + 50))
+    if [ "$both" = yes ] && [ $((RANDOM % 2)) = 0 ]; then
+      i=$((RANDOM % count))
+      kill -9 "${senders[i]}" 2>/dev/null && killed_senders=$((killed_senders + 1))
+      wait "${senders[i]}" 2>/dev/null || true
+      send "$folder" "sender-$i" $((i + 1)) $((rate / count)) &
+      senders[i]=$!
+      pause $((RANDOM % 100))
+    fi
+    kill -9 "$learner" 2>/dev/null || true
+    code=0
+    wait "$learner" 2>/dev/null || code=$?
+    if [ "$code" = 0 ]; then break; fi
+    [ "$code" = 137 ] || { cat "$work/$folder/err" >&2; exit 1; }
+    killed=$((killed + 1))
+  done
+  learner=''
+  for i in "${senders[@]}"; do kill -9 "$i" 2>/dev/null || true; wait "$i" 2>/dev/null || true; done
+  senders=()
+  resumed=$(grep -c '^resuming from' "$work/$folder/err" || true)
+  echo "$folder: learner killed $killed times, senders $killed_senders times; $resumed runs went on from a checkpoint"
+  [ "$killed" -ge $((kills / 2)) ] || { echo "only $killed of $kills kills fell into the run: allow more --size" >&2; exit 1; }
+}
+# same A B WHAT
+same() {
+  cmp -s <(numbers_of "$1") <(numbers_of "$2") || { echo "$3: the weights differ, seed $seed" >&2; exit 1; }
+  echo "$3: the weights are the same to the bit"
+}
+
+echo "live campaign: $kills kills in each part, $size samples at $rate a second, seed $seed"
+mkdir "$work/whole"
+send whole sender-0 1 1000000 &
+senders=($!)
+(learn whole) || { cat "$work/whole/err" >&2; exit 1; }
+wait "${senders[0]}"
+part checkpoints 1 no
+same "$work/whole/weights.safetensors" "$work/checkpoints/weights.safetensors" "one sender"
+part spool 1 yes --spool "$work/spool/spool"
+same "$work/whole/weights.safetensors" "$work/spool/weights.safetensors" "one sender by way of the spool, killed too"
+mkdir "$work/replay"
+part several 3 yes --spool "$work/several/spool" --spool-keep
+kept=$work/several/spool
+"$program" run samples/live_zmq/live.hmx --producer "$kept/image?shuffle=0" --producer "$kept/label" --epochs 1 --seed 11 \
+  --save "$work/replay/weights.safetensors" --quiet
+same "$work/replay/weights.safetensors" "$work/several/weights.safetensors" "three senders and the replay of the spool"
