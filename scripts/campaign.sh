@@ -4,8 +4,13 @@
 # campaign.sh [--kills N] [--seed N] [--data FOLDER] [--program FILE] [--epochs N] [--size N]
 #   --kills    how often (default 50)                       --seed    of the instants (default: of the clock); it is printed
 #   --data     with mnist/ in it (default ../shared/data);  without it digits are drawn: --size of them (default 6000)
+#   --live     the campaign of live streams instead (live_campaign.sh)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+if [ "${1:-}" = --live ]; then
+  shift
+  exec scripts/live_campaign.sh "$@"
+fi
 kills=50 seed=$(date +%s) data=../shared/data program='' epochs='' size=6000
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -13,7 +18,7 @@ while [ $# -gt 0 ]; do
       declare "${1#--}=${2:?$1 takes a value}"
       shift 2
       ;;
-    *) sed -n '4,6s/^# *//p' "$0" >&2; exit 2 ;;
+    *) sed -n '4,7s/^# *//p' "$0" >&2; exit 2 ;;
   esac
 done
 for candidate in build/release/bin/harmonics build/ci/bin/harmonics; do

@@ -1,0 +1,82 @@
+// Live runs that are killed, and stopped, on the command line.
+#include "tests/journeys/background.hpp"
+
+#include <cstring>
+#include <sstream>
+
+using namespace journeys;
+
+namespace {
+
+const std::string kLive = kSamples + "live_zmq/live.hmx";
+
+std::string from(const std::string& address) { return " --producer 'image=" + address + "#image' --producer 'label=" + address + "#label'"; }
+
+std::string sending(const std::string& to, const std::string& more) {
+  return "send '" + to + "?patience=60' --from image=synth:digits?size=3000 --from 'label=synth:digits?size=3000#label' --producer-name one --ack durable --quiet " + more;
+}
+
+}  // namespace
+
+TEST_CASE("learners and senders of live streams are killed ten times and lose nothing") {
+  Folder f;
+  const std::string log = f / "log";
+  const int status = std::system(("timeout 280 '" + std::string(HARMONICS_SOURCE_DIR) + "/scripts/campaign.sh' --live --kills 10 --seed 4 --program '" + kProgram + "' >'" + log + "' 2>&1").c_str());
+  INFO(read(log));
+  CHECK(status == 0);
+  for (const char* part : {"one sender: the weights", "one sender by way of the spool, killed too: the weights", "three senders and the replay of the spool: the weights"})
+    CHECK(has(read(log), std::string(part) + " are the same to the bit"));
+}
+
+TEST_CASE("a live run is stopped while it waits, and goes on") {
+  Folder f;
+  const std::string run = "run " + kLive + " --seed 3 --checkpoint " + (f / "runs") + " --every 1h --resume --save " + (f / "w.safetensors") + from("unix:" + (f / "socket"));
+  Background sender(f, sending("unix:" + (f / "socket"), "--rate 1000"));
+  {
+    Folder own;
+    Background first(own, run);
+    CHECK(first.await([&] { return has(first.errors(), "live: hidden"); }));
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    first.signal(SIGINT);
+    const Result stopped = first.end();
+    CHECK(stopped.code == 130);  // with a checkpoint
+    CHECK(has(stopped.err, "to go on:"));
+  }
+  const Result rest = harmonics(run);
+  CHECK(rest.code == 0);
+  CHECK(has(rest.err, "resuming from"));
+  CHECK(sender.end().code == 0);
+  const std::string plain = "run " + kLive + " --seed 3 --epochs 1 --quiet --save " + (f / "v.safetensors") + " --producer 'image=synth:digits?size=3000&shuffle=0' --producer 'label=synth:digits?size=3000#label'";
+  REQUIRE(harmonics(plain).code == 0);
+  const auto numbers = [](const std::string& file) {
+    uint64_t header = 0;
+    std::memcpy(&header, file.data(), sizeof header);
+    return file.substr(8 + header);
+  };
+  CHECK(numbers(read(f / "w.safetensors")) == numbers(read(f / "v.safetensors")));
+}
+
+TEST_CASE("a learner that is too slow holds its senders back, in memory that does not grow") {
+  Folder f;
+  const std::string flow = f.write("wide.hmx", "harmonic wide { producer image {784}; producer label {10} 1/1 image; layer h {3000}; layer g {3000}; layer o; cycle { image -(relu)-> h -(relu)-> g -> o; o <-(cross_entropy)- label; } }");
+  const std::string address = "unix:" + (f / "socket");
+  Folder own;
+  Background learner(own, "run " + flow + " --threads 1 --for 12s" + from(address));
+  Background sender(f, "send '" + address + "' --from image=synth:digits?size=60000 --from 'label=synth:digits?size=60000#label' --quiet");
+  const auto resident = [&] {
+    std::istringstream fields(read("/proc/" + std::to_string(learner.process()) + "/statm"));
+    uint64_t size = 0, pages = 0;
+    fields >> size >> pages;
+    return pages * 4096;
+  };
+  std::this_thread::sleep_for(std::chrono::seconds(6));
+  const uint64_t before = resident();
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  const uint64_t after = resident();
+  INFO(before << " and then " << after);
+  CHECK(before > 0);
+  CHECK(static_cast<double>(after) < 1.01 * static_cast<double>(before) + (1 << 20));
+  CHECK(learner.end().code == 0);
+  sender.signal(SIGKILL);
+  sender.end();
+}
