@@ -311,6 +311,8 @@ InboxHealth Inbox::health() const {
   health.queued_samples = b.queued_samples;
   health.queued_bytes = b.queued_bytes;
   health.window_bytes = b.options.window_bytes;
+  // Where samples are small their number is what holds senders back: the window is as many bytes as so many of them have.
+  if (b.queued_samples > 0) health.window_bytes = std::clamp<uint64_t>(b.queued_bytes * b.options.window_samples / b.queued_samples, 1, b.options.window_bytes);
   health.idle_seconds = std::chrono::duration<double>(now() - b.arrived_at).count();
   health.state = !b.failure.empty()          ? InboxHealth::Failed
                  : b.senders.are_over()      ? InboxHealth::Ended

@@ -123,6 +123,30 @@ TEST_CASE("top tells once what a run does, tap prints what flows") {
   CHECK(harmonics("top " + socket).code == 69);
 }
 
+TEST_CASE("top and tap over an address, with the token the page has") {
+  Folder f;
+  Background run(f, "run " + kDigits + "--ui");
+  REQUIRE(run.await([&] { return has(run.errors(), "page: http://127.0.0.1:"); }));
+  const std::string errors = run.errors();
+  const size_t at = errors.find("page: ") + 6;
+  const std::string page = errors.substr(at, errors.find('\n', at) - at), address = page.substr(0, page.find("/#"));
+  REQUIRE(run.await([&] { return has(harmonics("top '" + page + "'").out, "running"); }));
+  CHECK(has(harmonics("top " + address).out, "running"));
+  CHECK(json::parse(harmonics("tap '" + page + "' output --count 1").out).at("shape").as_array().size() == 1);
+  CHECK(harmonics("ctl '" + page + "' pause").code == 0);
+  CHECK(has(harmonics("top " + address).out, "paused"));
+  CHECK(harmonics("tap http://127.0.0.1:1 output").code == 69);
+  CHECK(harmonics("tap nothing:8080 output").code == 69);
+
+  Folder g;
+  Background closed(g, "run " + kDigits + "--serve 127.0.0.1:0 --token not-to-be-guessed");
+  REQUIRE(run.await([&] { return has(closed.errors(), "serving on http://127.0.0.1:"); }));
+  const std::string other = closed.errors().substr(closed.errors().find("http://"));
+  const std::string guarded = other.substr(0, other.find_first_not_of("0123456789", 17));
+  CHECK(harmonics("top " + guarded).code == 77);
+  CHECK(harmonics_in("HARMONICS_TOKEN=not-to-be-guessed", "top " + guarded).code == 0);
+}
+
 TEST_CASE("top on a terminal: it is drawn, takes keys, and leaves no trace") {
   Folder f;
   const std::string socket = f / "run.sock";

@@ -218,6 +218,7 @@ TEST_CASE("who sends shares one window") {
   for (uint64_t i = 1; i <= 4; ++i) cameras.push_back(std::make_unique<Camera>(inbox, i, "s" + std::to_string(i), Acknowledgement::Received));
   // Each offers more than there is room for; those who come later have a part at once, all of them an equal one after a while.
   std::vector<int64_t> next(5, 0);
+  double fullest = 0;  // of the window, which is one of samples here
   for (int round = 0; round < 400; ++round) {
     for (auto& camera : cameras) {
       for (int i = 0; i < 8 && camera->outbox.counts().pushed < 100000; ++i) {
@@ -228,9 +229,12 @@ TEST_CASE("who sends shares one window") {
       carry(inbox, camera->outbox, camera->peer);
     }
     REQUIRE(inbox.health().queued_samples <= (round < 40 ? 64 + 32 + 21 + 16 + 4 : 64 + 4));
+    const InboxHealth health = inbox.health();
+    fullest = std::max(fullest, static_cast<double>(health.queued_bytes) / static_cast<double>(health.window_bytes));
     for (int i = 0; i < 16 && inbox.health().queued_samples > 0; ++i) inbox.next(reader);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  CHECK(fullest > 0.9);
   for (auto& camera : cameras) CHECK(camera->outbox.counts().acknowledged > inbox.health().samples / 8);
 }
 
