@@ -20,7 +20,11 @@ function drawn(graph, cycle) {
   const edges = [];
   graph.edges.forEach((e, i) => {
     if (!runs(e)) return;
-    if (e.kind !== "tap") return edges.push({ from: e.from, to: e.to, calls: e.calls, producer: e.from });
+    if (e.kind !== "tap") {
+      const beside = edges.find((other) => other.from === e.from && other.to === e.to);  // drawn as one arrow
+      if (beside) return beside.calls.push("+", ...e.calls);
+      return edges.push({ from: e.from, to: e.to, calls: [...e.calls], producer: e.from });
+    }
     const id = `loss\n${i}`;
     nodes.push({ id, kind: "loss", name: e.calls.join(", ") || "loss", detail: "loss" });
     edges.push({ from: e.to, to: id, calls: [], producer: null }, { from: e.from, to: id, calls: [], producer: e.from });
@@ -84,8 +88,10 @@ export class FlowGraph {
     const label = make("text", { x: down ? x + 6 : x, y: y - (down ? 0 : 6), class: "edge-label", "text-anchor": down ? "start" : "middle" });
     label.append(cut(e.calls.join(" "), down ? 24 : 15));
     const now = make("text", { x: down ? x + 6 : x, y: y + 13, class: "edge-now", "text-anchor": down ? "start" : "middle" });
-    this.svg.append(line, label, now);
-    return { ...e, line, now };
+    const full = make("text", { x: down ? x + 6 : x, y: y + 27, class: "edge-now", "text-anchor": down ? "start" : "middle" });
+    line.append(make("title", {}, `${e.from} to ${e.to.split("\n")[0]}${e.calls.length > 0 ? `: ${e.calls.join(" ")}` : ""}`));
+    this.svg.append(line, label, now, full);
+    return { ...e, line, now, full };
   }
 
   node(n, [x, y]) {
@@ -114,7 +120,8 @@ export class FlowGraph {
       const kind = s?.health === "failed" ? "failed" : pressure >= 0.9 ? "full" : pressure >= 0.5 ? "high" : runs ? "calm" : "idle";
       e.line.setAttribute("class", `edge ${kind}`);
       const flows = s ? s.rate : e.producer ? null : status.samples_per_second;
-      e.now.textContent = s?.health === "failed" ? "failed" : `${rate(runs ? flows : 0)}${pressure >= 0.5 ? ` · ${percent(pressure)} full` : ""}`;
+      e.now.textContent = s?.health === "failed" ? "failed" : rate(runs ? flows : 0);
+      e.full.textContent = pressure >= 0.5 ? `${percent(pressure)} full` : "";
     }
     for (const n of this.nodes ?? []) {
       if (!n.fill) continue;

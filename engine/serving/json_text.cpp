@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <set>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
@@ -192,13 +193,14 @@ std::string prediction_text(const Prediction& prediction, const ModelPorts& port
 
 json::object graph_json(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, const ParameterStore& weights) {
   const auto name_of = [&](int n) -> const std::string& { return graph.nodes[static_cast<size_t>(n)].name; };
+  std::map<int, std::set<std::string>> counted;  // arrows side by side have one name
   std::map<int, int64_t> learned;
   json::array nodes, edges;
   for (const GraphEdge& e : graph.edges) {
     json::array calls;
     for (const BoundCall& c : e.calls) calls.emplace_back(c.item->name);
     for (const auto& [name, t] : weights.all())
-      if (t.role == Role::weight && name.starts_with(e.path + ".")) learned[e.target] += t.type.shape.count();
+      if (t.role == Role::weight && name.starts_with(e.path + ".") && counted[e.target].insert(name).second) learned[e.target] += t.type.shape.count();
     edges.push_back({{"from", name_of(e.source)}, {"to", name_of(e.target)}, {"kind", e.is_stream ? "stream" : "arrow"}, {"calls", std::move(calls)}, {"cycle", e.cycle < 0 ? json::value(nullptr) : json::value(e.cycle + 1)}});
   }
   for (const GraphTap& t : graph.taps) {
