@@ -2,7 +2,7 @@
 add_library(transport_ends STATIC ${CMAKE_CURRENT_LIST_DIR}/ends.cpp)
 target_include_directories(transport_ends PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(transport_ends PUBLIC harmonics_sockets_ends fmt::fmt Threads::Threads)
-if(TARGET harmonics_zmq_ends)
+if(TARGET harmonics_zmq_ends AND NOT HARMONICS_SANITIZE MATCHES "thread")  # libzmq is not instrumented: what it synchronises cannot be seen
   target_link_libraries(transport_ends PUBLIC harmonics_zmq_ends ${ZMQ_LIBRARY})
   target_compile_definitions(transport_ends PUBLIC HARMONICS_WITH_ZMQ)
 endif()
