@@ -14,12 +14,13 @@ export class Curves {
 
   // An event of the kind "step". The last point is always there, however close to the one before.
   add(event) {
+    const last = this.points[this.points.length - 1];
+    if (last && event.step < last.step) this.begin({ names: [], points: [] });  // another cycle, or run
     for (const name of Object.keys(event.metrics))
       if (!this.names.includes(name) && this.names.length < kMostNames) this.names.push(name);
     const values = this.names.map((name) => event.metrics[name] ?? null);
     const point = { step: event.step, seconds: event.seconds, samples_per_second: event.samples_per_second, learning_rate: event.learning_rate, values };
     const n = this.points.length;
-    if (n > 0 && event.step < this.points[n - 1].step) this.points = [];
     if (n > 1 && point.step - this.points[n - 2].step < this.gap) this.points[n - 1] = point;
     else this.points.push(point);
     if (this.points.length > kMost) this.thin();
@@ -41,7 +42,7 @@ export class Curves {
 
   // What the charts show: {title: [names]}.
   charts() {
-    const names = distinct(this.names);
+    const names = distinct(this.names.filter((_, i) => this.points.some((p) => (p.values[i] ?? null) !== null)));
     const shown = names.filter(is_loss), metrics = names.filter((n) => !is_loss(n));
     const rates = new Set(this.points.map((p) => p.learning_rate));
     return { Loss: shown, Metrics: metrics, "Samples a second": ["samples_per_second"], "Learning rate": rates.size > 1 ? ["learning_rate"] : [] };

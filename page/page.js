@@ -25,6 +25,7 @@ const kinds = {
   hello(e) {
     graph = e.graph;
     curves.begin(e.history);
+    cards.begin();
     log.begin(e.log.lines);
     layers = null;
     stepped = true;
@@ -50,6 +51,7 @@ async function again() {
     const [g, h] = await Promise.all([get("/v1/graph"), get("/v1/history")]);
     graph = g;
     curves.begin(h);
+    cards.begin();
     stepped = true;
   } catch {
     connection.again();  // its first event has both

@@ -111,12 +111,19 @@ export class LayerCards {
     this.cards = new Map();
   }
 
+  // Of another run or cycle.
+  begin() {
+    this.cards.clear();
+    this.box.replaceChildren();
+  }
+
   show(cards) {
     if (cards.error) return write(this.of, cards.error);
     write(this.of, cards.samples > 0 ? `Cycle ${cards.cycle}, step ${whole(cards.step)}, activations of ${cards.samples} samples.` : `Cycle ${cards.cycle}, step ${whole(cards.step)}, before the first batch.`);
-    const names = new Set(cards.layers.map((l) => l.name));
+    const driven = cards.layers.filter((l) => cards.samples === 0 || l.activation !== null);  // others are of another cycle
+    const names = new Set(driven.map((l) => l.name));
     for (const [name, card] of this.cards) if (!names.has(name)) card.element.remove(), this.cards.delete(name);
-    for (const layer of cards.layers) this.fill(this.cards.get(layer.name) ?? this.card(layer.name), layer, cards.step);
+    for (const layer of driven) this.fill(this.cards.get(layer.name) ?? this.card(layer.name), layer, cards.step);
   }
 
   fill(card, layer, step) {
