@@ -90,6 +90,33 @@ TEST_CASE("the page shows a run, and pauses, steps, keeps and resumes it") {
   CHECK(browser.text("(() => { try { document.body.innerHTML = '<b>x</b>'; return 'taken'; } catch { return 'refused'; } })()") == "refused");
 }
 
+TEST_CASE("curves of any length stay small, flows of any kind are laid out") {
+  if (!Browser::there()) return;
+  Folder f;
+  Background run(f, "run " + kDigits + "--ui");
+  Browser browser(f);
+  browser.open(page_of(run));
+  REQUIRE(browser.await(kConnected));
+  CHECK(browser.text(R"(import('/curves.js').then(({Curves}) => {
+    const curves = new Curves();
+    for (let i = 1; i <= 50000; ++i) curves.add({step: i, metrics: {loss: 1 / i, ['m' + i % 1000]: i}});
+    const steps = curves.points.map((p) => p.step);
+    return [steps.length > 400 && steps.length <= 1024, steps[0], steps[steps.length - 1], curves.names.length, steps.every((s, i) => i === 0 || s > steps[i - 1])].join();
+  }))") == "true,1,50000,64,true");
+  // Skips, branches, a way back, an arrow to itself: no two nodes of a rank over one another, every path from its start to its end.
+  CHECK(browser.text(R"(import('/layout.js').then(({layout}) => {
+    const ids = [...Array(120).keys()], nodes = ids.map((id) => ({id, along: 100, across: 40}));
+    const edges = ids.slice(1).map((to) => ({from: to - 1 - to % 3, to})).filter((e) => e.from >= 0);
+    edges.push({from: 90, to: 30}, {from: 7, to: 7}, {from: 0, to: 119});
+    const plan = layout(nodes, edges), at = (id) => plan.at.get(id);
+    const apart = ids.every((a) => ids.every((b) => a >= b || at(a)[0] !== at(b)[0] || Math.abs(at(a)[1] - at(b)[1]) >= 40));
+    const forward = edges.filter((e) => e.from < e.to).every((e) => at(e.from)[0] < at(e.to)[0]);
+    const ends = edges.every((e, i) => e.from === e.to || (plan.paths[i][0][1] === at(e.from)[1] && plan.paths[i][plan.paths[i].length - 1][1] === at(e.to)[1]));
+    const within = ids.every((id) => at(id)[1] >= 20 - 1e-6 && at(id)[1] <= plan.across - 20 + 1e-6 && at(id)[0] <= plan.along);
+    return [apart, forward, ends, within].join();
+  }))") == "true,true,true,true");
+}
+
 TEST_CASE("the page goes on into another cycle") {
   if (!Browser::there()) return;
   Folder f;
