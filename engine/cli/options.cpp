@@ -104,7 +104,7 @@ void watching_options(CLI::App* app, Options& o) {
 
 void serving_options(CLI::App* app, Options& o, const char* address, const char* help) {
   heading(app, "Serving");
-  app->add_option(address, o.serve, help)->type_name("ADDRESS");
+  app->add_option(address, o.serve, help)->type_name("ADDRESS")->take_all();
   app->add_flag("--ui", o.ui, "a page to watch and control it by; its address is printed");
   app->add_option("--control", o.control, "a socket to watch and control the run by: harmonics ctl PATH")->type_name("PATH");
   app->add_option("--token", o.token, "what requests must show; better in HARMONICS_TOKEN (default: made up, and asked for only by what changes the run)")->type_name("TEXT");
@@ -122,7 +122,7 @@ void define_run(CLI::App* app, Options& o) {
   count_options(app, o);
   watching_options(app, o);
   machine_options(app, o);
-  serving_options(app, o, "--serve", "answer requests while it runs: 127.0.0.1:8080, port 0 takes a free one");
+  serving_options(app, o, "--serve", "answer requests while it runs: 127.0.0.1:8080 over HTTP, port 0 takes a free one; zmq+rep://127.0.0.1:5556 over ZeroMQ");
   heading(app, "Checkpoints");
   app->add_option("--checkpoint", o.checkpoint, "keep checkpoints of the run in this directory")->type_name("DIR");
   app->add_option_function<std::string>("--every", [&o](const std::string& v) { o.every = v; }, "how often to write one: 5m (default), 500steps, 1epoch; always when the run ends")->type_name("INTERVAL");
@@ -165,7 +165,7 @@ void define_serve(CLI::App* app, Options& o) {
   app->add_option("GRAPH", o.files, "the flow (.hmx); its training taps are left out")->required()->expected(1);
   stream_options(app, o);
   app->add_option("--cycle", o.cycle, "which cycle of the flow (default 1)")->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  serving_options(app, o, "--listen", "where requests come in (default 127.0.0.1:8080); port 0 takes a free one");
+  serving_options(app, o, "--listen", "where requests come in (default 127.0.0.1:8080); port 0 takes a free one; zmq+rep://127.0.0.1:5556 over ZeroMQ");
   machine_options(app, o);
   app->footer("Examples:\n  harmonics serve mnist.hmx --weights mnist.safetensors --listen 127.0.0.1:8080\n"
               "  curl -d '{\"inputs\": {\"x\": [[0.1, 0.2]]}}' http://127.0.0.1:8080/v1/predict");

@@ -43,7 +43,8 @@ struct Options {
   std::vector<int> threads;                             // empty: one, and all the machine has
   double seconds = 1;                                   // of one measurement
   // the outside: run, serve, ctl
-  std::string serve, control, token;                    // ADDRESS, PATH
+  std::vector<std::string> serve;                       // ADDRESS
+  std::string control, token;
   double latency = 0.002;                               // seconds
   bool insecure = false, ui = false, once = false;
   // infer

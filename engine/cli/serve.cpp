@@ -61,7 +61,7 @@ int serve_command(const Options& options) {
   return with_source(flow.source, [&] {
     if (options.weights.empty()) throw Error(ErrorKind::Usage, "there are no weights to answer with", {}, {"give them: --weights FILE, as run --save or --checkpoint wrote it"});
     Options given = options;
-    if (given.serve.empty()) given.serve = "127.0.0.1:8080";
+    if (given.serve.empty()) given.serve = {"127.0.0.1:8080"};
     const std::unique_ptr<HarmonicGraph> graph = open_graph(flow, given, true);
     const int cycle = static_cast<int>(options.cycle) - 1;
     if (static_cast<size_t>(cycle) >= graph->graph().cycles.size()) throw Error(ErrorKind::Usage, fmt::format("'{}' has {} cycles", graph->graph().name, graph->graph().cycles.size()), {}, {"--cycle counts from 1"});

@@ -18,6 +18,7 @@
 #include "engine/serving/page.hpp"
 #include "engine/serving/predictor.hpp"
 #include "engine/serving/service.hpp"
+#include "engine/serving/zmq_server.hpp"
 
 namespace harmonics::cli {
 
@@ -41,38 +42,49 @@ void check_token(const std::string& token) {
 }
 
 // The page needs an address, and takes any.
-std::string listens_on(const Options& options) { return options.serve.empty() && options.ui ? "127.0.0.1:0" : options.serve; }
+std::vector<std::string> listens_on(const Options& options) {
+  std::vector<std::string> addresses = options.serve;
+  if (options.ui && std::all_of(addresses.begin(), addresses.end(), is_zmq_address)) addresses.push_back("127.0.0.1:0");
+  return addresses;
+}
 
-ListenAddress address_of(const Options& options) {
-  const ListenAddress address = parse_listen(listens_on(options));
-  if (!address.loopback && !options.insecure)
-    throw Error(ErrorKind::Denied, fmt::format("other machines reach {}, and what travels is not encrypted", options.serve), {}, {"listen on 127.0.0.1 and use a tunnel (ssh -L), or say --insecure where somebody else guards the address"});
+ListenAddress address_of(const std::string& text, bool insecure) {
+  const ListenAddress address = parse_listen(text);
+  if (!address.loopback && !insecure)
+    throw Error(ErrorKind::Denied, fmt::format("other machines reach {}, and what travels is not encrypted", text), {}, {"listen on 127.0.0.1 and use a tunnel (ssh -L), or say --insecure where somebody else guards the address"});
   return address;
 }
 
 }  // namespace
 
 Serving::Serving(const Options& options, HarmonicGraph& graph) : options_(options), graph_(graph) {
-  const bool listens = !listens_on(options).empty();
-  if (!listens && options.control.empty()) return;
-  std::optional<ListenAddress> address;
-  if (listens) address = address_of(options);
+  const std::vector<std::string> listens = listens_on(options);
+  if (listens.empty() && options.control.empty()) return;
+  std::vector<ListenAddress> addresses;
+  for (const std::string& text : listens)
+    if (!is_zmq_address(text)) addresses.push_back(address_of(text, options.insecure));
   if (!options.token.empty()) check_token(options.token);
   ServiceSettings settings;
   settings.token = options.token.empty() ? random_token() : options.token;
   settings.token_for_all = !options.token.empty();
-  settings.loopback = !address || address->loopback;
+  settings.loopback = std::all_of(addresses.begin(), addresses.end(), [](const ListenAddress& a) { return a.loopback; });
   control_ = std::make_unique<RunControl>(graph.graph().name, static_cast<int>(graph.graph().cycles.size()));
   PredictorSettings predicting;
   predicting.latency = std::chrono::microseconds(static_cast<int64_t>(1e6 * options.latency));
   predictor_ = std::make_unique<Predictor>(predicting);
   service_ = std::make_unique<Service>(settings, *control_, *predictor_);
   if (options.ui) put_page(*service_);
-  if (address) {
-    http_ = std::make_unique<HttpServer>(*service_, *address);
-    say(fmt::format("serving on {}{}", http_->url(), options.token.empty() ? " · token " + settings.token : ""));
+  for (const ListenAddress& address : addresses) {
+    http_.push_back(std::make_unique<HttpServer>(*service_, address));
+    const std::string url = http_.back()->url();
+    say(fmt::format("serving on {}{}", url, options.token.empty() ? " · token " + settings.token : ""));
     // After '#' it stays in the browser. One that was given is no secret of ours to print.
-    if (options.ui) say(fmt::format("page: {}/{}", http_->url(), options.token.empty() ? "#token=" + settings.token : ""));
+    if (options.ui) say(fmt::format("page: {}/{}", url, options.token.empty() ? "#token=" + settings.token : ""));
+  }
+  for (const std::string& text : listens) {
+    if (!is_zmq_address(text)) continue;
+    zmq_.push_back(std::make_unique<ZmqServer>(*service_, text, options.insecure));
+    say("serving on " + zmq_.back()->address());
   }
   if (!options.control.empty()) {
     socket_ = std::make_unique<ControlSocket>(*service_, options.control);
@@ -83,7 +95,8 @@ Serving::Serving(const Options& options, HarmonicGraph& graph) : options_(option
 // The doors first, then what is behind them.
 Serving::~Serving() {
   socket_.reset();
-  http_.reset();
+  zmq_.clear();
+  http_.clear();
   service_.reset();
   predictor_.reset();
 }
@@ -95,7 +108,7 @@ void Serving::attach(CycleRuntime& runtime, int cycle) {
 }
 
 void Serving::serve(int cycle, const std::shared_ptr<Snapshots>& snapshots) {
-  if (http_) predictor_->serve(graph_, cycle, options_.run, snapshots);
+  if (!http_.empty() || !zmq_.empty()) predictor_->serve(graph_, cycle, options_.run, snapshots);
   show(cycle, snapshots);
   service_->set_graph(graph_json(graph_.graph(), graph_.types(), graph_.widths(), graph_.store()));
 }

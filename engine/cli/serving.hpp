@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/cli/options.hpp"
 #include "engine/runtime/cycle_runtime.hpp"
@@ -15,6 +16,7 @@ class HttpServer;
 class Predictor;
 class Service;
 class Snapshots;
+class ZmqServer;
 }  // namespace harmonics
 
 namespace harmonics::cli {
@@ -47,7 +49,8 @@ class Serving {
   std::unique_ptr<RunControl> control_;
   std::unique_ptr<Predictor> predictor_;
   std::unique_ptr<Service> service_;
-  std::unique_ptr<HttpServer> http_;
+  std::vector<std::unique_ptr<HttpServer>> http_;
+  std::vector<std::unique_ptr<ZmqServer>> zmq_;
   std::unique_ptr<ControlSocket> socket_;
 };
 

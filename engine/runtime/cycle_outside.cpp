@@ -40,6 +40,7 @@ CycleRun::~CycleRun() {
 
 void CycleRun::keep_snapshots() {
   if (!owner_.snapshots_) return;
+  if (snapshots_) snapshots_->detach(true);  // between two steps: functions have changed
   snapshots_ = std::make_shared<Snapshots>(plan_.graph.store(), WeightsVersion{plan_.cycle, record_.step()});
   snapshots_->attach(stepping_);
   owner_.snapshots_(snapshots_);

@@ -24,6 +24,7 @@ void CycleRun::reload(const std::string& path) {
       watch_.renew();
     }
     replaced.keep();
+    if (renewed) keep_snapshots();
     return note(fmt::format("plugin '{}' was reloaded after step {}{}", path, record_.step(), replaced.concerns_programs() ? "" : "; no function of this graph is of it"));
   } catch (const Error& e) {
     why = e.what();

@@ -103,7 +103,7 @@ class CycleRuntime {
   void on_start(std::function<void(const std::vector<std::string>& metrics, const Beginning&)> callback) { start_ = std::move(callback); }
   void on_step(int64_t every, std::function<void(const StepReport&)> callback) { every_ = every, step_ = std::move(callback); }
   // Keeps snapshots of the weights for those who read them meanwhile. `ready` is called by run() when everything is compiled, before
-  // the first step.
+  // the first step, and again when plugins have changed.
   void keep_snapshots(std::function<void(const std::shared_ptr<Snapshots>&)> ready) { snapshots_ = std::move(ready); }
   // Says how it goes and does what is asked; null: nobody. It must outlive run().
   void set_control(RunControl* control) { control_ = control; }

@@ -234,7 +234,7 @@ void RunControl::end(bool over) {
   for (StreamProbe& probe : scene_.streams) probe.look = nullptr;
   scene_.stop = nullptr;
   scene_.checkpoint = nullptr;
-  phase_ = over ? RunPhase::over : RunPhase::starting;
+  phase_ = over || scene_.cycle + 1 >= cycles_ ? RunPhase::over : RunPhase::starting;
   changed_.notify_all();
 }
 

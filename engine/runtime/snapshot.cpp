@@ -66,14 +66,15 @@ void Snapshots::attach(std::mutex& boundary) {
   boundary_ = &boundary;
 }
 
-void Snapshots::detach() {
+void Snapshots::detach(bool held) {
   const std::lock_guard<std::mutex> lock(attached_);
   if (!boundary_) return;
   const auto deadline = Clock::now() + kLongestRead;
   for (bool done = false; !done; done = done || Clock::now() >= deadline) {
     {
-      const std::lock_guard<std::mutex> still(*boundary_);
-      if (whole_ && newest_->version().step != ended_) take(true);
+      std::unique_lock<std::mutex> still(*boundary_, std::defer_lock);
+      if (!held) still.lock();
+      settle();
       done = !whole_ || newest_->version().step == ended_;
     }
     if (!done) std::this_thread::sleep_for(kPatience);  // all places are read

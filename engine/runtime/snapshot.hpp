@@ -66,8 +66,8 @@ class Snapshots : public std::enable_shared_from_this<Snapshots> {
   // ---- the trainer ----
   // `boundary`: held while weights change. While nothing trains (a stream that waits, a pause), readers copy for themselves under it.
   void attach(std::mutex& boundary);
-  // The last weights, whoever wants them; after that `store` is not looked at any more.
-  void detach();
+  // The last weights, whoever wants them; after that `store` is not looked at any more. `held`: by a thread that holds the boundary.
+  void detach(bool held = false);
   // A step has begun; with `boundary` held.
   void begin() { whole_ = false; }
   // A step has ended; with `boundary` held. One load when nobody asks; nothing is allocated.

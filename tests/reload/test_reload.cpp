@@ -3,9 +3,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
+#include <future>
 #include <thread>
 
 #include "engine/plugin/loader.hpp"
+#include "engine/runtime/snapshot.hpp"
+#include "engine/serving/predictor.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/journeys/shell.hpp"
 
@@ -70,6 +74,39 @@ TEST_CASE("a new build counts from one step on") {
   for (size_t i = change; i < r.values.size(); ++i)
     if (r.values[i] != 0.5f) FAIL("sample " << i << " is " << r.values[i]);
   CHECK(r.said.find("was reloaded after step " + std::to_string(change / 10) + "\n") != std::string::npos);
+}
+
+TEST_CASE("predictions are of the build that runs") {
+  const Builds builds("build_one");
+  Registry registry(&Registry::global());
+  auto g = graph_with(builds, registry, "harmonic g { producer x {1}; layer o {1}; consumer c; cycle { x -(skip, numbered)-> o -> c; } }");
+  const auto rows = std::make_shared<Rows<float>>(Shape{1}, std::vector<float>(20000, 1.0f));
+  bind_producer(*g, "x", rows);
+  keep(*g, "c");
+  const RunSettings s = settings(10);
+  CycleRuntime runtime(*g, 0, s);
+  Predictor predictor;
+  const auto predicted = [&] {
+    std::promise<float> answer;
+    const float one = 1;
+    std::vector<std::byte> bytes(sizeof one);
+    std::memcpy(bytes.data(), &one, sizeof one);
+    predictor.ask(predictor.ports(), 1, {bytes}, [&](const Prediction* p, const Error*) { answer.set_value(p ? *reinterpret_cast<const float*>(p->outputs[0].data()) : -1); });
+    return answer.get_future().get();
+  };
+  std::vector<float> seen;
+  runtime.keep_snapshots([&](const std::shared_ptr<Snapshots>& kept) {
+    predictor.serve(*g, 0, s, kept);
+    seen.push_back(predicted());
+  });
+  rows->on_sample = [&](size_t at) {
+    if (at != 500) return;
+    builds.put("build_two");
+    runtime.reload_plugins();
+  };
+  runtime.run();
+  CHECK(seen == std::vector<float>{1, 0.5f});
+  CHECK(predicted() == 0.5f);
 }
 
 TEST_CASE("builds take turns while threads train with them") {

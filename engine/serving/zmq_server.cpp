@@ -1,0 +1,240 @@
+#include "engine/serving/zmq_server.hpp"
+
+#if __has_include(<zmq.h>)
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <dlfcn.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <fmt/core.h>
+#include <zmq.h>
+
+#include "engine/serving/http_server.hpp"
+
+namespace harmonics {
+
+namespace {
+
+constexpr const char* kScheme = "zmq+rep:";
+constexpr size_t kMostOpen = 1024;  // requests that are not answered yet
+
+// The functions of the library that are used, found by name.
+struct Zmq {
+#define HM_ZMQ(name) decltype(&zmq_##name) name = find<decltype(&zmq_##name)>("zmq_" #name)
+  HM_ZMQ(ctx_new);
+  HM_ZMQ(ctx_term);
+  HM_ZMQ(socket);
+  HM_ZMQ(close);
+  HM_ZMQ(bind);
+  HM_ZMQ(setsockopt);
+  HM_ZMQ(getsockopt);
+  HM_ZMQ(msg_init);
+  HM_ZMQ(msg_recv);
+  HM_ZMQ(msg_data);
+  HM_ZMQ(msg_size);
+  HM_ZMQ(msg_more);
+  HM_ZMQ(msg_close);
+  HM_ZMQ(send);
+  HM_ZMQ(poll);
+  HM_ZMQ(strerror);
+#undef HM_ZMQ
+  decltype(&zmq_errno) last_error = find<decltype(&zmq_errno)>("zmq_errno");
+
+  static const Zmq& get() {
+    static const Zmq zmq;
+    return zmq;
+  }
+
+ private:
+  template <typename Function>
+  static Function find(const char* name) {
+    static void* const handle = ::dlopen("libzmq.so.5", RTLD_NOW | RTLD_LOCAL);
+    void* const found = handle ? ::dlsym(handle, name) : nullptr;
+    if (!found) throw Error(ErrorKind::Unavailable, "ZeroMQ is not there: libzmq.so.5 cannot be opened", {}, {"install it (libzmq5), or serve over HTTP"});
+    return reinterpret_cast<Function>(found);
+  }
+};
+
+// "tcp://127.0.0.1:5556", what libzmq calls it.
+std::string endpoint_of(const std::string& text, bool insecure) {
+  const std::string rest = text.substr(std::strlen(kScheme));
+  if (rest.starts_with("ipc:") && rest.size() > 4) return "ipc://" + rest.substr(4);
+  if (!rest.starts_with("//")) throw Error(ErrorKind::Usage, fmt::format("'{}' is no address to answer on", text), {}, {"write zmq+rep://127.0.0.1:5556 or zmq+rep:ipc:/path"});
+  const ListenAddress address = parse_listen(rest.substr(2));
+  if (!address.loopback && !insecure)
+    throw Error(ErrorKind::Denied, fmt::format("other machines reach {}, and what travels is not encrypted", text), {}, {"listen on 127.0.0.1 and use a tunnel (ssh -L), or say --insecure where somebody else guards the address"});
+  return fmt::format(address.host.find(':') == std::string::npos ? fmt::runtime("tcp://{}:{}") : fmt::runtime("tcp://[{}]:{}"), address.host, address.port == 0 ? "*" : std::to_string(address.port));
+}
+
+// A safetensors file begins with the eight bytes of a length, which are no text.
+bool is_tensors(const std::string& body) { return body.size() > 8 && std::memchr(body.data(), 0, 8) != nullptr; }
+
+using Parts = std::vector<std::string>;
+
+}  // namespace
+
+bool is_zmq_address(const std::string& text) { return text.starts_with(kScheme); }
+
+// One thread has the socket; answers are brought to it.
+class ZmqServer::Running : public std::enable_shared_from_this<Running> {
+ public:
+  Running(Service& service, const std::string& address, bool insecure) : zmq_(Zmq::get()), service_(service) {
+    const std::string endpoint = endpoint_of(address, insecure);
+    context_ = zmq_.ctx_new();
+    socket_ = zmq_.socket(context_, ZMQ_ROUTER);
+    wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    const int64_t largest = int64_t{8} << 20;
+    zmq_.setsockopt(socket_, ZMQ_MAXMSGSIZE, &largest, sizeof largest);
+    for (const auto& [option, value] : {std::pair{ZMQ_LINGER, 0}, {ZMQ_RCVHWM, 64}, {ZMQ_SNDHWM, 64}, {ZMQ_HANDSHAKE_IVL, 5000}, {ZMQ_HEARTBEAT_IVL, 5000}, {ZMQ_HEARTBEAT_TIMEOUT, 15000}, {ZMQ_IPV6, endpoint.starts_with("tcp://[")}}) zmq_.setsockopt(socket_, option, &value, sizeof value);
+    if (wake_ < 0 || zmq_.bind(socket_, endpoint.c_str()) != 0) {
+      const std::string why = zmq_.strerror(zmq_.last_error());
+      close();
+      throw Error(ErrorKind::Unavailable, fmt::format("cannot listen on {}: {}", endpoint, why), {}, {"choose another address; port 0 takes a free one"});
+    }
+    char bound[256];
+    size_t size = sizeof bound;
+    zmq_.getsockopt(socket_, ZMQ_LAST_ENDPOINT, bound, &size);
+    address_ = bound;
+  }
+  ~Running() { close(); }
+
+  void start() {
+    thread_ = std::thread([this] { run(); });
+  }
+  void stop() {
+    over_ = true;
+    wake();
+    thread_.join();
+  }
+  const std::string& address() const { return address_; }
+
+ private:
+  void close() {
+    if (socket_) zmq_.close(socket_);
+    if (context_) zmq_.ctx_term(context_);
+    if (wake_ >= 0) ::close(wake_);
+    socket_ = context_ = nullptr;
+    wake_ = -1;
+  }
+
+  void wake() {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = ::write(wake_, &one, sizeof one);  // full: it is awake
+  }
+
+  void run() {
+    while (!over_) {
+      zmq_pollitem_t items[] = {{socket_, 0, ZMQ_POLLIN, 0}, {nullptr, wake_, ZMQ_POLLIN, 0}};
+      if (zmq_.poll(items, 2, 1000) < 0) continue;
+      uint64_t count = 0;
+      while (::read(wake_, &count, sizeof count) > 0) {
+      }
+      answer();
+      for (int i = 0; i < 64 && items[0].revents && !over_; ++i)
+        if (!hear()) break;
+    }
+  }
+
+  // A message: who it is from, what REQ puts between, maybe the token, the body.
+  bool hear() {
+    Parts parts;
+    for (bool more = true; more;) {
+      zmq_msg_t message;
+      zmq_.msg_init(&message);
+      if (zmq_.msg_recv(&message, socket_, ZMQ_DONTWAIT) < 0) {
+        zmq_.msg_close(&message);
+        return false;
+      }
+      if (parts.size() < 8) parts.emplace_back(static_cast<const char*>(zmq_.msg_data(&message)), zmq_.msg_size(&message));
+      more = zmq_.msg_more(&message);
+      zmq_.msg_close(&message);
+    }
+    Parts envelope{std::move(parts.front())};
+    size_t at = 1;
+    if (parts.size() > 1 && parts[1].empty()) envelope.emplace_back(), at = 2;
+    ServiceRequest request;
+    request.method = "POST";
+    request.path = "/v1/predict";
+    if (parts.size() == at + 2) request.authorization = "Bearer " + parts[at++];
+    if (parts.size() != at + 1) {
+      send(envelope, Service::refusal(400, "a message of so many parts", "send one part, or the token and then the body").body);
+      return true;
+    }
+    request.body = std::move(parts[at]);
+    request.content_type = is_tensors(request.body) ? "application/x-safetensors" : "application/json";
+    if (++open_ > kMostOpen) {
+      --open_;
+      send(envelope, Service::refusal(503, "too much is asked at once", "ask again later").body);
+      return true;
+    }
+    service_.handle(std::move(request), [self = shared_from_this(), envelope = std::move(envelope)](ServiceReply reply) {
+      {
+        const std::lock_guard<std::mutex> lock(self->mutex_);
+        self->answers_.emplace_back(envelope, std::move(reply.body));
+      }
+      --self->open_;
+      if (!self->over_) self->wake();
+    });
+    return true;
+  }
+
+  void answer() {
+    std::deque<std::pair<Parts, std::string>> ready;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ready.swap(answers_);
+    }
+    for (const auto& [envelope, body] : ready) send(envelope, body);
+  }
+
+  // To who is gone, or does not listen: dropped.
+  void send(const Parts& envelope, const std::string& body) {
+    for (const std::string& part : envelope)
+      if (zmq_.send(socket_, part.data(), part.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) return;
+    zmq_.send(socket_, body.data(), body.size(), ZMQ_DONTWAIT);
+  }
+
+  const Zmq& zmq_;
+  Service& service_;
+  void *context_ = nullptr, *socket_ = nullptr;
+  int wake_ = -1;
+  std::string address_;
+  std::mutex mutex_;
+  std::deque<std::pair<Parts, std::string>> answers_;
+  std::atomic<size_t> open_{0};
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+ZmqServer::ZmqServer(Service& service, const std::string& address, bool insecure) : running_(std::make_shared<Running>(service, address, insecure)) { running_->start(); }
+
+ZmqServer::~ZmqServer() { running_->stop(); }
+
+std::string ZmqServer::address() const { return running_->address(); }
+
+}  // namespace harmonics
+
+#else
+
+namespace harmonics {
+
+bool is_zmq_address(const std::string& text) { return text.starts_with("zmq+rep:"); }
+
+class ZmqServer::Running {};
+
+ZmqServer::ZmqServer(Service&, const std::string&, bool) { throw Error(ErrorKind::Unavailable, "this program was built without ZeroMQ", {}, {"build it where libzmq3-dev is installed, or serve over HTTP"}); }
+ZmqServer::~ZmqServer() = default;
+std::string ZmqServer::address() const { return ""; }
+
+}  // namespace harmonics
+
+#endif
