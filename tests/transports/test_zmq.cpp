@@ -31,9 +31,16 @@ Address loopback(Pattern pattern, uint16_t port, const Security& security = {}) 
   address.security = security;
   return address;
 }
+// A file that goes when the program ends.
 std::string written(const std::string& text, mode_t mode = 0600) {
-  static int next = 0;
-  const std::string path = "/tmp/harmonics_keys_" + std::to_string(getpid()) + "_" + std::to_string(next++);
+  static struct Files {
+    std::vector<std::string> paths;
+    ~Files() {
+      for (const std::string& path : paths) unlink(path.c_str());
+    }
+  } files;
+  const std::string path = "/tmp/harmonics_keys_" + std::to_string(getpid()) + "_" + std::to_string(files.paths.size());
+  files.paths.push_back(path);
   std::ofstream(path) << text;
   chmod(path.c_str(), mode);
   return path;
