@@ -5,8 +5,10 @@
 #include <chrono>
 #include <set>
 #include <sstream>
+#include <stop_token>
 #include <thread>
 
+#include <csignal>
 #include <unistd.h>
 
 #include "consumers/format.hpp"
@@ -58,6 +60,10 @@ class Together {
 
   // The next samples; 0 at the end.
   uint64_t read(uint64_t most) { return reader_->read(std::min(most, reader_->options().batch), to_.data()); }
+  // Reading ends, from any thread.
+  void cancel() const {
+    streams_.each([](const Source& source) { source.cancel(); });
+  }
   size_t size() const { return memory_.size(); }
   const std::string& name(size_t i) const { return graph_.nodes[i].name; }
   const StreamInfo& info(size_t i) const { return reader_->source(i).info(); }
@@ -69,6 +75,28 @@ class Together {
   std::unique_ptr<JointReader> reader_;
   std::vector<std::vector<std::byte>> memory_;
   std::vector<void*> to_;
+};
+
+volatile std::sig_atomic_t stopped_by = 0;
+void note_signal(int number) { stopped_by = number; }
+
+// While this lives, Ctrl-C and SIGTERM end reading, so that what was read is kept; the second one ends the program.
+class StopOnSignal {
+ public:
+  explicit StopOnSignal(const Together& streams)
+      : thread_([&streams](const std::stop_token& over) {
+          while (!over.stop_requested() && stopped_by == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          if (stopped_by != 0) streams.cancel();
+        }) {
+    struct sigaction action {};
+    action.sa_handler = note_signal;
+    action.sa_flags = SA_RESETHAND | SA_RESTART;
+    sigaction(SIGINT, &action, nullptr);
+    sigaction(SIGTERM, &action, nullptr);
+  }
+
+ private:
+  std::jthread thread_;
 };
 
 class Tally {
@@ -206,15 +234,17 @@ int receive_command(const Options& options) {
   }
   Lines lines;
   Tally tally(options, "received");
+  const StopOnSignal stop(streams);
   const uint64_t most = options.count ? *options.count : UINT64_MAX;
-  while (const uint64_t n = tally.samples() < most ? streams.read(most - tally.samples()) : 0) {
+  while (const uint64_t n = tally.samples() < most && stopped_by == 0 ? streams.read(most - tally.samples()) : 0) {
     for (uint64_t k = 0; k < n && sinks.empty(); ++k) lines.print(streams, k);
     if (sinks.empty()) std::fflush(stdout);
     for (auto& [i, sink] : sinks) sink.push(streams.info(i).dtype, streams.info(i).sample, n, streams.sample(i, 0));
     tally.add(n);
   }
   for (auto& [i, sink] : sinks) sink.finish();
-  return tally.finish(options.files.front());
+  const int code = tally.finish(options.files.front());
+  return stopped_by != 0 ? 128 + stopped_by : code;
 }
 
 }  // namespace harmonics::cli

@@ -84,6 +84,20 @@ TEST_CASE("send and receive: pictures with their labels, as lines and as files")
   CHECK(has(harmonics("receive tcp:0.0.0.0:1").err, "lies beyond this machine"));
 }
 
+TEST_CASE("a receiver that is interrupted keeps what it has") {
+  Folder f;
+  const std::string address = "unix:" + (f / "socket");
+  Background receiver(f, "receive '" + address + "#label' --to file:" + (f / "got.csv"));
+  const Folder own;
+  Background sender(own, "send " + address + " --from 'label=synth:digits?size=100000#label' --rate 200");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  receiver.signal(SIGINT);
+  const Result end = receiver.end();
+  CHECK(end.code == 130);
+  CHECK(has(end.err, "received "));
+  CHECK(read(f / "got.csv").size() >= 20);
+}
+
 TEST_CASE("a sender that is started again goes on where its receiver is") {
   Folder f;
   const std::string address = "tcp:127.0.0.1:" + free_port();
