@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "wire/data_codec.hpp"
 #include "wire/senders.hpp"
@@ -17,6 +18,7 @@ namespace {
 struct Chunk {
   Taken taken;
   uint64_t begin = 0;  // the number of the first
+  bool counted = true;  // in the window: no reader has had all of it
   uint64_t sample_bytes = 0;
 
   uint64_t end() const { return begin + taken.count; }
@@ -35,6 +37,8 @@ struct Reader {
   uint64_t at = 0, durable = 0;
   bool cancelled = false;
 };
+
+constexpr uint64_t kMostBehind = uint64_t{1} << 30;
 
 using Lock = std::unique_lock<std::mutex>;
 
@@ -78,7 +82,7 @@ struct Inbox::Body {
     return *reader.index;
   }
   uint64_t end() const { return chunks.empty() ? first : chunks.back().end(); }
-  const Chunk& chunk_with(uint64_t number) const {
+  Chunk& chunk_with(uint64_t number) {
     return *std::upper_bound(chunks.begin(), chunks.end(), number, [](uint64_t n, const Chunk& chunk) { return n < chunk.end(); });
   }
   // Waits for a sample that this reader has not had; false: the end.
@@ -89,19 +93,28 @@ struct Inbox::Body {
     if (closed && reader.at == end() && !reader.cancelled && !senders.are_over()) throw cut_off();
     return !reader.cancelled && reader.at < end();
   }
-  // Forgets what every reader has had, so that as much more may come.
+  // A reader has had all of it: as much more may come. Others may be behind, and cannot go on before the first has what it waits for.
+  bool leave_window(Chunk& chunk) {
+    if (!std::exchange(chunk.counted, false)) return false;
+    const uint64_t bytes = chunk.taken.count * chunk.sample_bytes;
+    queued_samples -= chunk.taken.count;
+    queued_bytes -= bytes;
+    behind_bytes += bytes;
+    return senders.consumed(*chunk.taken.sender, chunk.taken.count, bytes);
+  }
+  // Forgets what every reader has had.
   void forget() {
-    uint64_t least = end();
-    for (const auto& [id, reader] : readers) least = std::min(least, reader.at);
+    uint64_t least = end(), most = first;
+    for (const auto& [id, reader] : readers) least = std::min(least, reader.at), most = std::max(most, reader.at);
     bool room = false;
+    for (auto chunk = chunks.begin(); chunk != chunks.end() && chunk->end() <= most; ++chunk) room |= leave_window(*chunk);
     for (; !chunks.empty() && chunks.front().end() <= least; chunks.pop_front()) {
-      const Chunk& chunk = chunks.front();
-      first = chunk.end();
-      const uint64_t bytes = chunk.taken.count * chunk.sample_bytes;
-      queued_samples -= chunk.taken.count;
-      queued_bytes -= bytes;
-      room |= senders.consumed(*chunk.taken.sender, chunk.taken.count, bytes);
+      room |= leave_window(chunks.front());
+      first = chunks.front().end();
+      behind_bytes -= chunks.front().taken.count * chunks.front().sample_bytes;
     }
+    if (behind_bytes > kMostBehind && failure.empty())
+      failure = fmt::format("one of its streams is read {} samples ahead of another, and {} bytes wait for that", most - least, behind_bytes);
     if (room) wake();
   }
   void wake() {
@@ -119,6 +132,7 @@ struct Inbox::Body {
   std::deque<Chunk> chunks;
   uint64_t first = 0;  // the number of the first sample in them, or of the next to come
   uint64_t queued_samples = 0, queued_bytes = 0, bytes = 0;
+  uint64_t behind_bytes = 0;  // of samples that one reader has had and another has not
   Time arrived_at = now();
   std::map<int, Reader> readers;
   int next_reader = 0;
@@ -152,7 +166,7 @@ bool Inbox::arrived(uint64_t peer, OwnedBytes bytes) {
   auto taken = b.senders.arrived(peer, std::move(bytes), std::move(frame));
   if (!taken) return true;
   b.arrived_at = now();
-  Chunk chunk{std::move(*taken), b.end(), 0};
+  Chunk chunk{std::move(*taken), b.end()};
   chunk.sample_bytes = sample_bytes(*chunk.taken.frame);
   const uint64_t size = chunk.taken.count * chunk.sample_bytes;
   b.queued_samples += chunk.taken.count;
