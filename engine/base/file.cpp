@@ -156,6 +156,20 @@ int sync_directory(const std::string& directory, FileCalls& calls) {
   return reason;
 }
 
+int make_directories(const std::string& path, FileCalls& calls) {
+  for (size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
+    const std::string part = path.substr(0, at);
+    if (calls.make_directory(part.c_str()) == 0) {
+      // A new name is on the disk once the directory that holds it is.
+      const size_t slash = part.rfind('/');
+      if (const int reason = sync_directory(slash == std::string::npos ? "." : part.substr(0, slash + 1), calls)) return reason;
+    } else if (errno != EEXIST) {
+      return errno;
+    }
+    if (at == std::string::npos) return 0;
+  }
+}
+
 bool is_unfinished_file(std::string_view name) {
   return name.size() > kAside.size() + kAsideEnd.size() && name.substr(0, kAside.size()) == kAside &&
          name.substr(name.size() - kAsideEnd.size()) == kAsideEnd;

@@ -42,6 +42,9 @@ void write_file_atomically(const std::string& path, std::string_view bytes, File
 // that know no such call are taken as they are.
 int sync_directory(const std::string& directory, FileCalls& calls = FileCalls::system());
 
+// Makes a directory and those it lies in, where they are not there yet, so that their names survive a power cut. 0, or what errno says.
+int make_directories(const std::string& path, FileCalls& calls = FileCalls::system());
+
 // How write_file_atomically names a file that is not finished: a process that was killed leaves it behind.
 bool is_unfinished_file(std::string_view name);
 

@@ -90,22 +90,8 @@ std::optional<Checkpoint> CheckpointFolder::newest(std::vector<std::string>& not
   return std::nullopt;
 }
 
-void CheckpointFolder::make_directories() const {
-  for (size_t at = path_.find('/', 1);; at = path_.find('/', at + 1)) {
-    const std::string part = path_.substr(0, at);
-    if (calls_.make_directory(part.c_str()) == 0) {
-      // A new name is on the disk once the directory that holds it is.
-      const size_t slash = part.rfind('/');
-      if (const int reason = sync_directory(slash == std::string::npos ? "." : part.substr(0, slash + 1), calls_)) cannot_write(path_, reason);
-    } else if (errno != EEXIST) {
-      cannot_write(path_, errno);
-    }
-    if (at == std::string::npos) return;
-  }
-}
-
 void CheckpointFolder::claim() {
-  make_directories();
+  if (const int reason = make_directories(path_, calls_)) cannot_write(path_, reason);
   const std::string lock = path_ + "/.lock";
   lock_ = calls_.open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (lock_ < 0) cannot_write(path_, errno);

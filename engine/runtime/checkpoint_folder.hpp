@@ -49,8 +49,6 @@ class CheckpointFolder {
   void keep(size_t n) const;
 
  private:
-  void make_directories() const;
-
   std::string path_;
   FileCalls& calls_;
   int lock_ = -1;

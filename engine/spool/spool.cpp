@@ -87,8 +87,8 @@ Spool::Spool(SpoolOptions options) : options_(std::move(options)) {
   FileCalls& calls = *options_.calls;
   if (options_.most_bytes < kLeastBytes)
     throw Error(ErrorKind::Usage, fmt::format("a spool of {} bytes is too small; the least is {}", options_.most_bytes, kLeastBytes));
-  if (calls.make_directory(options_.directory.c_str()) != 0 && errno != EEXIST)
-    throw Error(ErrorKind::Output, fmt::format("'{}' cannot be made: {}", options_.directory, std::strerror(errno)));
+  if (const int reason = make_directories(options_.directory, calls))
+    throw Error(ErrorKind::Output, fmt::format("'{}' cannot be made: {}", options_.directory, std::strerror(reason)));
   const std::string path = options_.directory + "/lock";
   lock_ = calls.open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock_ < 0) throw Error(ErrorKind::Output, fmt::format("'{}' cannot be written: {}", path, std::strerror(errno)));

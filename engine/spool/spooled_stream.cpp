@@ -25,8 +25,8 @@ StreamInfo described(const std::string& name, Producer& upstream) {
 SpooledStream::SpooledStream(std::string name, std::string directory, std::string source, std::shared_ptr<Producer> upstream, FileCalls& calls)
     : name_(std::move(name)), directory_(std::move(directory)), source_(std::move(source)), upstream_(std::move(upstream)), calls_(calls),
       info_(described(name_, *upstream_)), sample_bytes_(info_.sample_bytes()) {
-  if (calls_.make_directory(directory_.c_str()) != 0 && errno != EEXIST)
-    throw Error(ErrorKind::Output, fmt::format("'{}' cannot be made: {}", directory_, std::strerror(errno)));
+  if (const int reason = make_directories(directory_, calls_))
+    throw Error(ErrorKind::Output, fmt::format("'{}' cannot be made: {}", directory_, std::strerror(reason)));
   std::vector<std::string> names;
   if (calls_.list(directory_.c_str(), names) != 0)
     throw Error(ErrorKind::InputOutput, fmt::format("'{}' cannot be read: {}", directory_, std::strerror(errno)));

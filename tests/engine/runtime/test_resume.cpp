@@ -212,8 +212,8 @@ TEST_CASE("the last checkpoint of a run is its end, and more steps may follow") 
   Setup setup;
   setup.run = settings(4);
   setup.run.epochs = 2;
-  FilesInMemory files;
-  const auto run = [&](int64_t epochs, const Checkpoint* from) {
+  FilesInMemory files, fresh;
+  const auto run = [&](int64_t epochs, const Checkpoint* from, FilesInMemory& files) {
     auto g = graph_for(setup, 0);
     RunSettings s = setup.run;
     s.epochs = epochs;
@@ -224,17 +224,15 @@ TEST_CASE("the last checkpoint of a run is its end, and more steps may follow") 
     CycleReport report = runtime.run();
     return end_of(*g, std::move(report));
   };
-  const End two = run(2, nullptr);
+  const End two = run(2, nullptr, files);
   std::vector<std::string> notes;
   const auto last = CheckpointFolder("runs", files).newest(notes);
   REQUIRE(last);
   CHECK(last->state.step == 16);
   CHECK(last->state.index == 30);
-  expect_same(run(2, &*last), two);
-  const End longer = run(5, &*last);
-  FilesInMemory fresh;
-  std::swap(files, fresh);
-  expect_same(longer, run(5, nullptr));
+  expect_same(run(2, &*last, files), two);
+  const End longer = run(5, &*last, files);
+  expect_same(longer, run(5, nullptr, fresh));
 }
 
 TEST_CASE("stopping finishes the step with all of its batches, and what follows is as if nobody had stopped") {
