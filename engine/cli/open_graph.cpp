@@ -66,6 +66,7 @@ std::shared_ptr<Spool> spool_of(const Options& options) {
   SpoolOptions o;
   o.directory = options.spool;
   o.keeps_all = options.spool_keep;
+  o.on_note = print_note;
   if (!options.spool_limit.empty()) {
     const std::optional<uint64_t> bytes = parse_byte_count(options.spool_limit);
     if (!bytes) throw Error(ErrorKind::Usage, fmt::format("--spool-limit '{}' is no number of bytes", options.spool_limit), {}, {"write it as 512M or 4G"});

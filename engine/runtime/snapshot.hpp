@@ -77,7 +77,7 @@ class Snapshots : public std::enable_shared_from_this<Snapshots> {
     if (wanted_.load(std::memory_order_relaxed)) take(false);
   }
 
-  // No step follows for now; with `boundary` held.
+  // Nothing trains: a pause, or a stream without samples; with `boundary` held.
   void settle();
 
   // ---- readers, from any thread ----

@@ -146,7 +146,9 @@ void Spool::recover(const std::vector<StreamPtr>& group) {
   if (highest > 0 && std::any_of(group.begin(), group.end(), [](const StreamPtr& s) { return s->is_empty(); }))
     throw Error(ErrorKind::Usage, fmt::format("the spool '{}' holds {} samples of some streams of {}, and none of others", options_.directory, highest, group[0]->source()))
         .note("it is of another flow: give this run a spool of its own");
-  for (size_t i = 0; i < group.size(); ++i) group[i]->begin(found[i], notes_);
+  for (size_t i = 0; i < group.size(); ++i)
+    for (const std::string& damage : group[i]->begin(found[i]))
+      if (options_.on_note) options_.on_note(damage + "; what lies behind is left out, and asked for again");
 }
 
 void Spool::write() {

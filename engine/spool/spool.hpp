@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,6 +19,7 @@ struct SpoolOptions {
   std::string directory;
   uint64_t most_bytes = uint64_t{4} << 30;  // on the disk; then nothing more is taken until a checkpoint lets something go
   bool keeps_all = false;  // nothing is let go
+  std::function<void(const std::string&)> on_note = nullptr;  // what was found damaged and left out, for people
   FileCalls* calls = &FileCalls::system();
 };
 
@@ -33,8 +35,6 @@ class Spool {
   // A producer of the same samples by way of the disk, with positions of its own. Streams of one `source` stay level: after a crash they
   // end at the same sample. All are added before one is read; the spool must outlive them.
   std::shared_ptr<Producer> add(const std::string& name, const std::string& source, std::shared_ptr<Producer> upstream);
-  // What was found damaged and left out, for people.
-  const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   friend class SpoolProducer;
@@ -65,7 +65,6 @@ class Spool {
   int lock_ = -1;
   std::vector<StreamPtr> streams_;
   std::vector<std::vector<StreamPtr>> groups_;  // by source
-  std::vector<std::string> notes_;
   bool begun_ = false;
   std::atomic<bool> keeps_{false}, full_{false};  // somebody releases what it holds; it waits for that
   std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();

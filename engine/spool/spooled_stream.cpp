@@ -45,15 +45,16 @@ std::optional<SpooledStream::Found> SpooledStream::newest_mark(uint64_t most) co
   return std::nullopt;
 }
 
-void SpooledStream::begin(const Found& from, std::vector<std::string>& notes) {
+std::vector<std::string> SpooledStream::begin(const Found& from) {
+  std::vector<std::string> damages;
   const uint64_t index = from.mark.index;
   while (!segments_.empty() && segments_.back().first >= index) {
-    if (const Barriers barriers = scan(segments_.back().path, calls_); !barriers.damage.empty()) notes.push_back(barriers.damage);
+    if (const Barriers barriers = scan(segments_.back().path, calls_); !barriers.damage.empty()) damages.push_back(barriers.damage);
     remove(segments_.back().path);
     segments_.pop_back();
   }
   if (!segments_.empty()) {
-    if (const Barriers barriers = scan(segments_.back().path, calls_); !barriers.damage.empty()) notes.push_back(barriers.damage);
+    if (const Barriers barriers = scan(segments_.back().path, calls_); !barriers.damage.empty()) damages.push_back(barriers.damage);
     // A mark that opened the segment after this one leaves it whole.
     const uint64_t size = SegmentReader(segments_.back().path, calls_).size();
     segments_.back().bytes = from.segment == segments_.back().first ? from.bytes : size;
@@ -68,6 +69,7 @@ void SpooledStream::begin(const Found& from, std::vector<std::string>& notes) {
   has_positions_ = upstream_->restore(index, position_);
   writer_ = std::make_unique<SegmentWriter>(directory_, name_, source_, from.mark, calls_);
   segments_.push_back({index, index, writer_->bytes(), directory_ + "/" + segment_name(index)});
+  return damages;
 }
 
 void SpooledStream::pump(uint64_t most_waiting) {

@@ -37,8 +37,8 @@ class SpooledStream {
   bool is_empty() const { return segments_.empty(); }
   // The first sample of its oldest segment; 0: there is none.
   uint64_t oldest() const { return segments_.empty() ? 0 : segments_.front().first; }
-  // What lies behind the mark goes, and a new segment begins there. `notes`: what was found damaged.
-  void begin(const Found& from, std::vector<std::string>& notes);
+  // What lies behind the mark goes, and a new segment begins there. Returns what was found damaged.
+  std::vector<std::string> begin(const Found& from);
 
   // ---- the source's thread ----
   // Takes samples until the source ends, fails or stop() is called; at most so many bytes wait to be committed, or one sample.

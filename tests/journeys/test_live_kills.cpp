@@ -56,6 +56,26 @@ TEST_CASE("a live run is stopped while it waits, and goes on") {
   CHECK(numbers(read(f / "w.safetensors")) == numbers(read(f / "v.safetensors")));
 }
 
+TEST_CASE("what of a spool is damaged is told, and asked for again") {
+  Folder f;
+  const std::string address = "unix:" + (f / "socket");
+  const std::string run = "run " + kLive + " --seed 3 --spool " + (f / "spool") + from(address);
+  {
+    Background sender(f, sending(address, "--count 640"));
+    REQUIRE(harmonics(run).code == 0);
+    CHECK(sender.end().code == 0);
+  }
+  const std::string file = f / "spool/image/00000000000000000000.hxs";
+  fs::resize_file(file, fs::file_size(file) - 5);
+  Background sender(f, sending(address, "--count 960"));
+  const Result again = harmonics(run);
+  CHECK(again.code == 0);
+  CHECK(has(again.err, "ends within a frame, at byte "));
+  CHECK(has(again.err, "what lies behind is left out, and asked for again"));
+  CHECK(has(again.err, "on 960 samples"));
+  sender.end();
+}
+
 TEST_CASE("a learner that is too slow holds its senders back, in memory that does not grow") {
   Folder f;
   const std::string flow = f.write("wide.hmx", "harmonic wide { producer image {784}; producer label {10} 1/1 image; layer h {3000}; layer g {3000}; layer o; cycle { image -(relu)-> h -(relu)-> g -> o; o <-(cross_entropy)- label; } }");

@@ -56,7 +56,6 @@ class LiveNumbers final : public Producer {
     arrived_ += more;
     changed_.notify_all();
   }
-  void end() { cancel(); }
   std::vector<uint64_t> durable_until() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return durable_;

@@ -60,7 +60,6 @@ class Numbered final : public Producer {
   std::string position(uint64_t index) override { return index ? "at " + std::to_string(index) : ""; }
   void durable(uint64_t index) override {
     const std::lock_guard<std::mutex> lock(sender_.mutex);
-    mine_ = index;
     sender_.durable = std::max(sender_.durable, index);
   }
   bool cancel() override {
@@ -76,7 +75,7 @@ class Numbered final : public Producer {
  private:
   NumberedSender& sender_;
   int64_t scale_;
-  uint64_t at_ = 0, mine_ = 0;
+  uint64_t at_ = 0;
   bool cancelled_ = false;
 };
 
