@@ -5,7 +5,7 @@
 namespace harmonics {
 
 void register_builtin_consumers(FunctionRegistry& registry) {
-  registry.register_consumer("stdout", open_stdout, "one line a sample on standard output", line_options());
+  registry.register_consumer("stdout", open_stdout, "one line a sample on standard output", stdout_options());
   registry.register_consumer("file", open_output_file, "samples in a file: .csv, .jsonl, .txt or .npy", line_options());
 }
 

@@ -119,4 +119,10 @@ std::vector<Argument> line_options() {
           Argument::text("vocabulary", "", "the characters of format=symbols: abc")};
 }
 
+std::vector<Argument> stdout_options() {
+  std::vector<Argument> options = line_options();
+  options.push_back(Argument::integer("classes", 0, "with format=hxs: the whole numbers are classes below this, and receivers are told; 0 says nothing").in("0..16777216"));
+  return options;
+}
+
 }  // namespace harmonics

@@ -15,5 +15,6 @@ std::shared_ptr<Consumer> open_stdout(const std::string& path, const Arguments& 
 std::shared_ptr<Consumer> open_output_file(const std::string& path, const Arguments& options);
 // The schema of their options, for registration.
 std::vector<Argument> line_options();
+std::vector<Argument> stdout_options();
 
 }  // namespace harmonics

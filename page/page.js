@@ -32,7 +32,7 @@ const kinds = {
     kinds.status(e);
   },
   status(e) {
-    if (status && e.status && e.status.cycle !== status.cycle) again();
+    if (status && e.status && (e.status.cycle !== status.cycle || (status.state === "starting" && e.status.state !== "starting"))) again();
     status = e.status ?? status;
   },
   step(e) {
@@ -44,7 +44,7 @@ const kinds = {
   layers(e) { layers = e.layers; },
 };
 
-// Another cycle has another graph and another past.
+// Another cycle has another graph and another past; one that has begun knows its shapes.
 async function again() {
   const get = async (path) => (await fetch(path, { headers: connection.authority(), cache: "no-store" })).json();
   try {

@@ -60,6 +60,8 @@ const kColumns = [
   ["Senders", (s) => (s.senders === null ? "–" : `${s.connected} of ${s.senders}`)],
   ["Lost", (s) => whole(s.lost)],
   ["Twice", (s) => whole(s.duplicates)],
+  ["Dropped", (s) => whole(s.dropped)],
+  ["No partner", (s) => (s.unpaired === null ? whole(null) : whole(s.unpaired + s.late))],
   ["Refused", (s) => whole(s.refused)],
   ["Last error", (s) => s.last_error ?? ""],
 ];

@@ -4,13 +4,15 @@
 # campaign.sh [--kills N] [--seed N] [--data FOLDER] [--program FILE] [--epochs N] [--size N]
 #   --kills    how often (default 50)                       --seed    of the instants (default: of the clock); it is printed
 #   --data     with mnist/ in it (default ../shared/data);  without it digits are drawn: --size of them (default 6000)
-#   --live     the campaign of live streams instead (live_campaign.sh)
+# Campaigns of live streams instead: --live (kills, live_campaign.sh), --chaos (bad weather, live_chaos.sh), --soak and --slow (hours of it, live_soak.sh)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-if [ "${1:-}" = --live ]; then
-  shift
-  exec scripts/live_campaign.sh "$@"
-fi
+case "${1:-}" in
+  --live) exec scripts/live_campaign.sh "${@:2}" ;;
+  --chaos) exec scripts/live_chaos.sh "${@:2}" ;;
+  --soak) exec scripts/live_soak.sh "${@:2}" ;;
+  --slow) exec scripts/live_soak.sh --slow "${@:2}" ;;
+esac
 kills=50 seed=$(date +%s) data=../shared/data program='' epochs='' size=6000
 while [ $# -gt 0 ]; do
   case "$1" in

@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
 # Kills who learns from a live stream, and who sends, with SIGKILL at random instants, starts them again, and compares the final weights:
-# with one sender byte for byte with an undisturbed run, with several with the replay of the spool. Nothing may be lost or learned twice.
-# live_campaign.sh [--kills N] [--seed N] [--program FILE] [--size N] [--rate N]
+# with one sender byte for byte with an undisturbed run, with several with the replay of the spool. Nothing may be lost or learned twice. In one life
+# of three it waits for the first step and measures how long that took: more than a second behind the reading of the checkpoint is too long.
+# live_campaign.sh [--kills N] [--seed N] [--program FILE] [--size N] [--rate N] [--restart-limit MILLISECONDS]
 #   --kills    how often in each of three parts (default 200)    --seed    of the instants (default: of the clock); it is printed
 #   --size     samples (default 150 a kill, at least 6000)       --rate    samples a second (default 1500)
+#   --restart-limit   for machines that do other things too (default 1000)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-kills=200 seed=$(date +%s) program='' size='' rate=1500
+kills=200 seed=$(date +%s) program='' size='' rate=1500 restart_limit=1000
 while [ $# -gt 0 ]; do
   case "$1" in
-    --kills | --seed | --program | --size | --rate)
-      declare "${1#--}=${2:?$1 takes a value}"
+    --kills | --seed | --program | --size | --rate | --restart-limit)
+      name=${1#--}
+      declare "${name//-/_}=${2:?$1 takes a value}"
       shift 2
       ;;
-    *) sed -n '4,6s/^# *//p' "$0" >&2; exit 2 ;;
+    *) sed -n '5,8s/^# *//p' "$0" >&2; exit 2 ;;
   esac
 done
 for candidate in build/release/bin/harmonics build/ci/bin/harmonics; do
@@ -28,7 +31,7 @@ finish() {
   rm -rf "$work"
 }
 trap finish EXIT
-deadline=$(($(date +%s) + 120 + kills * 3))
+deadline=$(($(date +%s) + 240 + kills * 4))
 within_time() { [ "$(date +%s)" -lt "$deadline" ] || { echo "no end within its time: seed $seed" >&2; exit 1; }; }
 pause() { sleep "$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))"; }
 
@@ -37,7 +40,8 @@ learn() {
   local folder=$work/$1
   shift
   exec "$program" run samples/live_zmq/live.hmx --producer "unix:$folder/socket#image" --producer "unix:$folder/socket#label" --seed 11 \
-    --checkpoint "$folder/checkpoints" --every 10steps --keep 2 --resume --save "$folder/weights.safetensors" --json "$@" >>"$folder/out" 2>>"$folder/err"
+    --checkpoint "$folder/checkpoints" --every 10steps --keep 2 --resume --save "$folder/weights.safetensors" --log "$folder/steps.csv" --log-every 1 \
+    --json "$@" >>"$folder/out" 2>"$folder/life"
 }
 # send FOLDER NAME SEED RATE
 send() {
@@ -51,9 +55,39 @@ numbers_of() {
   tail -c +$((8 + header + 1)) "$1"
 }
 
+restarts=() loads=()
+exec {nap}<> <(:)  # for sleeping without a process
+# measure_restart FOLDER BEGAN: waits for the first step of the learner that began then (microseconds), and notes when it came if it went on from a checkpoint
+measure_restart() {
+  local folder=$work/$1 lines rows loaded=0 time
+  while kill -0 "$learner" 2>/dev/null; do
+    time=$(((${EPOCHREALTIME/[.,]/} - $2) / 1000))
+    mapfile lines <"$folder/life"
+    if [ $loaded = 0 ] && [[ "${lines[*]}" = *'resuming from'* ]]; then loaded=$time; fi
+    rows=()
+    if [ -e "$folder/steps.csv" ]; then mapfile -n 2 rows <"$folder/steps.csv"; fi
+    if [ ${#rows[@]} = 2 ]; then
+      if [ "$loaded" != 0 ]; then restarts+=("$time") loads+=("$loaded"); fi
+      return
+    fi
+    [ "$time" -lt 30000 ] || { echo "no step within 30 s of a restart, seed $seed" >&2; exit 1; }
+    read -rt 0.005 -u "$nap" || true
+  done
+}
+# of NUMBERS...: median and largest
+of() { printf '%s\n' "$@" | sort -n | awk '{ a[NR] = $1 } END { printf "median %d ms, worst %d ms", a[int((NR + 1) / 2)], a[NR] }'; }
+tell_restarts() {
+  local i
+  [ ${#restarts[@]} -gt 0 ] || { echo "no restart was measured" >&2; exit 1; }
+  echo "from a restart to its first step, ${#restarts[@]} times: $(of "${restarts[@]}"); of that until the checkpoint was read: $(of "${loads[@]}")"
+  for i in "${!restarts[@]}"; do
+    [ $((restarts[i] - loads[i])) -le "$restart_limit" ] || { echo "a restart took ${restarts[i]} ms, ${loads[i]} ms of them until the checkpoint was read: too long, seed $seed" >&2; exit 1; }
+  done
+}
+
 # part NAME SENDERS KILLS_SENDERS [flags of the learner...]
 part() {
-  local folder=$1 count=$2 both=$3 killed=0 killed_senders=0 resumed=0 code i
+  local folder=$1 count=$2 both=$3 killed=0 killed_senders=0 resumed=0 code i began
   shift 3
   mkdir -p "$work/$folder"
   senders=()
@@ -63,13 +97,22 @@ part() {
   done
   while true; do
     within_time
+    rm -f "$work/$folder/steps.csv"
+    : >"$work/$folder/life"
+    began=${EPOCHREALTIME/[.,]/}
     learn "$folder" --threads $((RANDOM % 2 + 1)) "$@" &
     learner=$!
     if [ "$killed" -ge "$kills" ]; then
-      wait "$learner" || { cat "$work/$folder/err" >&2; exit 1; }
+      wait "$learner" || { cat "$work/$folder/life" >&2; exit 1; }
+      cat "$work/$folder/life" >>"$work/$folder/err"
       break
     fi
-    pause $((RANDOM % 350 + 50))
+    if [ $((RANDOM % 3)) = 0 ]; then
+      measure_restart "$folder" "$began"
+    else
+      pause 50
+    fi
+    pause $((RANDOM % 350))
     if [ "$both" = yes ] && [ $((RANDOM % 2)) = 0 ]; then
       i=$((RANDOM % count))
       kill -9 "${senders[i]}" 2>/dev/null && killed_senders=$((killed_senders + 1))
@@ -81,8 +124,9 @@ part() {
     kill -9 "$learner" 2>/dev/null || true
     code=0
     wait "$learner" 2>/dev/null || code=$?
+    cat "$work/$folder/life" >>"$work/$folder/err"
     if [ "$code" = 0 ]; then break; fi
-    [ "$code" = 137 ] || { cat "$work/$folder/err" >&2; exit 1; }
+    [ "$code" = 137 ] || { cat "$work/$folder/life" >&2; exit 1; }
     killed=$((killed + 1))
   done
   learner=''
@@ -102,7 +146,7 @@ echo "live campaign: $kills kills in each part, $size samples at $rate a second,
 mkdir "$work/whole"
 send whole sender-0 1 1000000 &
 senders=($!)
-(learn whole) || { cat "$work/whole/err" >&2; exit 1; }
+(learn whole) || { cat "$work/whole/life" >&2; exit 1; }
 wait "${senders[0]}"
 part checkpoints 1 no
 same "$work/whole/weights.safetensors" "$work/checkpoints/weights.safetensors" "one sender"
@@ -114,3 +158,4 @@ kept=$work/several/spool
 "$program" run samples/live_zmq/live.hmx --producer "$kept/image?shuffle=0" --producer "$kept/label" --epochs 1 --seed 11 \
   --save "$work/replay/weights.safetensors" --quiet
 same "$work/replay/weights.safetensors" "$work/several/weights.safetensors" "three senders and the replay of the spool"
+tell_restarts

@@ -87,7 +87,8 @@ wire::OutboxOptions outbox_options(const std::string& address, const harmonics_s
   for (uint32_t i = 0; i < count; ++i) {
     if (tensors[i].dtype > static_cast<uint32_t>(DType::F64) || tensors[i].rank > HX_MAX_RANK)
       throw Error(ErrorKind::Shape, address + ": '" + text(tensors[i].name) + "' has no type, or more than 8 dimensions");
-    outbox.tensors.push_back({text(tensors[i].name), static_cast<DType>(tensors[i].dtype), Shape(tensors[i].dims, tensors[i].dims + tensors[i].rank), {}});
+    outbox.tensors.push_back({text(tensors[i].name), static_cast<DType>(tensors[i].dtype), Shape(tensors[i].dims, tensors[i].dims + tensors[i].rank), {}, o.classes ? o.classes[i] : 0});
+    if (outbox.tensors.back().classes > 0 && !wire::is_integer(outbox.tensors.back().dtype)) throw Error(ErrorKind::Usage, address + ": classes are whole numbers, and '" + text(tensors[i].name) + "' has others");
   }
   return outbox;
 }

@@ -179,12 +179,20 @@ std::string header_text(const Frame& frame) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// What stands before and behind seq and count in the header of frames like this one.
+// What DATA frames of this sender have in common.
+Frame usual(const Frame& like) {
+  Frame frame;
+  frame.stream = like.stream;
+  frame.producer = like.producer;
+  frame.epoch = like.epoch;
+  frame.tensors = like.tensors;
+  for (TensorPart& part : frame.tensors) part.bytes = {};
+  return frame;
+}
+
+// What stands before and behind seq and count in the header of such frames.
 std::pair<std::string, std::string> around_numbers(const Frame& like) {
-  Frame frame = like;
-  frame.kind = Kind::Data;
-  frame.session = frame.seq = 0;
-  frame.count = 0;
+  Frame frame = usual(like);
   const std::string all = header_text(frame);
   frame.tensors.clear();
   std::string before = header_text(frame);
@@ -255,8 +263,7 @@ Frame FrameDecoder::decode(std::span<const std::byte> bytes, const Limits& limit
   }
   Frame frame = wire::decode(bytes, limits);
   if (frame.kind != Kind::Data) return frame;
-  last_ = frame;
-  for (TensorPart& part : last_.tensors) part.bytes = {};
+  last_ = usual(frame);
   // Only what is written as it is written here: other orders and fields that are not known are read in full every time.
   std::tie(before_, behind_) = around_numbers(frame);
   return frame;

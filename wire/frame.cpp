@@ -74,6 +74,9 @@ void check_tensors(const Frame& frame, const Limits& limits) {
       if (frame.tensors[j].name == part.name)
         refuse(fmt::format("header, tensors[{}].name", i), fmt::format("a second tensor '{}'", part.name), "give every tensor its own name");
     check_shape(part, i, limits.frame_bytes);
+    if (part.classes > 0 && (part.classes > kMostClasses || !is_integer(part.dtype)))
+      refuse(fmt::format("header, tensors[{}] '{}'", i, part.name), fmt::format("{} classes of {}", part.classes, is_integer(part.dtype) ? "whole numbers" : "other numbers"),
+             fmt::format("only whole numbers are classes, of at most {}", kMostClasses));
   }
 }
 
@@ -91,9 +94,26 @@ void check_samples(const Frame& frame, const Limits& limits) {
   check_tensors(frame, limits);
   check_number("seq", frame.seq);
   check_number("seq", frame.seq + frame.count);
+  check_number("number", frame.number);
 }
 
 }  // namespace
+
+uint64_t sender_identity(const std::string& stream, const std::string& producer, uint64_t epoch) {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  const auto take = [&](unsigned char c) { hash = (hash ^ c) * 0x100000001b3; };
+  for (const std::string* name : {&stream, &producer}) {
+    for (const char c : *name) take(static_cast<unsigned char>(c));
+    take(0);
+  }
+  for (int i = 0; i < 8; ++i) take(static_cast<unsigned char>(epoch >> 8 * i));
+  return hash;
+}
+
+SampleNumber Frame::number_of(uint64_t sample) const {
+  if (sender != 0) return {number + sample, sender};
+  return {seq + sample, sender_identity(stream, producer, 0)};
+}
 
 const char* kind_name(Kind kind) {
   switch (kind) {

@@ -27,6 +27,7 @@ struct TensorPart {
   DType dtype = DType::F32;
   Shape sample;
   std::span<const std::byte> bytes;  // HELLO only describes: none
+  uint32_t classes = 0;  // of whole numbers: each is below this; 0: not known
 };
 
 // What hxs.proto says of each field; those that a kind does not use are left as they are here.
@@ -42,7 +43,17 @@ struct Frame {
   Code code = Code::None;
   std::string text;
   bool fresh = false, blocked = false;
+  uint64_t number = 0, sender = 0;
+
+  // What a sample of a DATA frame is joined by, counted from the frame's first.
+  SampleNumber number_of(uint64_t sample) const;
 };
+
+// Tells senders apart, alike in every process. `epoch`: 0 where the incarnations of a sender go on with its numbers.
+uint64_t sender_identity(const std::string& stream, const std::string& producer, uint64_t epoch);
+
+// Whole numbers, which may be classes.
+inline bool is_integer(DType dtype) { return dtype > DType::Bool && dtype < DType::F16; }
 
 // "image u8 [28, 28], label i64 []"
 std::string described(const std::vector<TensorPart>& tensors);
@@ -58,6 +69,7 @@ struct Limits {
   uint32_t tensors = 64;
 };
 constexpr size_t kMostName = 255, kMostText = 4096;
+constexpr uint32_t kMostClasses = 1u << 24;
 // No sample has this number or a larger one.
 constexpr uint64_t kMostSeq = uint64_t{1} << 62;
 

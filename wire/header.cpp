@@ -25,6 +25,7 @@ TensorPart read_tensor(v1::Tensor& from, size_t i) {
   if (from.shape_size() > HX_MAX_RANK)
     refuse(tensor_place(i), fmt::format("a shape of {} dimensions", from.shape_size()), "a sample has at most 8 dimensions");
   part.sample = Shape(from.shape().data(), from.shape().data() + from.shape_size());
+  part.classes = from.classes();
   return part;
 }
 
@@ -49,6 +50,7 @@ void write_header(const Frame& frame, std::vector<std::byte>& to) {
     tensor.set_name(part.name);
     tensor.set_type(static_cast<v1::ElementType>(static_cast<int>(part.dtype) + 1));
     for (int64_t dim : part.sample) tensor.add_shape(dim);
+    tensor.set_classes(part.classes);
   }
   header.set_limit_seq(frame.limit_seq);
   header.set_limit_bytes(frame.limit_bytes);
@@ -60,6 +62,8 @@ void write_header(const Frame& frame, std::vector<std::byte>& to) {
   header.set_text(frame.text);
   header.set_fresh(frame.fresh);
   header.set_blocked(frame.blocked);
+  header.set_number(frame.number);
+  header.set_sender(frame.sender);
   const size_t begin = to.size(), size = header.ByteSizeLong();
   to.resize(begin + size);
   header.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(to.data() + begin));
@@ -95,6 +99,8 @@ Frame read_header(Kind kind, std::span<const std::byte> bytes, const Limits& lim
   frame.text = std::move(*header.mutable_text());
   frame.fresh = header.fresh();
   frame.blocked = header.blocked();
+  frame.number = header.number();
+  frame.sender = header.sender();
   return frame;
 }
 

@@ -22,6 +22,7 @@ struct Chunk {
   uint64_t sample_bytes = 0;
 
   uint64_t end() const { return begin + taken.count; }
+  uint64_t number(uint64_t at) const { return taken.frame->seq + taken.first + (at - begin); }  // that its sender gave it
   std::span<const std::byte> sample(size_t tensor, uint64_t number) const {
     const TensorPart& part = taken.frame->tensors[tensor];
     const size_t one = part.bytes.size() / taken.frame->count;
@@ -80,6 +81,11 @@ struct Inbox::Body {
           .note("name the tensor behind the address: " + options.where + "#NAME");
     reader.index = found == tensors.end() ? 0 : static_cast<size_t>(found - tensors.begin());
     return *reader.index;
+  }
+  // Of the sender, and one way, where every incarnation numbers anew, of that.
+  uint64_t identity(const Chunk& chunk) const {
+    const Frame& frame = *chunk.taken.frame;
+    return sender_identity(frame.stream, frame.producer, options.one_way ? frame.epoch : 0);
   }
   uint64_t end() const { return chunks.empty() ? first : chunks.back().end(); }
   Chunk& chunk_with(uint64_t number) {
@@ -176,9 +182,19 @@ bool Inbox::arrived(uint64_t peer, OwnedBytes bytes) {
   return true;
 }
 
+void Inbox::arriving(uint64_t peer) {
+  const Lock lock(body_->mutex);
+  body_->senders.arriving(peer);
+}
+
 void Inbox::damaged(uint64_t peer, const std::string& reason) {
   const Lock lock(body_->mutex);
   body_->senders.damaged(peer, reason);
+}
+
+void Inbox::turned_away(const std::string& reason) {
+  const Lock lock(body_->mutex);
+  body_->senders.turned_away(reason);
 }
 
 void Inbox::left(uint64_t peer) {
@@ -240,10 +256,10 @@ Inbox::Announced Inbox::announced(int id) {
   if (body_->closed && !body_->senders.has_come()) throw body_->cut_off();
   if (!body_->senders.has_come()) throw Error(ErrorKind::Unavailable, body_->options.where + ": nobody had begun to send when reading was cancelled");
   const TensorPart& part = body_->senders.tensors()[body_->tensor_of(reader)];
-  return {part.dtype, part.sample};
+  return {part.dtype, part.sample, part.classes};
 }
 
-std::optional<Received> Inbox::next(int id) {
+std::optional<Received> Inbox::next(int id, SampleNumber* number) {
   Lock lock(body_->mutex);
   Reader& reader = body_->readers.at(id);
   if (!body_->await(lock, reader)) return std::nullopt;
@@ -251,11 +267,12 @@ std::optional<Received> Inbox::next(int id) {
   const size_t tensor = body_->tensor_of(reader);
   const TensorPart& part = chunk.taken.frame->tensors[tensor];
   Received received{part.dtype, part.sample, {chunk.taken.bytes.owner, chunk.sample(tensor, reader.at)}};
+  if (number) *number = {chunk.number(reader.at), body_->identity(chunk)};
   if (++reader.at == chunk.end()) body_->forget();
   return received;
 }
 
-uint64_t Inbox::read(int id, uint64_t n, std::byte* to) {
+uint64_t Inbox::read(int id, uint64_t n, std::byte* to, SampleNumber* numbers) {
   Lock lock(body_->mutex);
   Reader& reader = body_->readers.at(id);
   uint64_t got = 0;
@@ -264,6 +281,10 @@ uint64_t Inbox::read(int id, uint64_t n, std::byte* to) {
     const std::span<const std::byte> one = chunk.sample(body_->tensor_of(reader), reader.at);
     const uint64_t count = std::min(n - got, chunk.end() - reader.at);
     std::memcpy(to + got * one.size(), one.data(), count * one.size());
+    if (numbers) {
+      const uint64_t sender = body_->identity(chunk);
+      for (uint64_t i = 0; i < count; ++i) numbers[got + i] = {chunk.number(reader.at + i), sender};
+    }
     got += count;
     reader.at += count;
     if (reader.at == chunk.end()) body_->forget();

@@ -52,9 +52,13 @@ class Inbox {
   void wake_by(std::function<void()> wake);
   // False: what arrived is no frame. On a stream of bytes the next one cannot be found: say what poll has for this peer, then end it.
   bool arrived(uint64_t peer, OwnedBytes frame);
-  // The same for what does not even begin like a frame.
+  // Bytes of a frame have come that is not whole; to be said once a second.
+  void arriving(uint64_t peer);
+  // As arrived, for what does not even begin like a frame.
   void damaged(uint64_t peer, const std::string& reason);
   void left(uint64_t peer);
+  // Somebody did not even become a peer.
+  void turned_away(const std::string& reason);
   struct Answer {
     uint64_t peer;
     std::vector<std::byte> frame;
@@ -80,13 +84,14 @@ class Inbox {
   struct Announced {
     DType dtype = DType::F32;
     Shape sample;
+    uint32_t classes = 0;  // 0: not known
   };
   // What senders say they send. Waits for the first. Errors: Unavailable when none comes, Name.
   Announced announced(int reader);
   // Waits for the next sample; empty: every sender that came has said that none follows.
-  std::optional<Received> next(int reader);
-  // Up to n samples, back to back; less only at the end.
-  uint64_t read(int reader, uint64_t n, std::byte* to);
+  std::optional<Received> next(int reader, SampleNumber* number = nullptr);
+  // Up to n samples, back to back; less only at the end. `numbers`: of as many samples as are given.
+  uint64_t read(int reader, uint64_t n, std::byte* to, SampleNumber* numbers = nullptr);
 
   // As the live tail of a Producer (harmonics/stream.hpp) says.
   bool restore(int reader, uint64_t index, const std::string& position);

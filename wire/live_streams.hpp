@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <deque>
 #include <mutex>
 
@@ -38,16 +39,23 @@ template <typename End> class LiveProducer final : public Producer {
   ~LiveProducer() override { inbox().close(reader_); }
 
   HTensor next() override {
-    const std::optional<Received> sample = inbox().next(reader_);
+    numbers_.resize(numbered_ ? 1 : 0);
+    const std::optional<Received> sample = inbox().next(reader_, numbered_ ? numbers_.data() : nullptr);
     return sample ? HTensor(sample->dtype, sample->shape, sample->bytes.bytes.data()) : HTensor();
   }
   std::size_t size() const override { return 0; }
-  int64_t read(uint64_t n, void* to) override { return static_cast<int64_t>(inbox().read(reader_, n, static_cast<std::byte*>(to))); }
+  int64_t read(uint64_t n, void* to) override {
+    if (numbered_) numbers_.resize(n);
+    const uint64_t got = inbox().read(reader_, n, static_cast<std::byte*>(to), numbered_ ? numbers_.data() : nullptr);
+    if (numbered_) numbers_.resize(got);
+    return static_cast<int64_t>(got);
+  }
   std::optional<StreamInfo> describe() override {
     const Inbox::Announced announced = inbox().announced(reader_);
     StreamInfo info;
     info.dtype = announced.dtype;
     info.sample = announced.sample;
+    info.classes = announced.classes;
     info.live = true;
     info.notes = notes_;
     return info;
@@ -56,6 +64,11 @@ template <typename End> class LiveProducer final : public Producer {
   std::string position(uint64_t index) override { return inbox().position(reader_, index); }
   void durable(uint64_t index) override { inbox().durable(reader_, index); }
   bool cancel() override { return inbox().cancel(reader_), true; }
+  bool numbers(uint64_t n, SampleNumber* to) override {
+    numbered_ = true;  // n = 0: they will be asked for
+    std::copy(numbers_.end() - static_cast<std::ptrdiff_t>(n), numbers_.end(), to);
+    return true;
+  }
   std::optional<StreamHealth> health() override {
     const InboxHealth is = inbox().health();
     StreamHealth health;
@@ -83,6 +96,8 @@ template <typename End> class LiveProducer final : public Producer {
   std::shared_ptr<End> end_;
   std::string notes_;
   int reader_;
+  bool numbered_ = false;
+  std::vector<SampleNumber> numbers_;  // of the samples given last
 };
 
 // Puts the tensors that several consumers of one address are given together to samples; they become one sender at `End`, which has an outbox().
@@ -91,12 +106,13 @@ template <typename End> class Joined {
   using Make = std::function<std::unique_ptr<End>(OutboxOptions)>;
   Joined(OutboxOptions options, Make make) : options_(std::move(options)), make_(std::move(make)) {}
 
-  size_t open(const std::string& name) {
+  // `classes`: its whole numbers are below this; 0: not known.
+  size_t open(const std::string& name, uint32_t classes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (end_) throw Error(ErrorKind::Stream, options_.where + ": samples were sent before '" + name + "' was opened").note("bind all streams of an address together");
     for (const Part& part : parts_)
       if (part.name == name) throw Error(ErrorKind::Stream, options_.where + ": '" + name + "' is sent already").note("name the tensors apart: " + options_.where + "#NAME");
-    parts_.push_back({name, std::nullopt, {}, 0, false});
+    parts_.push_back({name, std::nullopt, {}, 0, false, classes});
     return parts_.size() - 1;
   }
 
@@ -105,7 +121,10 @@ template <typename End> class Joined {
     Part& part = parts_.at(index);
     const DType dtype = sample.dtype();
     const Shape shape = sample.shape();
-    if (!part.tensor) part.tensor = TensorPart{part.name, dtype, shape, {}};
+    if (!part.tensor) {
+      if (part.classes > 0 && !is_integer(dtype)) throw Error(ErrorKind::Usage, options_.where + ": classes are whole numbers, and '" + part.name + "' has others").note("leave classes= out");
+      part.tensor = TensorPart{part.name, dtype, shape, {}, part.classes};
+    }
     if (part.tensor->dtype != dtype || part.tensor->sample != shape)
       throw Error(ErrorKind::Shape, options_.where + ": '" + part.name + "' is a sample of shape " + shape.str() + " after samples of shape " + part.tensor->sample.str());
     const size_t size = static_cast<size_t>(shape.count()) * element_bytes(dtype);
@@ -142,6 +161,7 @@ template <typename End> class Joined {
     std::deque<std::vector<std::byte>> waiting;
     uint64_t pushed;
     bool finished;
+    uint32_t classes;
   };
 
   Outbox& ready() {
@@ -171,7 +191,7 @@ template <typename End> class Joined {
 
 template <typename End> class LiveConsumer final : public Consumer {
  public:
-  LiveConsumer(std::shared_ptr<Joined<End>> joined, const std::string& tensor) : joined_(std::move(joined)), index_(joined_->open(tensor)) {}
+  LiveConsumer(std::shared_ptr<Joined<End>> joined, const std::string& tensor, uint32_t classes = 0) : joined_(std::move(joined)), index_(joined_->open(tensor, classes)) {}
 
   void push(const HTensor& sample) override { joined_->push(index_, sample); }
   void finish() override { joined_->finish(index_); }
@@ -188,7 +208,8 @@ inline std::vector<Argument> live_producer_options(std::vector<Argument> more = 
 }
 inline std::vector<Argument> one_way_consumer_options(std::vector<Argument> more = {}) {
   more.insert(more.begin(), {Argument::text("name", "", "of this sender; without it the number of the process"),
-                             Argument::integer("patience", 10, "seconds without any receiver").in("1..86400")});
+                             Argument::integer("patience", 10, "seconds without any receiver").in("1..86400"),
+                             Argument::integer("classes", 0, "the whole numbers that are sent are classes below this, and receivers are told; 0 says nothing").in("0..16777216")});
   return more;
 }
 inline std::vector<Argument> live_consumer_options(std::vector<Argument> more = {}) {
@@ -211,7 +232,7 @@ inline OutboxOptions outbox_options(const std::string& where, const Arguments& o
 template <typename End>
 std::shared_ptr<Consumer> open_live_consumer(const std::string& where, const Arguments& options, const OutboxOptions& outbox, typename Joined<End>::Make make) {
   const auto joined = Shared<Joined<End>>::at(where + '\n' + outbox.producer, [&] { return std::make_shared<Joined<End>>(outbox, std::move(make)); });
-  return std::make_shared<LiveConsumer<End>>(joined, options.has("#") ? options.text("#") : "value");
+  return std::make_shared<LiveConsumer<End>>(joined, options.has("#") ? options.text("#") : "value", static_cast<uint32_t>(options.integer("classes", 0)));
 }
 
 }  // namespace harmonics::wire

@@ -42,13 +42,19 @@ struct Outbox::Body {
     if (options.one_way) seq = 0;
   }
 
+  Error nobody() const {
+    const auto seconds = options.patience.count() / 1000;
+    if (is_accepted)
+      return Error(ErrorKind::Unavailable, fmt::format("{}: who listens there has not answered, for {} s", options.where, seconds))
+          .note("see that it is a receiver of samples, and that a tunnel on the way reaches one");
+    return Error(ErrorKind::Unavailable, fmt::format("{}: nobody listens there, for {} s", options.where, seconds))
+        .note("start the receiver: harmonics run FLOW --producer " + options.where);
+  }
   // Until `done`, a refusal, or nobody for too long.
   template <typename Done> void wait(Lock& lock, Done done) {
     while (!done()) {
       if (failure) std::rethrow_exception(failure);
-      if (now() - reached > options.patience)
-        throw Error(ErrorKind::Unavailable, fmt::format("{}: nobody listens there, for {} s", options.where, options.patience.count() / 1000))
-            .note("start the receiver: harmonics run FLOW --producer " + options.where);
+      if (now() - reached > options.patience) throw nobody();
       ++waiting;
       changed.wait_for(lock, std::chrono::milliseconds(100));
       --waiting;
@@ -140,6 +146,7 @@ struct Outbox::Body {
   std::optional<uint64_t> source;  // of a whole source: what the receiver has of it
   Counts counts;
   Time reached = now(), sent_at{};  // something was heard; samples were sent
+  bool is_accepted = false;         // a connection was made, and nothing heard on it yet
   bool finishing = false, end_given = false, said_bye = false;
   std::exception_ptr failure;
 };
@@ -205,8 +212,12 @@ void Outbox::wake_by(std::function<void()> wake) {
 
 void Outbox::connected() {
   const Lock lock(body_->mutex);
-  body_->reached = now();
-  if (!body_->options.one_way) body_->session.connected(now());
+  if (body_->options.one_way) {
+    body_->reached = now();
+    return;
+  }
+  body_->is_accepted = true;  // by whom is not known: a tunnel accepts though its far end is down
+  body_->session.connected(now());
 }
 
 void Outbox::disconnected() {
@@ -217,6 +228,7 @@ void Outbox::disconnected() {
 bool Outbox::receive(std::span<const std::byte> bytes) {
   const Lock lock(body_->mutex);
   body_->reached = now();
+  body_->is_accepted = false;
   Frame frame;
   try {
     frame = decode(bytes);

@@ -72,8 +72,7 @@ void ReceiveSession::hello(const Frame& frame, Time now) {
 
 // Whether the frame belongs to the session; if there is none, its sender is asked to begin one.
 bool ReceiveSession::knows(const Frame& frame, Time now) {
-  const bool data = frame.kind == Kind::Data;
-  if (greeted_ && frame.epoch == epoch_ && (data || frame.session == session_)) return true;
+  if (is_of_session(frame)) return true;
   ++counts_.stale;
   if (frame.epoch < epoch_ || (greeted_ && frame.epoch == epoch_ && frame.session < session_)) return false;  // late
   if (asked_seq_ && now - asked_at_ < options_.resume_after) return false;

@@ -16,6 +16,7 @@ struct ReceiveOptions {
   uint64_t max_frame_bytes = 16u << 20;
   Time resume_after = std::chrono::milliseconds(500);  // the same samples are asked for again
   Time grant_after = std::chrono::milliseconds(100);   // news that nobody waits for is told
+  Time alive_after = std::chrono::seconds(1);          // no news is told while a frame arrives
 };
 
 // What a checkpoint keeps of a sender.
@@ -41,6 +42,8 @@ class ReceiveSession {
     uint32_t first = 0, count = 0;
   };
   Taken receive(const Frame& frame, Time now);
+  // Bytes of a frame that is not whole: on a slow way that takes longer than its sender waits for an answer, so it is told that all is well.
+  void arriving(Time now) { say_grant_ |= greeted_ && now - granted_at_ >= options_.alive_after; }
   // A frame from this sender that could not be read.
   void damaged(const std::string& reason, Time now);
   // Samples that were taken, and their bytes, have left memory: as many more may come.
@@ -63,6 +66,10 @@ class ReceiveSession {
   // The sender can keep no more until something is durable; asking answers no until it says so again.
   bool take_durable_wanted() { return std::exchange(durable_wanted_, false); }
   bool is_greeted() const { return greeted_; }
+  // DATA says no session: its numbers say enough.
+  bool is_of_session(const Frame& frame) const {
+    return greeted_ && frame.epoch == epoch_ && (frame.kind == Kind::Data || frame.session == session_);
+  }
   uint64_t session() const { return session_; }
   // Why it was refused last.
   const std::string& refusal() const { return refusal_text_; }

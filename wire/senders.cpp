@@ -99,12 +99,22 @@ bool Senders::make_room() {
 
 std::optional<Taken> Senders::converse(Sender& sender, uint64_t peer, const OwnedBytes& bytes, const std::shared_ptr<const Frame>& frame) {
   ReceiveSession& session = *sender.session;
-  const uint64_t refused = session.counts().refused;
-  const bool hello = frame->kind == Kind::Hello, moved = sender.peer != peer;
-  sender.peer = peer;
+  const uint64_t refused = session.counts().refused, former = sender.peer;
+  const bool hello = frame->kind == Kind::Hello, foreign = former != 0 && former != peer && !hello;
+  if (foreign && !session.is_of_session(*frame)) {  // an earlier connection of this sender, or somebody else in its name
+    ++gone_.stale;
+    if (frame->kind != Kind::Bye) answer(peer, *frame, Kind::Nack, Code::NoSession, "the receiver knows nothing of this session");
+    return std::nullopt;
+  }
+  if (!foreign) sender.peer = peer;
   if (hello && !session.is_greeted()) session.set_window(1, 1);  // until it is known how many share the window
   const ReceiveSession::Taken taken = session.receive(*frame, now());
   if (session.counts().refused != refused) last_error_ = fmt::format("'{}' is refused: {}", sender.name.producer, session.refusal());
+  if (hello && session.counts().refused != refused && former != 0) {  // who is refused hears it, and answers go on to who was there
+    if (const auto refusal = session.poll(now())) say(peer, *refusal);
+    sender.peer = former;
+    return std::nullopt;
+  }
   if (frame->kind == Kind::End || frame->kind == Kind::Bye) share_window();
   if (hello && session.counts().refused == refused) {
     learn(frame->tensors);
@@ -115,7 +125,7 @@ std::optional<Taken> Senders::converse(Sender& sender, uint64_t peer, const Owne
   }
   if (taken.count > 0) learn(frame->tensors);
   durable_wanted_ |= session.take_durable_wanted();
-  if (hello || moved || frame->kind != Kind::Data || taken.count == 0 || session.is_granting_due(now())) mark(sender);
+  if (hello || sender.peer != former || frame->kind != Kind::Data || taken.count == 0 || session.is_granting_due(now())) mark(sender);
   if (taken.count == 0) return std::nullopt;
   sender.queued += taken.count;
   if (durable_) log_.add(sender.name, frame->epoch, frame->seq + taken.first, taken.count);
@@ -186,6 +196,16 @@ void Senders::damaged(uint64_t peer, const std::string& reason) {
   answer(peer, unknown, Kind::Error, Code::Malformed, reason);
 }
 
+void Senders::turned_away(const std::string& reason) {
+  ++gone_.refused;
+  last_error_ = reason;
+}
+
+void Senders::arriving(uint64_t peer) {
+  for (auto& [name, sender] : all_)
+    if (sender->peer == peer && sender->session) sender->session->arriving(now()), mark(*sender);
+}
+
 void Senders::left(uint64_t peer) {
   warned_.erase(peer);
   std::erase_if(waiting_, [peer](const auto& entry) { return entry.second.first == peer; });
@@ -196,7 +216,6 @@ void Senders::left(uint64_t peer) {
 }
 
 void Senders::answer(uint64_t peer, const Frame& to, Kind kind, Code code, const std::string& text) {
-  if (answers_.size() >= kMostAnswers) return;
   Frame frame;
   frame.kind = kind;
   frame.stream = to.stream;
@@ -205,7 +224,11 @@ void Senders::answer(uint64_t peer, const Frame& to, Kind kind, Code code, const
   frame.session = to.session;
   frame.code = code;
   frame.text = text.substr(0, kMostText);
-  answers_.push_back({peer, encode(frame).bytes()});
+  say(peer, frame);
+}
+
+void Senders::say(uint64_t peer, const Frame& frame) {
+  if (answers_.size() < kMostAnswers) answers_.push_back({peer, encode(frame).bytes()});
 }
 
 void Senders::mark(Sender& sender) {

@@ -34,7 +34,9 @@ class Senders {
   // Samples for the queue, if there are any.
   std::optional<Taken> arrived(uint64_t peer, OwnedBytes bytes, std::shared_ptr<const Frame> frame);
   void damaged(uint64_t peer, const std::string& reason);
+  void arriving(uint64_t peer);
   void left(uint64_t peer);
+  void turned_away(const std::string& reason);
   std::optional<Inbox::Answer> poll(Time now);
   // True: somebody may wait for what poll has to say now.
   bool consumed(Sender& sender, uint64_t samples, uint64_t bytes);
@@ -67,6 +69,7 @@ class Senders {
   bool make_room();
   void keep_waiting(uint64_t peer, const Frame& hello);
   void answer(uint64_t peer, const Frame& to, Kind kind, Code code, const std::string& text);
+  void say(uint64_t peer, const Frame& frame);
   void share_window();
   void learn(const std::vector<TensorPart>& tensors);
   Position position_of(const Sender& sender) const { return sender.session ? sender.session->position() : sender.counted; }

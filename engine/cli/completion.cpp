@@ -32,7 +32,7 @@ std::vector<std::string> words_of(const FlagRow& flag) {
   if (!flag.choices.empty()) return flag.choices;
   if (flag.name == "optimizer") return names(optimizer_rows());
   if (flag.name == "schedule") return names(schedule_rows());
-  if (flag.name == "device") return {"cpu", "reference"};
+  if (flag.name == "device") return {"cpu", "opencl", "reference", "auto"};
   return {};
 }
 bool takes_file(const FlagRow& flag) {

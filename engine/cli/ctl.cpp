@@ -53,6 +53,7 @@ void show(const json::object& s) {
     std::string about = fmt::format("{}: {}, {}", text_in(stream, "name"), text_in(stream, "state"), text_in(stream, "health"));
     if (const double queued = number_in(stream, "queued_samples"); !std::isnan(queued)) about += fmt::format(", {} wait", thousands(static_cast<int64_t>(queued)));
     if (const double lost = number_in(stream, "lost"); lost > 0) about += fmt::format(", {} lost", thousands(static_cast<int64_t>(lost)));
+    if (const std::string out = left_out_text(stream); !out.empty()) about += ", " + out;
     if (const std::string error = text_in(stream, "last_error"); !error.empty()) about += ", " + error;
     fmt::print("{}\n", about);
   }

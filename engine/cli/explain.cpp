@@ -18,7 +18,7 @@ namespace json = boost::json;
 namespace {
 
 bool wants(const Options& o, const char* what) {
-  if (o.show.empty() && o.after.empty() && !o.select) return std::string(what) == "flow" || std::string(what) == "widths";
+  if (o.show.empty() && o.after.empty() && !o.select && !o.placement) return std::string(what) == "flow" || std::string(what) == "widths";
   return std::find(o.show.begin(), o.show.end(), what) != o.show.end();
 }
 
@@ -117,6 +117,22 @@ void show_selected(const Executable& executable, const std::vector<Selected>& op
   for (json::value& row : rows) e.object()["implementations"].as_array().push_back(std::move(row));
 }
 
+// What runs where; of what the host computes, each step.
+void show_placement(const Executable& executable, const std::string& device, const std::string& of, Explanation& e) {
+  json::array hosted;
+  std::string text;
+  for (size_t i = 0; i < executable.steps().size(); ++i) {
+    const PlanStep& s = executable.steps()[i];
+    if (!s.on_host) continue;
+    text += fmt::format("  step {}: {} by '{}'{}\n", i, s.what, s.kernel, s.scope.empty() ? "" : ", in " + s.scope);
+    hosted.push_back(json::object{{"step", i}, {"what", s.what}, {"kernel", s.kernel}, {"scope", s.scope}});
+  }
+  const size_t n = executable.steps().size() - hosted.size();
+  e.say(fmt::format("placement{}\n  {} steps on {}{}\n{}", of, n, device, hosted.empty() ? ", none on the host" : fmt::format(", {} on the host, with copies:", hosted.size()), text));
+  if (!e.object().contains("placement")) e.object()["placement"] = json::array();
+  e.object()["placement"].as_array().push_back(json::object{{"device", device}, {"steps", n}, {"hosted", hosted}});
+}
+
 // One program as it was traced, after its passes and as a plan, whatever of that was asked for.
 void show_program(HarmonicGraph& graph, const Program& traced, const std::vector<Selected>& opened, bool trains, const Options& options, const std::string& of, Explanation& e) {
   std::vector<std::string> passes{"trace"};
@@ -136,6 +152,7 @@ void show_program(HarmonicGraph& graph, const Program& traced, const std::vector
   if (wants(options, "kernels")) e.section("kernels", "kernels" + of, print_plan(*executable));
   if (wants(options, "memory")) show_memory(executable->memory(), e);
   if (options.select) show_selected(*executable, opened, of, e);
+  if (options.placement) show_placement(*executable, options.run.device, of, e);
 }
 
 void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options, Explanation& e) {
@@ -179,7 +196,7 @@ void explain(const Flow& flow, const Options& options, Explanation& e) {
     e.say(to_text(flow) + "\n");
     e.object()["flow"] = to_text(flow);
   }
-  const bool programs = wants(options, "program") || wants(options, "kernels") || wants(options, "memory") || options.select || !options.after.empty();
+  const bool programs = wants(options, "program") || wants(options, "kernels") || wants(options, "memory") || options.select || options.placement || !options.after.empty();
   if (!wants(options, "widths") && !programs) return;
   std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, options.inference);
   graph->assume_declared_streams();

@@ -9,6 +9,7 @@
 #include "engine/cli/ckpt.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/terminal.hpp"
+#include "engine/execution/device_memory.hpp"
 #include "engine/plugin/loader.hpp"
 #include "engine/runtime/streams.hpp"
 
@@ -128,6 +129,28 @@ int inspect_plugin(const std::string& path, const Options& options) {
   return kDone;
 }
 
+// What a device of the list says of itself.
+struct DeviceWords {
+  std::string name, driver, capability, unavailable;
+  uint64_t memory = 0;
+};
+DeviceWords words_of_device(const std::string& name) {
+  const ItemPtr item = Registry::global().need(HX_DEVICE, name);
+  const hx_device_info info = info_of(*item);
+  const char* line = item->table<hx_device_vt>().describe(item->self);
+  DeviceWords w{info.name, info.driver, info.capability, info.unavailable, info.memory};
+  if (w.name.empty() && w.unavailable.empty() && line) w.name = line;
+  return w;
+}
+void show_device(const std::string& name) {
+  const DeviceWords w = words_of_device(name);
+  if (!w.unavailable.empty()) return fmt::print("    not available: {}\n", w.unavailable);
+  fmt::print("    {}\n", w.name);
+  if (!w.driver.empty()) fmt::print("    driver {}\n", w.driver);
+  if (!w.capability.empty()) fmt::print("    {}\n", w.capability);
+  if (w.memory) fmt::print("    memory {:.1f} GiB\n", static_cast<double>(w.memory) / (1024.0 * 1024 * 1024));
+}
+
 }  // namespace
 
 int list_command(const Options& options) {
@@ -138,6 +161,11 @@ int list_command(const Options& options) {
     json::array rows;
     for (const CatalogueEntry& e : all)
       rows.push_back(json::object{{"kind", e.kind}, {"name", e.name}, {"signature", e.signature}, {"description", e.description}, {"plugin", e.plugin.empty() ? "built in" : e.plugin}});
+    if (singular(kind) == "device")
+      for (json::value& row : rows) {
+        const DeviceWords w = words_of_device(std::string(row.at("name").as_string()));
+        row.as_object()["device"] = json::object{{"name", w.name}, {"driver", w.driver}, {"capability", w.capability}, {"memory_bytes", w.memory}, {"unavailable", w.unavailable}};
+      }
     fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"items", rows}}));
     return kDone;
   }
@@ -146,6 +174,7 @@ int list_command(const Options& options) {
     if (heading != e.kind) fmt::print("{}{}\n", heading.empty() ? "" : "\n", plural(e.kind));
     heading = e.kind;
     fmt::print("  {:<22} {}\n", e.name, e.kind == "functional" && e.plugin.empty() ? e.signature : e.description);
+    if (singular(kind) == "device") show_device(e.name);
     if (kind == "producers")
       for (const CatalogueArgument& a : e.arguments) fmt::print("    {:<12} {}\n", a.name, a.description);
   }

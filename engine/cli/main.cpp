@@ -10,6 +10,7 @@
 #include "engine/base/source_text.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/terminal.hpp"
+#include "engine/execution/device_choice.hpp"
 #include "engine/plugin/loader.hpp"
 
 namespace harmonics::cli {
@@ -29,8 +30,13 @@ constexpr Row kVerbs[] = {
     {"plugin", plugin_command}, {"config", config_command}, {"completion", completion_command}, {"man", man_command},
 };
 
-int dispatch(const Options& options) {
+int dispatch(Options options) {
   for (const std::string& plugin : options.plugins) load_plugin(plugin);
+  if (options.run.device == "auto") {
+    const DeviceChoice choice = choose_device(Registry::global());
+    options.run.device = choice.device;
+    if (!choice.note.empty() && !options.quiet) print_note(choice.note);
+  }
   for (const Row& row : kVerbs)
     if (options.verb == row.verb) return row.run(options);
   return kWrongUse;

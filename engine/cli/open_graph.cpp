@@ -57,6 +57,12 @@ void set_override(Registry& registry, const std::string& text) {
     throw Error(ErrorKind::Usage, fmt::format("'{}' is overridden twice, by '{}' and by '{}'", functional, before, name), {}, {"keep one of them"});
 }
 
+uint64_t bytes_of(const char* flag, const std::string& text) {
+  const std::optional<uint64_t> bytes = parse_byte_count(text);
+  if (!bytes) throw Error(ErrorKind::Usage, fmt::format("{} '{}' is no number of bytes", flag, text), {}, {"write it as 512M or 4G"});
+  return *bytes;
+}
+
 std::shared_ptr<Spool> spool_of(const Options& options) {
   if (options.spool.empty()) {
     if (!options.spool_limit.empty() || options.spool_keep)
@@ -67,21 +73,30 @@ std::shared_ptr<Spool> spool_of(const Options& options) {
   o.directory = options.spool;
   o.keeps_all = options.spool_keep;
   o.on_note = print_note;
-  if (!options.spool_limit.empty()) {
-    const std::optional<uint64_t> bytes = parse_byte_count(options.spool_limit);
-    if (!bytes) throw Error(ErrorKind::Usage, fmt::format("--spool-limit '{}' is no number of bytes", options.spool_limit), {}, {"write it as 512M or 4G"});
-    o.most_bytes = *bytes;
-  }
+  if (!options.spool_limit.empty()) o.most_bytes = bytes_of("--spool-limit", options.spool_limit);
   return std::make_shared<Spool>(std::move(o));
+}
+
+std::shared_ptr<DeadLetters> dead_letters_of(const Options& options) {
+  if (options.dead_letters.empty()) {
+    if (!options.dead_letters_limit.empty()) throw Error(ErrorKind::Usage, "--dead-letters-limit says nothing without --dead-letters DIR");
+    return nullptr;
+  }
+  DeadLetterOptions o;
+  o.directory = options.dead_letters;
+  o.on_note = print_note;
+  if (!options.dead_letters_limit.empty()) o.most_bytes = bytes_of("--dead-letters-limit", options.dead_letters_limit);
+  return std::make_shared<DeadLetters>(std::move(o));
 }
 
 }  // namespace
 
-std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& options, bool inference) {
+std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& options, bool inference, const std::function<void(HarmonicGraph&)>& known) {
   Graph graph = make_graph(flow, Registry::global(), options.graph);
   if (inference) drop_taps(graph);
   auto result = std::make_unique<HarmonicGraph>(std::move(graph));
   for (const std::string& text : options.overrides) set_override(result->registry(), text);
+  if (known) known(*result);
   const auto bind = [&](const std::vector<std::string>& texts, StreamSet& set) {
     for (const std::string& text : texts) {
       Binding b = parse_binding(text);
@@ -91,6 +106,7 @@ std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& optio
   };
   const std::shared_ptr<Spool> spool = spool_of(options);
   result->streams().set_spool(spool);
+  result->streams().set_dead_letters(dead_letters_of(options));
   bind(options.producers, result->streams());
   bind(options.tests, result->test_streams());
   bind(options.validations, result->validation_streams());

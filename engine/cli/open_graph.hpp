@@ -1,6 +1,7 @@
 // From a file and bindings on the command line to a graph, the same for every verb.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "engine/cli/options.hpp"
@@ -10,8 +11,9 @@ namespace harmonics::cli {
 // Runs `body`; errors with a place in `source` are shown in it. Returns the exit code.
 int with_source(const std::shared_ptr<const SourceText>& source, const std::function<int()>& body);
 
-// Parses, resolves, binds producers, tests and consumers, loads weights. `inference` drops the training taps.
-std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& options, bool inference);
+// Parses, resolves, binds producers, tests and consumers, loads weights. `inference` drops the training taps. `known`: called before any
+// stream is opened, which may wait for a sender.
+std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& options, bool inference, const std::function<void(HarmonicGraph&)>& known = nullptr);
 
 // The schemes a flow's file and the built-in addresses resolve against: graph file of options.files[0].
 Flow read_flow(const Options& options);

@@ -45,6 +45,11 @@ void stream_options(CLI::App* app, Options& o) {
   app->add_option("--weights", o.weights, "start from these weights (safetensors)")->type_name("FILE");
 }
 
+void dead_letter_options(CLI::App* app, Options& o) {
+  app->add_option("--dead-letters", o.dead_letters, "keep in this directory the samples that found no partner or came late: file:DIR/NAME.hxs reads them")->type_name("DIR");
+  app->add_option("--dead-letters-limit", o.dead_letters_limit, "the most bytes kept there (default 256M)")->type_name("SIZE");
+}
+
 void precision_option(CLI::App* app, Options& o) {
   app->add_option_function<std::string>("--precision", [&o](const std::string& v) { o.run.precision = parse_precision(v); }, "of products: fp32 (default), fp16 (operands and short sums in fp16, totals and weights in fp32), or auto: fp16 where the processor has it")
       ->type_name("NAME")
@@ -58,7 +63,7 @@ void override_option(CLI::App* app, Options& o) {
 void machine_options(CLI::App* app, Options& o) {
   heading(app, "Machine");
   app->add_option("--threads", o.run.threads, "threads to use; results do not depend on it (default: all)")->check(CLI::Range(1, 1024));
-  app->add_option("--device", o.run.device, "cpu, or reference (slow, for checking)")->type_name("NAME");
+  app->add_option("--device", o.run.device, "cpu, opencl, reference (slow, for checking), or auto: an accelerator if there is one")->type_name("NAME");
   precision_option(app, o);
   override_option(app, o);
 }
@@ -93,7 +98,7 @@ void watching_options(CLI::App* app, Options& o) {
   app->add_option("--validate", o.validations, "data to validate on after every epoch: [NAME=]ADDRESS")->type_name("[NAME=]ADDRESS")->take_all();
   app->add_option("-t,--test", o.tests, "data to test on after training: [NAME=]ADDRESS")->type_name("[NAME=]ADDRESS")->take_all();
   app->add_option("--metric", o.run.metrics, "measure this too: 'topk(5)', f1, auc, ... ('harmonics list metrics')")->type_name("METRIC")->take_all();
-  app->add_option_function<int64_t>("--window", [&o](int64_t v) { o.run.window = v; }, "samples over which loss and accuracy are kept of predictions before they were learned: 'window.loss' (default 1000 where streams are live, else none)")->check(CLI::Range(int64_t{0}, int64_t{10000000}));
+  app->add_option_function<int64_t>("--window", [&o](int64_t v) { o.run.window = v; }, "samples over which loss, accuracy and what --metric asks for are kept of predictions before they were learned: 'window.loss' (default 1000 where streams are live, else none)")->check(CLI::Range(int64_t{0}, int64_t{10000000}));
   app->add_option("--plot", o.plot, "draw the learning curve")->type_name("FILE.svg");
   app->add_option("--confusion", o.confusion, "draw what was taken for what, over --test or --validate data")->type_name("FILE.svg");
   app->add_option("--report", o.report, "the run as a page: curve, confusion, examples, settings")->type_name("FILE.html");
@@ -132,6 +137,7 @@ void define_run(CLI::App* app, Options& o) {
   app->add_option("--spool", o.spool, "bring what arrives to the disk first, in this directory: it can be asked for again, and who sends may forget it")->type_name("DIR");
   app->add_option("--spool-limit", o.spool_limit, "the most bytes the spool takes there (default 4G)")->type_name("SIZE");
   app->add_flag("--spool-keep", o.spool_keep, "keep there what checkpoints cover too: file:DIR/NAME reads the stream again");
+  dead_letter_options(app, o);
   app->footer("Examples:\n"
               "  learn digits that are drawn, with no file at all\n"
               "    harmonics run samples/mnist.hmx --producer synth:digits --producer 'synth:digits#label'\n"
@@ -153,6 +159,8 @@ void define_infer(CLI::App* app, Options& o) {
   app->add_option("-c,--consumer", o.consumers, "where results go (default stdout:)")->type_name("[NAME=]ADDRESS")->take_all();
   count_options(app, o);
   machine_options(app, o);
+  heading(app, "Live streams");
+  dead_letter_options(app, o);
   heading(app, "Text");
   app->add_option_function<std::string>("--prompt", [&o](const std::string& v) { o.prompt = v, o.prompt_given = true; }, "text models: continue this text");
   app->add_option("--generate", o.generate, "text models: how many symbols to write (default 400)")->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
@@ -214,12 +222,13 @@ void define_explain(CLI::App* app, Options& o) {
   app->add_option("--show", o.show, "flow, widths, program, kernels, memory (default: flow and widths)")->delimiter(',')->check(CLI::IsMember({"flow", "widths", "program", "kernels", "memory"}));
   app->add_option("--after", o.after, "the program after a pass (trace, cse, fuse_elementwise, ...; 'all')")->type_name("PASS");
   app->add_flag("--select", o.select, "who computes each call, and why the others do not");
+  app->add_flag("--placement", o.placement, "what runs on the device, and what on the host with copies");
   app->add_flag("--dot", o.dot, "the graph in Graphviz' language: ... --dot | dot -Tsvg > graph.svg");
   app->add_flag("--infer", o.inference, "the inference program instead of the training step");
   training_options(app, o);
   count_options(app, o);
   heading(app, "Machine");
-  app->add_option("--device", o.run.device, "cpu or reference")->type_name("NAME");
+  app->add_option("--device", o.run.device, "as in run")->type_name("NAME");
   precision_option(app, o);
   override_option(app, o);
   app->footer("Examples:\n  harmonics explain mnist.hmx --producer train-images.idx --producer train-labels.idx\n"
@@ -252,7 +261,7 @@ void define_bench(CLI::App* app, Options& o) {
   app->add_option_function<std::string>("--optimizer", [&o](const std::string& v) { o.run.optimizer = v; }, "as in run");
   app->add_flag("--infer", o.inference, "inference only");
   app->add_option_function<int64_t>("--seed", [&o](int64_t v) { o.run.seed = v; }, "seed of weights and random samples (default 0)")->check(CLI::Range(int64_t{0}, INT64_MAX));
-  app->add_option("--device", o.run.device, "cpu or reference")->type_name("NAME");
+  app->add_option("--device", o.run.device, "as in run")->type_name("NAME");
   precision_option(app, o);
   override_option(app, o);
   app->footer("Example:\n  harmonics bench mnist.hmx --producer train-images.idx --producer train-labels.idx --batch 1,64 --threads 1,2");

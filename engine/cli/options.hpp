@@ -28,6 +28,7 @@ struct Options {
   std::optional<int> keep;
   std::string spool, spool_limit;                       // --spool DIR
   bool spool_keep = false;
+  std::string dead_letters, dead_letters_limit;         // --dead-letters DIR
   std::string color = "auto";                           // auto, always, never
   std::string config;                                   // --config FILE
   bool origin = false;                                  // config show
@@ -35,7 +36,7 @@ struct Options {
   // explain
   std::vector<std::string> show;                        // flow widths program kernels memory; empty: flow and widths
   std::string after;                                    // pass name, or "all"
-  bool dot = false, inference = false, select = false;
+  bool dot = false, inference = false, select = false, placement = false;
   // profile and bench
   int64_t cycle = 1;                                    // from 1
   std::string trace;

@@ -191,9 +191,8 @@ class Logs {
   std::vector<std::unique_ptr<RunLog>> logs_;
 };
 
-Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints) {
+Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving) {
   Outcome outcome;
-  Serving serving(options, graph);
   expect_cycle(graph, checkpoints);
   const int cycles = static_cast<int>(graph.graph().cycles.size());
   for (int cycle = 0; cycle < cycles; ++cycle) {
@@ -311,8 +310,8 @@ int end_of_run(const Outcome& outcome, const Checkpointing& checkpoints) {
   return outcome.interrupted && StopSignals::first() != 0 ? 128 + StopSignals::first() : kDone;  // 0: told so over the control
 }
 
-int train_and_save(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints) {
-  const Outcome outcome = run_cycles(graph, options, checkpoints);
+int train_and_save(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving) {
+  const Outcome outcome = run_cycles(graph, options, checkpoints, serving);
   summarise(graph, options, outcome);
   if (!options.save.empty()) {
     save_safetensors(graph.weights(), options.save);
@@ -338,7 +337,9 @@ int run_command(const Options& given) {
   options.run.confusion = !options.confusion.empty() || !options.report.empty();
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
-    std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, options.inference);
+    std::unique_ptr<HarmonicGraph> graph;
+    std::optional<Serving> serving;  // open while streams wait for their first sample
+    graph = open_graph(flow, options, options.inference, [&](HarmonicGraph& known) { serving.emplace(options, known).expect_streams(); });
     require_bound(*graph);
     check_pictures(*graph, options);
     check_conditions(*graph, options);
@@ -346,7 +347,7 @@ int run_command(const Options& given) {
     announce(*graph, options);
     const std::string before = checkpoints.writer() ? checkpoints.writer()->last() : "";
     try {
-      return train_and_save(*graph, options, checkpoints);
+      return train_and_save(*graph, options, checkpoints, *serving);
     } catch (const Error& e) {
       if (!passes(e.kind()) || !checkpoints.writer() || checkpoints.writer()->last() == before) throw;
       print_error(e, flow.source.get());

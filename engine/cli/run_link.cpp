@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kLook = 15, kLongest = 120;  // seconds: a checkpoint of a large model takes its time
 
-ErrorKind kind_of(double code) { return code == 503 ? ErrorKind::Unavailable : code == 401 || code == 403 ? ErrorKind::Denied : ErrorKind::Usage; }
+ErrorKind kind_of(double code) { return code == 503 || code == 429 ? ErrorKind::Unavailable : code == 401 || code == 403 ? ErrorKind::Denied : ErrorKind::Usage; }
 
 }  // namespace
 
@@ -72,6 +72,14 @@ json::object RunLink::control(const json::object& message) {
 double number_in(const json::object& o, const char* key) {
   const json::value* v = o.if_contains(key);
   return v && v->is_number() ? v->to_number<double>() : NAN;
+}
+
+std::string left_out_text(const json::object& stream) {
+  constexpr std::pair<const char*, const char*> kCounts[] = {{"dropped", "dropped on the edge"}, {"unpaired", "without a partner"}, {"late", "late"}, {"filled", "filled in"}};
+  std::string text;
+  for (const auto& [key, word] : kCounts)
+    if (const double n = number_in(stream, key); n > 0) text += fmt::format("{}{:.0f} {}", text.empty() ? "" : ", ", n, word);
+  return text;
 }
 
 std::string text_in(const json::object& o, const char* key) {

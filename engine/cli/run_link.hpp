@@ -37,6 +37,9 @@ std::string text_in(const boost::json::object& o, const char* key);
 const boost::json::object* object_in(const boost::json::object& o, const char* key);
 const boost::json::array* array_in(const boost::json::object& o, const char* key);
 
+// "12 dropped on the edge, 3 without a partner, 1 late, 4 filled in" of a stream's status; empty: none.
+std::string left_out_text(const boost::json::object& stream);
+
 // Without what terminals take for commands: a run's names and errors may come from anywhere.
 std::string printable(const std::string& text);
 

@@ -151,10 +151,11 @@ std::string producer_name(const Options& options) {
   return name.substr(0, kMostProducerName);
 }
 
-std::vector<Sink> open_targets(const Options& options, const std::vector<Binding>& sources) {
+std::vector<Sink> open_targets(const Options& options, const std::vector<Binding>& sources, const Together& streams) {
   Registry& registry = Registry::global();
   std::vector<Sink> sinks;
-  for (const Binding& source : sources) {
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const Binding& source = sources[i];
     Address address = parse_address(options.files.front());
     if (address.fragment) throw Error(ErrorKind::Usage, fmt::format("'{}' names a tensor; names are those of --from", options.files.front()), {}, {"write --from " + *address.fragment + "=ADDRESS"});
     set_option(registry, HX_CONSUMER, address, "name", producer_name(options));
@@ -165,6 +166,7 @@ std::vector<Sink> open_targets(const Options& options, const std::vector<Binding
       set_option(registry, HX_CONSUMER, address, "ack", options.ack);
     }
     if (options.insecure) set_option(registry, HX_CONSUMER, address, "insecure", "true");
+    if (const int64_t classes = streams.info(i).classes; classes > 0 && is_integer(streams.info(i).dtype)) set_option(registry, HX_CONSUMER, address, "classes", std::to_string(classes));
     if (sources.size() > 1 || source.name != "value") address.fragment = source.name;
     sinks.push_back(open_sink(registry, source.name, address));
   }
@@ -205,7 +207,7 @@ class Lines {
 int send_command(const Options& options) {
   const std::vector<Binding> bindings = named(options.from, "--from");
   Together streams(bindings, options);
-  std::vector<Sink> sinks = open_targets(options, bindings);
+  std::vector<Sink> sinks = open_targets(options, bindings, streams);
   Tally tally(options, "sent");
   const uint64_t most = options.count ? *options.count : UINT64_MAX;
   const auto begin = Clock::now();

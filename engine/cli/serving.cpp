@@ -84,7 +84,7 @@ Serving::Serving(const Options& options, HarmonicGraph& graph) : options_(option
   for (const std::string& text : listens) {
     if (!is_zmq_address(text)) continue;
     zmq_.push_back(std::make_unique<ZmqServer>(*service_, text, options.insecure));
-    say("serving on " + zmq_.back()->address());
+    say(fmt::format("serving on {}{}", zmq_.back()->address(), options.token.empty() && zmq_.back()->asks_for_token() ? " · token " + settings.token : ""));
   }
   if (!options.control.empty()) {
     socket_ = std::make_unique<ControlSocket>(*service_, options.control);
@@ -99,6 +99,14 @@ Serving::~Serving() {
   http_.clear();
   service_.reset();
   predictor_.reset();
+}
+
+void Serving::expect_streams() {
+  if (!open()) return;
+  std::vector<std::string> names;
+  for (int n : graph_.graph().nodes_of(DeclarationKind::Producer)) names.push_back(graph_.graph().nodes[static_cast<size_t>(n)].name);
+  control_->expect(names);
+  service_->set_graph(graph_json(graph_.graph(), {}, Widths{}, graph_.store()));
 }
 
 void Serving::attach(CycleRuntime& runtime, int cycle) {

@@ -34,6 +34,8 @@ class Serving {
   RunControl& control() { return *control_; }
   Service& service() { return *service_; }
   Predictor& predictor() { return *predictor_; }
+  // Before the producers are opened: whoever looks sees the flow and what it waits for.
+  void expect_streams();
   // To be called before runtime.run().
   void attach(CycleRuntime& runtime, int cycle);
   // From now on requests are answered with these weights.

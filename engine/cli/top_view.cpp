@@ -166,6 +166,7 @@ class View {
     const std::string queue = std::isnan(full) ? "–" : fmt::format("{} {:3.0f} % {}", bar(full, 10), 100 * full, whole(number_in(s, "queued_samples")));
     l.column(queue, 30, std::isnan(full) ? "" : colour_of_pressure(full)).column(std::isnan(lag) ? "–" : duration(lag), 9);
     l.column(whole(lost), 7, lost > 0 ? kBad : "").column(whole(number_in(s, "duplicates")), 7);
+    if (const std::string out = left_out_text(s); !out.empty()) line().add("    " + out, kHigh);
     if (full >= 0.9) line().add("    holds its senders back", kHigh);
     if (const std::string error = text_in(s, "last_error"); !error.empty()) line().add("    " + printable(error), kBad);
   }

@@ -8,6 +8,7 @@
 
 #include "engine/conformance/device_calls.hpp"
 #include "engine/conformance/kernel_memory.hpp"
+#include "engine/execution/device_memory.hpp"
 #include "engine/execution/kernel_source.hpp"
 #include "engine/functional/plugin_body.hpp"
 
@@ -32,6 +33,7 @@ class DeviceChecks {
     registry_.add(std::const_pointer_cast<Item>(item));
   }
 
+  Finding available() const;
   Finding describes() const;
   Finding answers();
   Finding answers_alike();
@@ -91,6 +93,14 @@ class Faults {
   std::string first_, op_;
   std::vector<std::string> others_;
 };
+
+// Whether anything can be tried at all.
+Finding DeviceChecks::available() const {
+  has_own_memory(*item_);
+  const hx_device_info info = info_of(*item_);
+  if (info.unavailable[0]) return {Outcome::Noted, info.unavailable, "nothing it computes could be tried here"};
+  return {Outcome::Passed, info.name, ""};
+}
 
 Finding DeviceChecks::describes() const {
   const auto& table = item_->table<hx_device_vt>();
@@ -178,10 +188,10 @@ Finding DeviceChecks::keeps_to_memory() {
   for (Asked* a : served_) {
     const CallSiteInfo& site = a->call.site;
     try {
-      std::string text = run_guarded(a->kernel->raw(), a->call.call.inputs, site.outputs, &a->given);
+      std::string text = run_guarded(a->kernel->raw(), a->call.call.inputs, site.outputs, &a->given, item_);
       if (text.empty())
         for (const std::vector<int64_t>& replaced : replacements(*a))
-          if (text.empty()) text = run_replacing(a->kernel->raw(), a->call.call.inputs, a->given, replaced);
+          if (text.empty()) text = run_replacing(a->kernel->raw(), a->call.call.inputs, a->given, replaced, item_);
       if (!text.empty()) faults.add(site, "its kernel " + text);
     } catch (const Error& e) {
       faults.add(site, fmt::format("its kernel {}", e.what()));
@@ -211,7 +221,7 @@ Finding DeviceChecks::on_threads() const {
   for (const Asked* a : served_) {
     const hx_kernel& kernel = a->kernel->raw();
     if (std::all_of(kernel.parts, kernel.parts + kernel.phases, [](uint32_t n) { return n == 1; })) continue;
-    const std::string text = run_on_threads(kernel, a->call.call.inputs, a->given, kThreads);
+    const std::string text = run_on_threads(kernel, a->call.call.inputs, a->given, kThreads, item_);
     if (!text.empty()) faults.add(a->call.site, "its kernel " + text);
   }
   const char* const remedy = "parts of one kernel run at the same time, and so do different kernels: share nothing that changes";
@@ -220,7 +230,7 @@ Finding DeviceChecks::on_threads() const {
   const std::string beside = harmonics::on_four_threads(1, [&] {
     for (size_t i; (i = next.fetch_add(1)) < served_.size();) {
       const Asked& a = *served_[i];
-      const std::string text = run_on_threads(a.kernel->raw(), a.call.call.inputs, a.given, 1);
+      const std::string text = run_on_threads(a.kernel->raw(), a.call.call.inputs, a.given, 1, item_);
       if (!text.empty()) throw Error(ErrorKind::Plugin, fmt::format("{}: while other kernels run, its kernel {}", a.call.site.str(), text));
     }
   });
@@ -238,7 +248,7 @@ Finding DeviceChecks::in_half() {
     const KernelPtr kernel = single ? find(source, site) : nullptr;
     if (!kernel) continue;
     Values given;
-    std::string text = run_guarded(kernel->raw(), a.call.call.inputs, site.outputs, &given);
+    std::string text = run_guarded(kernel->raw(), a.call.call.inputs, site.outputs, &given, item_);
     if (text.empty() && a.kernel && std::equal(given.begin(), given.end(), a.given.begin(), same_bits)) continue;
     ++other;
     const Values meant = text.empty() ? a.call.meaning() : Values();
@@ -256,7 +266,7 @@ Finding DeviceChecks::many_times() {
     const Asked& a = *served_[next++ % served_.size()];
     KernelSource source = ask_anew();
     const KernelPtr kernel = find(source, a.call.site);
-    const std::string text = kernel ? run_on_threads(kernel->raw(), a.call.call.inputs, a.given, 1) : "is no longer given";
+    const std::string text = kernel ? run_on_threads(kernel->raw(), a.call.call.inputs, a.given, 1, item_) : "is no longer given";
     if (!text.empty()) throw Error(ErrorKind::Plugin, fmt::format("{}: its kernel, found again, {}", a.call.site.str(), text));
   });
 }
@@ -266,6 +276,14 @@ Finding DeviceChecks::many_times() {
 void check_device(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
   DeviceChecks checks(item, settings);
   attempt(log, "describes itself", [&] { return checks.describes(); });
+  bool there = !HM_TABLE_HAS(item->table<hx_device_vt>(), info);  // one that says nothing of itself is always there
+  if (!there)
+    attempt(log, "is available", [&] {
+      const Finding f = checks.available();
+      there = f.outcome == Outcome::Passed;
+      return f;
+    });
+  if (!there) return;
   attempt(log, "says what it serves", [&] { return checks.answers(); });
   if (!checks.serves_any()) return;
   attempt(log, "answers alike", [&] { return checks.answers_alike(); });

@@ -9,6 +9,8 @@
 
 #include <fmt/core.h>
 
+#include "engine/execution/device_memory.hpp"
+
 namespace harmonics {
 
 namespace {
@@ -53,6 +55,27 @@ class Buffers {
     } catch (...) {
       throw Error(ErrorKind::Plugin, "throws something that is not a std::exception");
     }
+  }
+  // All parts of all phases, from the last to the first when `backwards`; or once, on the queue of a device.
+  void run_all(const hx_kernel& kernel, const ItemPtr& device, bool backwards = false) {
+    if (kernel.enqueue) return run_queued(kernel, device);
+    for (uint32_t phase = 0; phase < kernel.phases; ++phase)
+      for (uint32_t part = 0; part < kernel.parts[phase]; ++part) run(kernel, phase, backwards ? kernel.parts[phase] - 1 - part : part);
+  }
+  void run_queued(const hx_kernel& kernel, const ItemPtr& device) {
+    const auto queue = std::make_shared<DeviceQueue>(device);
+    std::vector<std::unique_ptr<DeviceBuffer>> there;
+    for (GuardedBytes& m : memory_) {
+      there.push_back(std::make_unique<DeviceBuffer>(queue, m.whole_size()));
+      queue->upload(there.back()->at(0), m.whole(), m.whole_size());
+    }
+    std::vector<hx_place> places;
+    for (const void* p : pointers_)
+      for (size_t i = 0; i < memory_.size(); ++i)
+        if (memory_[i].data() == p) places.push_back(there[i]->at(GuardedBytes::kGuard));
+    queue->check(kernel.enqueue(kernel.context, queue->raw(), places.data()), "queue its kernel");
+    for (size_t i = 0; i < memory_.size(); ++i) queue->download(memory_[i].whole(), there[i]->at(0), memory_[i].whole_size());
+    queue->synchronize();
   }
   const void* result(size_t i) const { return pointers_[inputs_.size() + i]; }
   bool same_result(size_t i, const void* other) const { return std::memcmp(result(i), other, results_[i].bytes()) == 0; }
@@ -109,13 +132,11 @@ std::string out_of_proportion(const hx_kernel& kernel) {
 }
 
 std::string run_guarded(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<TensorType>& results,
-                        std::vector<HTensor>* given) {
+                        std::vector<HTensor>* given, const ItemPtr& device) {
   if (const std::string text = out_of_proportion(kernel); !text.empty()) return text;
   Buffers forth(kernel, inputs, results, 0), back(kernel, inputs, results, kRubbish);
-  for (uint32_t phase = 0; phase < kernel.phases; ++phase) {
-    for (uint32_t part = 0; part < kernel.parts[phase]; ++part) forth.run(kernel, phase, part);
-    for (uint32_t part = kernel.parts[phase]; part-- > 0;) back.run(kernel, phase, part);
-  }
+  forth.run_all(kernel, device);
+  back.run_all(kernel, device, true);
   for (const Buffers* b : {&forth, &back})
     if (const std::string text = b->wrong(); !text.empty()) return text;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -127,15 +148,18 @@ std::string run_guarded(const hx_kernel& kernel, const std::vector<HTensor>& inp
 }
 
 std::string run_replacing(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected,
-                          const std::vector<int64_t>& replaced) {
+                          const std::vector<int64_t>& replaced, const ItemPtr& device) {
   Buffers run(kernel, inputs, types_of(expected), kRubbish, replaced);
-  for (uint32_t phase = 0; phase < kernel.phases; ++phase)
-    for (uint32_t part = 0; part < kernel.parts[phase]; ++part) run.run(kernel, phase, part);
+  run.run_all(kernel, device);
   return against(run, expected, "when it is written over the input it may replace");
 }
 
-std::string run_on_threads(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected, int threads) {
+std::string run_on_threads(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected, int threads, const ItemPtr& device) {
   Buffers run(kernel, inputs, types_of(expected), kRubbish);
+  if (kernel.enqueue) {
+    run.run_queued(kernel, device);
+    return against(run, expected, "than before");
+  }
   std::mutex mutex;
   std::string first;
   for (uint32_t phase = 0; phase < kernel.phases; ++phase) {

@@ -6,6 +6,7 @@
 
 #include <harmonics/abi.h>
 
+#include "engine/plugin/registry.hpp"
 #include "engine/tensor/value.hpp"
 
 namespace harmonics {
@@ -15,17 +16,18 @@ std::string out_of_proportion(const hx_kernel& kernel);
 
 // Runs all parts with guards around every buffer, twice: in their order with results and workspace that hold zeros, and those of a
 // phase from the last to the first with rubbish in them. What was done wrong, such as "writes outside result 1"; "": nothing, and
-// `given` (null: nobody asks) are the results.
+// `given` (null: nobody asks) are the results. `device`: for kernels that are queued, whose; its memory is guarded likewise.
 std::string run_guarded(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<TensorType>& results,
-                        std::vector<HTensor>* given = nullptr);
+                        std::vector<HTensor>* given = nullptr, const ItemPtr& device = nullptr);
 
 // Likewise, with results in the memory of inputs: `replaced` has the input of each result, -1: memory of its own. Does it give
 // the bits of `expected`?
 std::string run_replacing(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected,
-                          const std::vector<int64_t>& replaced);
+                          const std::vector<int64_t>& replaced, const ItemPtr& device = nullptr);
 
-// Likewise, with the parts of each phase on `threads` threads at once.
-std::string run_on_threads(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected, int threads);
+// Likewise, with the parts of each phase on `threads` threads at once; what is queued runs once.
+std::string run_on_threads(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected, int threads,
+                           const ItemPtr& device = nullptr);
 
 // So many bytes between two guards.
 class GuardedBytes {
@@ -38,9 +40,12 @@ class GuardedBytes {
   const unsigned char* data() const { return start_; }
   size_t size() const { return size_; }
   bool intact() const;  // nobody wrote into the guards
+  // With the guards.
+  static constexpr size_t kGuard = 256;
+  unsigned char* whole() { return start_ - kGuard; }
+  size_t whole_size() const { return size_ + 2 * kGuard; }
 
  private:
-  static constexpr size_t kGuard = 256;
   size_t size_;
   std::vector<unsigned char> memory_;
   unsigned char* start_;  // 64-byte aligned

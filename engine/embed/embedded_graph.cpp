@@ -8,6 +8,7 @@
 #include "dsl/load.hpp"
 #include "engine/base/address.hpp"
 #include "engine/base/spelling.hpp"
+#include "engine/execution/device_choice.hpp"
 #include "engine/model/safetensors.hpp"
 #include "engine/plugin/pending_items.hpp"
 
@@ -34,6 +35,7 @@ RunSettings run_settings(const hx_fit_settings& s) {
   r.optimizer = given(s.optimizer);
   r.schedule = given(s.schedule);
   if (s.device) r.device = s.device;
+  if (r.device == "auto") r.device = choose_device(Registry::global()).device;
   if (s.precision) r.precision = parse_precision(s.precision);
   r.until.assign(s.until, s.until + s.n_until);
   r.threads = std::max(0, s.threads);

@@ -5,6 +5,7 @@
 
 #include "dsl/load.hpp"
 #include "engine/embed/embedded_graph.hpp"
+#include "engine/execution/device_choice.hpp"
 #include "engine/functional/guard.hpp"
 #include "engine/plugin/loader.hpp"
 
@@ -116,9 +117,18 @@ hx_status set_override(hx_graph* graph, const char* functional, const char* impl
   });
 }
 
+hx_status accelerator(uint32_t sort, const char** device, const char** note) {
+  return guard([&] {
+    thread_local DeviceChoice choice;
+    choice = choose_device(Registry::global(), sort);
+    if (device) *device = choice.device.c_str();
+    if (note) *note = choice.note.c_str();
+  });
+}
+
 constexpr hx_graph_api kGraphs = {
     sizeof(hx_graph_api), HX_ABI_MAJOR, HX_ABI_MINOR, parse,   parse_file, restore, destroy, open_plugin, registry, bind_producer, bind_consumer,
-    bind_producer_address, bind_consumer_address, fit, evaluate_graph, infer, results, save, layers, weights, weight, set_override,
+    bind_producer_address, bind_consumer_address, fit, evaluate_graph, infer, results, save, layers, weights, weight, set_override, accelerator,
 };
 
 }  // namespace

@@ -9,12 +9,17 @@
 
 namespace harmonics {
 
-namespace {
-
 bool is_update(const Node& node) {
   const FunctionalPtr f = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
   return f && f->is_update;
 }
+bool needs_step(const Program& program, const Node& node) { return !is_leaf(node.op) && !is_constant(node.op) && !is_view(program, node); }
+uint32_t first_of_rest(const Program& program, const std::vector<PlannedStep>& steps) {
+  const auto later = std::find_if(steps.begin(), steps.end(), [&](const PlannedStep& s) { return !is_forward(program, program.nodes[s.node]); });
+  return static_cast<uint32_t>(later - steps.begin());
+}
+
+namespace {
 
 class Assembler {
  public:
@@ -45,7 +50,7 @@ class Assembler {
   void choose_kernels() {
     for (uint32_t i = 0; i < program().nodes.size(); ++i) {
       const Node& node = program().nodes[i];
-      if (is_leaf(node.op) || is_constant(node.op) || is_view(program(), node)) continue;
+      if (!needs_step(program(), node)) continue;
       PlannedStep step{i, 0, 0, false};
       p_.kernels.push_back(source_.find(program(), node));
       p_.host_kernels.emplace_back();
@@ -59,10 +64,7 @@ class Assembler {
       }
       planned_.push_back(step);
     }
-    const auto later = std::find_if(planned_.begin(), planned_.end(), [&](const PlannedStep& s) {
-      return !is_forward(program(), program().nodes[s.node]);
-    });
-    rest_ = static_cast<uint32_t>(later - planned_.begin());
+    rest_ = first_of_rest(program(), planned_);
   }
 
   void allocate() {

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 #include <fmt/core.h>
 
 #include "engine/base/spelling.hpp"
 #include "engine/execution/compiled_plan.hpp"
+#include "engine/execution/device_plan.hpp"
 #include "engine/execution/selection.hpp"
 #include "engine/passes/pass.hpp"
 #include "engine/program/expand_calls.hpp"
@@ -171,10 +173,17 @@ std::unique_ptr<Executable> compile(const Program& program, TensorBinding* bindi
     current = row.run(current, context);
     if (options.observe) options.observe(std::string(row.name), current);
   }
-  PlanParts parts = assemble(std::move(current), binding, kernels);
-  parts.poison = options.poison;
-  parts.selected = all_selected(parts.program, std::move(context.settled));
-  return std::make_unique<CompiledPlan>(std::move(parts), executor);
+  const auto finished = [&](auto parts) {
+    parts.poison = options.poison;
+    parts.selected = all_selected(parts.program, std::move(context.settled));
+    return parts;
+  };
+  if (kernels.device() && has_own_memory(*kernels.device())) {
+    std::optional<KernelSource> host;
+    if (registry.find(HX_DEVICE, "cpu")) host.emplace("cpu", registry);
+    return std::make_unique<DevicePlan>(finished(assemble_on_device(std::move(current), binding, kernels, host ? &*host : nullptr)), executor);
+  }
+  return std::make_unique<CompiledPlan>(finished(assemble(std::move(current), binding, kernels)), executor);
 }
 
 }  // namespace harmonics

@@ -79,12 +79,14 @@ void CompiledPlan::run_rest(const void* const* inputs) {
   run_second(p_.steps.data());
 }
 
-const HTensor& CompiledPlan::output(const std::string& name) const {
-  const auto it = p_.outputs.find(name);
-  if (it != p_.outputs.end()) return it->second;
+const HTensor& CompiledPlan::output(const std::string& name) const { return named_output(p_.program, p_.outputs, name); }
+
+const HTensor& named_output(const Program& program, const std::map<std::string, HTensor, std::less<>>& outputs, const std::string& name) {
+  const auto it = outputs.find(name);
+  if (it != outputs.end()) return it->second;
   std::vector<std::string> known;
-  for (const auto& [n, value] : p_.outputs) known.push_back(n);
-  Error error(ErrorKind::Name, fmt::format("program '{}' has no output '{}'", p_.program.name, name));
+  for (const auto& [n, value] : outputs) known.push_back(n);
+  Error error(ErrorKind::Name, fmt::format("program '{}' has no output '{}'", program.name, name));
   if (auto near = nearest(name, known)) error.note("did you mean '" + *near + "'?");
   throw error;
 }

@@ -46,6 +46,15 @@ struct PlanParts {
   bool poison = false;
 };
 
+// Is the node computed at all, rather than a leaf, a constant or a view?
+bool needs_step(const Program& program, const Node& node);
+// Is it an optimizer's step of one parameter?
+bool is_update(const Node& node);
+// The first step after the forward pass; steps.size(): there is none.
+uint32_t first_of_rest(const Program& program, const std::vector<PlannedStep>& steps);
+// The result of that name, or ErrorKind::Name with the nearest one.
+const HTensor& named_output(const Program& program, const std::map<std::string, HTensor, std::less<>>& outputs, const std::string& name);
+
 // Chooses a kernel for every node, plans the memory and lays out the steps. Every call must have a kernel.
 PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels);
 

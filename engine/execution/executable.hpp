@@ -13,6 +13,9 @@
 
 namespace harmonics {
 
+class DeviceQueue;  // device_memory.hpp
+class DeviceTensor;
+
 // Threads that run parts of kernels. One for the whole process part that trains; results do not depend on their number.
 class Executor {
  public:
@@ -37,6 +40,10 @@ class TensorBinding {
     (void)name, (void)type, (void)preferred;
     return false;
   }
+  // For programs on a device with memory of its own. One queue for all of them, so that what one changes the next one sees; and
+  // the tensor there. By themselves: a queue each, and tensors that go there before every run and come back after it.
+  virtual std::shared_ptr<DeviceQueue> queue_on(const ItemPtr& device);
+  virtual std::shared_ptr<DeviceTensor> parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name, const TensorType& type);
 };
 
 // What products of f32 matrices are computed in. Values, weights and totals are f32 in any case.
@@ -75,6 +82,7 @@ struct PlanStep {  // one kernel call site of the plan, for people (explain) and
   uint64_t offset = 0, bytes = 0;  // of the first output in the arena
   std::string target;              // the parameter or state it is written into instead; "": the arena
   bool in_place = false;
+  bool on_host = false;            // of a plan for a device with memory of its own: computed by the host, with copies
   uint32_t node = UINT32_MAX;  // of program(); UINT32_MAX: a copy the plan itself needs
 };
 struct MemoryReport {

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "engine/execution/device_memory.hpp"
 #include "engine/passes/pass.hpp"
 #include "engine/program/chain.hpp"
 #include "engine/program/host_function.hpp"
@@ -50,6 +51,7 @@ Precision parse_precision(const std::string& text) {
 
 KernelSource::KernelSource(const std::string& device, Registry& registry, Precision precision) : name_(device) {
   if (device != "reference") device_ = registry.need(HX_DEVICE, device);
+  if (device_) expect_available(*device_);
   if (precision == Precision::fp32) return;
   if (has_fp16_chunks())
     flags_ = HX_SITE_FP16_CHUNKS;
@@ -129,6 +131,10 @@ KernelSource::Answer KernelSource::ask(const hx_call_site& site, const std::stri
     throw refuse(fmt::format("failed ('{}')", text ? text : "no reason given"));
   }
   auto kernel = std::make_shared<const Kernel>(raw, device_);
+  if (raw.enqueue && raw.name) {
+    if (!has_own_memory(*device_)) throw refuse("has no memory of its own, but gave a kernel for one");
+    return {kernel, ""};
+  }
   const bool phases = raw.run && raw.name && raw.phases >= 1 && raw.phases <= HX_MAX_PHASES;
   if (!phases || std::any_of(raw.parts, raw.parts + raw.phases, [](uint32_t n) { return n == 0; }))
     throw refuse("gave a kernel without function, name, phases or parts");

@@ -21,6 +21,7 @@ class Kernel {
     if (raw_.destroy) raw_.destroy(raw_.context);
   }
   const hx_kernel& raw() const { return raw_; }
+  bool is_queued() const { return raw_.enqueue != nullptr; }  // of a device with memory of its own; else it runs in the host's
 
  private:
   hx_kernel raw_;
@@ -33,6 +34,7 @@ class KernelSource {
   // "reference" has no kernels; other names are devices of the registry (ErrorKind::Name when unknown).
   KernelSource(const std::string& device, Registry& registry, Precision precision = Precision::fp32);
   bool is_reference() const { return device_ == nullptr; }
+  const ItemPtr& device() const { return device_; }  // null: the reference
   uint32_t flags() const { return flags_; }  // of every call site
   // Null: the device has none. A device that fails is ErrorKind::Device naming the call site.
   KernelPtr find(const Program& program, const Node& node);

@@ -58,7 +58,7 @@ StoredTensor* ParameterStore::find(const std::string& name) {
   return at == tensors_.end() ? nullptr : &at->second;
 }
 
-void* ParameterStore::parameter(const std::string& name, const TensorType& type) {
+StoredTensor& ParameterStore::checked(const std::string& name, const TensorType& type) {
   StoredTensor* stored = find(name);
   if (!stored) {
     std::vector<std::string> known;
@@ -70,7 +70,32 @@ void* ParameterStore::parameter(const std::string& name, const TensorType& type)
   if (stored->type_in_memory() != type)
     throw Error(ErrorKind::Weights, "parameter '" + name + "' is " + stored->type_in_memory().str() + ", the program wants " +
                                         type.str() + "; compile the program again for these weights");
-  return stored->storage->data();
+  return *stored;
+}
+
+// Programs of the host change it and say nothing.
+void* ParameterStore::parameter(const std::string& name, const TensorType& type) {
+  StoredTensor& stored = checked(name, type);
+  if (stored.device) stored.device->share();
+  stored.on_host = true;
+  return stored.storage->data();
+}
+
+std::shared_ptr<DeviceQueue> ParameterStore::queue_on(const ItemPtr& device) {
+  if (queue_ && &queue_->device() == device.get()) return queue_;
+  const auto queue = std::make_shared<DeviceQueue>(device);
+  return queue_ ? queue : queue_ = queue;
+}
+
+// A second device gets tensors of its own, which meet the first one's on the host.
+std::shared_ptr<DeviceTensor> ParameterStore::parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name, const TensorType& type) {
+  if (queue != queue_) return TensorBinding::parameter_on(queue, name, type);
+  StoredTensor& stored = checked(name, type);
+  if (!stored.device) {
+    stored.device = std::make_shared<DeviceTensor>(queue, stored.storage->data(), type.bytes());
+    if (stored.on_host) stored.device->share();
+  }
+  return stored.device;
 }
 
 bool ParameterStore::transposed(const std::string& name, const TensorType& type, bool preferred) {
@@ -78,8 +103,9 @@ bool ParameterStore::transposed(const std::string& name, const TensorType& type,
   if (!stored || stored->type != type || type.shape.rank() != 2) return false;
   if (!stored->asked && preferred) {
     const auto turned = std::make_shared<Storage>(type.bytes());
-    exchange(stored->storage->data(), turned->data(), type);
+    exchange(stored->data(), turned->data(), type);
     stored->storage = turned;
+    stored->device = nullptr;
     stored->transposed = true;
   }
   stored->asked = true;
@@ -90,8 +116,8 @@ void ParameterStore::copy(const std::string& name, void* to) const {
   const auto at = tensors_.find(name);
   if (at == tensors_.end()) throw unknown_parameter(name);
   const StoredTensor& stored = at->second;
-  if (stored.transposed) exchange(stored.storage->data(), to, stored.type_in_memory());
-  else std::memcpy(to, stored.storage->data(), stored.type.bytes());
+  if (stored.transposed) exchange(stored.data(), to, stored.type_in_memory());
+  else std::memcpy(to, stored.data(), stored.type.bytes());
 }
 
 void ParameterStore::expect(std::map<std::string, HTensor> numbers) {
@@ -108,9 +134,9 @@ HTensor ParameterStore::tensor(const std::string& name) const {
   const auto at = tensors_.find(name);
   if (at == tensors_.end()) throw unknown_parameter(name);
   const StoredTensor& stored = at->second;
-  if (!stored.transposed) return view_of(stored.type, stored.storage->data(), stored.storage);
+  if (!stored.transposed) return view_of(stored.type, const_cast<void*>(stored.data()), stored.storage);
   const auto natural = std::make_shared<Storage>(stored.type.bytes());
-  exchange(stored.storage->data(), natural->data(), stored.type_in_memory());
+  exchange(stored.data(), natural->data(), stored.type_in_memory());
   return make_value(stored.type, natural);
 }
 
@@ -119,8 +145,8 @@ void ParameterStore::assign(const std::string& name, const HTensor& numbers) {
   if (!stored) throw unknown_parameter(name);
   if (stored->type != type_of(numbers))
     throw Error(ErrorKind::Weights, "'" + name + "' is " + stored->type.str() + ", the numbers are " + type_of(numbers).str());
-  if (stored->transposed) exchange(numbers.bytes(), stored->storage->data(), stored->type);
-  else std::memcpy(stored->storage->data(), numbers.bytes(), stored->type.bytes());
+  if (stored->transposed) exchange(numbers.bytes(), stored->change(), stored->type);
+  else std::memcpy(stored->change(), numbers.bytes(), stored->type.bytes());
 }
 
 }  // namespace harmonics

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/execution/device_memory.hpp"
 #include "engine/execution/executable.hpp"
 #include "engine/tensor/value.hpp"
 
@@ -15,12 +16,24 @@ enum class Role { weight, frozen, state, moment };
 
 struct StoredTensor {
   TensorType type;  // as declared and as files have it
-  std::shared_ptr<Storage> storage;
+  std::shared_ptr<Storage> storage;  // while `device` is set, to be read and written by way of data() and change()
   Role role = Role::weight;
   hx_init init{};
   bool transposed = false;  // two dimensions only: in memory rows and columns are exchanged
   bool asked = false;       // a program relies on how it lies
+  bool on_host = false;     // a program of the host works on it
+  std::shared_ptr<DeviceTensor> device = {};  // where a device with memory of its own works on it
 
+  // The numbers as they lie in memory, brought here from the device that has newer ones.
+  const void* data() const {
+    if (device) device->fetch();
+    return storage->data();
+  }
+  // Likewise, to be changed.
+  void* change() {
+    if (device) device->going_to_change();
+    return storage->data();
+  }
   TensorType type_in_memory() const { return transposed ? TensorType{type.dtype, Shape{type.shape[1], type.shape[0]}} : type; }
 };
 
@@ -33,6 +46,8 @@ class ParameterStore : public TensorBinding {
   const std::map<std::string, StoredTensor>& all() const { return tensors_; }
   void* parameter(const std::string& name, const TensorType& type) override;
   bool transposed(const std::string& name, const TensorType& type, bool preferred) override;
+  std::shared_ptr<DeviceQueue> queue_on(const ItemPtr& device) override;
+  std::shared_ptr<DeviceTensor> parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name, const TensorType& type) override;
   // The numbers as declared: a view, or a copy of a transposed tensor.
   HTensor tensor(const std::string& name) const;
   // The numbers as declared, into memory of that size.
@@ -49,8 +64,11 @@ class ParameterStore : public TensorBinding {
   void assign(const std::string& name, const HTensor& numbers);
 
  private:
+  StoredTensor& checked(const std::string& name, const TensorType& type);  // as it lies
+
   std::map<std::string, StoredTensor> tensors_;
   std::map<std::string, HTensor> expected_;
+  std::shared_ptr<DeviceQueue> queue_;  // of the device that its tensors are on
 };
 
 // Philox-based initialisation keyed by (seed, name); documented in docs/numerics.md.

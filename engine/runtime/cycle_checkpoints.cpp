@@ -33,7 +33,10 @@ void CycleRun::note(const std::string& text) {
 
 void CycleRun::tell_resumable() {
   for (int n : plan_.producers) {
-    const std::string why = plan_.graph.streams().source(n).cannot_seek();
+    Source& source = plan_.graph.streams().source(n);
+    if (plan_.from && !source.info().live) continue;  // it is being read, and what could be said of it was
+    const bool by_number = plan_.reader->joins_by_number() && !source.info().live;
+    const std::string why = by_number ? fmt::format("'{}' is no live stream, and joined by number", source.name()) : source.cannot_seek();
     if (why.empty() || !not_resumable_.empty()) continue;
     not_resumable_ = why;
     note(fmt::format("checkpoints of this run keep its weights, but it cannot be resumed from them: {}", why));
@@ -50,6 +53,7 @@ RunState CycleRun::state() {
   s.not_resumable = not_resumable_;
   for (int n : plan_.producers) s.streams[plan_.name_of(n)] = plan_.graph.streams().source(n).info().size;
   live_.store(s);
+  s.learning_rate_set = rate_set();
   s.reading = reading(plan_.reader->options());
   const Graph& g = plan_.graph.graph();
   s.graph = g.name;
@@ -79,6 +83,14 @@ void CycleRun::expect_belonging() const {
                 {fmt::format("its first is '{}'; parameters are named SOURCE.TARGET.FUNCTION..., so renamed layers begin anew", first)});
 }
 
+// Whoever trains otherwise than before has said by what rate.
+std::string CycleRun::keep_rate(bool same_training) {
+  const double rate = *rate_set_;
+  if (same_training) return fmt::format("the learning rate is {:g}, as it was set from outside; 'harmonics ctl PATH lr schedule' gives the schedule back", rate);
+  rate_set_.reset();
+  return fmt::format("the learning rate of {:g} that was set from outside is dropped: the training is another", rate);
+}
+
 // What has changed since the checkpoint, and whether the run was over with it.
 void CycleRun::go_on() {
   const RunState was = *resumed(), is = state();
@@ -98,6 +110,7 @@ void CycleRun::go_on() {
   const bool branches = !plan_.graph.graph().conditionals.empty();  // their moments are declared when they are chosen
   for (std::string& text : plan_.graph.end_restore(owner_.resume_->file, branches)) notes.push_back(std::move(text));
   for (std::string& text : watch_.notes(was)) notes.push_back(std::move(text));
+  if (rate_set_) notes.push_back(keep_rate(was.training == is.training));
   for (const std::string& text : notes) note(text);
   owner_.resume_.reset();  // its tensors are where they belong
   start_ = owner_.clock_();

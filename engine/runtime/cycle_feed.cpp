@@ -5,7 +5,7 @@
 namespace harmonics {
 
 CycleFeed::CycleFeed(CyclePlan& plan, uint64_t epoch, uint64_t index) : plan_(plan), epoch_(epoch) {
-  plan_.reader->seek(epoch, index);
+  if (!plan_.from) plan_.reader->seek(epoch, index);
   if (plan_.epochs > 0 && epoch >= static_cast<uint64_t>(plan_.epochs)) passes_ended_.store(true, std::memory_order_relaxed);
 }
 
@@ -20,22 +20,35 @@ void CycleFeed::allocate(const std::vector<std::optional<TensorType>>& results) 
     }
     for (const auto& type : results) slot.results.emplace_back(type ? type->bytes() * plan_.batch : 0);
     slot.delivers.resize(results.size());
+    slot.reads.resize(plan_.producers.size());
   }
 }
 
 Slot* CycleFeed::next() {
   if (passes_ended()) return nullptr;
   Slot& slot = slots_[next_slot_];
+  fill(slot);
+  return slot.count == 0 ? nullptr : &take();
+}
+
+Slot& CycleFeed::take() {
+  Slot& slot = slots_[next_slot_];
+  next_slot_ = (next_slot_ + 1) % slots_.size();
+  slot.sequence = read_++;
+  return slot;
+}
+
+void CycleFeed::fill(Slot& slot) {
+  slot.count = 0;
+  if (stream_ended() || passes_ended()) return;
   slot.count = plan_.reader->read(plan_.batch, slot.targets.data());
   while (slot.count == 0) {
-    if (!next_pass()) return nullptr;
+    if (!next_pass()) return;
     slot.count = plan_.reader->read(plan_.batch, slot.targets.data());
   }
-  slot.sequence = read_++;
   slot.epoch = epoch_;
   slot.end = plan_.reader->position();
-  next_slot_ = (next_slot_ + 1) % slots_.size();
-  return &slot;
+  for (size_t i = 0; i < slot.reads.size(); ++i) slot.reads[i] = plan_.reader->reads(i);
 }
 
 bool CycleFeed::next_pass() {

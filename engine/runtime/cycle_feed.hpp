@@ -20,6 +20,7 @@ struct Slot {
   std::vector<char> delivers;  // by result: did this step make it
   uint64_t count = 0, epoch = 0;
   uint64_t end = 0;  // joint samples of this epoch up to and with this batch
+  std::vector<uint64_t> reads;  // by stream: how many of its samples a run that goes on behind this batch does not need
   size_t sequence = 0;
 };
 
@@ -33,10 +34,14 @@ class CycleFeed {
   void allocate(const std::vector<std::optional<TensorType>>& results);
   // The next batch; null when the streams, or the passes, have ended.
   Slot* next();
+  // The same in two: a slot for it, and the batch itself, of no samples at the end. Nothing is read ahead so.
+  Slot* next_slot() { return stream_ended() || passes_ended() ? nullptr : &take(); }
+  void fill(Slot& slot);
   bool stream_ended() const { return stream_ended_.load(std::memory_order_relaxed); }
   bool passes_ended() const { return passes_ended_.load(std::memory_order_relaxed); }
 
  private:
+  Slot& take();
   bool next_pass();
 
   CyclePlan& plan_;

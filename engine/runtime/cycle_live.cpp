@@ -17,6 +17,17 @@ constexpr auto kLook = std::chrono::milliseconds(20);
 // Streams with positions go on where the checkpoint says, and hear what later ones hold.
 void CycleRun::begin_live() {
   if (!live_.any()) return;
+  if (plan_.from) {
+    std::vector<uint64_t> used;
+    for (size_t i = 0; i < plan_.producers.size(); ++i) used.push_back(plan_.reader->reads(i));
+    live_.use(used);
+    live_.go_on(plan_.from->restored);
+    not_resumable_ = plan_.from->not_resumable;
+    if (!keeps()) return;
+    if (not_resumable_.empty()) tell_resumable();
+    owner_.checkpoints_->on_saved([this](const RunState& state) { live_.durable(state); });
+    return;
+  }
   if (!keeps()) {
     if (resumed() && !resumed()->live.empty())
       throw Error(ErrorKind::Usage, "a run of live streams is gone on with where checkpoints are kept", {}, {"add --checkpoint DIR: who sends waits for what they hold"});
@@ -24,6 +35,11 @@ void CycleRun::begin_live() {
   }
   live_.begin(resumed());
   owner_.checkpoints_->on_saved([this](const RunState& state) { live_.durable(state); });
+}
+
+// For the cycle that goes on there. The last step used all that was read.
+void CycleRun::leave_live() {
+  plan_.graph.live_reading() = LiveReading{plan_.producers, std::move(plan_.reader), live_.restored(), not_resumable_};
 }
 
 void CycleRun::end_live() {
@@ -38,8 +54,14 @@ void CycleRun::watch_live(const std::stop_token& over) {
   std::condition_variable_any wake;
   std::unique_lock<std::mutex> lock(mutex);
   while (!wake.wait_for(lock, over, kLook, [&] { return over.stop_requested(); })) {
-    if (owner_.stop_.load(std::memory_order_relaxed)) finish_because("interrupt");
+    const bool asked = owner_.stop_.load(std::memory_order_relaxed);
+    if (asked) finish_because("interrupt");
     else if (plan_.settings.seconds && now() >= *plan_.settings.seconds) finish_because("for");
+    if (const auto text = plan_.reader->take_note()) {
+      const std::lock_guard<std::mutex> noting(stepping_);
+      note(*text);
+    }
+    if (stopping() && plan_.goes_on && !asked) return;  // a step ended it, so nobody waits
     if (stopping()) return live_.cancel();
     if (keeps()) look_after_checkpoints();
   }

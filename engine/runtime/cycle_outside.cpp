@@ -10,14 +10,16 @@ namespace harmonics {
 
 namespace {
 
-void look_at(const Source& source, StreamStatus& status) {
+constexpr double kBetweenLooks = 0.25;  // seconds, at metrics over the last samples
+
+void look_at(const Source& source, const JoinCounts& join, StreamStatus& status) {
   const std::optional<StreamHealth> health = source.health();
   if (!health) return;
   constexpr const char* kWords[] = {"waiting", "receiving", "ended", "failed"};
   status.state = kWords[std::min(static_cast<size_t>(health->state), std::size(kWords) - 1)];
   StreamStatus::Live& live = status.of_live.emplace();
-  live.queued_samples = health->queued_samples;
-  live.queued_bytes = health->queued_bytes;
+  live.queued_samples = health->queued_samples + join.waiting;
+  live.queued_bytes = health->queued_bytes + join.waiting * source.sample_bytes();
   live.window_bytes = health->window_bytes;
   live.senders = health->senders;
   live.connected = health->connected;
@@ -25,10 +27,14 @@ void look_at(const Source& source, StreamStatus& status) {
   live.duplicates = health->duplicates;
   live.refused = health->refused;
   live.resent = health->resent;
+  live.dropped = join.dropped;
+  live.unpaired = join.unpaired;
+  live.late = join.late;
+  live.filled = join.filled;
   live.idle_seconds = health->idle_seconds;
   live.last_error = health->last_error;
   const bool gone = health->state == StreamHealth::State::Receiving && health->senders > 0 && health->connected == 0;
-  status.health = health->state == StreamHealth::State::Failed ? Health::failed : health->lost > 0 || gone ? Health::degraded : Health::ok;
+  status.health = health->state == StreamHealth::State::Failed ? Health::failed : health->lost > 0 || join.unpaired + join.late > 0 || gone ? Health::degraded : Health::ok;
 }
 
 }  // namespace
@@ -56,14 +62,24 @@ void CycleRun::begin_control() {
   scene.metrics = record_.metrics().names();
   scene.window = plan_.window;
   scene.from = figures();
+  scene.learning_rate = rate_set_;
+  const JointReader* const reader = plan_.reader.get();  // whoever asks may do so after it was left to the cycle that goes on
   for (size_t i = 0; i < plan_.producers.size(); ++i) {
     const Source& source = plan_.graph.streams().source(plan_.producers[i]);
-    scene.streams.push_back({plan_.name_of(plan_.producers[i]), source.info().live, plan_.reader->bytes(i) / std::max<size_t>(source.sample_bytes(), 1), plan_.reader->bytes(i), [&source](StreamStatus& status) { look_at(source, status); }});
+    scene.streams.push_back({plan_.name_of(plan_.producers[i]), source.info().live, plan_.reader->bytes(i) / std::max<size_t>(source.sample_bytes(), 1), plan_.reader->bytes(i), [&source, reader, i](StreamStatus& status) { look_at(source, reader->counts(i), status); }});
   }
   scene.stop = [this] { owner_.stop(); };
   scene.checkpoint = [this] { return owner_.checkpoint_now(); };
   owner_.control_->begin(std::move(scene));
+  controlled_ = true;
   if (keeps()) tell_checkpoints();
+}
+
+// What somebody set in place of the schedule.
+std::optional<double> CycleRun::rate_set() const {
+  if (!controlled_) return rate_set_;
+  const double set = owner_.control_->learning_rate();
+  return std::isnan(set) ? std::nullopt : std::optional(set);
 }
 
 void CycleRun::wait_while_paused(std::unique_lock<std::mutex>& stepping) {
@@ -96,6 +112,10 @@ RunFigures CycleRun::figures() const {
 
 void CycleRun::tell_control() {
   if (snapshots_ && owner_.control_->holds()) snapshots_->settle();
+  if (const double now = record_.now(); now >= next_look_) {
+    next_look_ = now + kBetweenLooks;
+    watch_.read_windows();
+  }
   record_.metrics().values(values_);
   owner_.control_->leave(figures(), values_);
 }

@@ -28,6 +28,13 @@ void refuse_what_varies(const CyclePlan& plan) {
       throw Error(ErrorKind::Usage, fmt::format("a deterministic run cannot read the live stream '{}': what arrives when varies", plan.name_of(n)), {}, {"record it to a file and read that, or leave --deterministic out"});
 }
 
+// The first live stream of both cycles; -1: there is none.
+int live_in_both(HarmonicGraph& graph, const std::vector<int>& a, const std::vector<int>& b) {
+  for (int n : a)
+    if (graph.streams().bound(n) && graph.streams().source(n).info().live && std::find(b.begin(), b.end(), n) != b.end()) return n;
+  return -1;
+}
+
 }  // namespace
 
 void expect_validation(HarmonicGraph& graph, int cycle, const ResolvedSettings& settings) {
@@ -59,6 +66,29 @@ CyclePlan::CyclePlan(HarmonicGraph& harmonic, int number, const RunSettings& set
   batch = size > 0 ? std::min<uint64_t>(size, static_cast<uint64_t>(settings.batch)) : static_cast<uint64_t>(settings.batch);
   epochs = planned_epochs(settings, training);
   if (run.deterministic) refuse_what_varies(*this);
+  if (live) go_on();
+}
+
+// A live stream is read once, so cycles that read it go on where the one before stopped.
+void CyclePlan::go_on() {
+  const Graph& g = graph.graph();
+  for (size_t later = static_cast<size_t>(cycle) + 1; later < g.cycles.size(); ++later) {
+    const std::vector<int> others = g.producers_used(static_cast<int>(later), g.trains(static_cast<int>(later)));
+    const int both = live_in_both(graph, producers, others);
+    if (both < 0) continue;
+    if (others != producers)
+      throw Error(ErrorKind::Usage, fmt::format("cycle {} reads the live stream '{}' beside others than cycle {} does, so where it would go on is not known", later + 1, name_of(both), cycle + 1), {},
+                  {"let both cycles use the same producers, or record the stream to a file and read that"});
+    if (settings.seconds)
+      throw Error(ErrorKind::Usage, fmt::format("cycle {} cannot end by the clock: it may be waiting for a sample of '{}' then, and cycle {} goes on with it", cycle + 1, name_of(both), later + 1), {},
+                  {"end it with steps or until"});
+    goes_on = true;
+  }
+  std::optional<LiveReading>& former = graph.live_reading();
+  if (!former || former->producers != producers) return;
+  from = std::move(former);
+  former.reset();
+  reader = std::move(from->reader);
 }
 
 Horizon CyclePlan::horizon() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ void expect_validation(HarmonicGraph& graph, int cycle, const ResolvedSettings& 
 struct CyclePlan {
   // Throws when a producer the cycle needs is not bound.
   CyclePlan(HarmonicGraph& graph, int cycle, const RunSettings& run);
+
+  void go_on();
 
   std::string name_of(int node) const { return graph.graph().nodes[static_cast<size_t>(node)].name; }
   bool is_consumer(int node) const { return graph.graph().nodes[static_cast<size_t>(node)].kind == DeclarationKind::Consumer; }
@@ -35,6 +38,8 @@ struct CyclePlan {
   uint64_t batch = 1;
   int64_t epochs = -1;         // below zero: until something else ends it
   bool live = false;
+  bool goes_on = false;        // a later cycle goes on in these live streams, so none is read that no step uses
+  std::optional<LiveReading> from;  // where a former cycle stopped in them; its reader is this plan's
   int64_t window = 0;          // samples that are predicted before they are learned, of which means are kept; 0: none
 };
 

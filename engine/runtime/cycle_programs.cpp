@@ -84,6 +84,19 @@ std::map<std::string, std::string> CyclePrograms::implementations() const {
   return all;
 }
 
+std::string CyclePrograms::hosted() const {
+  if (!chosen_ || chosen_->by_batch.empty()) return "";
+  const Executable& program = chosen_->by_batch.rbegin()->second.step->executable();
+  std::set<std::string> what;
+  size_t n = 0;
+  for (const PlanStep& s : program.steps())
+    if (s.on_host) ++n, what.insert(s.what);
+  if (n == 0) return "";
+  std::string names;
+  for (const std::string& name : what) names += (names.empty() ? "" : ", ") + name;
+  return fmt::format("device '{}' has no kernel for {} of {} steps, which the CPU computes, with copies: {}", plan_.run.device, n, program.steps().size(), names);
+}
+
 void CyclePrograms::choose_branches(const RunCounts& counts) {
   const auto& conditionals = plan_.graph.graph().conditionals;
   bool same = chosen_ != nullptr;

@@ -46,6 +46,8 @@ class CyclePrograms {
   const std::set<std::string>& measured() const { return measured_; }
   // Who computes each functional in what was compiled so far: "cpu, portable".
   std::map<std::string, std::string> implementations() const;
+  // What the host computes beside a device with memory of its own, in one line; "": nothing.
+  std::string hosted() const;
 
  private:
   struct Branch {

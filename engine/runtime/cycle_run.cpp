@@ -18,24 +18,28 @@ CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
     : owner_(owner), report_(report), plan_(owner.graph_, owner.cycle_, owner.settings_), live_(plan_), record_(plan_, report),
       watch_(plan_, record_), programs_(plan_, record_.metrics(), watch_.judge()) {
   begin_live();
-  if (keeps()) tell_resumable();
+  if (keeps() && !plan_.from) tell_resumable();
   if (const RunState* from = resumed()) {
     epoch_ = from->epoch;
     index_ = from->index;
     before_ = from->seconds;
+    rate_set_ = from->learning_rate_set;
     report_.resumed_at = from->step;
     record_.restore(*from);
     watch_.restore(*from);
   } else if (plan_.training) {
     forget_moments();
   }
+  if (plan_.from) index_ = plan_.reader->position();
   feed_.emplace(plan_, epoch_, index_);
   if (plan_.training) {
     rate_.emplace(plan_.settings.schedule, plan_.settings.optimizer.lr, plan_.horizon());
     if (const auto note = rate_->note()) report_.notes.push_back(*note);
   }
   programs_.compile_first(record_.counts());
+  if (const std::string hosted = programs_.hosted(); !hosted.empty()) note(hosted);
   watch_.prepare();
+  for (const std::string& text : watch_.without_window()) note(text);
   check_conditions_measured();
   feed_->allocate(programs_.result_types());
   if (resumed()) go_on();
@@ -51,12 +55,17 @@ void CycleRun::run() {
   const auto flow_graph = [&] {
     flow::graph g;
     flow::input_node<Slot*> input(g, [this](oneapi::tbb::flow_control& control) {
-      Slot* slot = stopping() ? nullptr : feed_->next();
+      Slot* slot = stopping() ? nullptr : plan_.goes_on ? feed_->next_slot() : feed_->next();
       if (!slot) control.stop();
       return slot;
     });
     flow::limiter_node<Slot*> limiter(g, CycleFeed::kInFlight);
-    flow::function_node<Slot*, Slot*> step(g, flow::serial, [this](Slot* slot) { return this->step(*slot), slot; });
+    flow::function_node<Slot*, Slot*> step(g, flow::serial, [this](Slot* slot) {
+      if (plan_.goes_on) slot->count = 0;
+      if (plan_.goes_on && !stopping()) feed_->fill(*slot);
+      if (slot->count > 0) this->step(*slot);
+      return slot;
+    });
     // A serial node may start its next message before it has handed on the last: order is restored by number.
     flow::sequencer_node<Slot*> in_order(g, [](Slot* slot) { return slot->sequence; });
     flow::function_node<Slot*, flow::continue_msg> sink(g, flow::serial, [this](Slot* slot) { return deliver(*slot), flow::continue_msg(); });
@@ -81,14 +90,16 @@ void CycleRun::run() {
 
 // Step numbers begin anew with every cycle, so the moments they correct do too.
 void CycleRun::forget_moments() {
-  for (const auto& [name, t] : plan_.graph.store().all())
-    if (t.role == Role::moment) std::memset(t.storage->data(), 0, t.type.bytes());
-  plan_.graph.store().forget_expected([](const std::string&) { return true; });
+  ParameterStore& store = plan_.graph.store();
+  for (const auto& [name, t] : store.all())
+    if (t.role == Role::moment) std::memset(store.find(name)->change(), 0, t.type.bytes());
+  store.forget_expected([](const std::string&) { return true; });
 }
 
 // "f1" for "val.output.f1"; empty: none gives it, or it would have been measured.
 std::string CycleRun::metric_to_ask_for(std::string figure) const {
-  if (figure.rfind("val.", 0) == 0) figure.erase(0, 4);
+  for (const std::string_view prefix : {"val.", "window."})
+    if (figure.starts_with(prefix)) figure.erase(0, prefix.size());
   if (const size_t dot = figure.find('.'); dot != std::string::npos && plan_.graph.graph().find(figure.substr(0, dot)) >= 0) figure.erase(0, dot + 1);
   return figure == "accuracy" ? "" : metric_giving(plan_.graph.registry(), figure);
 }
@@ -131,6 +142,7 @@ void CycleRun::step(Slot& slot) {
   if (keeps() && plan_.settings.accumulate > 1 && record_.gathered() == 0) remember_states();
   run_batch(slot);
   end_ = slot.end;
+  reads_ = slot.reads;
   if (record_.gathered() >= (plan_.training ? plan_.settings.accumulate : 1)) end_step();
 }
 
@@ -151,7 +163,7 @@ void CycleRun::run_batch(Slot& slot) {
     program.run();
   }
   record_.count_batch(p, static_cast<int64_t>(slot.count));
-  watch_.count_batch(p);
+  watch_.count_batch(p, static_cast<int64_t>(slot.count));
   for (size_t i = 0; i < plan_.wanted.size(); ++i) {
     slot.delivers[i] = p.results[i] != nullptr;
     if (p.results[i]) std::memcpy(slot.results[i].data(), p.results[i]->bytes(), programs_.result_types()[i]->bytes() * slot.count);
@@ -159,8 +171,7 @@ void CycleRun::run_batch(Slot& slot) {
 }
 
 float CycleRun::next_rate() {
-  const double set = owner_.control_ ? owner_.control_->learning_rate() : std::numeric_limits<double>::quiet_NaN();
-  if (rate_ && !std::isnan(set)) report_.learning_rate = set;
+  if (const std::optional<double> set = rate_set(); rate_ && set) report_.learning_rate = *set;
   else if (rate_) report_.learning_rate = rate_->at(record_.step(), plan_.settings.seconds ? record_.now() / *plan_.settings.seconds : 0);
   return static_cast<float>(report_.learning_rate);
 }
@@ -177,6 +188,7 @@ void CycleRun::end_step() {
   watch_.end_step();
   if (snapshots_) snapshots_->end(record_.step());
   index_ = end_;
+  live_.use(reads_);
   check_conditions();
   tell_step();
   checkpoint_if_due(false);
@@ -192,7 +204,10 @@ void CycleRun::check_conditions() {
 }
 
 void CycleRun::tell_step() {
-  if (owner_.every_ > 0 && record_.step() % owner_.every_ == 0) owner_.step_(record_.step_report());
+  if (owner_.every_ > 0 && record_.step() % owner_.every_ == 0) {
+    watch_.read_windows();
+    owner_.step_(record_.step_report());
+  }
   if (owner_.progress_ && record_.now() >= next_progress_) {
     next_progress_ = record_.now() + 0.1;
     owner_.progress_(record_.progress(record_.now()));
@@ -252,6 +267,7 @@ void CycleRun::finish() {
   const size_t whole = report_.by_epoch.size();  // passes that another one followed
   close_epoch(record_.epoch(), end);
   if (report_.stopped_by.empty()) report_.stopped_by = feed_->stream_ended() ? "end of streams" : "epochs";
+  watch_.read_windows();
   record_.finish(end);
   report_.epochs = static_cast<int64_t>(whole);
   if (report_.by_epoch.size() > whole) {
@@ -259,10 +275,13 @@ void CycleRun::finish() {
     const bool ended = (feed_->stream_ended() || feed_->passes_ended()) && !finished_ && !interrupted;
     report_.epochs += plan_.size > 0 ? samples == plan_.size : ended;
   }
-  for (size_t i = 0; i < plan_.producers.size(); ++i)
+  for (size_t i = 0; i < plan_.producers.size(); ++i) {
     if (plan_.reader->left_over(i) > 0)
       report_.notes.push_back(fmt::format("producer '{}' had {} samples left over at the end of a pass", plan_.name_of(plan_.producers[i]), plan_.reader->left_over(i)));
+    if (const std::string text = plan_.reader->counts(i).text(); !text.empty()) report_.notes.push_back(fmt::format("samples of '{}': {}", plan_.name_of(plan_.producers[i]), text));
+  }
   if (owner_.progress_) owner_.progress_(record_.progress(report_.seconds));
+  if (plan_.goes_on && !interrupted) leave_live();
 }
 
 }  // namespace harmonics

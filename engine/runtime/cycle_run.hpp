@@ -36,6 +36,7 @@ class CycleRun {
   const RunState* resumed() const;
   void expect_belonging() const;
   void go_on();
+  std::string keep_rate(bool same_training);
   bool keeps() const { return owner_.checkpoints_ && plan_.training; }
   bool stopping() const;
   void check_conditions_measured() const;
@@ -57,6 +58,7 @@ class CycleRun {
   void end_step();
   void close_epoch(uint64_t next, double now);
   float next_rate();
+  std::optional<double> rate_set() const;
   void check_conditions();
   void tell_step();
   void check_metrics();
@@ -73,6 +75,7 @@ class CycleRun {
   // ---- live streams ----
   void begin_live();
   void end_live();
+  void leave_live();
   void watch_live(const std::stop_token& over);
   void look_after_checkpoints();
 
@@ -94,14 +97,17 @@ class CycleRun {
   CycleWatch watch_;
   CyclePrograms programs_;
   std::optional<LearningRate> rate_;  // training
+  std::optional<double> rate_set_;    // from outside, before the checkpoint this goes on from
+  bool controlled_ = false;           // the control has it now
   std::atomic<bool> finished_{false};
   double start_ = 0, before_ = 0;  // by the clock; what ran before the checkpoint it went on from
-  double next_progress_ = 0;
+  double next_progress_ = 0, next_look_ = 0;
 
   std::mutex stepping_;                 // held while a batch runs and while a checkpoint is taken
   bool over_ = false;                   // nothing is left to be taken
   uint64_t epoch_ = 0, index_ = 0;      // joint samples of this epoch that steps have used
   uint64_t end_ = 0;                    // and batches
+  std::vector<uint64_t> reads_;         // by producer: of its samples, those that batches do not need again
   int64_t looked_at_ = -1;              // the step of which a checkpoint was taken while no other ended
   std::string not_resumable_;
   std::shared_ptr<Snapshots> snapshots_;  // null: nobody reads them

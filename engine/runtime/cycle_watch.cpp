@@ -1,6 +1,8 @@
 #include "engine/runtime/cycle_watch.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include <fmt/core.h>
 
@@ -27,13 +29,14 @@ CycleWatch::CycleWatch(CyclePlan& plan, CycleRecord& record) : plan_(plan), reco
   std::vector<std::string> asked;
   for (const std::string& text : plan.run.metrics)
     if (text != "accuracy" && text != "confusion") asked.push_back(text);
-  if (plan.training && !asked.empty()) judge_.emplace(plan.graph.registry(), asked, false, false);
+  if (plan.training && !asked.empty()) judge_.emplace(plan.graph.registry(), asked, false, false, JudgedSpan{plan.window, static_cast<int64_t>(plan.batch)});
 }
 
 void CycleWatch::prepare() {
   if (judge_) {
     judge_->check_asked();
     for (const auto& [name, value] : named(judge_->figures(), false)) names_.push_back(name);
+    name_windows();
   }
   if (plan_.training && !plan_.graph.validation_streams().empty()) {
     validation_.emplace(plan_.graph, plan_.cycle, plan_.graph.validation_streams(), plan_.run, Purpose::validation);
@@ -41,14 +44,46 @@ void CycleWatch::prepare() {
   }
   for (const std::string& name : names_) record_.metrics().declare(name);
   record_.metrics().keep_held(names_);
+  read_windows(true);
+}
+
+// "window.f1" of the first layer that has it, and "window.output.f1" of each.
+void CycleWatch::name_windows() {
+  const auto name = [&](const std::string& text, std::vector<size_t>& of) {
+    if (std::find(names_.begin(), names_.end(), text) != names_.end()) return;
+    names_.push_back(text);
+    of.push_back(record_.metrics().declare(text));
+  };
+  judge_->read_windows([&](const std::string& layer, const hx_figure& figure) {
+    std::vector<size_t>& of = windows_[layer][figure.name];
+    name(std::string("window.") + figure.name, of);
+    name("window." + layer + "." + figure.name, of);
+  }, true);
+  const auto looks = [&](const Comparison& c) { return c.metric.starts_with("window.") && std::find(names_.begin(), names_.end(), c.metric) != names_.end(); };
+  for (const Comparison& c : plan_.settings.until) decides_ = decides_ || looks(c);
+  for (const GraphConditional& c : plan_.graph.graph().conditionals) decides_ = decides_ || (!c.predicate && c.cycle == plan_.cycle && looks(c.metric));
+}
+
+void CycleWatch::read_windows(bool all) {
+  if (!judge_ || windows_.empty()) return;
+  judge_->read_windows([&](const std::string& layer, const hx_figure& figure) {
+    const auto& of_layer = windows_.at(layer);
+    const auto of = of_layer.find(std::string_view(figure.name));
+    if (of == of_layer.end()) return;
+    for (const size_t metric : of->second) record_.metrics().put(metric, figure.value);
+  }, all);
 }
 
 void CycleWatch::store(RunState& state) {
-  if (judge_) state.record.judged = judge_->state();
+  if (!judge_) return;
+  state.record.judged = judge_->state();
+  state.record.judged_windows = judge_->windows();
 }
 
 void CycleWatch::restore(const RunState& state) {
-  if (judge_ && state.record.epoch_steps > 0) judge_->restore(state.record.judged);
+  if (!judge_) return;
+  judge_->restore_windows(state.record.judged_windows);
+  if (state.record.epoch_steps > 0) judge_->restore(state.record.judged);
 }
 
 std::vector<std::string> CycleWatch::notes(const RunState& state) const {

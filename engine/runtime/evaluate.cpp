@@ -96,7 +96,7 @@ Evaluation Evaluator::run() {
     at.step->run();
     loss += static_cast<double>(*at.step->loss()) * static_cast<double>(n);
     for (size_t i = 0; i < layer_loss.size(); ++i) layer_loss[i] += static_cast<double>(*at.step->layer_loss(i)) * static_cast<double>(n);
-    judge_->add(at.outputs);
+    judge_->add(at.outputs, static_cast<int64_t>(n));
     result.samples += static_cast<int64_t>(n);
   }
   const double samples = static_cast<double>(std::max<int64_t>(result.samples, 1));

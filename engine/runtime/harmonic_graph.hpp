@@ -49,6 +49,14 @@ struct ResolvedSettings : UpdateSettings {
 // "loss<0.05", "output.accuracy >= 0.98"; throws ErrorKind::Usage.
 Comparison parse_comparison(const std::string& text);
 
+// Where a cycle of live streams stopped, for the next one that reads them.
+struct LiveReading {
+  std::vector<int> producers;
+  std::unique_ptr<JointReader> reader;
+  std::vector<char> restored;  // by live producer: it has positions, and hears what is durable
+  std::string not_resumable;
+};
+
 class HarmonicGraph {
  public:
   explicit HarmonicGraph(Graph graph, Registry* outer = nullptr);
@@ -66,6 +74,7 @@ class HarmonicGraph {
   void bind_consumer(const std::string& name, Address address);  // "": the graph's only unbound consumer, else the unnamed one
   void bind_consumer(int node, Sink sink);
   std::map<int, std::unique_ptr<Sink>>& sinks() { return sinks_; }
+  std::optional<LiveReading>& live_reading() { return live_reading_; }
 
   // Stream types, then widths; once bound. Types of unbound producers come from the loaded weights or the other set.
   const Widths& widths();
@@ -109,6 +118,7 @@ class HarmonicGraph {
   ParameterStore store_;
   StreamSet streams_, test_streams_, validation_streams_;
   std::map<int, std::unique_ptr<Sink>> sinks_;
+  std::optional<LiveReading> live_reading_;  // reads streams_, so it goes before them
   std::map<int, StreamType> recorded_;  // from the weights file
   std::map<int, StreamType> types_;
   std::optional<Widths> widths_;

@@ -47,10 +47,15 @@ JointReader::JointReader(std::vector<JointMember> members, const JointOptions& o
   left_over_.resize(members_.size());
   got_.resize(members_.size());
   write_.resize(members_.size());
-  check_lengths();
+  if (!options_.join) check_lengths();
   count();
-  by_number_ = size_ > 0 && (options_.repeat == 1 || !options_.passes_differ) && std::all_of(members_.begin(), members_.end(), [](const JointMember& m) { return m.source->can_read_at(); });
+  by_number_ = size_ > 0 && !options_.join && (options_.repeat == 1 || !options_.passes_differ) && std::all_of(members_.begin(), members_.end(), [](const JointMember& m) { return m.source->can_read_at(); });
   if (options_.shuffle > 1) allocate_blocks();
+  if (!options_.join) return;
+  std::vector<NumberedJoin::Member> joined;
+  for (const JointMember& m : members_) joined.push_back({m.source, m.per_group, m.edge});
+  join_ = std::make_unique<NumberedJoin>(joined, *options_.join, options_.batch);
+  block_reads_.resize(members_.size());
 }
 
 void JointReader::check_lengths() const {
@@ -68,7 +73,7 @@ void JointReader::count() {
   uint64_t groups = std::numeric_limits<uint64_t>::max();
   for (const JointMember& m : members_)
     if (const uint64_t n = m.source->info().size) groups = std::min(groups, n / m.per_group);
-  const bool bounded = counted_ = groups != std::numeric_limits<uint64_t>::max();
+  const bool bounded = counted_ = groups != std::numeric_limits<uint64_t>::max() && !options_.join;  // how many belong together is not known
   if (bounded) groups -= std::min(groups, options_.skip);
   if (options_.take) groups = std::min(groups, options_.take);
   if (!bounded && !options_.take) return;
@@ -133,8 +138,10 @@ uint64_t JointReader::place_of(uint64_t given) const {
   return given ? options_.skip + options_.shard + (given - 1) * options_.shards + 1 : 0;
 }
 
-uint64_t JointReader::reads_from(size_t member, uint64_t index) const {
-  const uint64_t first = options_.shuffle < 2 ? index : index - index % order_.size();
+uint64_t JointReader::reads(size_t member) const {
+  const bool in_block = options_.shuffle > 1 && position_ % order_.size() != 0;
+  if (join_) return in_block ? block_reads_[member] : join_->reads(member);
+  const uint64_t first = in_block ? position_ - position_ % order_.size() : position_;
   return place_of(first) * members_[member].per_group;
 }
 
@@ -143,6 +150,11 @@ void JointReader::start_pass(uint64_t given) {
   pass_given_ = given;
   pass_position_ = place_of(given);
   pass_ended_ = false;
+  if (join_) {
+    for (const JointMember& m : members_)
+      if (!m.source->info().live) m.source->seek(epoch_ * options_.repeat + pass_, 0);
+    return join_->restart();
+  }
   for (const JointMember& m : members_) m.source->seek(epoch_ * options_.repeat + pass_, pass_position_ * m.per_group);
 }
 
@@ -216,6 +228,7 @@ bool JointReader::fill_block() {
     return block_size_ > 0;
   }
   for (size_t i = 0; i < members_.size(); ++i) write_[i] = blocks_[i].data();
+  for (size_t i = 0; join_ && i < members_.size(); ++i) block_reads_[i] = join_->reads(i);
   block_size_ = read_ordered(order_.size());
   block_at_ = 0;
   shuffled_order(order_.data(), static_cast<uint32_t>(block_size_), options_.seed, epoch_, block_++);
@@ -258,7 +271,20 @@ uint64_t JointReader::read_pass(uint64_t n) {
   return got;
 }
 
+// Up to n groups that belong together.
+uint64_t JointReader::join_groups(uint64_t n, std::byte* const* to) {
+  const uint64_t groups = join_->read(n, to);
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (to) write_[i] += groups * bytes_[i];
+    if (groups < n) left_over_[i] = join_->waiting(i);
+  }
+  pass_ended_ = pass_ended_ || groups < n;
+  pass_position_ += groups;
+  return groups;
+}
+
 uint64_t JointReader::read_groups(uint64_t n) {
+  if (join_) return join_groups(n, write_.data());
   bool complete = true;
   for (size_t i = 0; i < members_.size(); ++i) {
     const uint64_t wanted = n * members_[i].per_group;
@@ -272,6 +298,7 @@ uint64_t JointReader::read_groups(uint64_t n) {
 }
 
 uint64_t JointReader::drop_groups(uint64_t n) {
+  if (join_) return join_groups(n, nullptr);
   bool complete = true;
   for (size_t i = 0; i < members_.size(); ++i) {
     const uint64_t wanted = n * members_[i].per_group;

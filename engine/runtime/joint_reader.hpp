@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/stream_source.hpp"
+#include "engine/runtime/numbered_join.hpp"
 
 namespace harmonics {
 
@@ -14,6 +14,7 @@ namespace harmonics {
 struct JointMember {
   Source* source = nullptr;
   uint64_t per_group = 1;
+  std::optional<EdgeOptions> edge = std::nullopt;  // what becomes of a live stream's samples that come too fast; empty: its source holds them
 };
 
 // What acts on joint samples, in this order: skip, take, shard, repeat, shuffle, batch.
@@ -25,10 +26,11 @@ struct JointOptions {
   uint64_t take = 0;  // 0: all
   uint64_t shard = 0, shards = 1;
   uint64_t repeat = 1;  // passes in one epoch
+  std::optional<JoinRules> join = std::nullopt;  // samples may be missing; empty: every sample is there, and they belong together as they come
   bool passes_differ = false;  // a member's samples change from pass to pass: those of several are not read by number
 };
 
-// Joins sources by order. The permutation of a shuffled block is one for all members, a function of (seed, epoch,
+// Joins sources by order, or by number where samples may be missing. The permutation of a shuffled block is one for all members, a function of (seed, epoch,
 // block). Allocates while constructed, not while reading. One thread at a time.
 class JointReader {
  public:
@@ -53,8 +55,12 @@ class JointReader {
   uint64_t read(void* const* to);
   uint64_t read(uint64_t n, void* const* to);
 
-  // Of a member: how many of its samples lie before the first that is read after seek(epoch, index), where passes are not repeated.
-  uint64_t reads_from(size_t member, uint64_t index) const;
+  // Of a member: how many of its samples lie before the first that is needed to go on from position(), where passes are not repeated.
+  uint64_t reads(size_t member) const;
+  // Joined by number: sources that keep their positions are to be taken there by who seeks. counts() and take_note() may be called from any thread.
+  bool joins_by_number() const { return join_ != nullptr; }
+  JoinCounts counts(size_t member) const { return join_ ? join_->counts(member) : JoinCounts{}; }
+  std::optional<std::string> take_note() { return join_ ? join_->take_note() : std::nullopt; }
 
   uint64_t epoch() const { return epoch_; }
   uint64_t position() const { return position_; }  // joint samples given in this epoch
@@ -80,6 +86,7 @@ class JointReader {
   void seek_ordered(uint64_t index);
   void read_away(uint64_t index);
   bool fill_block();
+  uint64_t join_groups(uint64_t n, std::byte* const* to);
 
   std::vector<JointMember> members_;
   JointOptions options_;
@@ -90,6 +97,8 @@ class JointReader {
   uint64_t pass_ = 0, pass_position_ = 0, pass_given_ = 0;  // position counts skipped and other shards' samples too
   bool pass_ended_ = false;
 
+  std::unique_ptr<NumberedJoin> join_;
+  std::vector<uint64_t> block_reads_;  // joined by number: reads() at the beginning of the block
   std::vector<std::byte*> write_;               // where read_* put the next joint sample of each member
   // Shuffling: blocks of samples are kept and given in another order; where every source can be read by number, only
   // the order is.

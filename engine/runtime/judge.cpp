@@ -112,12 +112,16 @@ void MeasuredMetric::reset() {
   if (table_->reset(object_) != HX_OK) fail();
 }
 
-std::vector<Figure> MeasuredMetric::figures() {
+std::span<const hx_figure> MeasuredMetric::read() {
   const hx_figure* given = nullptr;
   uint32_t count = 0;
   if (table_->figures(object_, &given, &count) != HX_OK) fail();
+  return {given, count};
+}
+
+std::vector<Figure> MeasuredMetric::figures() {
   std::vector<Figure> result;
-  for (uint32_t i = 0; i < count; ++i) result.push_back({given[i].name ? given[i].name : "", given[i].value});
+  for (const hx_figure& f : read()) result.push_back({f.name ? f.name : "", f.value});
   return result;
 }
 
@@ -150,7 +154,7 @@ void MeasuredMetric::restore(const MetricState& state) {
   if (table_->restore(object_, state.bytes.data(), state.bytes.size()) != HX_OK) fail();
 }
 
-Judge::Judge(Registry& registry, const std::vector<std::string>& asked, bool suggested, bool table) : registry_(registry), suggested_(suggested), table_(table) {
+Judge::Judge(Registry& registry, const std::vector<std::string>& asked, bool suggested, bool table, JudgedSpan last) : registry_(registry), suggested_(suggested), table_(table), last_(last) {
   for (const std::string& text : asked) asked_.push_back(parse_metric(registry, text));
 }
 
@@ -163,7 +167,7 @@ void Judge::check_asked() const {
 }
 
 void Judge::open(const LossInfo& info) {
-  Layer& layer = layers_.emplace_back(Layer{info.name, *info.judged, {}, 0, {}, {}});
+  Layer& layer = layers_.emplace_back(Layer{info.name, *info.judged, {}, 0});
   std::vector<MetricCall> calls;
   if (suggested_)
     for (const std::string& text : suggestions(layer.what)) calls.push_back(parse_metric(registry_, text));
@@ -178,6 +182,43 @@ void Judge::open(const LossInfo& info) {
     layer.metrics.back().add(nothing);  // so that the figures have their names from the start
   }
   if (saved_) go_on(layer);
+  if (last_.samples > 0) open_window(layer, calls);
+}
+
+// Metrics of their own over the same rows: what they gather is of the last samples alone.
+void Judge::open_window(Layer& layer, const std::vector<MetricCall>& calls) {
+  const auto outputs = static_cast<uint64_t>(layer.what.outputs), samples = static_cast<uint64_t>(std::max(last_.samples, last_.batch));
+  const uint64_t bytes = JudgedWindow::bytes(samples, static_cast<uint64_t>(std::max<int64_t>(layer.what.rows / std::max<int64_t>(last_.batch, 1), 1)), outputs, layer.what.classes);
+  if (bytes > JudgedWindow::kMostBytes) {
+    without_window_.push_back(fmt::format("metrics of '{}' are not read over the last {} samples: what it says of them takes {} MiB, and {} are kept; --window takes fewer", layer.name, last_.samples, bytes >> 20,
+                                          JudgedWindow::kMostBytes >> 20));
+    return;
+  }
+  layer.last.emplace(static_cast<uint64_t>(last_.samples), outputs, layer.what.classes);
+  if (const auto saved = saved_windows_.find(layer.name); saved != saved_windows_.end()) {
+    const auto& labels = saved->second.labels;
+    const bool known = std::all_of(labels.begin(), labels.end(), [&](int32_t label) { return label >= 0 && label < layer.what.n_classes; });
+    if (known) layer.last->restore(saved->second);  // else it is of another layer of that name
+  }
+  std::set<std::pair<std::string, std::string>> opened;
+  for (const MetricCall& call : calls)
+    if (opened.emplace(call.item->name, call.arguments.str()).second) layer.of_last.emplace_back(call);
+}
+
+void Judge::judge_window(Layer& layer) {
+  hx_metric_batch batch = empty_batch(layer);
+  if (layer.last->rows() > 0) layer.last->fill(batch);
+  for (MeasuredMetric& metric : layer.of_last) {
+    metric.reset();
+    metric.add(batch);
+  }
+}
+
+std::map<std::string, JudgedWindowState> Judge::windows() const {
+  std::map<std::string, JudgedWindowState> all;
+  for (const Layer& layer : layers_)
+    if (layer.last) all[layer.name] = layer.last->state();
+  return all;
 }
 
 void Judge::restore(std::vector<LayerState> saved) { saved_ = std::move(saved); }
@@ -266,17 +307,18 @@ hx_metric_batch Judge::batch_of(Layer& layer, const JudgedOutputs& outputs, size
   return batch;
 }
 
-void Judge::give(Layer& layer, const hx_metric_batch& batch) {
+void Judge::give(Layer& layer, const hx_metric_batch& batch, uint64_t samples) {
   layer.rows += batch.rows;
+  if (layer.last) layer.last->add(batch, samples);
   for (MeasuredMetric& metric : layer.metrics) metric.add(batch);
 }
 
-void Judge::add(const JudgedOutputs& outputs) {
+void Judge::add(const JudgedOutputs& outputs, int64_t samples) {
   for (size_t i = 0; i < outputs.predictions.size(); ++i)
-    if (outputs.predictions[i]) give(layers_[i], batch_of(layers_[i], outputs, i));
+    if (outputs.predictions[i]) give(layers_[i], batch_of(layers_[i], outputs, i), static_cast<uint64_t>(samples));
 }
 
-void Judge::hold(const JudgedOutputs& outputs) {
+void Judge::hold(const JudgedOutputs& outputs, int64_t samples) {
   for (size_t i = 0; i < outputs.predictions.size(); ++i) {
     if (!outputs.predictions[i]) continue;
     const hx_metric_batch batch = batch_of(layers_[i], outputs, i);
@@ -284,6 +326,7 @@ void Judge::hold(const JudgedOutputs& outputs) {
     HeldRows& rows = held_[held_count_++];
     rows.layer = i;
     rows.rows = batch.rows;
+    rows.samples = static_cast<uint64_t>(samples);
     const uint64_t numbers = batch.rows * batch.outputs;
     rows.predictions.assign(batch.predictions, batch.predictions + numbers);
     if (batch.labels) rows.labels.assign(batch.labels, batch.labels + batch.rows);
@@ -300,9 +343,11 @@ void Judge::commit() {
     batch.predictions = rows.predictions.data();
     if (layer.what.classes) batch.labels = rows.labels.data();
     else batch.targets = rows.targets.data();
-    give(layer, batch);
+    give(layer, batch, rows.samples);
   }
   held_count_ = 0;
+  for (Layer& layer : layers_)
+    if (layer.last) layer.last->end_step();
 }
 
 void Judge::take_counting_rows(Layer& layer, const float* predictions, const int32_t* labels, int64_t rows) {

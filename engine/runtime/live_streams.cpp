@@ -4,11 +4,11 @@
 
 namespace harmonics {
 
-LiveStreams::LiveStreams(CyclePlan& plan) : plan_(plan) {
-  for (size_t i = 0; i < plan_.producers.size(); ++i) {
-    const int n = plan_.producers[i];
-    Source& source = plan_.graph.streams().source(n);
-    if (source.info().live) members_.push_back({i, plan_.name_of(n), &source});
+LiveStreams::LiveStreams(CyclePlan& plan) : used_(plan.producers.size()) {
+  for (size_t i = 0; i < plan.producers.size(); ++i) {
+    const int n = plan.producers[i];
+    Source& source = plan.graph.streams().source(n);
+    if (source.info().live) members_.push_back({i, plan.name_of(n), &source});
   }
 }
 
@@ -21,14 +21,24 @@ void LiveStreams::begin(const RunState* from) {
     const auto at = from->live.find(m.name);
     if (at == from->live.end()) throw Error(ErrorKind::Weights, fmt::format("the checkpoint does not say where '{}' stood", m.name), {}, {"it was not live then: bind what it was bound to, or begin anew"});
     m.restored = m.source->restore(at->second.index, at->second.position);
+    used_[m.number] = at->second.index;
   }
+}
+
+void LiveStreams::go_on(const std::vector<char>& restored) {
+  for (size_t i = 0; i < members_.size() && i < restored.size(); ++i) members_[i].restored = restored[i];
+}
+
+std::vector<char> LiveStreams::restored() const {
+  std::vector<char> all;
+  for (const Member& m : members_) all.push_back(m.restored);
+  return all;
 }
 
 void LiveStreams::store(RunState& state) const {
   for (const Member& m : members_) {
     if (!m.restored) continue;
-    const uint64_t index = plan_.reader->reads_from(m.number, state.index);
-    state.live[m.name] = {index, m.source->position_before(index)};
+    state.live[m.name] = {used_[m.number], m.source->position_before(used_[m.number])};
   }
 }
 

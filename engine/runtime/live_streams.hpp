@@ -11,16 +11,22 @@ namespace harmonics {
 
 class LiveStreams {
  public:
-  // The plan must outlive this, and so must its streams.
+  // The plan's streams must outlive this.
   explicit LiveStreams(CyclePlan& plan);
 
   bool any() const { return !members_.empty(); }
   // Before the first sample of a run that keeps checkpoints: from the beginning, or where `from` stood. A stream without positions is
   // left alone. Throws ErrorKind::Weights when `from` does not say where a stream stood.
   void begin(const RunState* from);
+  // Instead, in a cycle that goes on where another stopped: as restored() said there.
+  void go_on(const std::vector<char>& restored);
+  std::vector<char> restored() const;
+
+  // Steps have used what lies before these places, by the plan's producers. Not while store() runs.
+  void use(const std::vector<uint64_t>& reads) { used_ = reads; }
 
   // May be called from any thread.
-  void store(RunState& state) const;          // state.index says how far the run is
+  void store(RunState& state) const;
   void durable(const RunState& state) const;  // it is safe on the disk
   bool wants_durable() const;
   void cancel() const;
@@ -32,8 +38,8 @@ class LiveStreams {
     Source* source;
     bool restored = false;
   };
-  CyclePlan& plan_;
   std::vector<Member> members_;
+  std::vector<uint64_t> used_;
 };
 
 }  // namespace harmonics

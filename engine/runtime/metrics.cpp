@@ -134,7 +134,7 @@ const std::string& Metrics::name(size_t metric) const {
 std::map<std::string, WindowState> Metrics::windows() const {
   std::map<std::string, WindowState> result;
   for (const auto& [name, i] : names_)
-    if (!windows_[i].held && !windows_[i].empty()) result[name] = windows_[i].state();
+    if (!windows_[i].held && !windows_[i].put && !windows_[i].empty()) result[name] = windows_[i].state();
   return result;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string>
@@ -72,6 +73,8 @@ class Metrics {
   void end_step();
   // A value that holds until the next one: what a pass of validation, or an epoch, gave.
   void set(size_t metric, double value);
+  // A value that somebody else works out from what is kept, and will again; NaN: there is none now.
+  void put(size_t metric, double value) { windows_[metric].put = value; }
   // Before the first value every comparison is false.
   bool holds(const Comparison& comparison) const;
   // In the order of declaration; NaN before the first value. Allocates nothing where there is room.
@@ -95,10 +98,11 @@ class Metrics {
     std::optional<SampleWindow> samples = std::nullopt;  // instead
     std::optional<size_t> windowed = std::nullopt;       // the series that has this one's
     bool held = false;
+    std::optional<double> put = std::nullopt;
     double pending = 0, weight = 0;  // of the step that is running
 
-    bool empty() const { return samples ? samples->empty() : window.empty(); }
-    double mean() const { return samples ? samples->mean() : window.mean(); }
+    bool empty() const { return put ? std::isnan(*put) : samples ? samples->empty() : window.empty(); }
+    double mean() const { return put ? *put : samples ? samples->mean() : window.mean(); }
     WindowState state() const { return samples ? samples->state() : window.state(); }
   };
   std::map<std::string, size_t, std::less<>> names_;

@@ -97,7 +97,7 @@ void report_not_finite(const NotFinite& step, const LoweringOptions& observing, 
   look.run_forward();
   std::string spoilt;
   for (const auto& [name, t] : step.graph.store().all())
-    if (spoilt.empty() && first_bad(t.type.dtype, t.storage->data(), t.type.shape.count()) >= 0) spoilt = name;
+    if (spoilt.empty() && first_bad(t.type.dtype, t.data(), t.type.shape.count()) >= 0) spoilt = name;
   const std::string state = spoilt.empty() ? fmt::format("the weights are those after step {}, all finite", step.steps)
                                            : fmt::format("step {} had a finite loss but made '{}' infinite: these weights are lost", step.steps, spoilt);
   std::vector<std::string> notes{"note: " + state};

@@ -1,5 +1,6 @@
 #include "engine/runtime/record_state.hpp"
 
+#include <cmath>
 #include <cstring>
 
 #include "engine/runtime/state_fields.hpp"
@@ -10,7 +11,7 @@ namespace {
 
 namespace json = boost::json;
 
-const std::string kWindow = "run/window/", kCurve = "run/curve", kTable = "run/table/", kMetric = "run/metric/";
+const std::string kWindow = "run/window/", kCurve = "run/curve", kTable = "run/table/", kMetric = "run/metric/", kJudged = "run/judged/";
 
 HTensor tensor_of(const void* bytes, DType type, const Shape& shape) {
   auto storage = std::make_shared<Storage>(TensorType{type, shape}.bytes());
@@ -128,6 +129,59 @@ LayerState take_layer_state(const Fields& f, TensorFile& file) {
   return layer;
 }
 
+// ---- what layers said of the last samples ----
+
+json::object json_of(const std::map<std::string, JudgedWindowState>& windows, TensorFile& file) {
+  json::object o;
+  for (const auto& [layer, w] : windows) {
+    const std::string name = kJudged + layer;
+    const auto rows = static_cast<int64_t>(w.predictions.size() / w.outputs);
+    o[layer] = json::object{{"outputs", static_cast<int64_t>(w.outputs)}, {"classes", w.targets.empty()}};
+    if (w.samples.empty()) continue;
+    std::vector<double> steps = w.samples;
+    steps.insert(steps.end(), w.rows.begin(), w.rows.end());
+    file.tensors[name + "/steps"] = tensor_of(steps, 2);
+    if (rows == 0) continue;
+    const Shape shape{rows, static_cast<int64_t>(w.outputs)};
+    file.tensors[name + "/said"] = tensor_of(w.predictions.data(), DType::F32, shape);
+    file.tensors[name + "/meant"] = w.targets.empty() ? tensor_of(w.labels.data(), DType::I32, Shape{rows}) : tensor_of(w.targets.data(), DType::F32, shape);
+  }
+  return o;
+}
+
+template <typename T> std::vector<T> take_array(TensorFile& file, const std::string& name, DType dtype, const Shape& shape) {
+  const HTensor tensor = taken(file, name);
+  const TensorType type = type_of(tensor);
+  if (type != TensorType{dtype, shape}) throw std::runtime_error(fmt::format("'{}' is {}", name, type.str()));
+  const auto* from = static_cast<const T*>(static_cast<const void*>(tensor.bytes()));
+  return {from, from + shape.count()};
+}
+
+JudgedWindowState take_judged(const Fields& f, const std::string& name, TensorFile& file) {
+  constexpr double kRows = 0x1p40;
+  JudgedWindowState w;
+  w.outputs = static_cast<uint64_t>(f.count("outputs"));
+  const bool classes = f.yes("classes");
+  if (w.outputs == 0) throw std::runtime_error(fmt::format("'{}' has no outputs", name));
+  if (!file.tensors.count(name + "/steps")) return w;
+  const std::vector<double> steps = take_numbers(file, name + "/steps", 2);
+  double rows = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (!(steps[i] >= 0 && steps[i] <= kRows) || steps[i] != std::floor(steps[i])) throw std::runtime_error(fmt::format("'{}' holds {}, which is no count", name, steps[i]));
+    if (i >= steps.size() / 2) rows += steps[i];
+  }
+  if (rows > kRows) throw std::runtime_error(fmt::format("'{}' is too long", name));
+  const auto half = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+  w.samples.assign(steps.begin(), half);
+  w.rows.assign(half, steps.end());
+  if (rows == 0) return w;
+  const Shape shape{static_cast<int64_t>(rows), static_cast<int64_t>(w.outputs)};
+  w.predictions = take_array<float>(file, name + "/said", DType::F32, shape);
+  if (classes) w.labels = take_array<int32_t>(file, name + "/meant", DType::I32, Shape{static_cast<int64_t>(rows)});
+  else w.targets = take_array<float>(file, name + "/meant", DType::F32, shape);
+  return w;
+}
+
 // ---- windows and curve ----
 
 json::object json_of(const std::map<std::string, WindowState>& windows, TensorFile& file) {
@@ -191,7 +245,7 @@ json::object json_of(const RecordState& r, TensorFile& file) {
   for (const LayerState& layer : r.judged) judged.push_back(json_of(layer, file));
   return {{"epoch_steps", r.epoch_steps}, {"epoch_samples", r.epoch_samples}, {"epoch_loss", exact(r.epoch_loss)}, {"epoch_measured", exact(r.epoch_measured)},
           {"epoch_correct", exact(r.epoch_correct)}, {"epoch_judged", exact(r.epoch_judged)}, {"epoch_start", exact(r.epoch_start)}, {"aside", exact(r.aside)},
-          {"accuracy_metric", r.accuracy_metric}, {"windows", json_of(r.windows, file)}, {"held", exact(r.held)}, {"epochs", epochs}, {"judged", judged},
+          {"accuracy_metric", r.accuracy_metric}, {"windows", json_of(r.windows, file)}, {"held", exact(r.held)}, {"epochs", epochs}, {"judged", judged}, {"judged_windows", json_of(r.judged_windows, file)},
           {"curve", json_of(r.curve, file)}};
 }
 
@@ -213,6 +267,9 @@ RecordState take_record(const Fields& f, int64_t version, TensorFile& file) {
   r.aside = f.number("aside");
   r.held = f.object("held").numbers();
   for (const json::value& layer : f.list("judged")) r.judged.push_back(take_layer_state(Fields(layer), file));
+  if (!f.all().contains("judged_windows")) return r;
+  const Fields judged = f.object("judged_windows");
+  for (const auto& [layer, window] : judged.all()) r.judged_windows[std::string(layer)] = take_judged(Fields(window), kJudged + std::string(layer), file);
   return r;
 }
 

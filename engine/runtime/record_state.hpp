@@ -29,6 +29,7 @@ struct RecordState {
   CurveState curve;
   std::vector<EpochReport> by_epoch;
   std::vector<LayerState> judged;
+  std::map<std::string, JudgedWindowState> judged_windows;  // by layer: over what its metrics are read
 };
 
 // Numbers of any length go into tensors of the file, called "run/...".

@@ -210,6 +210,12 @@ void RunControl::stop() {
 
 // ---- the run ----
 
+void RunControl::expect(const std::vector<std::string>& producers) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  scene_.streams.clear();
+  for (const std::string& name : producers) scene_.streams.push_back({name, false, 1, 0, [](StreamStatus& stream) { stream.state = "waiting"; }});
+}
+
 void RunControl::begin(RunScene scene) {
   const std::lock_guard<std::mutex> lock(mutex_);
   scene_ = std::move(scene);
@@ -224,7 +230,7 @@ void RunControl::begin(RunScene scene) {
   paused_ = busy_ = false;
   steps_left_ = 0;
   phase_ = RunPhase::running;
-  rate_.store(kNone, std::memory_order_relaxed);
+  rate_.store(scene_.learning_rate.value_or(kNone), std::memory_order_relaxed);
 }
 
 void RunControl::end(bool over) {

@@ -39,6 +39,7 @@ struct RunScene {
   int64_t epochs = 0;                // 0: open
   int64_t window = 0;                // samples of test-then-train; 0: none
   RunFigures from;                   // where it goes on
+  std::optional<double> learning_rate;  // that was set from outside before
   std::vector<std::string> metrics;  // what RunFigures::values holds
   std::vector<StreamProbe> streams;
   std::function<void()> stop;
@@ -80,6 +81,8 @@ class RunControl {
   void stop();
 
   // ---- the run ----
+  // It will have these producers; nothing has come from them yet.
+  void expect(const std::vector<std::string>& producers);
   void begin(RunScene scene);
   // Nothing of the scene is called any more. `over`: no other cycle follows.
   void end(bool over);

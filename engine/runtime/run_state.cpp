@@ -26,6 +26,7 @@ RunState state_of(const Fields& f, int64_t version, TensorFile& file) {
   s.index = static_cast<uint64_t>(f.count("index"));
   s.seconds = f.number("seconds");
   s.learning_rate = f.number("learning_rate");
+  if (f.all().contains("learning_rate_set")) s.learning_rate_set = f.number("learning_rate_set");
   s.record = take_record(f.object("record"), version, file);
   s.not_resumable = f.text("not_resumable");
   const Fields streams = f.object("streams");
@@ -65,11 +66,12 @@ void write_state(const RunState& s, TensorFile& file) {
   for (const auto& [name, at] : s.live) live[name] = json::object{{"index", at.index}, {"position", at.position}};
   for (const auto& [functional, winner] : s.implementations) implementations[functional] = winner;
   for (const auto& [name, size] : s.streams) streams[name] = size;
-  const json::object o{{"version", kVersion}, {"cycle", s.cycle}, {"step", s.step}, {"batches", s.batches}, {"samples", s.samples},
+  json::object o{{"version", kVersion}, {"cycle", s.cycle}, {"step", s.step}, {"batches", s.batches}, {"samples", s.samples},
                        {"epoch", s.epoch}, {"index", s.index}, {"seconds", exact(s.seconds)}, {"learning_rate", exact(s.learning_rate)},
                        {"not_resumable", s.not_resumable}, {"streams", streams}, {"live", live}, {"reading", s.reading}, {"graph", s.graph}, {"identity", s.identity},
                        {"random", "philox4x32-10"}, {"seed", std::to_string(s.seed)}, {"training", s.training}, {"device", s.device}, {"batch", s.batch},
                        {"accumulate", s.accumulate}, {"implementations", implementations}, {"metrics", exact(s.metrics)}, {"record", json_of(s.record, file)}};
+  if (s.learning_rate_set) o["learning_rate_set"] = exact(*s.learning_rate_set);
   file.metadata[kKey] = json::serialize(o);
 }
 

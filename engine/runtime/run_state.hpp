@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "engine/model/safetensors.hpp"
@@ -16,6 +17,7 @@ struct RunState {
   uint64_t epoch = 0, index = 0;  // the position: joint samples of this epoch that steps have used
   double seconds = 0;
   double learning_rate = 0;
+  std::optional<double> learning_rate_set;  // from outside, in place of the schedule
   RecordState record;
 
   std::string not_resumable;               // why the streams cannot go back to the position; empty: they can

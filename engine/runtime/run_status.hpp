@@ -27,6 +27,7 @@ struct StreamStatus {
   struct Live {
     uint64_t queued_samples = 0, queued_bytes = 0, window_bytes = 0, senders = 0, connected = 0;  // as StreamHealth
     uint64_t lost = 0, duplicates = 0, refused = 0, resent = 0;
+    uint64_t dropped = 0, unpaired = 0, late = 0, filled = 0;  // as JoinCounts
     double idle_seconds = 0;
     std::string last_error;
   };

@@ -43,8 +43,8 @@ void Snapshot::lay_out(const ParameterStore& store, size_t place) {
 void Snapshot::fill(const ParameterStore& store, WeightsVersion version) {
   for (const Copy& c : copies_) {
     if (c.once && filled_) continue;
-    if (c.from->transposed == c.to->transposed) std::memcpy(c.to->storage->data(), c.from->storage->data(), c.from->type.bytes());
-    else store.copy(*c.name, c.to->storage->data());  // turned since: a program compiled later wanted it so
+    if (c.from->transposed == c.to->transposed) std::memcpy(c.to->change(), c.from->data(), c.from->type.bytes());
+    else store.copy(*c.name, c.to->change());  // turned since: a program compiled later wanted it so
   }
   filled_ = true;
   version_ = version;

@@ -107,6 +107,8 @@ Source& Source::operator=(Source&& o) noexcept {
   std::swap(touched_, o.touched_);
   std::swap(ended_, o.ended_);
   std::swap(restored_, o.restored_);
+  std::swap(keeps_numbers_, o.keeps_numbers_);
+  std::swap(numbers_, o.numbers_);
   std::swap(position_, o.position_);
   std::swap(dropped_, o.dropped_);
   return *this;
@@ -154,9 +156,24 @@ hx_status Source::pull(hx_value** out) {
   return status;
 }
 
+bool Source::keep_numbers() {
+  if (first_) return false;  // what was looked at has lost its number
+  const hx_status status = has(table_, &hx_producer_vt::numbers) ? table_->numbers(object_, 0, nullptr) : HX_DECLINED;
+  if (status != HX_OK && status != HX_DECLINED) fail();
+  return keeps_numbers_ = status == HX_OK;
+}
+
+// Those of the n samples that were given just now, behind what numbers_ has.
+void Source::fetch_numbers(uint64_t n) {
+  const size_t before = numbers_.size();
+  numbers_.resize(before + n);
+  if (n > 0 && table_->numbers(object_, n, numbers_.data() + before) != HX_OK) refuse(who(), "said that its samples have numbers, and does not give them");
+}
+
 HTensor Source::next() {
   if (ended_) return {};
   touched_ = true;
+  numbers_.clear();
   if (first_) {
     ++position_;
     HTensor sample = std::move(first_);
@@ -169,6 +186,7 @@ HTensor Source::next() {
   if (status != HX_OK) fail();
   HTensor sample = HTensor::adopt(value);
   check_type(sample);
+  if (keeps_numbers_) fetch_numbers(1);
   ++position_;
   return sample;
 }
@@ -185,6 +203,7 @@ void Source::check_type(const HTensor& sample) const {
 }
 
 uint64_t Source::read(uint64_t n, void* to) {
+  numbers_.clear();
   if (ended_ || n == 0) return 0;
   touched_ = true;
   if (reads_) {
@@ -194,6 +213,7 @@ uint64_t Source::read(uint64_t n, void* to) {
       if (got > n) refuse(who(), "gave " + std::to_string(got) + " samples when asked for " + std::to_string(n));
       ended_ = got < n;
       position_ += got;
+      if (keeps_numbers_) fetch_numbers(got);
       return got;
     }
     if (status == HX_END) return ended_ = true, 0;
@@ -211,12 +231,16 @@ void Source::read_at(const uint64_t* numbers, uint64_t n, void* to) {
 }
 
 uint64_t Source::read_one_by_one(uint64_t n, std::byte* to) {
-  for (uint64_t i = 0; i < n; ++i, to += sample_bytes_) {
+  std::vector<SampleNumber> numbers;
+  uint64_t got = 0;
+  for (; got < n; ++got, to += sample_bytes_) {
     const HTensor sample = next();
-    if (!sample) return i;
+    if (!sample) break;
     std::memcpy(to, sample.bytes(), sample_bytes_);
+    numbers.insert(numbers.end(), numbers_.begin(), numbers_.end());
   }
-  return n;
+  numbers_ = std::move(numbers);
+  return got;
 }
 
 uint64_t Source::skip(uint64_t n) {

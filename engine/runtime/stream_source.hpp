@@ -49,6 +49,10 @@ class Source {
   std::string cannot_seek();
   // The number in its pass of the sample that comes next.
   uint64_t position() const { return position_; }
+  // Do its samples have numbers of their senders? From then on numbers() has those of the samples that the last next() or read()
+  // gave. To be asked before the first sample.
+  bool keep_numbers();
+  const std::vector<SampleNumber>& numbers() const { return numbers_; }
 
   // ---- live sources: their samples are numbered over restarts (hx_producer_vt, contract 1.1) ----
   // Before the first sample: goes on before sample `index`, where position_before said; durable() will be called. False: it has no
@@ -70,6 +74,7 @@ class Source {
   void look_at_first();
   hx_status pull(hx_value** out);
   uint64_t read_one_by_one(uint64_t n, std::byte* to);
+  void fetch_numbers(uint64_t n);
   void check_type(const HTensor& sample) const;
   [[noreturn]] void fail() const;
 
@@ -82,6 +87,8 @@ class Source {
   HTensor first_;  // looked at, not yet given
   bool reads_ = false, can_read_at_ = false, touched_ = false, ended_ = false;
   bool restored_ = false;  // live, and goes on where it stood
+  bool keeps_numbers_ = false;
+  std::vector<SampleNumber> numbers_;
   uint64_t position_ = 0;
   std::vector<std::byte> dropped_;  // skip's scratch
 };

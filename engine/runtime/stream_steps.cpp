@@ -41,6 +41,11 @@ class SourceProducer final : public Producer {
   void durable(uint64_t index) override { source_->durable(index); }
   bool cancel() override { return source_->cancel(); }
   std::optional<StreamHealth> health() override { return source_->health(); }
+  bool numbers(uint64_t n, SampleNumber* to) override {
+    if (n == 0) return source_->keep_numbers();
+    std::copy(source_->numbers().end() - static_cast<std::ptrdiff_t>(n), source_->numbers().end(), to);
+    return true;
+  }
 
  private:
   std::shared_ptr<Source> source_;
@@ -80,6 +85,11 @@ const std::vector<StreamOption>& stream_options() {
       {"cache", "one stream: keeps its samples in memory, at most so many bytes, such as 512M"},
       {"augment", "one stream: shift(2), rotate(15), scale(0.1), flip, crop(24), center(24), cutout(8), noise(0.05) and those of plugins, with commas between"},
       {"async", "one stream: reads so many samples ahead on a thread of its own"},
+      {"edge", "a live stream whose samples come faster than they are used: block (its senders wait), drop_oldest, latest (no more wait than a step takes)"},
+      {"hold", "with edge=: the most bytes that wait, such as 16M"},
+      {"join", "all streams read together: order (as samples come) or number (as senders count); else by number where live streams of several addresses have numbers"},
+      {"unpaired", "all streams read together: what becomes of samples without a partner: drop, last (the sample before stands in), stop"},
+      {"late", "all streams read together: how long a sample waits for its partners, such as 500ms or 5s"},
       {"where", "all streams read together: leaves out samples for which this stream's is not value<5, value[0]>=0.5, value!=3, finite"},
       {"skip", "leaves out the first so many samples of a pass"},
       {"take", "ends a pass after so many samples"},

@@ -8,6 +8,7 @@
 
 #include <harmonics/async.hpp>
 
+#include "engine/base/byte_count.hpp"
 #include "engine/base/nearest_file.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/plugin/arguments.hpp"
@@ -24,6 +25,16 @@ uint64_t number(const std::string& name, const std::string& key, const std::stri
   if (error != std::errc() || end != text.data() + text.size())
     throw Error(ErrorKind::Usage, fmt::format("option '{}={}' of '{}' wants a whole number", key, text, name));
   return v;
+}
+
+// "500ms", "5s", "2m"; none: no such time.
+std::optional<std::chrono::milliseconds> parse_milliseconds(const std::string& text) {
+  uint64_t v = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
+  const std::string unit(end, text.data() + text.size());
+  const uint64_t factor = unit == "ms" ? 1 : unit == "s" ? 1000 : unit == "m" ? 60'000 : 0;
+  if (error != std::errc() || factor == 0 || v == 0 || v > 86'400'000 / factor) return std::nullopt;
+  return std::chrono::milliseconds(v * factor);
 }
 
 bool used(const Graph& graph, int producer) {
@@ -89,6 +100,66 @@ void StreamSet::take_joint_options(const std::string& name, Address& address) {
   }
 }
 
+// edge= and hold= of this stream; join=, unpaired= and late= of all it is read with.
+void StreamSet::take_edge_options(const std::string& name, int producer, Address& address) {
+  const auto refuse = [&](const char* key, const std::string& text, const char* wanted) {
+    throw Error(ErrorKind::Usage, fmt::format("option '{}={}' of '{}' wants {}", key, text, name, wanted));
+  };
+  const auto agree = [&](const char* key, std::optional<std::string>& slot, const std::string& text) {
+    if (slot && *slot != text)
+      throw Error(ErrorKind::Usage, fmt::format("'{}={}' of '{}' disagrees with {}={} of a stream it is joined with", key, text, name, key, *slot), {}, {"streams that are read together are joined in one way; say it once"});
+    slot = text;
+  };
+  if (const auto text = address.take("edge")) {
+    const auto policy = parse_edge_policy(*text);
+    if (!policy) refuse("edge", *text, "block, drop_oldest or latest");
+    else edges_[producer].policy = *policy;
+  }
+  if (const auto text = address.take("hold")) {
+    const auto bytes = parse_byte_count(*text);
+    if (!bytes) refuse("hold", *text, "the most bytes that wait, such as 16M");
+    else edges_[producer].most_bytes = *bytes;
+  }
+  if (const auto text = address.take("join")) {
+    if (*text != "order" && *text != "number") refuse("join", *text, "order or number");
+    agree("join", join_, *text);
+  }
+  if (const auto text = address.take("unpaired")) {
+    if (!parse_unpaired(*text)) refuse("unpaired", *text, "drop, last or stop");
+    agree("unpaired", unpaired_, *text);
+  }
+  if (const auto text = address.take("late")) {
+    const auto time = parse_milliseconds(*text);
+    if (!time) refuse("late", *text, "how long a sample waits for the others, such as 500ms or 5s");
+    else if (late_ && *late_ != *time) throw Error(ErrorKind::Usage, fmt::format("'late={}' of '{}' disagrees with what a stream it is joined with says; say it once", *text, name));
+    late_ = time;
+  }
+}
+
+// How these streams belong together; empty: by order, and none of their samples is ever missing.
+std::optional<JoinRules> StreamSet::join_rules(const std::vector<int>& producers) {
+  std::string first_live, first_other;
+  bool edged = false, one_address = true, numbered = producers.size() > 1;
+  for (int n : producers) {
+    const Source& source = *sources_.at(n);
+    (source.info().live ? first_live : first_other) = source.name();
+    if (edges_.count(n) && !source.info().live)
+      throw Error(ErrorKind::Usage, fmt::format("'{}' is no live stream: edge= and hold= say what becomes of samples that arrive too fast", source.name()), {}, {"leave them out: what is read waits where it is"});
+    edged = edged || edges_.count(n) != 0;
+    one_address = one_address && from_.count(n) && from_.at(n) == from_.at(producers.front());
+  }
+  if (late_ && !first_other.empty()) throw Error(ErrorKind::Usage, fmt::format("late= is for live streams, and '{}' is none", first_other), {}, {"leave it out"});
+  const bool by_number = join_ ? *join_ == "number" : !one_address && first_other.empty() && std::all_of(producers.begin(), producers.end(), [&](int n) { return sources_.at(n)->keep_numbers(); });
+  if (!edged && !late_ && !(by_number && numbered)) return std::nullopt;
+  JoinRules rules;
+  rules.by_number = by_number;
+  rules.unpaired = unpaired_ ? *parse_unpaired(*unpaired_) : Unpaired::drop;
+  rules.late = late_;
+  if (letters_)
+    rules.on_left_out = [letters = letters_](const LeftOut& out) { letters->keep(out.source.name(), out.source.info(), out.why, out.mark.index, out.mark.number, out.bytes); };
+  return rules;
+}
+
 void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& name, Address address) {
   int producer = -1;
   if (name.empty()) {
@@ -123,10 +194,12 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   const bool owns_seed = std::any_of(item->arguments.begin(), item->arguments.end(), [](const ArgumentSpec& a) { return a.name == "seed"; });
   const std::optional<std::string> own_seed = owns_seed ? address.take("seed") : std::nullopt;
   take_joint_options(bound_name, address);
+  take_edge_options(bound_name, producer, address);
   const StreamSteps steps = take_stream_steps(address);
   if (own_seed) address.options.push_back({"seed", *own_seed});
   Source source = open_source(registry, bound_name, address);
-  if (spool_ && source.info().live) source = with_spool(bound_name, std::move(source), address.scheme + ":" + address.path, *spool_);
+  from_[producer] = address.scheme + ":" + address.path;
+  if (spool_ && source.info().live) source = with_spool(bound_name, std::move(source), from_[producer], *spool_);
   SteppedSource stepped = with_steps(bound_name, std::move(source), steps, registry);
   if (!stepped.reseed.empty()) reseed_[producer] = std::move(stepped.reseed);
   if (stepped.condition) conditions_.emplace(producer, *stepped.condition);
@@ -208,6 +281,7 @@ std::unique_ptr<JointReader> StreamSet::reader(const Graph& graph, const std::ve
   bool finite = true;
   for (int n : producers) {
     members.push_back({sources_.at(n).get(), per_group(graph, n)});
+    if (const auto edge = edges_.find(n); edge != edges_.end()) members.back().edge = edge->second;
     bytes += sources_.at(n)->sample_bytes() * members.back().per_group;
     finite = finite && sources_.at(n)->info().size > 0;
   }
@@ -219,6 +293,7 @@ std::unique_ptr<JointReader> StreamSet::reader(const Graph& graph, const std::ve
   o.repeat = repeat_.value_or(1);
   o.shard = shard_.value_or(0);
   o.shards = shards_.value_or(1);
+  o.join = join_rules(producers);
   for (int n : producers)
     if (const auto augmented = reseed_.find(n); augmented != reseed_.end()) {
       for (const auto& reseed : augmented->second) reseed(o.seed);

@@ -13,6 +13,7 @@
 #include "engine/runtime/lowering.hpp"
 #include "engine/runtime/stream_source.hpp"
 #include "engine/runtime/stream_steps.hpp"
+#include "engine/spool/dead_letters.hpp"
 
 namespace harmonics {
 
@@ -33,6 +34,8 @@ class StreamSet {
   void bind(const Graph& graph, int producer, Source source);
   // Live streams that are bound from now on go by way of it.
   void set_spool(std::shared_ptr<Spool> spool) { spool_ = std::move(spool); }
+  // Who keeps the samples that are left out where streams are joined.
+  void set_dead_letters(std::shared_ptr<DeadLetters> letters) { letters_ = std::move(letters); }
   bool bound(int producer) const { return sources_.count(producer) != 0; }
   bool empty() const { return sources_.empty(); }
   const Source& source(int producer) const { return *sources_.at(producer); }
@@ -53,13 +56,20 @@ class StreamSet {
   uint64_t per_group(const Graph& graph, int producer) const;
   const std::vector<std::shared_ptr<Source>>& chosen(const std::vector<int>& producers, const std::vector<JointMember>& members);
   void take_joint_options(const std::string& name, Address& address);
+  void take_edge_options(const std::string& name, int producer, Address& address);
+  std::optional<JoinRules> join_rules(const std::vector<int>& producers);
 
   struct Chosen {
     std::vector<int> producers;
     std::vector<std::shared_ptr<Source>> sources;
   };
   std::shared_ptr<Spool> spool_;  // outlives the sources
+  std::shared_ptr<DeadLetters> letters_;
   std::map<int, std::shared_ptr<Source>> sources_;
+  std::map<int, std::string> from_;      // the address of each, without what is behind it
+  std::map<int, EdgeOptions> edges_;     // of edge= and hold=
+  std::optional<std::string> join_, unpaired_;  // as they were written
+  std::optional<std::chrono::milliseconds> late_;
   std::map<int, std::vector<std::function<void(uint64_t)>>> reseed_;  // of what augments a stream
   std::map<int, Condition> conditions_;  // of where=
   std::vector<Chosen> chosen_;           // what they leave of streams that are read together

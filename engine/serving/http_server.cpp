@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include <unistd.h>
+
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -99,6 +101,7 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
     thread_ = std::thread([this] { context_.run(); });
   }
   void stop();
+  void take(int socket);
 
   Service& service() { return service_; }
   const HttpLimits& limits() const { return limits_; }
@@ -106,11 +109,12 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
   const std::string& url() const { return url_; }
   uint16_t port() const { return port_; }
 
-  // Runs it on the thread of the server, unless that has ended.
+  // Runs it on the thread of the server; false: that has ended.
   template <typename Work>
-  void post(Work&& work) {
+  bool post(Work&& work) {
     const std::lock_guard<std::mutex> lock(posting_);
     if (!stopped_) asio::post(context_, std::forward<Work>(work));
+    return !stopped_;
   }
   void keep(std::weak_ptr<Client> client) {
     std::erase_if(clients_, [](const std::weak_ptr<Client>& c) { return c.expired(); });
@@ -121,6 +125,7 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
 
  private:
   void accept();
+  void begin(tcp::socket socket);
 
   Service& service_;
   const HttpLimits limits_;
@@ -349,18 +354,32 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
 
 }  // namespace
 
+void HttpServer::Running::begin(tcp::socket socket) {
+  error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  const bool welcome = open < limits_.connections;
+  if (open >= 2 * limits_.connections) return;
+  const auto connection = std::make_shared<Connection<Running>>(shared_from_this(), std::move(socket));
+  keep(connection);
+  connection->start(welcome);
+}
+
+void HttpServer::Running::take(int socket) {
+  const bool posted = post([self = shared_from_this(), socket] {
+    tcp::socket taken(self->context_);
+    error_code failed;
+    taken.assign(tcp::v4(), socket, failed);
+    if (failed) ::close(socket);
+    else self->begin(std::move(taken));
+  });
+  if (!posted) ::close(socket);
+}
+
 void HttpServer::Running::accept() {
   acceptor_.async_accept([self = shared_from_this()](error_code failed, tcp::socket socket) {
     if (!self->acceptor_.is_open()) return;
     if (!failed) {
-      error_code ignored;
-      socket.set_option(tcp::no_delay(true), ignored);
-      const bool welcome = self->open < self->limits_.connections;
-      if (self->open < 2 * self->limits_.connections) {
-        const auto connection = std::make_shared<Connection<Running>>(self, std::move(socket));
-        self->keep(connection);
-        connection->start(welcome);
-      }
+      self->begin(std::move(socket));
       return self->accept();
     }
     // No descriptor is left, or a client was gone before it was there.
@@ -389,6 +408,8 @@ void HttpServer::Running::stop() {
 HttpServer::HttpServer(Service& service, const ListenAddress& address, const HttpLimits& limits) : running_(std::make_shared<Running>(service, address, limits)) { running_->start(); }
 
 HttpServer::~HttpServer() { running_->stop(); }
+
+void HttpServer::take(int socket) { running_->take(socket); }
 
 std::string HttpServer::url() const { return running_->url(); }
 uint16_t HttpServer::port() const { return running_->port(); }

@@ -35,6 +35,8 @@ class HttpServer {
 
   std::string url() const;  // "http://127.0.0.1:43121"
   uint16_t port() const;
+  // A connected stream socket, whoever accepted it: the server's own from now on.
+  void take(int socket);
 
  private:
   class Running;

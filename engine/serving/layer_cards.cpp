@@ -35,7 +35,7 @@ void each_number(const TensorType& type, const void* data, int64_t n, Body&& bod
 
 double norm_of(const StoredTensor& t) {
   double sum = 0;
-  each_number(t.type, t.storage->data(), t.type.shape.count(), [&](double v) { sum += v * v; });
+  each_number(t.type, t.data(), t.type.shape.count(), [&](double v) { sum += v * v; });
   return std::sqrt(sum);
 }
 
@@ -132,8 +132,7 @@ void LayerCards::add_layers(const HarmonicGraph& harmonic, int cycle) {
 
 void LayerCards::take(const Snapshot& snapshot) {
   for (const auto& [name, t] : snapshot.weights().all()) {
-    const StoredTensor* mine = store_.find(name);
-    std::memcpy(mine->storage->data(), t.storage->data(), t.type.bytes());
+    std::memcpy(store_.find(name)->change(), t.data(), t.type.bytes());
   }
 }
 

@@ -16,6 +16,8 @@ namespace {
 
 constexpr size_t kMostWaiting = 16;  // actions
 constexpr std::chrono::seconds kLayersEvery{1};
+constexpr double kTaps = 10;                         // a second are computed, whoever asks
+constexpr std::chrono::milliseconds kTapYoung{100};  // the same again within this time is not
 
 // As fast for a wrong token as for one that is nearly right.
 bool same(std::string_view a, std::string_view b) {
@@ -40,6 +42,13 @@ int status_of(const Error& e) {
   }
 }
 
+// What may go in a second.
+ServiceReply too_early(int status, std::string error, std::string note) {
+  ServiceReply r = Service::refusal(status, std::move(error), std::move(note));
+  r.headers.emplace_back("Retry-After", "1");
+  return r;
+}
+
 ServiceReply reply_of(const Error& e) {
   ServiceReply r = Service::reply(error_json(e), status_of(e));
   if (r.status == 503) r.headers.emplace_back("Retry-After", "1");
@@ -60,7 +69,7 @@ const Service::Route Service::kRoutes[] = {
     {"GET", "/v1/model", false, false,
      [](Service& s, const ServiceRequest&, const Answer& a) {
        const auto ports = s.predictor_.ports();
-       a(ports ? reply(json_of(*ports)) : refusal(503, "the run is starting", "ask again"));
+       a(ports ? reply(json_of(*ports)) : too_early(503, "the run is starting", "ask again"));
      }},
     {"GET", "/v1/status", false, false, [](Service& s, const ServiceRequest&, const Answer& a) { a(reply(s.status())); }},
     {"GET", "/v1/graph", false, false, [](Service& s, const ServiceRequest&, const Answer& a) { a(reply(s.graph())); }},
@@ -72,12 +81,10 @@ const Service::Route Service::kRoutes[] = {
          const json::object cards = s.layers();
          a(reply(cards, cards.contains("error") ? 503 : 200));
        };
-       if (!s.later(answer)) a(refusal(503, "too much is asked at once", "ask again"));
+       if (!s.later(answer)) a(too_early(503, "too much is asked at once", "ask again"));
      }},
     {"GET", "/v1/tap", false, false,
-     [](Service& s, const ServiceRequest& r, const Answer& a) {
-       if (!s.later([&s, r, a] { a(s.tap(r)); })) a(refusal(503, "too much is asked at once", "ask again"));
-     }},
+     [](Service& s, const ServiceRequest& r, const Answer& a) { s.tap(r, a); }},
     {"POST", "/v1/control", true, false,
      [](Service& s, const ServiceRequest& r, const Answer& a) {
        const auto act = [&s, a, body = r.body] {
@@ -85,14 +92,14 @@ const Service::Route Service::kRoutes[] = {
          const json::value* now = done.if_contains("now");
          a(reply(done, !done.contains("error") ? 200 : now ? 409 : 400));
        };
-       if (!s.later(act)) a(refusal(503, "too much is asked at once", "ask again"));
+       if (!s.later(act)) a(too_early(503, "too much is asked at once", "ask again"));
      }},
     {"GET", "/metrics", false, false, [](Service& s, const ServiceRequest&, const Answer& a) { a(s.metrics()); }},
     {"GET", "/healthz", false, true, [](Service& s, const ServiceRequest&, const Answer& a) { a(s.health()); }},
 };
 
 Service::Service(ServiceSettings settings, RunControl& control, Predictor& predictor)
-    : settings_(std::move(settings)), control_(control), predictor_(predictor), thread_([this] { work(); }) {}
+    : settings_(std::move(settings)), control_(control), predictor_(predictor), taps_(kTaps), thread_([this] { work(); }) {}
 
 Service::~Service() {
   {
@@ -138,7 +145,7 @@ std::optional<ServiceReply> Service::refuse(const ServiceRequest& r, bool change
     return refusal(403, "this address is of this machine alone, and the request is for another host", "ask for 127.0.0.1 or localhost");
   if (!r.origin.empty() && r.origin != "http://" + r.host && r.origin != "https://" + r.host)
     return refusal(403, "pages of other origins may not ask", "ask from a page of this address, or from a program");
-  if ((changes || settings_.token_for_all || !settings_.loopback) && !authorised(r)) {
+  if ((changes || r.beyond || settings_.token_for_all || !settings_.loopback) && !authorised(r)) {
     ServiceReply reply = refusal(401, "the token is missing or wrong", "give it as 'Authorization: Bearer TOKEN' or '?token=TOKEN'; it was printed when the run began");
     reply.headers.emplace_back("WWW-Authenticate", "Bearer");
     return reply;
@@ -178,7 +185,7 @@ void Service::handle(ServiceRequest r, Answer answer) {
 
 void Service::predict(const ServiceRequest& r, const Answer& answer) {
   const auto ports = predictor_.ports();
-  if (!ports) return answer(refusal(503, "the run is starting", "ask again"));
+  if (!ports) return answer(too_early(503, "the run is starting", "ask again"));
   const std::string type = r.content_type.substr(0, r.content_type.find(';'));
   const bool tensors = type == "application/x-safetensors";
   if (!tensors && type != "application/json" && !type.empty()) return answer(refusal(415, "a body of this type cannot be read", "send application/json or application/x-safetensors"));
@@ -212,6 +219,33 @@ ServiceReply Service::log(const ServiceRequest& r) const {
   return reply(json_of(control_.log(after)));
 }
 
+// Every look costs the run some samples and the computer a forward pass.
+void Service::tap(const ServiceRequest& r, const Answer& answer) {
+  const auto now = std::chrono::steady_clock::now();
+  const auto text_of = [&](const char* key) {
+    const auto at = r.query.find(key);
+    return at == r.query.end() ? std::string() : at->second;
+  };
+  const std::pair<std::string, std::string> asked{text_of("edge"), text_of("samples")};
+  std::optional<ServiceReply> at_once;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::erase_if(tapped_, [&](const auto& t) { return now - t.second.at > kTapYoung; });
+    if (const auto same = tapped_.find(asked); same != tapped_.end()) at_once = same->second.reply;
+    else if (!taps_.take(now)) at_once = too_early(429, fmt::format("samples are looked at more than {:g} times a second", kTaps), "ask again in a second");
+  }
+  if (at_once) return answer(std::move(*at_once));
+  const auto look = [this, r, answer, asked] {
+    ServiceReply reply = tap(r);
+    if (reply.status == 200) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      tapped_[asked] = {reply, std::chrono::steady_clock::now()};
+    }
+    answer(std::move(reply));
+  };
+  if (!later(look)) answer(too_early(503, "too much is asked at once", "ask again"));
+}
+
 ServiceReply Service::tap(const ServiceRequest& r) {
   const auto edge = r.query.find("edge"), count = r.query.find("samples");
   uint64_t samples = 1;
@@ -225,7 +259,7 @@ ServiceReply Service::tap(const ServiceRequest& r) {
     const std::lock_guard<std::mutex> lock(mutex_);
     looks = looks_;
   }
-  if (!looks.tap) return refusal(503, "the run is starting", "ask again");
+  if (!looks.tap) return too_early(503, "the run is starting", "ask again");
   try {
     return reply(looks.tap(edge->second, samples));
   } catch (const Error& e) {

@@ -19,6 +19,7 @@
 #include "engine/runtime/run_control.hpp"
 #include "engine/serving/predict_request.hpp"
 #include "engine/serving/predictor.hpp"
+#include "engine/serving/rate_limit.hpp"
 
 namespace harmonics {
 
@@ -26,6 +27,7 @@ namespace harmonics {
 struct ServiceRequest : RequestTarget {
   std::string method, content_type, authorization, host, origin, body;
   bool trusted = false;  // whoever asks has shown who it is: no token, no host
+  bool beyond = false;   // it came where other machines reach: the token is asked for
 };
 
 struct ServiceReply {
@@ -86,6 +88,7 @@ class Service {
   ServiceReply health() const;
   ServiceReply metrics() const;
   ServiceReply log(const ServiceRequest& request) const;
+  void tap(const ServiceRequest& request, const Answer& answer);
   ServiceReply tap(const ServiceRequest& request);
   bool authorised(const ServiceRequest& request) const;
   // On the service's own thread; false: too much waits there.
@@ -102,6 +105,12 @@ class Service {
   boost::json::object layers_;
   std::chrono::steady_clock::time_point layered_{};
   bool layers_wanted_ = false;
+  struct Tapped {
+    ServiceReply reply;
+    std::chrono::steady_clock::time_point at;
+  };
+  std::map<std::pair<std::string, std::string>, Tapped> tapped_;  // by edge and samples: the young ones, so no more than one a place of taps_
+  RateLimit taps_;
   std::mutex layering_;  // held while cards are made; taken before mutex_
   std::mutex waiting_;
   std::condition_variable wake_;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -18,7 +19,9 @@
 #include <fmt/core.h>
 #include <zmq.h>
 
+#include "engine/base/address.hpp"
 #include "engine/serving/http_server.hpp"
+#include "wire/keys.hpp"
 
 namespace harmonics {
 
@@ -64,15 +67,46 @@ struct Zmq {
   }
 };
 
-// "tcp://127.0.0.1:5556", what libzmq calls it.
-std::string endpoint_of(const std::string& text, bool insecure) {
-  const std::string rest = text.substr(std::strlen(kScheme));
-  if (rest.starts_with("ipc:") && rest.size() > 4) return "ipc://" + rest.substr(4);
-  if (!rest.starts_with("//")) throw Error(ErrorKind::Usage, fmt::format("'{}' is no address to answer on", text), {}, {"write zmq+rep://127.0.0.1:5556 or zmq+rep:ipc:/path"});
-  const ListenAddress address = parse_listen(rest.substr(2));
-  if (!address.loopback && !insecure)
-    throw Error(ErrorKind::Denied, fmt::format("other machines reach {}, and what travels is not encrypted", text), {}, {"listen on 127.0.0.1 and use a tunnel (ssh -L), or say --insecure where somebody else guards the address"});
-  return fmt::format(address.host.find(':') == std::string::npos ? fmt::runtime("tcp://{}:{}") : fmt::runtime("tcp://[{}]:{}"), address.host, address.port == 0 ? "*" : std::to_string(address.port));
+// Where it answers, and whom.
+struct Place {
+  std::string endpoint;  // "tcp://127.0.0.1:5556", what libzmq calls it
+  bool beyond = false;   // other machines reach it
+  std::optional<wire::KeyPair> own;
+  std::vector<wire::Key> allowed;
+};
+
+// The options are those of the producers over ZeroMQ.
+void take_keys(const std::string& text, Address& address, Place& place) {
+  const std::optional<std::string> curve = address.take("curve"), allow = address.take("allow");
+  if (!curve && allow) throw Error(ErrorKind::Usage, text + ": keys of others and none of its own", {}, {"say ?curve=FILE, made with 'harmonics keys FILE'"});
+  if (!curve) return;
+  place.own = wire::read_key_pair(*curve);
+  if (!allow) throw Error(ErrorKind::Usage, text + ": nobody is allowed in", {}, {"say ?allow=FILE, a file of the public keys that may come in"});
+  place.allowed = wire::read_allowed(*allow);
+}
+
+Place place_of(const std::string& text, bool insecure) {
+  Address address = parse_address(text);
+  Place place;
+  take_keys(text, address, place);
+  if (const auto option = address.take("insecure")) {
+    if (*option != "true" && *option != "false") throw Error(ErrorKind::Usage, fmt::format("{}: insecure is true or false, not '{}'", text, *option));
+    insecure = *option == "true";
+  }
+  if (!address.options.empty()) throw Error(ErrorKind::Usage, fmt::format("{}: there is no option '{}'", text, address.options.front().key), {}, {"options are curve, allow and insecure"});
+  if (address.fragment) throw Error(ErrorKind::Usage, fmt::format("{}: '#' names a tensor of a stream, and predictions have all of them", text), {}, {"leave it out"});
+  if (address.path.starts_with("ipc:") && address.path.size() > 4) {
+    place.endpoint = "ipc://" + address.path.substr(4);
+    return place;
+  }
+  if (!address.path.starts_with("//")) throw Error(ErrorKind::Usage, fmt::format("'{}' is no address to answer on", text), {}, {"write zmq+rep://127.0.0.1:5556 or zmq+rep:ipc:/path"});
+  const ListenAddress listen = parse_listen(address.path.substr(2));
+  place.beyond = !listen.loopback;
+  if (place.beyond && !place.own && !insecure)
+    throw Error(ErrorKind::Denied, fmt::format("other machines reach {}, and without keys what travels is not encrypted", text), {},
+                {"make keys with 'harmonics keys FILE' and say ?curve=FILE&allow=FILE_OF_PUBLIC_KEYS, listen on 127.0.0.1 and use a tunnel (ssh -L), or say --insecure where somebody else guards the address"});
+  place.endpoint = fmt::format(listen.host.find(':') == std::string::npos ? fmt::runtime("tcp://{}:{}") : fmt::runtime("tcp://[{}]:{}"), listen.host, listen.port == 0 ? "*" : std::to_string(listen.port));
+  return place;
 }
 
 // A safetensors file begins with the eight bytes of a length, which are no text.
@@ -87,14 +121,15 @@ bool is_zmq_address(const std::string& text) { return text.starts_with(kScheme);
 // One thread has the socket; answers are brought to it.
 class ZmqServer::Running : public std::enable_shared_from_this<Running> {
  public:
-  Running(Service& service, const std::string& address, bool insecure) : zmq_(Zmq::get()), service_(service) {
-    const std::string endpoint = endpoint_of(address, insecure);
+  Running(Service& service, const std::string& address, bool insecure) : zmq_(Zmq::get()), service_(service), place_(place_of(address, insecure)) {
+    const std::string& endpoint = place_.endpoint;
     context_ = zmq_.ctx_new();
     socket_ = zmq_.socket(context_, ZMQ_ROUTER);
     wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     const int64_t largest = int64_t{8} << 20;
     zmq_.setsockopt(socket_, ZMQ_MAXMSGSIZE, &largest, sizeof largest);
-    for (const auto& [option, value] : {std::pair{ZMQ_LINGER, 0}, {ZMQ_RCVHWM, 64}, {ZMQ_SNDHWM, 64}, {ZMQ_HANDSHAKE_IVL, 5000}, {ZMQ_HEARTBEAT_IVL, 5000}, {ZMQ_HEARTBEAT_TIMEOUT, 15000}, {ZMQ_IPV6, endpoint.starts_with("tcp://[")}}) zmq_.setsockopt(socket_, option, &value, sizeof value);
+    for (const auto& [option, value] : {std::pair{ZMQ_LINGER, 0}, {ZMQ_RCVHWM, 64}, {ZMQ_SNDHWM, 64}, {ZMQ_HANDSHAKE_IVL, 5000}, {ZMQ_TCP_KEEPALIVE, 1}, {ZMQ_TCP_KEEPALIVE_IDLE, 5}, {ZMQ_IPV6, endpoint.starts_with("tcp://[")}}) zmq_.setsockopt(socket_, option, &value, sizeof value);
+    if (place_.own) guard();
     if (wake_ < 0 || zmq_.bind(socket_, endpoint.c_str()) != 0) {
       const std::string why = zmq_.strerror(zmq_.last_error());
       close();
@@ -116,13 +151,27 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
     thread_.join();
   }
   const std::string& address() const { return address_; }
+  bool asks_for_token() const { return place_.beyond && !place_.own; }
 
  private:
+  // Only those whose key is listed come in: libzmq asks at a socket of this name (RFC 27).
+  void guard() {
+    const int server = 1;
+    gate_ = zmq_.socket(context_, ZMQ_REP);
+    if (zmq_.setsockopt(socket_, ZMQ_CURVE_SERVER, &server, sizeof server) == 0 && zmq_.setsockopt(socket_, ZMQ_CURVE_SECRETKEY, place_.own->secret_key.c_str(), place_.own->secret_key.size() + 1) == 0 &&
+        zmq_.setsockopt(socket_, ZMQ_CURVE_PUBLICKEY, place_.own->public_key.c_str(), place_.own->public_key.size() + 1) == 0 && zmq_.setsockopt(socket_, ZMQ_ZAP_DOMAIN, "harmonics", 9) == 0 && zmq_.bind(gate_, "inproc://zeromq.zap.01") == 0)
+      return;
+    const std::string why = zmq_.strerror(zmq_.last_error());
+    close();
+    throw Error(ErrorKind::Unavailable, fmt::format("{} cannot be guarded by keys: {}", place_.endpoint, why), {}, {"this libzmq may have been built without CURVE"});
+  }
+
   void close() {
+    if (gate_) zmq_.close(gate_);
     if (socket_) zmq_.close(socket_);
     if (context_) zmq_.ctx_term(context_);
     if (wake_ >= 0) ::close(wake_);
-    socket_ = context_ = nullptr;
+    socket_ = context_ = gate_ = nullptr;
     wake_ = -1;
   }
 
@@ -133,8 +182,9 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
 
   void run() {
     while (!over_) {
-      zmq_pollitem_t items[] = {{socket_, 0, ZMQ_POLLIN, 0}, {nullptr, wake_, ZMQ_POLLIN, 0}};
-      if (zmq_.poll(items, 2, 1000) < 0) continue;
+      zmq_pollitem_t items[] = {{socket_, 0, ZMQ_POLLIN, 0}, {nullptr, wake_, ZMQ_POLLIN, 0}, {gate_, 0, ZMQ_POLLIN, 0}};
+      if (zmq_.poll(items, gate_ ? 3 : 2, 1000) < 0) continue;
+      if (gate_ && items[2].revents) admit();
       uint64_t count = 0;
       while (::read(wake_, &count, sizeof count) > 0) {
       }
@@ -144,13 +194,12 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
     }
   }
 
-  // A message: who it is from, what REQ puts between, maybe the token, the body.
-  bool hear() {
-    Parts parts;
+  // The parts of the next message; false: there is none.
+  bool take(void* socket, Parts& parts) {
     for (bool more = true; more;) {
       zmq_msg_t message;
       zmq_.msg_init(&message);
-      if (zmq_.msg_recv(&message, socket_, ZMQ_DONTWAIT) < 0) {
+      if (zmq_.msg_recv(&message, socket, ZMQ_DONTWAIT) < 0) {
         zmq_.msg_close(&message);
         return false;
       }
@@ -158,11 +207,27 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
       more = zmq_.msg_more(&message);
       zmq_.msg_close(&message);
     }
+    return true;
+  }
+
+  void admit() {
+    for (Parts question; take(gate_, question); question.clear()) {
+      const Parts answer = wire::admission(question, place_.allowed);
+      for (size_t i = 0; i < answer.size(); ++i) zmq_.send(gate_, answer[i].data(), answer[i].size(), i + 1 < answer.size() ? ZMQ_SNDMORE : 0);
+    }
+  }
+
+  // A message: who it is from, what REQ puts between, maybe the token, the body.
+  bool hear() {
+    Parts parts;
+    if (!take(socket_, parts)) return false;
     Parts envelope{std::move(parts.front())};
     size_t at = 1;
     if (parts.size() > 1 && parts[1].empty()) envelope.emplace_back(), at = 2;
     ServiceRequest request;
     request.method = "POST";
+    request.trusted = place_.own.has_value();  // by the key
+    request.beyond = place_.beyond;
     request.path = "/v1/predict";
     if (parts.size() == at + 2) request.authorization = "Bearer " + parts[at++];
     if (parts.size() != at + 1) {
@@ -205,7 +270,8 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
 
   const Zmq& zmq_;
   Service& service_;
-  void *context_ = nullptr, *socket_ = nullptr;
+  const Place place_;
+  void *context_ = nullptr, *socket_ = nullptr, *gate_ = nullptr;
   int wake_ = -1;
   std::string address_;
   std::mutex mutex_;
@@ -220,6 +286,7 @@ ZmqServer::ZmqServer(Service& service, const std::string& address, bool insecure
 ZmqServer::~ZmqServer() { running_->stop(); }
 
 std::string ZmqServer::address() const { return running_->address(); }
+bool ZmqServer::asks_for_token() const { return running_->asks_for_token(); }
 
 }  // namespace harmonics
 
@@ -234,6 +301,7 @@ class ZmqServer::Running {};
 ZmqServer::ZmqServer(Service&, const std::string&, bool) { throw Error(ErrorKind::Unavailable, "this program was built without ZeroMQ", {}, {"build it where libzmq3-dev is installed, or serve over HTTP"}); }
 ZmqServer::~ZmqServer() = default;
 std::string ZmqServer::address() const { return ""; }
+bool ZmqServer::asks_for_token() const { return false; }
 
 }  // namespace harmonics
 

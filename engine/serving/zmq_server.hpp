@@ -8,19 +8,20 @@
 
 namespace harmonics {
 
-// "zmq+rep://127.0.0.1:5556" and "zmq+rep:ipc:/path": is it such an address?
+// "zmq+rep://127.0.0.1:5556", with "?curve=FILE&allow=FILE" for those who have keys, and "zmq+rep:ipc:/path": is it such an address?
 bool is_zmq_address(const std::string& text);
 
 class ZmqServer {
  public:
-  // Listens when it returns. ErrorKind::Usage for addresses that are none, Denied for those that other machines reach, unless `insecure`;
-  // Unavailable when the address or the library cannot be had.
+  // Listens when it returns. ErrorKind::Usage for addresses that are none, Denied for those that other machines reach without keys, unless
+  // `insecure`; Stream for files without keys; Unavailable when the address or the library cannot be had.
   ZmqServer(Service& service, const std::string& address, bool insecure);
   ~ZmqServer();
   ZmqServer(const ZmqServer&) = delete;
   ZmqServer& operator=(const ZmqServer&) = delete;
 
   std::string address() const;  // as bound: the port of *:0 is in it
+  bool asks_for_token() const;  // even where others do not: other machines reach it and show no keys
 
  private:
   class Running;

@@ -55,11 +55,13 @@ SegmentWriter::~SegmentWriter() {
 
 void SegmentWriter::fail(const char* what) const { fail_at(path_, what); }
 
-void SegmentWriter::append(const wire::TensorPart& samples, uint32_t count) {
+void SegmentWriter::append(const wire::TensorPart& samples, uint32_t count, SampleNumber number) {
   wire::Frame frame;
   frame.kind = wire::Kind::Data;
   frame.count = count;
   frame.tensors = {samples};
+  frame.number = number.number;
+  frame.sender = number.sender;
   write(frame);
   next_ += count;
 }

@@ -44,6 +44,11 @@ class SpoolProducer final : public Producer {
     if (!spool_.options_.keeps_all) stream_->release(index);
   }
   bool cancel() override { return stream_->cancel(), true; }
+  bool numbers(uint64_t n, SampleNumber* to) override {
+    if (n == 0) return stream_->keep_numbers();
+    std::copy(stream_->numbers().end() - static_cast<std::ptrdiff_t>(n), stream_->numbers().end(), to);
+    return true;
+  }
   std::optional<StreamHealth> health() override {
     StreamHealth health = stream_->health();
     health.wants_durable = spool_.full_;

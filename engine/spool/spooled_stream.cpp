@@ -84,6 +84,10 @@ void SpooledStream::pump(uint64_t most_waiting) {
       if (sample.dtype() != info_.dtype || sample.shape() != info_.sample)
         throw Error(ErrorKind::Stream, fmt::format("stream '{}': a sample of shape {} came, announced was {}", name_, sample.shape().str(), info_.sample.str()));
       changed_.wait(lock, [&] { return waiting_.empty() || waiting_.size() + sample_bytes_ <= most_waiting || stopping_; });
+      if (keeps_numbers_) {
+        waiting_numbers_.emplace_back();
+        if (!upstream_->numbers(1, &waiting_numbers_.back())) throw Error(ErrorKind::Stream, fmt::format("stream '{}': a sample came without its number", name_));
+      }
       const auto* bytes = static_cast<const std::byte*>(sample.bytes());
       waiting_.insert(waiting_.end(), bytes, bytes + sample_bytes_);
       ++arrived_;
@@ -118,6 +122,24 @@ uint64_t SpooledStream::bytes_waiting() {
   return waiting_.size();
 }
 
+// How many of the samples that are written, from `first` on, have numbers that follow one another.
+uint64_t SpooledStream::run_from(uint64_t first, uint64_t most) const {
+  if (!keeps_numbers_) return most;
+  const SampleNumber from = writing_numbers_[first];
+  uint64_t count = 1;
+  while (count < most && writing_numbers_[first + count].sender == from.sender && writing_numbers_[first + count].number == from.number + count) ++count;
+  return count;
+}
+
+void SpooledStream::write(uint64_t n) {
+  const uint64_t most = std::max<uint64_t>(kFrame / sample_bytes_, 1);
+  for (uint64_t done = 0, count = 0; done < n; done += count) {
+    count = run_from(done, std::min(most, n - done));
+    const std::span<const std::byte> bytes(writing_.data() + done * sample_bytes_, count * sample_bytes_);
+    writer_->append({name_, info_.dtype, info_.sample, bytes}, static_cast<uint32_t>(count), keeps_numbers_ ? writing_numbers_[done] : SampleNumber{0, 0});
+  }
+}
+
 void SpooledStream::commit(uint64_t level, uint64_t segment_bytes) {
   uint64_t n = 0;
   {
@@ -127,6 +149,11 @@ void SpooledStream::commit(uint64_t level, uint64_t segment_bytes) {
     const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(n * sample_bytes_);
     writing_.assign(waiting_.begin(), end);
     waiting_.erase(waiting_.begin(), end);
+    if (keeps_numbers_) {
+      const auto last = waiting_numbers_.begin() + static_cast<std::ptrdiff_t>(n);
+      writing_numbers_.assign(waiting_numbers_.begin(), last);
+      waiting_numbers_.erase(waiting_numbers_.begin(), last);
+    }
   }
   changed_.notify_all();
   if (writer_->bytes() >= segment_bytes) {
@@ -134,12 +161,7 @@ void SpooledStream::commit(uint64_t level, uint64_t segment_bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     segments_.push_back({writer_->first(), writer_->first(), writer_->bytes(), directory_ + "/" + segment_name(writer_->first())});
   }
-  const uint64_t most = std::max<uint64_t>(kFrame / sample_bytes_, 1);
-  for (uint64_t done = 0; done < n; done += most) {
-    const uint64_t count = std::min(most, n - done);
-    const std::span<const std::byte> bytes(writing_.data() + done * sample_bytes_, count * sample_bytes_);
-    writer_->append({name_, info_.dtype, info_.sample, bytes}, static_cast<uint32_t>(count));
-  }
+  write(n);
   if (has_positions_) position_ = upstream_->position(level);
   writer_->commit(position_);
   {
@@ -200,6 +222,7 @@ void SpooledStream::find_frame() {
 
 uint64_t SpooledStream::read(uint64_t n, void* to) {
   auto* out = static_cast<std::byte*>(to);
+  numbers_.clear();
   uint64_t got = 0;
   while (got < n) {
     uint64_t committed = 0;
@@ -219,6 +242,10 @@ uint64_t SpooledStream::read(uint64_t n, void* to) {
     const uint64_t first = at_ - frame.seq, count = std::min({frame.count - first, n - got, committed - at_});
     std::memcpy(out + got * sample_bytes_, frame.tensors[0].bytes.data() + first * sample_bytes_, count * sample_bytes_);
     got += count;
+    if (keeps_numbers_) {
+      const SampleNumber from = frame.number_of(first);
+      for (uint64_t i = 0; i < count; ++i) numbers_.push_back({from.number + i, from.sender});
+    }
     const std::lock_guard<std::mutex> lock(mutex_);
     at_ += count;
   }

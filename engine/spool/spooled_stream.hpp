@@ -35,6 +35,8 @@ class SpooledStream {
   };
   std::optional<Found> newest_mark(uint64_t most) const;
   bool is_empty() const { return segments_.empty(); }
+  // The numbers of its samples go to the disk with them from now on; false: they have none. Before begin().
+  bool keep_numbers() { return keeps_numbers_ = upstream_->numbers(0, nullptr); }
   // The first sample of its oldest segment; 0: there is none.
   uint64_t oldest() const { return segments_.empty() ? 0 : segments_.front().first; }
   // What lies behind the mark goes, and a new segment begins there. Returns what was found damaged.
@@ -56,6 +58,8 @@ class SpooledStream {
   // ---- the reader's thread ----
   void go_to(uint64_t index);
   uint64_t read(uint64_t n, void* to);
+  // Of those that the last read() gave.
+  const std::vector<SampleNumber>& numbers() const { return numbers_; }
 
   // ---- any thread ----
   uint64_t bytes_on_disk();
@@ -77,6 +81,8 @@ class SpooledStream {
     uint64_t bytes = 0;           // on the disk and good
     std::string path;
   };
+  void write(uint64_t n);
+  uint64_t run_from(uint64_t first, uint64_t most) const;
   void open_segment();
   void find_frame();
   void remove(const std::string& path) const;
@@ -86,11 +92,12 @@ class SpooledStream {
   FileCalls& calls_;
   StreamInfo info_;
   size_t sample_bytes_;
-  bool has_positions_ = false;
+  bool has_positions_ = false, keeps_numbers_ = false;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::byte> waiting_;  // arrived, not committed
+  std::vector<SampleNumber> waiting_numbers_;  // of these, where they are kept
   uint64_t arrived_ = 0, committed_ = 0;
   std::deque<Segment> segments_;    // oldest first; the last is being written
   bool ended_ = false, cancelled_ = false, stopping_ = false;
@@ -100,6 +107,7 @@ class SpooledStream {
   // Of the writer alone.
   std::unique_ptr<SegmentWriter> writer_;
   std::vector<std::byte> writing_;
+  std::vector<SampleNumber> writing_numbers_;
   std::string position_;  // of the last commit
 
   // Of the reader alone.
@@ -107,6 +115,7 @@ class SpooledStream {
   std::unique_ptr<SegmentReader> reading_;
   uint64_t reading_first_ = 0;
   std::optional<SegmentReader::Entry> frame_;
+  std::vector<SampleNumber> numbers_;
 };
 
 }  // namespace harmonics::spool

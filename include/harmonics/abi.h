@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 #define HX_ABI_MAJOR 1
-#define HX_ABI_MINOR 1
+#define HX_ABI_MINOR 2
 #define HX_ABI_MIN_MINOR 0
 #define HX_MAX_RANK 8
 
@@ -262,6 +262,13 @@ typedef struct hx_stream_health {
   char last_error[256];        /* "": none */
 } hx_stream_health;
 
+/* What joins samples of live streams: samples of one sender have growing numbers; `sender` differs between senders, and between
+ * incarnations of one that begin to number anew, and is the same in every process. */
+typedef struct hx_sample_number {
+  uint64_t number;
+  uint64_t sender;
+} hx_sample_number;
+
 typedef struct hx_producer_vt { /* self is a producer object made by a factory */
   uint32_t struct_size;
   hx_status (*describe)(void* self, hx_stream_info* out);      /* optional: else the first sample is looked at */
@@ -293,6 +300,9 @@ typedef struct hx_producer_vt { /* self is a producer object made by a factory *
   /* [any thread] next and read, waiting now or called later, give what they have and then the end. */
   hx_status (*cancel)(void* self);
   hx_status (*health)(void* self, hx_stream_health* out); /* [any thread] */
+  /* Optional, contract 1.2: of the last n samples that the last next or read gave, in their order, the numbers that their sender gave
+   * them. HX_DECLINED: they have none. n = 0 asks whether they do, before the first sample. */
+  hx_status (*numbers)(void* self, uint64_t n, hx_sample_number* to);
 } hx_producer_vt;
 
 typedef struct hx_consumer_vt {
@@ -349,6 +359,16 @@ typedef struct hx_call_site {
 
 #define HX_MAX_PHASES 4
 
+/* Contract 1.2: devices with memory of their own. A buffer is a number that only the device understands (an address, a
+ * cl_mem); a place is a byte of it. Offsets the host makes up are multiples of hx_device_info.alignment. */
+typedef struct hx_queue hx_queue;     /* what is put there runs in that order, beside the host */
+typedef struct hx_event hx_event;     /* a point of a queue */
+typedef struct hx_capture hx_capture; /* the work of a queue between two calls, to be put there again as a whole */
+
+typedef struct hx_place {
+  uint64_t buffer, offset;
+} hx_place;
+
 /* A kernel found for one call site. The host calls run(context, buffers, phase, part) for every part of phase 0, then of
  * phase 1, ...; parts of one phase may run at the same time on several threads and in any order. The number of parts
  * depends on the call site only, never on the machine's threads: results are the same for any number of threads.
@@ -364,7 +384,24 @@ typedef struct hx_kernel {
   uint64_t workspace;             /* bytes */
   const char* name;               /* for people: "oneDNN matmul", "softmax avx2"; static */
   uint32_t in_place;              /* bit i: output 0 may be the same memory as input i */
+  /* Contract 1.2, of devices with memory of their own: puts the kernel at the end of the queue and does not wait for it.
+   * `places` as `buffers` above; one kernel gets the same ones again and again. Instead of run, which is then NULL, as
+   * are phases and parts. A kernel with run alone gets host memory, to which the host copies. Set only where the host's
+   * struct_size, which it writes before it asks, has room for it. */
+  hx_status (*enqueue)(const void* context, hx_queue* queue, const hx_place* places);
 } hx_kernel;
+
+enum { HX_DEVICE_OTHER = 0, HX_DEVICE_CPU = 1, HX_DEVICE_GPU = 2, HX_DEVICE_FPGA = 3 };
+
+typedef struct hx_device_info {
+  uint32_t struct_size;
+  uint32_t sort;                            /* HX_DEVICE_... */
+  uint64_t memory, free_memory, most_bytes; /* of all, now, of one buffer; 0: unknown */
+  uint32_t alignment;                       /* of offsets: a power of two, 64 at most; larger ones cannot be served */
+  uint32_t reserved;
+  char name[128], driver[128], capability[256]; /* "": nothing to say */
+  char unavailable[512];                    /* why nothing can run there and what to do; "": it can */
+} hx_device_info;
 
 typedef struct hx_device_vt {
   uint32_t struct_size;
@@ -373,6 +410,35 @@ typedef struct hx_device_vt {
   void (*destroy)(void* self);
   /* Optional. Has the device kernels that make use of these HX_SITE_... flags? The flags it has any for. */
   uint32_t (*flags)(void* self);
+  /* The rest is of contract 1.2. info: optional, also for devices that share the host's memory. */
+  hx_status (*info)(void* self, hx_device_info* out);
+  /* A device with memory of its own has these, down to synchronize; all of them, or none. Different queues are used from
+   * different threads at once, one queue by one thread at a time; find may run beside them. What fails later than the call
+   * that asked for it is said by the next synchronize. */
+  hx_status (*open_queue)(void* self, hx_queue** out);
+  void (*close_queue)(void* self, hx_queue* queue); /* waits for what is in it */
+  hx_status (*allocate)(void* self, uint64_t bytes, uint64_t* buffer); /* bytes > 0; what it holds at first is nobody's business */
+  void (*release)(void* self, uint64_t buffer);                        /* nothing that is queued uses it */
+  /* These return at once where the device can; host memory stays as it is until synchronize. */
+  hx_status (*upload)(void* self, hx_queue* queue, const hx_place* to, const void* from, uint64_t bytes);
+  hx_status (*download)(void* self, hx_queue* queue, void* to, const hx_place* from, uint64_t bytes);
+  hx_status (*copy)(void* self, hx_queue* queue, const hx_place* to, const hx_place* from, uint64_t bytes); /* which do not overlap */
+  hx_status (*synchronize)(void* self, hx_queue* queue); /* everything before it is done */
+  /* Optional, by themselves: starts what is queued without waiting for it. */
+  hx_status (*submit)(void* self, hx_queue* queue);
+  /* Optional, both or none: host memory that the device copies from and to without a detour. */
+  hx_status (*allocate_host)(void* self, uint64_t bytes, void** out);
+  void (*release_host)(void* self, void* memory);
+  /* Optional, all or none: one queue waits for a point of another, without the host. */
+  hx_status (*record)(void* self, hx_queue* queue, hx_event** out);
+  hx_status (*wait)(void* self, hx_queue* queue, hx_event* event);
+  void (*release_event)(void* self, hx_event* event);
+  /* Optional, all or none: kernels and copies queued between begin_capture and end_capture do not run then; launch puts them
+   * all on the queue, with the places they had. HX_DECLINED from end_capture: this work cannot be captured, and is lost. */
+  hx_status (*begin_capture)(void* self, hx_queue* queue);
+  hx_status (*end_capture)(void* self, hx_queue* queue, hx_capture** out);
+  hx_status (*launch)(void* self, hx_queue* queue, hx_capture* capture);
+  void (*release_capture)(void* self, hx_capture* capture);
 } hx_device_vt;
 
 /* ---- the host's table --------------------------------------------------------------------------------------------- */

@@ -192,6 +192,7 @@ class LayerFunction {
 using ProducerFactory = std::function<std::shared_ptr<Producer>(const std::string& path, const Arguments& options)>;
 using ConsumerFactory = std::function<std::shared_ptr<Consumer>(const std::string& path, const Arguments& options)>;
 
+class MemoryDevice;
 class Metric;
 class FunctionalBody;
 class Implementation;
@@ -386,6 +387,9 @@ HARMONICS_FACE inline const hx_producer_vt* producer_vt() {
           const std::optional<StreamHealth> health = static_cast<HeldProducer*>(self)->producer->health();
           return health ? (to_c(*health, *out), HX_OK) : HX_DECLINED;
         });
+      },
+      [](void* self, uint64_t n, hx_sample_number* to) {
+        return guarded([&] { return static_cast<HeldProducer*>(self)->producer->numbers(n, to) ? HX_OK : HX_DECLINED; });
       }};
   return &vt;
 }
@@ -400,21 +404,24 @@ HARMONICS_FACE inline const hx_consumer_vt* consumer_vt() {
   return &vt;
 }
 HARMONICS_FACE inline const hx_device_vt* device_vt() {
-  static const hx_device_vt vt = {
-      sizeof(hx_device_vt),
-      [](void* self) -> const char* {
-        thread_local std::string text;
-        guarded([&] { return text = (*static_cast<std::shared_ptr<Device>*>(self))->describe(), HX_OK; });
-        return text.c_str();
-      },
-      [](void* self, const hx_call_site* site, hx_kernel* out) {
-        return guarded([&] { return (*static_cast<std::shared_ptr<Device>*>(self))->find(*site, *out) ? HX_OK : HX_DECLINED; });
-      },
-      [](void* self) { delete static_cast<std::shared_ptr<Device>*>(self); },
-      [](void* self) -> uint32_t {
-        return (*static_cast<std::shared_ptr<Device>*>(self))->has_fp16_chunks() ? HX_SITE_FP16_CHUNKS : 0;
-      }};
-  return &vt;
+  static const hx_device_vt table = [] {
+    hx_device_vt vt{};  // without memory of its own
+    vt.struct_size = sizeof vt;
+    vt.describe = [](void* self) -> const char* {
+      thread_local std::string text;
+      guarded([&] { return text = (*static_cast<std::shared_ptr<Device>*>(self))->describe(), HX_OK; });
+      return text.c_str();
+    };
+    vt.find = [](void* self, const hx_call_site* site, hx_kernel* out) {
+      return guarded([&] { return (*static_cast<std::shared_ptr<Device>*>(self))->find(*site, *out) ? HX_OK : HX_DECLINED; });
+    };
+    vt.destroy = [](void* self) { delete static_cast<std::shared_ptr<Device>*>(self); };
+    vt.flags = [](void* self) -> uint32_t {
+      return (*static_cast<std::shared_ptr<Device>*>(self))->has_fp16_chunks() ? HX_SITE_FP16_CHUNKS : 0;
+    };
+    return vt;
+  }();
+  return &table;
 }
 HARMONICS_FACE inline const hx_producer_factory_vt* producer_factory_vt() {
   static const hx_producer_factory_vt vt = {
@@ -481,6 +488,8 @@ class FunctionRegistry final {
     add(HX_DEVICE, name, description, {}, 0, new std::shared_ptr<Device>(std::move(device)),
         [] { return static_cast<const void*>(detail::device_vt()); });
   }
+  // One with memory of its own: memory_device.hpp.
+  void register_memory_device(const std::string& name, std::shared_ptr<MemoryDevice> device, const std::string& description = "");
 
   // flags: HX_TAKES_CLASSES or HX_TAKES_NUMBERS when it compares only those.
   void register_metric(const std::string& name, MetricFactory open, const std::string& description = "",

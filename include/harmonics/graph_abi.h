@@ -103,6 +103,10 @@ typedef struct hx_graph_api {
    * `graph` NULL: in every graph of the process, under what single graphs say. "" takes it back. `before` (may be NULL)
    * receives what was set, until this thread's next call. May be called for NULL from any thread. */
   hx_status (*set_override)(hx_graph* graph, const char* functional, const char* implementation, const char** before);
+
+  /* Contract 1.2. The device to train on, for hx_fit_settings: of that sort (HX_DEVICE_GPU, HX_DEVICE_FPGA), or HX_DEVICE_OTHER: whichever
+   * accelerator can be used. Where there is none it is "cpu", and `note` says why in one line; else "". Both until this thread's next call. */
+  hx_status (*accelerator)(uint32_t sort, const char** device, const char** note);
 } hx_graph_api;
 
 const hx_graph_api* harmonics_graphs(void);

@@ -6,6 +6,7 @@
 #include <harmonics/error.hpp>
 #include <harmonics/function.hpp>
 #include <harmonics/functional.hpp>
+#include <harmonics/memory_device.hpp>
 #include <harmonics/metric.hpp>
 #include <harmonics/ops.hpp>
 #include <harmonics/stream.hpp>

@@ -9,6 +9,7 @@
 #include <harmonics/augmentation.hpp>
 #include <harmonics/function.hpp>
 #include <harmonics/functional.hpp>
+#include <harmonics/memory_device.hpp>
 #include <harmonics/metric.hpp>
 #include <harmonics/training.hpp>
 

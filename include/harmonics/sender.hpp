@@ -25,9 +25,13 @@ struct SentTensor {
   DType dtype = DType::F32;
   Shape shape;
   const void* numbers = nullptr;
+  uint32_t classes = 0;  // whole numbers that are classes: each is below this, and the receiver is told; 0: not
 
   template <typename T> static SentTensor of(std::string name, const T* numbers, Shape shape = {}) {
-    return {std::move(name), detail::dtype_of<T>::value, shape, numbers};
+    return {std::move(name), detail::dtype_of<T>::value, shape, numbers, 0};
+  }
+  template <typename T> static SentTensor of_classes(std::string name, uint32_t classes, const T* numbers, Shape shape = {}) {
+    return {std::move(name), detail::dtype_of<T>::value, shape, numbers, classes};
   }
 };
 
@@ -73,6 +77,8 @@ class Sender {
     std::vector<std::vector<int64_t>> dims;
     for (const SentTensor& t : sample) dims.emplace_back(t.shape.begin(), t.shape.end());
     std::vector<harmonics_sent_tensor> tensors;
+    std::vector<uint32_t> classes;
+    for (const SentTensor& t : sample) classes.push_back(t.classes);
     for (size_t i = 0; i < sample.size(); ++i)
       tensors.push_back({sample[i].name.c_str(), static_cast<uint32_t>(sample[i].dtype), static_cast<uint32_t>(dims[i].size()), dims[i].data()});
     harmonics_sender_options o{};
@@ -85,6 +91,7 @@ class Sender {
     o.patience_seconds = options_.patience_seconds;
     o.key_file = options_.key_file.c_str();
     o.server_key = options_.server_key.c_str();
+    o.classes = classes.data();
     harmonics_sender* opened = nullptr;
     check(harmonics_sender_open(address_.c_str(), &o, tensors.data(), static_cast<uint32_t>(tensors.size()), &opened));
     sender_.reset(opened);

@@ -31,6 +31,7 @@ typedef struct harmonics_sender_options {
   uint64_t batch_bytes;     /* samples in one frame; 0: 256 KiB */
   const char* key_file;     /* ZeroMQ: the own pair of keys, of 'harmonics keys' */
   const char* server_key;   /* ZeroMQ: the receiver's public key, or the file with it */
+  const uint32_t* classes;  /* by tensor: its whole numbers are classes below this, and the receiver is told; 0: not. NULL: none are */
 } harmonics_sender_options;
 
 /* All return 0, or an error kind + 1 (error.hpp) with harmonics_sender_error(): lines, the first what happened, the others what to do. */

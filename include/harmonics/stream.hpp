@@ -46,6 +46,10 @@ struct StreamHealth {
   std::string last_error;
 };
 
+// What joins samples of live streams: samples of one sender have growing numbers; `sender` differs between senders, and between
+// incarnations of one that begin to number anew, and is the same in every process.
+using SampleNumber = hx_sample_number;
+
 // A source of samples. Never called from two threads at once, but for what says [any thread].
 class Producer {
  public:
@@ -99,6 +103,12 @@ class Producer {
   // [any thread] next and read, waiting now or called later, give what they have and then the end. False: cannot.
   virtual bool cancel() { return false; }
   virtual std::optional<StreamHealth> health() { return std::nullopt; }  // [any thread]
+  // Of the last n samples that the last next or read gave, in their order, the numbers that their sender gave them. False: they have
+  // none. n = 0 asks whether they do, before the first sample.
+  virtual bool numbers(uint64_t n, SampleNumber* to) {
+    (void)n, (void)to;
+    return false;
+  }
   virtual ~Producer() = default;
 };
 

@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <thread>
@@ -27,6 +28,7 @@ constexpr size_t kMostLinks = 256, kMostUnwritten = 1u << 20;
 constexpr Time kSilence = std::chrono::seconds(15);   // senders speak every second
 constexpr Time kFirst = std::chrono::seconds(5);      // for the first frame
 constexpr Time kWhole = std::chrono::seconds(30);     // for a frame that has begun
+constexpr Time kAlive = std::chrono::seconds(1);      // of such a frame its sender is told that it comes
 constexpr Time kGoodbye = std::chrono::seconds(1);
 
 stream_protocol::endpoint place_of(const Endpoint& e) {
@@ -52,7 +54,7 @@ struct Link {
   wire::FrameReader reader;
   std::vector<std::byte> out, writing;  // to be written; being written
   bool known = false, closing = false;  // a frame has come; to be ended when all is written
-  Time heard = wire::now(), whole = heard;
+  Time heard = wire::now(), whole = heard, told = heard;
 };
 using LinkPtr = std::shared_ptr<Link>;
 
@@ -100,6 +102,7 @@ struct Listener::Body {
   void accept() {
     acceptor.async_accept([this](const Code& code, stream_protocol::socket socket) {
       if (code == asio::error::operation_aborted) return;
+      if (!code && links.size() >= kMostLinks) make_room();
       if (!code && links.size() < kMostLinks) {
         if (!endpoint.is_unix()) send_at_once(socket.native_handle());
         const uint64_t peer = ++last_peer;
@@ -107,6 +110,12 @@ struct Listener::Body {
       }
       accept();
     });
+  }
+
+  // Who has longest said nothing since it came gives way.
+  void make_room() {
+    for (const auto& [peer, link] : links)
+      if (!link->known) return drop(LinkPtr(link));
   }
 
   void tick() {
@@ -151,6 +160,10 @@ struct Listener::Body {
         link.whole = link.heard;
       }
       if (link.reader.begun() == 0) link.whole = link.heard;
+      if (link.heard - std::max(link.whole, link.told) >= kAlive) {
+        link.told = link.heard;
+        inbox.arriving(link.peer);
+      }
       return true;
     } catch (const Error& e) {
       inbox.damaged(link.peer, e.what());

@@ -20,6 +20,7 @@ using wire::Time;
 namespace {
 constexpr size_t kMostWrite = 1u << 20;
 constexpr Time kRetry = std::chrono::milliseconds(100), kGoodbye = std::chrono::milliseconds(200);
+constexpr Time kConnect = std::chrono::seconds(2);  // the system asks again ever more seldom, for minutes
 }  // namespace
 
 // Everything runs on the thread of `io`.
@@ -45,6 +46,7 @@ struct Sender::Body {
   void connect() {
     ++attempt;
     connecting = true;
+    connect_until = wire::now() + kConnect;
     reader = std::make_shared<wire::FrameReader>();
     socket = stream_protocol::socket(io);
     Code code;
@@ -78,7 +80,7 @@ struct Sender::Body {
     timer.expires_after(outbox.until_deadline());
     timer.async_wait([this](const Code& code) {
       if (code) return;
-      if (connected && outbox.is_out_of_touch()) lost();
+      if (connecting ? wire::now() >= connect_until : connected && outbox.is_out_of_touch()) lost();
       if (!connected && !connecting && wire::now() >= retry_at) connect();
       flush();
       tick();
@@ -138,7 +140,7 @@ struct Sender::Body {
   std::atomic<bool> woken{false};
   uint64_t attempt = 0;
   bool connecting = false, connected = false;
-  Time retry_at{};
+  Time retry_at{}, connect_until{};
   std::shared_ptr<wire::FrameReader> reader;
   std::vector<wire::OwnedBytes> out;  // being written
   asio::io_context io;

@@ -5,9 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "keys.hpp"
+#include "wire/keys.hpp"
 
 namespace harmonics::zmq {
+
+using wire::Key;
+using wire::KeyPair;
+using wire::read_allowed;
+using wire::read_key_pair;
+using wire::read_public_key;
 
 enum class Pattern { Router, Dealer, Pull, Push, Sub, Pub };
 const char* scheme_of(Pattern pattern);  // "zmq+router"

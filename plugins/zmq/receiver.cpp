@@ -1,8 +1,10 @@
 #include "receiver.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <thread>
 
 #include <fmt/format.h>
@@ -18,6 +20,7 @@ namespace {
 constexpr size_t kMostPeers = 1024;
 constexpr int kMostAtOnce = 64;                      // messages between two looks at what is to be said
 constexpr Time kSilence = std::chrono::seconds(15);  // senders speak every second
+constexpr Time kAlone = std::chrono::seconds(3);     // as the sender's
 constexpr Time kGoodbye = std::chrono::seconds(1);
 constexpr auto kLast = std::chrono::milliseconds(100);
 
@@ -32,36 +35,55 @@ wire::InboxOptions with_address(const Address& address, wire::InboxOptions optio
 // The socket belongs to the thread.
 struct Receiver::Body {
   Body(const Address& a, wire::InboxOptions options)
-      : address(a), inbox(with_address(a, options)), socket(a, "", options.limits, 1000) {
-    inbox.wake_by([this] { socket.wake(); });
+      : address(a), limits(options.limits), inbox(with_address(a, options)) {
+    open();
+    inbox.wake_by([this] { wake(); });
     thread = std::thread([this] { run(); });
   }
   ~Body() {
     inbox.wake_by({});
     leaving = true;
-    socket.wake();
+    wake();
     thread.join();
+  }
+
+  void open() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    socket.reset();
+    socket = std::make_unique<Socket>(address, "", limits, 1000);
+    connected = false;
+    looked_for = wire::now();
+  }
+  void wake() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    socket->wake();
   }
 
   void run() {
     while (!leaving) {
-      socket.wait(wire::Inbox::kTick, !(address.is_one_way() && inbox.is_full()), false);
+      socket->wait(wire::Inbox::kTick, !(address.is_one_way() && inbox.is_full()), false);
       turn();
     }
     inbox.poll();
     for (const Time latest = wire::now() + kGoodbye; !address.is_one_way() && wire::now() < latest;) {
       turn();
       if (inbox.say_goodbye()) break;
-      socket.wait(std::chrono::milliseconds(5), true, false);
+      socket->wait(std::chrono::milliseconds(5), true, false);
     }
     turn();
-    socket.linger(kLast);
+    socket->linger(kLast);
   }
   void turn() {
-    while (socket.event() != Event::None) {
+    for (Event event = socket->event(); event != Event::None; event = socket->event()) {
+      connected = event == Event::Connected;
+      if (!connected) looked_for = wire::now();
+      if (event == Event::Refused) inbox.turned_away("somebody came with a key that is not allowed");
+      if (event == Event::Foreign) inbox.turned_away("somebody came who does not speak ZeroMQ as is spoken here, or not with the keys of this end");
     }
-    for (int i = 0; i < kMostAtOnce && receive(); ++i) {
-    }
+    int received = 0;
+    while (received < kMostAtOnce && receive()) ++received;
+    const bool alone = !address.binds && !connected && wire::now() - looked_for >= kAlone;
+    if (alone && received == 0 && !inbox.is_full()) open();  // nothing waits in the socket
     flush();
     if (wire::now() - looked > wire::Inbox::kTick) look_for_the_silent();
   }
@@ -69,14 +91,14 @@ struct Receiver::Body {
   bool receive() {
     if (address.is_one_way() && inbox.is_full()) return false;
     Socket::Part part;
-    if (!socket.receive(part)) return false;
+    if (!socket->receive(part)) return false;
     uint64_t peer = 1;
     if (address.pattern == Pattern::Router) {
       peer = peer_of(part.bytes);
-      if (!part.more || !socket.receive(part)) return true;
+      if (!part.more || !socket->receive(part)) return true;
     }
     size_t parts = 1;
-    for (Socket::Part other; part.more && socket.receive(other); part.more = other.more) ++parts;
+    for (Socket::Part other; part.more && socket->receive(other); part.more = other.more) ++parts;
     if (parts > 1)
       inbox.damaged(peer, fmt::format("a message of {} parts, and a frame is one", parts));
     else
@@ -92,12 +114,15 @@ struct Receiver::Body {
     const std::string identity(reinterpret_cast<const char*>(bytes.bytes.data()), bytes.size());
     auto known = numbers.find(identity);
     if (known == numbers.end()) {
-      if (peers.size() >= kMostPeers) forget(peers.begin()->first);
+      if (peers.size() >= kMostPeers) forget(longest_silent());
       known = numbers.emplace(identity, ++last_peer).first;
       peers[last_peer].identity = identity;
     }
     peers[known->second].heard = wire::now();
     return known->second;
+  }
+  uint64_t longest_silent() const {
+    return std::min_element(peers.begin(), peers.end(), [](const auto& a, const auto& b) { return a.second.heard < b.second.heard; })->first;
   }
   void forget(uint64_t peer) {
     inbox.left(peer);
@@ -118,9 +143,9 @@ struct Receiver::Body {
       if (to == peers.end()) continue;
       const std::string& identity = to->second.identity;
       const auto* const first = reinterpret_cast<const std::byte*>(identity.data());
-      const auto sent = socket.send(wire::owned({first, first + identity.size()}), true);
+      const auto sent = socket->send(wire::owned({first, first + identity.size()}), true);
       if (sent == Socket::Sent::Yes)
-        socket.send(wire::owned(std::move(answer->frame)));
+        socket->send(wire::owned(std::move(answer->frame)));
       else if (sent == Socket::Sent::Nobody)
         forget(answer->peer);
       // Full: it does not read what it is told; it will ask how things stand.
@@ -128,8 +153,12 @@ struct Receiver::Body {
   }
 
   Address address;
+  wire::Limits limits;
   wire::Inbox inbox;
-  Socket socket;
+  std::mutex mutex;  // of the pointer: it is woken while it is replaced
+  std::unique_ptr<Socket> socket;
+  bool connected = false;
+  Time looked_for{};  // since when it is not connected
   std::atomic<bool> leaving{false};
   std::map<std::string, uint64_t> numbers;
   std::map<uint64_t, Peer> peers;
@@ -143,7 +172,7 @@ Receiver::~Receiver() = default;
 wire::Inbox& Receiver::inbox() { return body_->inbox; }
 
 uint16_t Receiver::port() const {
-  const std::string endpoint = body_->socket.last_endpoint();
+  const std::string endpoint = body_->socket->last_endpoint();
   return static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1)));
 }
 

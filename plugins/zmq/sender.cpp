@@ -16,6 +16,7 @@ namespace {
 
 constexpr Time kGoodbye = std::chrono::milliseconds(200);
 constexpr auto kLast = std::chrono::seconds(5);  // for what nobody acknowledges to leave
+constexpr Time kAlone = std::chrono::seconds(3);  // libzmq connects again by itself, but not after damage that is no ZeroMQ
 constexpr uint64_t kMostQueued = 64u << 20;      // bytes, in messages of their usual size
 
 wire::OutboxOptions with_address(const Address& address, wire::OutboxOptions options) {
@@ -53,6 +54,8 @@ struct Sender::Body {
     const std::lock_guard<std::mutex> lock(mutex);
     socket.reset();
     socket = std::make_unique<Socket>(address, identity_of(outbox.options()), wire::Limits{}, most_queued(outbox.options()));
+    connected = subscribed = false;
+    looked_for = wire::now();
   }
   void wake() {
     const std::lock_guard<std::mutex> lock(mutex);
@@ -74,16 +77,20 @@ struct Sender::Body {
   void turn() {
     for (Event event = socket->event(); event != Event::None; event = socket->event()) take(event);
     receive();
-    if (outbox.is_out_of_touch()) {
+    const bool alone = !address.binds && !connected && wire::now() - looked_for >= kAlone;
+    if (alone || outbox.is_out_of_touch()) {
       outbox.disconnected();
-      pending = {};
+      if (!address.is_one_way()) pending = {};
       open();
     }
     if (address.pattern != Pattern::Pub || subscribed) send();
   }
   void take(Event event) {
-    if (event == Event::Connected) outbox.connected();
-    if (event == Event::Disconnected) outbox.disconnected();
+    if (event == Event::Connected) connected = true, outbox.connected();
+    if (event == Event::Disconnected) {
+      connected = false, looked_for = wire::now();
+      outbox.disconnected();
+    }
     if (event == Event::Refused) outbox.fail("the receiver does not know this key; it allows others");
   }
   void receive() {
@@ -108,7 +115,8 @@ struct Sender::Body {
   std::mutex mutex;  // of the pointer: it is woken while it is replaced
   std::unique_ptr<Socket> socket;
   wire::OwnedBytes pending;  // there was no room for it
-  bool subscribed = false;
+  bool subscribed = false, connected = false;
+  Time looked_for{};  // since when it is not connected
   std::atomic<bool> leaving{false};
   std::thread thread;
 };

@@ -14,7 +14,7 @@
 namespace harmonics::zmq {
 
 // What happened to connections, as far as it is of interest.
-enum class Event { None, Connected, Disconnected, Refused };
+enum class Event { None, Connected, Disconnected, Refused, Foreign };  // Foreign: who is there does not speak ZeroMQ, or with other keys
 
 class Socket {
  public:

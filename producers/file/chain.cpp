@@ -13,7 +13,10 @@ class ChainProducer final : public Producer {
   }
   HTensor next() override {
     for (; at_ < parts_.size(); enter(at_ + 1))
-      if (HTensor sample = parts_[at_]->next()) return sample;
+      if (HTensor sample = parts_[at_]->next()) {
+        gather(0, 1);
+        return sample;
+      }
     return {};
   }
   std::size_t size() const override { return info_.size; }
@@ -29,10 +32,16 @@ class ChainProducer final : public Producer {
     while (got < n && at_ < parts_.size()) {
       const uint64_t wanted = n - got;
       const auto more = static_cast<uint64_t>(parts_[at_]->read(wanted, static_cast<uint8_t*>(to) + got * bytes_));
+      gather(got, more);
       got += more;
       if (more < wanted) enter(at_ + 1);
     }
     return static_cast<int64_t>(got);
+  }
+  bool numbers(uint64_t n, SampleNumber* to) override {
+    if (n == 0) return numbered_ = std::all_of(parts_.begin(), parts_.end(), [&](const auto& part) { return part->numbers(0, to); });
+    std::copy(numbers_.end() - static_cast<std::ptrdiff_t>(n), numbers_.end(), to);
+    return true;
   }
   bool read_at(const uint64_t* numbers, uint64_t n, void* to) override {
     for (uint64_t i = 0; i < n; ++i) {
@@ -44,6 +53,12 @@ class ChainProducer final : public Producer {
   }
 
  private:
+  // The numbers of the samples that this part gave last, behind those of `before` others.
+  void gather(uint64_t before, uint64_t n) {
+    if (!numbered_) return;
+    numbers_.resize(before + n);
+    if (n > 0) parts_[at_]->numbers(n, numbers_.data() + before);
+  }
   size_t part_with(uint64_t number) const {
     return static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), number) - begins_.begin()) - 1;
   }
@@ -56,6 +71,8 @@ class ChainProducer final : public Producer {
   std::vector<uint64_t> begins_;
   StreamInfo info_;
   size_t bytes_, at_ = 0;
+  bool numbered_ = false;
+  std::vector<SampleNumber> numbers_;
 };
 
 const char* dtype_text(DType dtype) {

@@ -22,6 +22,7 @@ struct Run {
   uint64_t first;  // its number in the file
   uint64_t count;
   size_t offset;
+  SampleNumber number;  // of the first
 };
 
 struct Found {
@@ -43,11 +44,11 @@ const wire::TensorPart& chosen(const wire::Frame& frame, const std::optional<std
 
 void add(Found& found, const wire::Frame& frame, const std::optional<std::string>& tensor, const FileBytes& file) {
   const wire::TensorPart& part = chosen(frame, tensor, file.name());
-  if (!found.tensor) found.tensor = wire::TensorPart{part.name, part.dtype, part.sample, {}};
+  if (!found.tensor) found.tensor = wire::TensorPart{part.name, part.dtype, part.sample, {}, part.classes};
   if (part.dtype != found.tensor->dtype || part.sample != found.tensor->sample)
     refuse_file(file.name(), "has " + wire::described({part}) + " behind " + wire::described({*found.tensor}), "samples of a stream have one type");
   const auto offset = static_cast<size_t>(reinterpret_cast<const uint8_t*>(part.bytes.data()) - file.data());
-  found.runs.push_back({found.samples, frame.count, offset});
+  found.runs.push_back({found.samples, frame.count, offset, frame.number_of(0)});
   found.samples += frame.count;
 }
 
@@ -80,6 +81,7 @@ class FrameProducer final : public Producer {
       : file_(std::move(file)), runs_(std::move(found.runs)), first_(first), last_(last), at_(first) {
     info_.dtype = found.tensor->dtype;
     info_.sample = found.tensor->sample;
+    info_.classes = found.tensor->classes;
     info_.size = last - first;
     if (!found.damage.empty()) info_.notes = found.damage + "; what lies behind the last barrier is left out";
     bytes_ = info_.sample_bytes();
@@ -110,6 +112,13 @@ class FrameProducer final : public Producer {
   bool read_at(const uint64_t* numbers, uint64_t n, void* to) override {
     file_->check();
     for (uint64_t i = 0; i < n; ++i) std::memcpy(static_cast<uint8_t*>(to) + i * bytes_, place(first_ + numbers[i]), bytes_);
+    return true;
+  }
+  bool numbers(uint64_t n, SampleNumber* to) override {
+    for (uint64_t at = at_ - n; at < at_; ++at) {
+      const Run& run = run_with(at);
+      *to++ = {run.number.number + (at - run.first), run.number.sender};
+    }
     return true;
   }
 

@@ -85,7 +85,7 @@ TEST_CASE("engine folders include only those above them") {
       if (!ours(i)) continue;
       INFO(file.string() << " includes " << i);
       if (folder == "cli" || (folder == "embed" && starts(i, "dsl/"))) continue;
-      if (folder == "spool" && starts(i, "wire/")) continue;
+      if ((folder == "spool" && starts(i, "wire/")) || (folder == "serving" && i == "wire/keys.hpp")) continue;
       REQUIRE(starts(i, "engine/"));
       const std::string other = i.substr(7, i.find('/', 7) - 7);
       REQUIRE(rank_of(other) < kEngine.size());

@@ -93,7 +93,7 @@ double contraction_flops(const Program& program) {
   return sum;
 }
 
-WorkloadStep::WorkloadStep(const Workload& workload, int64_t batch, int threads) {
+WorkloadStep::WorkloadStep(const Workload& workload, int64_t batch, int threads, const std::string& device) {
   const auto source = std::make_shared<SourceText>(workload.name, workload.flow);
   graph_ = std::make_unique<HarmonicGraph>(make_graph(parse_flow(source), Registry::global()));
   for (const DataSpec& data : workload.data) {
@@ -104,6 +104,7 @@ WorkloadStep::WorkloadStep(const Workload& workload, int64_t batch, int threads)
   RunSettings run;
   if (workload.trains) run.optimizer = workload.optimizer;
   PreparedSettings settings;
+  settings.device = device;
   settings.trains = workload.trains;
   settings.batch = batch;
   settings.threads = threads;

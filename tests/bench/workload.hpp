@@ -36,7 +36,7 @@ Workload read_workload(const std::string& name);
 // A compiled step of a workload over batches made beforehand: no stream is read.
 class WorkloadStep {
  public:
-  WorkloadStep(const Workload& workload, int64_t batch, int threads);
+  WorkloadStep(const Workload& workload, int64_t batch, int threads, const std::string& device = "cpu");
 
   size_t run() { return step_->run(); }                // the next batch; its number
   double flops() const { return flops_; }              // of contractions, forward and backward: what any method must do

@@ -9,7 +9,7 @@ foreach(source IN LISTS fuzz_sources)
   string(REPLACE fuzz_ "" name ${target})
   add_executable(replay_${name} ${source} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/replay_main.cpp ${HARMONICS_FUZZED_${name}})
   target_include_directories(replay_${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(replay_${name} PRIVATE harmonics_objects harmonics_wire)
+  target_link_libraries(replay_${name} PRIVATE harmonics_objects harmonics_wire ${HARMONICS_FUZZED_LINKS_${name}})
   add_test(NAME "fuzz: replay ${name}"
            COMMAND replay_${name} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name} ${HARMONICS_CORPUS_${name}})
   set_tests_properties("fuzz: replay ${name}" PROPERTIES TIMEOUT 300)

@@ -117,6 +117,26 @@ TEST_CASE("curves of any length stay small, flows of any kind are laid out") {
   }))") == "true,true,true,true");
 }
 
+TEST_CASE("the page is there while a run waits for its first sample, and goes on with it") {
+  if (!Browser::there()) return;
+  Folder f;
+  const std::string flow = f.write("g.hmx", "harmonic g {\n  producer image; producer label {10};\n  layer hidden {16}; layer o;\n  cycle { image -(relu)-> hidden -> o; o <-(cross_entropy)- label; }\n}\n");
+  const std::string at = "unix:" + (f / "digits");
+  Background run(f, "run " + flow + " --producer image=" + at + "#image --producer label=" + at + "#label --threads 1 --for 100s --ui");
+  Browser browser(f);
+  browser.open(page_of(run));
+  REQUIRE(browser.await(kConnected));
+  REQUIRE(browser.await(says("run-state", "starting")));
+  CHECK(browser.await("document.querySelectorAll('#flow .node').length === 5"));
+  CHECK(browser.await(says("streams", "waiting")));
+  const Folder own;
+  Background sender(own, "send " + at + " --from 'image=synth:digits?size=100000' --from 'label=synth:digits?size=100000#label' --rate 2000");
+  REQUIRE(browser.await(says("run-state", "running")));
+  CHECK(browser.await(says("flow", "28 × 28")));
+  CHECK(browser.await(says("streams", "receiving")));
+  CHECK(browser.complaints == std::vector<std::string>{});
+}
+
 TEST_CASE("the page goes on into another cycle") {
   if (!Browser::there()) return;
   Folder f;

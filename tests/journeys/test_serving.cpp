@@ -147,6 +147,43 @@ TEST_CASE("weights are served without training, and answer as infer does") {
   CHECK(number(end.out, "requests") == 1);
 }
 
+TEST_CASE("a run whose streams are still silent opens its doors at once") {
+  Folder f;
+  const std::string flow = f.write("g.hmx", "harmonic g {\n  producer image; producer label;\n  layer hidden {16}; layer o;\n  cycle { image -(relu)-> hidden -> o; o <-(cross_entropy)- label; }\n}\n");
+  const std::string at = "unix:" + (f / "digits"), socket = f / "run.sock";
+  Background run(f, "run " + flow + " --producer image=" + at + "#image --producer label=" + at + "#label --threads 1 --serve 127.0.0.1:0 --control " + socket);
+  REQUIRE(run.await([&] { return fs::exists(socket); }, 20));
+  const std::string address = address_in(run.errors());
+  REQUIRE(!address.empty());
+  const Reply health = http(address, "GET", "/healthz");
+  CHECK(health.status == 200);
+  CHECK(json::parse(health.body).at("state") == "starting");
+  CHECK(json::parse(health.body).at("streams").at("image").at("state") == "waiting");
+  const json::value status = last_line(harmonics("ctl " + socket + " status --json").out);
+  CHECK(SchemaCheck::run(schema("status"), status) == std::vector<std::string>{});
+  CHECK(status.at("state") == "starting");
+  CHECK(status.at("streams").at(1).at("name") == "label");
+  const Reply early = http(address, "POST", "/v1/predict", R"({"inputs": {}})");
+  CHECK(early.status == 503);
+  CHECK(has(early.body, "the run is starting"));
+  const json::value graph = json::parse(http(address, "GET", "/v1/graph").body);
+  REQUIRE(graph.at("nodes").as_array().size() == 4);
+  CHECK(graph.at("nodes").at(0).at("shape").is_null());
+  CHECK(graph.at("edges").as_array().size() == 3);
+  CHECK(harmonics("ctl " + socket + " pause").code == 1);
+  CHECK(has(harmonics("top " + socket + " --once").out, "waiting"));
+
+  const Folder own;
+  Background sender(own, "send " + at + " --from 'image=synth:digits?size=100000' --from 'label=synth:digits?size=100000#label' --rate 2000");
+  REQUIRE(run.await([&] { return has(harmonics("ctl " + socket + " status").out, "running"); }));
+  const Reply predicted = http(address, "POST", "/v1/predict", R"({"inputs": {"image": [)" + picture() + "]}}");
+  CHECK(predicted.status == 200);
+  CHECK(json::parse(http(address, "GET", "/v1/graph").body).at("nodes").at(0).at("shape").as_array().size() == 2);
+  CHECK(json::parse(http(address, "GET", "/healthz").body).at("streams").at("image").at("state") == "receiving");
+  CHECK(harmonics("ctl " + socket + " stop").code == 0);
+  CHECK(run.end().code == 0);
+}
+
 TEST_CASE("what cannot be served is said before the run") {
   const Result far = harmonics("run " + kDigits + "--steps 1 --serve 0.0.0.0:0");
   CHECK(far.code == 77);

@@ -1,28 +1,222 @@
 // Senders that are wrong or mean harm: refused, told why, counted, and good ones go on.
-#include "tests/transports/checks.hpp"
-
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <fstream>
+#include <map>
 
 #include "tests/message_of.hpp"
+#include "tests/transports/strangers.hpp"
 
 using namespace transports;
+using namespace wire::testing;
 
 namespace {
 
-int connected_to(const std::string& address) {
-  const int s = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in place{};
-  place.sin_family = AF_INET;
-  place.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  REQUIRE(connect(s, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0);
-  return s;
+std::vector<std::string> all_kinds() {
+  std::vector<std::string> kinds = lossless();
+  for (const std::string& kind : at_most_once()) kinds.push_back(kind);
+  return kinds;
+}
+
+Message named(const std::string& producer) { return Message().text(1, "samples").text(2, producer).number(3, 1).number(4, 1); }
+Bytes hello(const Message& fields) { return raw_frame(1, fields.bytes()); }
+Bytes data(const Message& fields, const std::string& payload) { return raw_frame(3, fields.bytes(), payload); }
+template <typename T> Bytes with(Bytes frame, size_t at, T value) {
+  put(frame, at, value);
+  seal(frame);
+  return frame;
+}
+
+struct Lie {
+  const char* name;
+  Bytes frame;
+  const char* answer;  // a part of it
+};
+// None of them is a frame.
+std::vector<Lie> lies() {
+  const Bytes good = hello(named("liar").message(7, tensor("label", 8, {})));
+  Bytes flipped = good;
+  flipped[30] ^= std::byte{4};
+  const int64_t large = int64_t{1} << 32;
+  return {
+      {"no frame", Bytes(200, std::byte{'x'}), "and a frame begins with"},
+      {"another version", with(good, 4, uint16_t{2}), "version 2"},
+      {"a kind that does not exist", with(good, 6, uint16_t{77}), "there is no kind 77"},
+      {"a header of 4 GiB", with(good, 8, ~uint32_t{0}), "a header of 4294967295 bytes is announced"},
+      {"a payload of 8 GiB", with(good, 12, uint64_t{8} << 30), "a payload of 8589934592 bytes is announced"},
+      {"a payload without end", with(good, 12, ~uint64_t{0}), "bytes is announced"},
+      {"a flipped bit", flipped, "the checksum 0x"},
+      {"a header that is none", raw_frame(1, "\xff\xff\xff"), "not a Protobuf message"},
+      {"a name of control characters", hello(Message().text(1, "samples").text(2, "a\x1b[2J")), "the control character 0x1b"},
+      {"samples without tensors", data(named("liar").number(6, 1), ""), "a DATA frame of no tensors"},
+      {"an element type that does not exist", data(named("liar").number(6, 1).message(7, tensor("label", 99, {})), "12345678"), "there is no element type 99"},
+      {"shapes beyond all bounds", data(named("liar").number(6, 1).message(7, tensor("label", 8, {large, large})), "12345678"), "more than the 16777216 bytes"},
+      {"fewer bytes than announced", data(named("liar").number(6, 3).message(7, tensor("label", 8, {})), std::string(16, 'a')), "go beyond the frame"},
+      {"more bytes than announced", data(named("liar").number(6, 1).message(7, tensor("label", 8, {})), std::string(16, 'a')), "more than the tensors"},
+  };
+}
+
+uint64_t resident() {
+  std::ifstream statm("/proc/self/statm");
+  uint64_t size = 0, pages = 0;
+  statm >> size >> pages;
+  return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace
+
+TEST_CASE("frames that lie are refused, counted and answered, and others go on") {
+  const Deadline deadline;
+  const std::string kind = GENERATE(from_range(all_kinds()));
+  INFO(kind);
+  const auto receiving = receive(kind);
+  wire::Inbox& inbox = receiving->inbox();
+  GoodCompany company(kind, *receiving);
+  REQUIRE(company.goes_on(kPatience));
+  const uint64_t memory = resident();
+  for (const Lie& lie : lies()) {
+    INFO(lie.name);
+    const uint64_t before = inbox.health().refused;
+    const auto liar = stranger(kind, receiving->address);
+    REQUIRE(liar->say(lie.frame));
+    if (answers(kind)) {
+      const auto answer = liar->answer();
+      REQUIRE(answer);
+      CHECK(answer->kind == wire::Kind::Error);
+      CHECK(answer->code == wire::Code::Malformed);
+      CHECK(answer->text.find(lie.answer) != std::string::npos);
+    }
+    if (auto* const socket = dynamic_cast<SocketStranger*>(liar.get())) CHECK(socket->is_closed_within(5));
+    for (int i = 0; i < 500 && inbox.health().refused == before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    CHECK(inbox.health().refused == before + 1);
+    CHECK(inbox.health().last_error.find(lie.answer) != std::string::npos);
+  }
+  CHECK(company.goes_on());
+  CHECK(company.end() == "");
+  CHECK(inbox.health().lost == 0);
+#ifndef __SANITIZE_ADDRESS__
+  CHECK(resident() < memory + (64u << 20));
+#endif
+}
+
+TEST_CASE("frames that are no part of a conversation are answered, and others go on") {
+  const Deadline deadline;
+  const std::string kind = GENERATE(from_range(lossless()));
+  INFO(kind);
+  wire::InboxOptions options;
+  options.window_samples = 64;
+  const auto receiving = receive(kind, "", options);
+  wire::Inbox& inbox = receiving->inbox();
+  GoodCompany company(kind, *receiving);
+  REQUIRE(company.goes_on(kPatience));
+  const auto answer_to = [&](Stranger& from, const Bytes& frame) {
+    REQUIRE(from.say(frame));
+    const auto answer = from.answer();
+    REQUIRE(answer);
+    return *answer;
+  };
+  const Message wanted = named("odd").number(15, 1).message(7, tensor("image", 2, {kSide, kSide})).message(7, tensor("label", 8, {}));
+  const auto odd = stranger(kind, receiving->address);
+  // Samples before a HELLO.
+  const std::string sample(kSide * kSide + 8, '\x7f');
+  const Message one = named("odd").number(6, 1).message(7, tensor("image", 2, {kSide, kSide})).message(7, tensor("label", 8, {}));
+  wire::Frame answer = answer_to(*odd, data(one, sample));
+  CHECK(answer.kind == wire::Kind::Nack);
+  CHECK(answer.code == wire::Code::NoSession);
+  // A HELLO that does not say what will come, and one of something else.
+  answer = answer_to(*odd, hello(named("odd").number(15, 1)));
+  CHECK(answer.code == wire::Code::Tensors);
+  answer = answer_to(*odd, hello(named("odd").number(15, 1).message(7, tensor("image", 12, {kSide, kSide})).message(7, tensor("label", 8, {}))));
+  CHECK(answer.kind == wire::Kind::Error);
+  CHECK(answer.text.find("wanted is image u8 [28, 28], label i64 [], not image f32 [28, 28], label i64 []") != std::string::npos);
+  // More than was granted.
+  answer = answer_to(*odd, hello(wanted));
+  REQUIRE(answer.kind == wire::Kind::Welcome);
+  for (uint64_t i = 0; i < 400; ++i) odd->say(data(Message(one).number(5, i), sample));
+  while (answer.kind != wire::Kind::Nack) {
+    const auto next = odd->answer();
+    REQUIRE(next);
+    answer = *next;
+  }
+  CHECK(answer.code == wire::Code::Credit);
+  CHECK(answer.text.find("is beyond what was granted") != std::string::npos);
+  // Samples of other types than its HELLO said.
+  answer = answer_to(*odd, hello(Message(wanted).number(4, 2)));
+  while (answer.kind != wire::Kind::Welcome) answer = odd->answer().value();
+  answer = answer_to(*odd, data(named("odd").number(5, answer.seq).number(6, 1).message(7, tensor("label", 12, {})), "abcd"));
+  while (answer.kind == wire::Kind::Grant) answer = odd->answer().value();
+  CHECK(answer.kind == wire::Kind::Error);
+  CHECK(answer.text.find("not label f32 []") != std::string::npos);
+  CHECK(inbox.health().refused >= 4);
+  CHECK(company.goes_on());
+  CHECK(company.end() == "");
+}
+
+TEST_CASE("who speaks in the name of another does not get its answers") {
+  const Deadline deadline;
+  const std::string kind = GENERATE(from_range(lossless()));
+  INFO(kind);
+  const auto receiving = receive(kind);
+  GoodCompany company(kind, *receiving);
+  REQUIRE(company.goes_on(kPatience));
+  std::atomic<bool> over{false};
+  const auto thief = stranger(kind, receiving->address);
+  Worker thefts([&] {
+    const Message earlier = Message(named("good")).number(15, 1).message(7, tensor("image", 2, {kSide, kSide})).message(7, tensor("label", 8, {}));
+    while (!over) {
+      thief->say(raw_frame(7, named("good").bytes()));
+      thief->say(hello(earlier));
+      for (int i = 0; i < 2; ++i)
+        if (const auto answer = thief->answer(); answer && answer->epoch != 1) throw std::runtime_error("it got the other's answer");
+    }
+  });
+  for (int i = 0; i < 10; ++i) CHECK(company.goes_on(std::chrono::seconds(2)));
+  over = true;
+  CHECK(thefts.end() == "");
+  CHECK(company.end() == "");
+}
+
+TEST_CASE("floods of what is no frame do not disturb a good sender") {
+  const Deadline deadline;
+  const std::string kind = GENERATE(from_range(all_kinds()));
+  INFO(kind);
+  const auto receiving = receive(kind);
+  wire::Inbox& inbox = receiving->inbox();
+  GoodCompany company(kind, *receiving);
+  REQUIRE(company.goes_on(kPatience));
+  const uint64_t memory = resident();
+  std::atomic<bool> over{false};
+  std::atomic<uint64_t> said{0};
+  Worker flood([&] {
+    const Bytes frame = with(hello(named("flood")), 6, uint16_t{77});
+    while (!over) {
+      const auto source = stranger(kind, receiving->address);
+      for (int i = 0; i < 2000 && !over && source->say(frame); ++i) ++said;
+    }
+  });
+  for (int i = 0; i < 10; ++i) CHECK(company.goes_on());
+  over = true;
+  CHECK(flood.end() == "");
+  CHECK(said > 100);
+  CHECK(inbox.health().refused > 10);
+#ifndef __SANITIZE_ADDRESS__
+  CHECK(resident() < memory + (128u << 20));  // with what those who flood take
+#endif
+  CHECK(company.end() == "");
+  CHECK(inbox.health().lost == 0);
+}
+
+TEST_CASE("who fills all places without a word gives way to who speaks") {
+  const Deadline deadline;
+  const std::string kind = GENERATE("tcp", "unix");
+  INFO(kind);
+  const auto receiving = receive(kind);
+  std::vector<std::unique_ptr<SocketStranger>> silent;
+  for (int i = 0; i < 400; ++i) silent.push_back(std::make_unique<SocketStranger>(kind, receiving->address));
+  const wire::Time begin = wire::now();
+  GoodCompany company(kind, *receiving);
+  CHECK(company.goes_on());
+  CHECK(wire::now() - begin < std::chrono::seconds(3));  // before the silent have to go
+  CHECK(company.end() == "");
+}
 
 TEST_CASE("senders of something else are refused with both, and others go on") {
   const Deadline deadline;
@@ -72,22 +266,32 @@ TEST_CASE("more senders than may be are told, and those who are there go on") {
 
 TEST_CASE("who begins a frame and does not go on is left behind") {
   const Deadline deadline;
-  const auto receiving = receive("tcp");
-  wire::Inbox& inbox = receiving->inbox();
-  const int labels = inbox.open("label", kPatience);
-  std::vector<int> slow;
-  for (int i = 0; i < 50; ++i) {
-    slow.push_back(connected_to(receiving->address));
-    REQUIRE(::send(slow.back(), "HXS1\1\0\3\0", 8, MSG_NOSIGNAL) == 8);
+  const std::string begun("HXS1\1\0\3\0", 8);
+  struct Place {
+    std::unique_ptr<Receiving> receiving;
+    std::unique_ptr<GoodCompany> company;
+    std::vector<std::unique_ptr<SocketStranger>> slow;
+  };
+  std::map<std::string, Place> places;
+  for (const std::string kind : {"tcp", "unix"}) {
+    Place& place = places[kind];
+    place.receiving = receive(kind);
+    place.company = std::make_unique<GoodCompany>(kind, *place.receiving);
+    REQUIRE(place.company->goes_on(kPatience));
+    for (int i = 0; i < 51; ++i) {
+      place.slow.push_back(std::make_unique<SocketStranger>(kind, place.receiving->address));
+      SocketStranger& s = *place.slow.back();
+      if (i == 50) {  // one that is polite at first
+        REQUIRE(s.say(hello(named("polite").number(15, 1).message(7, tensor("image", 2, {kSide, kSide})).message(7, tensor("label", 8, {})))));
+        REQUIRE(s.answer().value().kind == wire::Kind::Welcome);
+      }
+      REQUIRE(s.say(begun));
+    }
   }
-  const auto good = sending("tcp", receiving->address, "good", 0, 3000);
-  for (int64_t i = 0; i < 3000; ++i) REQUIRE(next_number(inbox, labels) == i);
-  CHECK(good->end() == "");
-  for (const int s : slow) {
-    timeval wait{20, 0};
-    setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
-    char byte = 0;
-    CHECK(recv(s, &byte, 1, 0) == 0);  // closed, though nothing was wrong yet
-    ::close(s);
+  for (auto& [kind, place] : places) {
+    INFO(kind);
+    for (const auto& s : place.slow) CHECK(s->is_closed_within(20));  // though nothing was wrong yet
+    CHECK(place.company->goes_on());
+    CHECK(place.company->end() == "");
   }
 }

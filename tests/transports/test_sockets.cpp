@@ -1,4 +1,5 @@
 // What belongs to sockets alone: cuts, strangers, addresses, files.
+#include "tests/transports/chaos_world.hpp"
 #include "tests/transports/checks.hpp"
 
 #include <arpa/inet.h>
@@ -29,81 +30,97 @@ int connected_to(uint16_t port) {
   return -1;
 }
 
-// Passes bytes on between those who connect to it and `target`, and cuts after a random number of them, `cuts` times.
-class Proxy {
- public:
-  Proxy(int cuts, uint64_t seed) : cuts_(cuts), random_(seed) {
-    listener_ = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in place{};
-    place.sin_family = AF_INET;
-    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof place;
-    REQUIRE(bind(listener_, reinterpret_cast<sockaddr*>(&place), size) == 0);
-    REQUIRE(::listen(listener_, 8) == 0);
-    REQUIRE(getsockname(listener_, reinterpret_cast<sockaddr*>(&place), &size) == 0);
-    port_ = ntohs(place.sin_port);
-  }
-  ~Proxy() {
-    shutdown(listener_, SHUT_RDWR);
-    if (thread_.joinable()) thread_.join();
-    ::close(listener_);
-  }
-  uint16_t port() const { return port_; }
-  int cuts_made() const { return made_; }
-  void begin(uint16_t target) {
-    thread_ = std::thread([this, target] {
-      for (int client; (client = accept(listener_, nullptr, nullptr)) >= 0;) carry(client, connected_to(target));
-    });
-  }
-
- private:
-  // How many bytes were passed on; 0: the end.
-  static size_t pass(int from, int to, size_t most) {
-    char bytes[16384];
-    const ssize_t n = recv(from, bytes, std::min(sizeof bytes, most), 0);
-    if (n <= 0) return 0;
-    for (ssize_t at = 0, m; at < n; at += m)
-      if ((m = ::send(to, bytes + at, static_cast<size_t>(n - at), MSG_NOSIGNAL)) <= 0) return 0;
-    return static_cast<size_t>(n);
-  }
-  void carry(int a, int b) {
-    const bool cut = made_ < cuts_;
-    const size_t until = cut ? 1 + random_() % 300000 : ~size_t{0};  // all of them together less than what is sent
-    std::thread back([a, b] {
-      while (pass(b, a, 16384) > 0) {
-      }
-      shutdown(a, SHUT_RDWR), shutdown(b, SHUT_RDWR);
-    });
-    for (size_t passed = 0, n = 1; passed < until && n > 0; passed += n) n = pass(a, b, until - passed);
-    if (cut) ++made_;
-    shutdown(a, SHUT_RDWR), shutdown(b, SHUT_RDWR);
-    back.join();
-    ::close(a), ::close(b);
-  }
-
-  int listener_ = -1, cuts_;
-  uint16_t port_ = 0;
-  std::mt19937_64 random_;
-  std::atomic<int> made_{0};
-  std::thread thread_;
-};
+// A port of this machine at which connections wait to be let in.
+int listening(int most_waiting, uint16_t& port) {
+  const int s = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof place;
+  REQUIRE(bind(s, reinterpret_cast<sockaddr*>(&place), size) == 0);
+  REQUIRE(::listen(s, most_waiting) == 0);
+  REQUIRE(getsockname(s, reinterpret_cast<sockaddr*>(&place), &size) == 0);
+  port = ntohs(place.sin_port);
+  return s;
+}
 
 }  // namespace
 
 TEST_CASE("a connection that is cut again and again loses nothing") {
   const Deadline deadline;
-  const uint64_t seed = 4711;
-  INFO("seed " << seed);
+  ChaosWorld world{"tcp", 4711, {}};
+  for (int i = 0; i < 8; ++i) world.storms.push_back({{{i % 2 ? Fault::Cut : Fault::Reset, Storm::kBoth}}, std::chrono::milliseconds(150), std::chrono::milliseconds(10)});
+  const ChaosVerdict verdict = live_through(world);
+  INFO(verdict.str());
+  CHECK(verdict.error == "");
+  CHECK(verdict.counts.cut >= 8);
+}
+
+TEST_CASE("a frame that takes longer than senders wait for an answer arrives all the same") {
+  const Deadline deadline;
   const auto receiving = receive("tcp");
-  wire::Inbox& inbox = receiving->inbox();
-  Proxy proxy(8, seed);
-  proxy.begin(port_of(*receiving));
-  const auto sender = sending("tcp", "127.0.0.1:" + std::to_string(proxy.port()), "camera", 0, 4000);
-  const int labels = inbox.open("label", kPatience);
-  for (int64_t i = 0; i < 4000; ++i) REQUIRE(next_number(inbox, labels) == i);
-  CHECK(next_number(inbox, labels) == -1);
+  ChaosProxy::Options options;
+  options.target = port_of(*receiving);
+  options.storms = {{{{Fault::Slow, Storm::kToReceiver}}, std::chrono::milliseconds(0), std::chrono::hours(1)}};
+  options.slow = 30000;
+  ChaosProxy proxy(std::move(options));
+  const int labels = receiving->inbox().open("label", kPatience);
+  const auto sender = sending("tcp", "127.0.0.1:" + std::to_string(proxy.port()), "camera", 0, 300);  // one frame of 240 KB: 8 s
+  for (int64_t i = 0; i < 300; ++i) REQUIRE(next_number(receiving->inbox(), labels) == i);
+  CHECK(next_number(receiving->inbox(), labels) == -1);
   CHECK(sender->end() == "");
-  CHECK(proxy.cuts_made() == 8);
+  CHECK(proxy.counts().connections == 1);
+}
+
+TEST_CASE("who is not let in for a while comes in soon after it") {
+  const Deadline deadline;
+  // A full queue of those who wait to be let in: the system drops what asks, which then asks ever more seldom.
+  uint16_t port = 0;
+  const int listener = listening(0, port);
+  std::vector<int> waiting;
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_port = htons(port);
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  for (int i = 0; i < 4; ++i) {
+    waiting.push_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+    connect(waiting.back(), reinterpret_cast<sockaddr*>(&place), sizeof place);
+  }
+  const auto sender = send("tcp", "127.0.0.1:" + std::to_string(port), pictures("camera"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(15200));  // Linux asks again after 11 s, then after 19; before 6.5 after 15, then after 31
+  const wire::Time begin = wire::now();
+  std::atomic<bool> over{false}, spoke{false};
+  Worker door([&] {
+    while (!over && !spoke) {
+      const int s = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK);
+      if (s < 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        continue;
+      }
+      waiting.push_back(s);
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      char bytes[4];
+      if (recv(s, bytes, sizeof bytes, 0) == 4 && std::memcmp(bytes, "HXS1", 4) == 0) spoke = true;
+    }
+  });
+  while (!spoke && wire::now() - begin < std::chrono::seconds(9)) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  over = true;
+  CHECK(door.end() == "");
+  CHECK(spoke);
+  CHECK(wire::now() - begin < std::chrono::seconds(3));
+  for (const int s : waiting) ::close(s);
+  ::close(listener);
+}
+
+TEST_CASE("who is let in and never answered says so when its patience ends") {
+  const Deadline deadline;
+  uint16_t port = 0;
+  const int listener = listening(16, port);
+  wire::OutboxOptions options = pictures("camera");
+  options.patience = std::chrono::seconds(1);
+  const auto sender = send("tcp", "127.0.0.1:" + std::to_string(port), options);
+  CHECK(message_of([&] { sender->outbox().next_seq(); }).find("who listens there has not answered, for 1 s") != std::string::npos);
+  ::close(listener);
 }
 
 TEST_CASE("strangers do not disturb a good sender") {

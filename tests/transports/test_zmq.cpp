@@ -120,6 +120,10 @@ TEST_CASE("with keys, those who are allowed send and others are told") {
   CHECK(message_of([&] { send_with({}, "open", std::chrono::seconds(1)); }).find("nobody listens there") != std::string::npos);
   CHECK(inbox.health().samples == 500);
   CHECK(inbox.health().senders == 1);
+  CHECK(inbox.health().refused >= 3);  // who came in vain is counted, and good samples go on
+  Worker again([&] { send_with({good, {}, server.public_key}, "good", kPatience); });
+  for (int64_t i = 0; i < 500; ++i) REQUIRE(next_number_of_any(inbox, labels) == i);
+  CHECK(again.end() == "");
 }
 
 TEST_CASE("messages that are no frames are answered, and good senders go on") {
@@ -146,6 +150,60 @@ TEST_CASE("messages that are no frames are answered, and good senders go on") {
   CHECK(sender->end() == "");
   CHECK(inbox.health().refused >= 2);
   CHECK(inbox.health().lost == 0);
+}
+
+TEST_CASE("a sender that goes while its samples wait for room does no harm") {
+  const Deadline deadline;
+  wire::InboxOptions options;
+  options.window_samples = 64;
+  Receiver receiver(loopback(Pattern::Pull, 0), options);
+  wire::Inbox& inbox = receiver.inbox();
+  const int reader = inbox.open("", kPatience);
+  {
+    Raw sender(ZMQ_PUSH, receiver.port());
+    for (int64_t i = 0; i < 5000; ++i) {
+      wire::Frame frame;
+      frame.stream = "samples", frame.producer = "camera", frame.epoch = 1, frame.seq = static_cast<uint64_t>(i), frame.count = 1;
+      frame.tensors = {{"x", DType::I64, {}, std::as_bytes(std::span(&i, 1))}};
+      const std::vector<std::byte> bytes = wire::encode(frame).bytes();
+      sender.send({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    }
+    for (int i = 0; i < 500 && inbox.health().queued_samples < 64; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+  for (int64_t i = 0; i < 1000; ++i) REQUIRE(next_number(inbox, reader) == i);  // what had arrived
+}
+
+TEST_CASE("a sender that met what is no ZeroMQ finds its receiver afterwards") {
+  const Deadline deadline;
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  const int yes = 1;
+  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof place;
+  REQUIRE(bind(listener, reinterpret_cast<sockaddr*>(&place), size) == 0);
+  REQUIRE(listen(listener, 8) == 0);
+  REQUIRE(getsockname(listener, reinterpret_cast<sockaddr*>(&place), &size) == 0);
+  const uint16_t port = ntohs(place.sin_port);
+  const auto sender = sending("zmq+router", "127.0.0.1:" + std::to_string(port), "camera", 0, 100);
+  // A greeting as it should be, of a mechanism that nobody has.
+  std::string greeting("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NOTHING", 19);
+  greeting.resize(64);
+  const int met = accept(listener, nullptr, nullptr);
+  REQUIRE(met >= 0);
+  REQUIRE(::send(met, greeting.data(), greeting.size(), MSG_NOSIGNAL) == 64);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  ::close(listener), ::close(met);
+  const wire::Time begin = wire::now();
+  Receiver receiver(loopback(Pattern::Router, port));
+  wire::Inbox& inbox = receiver.inbox();
+  const int labels = inbox.open("label", kPatience);
+  REQUIRE(next_number(inbox, labels) == 0);
+  CHECK(wire::now() - begin < std::chrono::seconds(6));
+  for (int64_t i = 1; i < 100; ++i) REQUIRE(next_number(inbox, labels) == i);
+  CHECK(sender->end() == "");
 }
 
 TEST_CASE("strangers to ZeroMQ do not disturb a good sender") {

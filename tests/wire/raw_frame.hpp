@@ -78,7 +78,7 @@ inline bool same(const Frame& a, const Frame& b) {
   if (a.tensors.size() != b.tensors.size()) return false;
   for (size_t i = 0; i < a.tensors.size(); ++i) {
     const TensorPart &x = a.tensors[i], &y = b.tensors[i];
-    if (x.name != y.name || x.dtype != y.dtype || x.sample != y.sample || x.bytes.size() != y.bytes.size()) return false;
+    if (x.name != y.name || x.dtype != y.dtype || x.sample != y.sample || x.classes != y.classes || x.bytes.size() != y.bytes.size()) return false;
     if (!x.bytes.empty() && std::memcmp(x.bytes.data(), y.bytes.data(), x.bytes.size()) != 0) return false;
   }
   return a.kind == b.kind && a.stream == b.stream && a.producer == b.producer && a.epoch == b.epoch && a.session == b.session && a.seq == b.seq &&

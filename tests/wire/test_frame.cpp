@@ -55,6 +55,24 @@ Bytes bytes_of_document() {
 
 }  // namespace
 
+TEST_CASE("a frame in a file has the numbers that were received") {
+  Example example;
+  CHECK(example.frame.number_of(1).number == example.frame.seq + 1);
+  CHECK(example.frame.number_of(1).sender == sender_identity(example.frame.stream, example.frame.producer, 0));
+  example.frame.number = 77;
+  example.frame.sender = 5;
+  const Bytes bytes = encode(example.frame).bytes();
+  const Frame back = decode(bytes);
+  CHECK(back.number_of(1).number == 78);
+  CHECK(back.number_of(1).sender == 5);
+  FrameDecoder decoder;  // what is not usual is read in full, every time
+  for (int i = 0; i < 2; ++i) CHECK(decoder.decode(bytes).number_of(0).number == 77);
+  CHECK(sender_identity("s", "ab", 0) != sender_identity("sa", "b", 0));
+  CHECK(sender_identity("s", "a", 1) != sender_identity("s", "a", 2));
+  example.frame.number = kMostSeq + 1;
+  CHECK_THROWS_AS(encode(example.frame), Error);
+}
+
 TEST_CASE("the frame of the documentation, byte by byte") {
   const Example example;
   const Bytes bytes = encode(example.frame).bytes();
@@ -98,7 +116,7 @@ TEST_CASE("frames of every kind come back as they were") {
     frame.code = Code::Tensors;
     frame.text = "one line\nand another";
     frame.fresh = kind == Kind::Hello, frame.blocked = kind == Kind::Ping;
-    if (kind == Kind::Hello) frame.tensors = {{"image", DType::F16, {28, 28}, {}}, {"label", DType::I32, {}, {}}};
+    if (kind == Kind::Hello) frame.tensors = {{"image", DType::F16, {28, 28}, {}}, {"label", DType::I32, {}, {}, 10}};
     INFO(kind_name(kind));
     const Bytes bytes = encode(frame).bytes();
     CHECK(read_prefix(bytes).kind == kind);

@@ -83,6 +83,22 @@ struct Camera {
 
 }  // namespace
 
+TEST_CASE("a receiver knows of how many classes a tensor is when its sender does") {
+  for (const uint32_t classes : {0u, 10u}) {
+    const Cleared cleared;
+    Inbox inbox(receiving());
+    const int reader = inbox.open("", kWait);
+    OutboxOptions options = sending("camera");
+    options.tensors[0].classes = classes;
+    Outbox outbox(options);
+    outbox.connected();
+    carry(inbox, outbox, 1);
+    CHECK(inbox.announced(reader).classes == classes);
+    Camera other(inbox, 2, "another");  // says nothing of classes: it may send all the same
+    CHECK(inbox.health().refused == 0);
+  }
+}
+
 TEST_CASE("senders wait until the host has begun, and hear that somebody is there") {
   const Cleared cleared;
   Inbox inbox(receiving());
@@ -265,6 +281,35 @@ TEST_CASE("what is no frame is answered, and more senders than may be are told")
   CHECK(value(inbox.next(reader)) == 0);
   CHECK(inbox.health().refused == 4);
   CHECK(inbox.health().senders == 2);
+}
+
+TEST_CASE("answers stay with who said hello, whatever others say in its name") {
+  const Cleared cleared;
+  Inbox inbox(receiving());
+  const int reader = inbox.open("", kWait);
+  REQUIRE(inbox.restore(reader, 0, ""));
+  Camera camera(inbox, 1, "camera", Acknowledgement::Received);
+  camera.send(3);
+  const auto answer_to = [&](Kind kind) {
+    Frame frame;
+    frame.kind = kind;
+    frame.stream = "samples", frame.producer = "camera", frame.epoch = 1, frame.session = 1;
+    if (kind == Kind::Hello) frame.tensors = sending("camera").tensors;
+    inbox.arrived(2, owned(encode(frame).bytes()));
+    std::vector<Frame> answers;
+    while (const auto answer = inbox.poll())
+      if (answer->peer == 2) answers.push_back(decode(answer->frame));
+    REQUIRE(answers.size() == 1);
+    return answers[0];
+  };
+  CHECK(answer_to(Kind::Ping).code == Code::NoSession);
+  CHECK(answer_to(Kind::Hello).code == Code::Stale);
+  CHECK(answer_to(Kind::End).code == Code::NoSession);
+  camera.send(3);
+  for (int64_t i = 0; i < 3; ++i) CHECK(value(inbox.next(reader)) == i);
+  for (int64_t i = 0; i < 3; ++i) CHECK(value(inbox.next(reader)) == i);
+  CHECK(camera.outbox.counts().sessions == 1);
+  CHECK(inbox.health().refused == 1);
 }
 
 TEST_CASE("one way: what is missing is counted, what comes twice is dropped") {

@@ -105,6 +105,14 @@ TEST_CASE("samples that cannot be are refused") {
   CHECK(refusal(data(1).message(7, tensor("", 2, {})), "a") == "header, tensors[0].name: no name\ngive it a name");
 }
 
+TEST_CASE("classes that cannot be are refused") {
+  const auto of = [](uint32_t type, uint64_t classes) { return data(1).message(7, tensor("x", type, {}).number(4, classes)); };
+  CHECK(decode(raw_frame(3, of(2, 10).bytes(), "a")).tensors[0].classes == 10);
+  CHECK(refusal(of(2, (1u << 24) + 1), "a") == "header, tensors[0] 'x': 16777217 classes of whole numbers\nonly whole numbers are classes, of at most 16777216");
+  CHECK(refusal(of(12, 10), "abcd").find("10 classes of other numbers") != std::string::npos);
+  CHECK(refusal(of(1, 2), "a").find("2 classes of other numbers") != std::string::npos);
+}
+
 TEST_CASE("element types and shapes that cannot be are refused") {
   CHECK(refusal(data(1).message(7, tensor("x", 0, {})), "a") ==
         "header, tensors[0]: no element type\nset 'type' to a number from 1 to 13, as hxs.proto names them");

@@ -255,6 +255,19 @@ TEST_CASE("a receiver tells strangers and the past from its session") {
   CHECK(receiver.counts().lost == 40);
 }
 
+TEST_CASE("a receiver tells a sender whose frame takes long that it arrives") {
+  ReceiveSession receiver(receiving());
+  receiver.arriving(kSecond);  // of nobody yet
+  CHECK(!receiver.poll(kSecond));
+  receiver.receive(said(Kind::Hello), kSecond);
+  CHECK(receiver.poll(kSecond)->kind == Kind::Welcome);
+  receiver.arriving(kSecond * 3 / 2);
+  CHECK(!receiver.poll(kSecond * 3 / 2));
+  receiver.arriving(2 * kSecond);
+  CHECK(receiver.poll(2 * kSecond)->kind == Kind::Grant);
+  CHECK(!receiver.poll(2 * kSecond));
+}
+
 TEST_CASE("a receiver refuses what it cannot keep, and tensors that are not wanted") {
   ReceiveOptions options = receiving();
   options.durable = false;

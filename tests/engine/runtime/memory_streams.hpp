@@ -93,7 +93,7 @@ inline void set_weights(HarmonicGraph& g, const std::string& name, const std::ve
 inline std::string learned_bytes(HarmonicGraph& g) {
   std::string s;
   for (const auto& [name, t] : g.store().all())
-    if (t.role != Role::moment) s.append(reinterpret_cast<const char*>(t.storage->data()), t.type.bytes());
+    if (t.role != Role::moment) s.append(static_cast<const char*>(t.data()), t.type.bytes());
   return s;
 }
 // Declares the weights of a cycle without a step.

@@ -45,7 +45,7 @@ class Live final : public Producer {
     std::unique_lock<std::mutex> lock(sender_.mutex);
     sender_.changed.wait(lock, [this] { return at_ < sender_.arrived || sender_.over || cancelled_; });
     if (at_ >= sender_.arrived) return {};
-    const auto row = numbers(4, static_cast<uint32_t>(at_++) * 7919 + 3);
+    const auto row = testing::numbers(4, static_cast<uint32_t>(at_++) * 7919 + 3);
     return HTensor(DType::F32, Shape{4}, row.data());
   }
   std::size_t size() const override { return 0; }

@@ -148,12 +148,13 @@ Setup random_setup(std::mt19937& random) {
   s.run.confusion = below(2);
   for (const char* metric : {"auc", "f1(average=none)", "topk(2)", "perplexity", "recall(average=weighted)"})
     if (below(3) == 0) s.run.metrics.push_back(metric);
+  if (below(2)) s.run.window = 1 + static_cast<int64_t>(below(40));
   return s;
 }
 
 std::string text_of(const Setup& s) {
-  return fmt::format("{:.20} {} samples{}{} batch {} seed {} accumulate {} {} {} epochs {} steps {} shuffle {} validated {} metrics {}", s.flow, s.samples, s.wrapped ? " wrapped" : "", s.sized ? "" : " unsized", *s.run.batch, *s.run.seed, *s.run.accumulate, *s.run.optimizer,
-                     *s.run.schedule, s.run.epochs.value_or(-1), s.run.steps.value_or(-1), s.run.shuffle, s.validated, s.run.metrics.size());
+  return fmt::format("{:.20} {} samples{}{} batch {} seed {} accumulate {} {} {} epochs {} steps {} shuffle {} validated {} metrics {} window {}", s.flow, s.samples, s.wrapped ? " wrapped" : "", s.sized ? "" : " unsized", *s.run.batch, *s.run.seed, *s.run.accumulate, *s.run.optimizer,
+                     *s.run.schedule, s.run.epochs.value_or(-1), s.run.steps.value_or(-1), s.run.shuffle, s.validated, s.run.metrics.size(), s.run.window.value_or(0));
 }
 
 // Goes on from `from` with other threads and reading ahead.
@@ -168,6 +169,7 @@ End resumed(const Setup& setup, const Checkpoint& from, int threads, size_t ahea
   runtime.resume(from);
   CycleReport report = runtime.run();
   CHECK(report.resumed_at == from.state.step);
+  std::erase_if(report.notes, [](const std::string& note) { return note.find("ends within the schedule's warmup") != std::string::npos; });  // of the setup, resumed or not
   CHECK(report.notes == std::vector<std::string>());
   return end_of(*g, std::move(report));
 }

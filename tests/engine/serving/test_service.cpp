@@ -1,6 +1,7 @@
 // What a run answers, without sockets: paths, tokens, bodies, mistakes.
 #include "tests/engine/serving/served.hpp"
 
+#include <atomic>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -194,6 +195,35 @@ TEST_CASE("tensors that are not what the model takes say what is wrong") {
   file.tensors["x"] = HTensor::from({1, 2}, std::vector<float>{1, 2});
   file.tensors["other"] = file.tensors["x"];
   CHECK_THAT(refused(file), Catch::StartsWith("'g' has no input 'other'"));
+}
+
+TEST_CASE("samples are looked at ten times a second, whoever asks") {
+  Served run;
+  std::atomic<int> looks{0};
+  run.service.set_looks({nullptr, [&](const std::string& edge, uint64_t samples) {
+                           ++looks;
+                           return json::object{{"edge", edge}, {"samples", samples}};
+                         }});
+  const auto begun = std::chrono::steady_clock::now();
+  int answered = 0, refused = 0;
+  for (uint64_t i = 0; i < 200; ++i) {
+    const ServiceReply reply = call(run.service, get("/v1/tap?edge=x&samples=" + std::to_string(1 + i % 32)));
+    answered += reply.status == 200;
+    refused += reply.status == 429;
+    if (reply.status != 429) continue;
+    CHECK(reply.headers.at(0) == std::pair<std::string, std::string>{"Retry-After", "1"});
+    CHECK_THAT(reply.body, Catch::Contains("more than 10 times a second"));
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  CHECK(answered + refused == 200);
+  CHECK(looks >= 10);
+  CHECK(looks <= 10 + 10 * seconds + 1);
+  // The same again within a tenth of a second is the same look.
+  const auto looked = [&] { return call(run.service, get("/v1/tap?edge=y")).status == 200; };
+  CHECK(await([&] {
+    looks = 0;
+    return looked() && looked() && looks == 1;
+  }));
 }
 
 TEST_CASE("the control over messages") {

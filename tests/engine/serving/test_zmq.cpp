@@ -2,12 +2,15 @@
 #if __has_include(<zmq.h>)
 #include "tests/engine/serving/served.hpp"
 
+#include <unistd.h>
+
 #include <boost/json.hpp>
 #include <zmq.h>
 
 #include "engine/model/safetensors.hpp"
 #include "engine/serving/zmq_server.hpp"
 #include "tests/message_of.hpp"
+#include "wire/keys.hpp"
 
 using namespace harmonics;
 using namespace harmonics::testing;
@@ -15,12 +18,20 @@ namespace json = boost::json;
 
 namespace {
 
+// Of a client: its own pair, and the public key it expects of the server.
+struct Keys {
+  wire::KeyPair own;
+  wire::Key server;
+};
+
 class Asking {
  public:
-  Asking(const std::string& address, int kind = ZMQ_REQ) : context_(zmq_ctx_new()), socket_(zmq_socket(context_, kind)) {
-    const int time = 20000, none = 0;
-    zmq_setsockopt(socket_, ZMQ_RCVTIMEO, &time, sizeof time);
+  Asking(const std::string& address, int kind = ZMQ_REQ, const Keys* keys = nullptr, int patience = 20000) : context_(zmq_ctx_new()), socket_(zmq_socket(context_, kind)) {
+    const int none = 0;
+    zmq_setsockopt(socket_, ZMQ_RCVTIMEO, &patience, sizeof patience);
     zmq_setsockopt(socket_, ZMQ_LINGER, &none, sizeof none);
+    const auto set = [&](int option, const wire::Key& key) { REQUIRE(zmq_setsockopt(socket_, option, key.c_str(), key.size() + 1) == 0); };
+    if (keys) set(ZMQ_CURVE_PUBLICKEY, keys->own.public_key), set(ZMQ_CURVE_SECRETKEY, keys->own.secret_key), set(ZMQ_CURVE_SERVERKEY, keys->server);
     REQUIRE(zmq_connect(socket_, address.c_str()) == 0);
   }
   ~Asking() { zmq_close(socket_), zmq_ctx_term(context_); }
@@ -33,6 +44,29 @@ class Asking {
 
  private:
   void *context_, *socket_;
+};
+
+wire::KeyPair new_keys() {
+  char public_key[41], secret_key[41];
+  REQUIRE(zmq_curve_keypair(public_key, secret_key) == 0);
+  return {public_key, secret_key};
+}
+
+// A file that goes with this.
+class Written {
+ public:
+  explicit Written(const std::string& text) {
+    const int file = ::mkstemp(path_.data());
+    REQUIRE(::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+    ::close(file);
+  }
+  ~Written() { ::unlink(path_.c_str()); }
+  Written(const Written&) = delete;
+  Written& operator=(const Written&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_ = "/tmp/harmonics-keys-XXXXXX";
 };
 
 const char* const kBody = R"({"inputs": {"x": [[1, 0, 0, 0]]}})";
@@ -78,6 +112,74 @@ TEST_CASE("a token that all must show goes before the body over ZeroMQ") {
   CHECK_THAT(message_of([&] { ZmqServer(run.service, "zmq+rep://0.0.0.0:0", false); }), Catch::StartsWith("other machines reach"));
   CHECK_THAT(message_of([&] { ZmqServer(run.service, "zmq+rep:nothing", false); }), Catch::Contains("is no address to answer on"));
   CHECK_THAT(message_of([&] { ZmqServer(run.service, "zmq+rep://" + server.address().substr(6), false); }), Catch::StartsWith("cannot listen on"));
+}
+
+TEST_CASE("with keys, those who are allowed ask over ZeroMQ and others are not heard") {
+  Served run;
+  run.start();
+  const wire::KeyPair mine = new_keys(), good = new_keys(), bad = new_keys();
+  const Written own("public = " + mine.public_key + "\nsecret = " + mine.secret_key + "\n"), allowed("# clients\n" + good.public_key + "\n");
+  // Other machines reach it: keys are enough, and no token is asked for.
+  ZmqServer server(run.service, "zmq+rep://0.0.0.0:0?curve=" + own.path() + "&allow=" + allowed.path(), false);
+  CHECK_FALSE(server.asks_for_token());
+  const std::string address = "tcp://127.0.0.1" + server.address().substr(server.address().rfind(':'));
+  const Keys right{good, mine.public_key}, not_listed{bad, mine.public_key}, other_server{good, bad.public_key};
+  Asking client(address, ZMQ_REQ, &right);
+  client.say(kBody);
+  CHECK_THAT(client.hear(), Catch::StartsWith("{\"outputs\":"));
+  constexpr int kShort = 700;  // ms
+  for (const Keys* keys : {&not_listed, &other_server, static_cast<const Keys*>(nullptr)}) {
+    Asking stranger(address, ZMQ_REQ, keys, kShort);
+    stranger.say(kBody);
+    CHECK(stranger.hear().empty());
+  }
+  client.say(kBody);
+  CHECK_THAT(client.hear(), Catch::StartsWith("{\"outputs\":"));
+}
+
+TEST_CASE("without keys the token is asked for where other machines reach ZeroMQ") {
+  Served run;
+  run.start();
+  ZmqServer server(run.service, "zmq+rep://0.0.0.0:0?insecure=true", false);
+  CHECK(server.asks_for_token());
+  Asking client("tcp://127.0.0.1" + server.address().substr(server.address().rfind(':')));
+  client.say(kBody);
+  CHECK_THAT(client.hear(), Catch::Contains("the token is missing"));
+  client.say("secret-token", true);
+  client.say(kBody);
+  CHECK_THAT(client.hear(), Catch::StartsWith("{\"outputs\":"));
+}
+
+TEST_CASE("addresses with keys that cannot be say what is missing") {
+  Served run;
+  const wire::KeyPair mine = new_keys();
+  const Written own("public = " + mine.public_key + "\nsecret = " + mine.secret_key + "\n");
+  const auto refused = [&](const std::string& options) { return message_of([&] { ZmqServer(run.service, "zmq+rep://127.0.0.1:0" + options, false); }); };
+  CHECK_THAT(refused("?curve=" + own.path()), Catch::Contains("nobody is allowed in\nsay ?allow=FILE"));
+  CHECK_THAT(refused("?allow=" + own.path()), Catch::Contains("keys of others and none of its own"));
+  CHECK_THAT(refused("?curve=/nowhere&allow=/nowhere"), Catch::StartsWith("/nowhere: cannot be read"));
+  CHECK_THAT(refused("?curve=" + own.path() + "&allow=" + own.path()), Catch::Contains("has a secret key where public ones are listed"));
+  CHECK_THAT(refused("?server-key=x"), Catch::Contains("there is no option 'server-key'\noptions are curve, allow and insecure"));
+  CHECK_THAT(refused("?insecure=maybe"), Catch::Contains("insecure is true or false"));
+  CHECK_THAT(refused("#x"), Catch::Contains("leave it out"));
+}
+
+TEST_CASE("a key as text, and who comes in") {
+  for (int i = 0; i < 20; ++i) {
+    const wire::KeyPair pair = new_keys();
+    unsigned char bytes[32];
+    REQUIRE(zmq_z85_decode(bytes, pair.public_key.c_str()));
+    CHECK(wire::key_of(bytes) == pair.public_key);
+    CHECK(wire::read_public_key(pair.public_key) == pair.public_key);
+    const std::string raw(reinterpret_cast<const char*>(bytes), 32);
+    const std::vector<std::string> question{"1.0", "7", "harmonics", "127.0.0.1", "", "CURVE", raw};
+    CHECK(wire::admission(question, {pair.public_key}) == std::vector<std::string>{"1.0", "7", "200", "OK", pair.public_key, ""});
+    CHECK(wire::admission(question, {pair.secret_key}).at(2) == "400");
+  }
+  CHECK(wire::admission({}, {"x"}).at(2) == "400");
+  CHECK(wire::admission({"1.0", "7", "", "", "", "NULL"}, {""}).at(2) == "400");
+  // Five of the last digit are more than four bytes hold.
+  CHECK_THAT(message_of([] { wire::read_public_key(std::string(40, '#')); }), Catch::Contains("cannot be read"));
 }
 
 #endif

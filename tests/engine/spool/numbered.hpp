@@ -69,6 +69,14 @@ class Numbered final : public Producer {
     return true;
   }
 
+  // With gaps, and from sample 40 on of another sender.
+  static SampleNumber number_of(uint64_t sample) { return sample < 40 ? SampleNumber{sample + sample / 7, 1} : SampleNumber{sample - 40, 2}; }
+  bool numbers(uint64_t n, SampleNumber* to) override {
+    const std::lock_guard<std::mutex> lock(sender_.mutex);
+    for (uint64_t i = at_ - n; i < at_; ++i) *to++ = number_of(i);
+    return true;
+  }
+
   uint64_t fails_at = UINT64_MAX;
   uint64_t restored = UINT64_MAX;
 

@@ -1,13 +1,18 @@
 // Live streams by way of the disk: what was said to be durable is there after a power cut at any call, once and in order.
 #include <catch2/catch.hpp>
 
+#include <fcntl.h>
+
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <future>
+#include <map>
 #include <random>
 #include <thread>
 
+#include "engine/spool/dead_letters.hpp"
 #include "engine/spool/spool.hpp"
 #include "tests/engine/spool/numbered.hpp"
 #include "tests/files_in_memory.hpp"
@@ -274,4 +279,86 @@ TEST_CASE("spools that cannot serve say why", "[spool]") {
   const auto x = spool.add("x", "a:", upstream);
   expect_samples(*x, 0, 7, 1);
   CHECK(message_of([&] { x->next(); }) == "the sender is gone");
+}
+
+TEST_CASE("numbers of senders go to the disk with their samples where they are asked for", "[spool]") {
+  FilesInMemory files;
+  NumberedSender sender(100);
+  const auto expect_numbers = [](Producer& producer, uint64_t from, uint64_t n) {
+    std::vector<int64_t> values(2 * n);
+    std::vector<SampleNumber> numbers(n);
+    REQUIRE(producer.read(n, values.data()) == static_cast<int64_t>(n));
+    REQUIRE(producer.numbers(n, numbers.data()));
+    for (uint64_t i = 0; i < n; ++i) {
+      const SampleNumber wanted = Numbered::number_of(from + i);
+      REQUIRE((numbers[i].number == wanted.number && numbers[i].sender == wanted.sender));
+    }
+  };
+  {
+    Spool spool(options(files));
+    const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+    REQUIRE(x->numbers(0, nullptr));
+    REQUIRE(x->restore(0, ""));
+    expect_numbers(*x, 0, 30);
+    expect_numbers(*x, 30, 31);
+    CHECK(soon([&] { return sender.durable_until() == 100; }));
+  }
+  sender.arrive(110);
+  Spool spool(options(files));
+  const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+  REQUIRE(x->numbers(0, nullptr));
+  REQUIRE(x->restore(5, "spool"));
+  expect_numbers(*x, 5, 105);
+}
+
+namespace {
+
+StreamInfo scalar() {
+  StreamInfo info;
+  info.dtype = DType::I64;
+  return info;
+}
+
+// The samples of a file of frames, by number.
+std::map<uint64_t, int64_t> letters_in(FilesInMemory& files, const std::string& path) {
+  std::map<uint64_t, int64_t> found;
+  spool::SegmentReader reader(path, files);
+  while (const auto entry = reader.next(reader.size())) {
+    int64_t value = 0;
+    std::memcpy(&value, entry->frame.tensors.at(0).bytes.data(), sizeof value);
+    found[entry->frame.number_of(0).number] = value;
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("dead letters: kept behind those of earlier runs, up to their limit", "[spool]") {
+  FilesInMemory files;
+  std::vector<std::string> notes;
+  DeadLetterOptions o{"dead", 1u << 20, [&](const std::string& note) { notes.push_back(note); }, &files};
+  const auto keep = [](DeadLetters& letters, int64_t value) { letters.keep("x", scalar(), "late", static_cast<uint64_t>(value), {static_cast<uint64_t>(value), 9}, reinterpret_cast<const std::byte*>(&value)); };
+  {
+    DeadLetters letters(o);
+    for (int64_t i = 0; i < 5; ++i) keep(letters, i);
+  }
+  // What a power cut left of the last one goes.
+  const int file = files.open("dead/x.hxs", O_WRONLY, 0);
+  const long long size = files.size(file);
+  REQUIRE(size > 0);
+  REQUIRE(files.truncate(file, static_cast<size_t>(size) - 3) == 0);
+  files.close(file);
+  o.most_bytes = static_cast<uint64_t>(2 * size);
+  {
+    DeadLetters letters(o);
+    for (int64_t i = 10; i < 30; ++i) keep(letters, i);
+  }
+  const auto found = letters_in(files, "dead/x.hxs");
+  CHECK(found.size() >= 8);
+  CHECK(found.size() < 12);
+  CHECK(found.count(4) == 0);
+  for (const auto& [number, value] : found) CHECK(static_cast<int64_t>(number) == value);
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].find("no longer kept in 'dead': it holds ") != std::string::npos);
+  CHECK(notes[0].find("--dead-letters-limit") != std::string::npos);
 }

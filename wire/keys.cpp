@@ -1,16 +1,16 @@
-#include "keys.hpp"
-
-#include <zmq.h>
+#include "wire/keys.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <sstream>
 
 #include <harmonics/error.hpp>
 
-namespace harmonics::zmq {
+namespace harmonics::wire {
 namespace {
 
 constexpr size_t kKeyBytes = 40;
@@ -19,9 +19,21 @@ Error unreadable(const std::string& path, const std::string& what) {
   return Error(ErrorKind::Stream, path + ": " + what).note("make keys with 'harmonics keys FILE'");
 }
 
+constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
+
+// Every five characters stand for four bytes.
 bool is_key(const std::string& text) {
-  uint8_t bytes[32];
-  return text.size() == kKeyBytes && zmq_z85_decode(bytes, text.c_str()) != nullptr;
+  if (text.size() != kKeyBytes) return false;
+  for (size_t i = 0; i < text.size(); i += 5) {
+    uint64_t value = 0;
+    for (const char c : std::string_view(text).substr(i, 5)) {
+      const size_t digit = kDigits.find(c);
+      if (digit == std::string_view::npos) return false;
+      value = value * 85 + digit;
+    }
+    if (value > UINT32_MAX) return false;
+  }
+  return true;
 }
 
 struct Line {
@@ -74,4 +86,20 @@ std::vector<Key> read_allowed(const std::string& path) {
   return keys;
 }
 
-}  // namespace harmonics::zmq
+Key key_of(std::span<const unsigned char, 32> bytes) {
+  Key key(kKeyBytes, ' ');
+  for (size_t i = 0; i < bytes.size(); i += 4) {
+    uint32_t value = static_cast<uint32_t>(bytes[i]) << 24 | static_cast<uint32_t>(bytes[i + 1]) << 16 | static_cast<uint32_t>(bytes[i + 2]) << 8 | bytes[i + 3];
+    for (size_t k = 5; k-- > 0; value /= 85) key[i / 4 * 5 + k] = kDigits[value % 85];
+  }
+  return key;
+}
+
+std::vector<std::string> admission(const std::vector<std::string>& question, const std::vector<Key>& allowed) {
+  Key key;
+  if (question.size() == 7 && question[5] == "CURVE" && question[6].size() == 32) key = key_of(std::span<const unsigned char, 32>(reinterpret_cast<const unsigned char*>(question[6].data()), 32));
+  const bool known = !key.empty() && std::find(allowed.begin(), allowed.end(), key) != allowed.end();
+  return {"1.0", question.size() > 1 ? question[1] : "", known ? "200" : "400", known ? "OK" : "this key is not allowed", key, ""};
+}
+
+}  // namespace harmonics::wire

@@ -1,10 +1,12 @@
-// Keys of CURVE, as files have them.
+// Keys of CURVE, as files have them, and who may come in. Nothing of libzmq is needed for it.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-namespace harmonics::zmq {
+namespace harmonics::wire {
 
 // 40 characters that stand for 32 bytes.
 using Key = std::string;
@@ -19,4 +21,9 @@ Key read_public_key(const std::string& text);
 // A file of public keys, a line each: KEY, or "public = KEY"; # begins a comment.
 std::vector<Key> read_allowed(const std::string& path);
 
-}  // namespace harmonics::zmq
+// The text of 32 bytes (ZeroMQ RFC 32).
+Key key_of(std::span<const unsigned char, 32> bytes);
+// What libzmq is told when it asks by RFC 27 whether somebody may come in: only who has one of these keys.
+std::vector<std::string> admission(const std::vector<std::string>& question, const std::vector<Key>& allowed);
+
+}  // namespace harmonics::wire

@@ -1,0 +1,275 @@
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/core.h>
+
+#include "engine/execution/compiled_plan.hpp"
+#include "engine/execution/device_plan.hpp"
+#include "engine/execution/step_text.hpp"
+#include "engine/passes/fold.hpp"
+#include "engine/passes/pass.hpp"
+
+namespace harmonics {
+
+namespace {
+
+uint64_t aligned(uint64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
+
+class DeviceAssembler {
+ public:
+  DeviceAssembler(Program program, TensorBinding* binding, KernelSource& kernels, KernelSource* host)
+      : binding_(binding), source_(kernels), host_source_(host) {
+    p_.program = std::move(program);
+  }
+
+  DevicePlanParts run() {
+    p_.queue = binding_ ? binding_->queue_on(source_.device()) : std::make_shared<DeviceQueue>(source_.device());
+    choose_kernels();
+    plan_ = plan_memory(program(), planned_, rest_);
+    expect_alignment();
+    bind_states();
+    place_inputs();
+    place_constants();
+    p_.arena = std::make_unique<DeviceBuffer>(p_.queue, plan_.placement.bytes);
+    lay_out_host();
+    for (const PlannedCopy& c : plan_.saves) add_copy(c, "keep");
+    for (uint32_t s = 0; s < planned_.size(); ++s) add_step(s);
+    for (const PlannedCopy& c : plan_.commits) add_copy(c, "store");
+    p_.rest = rest_ == planned_.size() ? p_.steps.size() : plan_.saves.size() + rest_;
+    name_outputs();
+    report();
+    return std::move(p_);
+  }
+
+ private:
+  const Program& program() const { return p_.program; }
+  const Node& node_of(uint32_t step) const { return program().nodes[planned_[step].node]; }
+
+  // The device's kernel, else one that works in the host's memory: a plugin's own, another device's, the reference.
+  KernelPtr kernel_for(const Node& node) {
+    KernelPtr kernel = source_.find(program(), node);
+    if (!kernel && host_source_) kernel = host_source_->find(program(), node);
+    return kernel;
+  }
+
+  void choose_kernels() {
+    for (uint32_t i = 0; i < program().nodes.size(); ++i) {
+      const Node& node = program().nodes[i];
+      if (!needs_step(program(), node)) continue;
+      PlannedStep step{i, 0, 0, false};
+      p_.kernels.push_back(kernel_for(node));
+      p_.host_kernels.emplace_back();
+      const KernelPtr& kernel = p_.kernels.back();
+      if (!kernel) p_.host_kernels.back() = node.op == Op::host_call ? host_call_kernel(program(), node) : reference_kernel(program(), node);
+      if (kernel && kernel->is_queued()) {
+        step.workspace = kernel->raw().workspace;
+        step.in_place = kernel->raw().in_place;
+        step.is_update = is_update(node);
+      }
+      planned_.push_back(step);
+    }
+    rest_ = first_of_rest(program(), planned_);
+  }
+
+  void expect_alignment() const {
+    const uint32_t wanted = info_of(*source_.device()).alignment;
+    if (wanted > kArenaAlignment)
+      throw Error(ErrorKind::Device, fmt::format("device '{}' wants offsets in multiples of {} bytes; the most is {}", source_.device()->name, wanted, kArenaAlignment));
+  }
+
+  void bind_states() {
+    for (const MemoryPlan::State& s : plan_.states) {
+      if (!binding_)
+        throw Error(ErrorKind::Internal, fmt::format("program '{}' has the parameter '{}', but nothing to bind it to", program().name, s.name));
+      states_.push_back(binding_->parameter_on(p_.queue, s.name, s.type));
+      p_.used.push_back(states_.back());
+      const bool updated = std::any_of(program().updates.begin(), program().updates.end(), [&](const NamedValue& u) { return u.name == s.name; });
+      if (updated) p_.changed.push_back(states_.back());
+    }
+  }
+
+  void place_inputs() {
+    uint64_t bytes = 0;
+    for (uint32_t node : plan_.inputs) {
+      p_.input_names.push_back(program().nodes[node].callee);
+      p_.input_types.push_back(program().type(program().nodes[node].outputs[0]));
+      bytes += aligned(p_.input_types.back().bytes());
+    }
+    p_.input_buffer = std::make_unique<DeviceBuffer>(p_.queue, bytes);
+    uint64_t at = 0;
+    for (const TensorType& t : p_.input_types) {
+      p_.inputs.push_back({p_.input_buffer->at(at), t.bytes()});
+      at += aligned(t.bytes());
+    }
+  }
+
+  void place_constants() {
+    constants_.resize(program().nodes.size());
+    constant_offsets_.resize(program().nodes.size());
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < program().nodes.size(); ++i) {
+      const Node& node = program().nodes[i];
+      if (!is_constant(node.op)) continue;
+      const TensorType& type = program().type(node.outputs[0]);
+      constants_[i] = constant_of(node, type);
+      constant_offsets_[i] = bytes;
+      bytes += aligned(type.bytes());
+    }
+    p_.constant_buffer = std::make_unique<DeviceBuffer>(p_.queue, bytes);
+    for (uint32_t i = 0; i < constants_.size(); ++i)
+      if (constants_[i]) {
+        p_.queue->upload(p_.constant_buffer->at(constant_offsets_[i]), constants_[i].bytes(), type_of(constants_[i]).bytes());
+        p_.constants.push_back(constants_[i]);
+      }
+    p_.queue->synchronize();
+  }
+
+  hx_place place_of(const Location& l) const {
+    switch (l.place) {
+      case Place::arena: return p_.arena->at(l.offset);
+      case Place::constant: return p_.constant_buffer->at(constant_offsets_[l.index] + l.offset);
+      case Place::state: {
+        const hx_place at = states_[l.index]->place();
+        return {at.buffer, at.offset + l.offset};
+      }
+      case Place::input: return {p_.inputs[l.index].place.buffer, p_.inputs[l.index].place.offset + l.offset};
+      case Place::nowhere: break;
+    }
+    throw Error(ErrorKind::Internal, fmt::format("program '{}': a value without memory", program().name));
+  }
+
+  bool is_hosted(uint32_t s) const { return !p_.kernels[s] || !p_.kernels[s]->is_queued(); }
+  uint64_t host_workspace(uint32_t s) const { return p_.kernels[s] ? p_.kernels[s]->raw().workspace : p_.host_kernels[s].workspace; }
+
+  // Results have memory each; hosted steps share what the largest needs.
+  void lay_out_host() {
+    uint64_t results = 0, most = 0;
+    for (const NamedValue& output : program().outputs) results += aligned(program().type(output.value).bytes());
+    for (uint32_t s = 0; s < planned_.size(); ++s) {
+      if (!is_hosted(s)) continue;
+      uint64_t bytes = aligned(host_workspace(s));
+      for (ValueId v : node_of(s).inputs) bytes += aligned(program().type(v).bytes());
+      for (ValueId v : node_of(s).outputs) bytes += aligned(program().type(v).bytes());
+      most = std::max(most, bytes);
+    }
+    p_.host = std::make_shared<Storage>(results + most);
+    scratch_ = results;
+  }
+  std::byte* host_at(uint64_t offset) const { return static_cast<std::byte*>(p_.host->data()) + offset; }
+
+  void add_step(uint32_t s) {
+    const Node& node = node_of(s);
+    PlanStep text = describe_step(program(), node);
+    text.node = planned_[s].node;
+    text.kernel = p_.kernels[s] ? p_.kernels[s]->raw().name : p_.host_kernels[s].name;
+    text.on_host = is_hosted(s);
+    text.phases = text.parts = 1;
+    DeviceStep step;
+    if (is_hosted(s)) {
+      step.hosted = host_step(s);
+    } else {
+      step.kernel = &p_.kernels[s]->raw();
+      for (ValueId v : node.inputs) step.places.push_back(place_of(plan_.values[v]));
+      for (ValueId v : node.outputs) step.places.push_back(place_of(plan_.values[v]));
+      step.places.push_back(place_of(plan_.workspaces[s]));
+    }
+    describe_place(text, plan_.values[node.outputs.at(0)], plan_.in_place[s]);
+    p_.steps.push_back(std::move(step));
+  }
+
+  const HostedStep* host_step(uint32_t s) {
+    const Node& node = node_of(s);
+    auto hosted = std::make_unique<HostedStep>();
+    if (const KernelPtr& kernel = p_.kernels[s]) {
+      const hx_kernel& raw = kernel->raw();
+      hosted->run = raw.run;
+      hosted->context = raw.context;
+      hosted->phases = raw.phases;
+      std::copy_n(raw.parts, HX_MAX_PHASES, hosted->parts);
+    } else {
+      hosted->run = p_.host_kernels[s].run;
+      hosted->context = p_.host_kernels[s].context.get();
+      hosted->phases = hosted->parts[0] = 1;
+    }
+    uint64_t at = scratch_;
+    const auto add = [&](ValueId v, std::vector<Transfer>& transfers) {
+      const uint64_t bytes = program().type(v).bytes();
+      hosted->buffers.push_back(host_at(at));
+      if (bytes) transfers.push_back({place_of(plan_.values[v]), host_at(at), bytes});
+      at += aligned(bytes);
+    };
+    for (ValueId v : node.inputs) add(v, hosted->in);
+    for (ValueId v : node.outputs) add(v, hosted->out);
+    hosted->buffers.push_back(host_at(at));
+    p_.hosted.push_back(std::move(hosted));
+    return p_.hosted.back().get();
+  }
+
+  void add_copy(const PlannedCopy& copy, const char* what) {
+    DeviceStep step;
+    step.places = {place_of(copy.from), place_of(copy.to)};
+    step.bytes = copy.bytes;
+    p_.steps.push_back(std::move(step));
+    PlanStep text;
+    text.what = what;
+    text.kernel = "copy";
+    text.bytes = copy.bytes;
+    text.phases = text.parts = 1;
+    describe_place(text, copy.to, false);
+  }
+
+  void describe_place(PlanStep& text, const Location& l, bool in_place) {
+    text.in_place = in_place;
+    text.offset = l.offset;
+    if (l.place == Place::state) text.target = plan_.states[l.index].name;
+    p_.descriptions.push_back(std::move(text));
+  }
+
+  // Made after the forward pass? The others are read between the halves of a run.
+  bool is_later(ValueId v) const {
+    const Node* maker = &program().producer(v);
+    while (is_view(program(), *maker)) maker = &program().producer(maker->inputs[0]);
+    const auto node = static_cast<uint32_t>(maker - program().nodes.data());
+    const auto step = std::find_if(planned_.begin(), planned_.end(), [&](const PlannedStep& s) { return s.node == node; });
+    return step != planned_.end() && step - planned_.begin() >= rest_;
+  }
+
+  void name_outputs() {
+    uint64_t at = 0;
+    for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+      const NamedValue& output = program().outputs[i];
+      const TensorType& type = program().type(output.value);
+      const Transfer t{place_of(plan_.outputs[i]), host_at(at), type.bytes()};
+      (is_later(output.value) ? p_.later : p_.results).push_back(t);
+      p_.outputs.emplace(output.name, view_of(type, t.host, p_.host));
+      at += aligned(type.bytes());
+    }
+  }
+
+  void report() {
+    p_.memory.arena_bytes = plan_.placement.bytes;
+    p_.memory.unshared_bytes = plan_.unshared_bytes;
+    p_.memory.workspace_bytes = plan_.workspace_bytes;
+    for (const MemoryPlan::State& s : plan_.states) p_.memory.state_bytes += s.type.bytes();
+  }
+
+  TensorBinding* binding_;
+  KernelSource& source_;
+  KernelSource* host_source_;
+  DevicePlanParts p_;
+  MemoryPlan plan_;
+  std::vector<PlannedStep> planned_;
+  uint32_t rest_ = 0;
+  std::vector<HTensor> constants_;          // by node
+  std::vector<uint64_t> constant_offsets_;  // by node
+  std::vector<std::shared_ptr<DeviceTensor>> states_;
+  uint64_t scratch_ = 0;  // of the host's memory, where hosted steps work
+};
+
+}  // namespace
+
+DevicePlanParts assemble_on_device(Program program, TensorBinding* binding, KernelSource& kernels, KernelSource* host) {
+  return DeviceAssembler(std::move(program), binding, kernels, host).run();
+}
+
+}  // namespace harmonics

@@ -1,0 +1,39 @@
+#include "engine/execution/device_choice.hpp"
+
+#include <fmt/core.h>
+
+#include "engine/execution/device_memory.hpp"
+
+namespace harmonics {
+
+namespace {
+
+// Why not; "": it will do.
+std::string reason_against(Registry& registry, const std::string& name, uint32_t sort) {
+  try {
+    const ItemPtr device = registry.need(HX_DEVICE, name);
+    if (!has_own_memory(*device)) return "computes on this processor";
+    const hx_device_info info = info_of(*device);
+    if (info.unavailable[0]) return info.unavailable;
+    const bool fits = sort == HX_DEVICE_OTHER ? info.sort == HX_DEVICE_GPU || info.sort == HX_DEVICE_FPGA : info.sort == sort;
+    if (!fits) return fmt::format("{} is no {}", info.name, sort == HX_DEVICE_GPU ? "GPU" : sort == HX_DEVICE_FPGA ? "FPGA" : "accelerator");
+    return "";
+  } catch (const Error& e) {  // of a library that does not open
+    return e.what();
+  }
+}
+
+}  // namespace
+
+DeviceChoice choose_device(Registry& registry, uint32_t sort) {
+  std::string reasons;
+  for (const std::string& name : registry.names(HX_DEVICE)) {
+    if (name == "cpu") continue;
+    const std::string why = reason_against(registry, name, sort);
+    if (why.empty()) return {name, ""};
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", name, why);
+  }
+  return {"cpu", fmt::format("device auto: the CPU, as there is no accelerator to use{}", reasons.empty() ? "" : " (" + reasons + ")")};
+}
+
+}  // namespace harmonics

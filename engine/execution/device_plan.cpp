@@ -1,0 +1,176 @@
+#include "engine/execution/device_plan.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include <fmt/core.h>
+
+#include "engine/execution/compiled_plan.hpp"
+
+namespace harmonics {
+
+namespace {
+
+struct PartsOfPhase {
+  const HostedStep* step;
+  uint32_t phase;
+};
+
+void run_part(const void* context, uint32_t part) {
+  const auto& at = *static_cast<const PartsOfPhase*>(context);
+  at.step->run(at.step->context, at.step->buffers.data(), at.phase, part);
+}
+
+uint64_t now() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+}  // namespace
+
+DevicePlan::~DevicePlan() {
+  if (!p_.queue) return;
+  const auto lock = p_.queue->lock();
+  try {
+    p_.queue->synchronize();  // before kernels and buffers go
+  } catch (const Error&) {    // whoever waited for the results has been told
+  }
+  for (const Recorded* r : {&forward_, &rest_})
+    if (r->capture) p_.queue->release(r->capture);
+}
+
+// What the last run left in the queue is done before inputs and parameters are written over: the queue keeps the order.
+void DevicePlan::begin(const void* const* inputs) {
+  if (p_.poison) {
+    const std::vector<std::byte> ones(p_.memory.arena_bytes, std::byte{0xff});
+    p_.queue->upload(p_.arena->at(0), ones.data(), ones.size());
+    p_.queue->synchronize();
+  }
+  for (const auto& tensor : p_.used) tensor->prepare();
+  for (size_t i = 0; i < p_.inputs.size(); ++i) p_.queue->upload(p_.inputs[i].place, inputs[i], p_.inputs[i].bytes);
+}
+
+void DevicePlan::run_hosted(const HostedStep& step) {
+  for (const Transfer& t : step.in) p_.queue->download(t.host, t.place, t.bytes);
+  p_.queue->synchronize();
+  for (uint32_t phase = 0; phase < step.phases; ++phase) {
+    const PartsOfPhase at{&step, phase};
+    if (step.parts[phase] == 1) run_part(&at, 0);
+    else executor_.run(step.parts[phase], run_part, &at);
+  }
+  for (const Transfer& t : step.out) p_.queue->upload(t.place, t.host, t.bytes);
+  p_.queue->synchronize();  // the next hosted step may have the same memory
+}
+
+void DevicePlan::run_step(const DeviceStep& step) {
+  if (step.kernel) {
+    const hx_status status = step.kernel->enqueue(step.kernel->context, p_.queue->raw(), step.places.data());
+    if (status != HX_OK) p_.queue->check(status, fmt::format("queue its kernel '{}'", step.kernel->name).c_str());
+  } else if (step.hosted) {
+    run_hosted(*step.hosted);
+  } else {
+    p_.queue->copy(step.places[1], step.places[0], step.bytes);
+  }
+}
+
+void DevicePlan::run_steps(size_t step, size_t end) {
+  for (; step != end; ++step) run_step(p_.steps[step]);
+}
+
+// The host takes no part in them, and there are several.
+bool DevicePlan::can_record(size_t step, size_t end) const {
+  return end - step > 1 && p_.queue->can_capture() && std::none_of(p_.steps.begin() + static_cast<ptrdiff_t>(step), p_.steps.begin() + static_cast<ptrdiff_t>(end), [](const DeviceStep& s) { return s.hosted; });
+}
+
+void DevicePlan::run_recorded(Recorded& recorded, size_t step, size_t end) {
+  if (recorded.runs < 2) ++recorded.runs;
+  if (recorded.runs == 2 && recorded.possible && !recorded.capture) {
+    recorded.possible = can_record(step, end);
+    if (recorded.possible) {
+      p_.queue->begin_capture();
+      try {
+        run_steps(step, end);
+      } catch (...) {
+        if (hx_capture* half = p_.queue->end_capture()) p_.queue->release(half);
+        throw;
+      }
+      recorded.capture = p_.queue->end_capture();
+      recorded.possible = recorded.capture != nullptr;
+    }
+  }
+  if (recorded.capture) p_.queue->launch(recorded.capture);
+  else run_steps(step, end);
+}
+
+void DevicePlan::fetch(const std::vector<Transfer>& results) {
+  for (const Transfer& t : results) p_.queue->download(t.host, t.place, t.bytes);
+}
+
+void DevicePlan::changed() {
+  for (const auto& tensor : p_.changed) tensor->changed();
+}
+
+void DevicePlan::first(const void* const* inputs) {
+  begin(inputs);
+  run_recorded(forward_, 0, p_.rest);
+  if (p_.rest == p_.steps.size()) changed();
+  fetch(p_.results);
+}
+
+void DevicePlan::second() {
+  run_recorded(rest_, p_.rest, p_.steps.size());
+  if (p_.rest != p_.steps.size()) changed();
+  fetch(p_.later);
+}
+
+void DevicePlan::run(const void* const* inputs) {
+  const auto lock = p_.queue->lock();
+  first(inputs);
+  second();
+  p_.queue->synchronize();
+}
+
+void DevicePlan::run_forward(const void* const* inputs) {
+  const auto lock = p_.queue->lock();
+  first(inputs);
+  p_.queue->synchronize();
+}
+
+// Inputs are there since run_forward. Nobody waits for what only changes parameters, so that the next batch is prepared meanwhile.
+void DevicePlan::run_rest(const void* const*) {
+  const auto lock = p_.queue->lock();
+  second();
+  if (p_.later.empty()) p_.queue->submit();
+  else p_.queue->synchronize();
+}
+
+void DevicePlan::run_timed(const void* const* inputs, PlanTimes& times) {
+  const auto lock = p_.queue->lock();
+  times.stamps.resize(p_.steps.size() + 1);
+  times.parts.clear();
+  begin(inputs);
+  p_.queue->synchronize();
+  for (size_t i = 0; i < p_.steps.size(); ++i) {
+    times.stamps[i] = now();
+    run_step(p_.steps[i]);
+    p_.queue->synchronize();
+    if (times.wants_parts) times.parts.push_back({static_cast<uint32_t>(i), 0, 0, 0, times.stamps[i], now()});
+  }
+  times.stamps.back() = now();
+  changed();
+  fetch(p_.results);
+  fetch(p_.later);
+  p_.queue->synchronize();
+}
+
+void DevicePlan::run_empty(const void* const* inputs) {
+  const auto lock = p_.queue->lock();
+  begin(inputs);
+  fetch(p_.results);
+  fetch(p_.later);
+  p_.queue->synchronize();
+}
+
+const HTensor& DevicePlan::output(const std::string& name) const { return named_output(p_.program, p_.outputs, name); }
+
+}  // namespace harmonics

@@ -1,0 +1,29 @@
+// RateLimit: so many a second and no more; what is not used is kept for a second.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace harmonics {
+
+class RateLimit {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit RateLimit(double a_second) : a_second_(a_second), left_(a_second) {}
+
+  // May there be one now? It counts then.
+  bool take(Clock::time_point now) {
+    left_ = std::min(a_second_, left_ + a_second_ * std::chrono::duration<double>(now - last_).count());
+    last_ = now;
+    if (left_ < 1) return false;
+    left_ -= 1;
+    return true;
+  }
+
+ private:
+  const double a_second_;
+  double left_;
+  Clock::time_point last_{};
+};
+
+}  // namespace harmonics

@@ -1,0 +1,48 @@
+// Where a graph is to run: by sort of hardware instead of by a device's name.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <harmonics/graph.hpp>
+
+namespace harmonics {
+
+enum class Backend { Auto, CPU, GPU, FPGA };
+
+struct DeploymentDescriptor {
+  Backend backend = Backend::Auto;
+  bool fallback = true;  // to the CPU, where there is no such hardware or no driver for it
+};
+
+namespace detail {
+
+struct Accelerator {
+  std::string device, note;
+};
+HARMONICS_FACE inline Accelerator accelerator(uint32_t sort) {
+  const hx_graph_api& api = calls::graphs();
+  if (api.struct_size < offsetof(hx_graph_api, accelerator) + sizeof api.accelerator) return {"cpu", "the library knows no accelerators"};
+  const char *device = nullptr, *note = nullptr;
+  check(api.accelerator(sort, &device, &note));
+  return {device, note};
+}
+
+}  // namespace detail
+
+// What there is: a GPU before an FPGA, else the CPU.
+HARMONICS_FACE inline Backend select_accelerator_backend() {
+  if (detail::accelerator(HX_DEVICE_GPU).note.empty()) return Backend::GPU;
+  return detail::accelerator(HX_DEVICE_FPGA).note.empty() ? Backend::FPGA : Backend::CPU;
+}
+
+// The name for FitOptions::device. Without hardware of that sort and without fallback: ErrorKind::Device with the reason.
+HARMONICS_FACE inline std::string device_for(const DeploymentDescriptor& deploy) {
+  if (deploy.backend == Backend::CPU) return "cpu";
+  const uint32_t sort = deploy.backend == Backend::GPU ? HX_DEVICE_GPU : deploy.backend == Backend::FPGA ? HX_DEVICE_FPGA : HX_DEVICE_OTHER;
+  const detail::Accelerator found = detail::accelerator(sort);
+  if (!found.note.empty() && !deploy.fallback && deploy.backend != Backend::Auto) throw Error(ErrorKind::Device, found.note);
+  return found.device;
+}
+
+}  // namespace harmonics

@@ -1,0 +1,140 @@
+// Devices with memory of their own: queues, buffers and copies beside the kernels of device.hpp. See hx_device_vt in abi.h
+// for the contract.
+#pragma once
+
+#include <cstdio>
+
+#include <harmonics/function.hpp>
+
+namespace harmonics {
+
+// Functions throw what goes wrong. A kernel of such a device sets hx_kernel::enqueue instead of run.
+class MemoryDevice : public Device {
+ public:
+  // `unavailable` says why nothing can run there; the other functions are called only where it is "".
+  virtual hx_device_info info() = 0;
+  virtual hx_queue* open_queue() = 0;
+  virtual void close_queue(hx_queue* queue) = 0;
+  virtual uint64_t allocate(uint64_t bytes) = 0;
+  virtual void release(uint64_t buffer) = 0;
+  virtual void upload(hx_queue* queue, const hx_place& to, const void* from, uint64_t bytes) = 0;
+  virtual void download(hx_queue* queue, void* to, const hx_place& from, uint64_t bytes) = 0;
+  virtual void copy(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes) = 0;
+  virtual void synchronize(hx_queue* queue) = 0;
+  virtual void submit(hx_queue* queue) { (void)queue; }
+  virtual bool captures() const { return false; }  // it is a CapturingDevice
+};
+
+// One that has also events, pinned memory of the host, and work that is recorded once and then put on the queue as a whole.
+class CapturingDevice : public MemoryDevice {
+ public:
+  virtual void* allocate_host(uint64_t bytes) = 0;
+  virtual void release_host(void* memory) = 0;
+  virtual hx_event* record(hx_queue* queue) = 0;
+  virtual void wait(hx_queue* queue, hx_event* event) = 0;
+  virtual void release_event(hx_event* event) = 0;
+  virtual void begin_capture(hx_queue* queue) = 0;
+  virtual hx_capture* end_capture(hx_queue* queue) = 0;  // null: this work cannot be captured, and is lost
+  virtual void launch(hx_queue* queue, hx_capture* capture) = 0;
+  virtual void release_capture(hx_capture* capture) = 0;
+  bool captures() const final { return true; }
+};
+
+// What fits of a text, for the fields of hx_device_info.
+template <size_t N> HARMONICS_FACE void put_text(char (&to)[N], const std::string& text) {
+  std::snprintf(to, N, "%s", text.c_str());
+}
+
+namespace detail {
+
+HARMONICS_FACE inline MemoryDevice& memory_device(void* self) { return **static_cast<std::shared_ptr<MemoryDevice>*>(self); }
+
+// Each function of the table, as one of the class.
+template <auto Function, typename... Arguments> HARMONICS_FACE hx_status call_device(void* self, Arguments... arguments) {
+  return guarded([&] { return (memory_device(self).*Function)(arguments...), HX_OK; });
+}
+
+HARMONICS_FACE inline const hx_device_vt* memory_device_vt() {
+  static const hx_device_vt table = [] {
+    hx_device_vt vt{};
+    vt.struct_size = sizeof vt;
+    vt.describe = [](void* self) -> const char* {
+      thread_local std::string text;
+      guarded([&] { return text = memory_device(self).describe(), HX_OK; });
+      return text.c_str();
+    };
+    vt.find = [](void* self, const hx_call_site* site, hx_kernel* out) {
+      return guarded([&] { return memory_device(self).find(*site, *out) ? HX_OK : HX_DECLINED; });
+    };
+    vt.destroy = [](void* self) { delete static_cast<std::shared_ptr<MemoryDevice>*>(self); };
+    vt.flags = [](void* self) -> uint32_t { return memory_device(self).has_fp16_chunks() ? HX_SITE_FP16_CHUNKS : 0; };
+    vt.info = [](void* self, hx_device_info* out) {
+      return guarded([&] {
+        const uint32_t room = std::min<uint32_t>(out->struct_size, sizeof(hx_device_info));
+        const hx_device_info info = memory_device(self).info();
+        std::memcpy(out, &info, room);
+        return out->struct_size = room, HX_OK;
+      });
+    };
+    vt.open_queue = [](void* self, hx_queue** out) { return guarded([&] { return *out = memory_device(self).open_queue(), HX_OK; }); };
+    vt.close_queue = [](void* self, hx_queue* queue) { call_device<&MemoryDevice::close_queue>(self, queue); };
+    vt.allocate = [](void* self, uint64_t bytes, uint64_t* buffer) {
+      return guarded([&] { return *buffer = memory_device(self).allocate(bytes), HX_OK; });
+    };
+    vt.release = [](void* self, uint64_t buffer) { call_device<&MemoryDevice::release>(self, buffer); };
+    vt.upload = [](void* self, hx_queue* queue, const hx_place* to, const void* from, uint64_t bytes) {
+      return guarded([&] { return memory_device(self).upload(queue, *to, from, bytes), HX_OK; });
+    };
+    vt.download = [](void* self, hx_queue* queue, void* to, const hx_place* from, uint64_t bytes) {
+      return guarded([&] { return memory_device(self).download(queue, to, *from, bytes), HX_OK; });
+    };
+    vt.copy = [](void* self, hx_queue* queue, const hx_place* to, const hx_place* from, uint64_t bytes) {
+      return guarded([&] { return memory_device(self).copy(queue, *to, *from, bytes), HX_OK; });
+    };
+    vt.synchronize = [](void* self, hx_queue* queue) { return call_device<&MemoryDevice::synchronize>(self, queue); };
+    vt.submit = [](void* self, hx_queue* queue) { return call_device<&MemoryDevice::submit>(self, queue); };
+    return vt;
+  }();
+  return &table;
+}
+
+HARMONICS_FACE inline CapturingDevice& capturing_device(void* self) { return static_cast<CapturingDevice&>(memory_device(self)); }
+
+template <auto Function, typename... Arguments> HARMONICS_FACE hx_status call_capturing(void* self, Arguments... arguments) {
+  return guarded([&] { return (capturing_device(self).*Function)(arguments...), HX_OK; });
+}
+
+HARMONICS_FACE inline const hx_device_vt* capturing_device_vt() {
+  static const hx_device_vt table = [] {
+    hx_device_vt vt = *memory_device_vt();
+    vt.allocate_host = [](void* self, uint64_t bytes, void** out) {
+      return guarded([&] { return *out = capturing_device(self).allocate_host(bytes), HX_OK; });
+    };
+    vt.release_host = [](void* self, void* memory) { call_capturing<&CapturingDevice::release_host>(self, memory); };
+    vt.record = [](void* self, hx_queue* queue, hx_event** out) {
+      return guarded([&] { return *out = capturing_device(self).record(queue), HX_OK; });
+    };
+    vt.wait = [](void* self, hx_queue* queue, hx_event* event) { return call_capturing<&CapturingDevice::wait>(self, queue, event); };
+    vt.release_event = [](void* self, hx_event* event) { call_capturing<&CapturingDevice::release_event>(self, event); };
+    vt.begin_capture = [](void* self, hx_queue* queue) { return call_capturing<&CapturingDevice::begin_capture>(self, queue); };
+    vt.end_capture = [](void* self, hx_queue* queue, hx_capture** out) {
+      return guarded([&] { return (*out = capturing_device(self).end_capture(queue)) ? HX_OK : HX_DECLINED; });
+    };
+    vt.launch = [](void* self, hx_queue* queue, hx_capture* capture) { return call_capturing<&CapturingDevice::launch>(self, queue, capture); };
+    vt.release_capture = [](void* self, hx_capture* capture) { call_capturing<&CapturingDevice::release_capture>(self, capture); };
+    return vt;
+  }();
+  return &table;
+}
+
+}  // namespace detail
+
+HARMONICS_FACE inline void FunctionRegistry::register_memory_device(const std::string& name, std::shared_ptr<MemoryDevice> device,
+                                                                    const std::string& description) {
+  const bool captures = device->captures();
+  auto* self = new std::shared_ptr<MemoryDevice>(std::move(device));
+  if (captures) add(HX_DEVICE, name, description, {}, 0, self, [] { return static_cast<const void*>(detail::capturing_device_vt()); });
+  else add(HX_DEVICE, name, description, {}, 0, self, [] { return static_cast<const void*>(detail::memory_device_vt()); });
+}
+
+}  // namespace harmonics

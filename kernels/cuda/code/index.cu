@@ -1,0 +1,125 @@
+// Rows read and written at places that numbers give. What is outside is clamped.
+#include "language.hpp"
+
+namespace harmonics::cuda {
+namespace {
+
+template <typename T> __global__ void gather(const T* x, const void* indices, T* y, GatherParameters p) {
+  const uint32_t i = thread_number();
+  if (i >= p.count) return;
+  const uint32_t row = i / p.inner, at = index_at(indices, p.dtype, row % p.indices, p.size);
+  y[i] = x[(static_cast<int64_t>(row / p.indices) * p.size + at) * p.inner + i % p.inner];
+}
+
+// links[k]: the next index of the same place, `indices` when there is none; links[indices + k]: is k the first of its place?
+// With them every place adds what is its own in the order of the indices, whatever the number of blocks.
+__global__ void link(const void* indices, uint32_t* links, LinkParameters p) {
+  const uint32_t k = thread_number();
+  if (k >= p.indices) return;
+  const uint32_t place = index_at(indices, p.dtype, k, p.size);
+  uint32_t next = k + 1, before = k;
+  while (next < p.indices && index_at(indices, p.dtype, next, p.size) != place) ++next;
+  while (before > 0 && index_at(indices, p.dtype, before - 1, p.size) != place) --before;
+  links[k] = next;
+  links[p.indices + k] = before == 0;
+}
+
+template <typename T> __global__ void add(const T* updates, const void* indices, const uint32_t* links, T* y, AddParameters p) {
+  const uint32_t first = blockIdx.x;
+  if (!links[p.indices + first]) return;
+  const int64_t outer = blockIdx.y;
+  T* to = y + (outer * p.size + index_at(indices, p.dtype, first, p.size)) * p.inner;
+  for (uint32_t c = threadIdx.x; c < p.inner; c += kThreads) {
+    T sum = to[c];
+    for (uint32_t k = first; k < p.indices; k = links[k]) sum += updates[(outer * p.indices + k) * p.inner + c];
+    to[c] = sum;
+  }
+}
+
+// The place in the whole of the element that `i` counts in the block.
+__device__ inline int64_t block_place(const void* starts, const BlockParameters& p, uint32_t i) {
+  int64_t place = 0, wide = 1;
+  for (uint32_t a = p.rank; a-- > 0;) {
+    const uint32_t rest = i / p.block[a];
+    place += (i - rest * p.block[a] + index_at(starts, p.dtype, a, p.whole[a] - p.block[a] + 1)) * wide;
+    wide *= p.whole[a];
+    i = rest;
+  }
+  return place;
+}
+template <typename T> __global__ void dynamic_slice(const T* x, const void* starts, T* y, BlockParameters p) {
+  const uint32_t i = thread_number();
+  if (i < p.count) y[i] = x[block_place(starts, p, i)];
+}
+template <typename T> __global__ void update_slice(const T* block, const void* starts, T* y, BlockParameters p) {
+  const uint32_t i = thread_number();
+  if (i < p.count) y[block_place(starts, p, i)] = block[i];
+}
+
+// NaN counts as largest; among equals the lower place comes first.
+template <typename T> __device__ inline bool comes_first(T a, uint32_t i, T b, uint32_t j) {
+  if (a != a || b != b) return a != a && (b == b || i < j);
+  return a > b || (a == b && i < j);
+}
+
+// Each place takes the best of those that come after the last.
+template <typename T> __global__ void top(const T* x, T* values, int64_t* places, TopParameters p) {
+  __shared__ T best_values[kThreads];
+  __shared__ uint32_t best_places[kThreads];
+  const T* row = x + static_cast<int64_t>(blockIdx.x) * p.size;
+  const uint32_t me = threadIdx.x;
+  uint32_t last = p.size;
+  for (uint32_t t = 0; t < p.k; ++t) {
+    uint32_t best = p.size;
+    for (uint32_t j = me; j < p.size; j += kThreads)
+      if ((last == p.size || comes_first(row[last], last, row[j], j)) && (best == p.size || comes_first(row[j], j, row[best], best))) best = j;
+    best_places[me] = best;
+    if (best < p.size) best_values[me] = row[best];
+    __syncthreads();
+    for (uint32_t half = kThreads / 2; half > 0; half /= 2) {
+      if (me < half) {
+        const uint32_t mine = best_places[me], other = best_places[me + half];
+        if (other < p.size && (mine == p.size || comes_first(best_values[me + half], other, best_values[me], mine))) {
+          best_places[me] = other;
+          best_values[me] = best_values[me + half];
+        }
+      }
+      __syncthreads();
+    }
+    last = best_places[0];
+    if (me == 0) {
+      values[static_cast<int64_t>(blockIdx.x) * p.k + t] = best_values[0];
+      places[static_cast<int64_t>(blockIdx.x) * p.k + t] = last;
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace
+
+#define HM_BY_WIDTH(kernel)                                \
+  switch (element_bytes) {                                 \
+    case 1: return HM_FUNCTION(kernel<uint8_t>);           \
+    case 2: return HM_FUNCTION(kernel<uint16_t>);          \
+    case 4: return HM_FUNCTION(kernel<uint32_t>);          \
+    default: return HM_FUNCTION(kernel<uint64_t>);         \
+  }
+
+Function gather_function(uint32_t element_bytes) { HM_BY_WIDTH(gather) }
+Function link_function() { return HM_FUNCTION(link); }
+Function dynamic_slice_function(uint32_t element_bytes) { HM_BY_WIDTH(dynamic_slice) }
+Function update_slice_function(uint32_t element_bytes) { HM_BY_WIDTH(update_slice) }
+
+#define HM_BY_NUMBER(kernel)                               \
+  switch (dtype) {                                         \
+    case HX_F32: return HM_FUNCTION(kernel<float>);        \
+    case HX_F64: return HM_FUNCTION(kernel<double>);       \
+    case HX_I32: return HM_FUNCTION(kernel<int32_t>);      \
+    case HX_I64: return HM_FUNCTION(kernel<int64_t>);      \
+    case HX_U8: return HM_FUNCTION(kernel<uint8_t>);       \
+    default: return nullptr;                               \
+  }
+Function add_function(uint32_t dtype) { HM_BY_NUMBER(add) }
+Function top_function(uint32_t dtype) { HM_BY_NUMBER(top) }
+
+}  // namespace harmonics::cuda

@@ -1,0 +1,174 @@
+// What host and device code share: which kernels there are and the parameters they take, besides the buffers before them.
+#pragma once
+
+#include <cstdint>
+
+namespace harmonics::cuda {
+
+// Threads of a block, of every kernel.
+constexpr uint32_t kThreads = 256;
+constexpr uint32_t kMostRank = 8;
+
+// The handle that the driver launches; kernels compiled for tests have one too.
+using Function = const void*;
+
+// A walk through arrays: sizes and, by array, strides and offset in elements.
+template <int kArrays> struct Steps {
+  uint32_t rank;
+  uint32_t sizes[kMostRank];
+  int64_t strides[kArrays][kMostRank];
+  int64_t offsets[kArrays];
+};
+
+// ---- layout.cu
+struct CopyParameters {
+  uint32_t count;
+  Steps<2> walk;  // to, from
+};
+struct TransposeParameters {  // to [batch, rows, columns] = from [batch, columns, rows]
+  uint32_t rows, columns;
+};
+struct FillParameters {
+  uint32_t count;
+  uint64_t bits;
+};
+struct IotaParameters {
+  uint32_t count, size, inner, dtype;
+};
+struct RandomParameters {
+  uint32_t count;
+  uint64_t stream;
+};
+Function copy_function(uint32_t element_bytes);       // from, to
+Function transpose_function(uint32_t element_bytes);  // from, to; tiles of 32 x 32, by blocks {columns, rows, batch}
+Function fill_function(uint32_t element_bytes);       // to
+Function iota_function();                             // to
+Function random_function();                           // counter, to; four numbers a thread
+
+// ---- index.cu: x [outer, size, inner], `indices` numbers of any whole type
+struct GatherParameters {
+  uint32_t count, size, inner, indices, dtype;
+};
+struct LinkParameters {
+  uint32_t indices, size, dtype;
+};
+struct AddParameters {
+  uint32_t indices, size, inner, dtype;
+};
+struct BlockParameters {
+  uint32_t count, rank, dtype;
+  uint32_t block[kMostRank], whole[kMostRank];
+};
+struct TopParameters {
+  uint32_t size, k;
+};
+Function gather_function(uint32_t element_bytes);         // x, indices, y
+Function link_function();                                 // indices, links: for each the next of the same place, and whether it is the first
+Function add_function(uint32_t dtype);                    // updates, indices, links, y; null: none of this type; blocks {indices, outer}
+Function dynamic_slice_function(uint32_t element_bytes);  // x, starts, y
+Function update_slice_function(uint32_t element_bytes);   // block, starts, y
+Function top_function(uint32_t dtype);                    // x, values, places; a block for each row
+
+// ---- reduce.cu
+enum class Reduction : uint32_t { sum, product, maximum, minimum };
+struct ReduceParameters {
+  uint32_t results, terms, chunks, chunk;  // terms in all, and in each chunk
+  Steps<1> kept, reduced;
+};
+Function reduce_rows_function(uint32_t dtype, Reduction);     // x, y [results, chunks]; a block for each
+Function reduce_columns_function(uint32_t dtype, Reduction);  // likewise with a thread for each; blocks {results, chunks}
+struct LaneParameters {
+  uint32_t lanes, size, inner, largest;
+};
+Function arg_extreme_function(uint32_t dtype);  // x, places; a block for each lane
+Function cumsum_function(uint32_t dtype);       // x, y; a thread for each lane
+
+// ---- product.cu: c [batch, m, n] dense
+struct ProductParameters {
+  uint32_t m, n, k;
+  int64_t a_row, a_column, b_row, b_column;
+  Steps<2> batch;  // a, b
+};
+constexpr uint32_t kProductTile = 64;
+Function product_function(uint32_t dtype);  // a, b, c; blocks {columns, rows, batch}
+enum class Activation : uint32_t { none, relu, tanh, logistic, gelu };
+struct FinishParameters {
+  uint32_t count, columns;
+  Activation activation;
+  uint32_t has_bias;
+};
+Function finish_function();  // bias, y: y = activation(y + bias)
+
+// ---- rows.cu: rows of numbers side by side
+struct RowsParameters {
+  uint32_t rows, columns;
+  uint32_t label_dtype;
+  float epsilon;
+};
+uint32_t rows_of_block(uint32_t columns);     // that one block of these kernels takes
+Function softmax_function(uint32_t columns);           // x, y
+Function log_softmax_function(uint32_t columns);       // x, y
+Function softmax_grad_function(uint32_t columns);      // y, dy, dx
+Function log_softmax_grad_function(uint32_t columns);  // y, dy, dx
+Function cross_entropy_function(uint32_t columns);       // x, labels, loss, lse
+Function cross_entropy_grad_function(uint32_t columns);  // x, labels, lse, dloss, dx
+Function layer_norm_function(uint32_t columns);          // x, gain, bias, y, mean, rstd
+Function rms_norm_function(uint32_t columns);            // x, gain, y, rstd
+
+// ---- norms.cu
+struct NormGradParameters {
+  uint32_t rows, columns, blocks;
+};
+constexpr uint32_t kMostSummedColumns = 4096;  // whose sums one block holds
+constexpr uint32_t kNormBlocks = 256;
+Function layer_norm_grad_function();  // x, gain, mean, rstd, dy, dx, sums [2, blocks, columns]
+Function rms_norm_grad_function();    // x, gain, rstd, dy, dx, sums [1, blocks, columns]
+Function sum_blocks_function();       // sums, dgain: of one of them; a thread for each column
+Function sum_two_blocks_function();   // sums, dgain, dbias
+struct ChannelParameters {
+  uint32_t batch, channels, places;
+  uint32_t groups;
+  float epsilon;
+};
+Function batch_norm_function();        // x, gain, bias, y, mean, rstd; a block for each channel
+Function batch_norm_grad_function();   // x, gain, mean, rstd, dy, dx, dgain, dbias
+Function group_norm_function();        // x, gain, bias, y, mean, rstd; a block for each group of a sample
+Function group_norm_grad_function();   // x, gain, mean, rstd, dy, dx
+Function group_norm_sums_function();   // x, mean, rstd, dy, dgain, dbias; a block for each channel
+
+// ---- optimizer.cu: a thread for each number
+struct OptimizerParameters {
+  uint32_t count;
+  uint32_t wide_step;  // the step's number is i64, else i32
+  uint32_t decoupled, nesterov, blocks;
+  double momentum, beta1, beta2, epsilon, weight_decay, alpha;
+};
+Function sgd_function();           // w, g, lr, w'
+Function sgd_momentum_function();  // w, g, velocity, lr, w', velocity'
+Function adam_function();          // w, g, m, v, lr, step, w', m', v'
+Function rmsprop_function(bool moving, bool centered);  // w, g, v, [velocity], [mean], lr, w', v', [velocity'], [mean']
+Function lion_function();          // w, g, m, lr, w', m'
+Function lamb_moments_function();  // w, g, m, v, step, m', v', sums [blocks, 2]
+Function lamb_step_function();     // w, m', v', lr, step, sums, w'
+constexpr uint32_t kNormRun = 8192;  // numbers that one block of the length's kernel takes
+struct LengthParameters {
+  uint32_t count, first;  // of the block's sums
+};
+Function squares_function();      // x, sums
+Function length_function();       // sums, norm
+
+// ---- window.cu: planes of one to three axes
+struct WindowParameters {
+  uint32_t count, rank, planes, plane, places, taps;
+  int32_t size[3], kernel[3], step[3], low[3], apart[3], place[3];
+  uint32_t include_padding;
+  uint64_t fill;  // bits
+};
+Function patches_function(uint32_t element_bytes);  // x, columns
+Function unpatches_function(uint32_t dtype);        // columns, x
+Function max_pool_function();                       // x, y, indices
+Function max_pool_grad_function();                  // indices, dy, dx; a block for each plane
+Function avg_pool_function();                       // x, y
+Function avg_pool_grad_function();                  // dy, dx
+
+}  // namespace harmonics::cuda

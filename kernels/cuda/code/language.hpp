@@ -1,0 +1,85 @@
+// The language of kernels: CUDA's, or the one in which tests run them on the processor. And what they have in common.
+#pragma once
+
+#include "kernels.hpp"
+
+#ifdef HM_EMULATED
+#include HM_EMULATED
+#else
+#include <cuda_runtime.h>
+#define HM_FUNCTION(...) reinterpret_cast<::harmonics::cuda::Function>(&__VA_ARGS__)
+#endif
+
+#include <harmonics/abi.h>
+
+namespace harmonics::cuda {
+
+constexpr uint32_t kWarp = 32;
+constexpr uint32_t kAllLanes = 0xffffffffu;
+
+// The number of this thread in one row of blocks.
+__device__ inline uint32_t thread_number() { return blockIdx.x * blockDim.x + threadIdx.x; }
+
+template <int kArrays> __device__ inline void places_of(const Steps<kArrays>& walk, uint32_t number, int64_t (&at)[kArrays]) {
+  for (int a = 0; a < kArrays; ++a) at[a] = walk.offsets[a];
+  for (uint32_t i = walk.rank; i-- > 0;) {
+    const uint32_t rest = i == 0 ? 0 : number / walk.sizes[i], here = number - rest * walk.sizes[i];
+    const uint32_t index = i == 0 ? number : here;
+    for (int a = 0; a < kArrays; ++a) at[a] += static_cast<int64_t>(index) * walk.strides[a][i];
+    number = rest;
+  }
+}
+
+__device__ inline int64_t whole_at(const void* numbers, uint32_t dtype, uint32_t i) {
+  switch (dtype) {
+    case HX_I64: return static_cast<const int64_t*>(numbers)[i];
+    case HX_I32: return static_cast<const int32_t*>(numbers)[i];
+    case HX_BOOL:
+    case HX_U8: return static_cast<const uint8_t*>(numbers)[i];
+    case HX_I8: return static_cast<const int8_t*>(numbers)[i];
+    case HX_I16: return static_cast<const int16_t*>(numbers)[i];
+    case HX_U16: return static_cast<const uint16_t*>(numbers)[i];
+    case HX_U32: return static_cast<const uint32_t*>(numbers)[i];
+    default: {  // u64 beyond what is signed stays the largest
+      const uint64_t v = static_cast<const uint64_t*>(numbers)[i];
+      return v > 0x7fffffffffffffffull ? 0x7fffffffffffffffll : static_cast<int64_t>(v);
+    }
+  }
+}
+// Held to [0, size).
+__device__ inline uint32_t index_at(const void* numbers, uint32_t dtype, uint32_t i, uint32_t size) {
+  const int64_t v = whole_at(numbers, dtype, i);
+  return v < 0 ? 0 : v >= size ? size - 1 : static_cast<uint32_t>(v);
+}
+
+// What threads of one row tell each other: kLanes of them, 32 or a whole block.
+struct Sum {
+  template <typename T> __device__ static T join(T a, T b) { return a + b; }
+};
+struct Largest {
+  template <typename T> __device__ static T join(T a, T b) { return a > b ? a : b; }  // passes NaN over
+};
+
+template <typename Join, typename T> __device__ inline T join_warp(T v) {
+  for (uint32_t apart = kWarp / 2; apart > 0; apart /= 2) v = Join::join(v, __shfl_xor_sync(kAllLanes, v, apart));
+  return v;
+}
+// Every thread of the block gets the result.
+template <typename Join, typename T> __device__ inline T join_block(T v) {
+  __shared__ T warps[kThreads / kWarp];
+  v = join_warp<Join>(v);
+  __syncthreads();  // the results of a call before are read
+  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = v;
+  __syncthreads();
+  T all = warps[0];
+  for (uint32_t w = 1; w < kThreads / kWarp; ++w) all = Join::join(all, warps[w]);
+  return all;
+}
+template <uint32_t kLanes, typename Join, typename T> __device__ inline T join_lanes(T v) {
+  if constexpr (kLanes == kWarp) return join_warp<Join>(v);
+  else return join_block<Join>(v);
+}
+
+__device__ inline float infinity() { return __int_as_float(0x7f800000); }
+
+}  // namespace harmonics::cuda

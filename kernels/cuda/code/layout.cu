@@ -1,0 +1,89 @@
+// Copies along walks, and sources that only write.
+#include "language.hpp"
+
+namespace harmonics::cuda {
+namespace {
+
+template <typename T> __global__ void copy(const T* from, T* to, CopyParameters p) {
+  const uint32_t i = thread_number();
+  if (i >= p.count) return;
+  int64_t at[2];
+  places_of(p.walk, i, at);
+  to[at[0]] = from[at[1]];
+}
+
+// 32 x 8 threads bring a tile of 32 x 32 into shared memory by rows of one side and take it out by rows of the other.
+template <typename T> __global__ void transpose(const T* from, T* to, TransposeParameters p) {
+  __shared__ T tile[32][33];
+  const uint32_t x = threadIdx.x % 32, y = threadIdx.x / 32, row = blockIdx.y * 32, column = blockIdx.x * 32;
+  const int64_t plane = static_cast<int64_t>(p.rows) * p.columns * blockIdx.z;
+  for (uint32_t j = y; j < 32; j += kThreads / 32)
+    if (column + j < p.columns && row + x < p.rows) tile[j][x] = from[plane + static_cast<int64_t>(column + j) * p.rows + row + x];
+  __syncthreads();
+  for (uint32_t j = y; j < 32; j += kThreads / 32)
+    if (row + j < p.rows && column + x < p.columns) to[plane + static_cast<int64_t>(row + j) * p.columns + column + x] = tile[x][j];
+}
+
+template <typename T> __global__ void fill(T* to, FillParameters p) {
+  const uint32_t i = thread_number();
+  if (i < p.count) to[i] = static_cast<T>(p.bits);
+}
+
+__global__ void iota(void* to, IotaParameters p) {
+  const uint32_t i = thread_number();
+  if (i >= p.count) return;
+  const uint32_t value = i / p.inner % p.size;
+  switch (p.dtype) {
+    case HX_F32: static_cast<float*>(to)[i] = static_cast<float>(value); break;
+    case HX_F64: static_cast<double*>(to)[i] = value; break;
+    case HX_I32:
+    case HX_U32: static_cast<uint32_t*>(to)[i] = value; break;
+    case HX_I64:
+    case HX_U64: static_cast<uint64_t*>(to)[i] = value; break;
+    case HX_I16:
+    case HX_U16: static_cast<uint16_t*>(to)[i] = static_cast<uint16_t>(value); break;
+    default: static_cast<uint8_t*>(to)[i] = static_cast<uint8_t>(value);
+  }
+}
+
+__device__ inline uint64_t splitmix(uint64_t x) {
+  x += 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+// Philox 4x32-10 as harmonics/philox.hpp has it: numbers 4 t ... 4 t + 3 are the words of counter {step, t}.
+__global__ void random(const int64_t* counter, float* to, RandomParameters p) {
+  const uint32_t t = thread_number();
+  if (t * 4 >= p.count) return;
+  const uint64_t key = splitmix(static_cast<uint64_t>(counter[0]) ^ splitmix(p.stream)), step = static_cast<uint64_t>(counter[1]);
+  uint32_t c[4] = {static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32), t, 0};
+  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+    const uint64_t a = uint64_t{0xD2511F53u} * c[0], b = uint64_t{0xCD9E8D57u} * c[2];
+    c[0] = static_cast<uint32_t>(b >> 32) ^ c[1] ^ k0;
+    c[1] = static_cast<uint32_t>(b);
+    c[2] = static_cast<uint32_t>(a >> 32) ^ c[3] ^ k1;
+    c[3] = static_cast<uint32_t>(a);
+  }
+  for (uint32_t w = 0; w < 4 && t * 4 + w < p.count; ++w) to[t * 4 + w] = static_cast<float>(c[w] >> 8) * 0x1p-24f;
+}
+
+}  // namespace
+
+#define HM_BY_WIDTH(kernel)                                \
+  switch (element_bytes) {                                 \
+    case 1: return HM_FUNCTION(kernel<uint8_t>);           \
+    case 2: return HM_FUNCTION(kernel<uint16_t>);          \
+    case 4: return HM_FUNCTION(kernel<uint32_t>);          \
+    default: return HM_FUNCTION(kernel<uint64_t>);         \
+  }
+
+Function copy_function(uint32_t element_bytes) { HM_BY_WIDTH(copy) }
+Function transpose_function(uint32_t element_bytes) { HM_BY_WIDTH(transpose) }
+Function fill_function(uint32_t element_bytes) { HM_BY_WIDTH(fill) }
+Function iota_function() { return HM_FUNCTION(iota); }
+Function random_function() { return HM_FUNCTION(random); }
+
+}  // namespace harmonics::cuda

@@ -1,0 +1,151 @@
+// Windows that slide over planes: as columns and back, pooling. One thread makes one result, in the order of the taps.
+#include "language.hpp"
+
+namespace harmonics::cuda {
+namespace {
+
+// Where tap `tap` of window `window` lies in its plane; -1: beyond.
+__device__ inline int32_t element_at(const WindowParameters& p, uint32_t tap, uint32_t window) {
+  int32_t place = 0, wide = 1;
+  for (uint32_t a = p.rank; a-- > 0;) {
+    const int32_t at = static_cast<int32_t>(window % p.place[a]) * p.step[a] + static_cast<int32_t>(tap % p.kernel[a]) * p.apart[a] - p.low[a];
+    if (at < 0 || at >= p.size[a]) return -1;
+    place += at * wide;
+    wide *= p.size[a];
+    window /= p.place[a];
+    tap /= p.kernel[a];
+  }
+  return place;
+}
+// The window whose tap `tap` lies on `element`; -1: none does.
+__device__ inline int32_t window_at(const WindowParameters& p, uint32_t tap, uint32_t element) {
+  int32_t place = 0, wide = 1;
+  for (uint32_t a = p.rank; a-- > 0;) {
+    const int32_t at = static_cast<int32_t>(element % p.size[a]) + p.low[a] - static_cast<int32_t>(tap % p.kernel[a]) * p.apart[a];
+    if (at < 0 || at % p.step[a] != 0 || at / p.step[a] >= p.place[a]) return -1;
+    place += at / p.step[a] * wide;
+    wide *= p.place[a];
+    element /= p.size[a];
+    tap /= p.kernel[a];
+  }
+  return place;
+}
+
+template <typename T> __global__ void patches(const T* x, T* columns, WindowParameters p) {
+  const uint32_t i = thread_number();
+  if (i >= p.count) return;
+  const uint32_t window = i % p.places, row = i / p.places;
+  const int32_t at = element_at(p, row % p.taps, window);
+  columns[i] = at < 0 ? static_cast<T>(p.fill) : x[static_cast<int64_t>(row / p.taps) * p.plane + at];
+}
+
+template <typename T> struct SumOf {
+  using type = int64_t;
+};
+template <> struct SumOf<float> {
+  using type = float;
+};
+template <> struct SumOf<double> {
+  using type = double;
+};
+template <typename T> __global__ void unpatches(const T* columns, T* x, WindowParameters p) {
+  const uint32_t i = thread_number();
+  if (i >= p.count) return;
+  const int64_t first = static_cast<int64_t>(i / p.plane) * p.taps;
+  typename SumOf<T>::type sum = 0;
+  for (uint32_t tap = 0; tap < p.taps; ++tap) {
+    const int32_t window = window_at(p, tap, i % p.plane);
+    if (window >= 0) sum += columns[(first + tap) * p.places + window];
+  }
+  x[i] = static_cast<T>(sum);
+}
+
+// NaN wins and stays; equals do not take over.
+__global__ void max_pool(const float* x, float* y, int32_t* indices, WindowParameters p) {
+  const uint32_t i = thread_number();
+  if (i >= p.count) return;
+  const float* plane = x + static_cast<int64_t>(i / p.places) * p.plane;
+  int32_t best = -1;
+  for (uint32_t tap = 0; tap < p.taps; ++tap) {
+    const int32_t at = element_at(p, tap, i % p.places);
+    if (at < 0) continue;
+    if (best < 0 || plane[at] > plane[best] || (plane[at] != plane[at] && plane[best] == plane[best])) best = at;
+  }
+  y[i] = plane[best];
+  indices[i] = best;
+}
+
+// A block takes a plane, each of its threads the elements that are its own; windows add in their order.
+__global__ void __launch_bounds__(kThreads) max_pool_grad(const int32_t* indices, const float* dy, float* dx, WindowParameters p) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * p.places;
+  float* plane = dx + static_cast<int64_t>(blockIdx.x) * p.plane;
+  for (uint32_t i = threadIdx.x; i < p.plane; i += kThreads) plane[i] = 0;
+  for (uint32_t w = 0; w < p.places; ++w) {
+    const uint32_t at = static_cast<uint32_t>(indices[first + w]);
+    if (at < p.plane && at % kThreads == threadIdx.x) plane[at] += dy[first + w];
+  }
+}
+
+__device__ inline float share_of_window(const WindowParameters& p, uint32_t window) {
+  if (p.include_padding) return 1.0f / static_cast<float>(p.taps);
+  uint32_t inside = 1;
+  for (uint32_t a = p.rank; a-- > 0;) {
+    uint32_t n = 0;
+    for (int32_t k = 0; k < p.kernel[a]; ++k) {
+      const int32_t at = static_cast<int32_t>(window % p.place[a]) * p.step[a] + k * p.apart[a] - p.low[a];
+      n += at >= 0 && at < p.size[a];
+    }
+    inside *= n;
+    window /= p.place[a];
+  }
+  return 1.0f / static_cast<float>(inside);
+}
+__global__ void avg_pool(const float* x, float* y, WindowParameters p) {
+  const uint32_t i = thread_number();
+  if (i >= p.count) return;
+  const float* plane = x + static_cast<int64_t>(i / p.places) * p.plane;
+  float sum = 0;
+  for (uint32_t tap = 0; tap < p.taps; ++tap) {
+    const int32_t at = element_at(p, tap, i % p.places);
+    if (at >= 0) sum += plane[at];
+  }
+  y[i] = sum * share_of_window(p, i % p.places);
+}
+__global__ void avg_pool_grad(const float* dy, float* dx, WindowParameters p) {
+  const uint32_t i = thread_number();
+  if (i >= p.count) return;
+  const int64_t first = static_cast<int64_t>(i / p.plane) * p.places;
+  float sum = 0;
+  for (uint32_t tap = p.taps; tap-- > 0;) {
+    const int32_t window = window_at(p, tap, i % p.plane);
+    if (window >= 0) sum += dy[first + window] * share_of_window(p, static_cast<uint32_t>(window));
+  }
+  dx[i] = sum;
+}
+
+}  // namespace
+
+Function patches_function(uint32_t element_bytes) {
+  switch (element_bytes) {
+    case 1: return HM_FUNCTION(patches<uint8_t>);
+    case 2: return HM_FUNCTION(patches<uint16_t>);
+    case 4: return HM_FUNCTION(patches<uint32_t>);
+    default: return HM_FUNCTION(patches<uint64_t>);
+  }
+}
+Function unpatches_function(uint32_t dtype) {
+  switch (dtype) {
+    case HX_F32: return HM_FUNCTION(unpatches<float>);
+    case HX_F64: return HM_FUNCTION(unpatches<double>);
+    case HX_I32: return HM_FUNCTION(unpatches<int32_t>);
+    case HX_I64: return HM_FUNCTION(unpatches<int64_t>);
+    case HX_U8: return HM_FUNCTION(unpatches<uint8_t>);
+    default: return nullptr;
+  }
+}
+Function max_pool_function() { return HM_FUNCTION(max_pool); }
+Function max_pool_grad_function() { return HM_FUNCTION(max_pool_grad); }
+Function avg_pool_function() { return HM_FUNCTION(avg_pool); }
+Function avg_pool_grad_function() { return HM_FUNCTION(avg_pool_grad); }
+
+}  // namespace harmonics::cuda

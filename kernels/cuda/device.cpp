@@ -1,0 +1,202 @@
+// The CUDA device: memory, queues, and which call sites have kernels.
+#include <unordered_map>
+
+#include <harmonics/plugin.hpp>
+
+#include "families.hpp"
+
+#ifndef HM_CUDA_NAME  // tests have one of another name beside it
+#define HM_CUDA_NAME "cuda"
+#endif
+
+HARMONICS_PLUGIN("harmonics." HM_CUDA_NAME, "0.1.0", "Apache-2.0", "Harmonics");
+
+namespace harmonics::cuda {
+namespace {
+
+const std::unordered_map<std::string_view, Plan>& plans() {
+  static const std::unordered_map<std::string_view, Plan> table = [] {
+    std::unordered_map<std::string_view, Plan> t = {
+        {"fused_elementwise", plan_chain},
+        {"reshape", plan_reshape},
+        {"transpose", plan_transpose},
+        {"broadcast", plan_broadcast},
+        {"slice", plan_slice},
+        {"reverse", plan_reverse},
+        {"pad", plan_pad},
+        {"concat", plan_concat},
+        {"full", plan_full},
+        {"iota", plan_iota},
+        {"random_uniform", plan_random_uniform},
+        {"gather", plan_gather},
+        {"embedding", plan_gather},
+        {"scatter_add", plan_scatter_add},
+        {"embedding_grad", plan_embedding_grad},
+        {"dynamic_slice", plan_dynamic_slice},
+        {"update_slice", plan_update_slice},
+        {"top_k", plan_top_k},
+        {"reduce_sum", plan_reduce},
+        {"reduce_max", plan_reduce},
+        {"reduce_min", plan_reduce},
+        {"reduce_prod", plan_reduce},
+        {"argmax", plan_arg_extreme},
+        {"argmin", plan_arg_extreme},
+        {"cumsum", plan_cumsum},
+        {"dot", plan_dot},
+        {"linear", plan_linear},
+        {"softmax", plan_softmax},
+        {"softmax_grad", plan_softmax},
+        {"log_softmax", plan_softmax},
+        {"log_softmax_grad", plan_softmax},
+        {"softmax_cross_entropy", plan_softmax_cross_entropy},
+        {"softmax_cross_entropy_grad", plan_softmax_cross_entropy},
+        {"layer_norm", plan_row_norm},
+        {"layer_norm_grad", plan_row_norm_grad},
+        {"rms_norm", plan_row_norm},
+        {"rms_norm_grad", plan_row_norm_grad},
+        {"batch_norm", plan_batch_norm},
+        {"batch_norm_grad", plan_batch_norm},
+        {"group_norm", plan_group_norm},
+        {"group_norm_grad", plan_group_norm},
+        {"sgd", plan_sgd},
+        {"adam", plan_adam},
+        {"adamw", plan_adam},
+        {"rmsprop", plan_rmsprop},
+        {"lion", plan_lion},
+        {"lamb", plan_lamb},
+        {"global_norm", plan_global_norm},
+        {"patches", plan_patches},
+        {"unpatches", plan_unpatches},
+        {"max_pool", plan_pool},
+        {"max_pool_grad", plan_pool},
+        {"avg_pool", plan_pool},
+        {"avg_pool_grad", plan_pool},
+    };
+    for (const char* op : {"neg",  "abs",   "sign",   "floor",     "ceil",  "round", "exp",     "expm1",   "log",       "log1p",   "sqrt",        "rsqrt",
+                           "sin",  "cos",   "tanh",   "erf",       "logistic", "logical_not", "cast", "stop_gradient", "add", "sub", "mul", "div",
+                           "pow",  "maximum", "minimum", "remainder", "equal", "less", "less_equal", "logical_and", "logical_or", "logical_xor", "select"})
+      t[op] = plan_elementwise;
+    return t;
+  }();
+  return table;
+}
+
+class CudaDevice final : public CapturingDevice {
+ public:
+  std::string describe() const override {
+    const std::string why = unavailable();
+    return why.empty() ? machine_->facts().name + ", " + capability() + ", " + machine_->facts().driver : "not available: " + why;
+  }
+
+  hx_device_info info() override {
+    hx_device_info i{};
+    i.struct_size = sizeof i;
+    i.sort = HX_DEVICE_GPU;
+    const std::string why = unavailable();
+    put_text(i.unavailable, why);
+    if (!why.empty()) return i;
+    const Facts& facts = machine_->facts();
+    i.memory = i.most_bytes = facts.memory;
+    i.free_memory = machine_->driver().free_memory();
+    i.alignment = 64;
+    put_text(i.name, facts.name);
+    put_text(i.driver, facts.driver);
+    std::string missing;
+    machine_->lt(missing);
+    const std::string no_compiler = machine_->no_compiler();
+    put_text(i.capability, capability() + (missing.empty() ? "" : "; " + missing) + (no_compiler.empty() ? "" : "; " + no_compiler));
+    return i;
+  }
+  bool has_fp16_chunks() const override { return unavailable().empty(); }  // products in TF32
+
+  hx_queue* open_queue() override {
+    void* stream = nullptr;
+    check(driver().open_stream(&stream), "open a stream");
+    return static_cast<hx_queue*>(stream);
+  }
+  void close_queue(hx_queue* queue) override {
+    driver().synchronize(queue);
+    driver().close_stream(queue);
+  }
+  uint64_t allocate(uint64_t bytes) override { return reinterpret_cast<uint64_t>(machine().allocate(bytes)); }
+  void release(uint64_t buffer) override { driver().release(reinterpret_cast<void*>(buffer)); }
+  void upload(hx_queue* queue, const hx_place& to, const void* from, uint64_t bytes) override { check(driver().copy(address(to), from, bytes, queue), "copy to its memory"); }
+  void download(hx_queue* queue, void* to, const hx_place& from, uint64_t bytes) override {
+    check(driver().copy(to, address(from), bytes, queue), "copy from its memory");
+  }
+  void copy(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes) override {
+    check(driver().copy(address(to), address(from), bytes, queue), "copy within its memory");
+  }
+  void synchronize(hx_queue* queue) override { check(driver().synchronize(queue), "finish what is queued"); }
+
+  void* allocate_host(uint64_t bytes) override {
+    void* memory = nullptr;
+    check(driver().allocate_host(bytes, &memory), "give pinned memory");
+    return memory;
+  }
+  void release_host(void* memory) override { driver().release_host(memory); }
+  hx_event* record(hx_queue* queue) override {
+    void* event = nullptr;
+    check(driver().record(queue, &event), "record an event");
+    return static_cast<hx_event*>(event);
+  }
+  void wait(hx_queue* queue, hx_event* event) override { check(driver().wait(queue, event), "wait for an event"); }
+  void release_event(hx_event* event) override { driver().release_event(event); }
+  void begin_capture(hx_queue* queue) override { check(driver().begin_capture(queue), "begin a graph"); }
+  hx_capture* end_capture(hx_queue* queue) override {
+    void* graph = nullptr;
+    return driver().end_capture(queue, &graph) == 0 ? static_cast<hx_capture*>(graph) : nullptr;
+  }
+  void launch(hx_queue* queue, hx_capture* capture) override { check(driver().launch_graph(capture, queue), "start a graph"); }
+  void release_capture(hx_capture* capture) override { driver().release_graph(capture); }
+
+  bool find(const hx_call_site& raw, hx_kernel& out) override {
+    const Site site(raw, machine());
+    const auto plan = plans().find(site.op());
+    if (plan == plans().end()) return false;
+    for (const hx_type* types : {raw.inputs, raw.outputs})
+      for (uint32_t i = 0; i < (types == raw.inputs ? raw.n_inputs : raw.n_outputs); ++i) {
+        if (count(types[i]) == 0) return declined("leaves tensors without elements to the host");
+        if (count(types[i]) >= kMostElements) return declined("counts elements in 31 bits");
+      }
+    return plan->second(site, out);
+  }
+
+ private:
+  std::string capability() const {
+    const Facts& f = machine_->facts();
+    return "compute capability " + std::to_string(f.major) + "." + std::to_string(f.minor) + ", " + std::to_string(f.units) + " multiprocessors";
+  }
+  void check(int code, const char* what) const { machine().check(code, what); }
+  Driver& driver() const { return machine().driver(); }
+
+  // Opened when somebody wants to know; what is not there then is not looked for again.
+  std::string unavailable() const {
+    const std::lock_guard lock(mutex_);
+    if (machine_ || !unavailable_.empty()) return unavailable_;
+    try {
+      machine_ = std::make_unique<Machine>(open_driver(), open_compiler());
+    } catch (const std::exception& e) {
+      unavailable_ = e.what();
+    }
+    return unavailable_;
+  }
+  Machine& machine() const {
+    if (const std::string why = unavailable(); !why.empty()) throw Error(ErrorKind::Device, why);
+    return *machine_;
+  }
+
+  mutable std::mutex mutex_;
+  mutable std::unique_ptr<Machine> machine_;
+  mutable std::string unavailable_;
+};
+
+}  // namespace
+
+std::shared_ptr<CapturingDevice> make_device() { return std::make_shared<CudaDevice>(); }
+
+}  // namespace harmonics::cuda
+
+extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
+  registry.register_memory_device(HM_CUDA_NAME, harmonics::cuda::make_device(), "an NVIDIA accelerator by way of CUDA");
+}

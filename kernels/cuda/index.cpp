@@ -1,0 +1,97 @@
+// Where numbers decide which elements are read or written.
+#include "families.hpp"
+
+namespace harmonics::cuda {
+namespace {
+
+const char* kNoType = "adds f32, f64, i32, i64 and u8";
+
+struct Axis {
+  int64_t outer;
+  uint32_t size, inner;
+  Axis(const hx_type& x, int64_t axis) : size(static_cast<uint32_t>(x.dims[axis])), inner(static_cast<uint32_t>(strides(x)[static_cast<size_t>(axis)])) {
+    outer = count(x) / (int64_t{size} * inner);
+  }
+};
+
+// Updates added to y, which holds what they are added to.
+bool answer_added(const Site& site, Work work, const Axis& y, uint32_t ids, uint32_t updates, uint32_t to, const char* name, hx_kernel& out) {
+  const Function add = add_function(site.out().dtype);
+  if (!add) return declined(kNoType);
+  const auto indices = static_cast<uint32_t>(count(site.in(ids)));
+  if (y.outer > kMostBlocks) return declined("adds to at most 65535 outer rows");
+  const uint32_t dtype = site.in(ids).dtype;
+  const Operand links = work.take_workspace(site, uint64_t{indices} * 8);
+  work.over(indices, link_function(), {{ids}, links}, LinkParameters{indices, y.size, dtype});
+  work.launch(add, {indices, static_cast<uint32_t>(y.outer), 1, kThreads}, {{updates}, {ids}, links, {to}}, AddParameters{indices, y.size, y.inner, dtype});
+  answer(out, std::move(work), name);
+  return true;
+}
+
+BlockParameters block_parameters(const hx_type& whole, const hx_type& block, uint32_t dtype) {
+  BlockParameters p{static_cast<uint32_t>(count(block)), whole.rank, dtype, {}, {}};
+  for (uint32_t i = 0; i < whole.rank; ++i) {
+    p.block[i] = static_cast<uint32_t>(block.dims[i]);
+    p.whole[i] = static_cast<uint32_t>(whole.dims[i]);
+  }
+  return p;
+}
+
+}  // namespace
+
+bool plan_gather(const Site& site, hx_kernel& out) {
+  const hx_type &x = site.in(0), &ids = site.in(1);
+  if (is_float(ids.dtype) || x.rank == 0) return declined("takes whole numbers as indices");
+  const Axis axis(x, site.op() == "embedding" ? 0 : site.integer("axis"));
+  const auto n = static_cast<uint32_t>(count(site.out()));
+  Work work(site.machine());
+  work.over(n, gather_function(width(x.dtype)), {{0}, {1}, {2}}, GatherParameters{n, axis.size, axis.inner, static_cast<uint32_t>(count(ids)), ids.dtype});
+  answer(out, std::move(work), "gather");
+  return true;
+}
+
+bool plan_scatter_add(const Site& site, hx_kernel& out) {
+  const hx_type& x = site.in(0);
+  if (x.rank == 0) return declined("needs an axis");
+  Work work(site.machine());
+  work.copy({3}, {0}, bytes_of(x));
+  if (!answer_added(site, std::move(work), Axis(x, site.integer("axis")), 1, 2, 3, "scatter add", out)) return false;
+  out.in_place = 1;
+  return true;
+}
+
+bool plan_embedding_grad(const Site& site, hx_kernel& out) {
+  Work work(site.machine());
+  fill(work, site.out().dtype, {2}, count(site.out()), 0);
+  return answer_added(site, std::move(work), Axis(site.out(), 0), 0, 1, 2, "embedding gradient", out);
+}
+
+bool plan_dynamic_slice(const Site& site, hx_kernel& out) {
+  const hx_type &x = site.in(0), &y = site.out();
+  Work work(site.machine());
+  work.over(count(y), dynamic_slice_function(width(x.dtype)), {{0}, {1}, {2}}, block_parameters(x, y, site.in(1).dtype));
+  answer(out, std::move(work), "dynamic slice");
+  return true;
+}
+
+bool plan_update_slice(const Site& site, hx_kernel& out) {
+  const hx_type &x = site.in(0), &block = site.in(1);
+  Work work(site.machine());
+  work.copy({3}, {0}, bytes_of(x));
+  work.over(count(block), update_slice_function(width(x.dtype)), {{1}, {2}, {3}}, block_parameters(x, block, site.in(2).dtype));
+  answer(out, std::move(work), "update slice").in_place = 1;
+  return true;
+}
+
+bool plan_top_k(const Site& site, hx_kernel& out) {
+  const hx_type& x = site.in(0);
+  const Function top = top_function(x.dtype);
+  if (!top || site.out(1).dtype != HX_I64) return declined("orders f32, f64, i32, i64 and u8");
+  const auto n = static_cast<uint32_t>(last(x));
+  Work work(site.machine());
+  work.launch(top, {static_cast<uint32_t>(count(x) / n), 1, 1, kThreads}, {{0}, {1}, {2}}, TopParameters{n, static_cast<uint32_t>(site.integer("k"))});
+  answer(out, std::move(work), "top k");
+  return true;
+}
+
+}  // namespace harmonics::cuda

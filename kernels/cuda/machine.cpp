@@ -1,0 +1,72 @@
+#include "machine.hpp"
+
+#include <optional>
+
+#include <harmonics/error.hpp>
+
+#include "kernels/shared/program_files.hpp"
+
+namespace harmonics::cuda {
+
+Machine::Machine(std::unique_ptr<Driver> driver, std::unique_ptr<Compiler> compiler)
+    : driver_(std::move(driver)), compiler_(std::move(compiler)), facts_(driver_->facts()) {
+  if (!facts_.unavailable.empty()) throw Error(ErrorKind::Device, facts_.unavailable);
+}
+
+// At the end of the process the driver may be gone before us: what it says then is of no use to anybody.
+Machine::~Machine() {
+  if (lt_handle_) lt_->destroy(lt_handle_);
+  for (const auto& [source, program] : programs_) driver_->unload(program);
+}
+
+void Machine::check(int code, const char* what) const {
+  if (code != 0) throw Error(ErrorKind::Device, std::string("CUDA could not ") + what + ": " + driver_->text(code));
+}
+
+void* Machine::allocate(uint64_t bytes) const {
+  void* memory = nullptr;
+  const int code = driver_->allocate(bytes, &memory);
+  if (code != 0 && driver_->is_out_of_memory(code))
+    throw Error(ErrorKind::Device, "its memory is full: " + std::to_string(bytes) + " bytes are wanted, " + std::to_string(driver_->free_memory()) + " of " +
+                                       std::to_string(facts_.memory) + " are free; take a smaller batch, or end what else runs there");
+  check(code, "give memory");
+  return memory;
+}
+
+void* Machine::program(const std::string& source) {
+  if (const auto known = programs_.find(source); known != programs_.end()) return known->second;
+  const kernels::ProgramFile file("cuda", {compiler_->version(), compiler_->target(facts_), source});
+  void* made = nullptr;
+  // What the driver does not take is as nothing: built anew.
+  if (const std::optional<std::string> kept = file.read(); kept && driver_->load(*kept, &made) != 0) made = nullptr;
+  if (!made) {
+    const std::string image = compiler_->compile(source, facts_);
+    check(driver_->load(image, &made), "load a program");
+    file.write(image);
+  }
+  return programs_[source] = made;
+}
+
+Function Machine::function(const std::string& source, const char* name) {
+  const std::lock_guard lock(mutex_);
+  Function found = nullptr;
+  check(driver_->function(program(source), name, &found), "find a kernel in a program");
+  return found;
+}
+
+const LtFunctions* Machine::lt(std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (!lt_opened_) {
+    lt_opened_ = true;
+    lt_ = open_lt(no_lt_);
+    if (lt_)
+      if (const int code = lt_->create(&lt_handle_); code != 0) {
+        no_lt_ = std::string("cuBLASLt does not start: ") + lt_->status_text(code);
+        lt_ = nullptr;
+      }
+  }
+  why = no_lt_;
+  return lt_;
+}
+
+}  // namespace harmonics::cuda

@@ -1,0 +1,152 @@
+// dot and linear: any axes batched, any contracted; brought into the form of a batched product of matrices.
+#include "product.hpp"
+
+#include <numeric>
+#include <optional>
+
+#include "families.hpp"
+
+namespace harmonics::cuda {
+namespace {
+
+// Several axes taken as one index: its length and the distance between neighbours.
+struct Run {
+  int64_t size = 1, stride = 1;
+};
+std::optional<Run> join(const hx_type& t, const std::vector<int64_t>& axes) {
+  const auto own = strides(t);
+  std::optional<Run> run;
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+    const auto a = static_cast<size_t>(*axis);
+    if (t.dims[a] == 1) continue;
+    if (!run) run = Run{t.dims[a], own[a]};
+    else if (own[a] == run->stride * run->size) run->size *= t.dims[a];
+    else return std::nullopt;
+  }
+  return run ? run : Run{};
+}
+
+// One operand: which of its axes are batched, free and contracted.
+struct Side {
+  hx_type type;
+  Operand place;
+  std::vector<int64_t> batch, free, contract;
+
+  void find_free() {
+    for (int64_t i = 0; i < type.rank; ++i)
+      if (std::find(batch.begin(), batch.end(), i) == batch.end() && std::find(contract.begin(), contract.end(), i) == contract.end()) free.push_back(i);
+  }
+  bool is_matrix() const {
+    const auto f = join(type, free), k = join(type, contract);
+    return join(type, batch) && f && k && (f->stride == 1 || k->stride == 1 || f->size == 1 || k->size == 1);
+  }
+  // Copied to [batch..., free..., contract...] in the workspace.
+  void rearrange(const Site& site, Work& work) {
+    std::vector<int64_t> order = batch;
+    order.insert(order.end(), free.begin(), free.end());
+    order.insert(order.end(), contract.begin(), contract.end());
+    const auto own = strides(type);
+    const hx_type before = type;
+    Walk walk{{}, {{}, {}}, {0, 0}};
+    for (uint32_t i = 0; i < type.rank; ++i) {
+      type.dims[i] = before.dims[order[i]];
+      walk.strides[1].push_back(own[static_cast<size_t>(order[i])]);
+    }
+    walk.sizes = dims(type);
+    walk.strides[0] = strides(type);
+    const Operand to = work.take_workspace(site, bytes_of(type));
+    copy_along(work, width(type.dtype), place, to, std::move(walk));
+    place = to;
+    int64_t next = 0;
+    for (auto* axes : {&batch, &free, &contract})
+      for (int64_t& axis : *axes) axis = next++;
+  }
+};
+
+// Own tiles, where cuBLASLt does not serve: no library, or whole numbers.
+bool add_own_product(Work& work, const Product& p) {
+  const Function function = product_function(p.dtype);
+  if (!function || p.batch > kMostBlocks || p.m / kProductTile >= kMostBlocks) return false;
+  const Walk batch{{p.batch}, {{p.a_batch}, {p.b_batch}}, {0, 0}};
+  const auto tiles = [](int64_t n) { return static_cast<uint32_t>((n + kProductTile - 1) / kProductTile); };
+  work.launch(function, {tiles(p.n), tiles(p.m), static_cast<uint32_t>(p.batch), kThreads}, {p.a, p.b, p.c},
+              ProductParameters{static_cast<uint32_t>(p.m), static_cast<uint32_t>(p.n), static_cast<uint32_t>(p.k), p.a_row, p.a_column, p.b_row, p.b_column, batch.steps<2>()});
+  return true;
+}
+
+void finish(Work& work, const Product& p, Activation activation, bool adds_bias) {
+  if (activation == Activation::none && !adds_bias) return;
+  const auto n = static_cast<uint32_t>(p.batch * p.m * p.n);
+  work.over(n, finish_function(), {adds_bias ? p.bias : p.c, p.c}, FinishParameters{n, static_cast<uint32_t>(p.n), activation, adds_bias});
+}
+
+// The product, with as much of what follows as cuBLASLt takes along.
+bool answer_product(const Site& site, Work work, Product p, bool has_bias, Activation activation, hx_kernel& out) {
+  p.relu = activation == Activation::relu;
+  p.has_bias = has_bias;
+  uint64_t workspace = work.workspace();
+  std::string why;
+  if (auto step = lt_step(site.machine(), p, workspace, site.workspace(), why)) {
+    work.add(std::move(step));
+    work.take_workspace(site, workspace - work.workspace());
+    if (!p.relu) finish(work, p, activation, false);
+    answer(out, std::move(work), "cuBLASLt product");
+    return true;
+  }
+  if ((has_bias || activation != Activation::none) && p.dtype != HX_F32) return declined("adds a bias in f32");
+  if (!add_own_product(work, p)) return declined(why);
+  finish(work, p, activation, has_bias);
+  answer(out, std::move(work), "tiled product");
+  return true;
+}
+
+}  // namespace
+
+bool plan_dot(const Site& site, hx_kernel& out) {
+  const auto a_contract = site.integers("lhs_contract"), b_contract = site.integers("rhs_contract");
+  if (site.in(0).dtype != site.in(1).dtype || site.in(0).dtype != site.out().dtype) return declined("multiplies operands of one type");
+  Side a{site.in(0), {0}, site.integers("lhs_batch"), {}, {}}, b{site.in(1), {1}, site.integers("rhs_batch"), {}, {}};
+  // Contracted axes may be paired in any order; sorted by the left's they are likelier to be one run in memory.
+  std::vector<size_t> order(a_contract.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](size_t i, size_t j) { return a_contract[i] < a_contract[j]; });
+  for (const size_t i : order) {
+    a.contract.push_back(a_contract[i]);
+    b.contract.push_back(b_contract[i]);
+  }
+  Work work(site.machine());
+  for (Side* side : {&a, &b}) {
+    side->find_free();
+    if (!side->is_matrix()) side->rearrange(site, work);
+  }
+  const Run m = *join(a.type, a.free), ka = *join(a.type, a.contract), ba = *join(a.type, a.batch);
+  const Run n = *join(b.type, b.free), kb = *join(b.type, b.contract), bb = *join(b.type, b.batch);
+  Product p;
+  p.batch = ba.size;
+  p.m = m.size, p.n = n.size, p.k = ka.size;
+  p.a_row = m.stride, p.a_column = ka.stride, p.a_batch = ba.stride;
+  p.b_row = kb.stride, p.b_column = n.stride, p.b_batch = bb.stride;
+  p.dtype = site.in(0).dtype;
+  p.may_round = site.allows_half();
+  p.a = a.place, p.b = b.place, p.c = {2};
+  return answer_product(site, std::move(work), p, false, Activation::none, out);
+}
+
+bool plan_linear(const Site& site, hx_kernel& out) {
+  const hx_type &x = site.in(0), &weight = site.in(1);
+  const std::string name = site.text("activation");
+  const Activation activation = name.empty() ? Activation::none : name == "relu" ? Activation::relu : name == "tanh" ? Activation::tanh
+                                : name == "logistic" || name == "sigmoid" ? Activation::logistic : Activation::gelu;
+  if (activation == Activation::gelu && name != "gelu") return declined("has no activation '" + name + "'");
+  if (!site.all_f32()) return declined("maps f32");
+  const bool transposed = site.flag("transposed");
+  Product p;
+  p.k = last(x), p.m = count(x) / p.k, p.n = last(site.out());
+  p.a_row = p.k, p.a_column = 1;
+  p.b_row = transposed ? weight.dims[1] : 1, p.b_column = transposed ? 1 : p.k;
+  p.may_round = site.allows_half();
+  p.a = {0}, p.b = {1}, p.c = {site.inputs()}, p.bias = {2};
+  return answer_product(site, Work(site.machine()), p, site.inputs() == 3, activation, out);
+}
+
+}  // namespace harmonics::cuda

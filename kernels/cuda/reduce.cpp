@@ -1,0 +1,95 @@
+// Reductions over any axes, in an order that the shape alone gives.
+#include "families.hpp"
+
+namespace harmonics::cuda {
+namespace {
+
+const char* kNoType = "computes f32, f64, i32, i64 and u8";
+
+// Work for the whole device: so many blocks, and at least so many terms in each piece of a sum.
+constexpr int64_t kBusy = 512, kLeastTerms = 512;
+
+struct Split {
+  int64_t chunks = 1, chunk;
+};
+Split split(int64_t blocks, int64_t terms) {
+  Split s{1, terms};
+  s.chunks = std::clamp<int64_t>(kBusy / std::max<int64_t>(blocks, 1), 1, std::max<int64_t>(1, terms / kLeastTerms));
+  s.chunk = (terms + s.chunks - 1) / s.chunks;
+  s.chunks = (terms + s.chunk - 1) / s.chunk;
+  return s;
+}
+
+Reduction reduction_of(std::string_view op) {
+  return op == "reduce_sum" ? Reduction::sum : op == "reduce_prod" ? Reduction::product : op == "reduce_max" ? Reduction::maximum : Reduction::minimum;
+}
+
+}  // namespace
+
+bool plan_reduce(const Site& site, hx_kernel& out) {
+  const hx_type& x = site.in(0);
+  const Reduction rule = reduction_of(site.op());
+  const Function rows = reduce_rows_function(x.dtype, rule), columns = reduce_columns_function(x.dtype, rule);
+  if (!rows) return declined(kNoType);
+  const auto axes = site.integers("axes");
+  const auto own = strides(x);
+  Walk kept{{}, {{}}, {0}}, reduced{{}, {{}}, {0}};
+  for (uint32_t i = 0; i < x.rank; ++i) {
+    Walk& w = std::find(axes.begin(), axes.end(), i) == axes.end() ? kept : reduced;
+    w.sizes.push_back(x.dims[i]);
+    w.strides[0].push_back(own[i]);
+  }
+  kept.join();
+  reduced.join();
+  const int64_t results = kept.count(), terms = reduced.count();
+  // Neighbouring threads read neighbours: terms of one sum, or the same term of neighbouring sums.
+  const bool by_rows = terms > 1 && (kept.sizes.empty() || kept.strides[0].back() != 1);
+  const Split s = split(by_rows ? results : (results + kThreads - 1) / kThreads, terms);
+  if (!by_rows && s.chunks > kMostBlocks) return declined("too many terms for one sum");
+  const auto number = [](int64_t v) { return static_cast<uint32_t>(v); };
+  const ReduceParameters first{number(results), number(terms), number(s.chunks), number(s.chunk), kept.steps<1>(), reduced.steps<1>()};
+  Work work(site.machine());
+  const Operand result{1}, pieces = s.chunks > 1 ? work.take_workspace(site, static_cast<uint64_t>(results * s.chunks) * width(x.dtype)) : result;
+  if (by_rows) work.launch(rows, {number(results * s.chunks), 1, 1, kThreads}, {{0}, pieces}, first);
+  else work.launch(columns, {number((results + kThreads - 1) / kThreads), number(s.chunks), 1, kThreads}, {{0}, pieces}, first);
+  if (s.chunks > 1) {
+    const Walk each{{results}, {{s.chunks}}, {0}}, joined{{s.chunks}, {{1}}, {0}};
+    work.launch(columns, {number((results + kThreads - 1) / kThreads), 1, 1, kThreads}, {pieces, result},
+                ReduceParameters{number(results), number(s.chunks), 1, number(s.chunks), each.steps<1>(), joined.steps<1>()});
+  }
+  answer(out, std::move(work), by_rows ? "reduce rows" : "reduce columns");
+  return true;
+}
+
+namespace {
+
+LaneParameters lanes_of(const Site& site) {
+  const hx_type& x = site.in(0);
+  const auto axis = static_cast<size_t>(site.integer("axis"));
+  const auto size = static_cast<uint32_t>(x.dims[axis]);
+  return {static_cast<uint32_t>(count(x)) / size, size, static_cast<uint32_t>(strides(x)[axis]), site.op() == "argmax"};
+}
+
+}  // namespace
+
+bool plan_arg_extreme(const Site& site, hx_kernel& out) {
+  const Function function = arg_extreme_function(site.in(0).dtype);
+  if (!function || site.out().dtype != HX_I64) return declined(kNoType);
+  const LaneParameters lanes = lanes_of(site);
+  Work work(site.machine());
+  work.launch(function, {lanes.lanes, 1, 1, kThreads}, {{0}, {1}}, lanes);
+  answer(out, std::move(work), lanes.largest ? "argmax" : "argmin");
+  return true;
+}
+
+bool plan_cumsum(const Site& site, hx_kernel& out) {
+  const Function function = cumsum_function(site.in(0).dtype);
+  if (!function) return declined(kNoType);
+  const LaneParameters lanes = lanes_of(site);
+  Work work(site.machine());
+  work.over(lanes.lanes, function, {{0}, {1}}, lanes);
+  answer(out, std::move(work), "cumsum");
+  return true;
+}
+
+}  // namespace harmonics::cuda

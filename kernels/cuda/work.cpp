@@ -1,0 +1,124 @@
+#include "work.hpp"
+
+#include <bit>
+#include <cmath>
+#include <stdexcept>
+
+namespace harmonics::cuda {
+
+uint32_t width(uint32_t dtype) {
+  switch (dtype) {
+    case HX_BOOL:
+    case HX_U8:
+    case HX_I8: return 1;
+    case HX_I16:
+    case HX_U16:
+    case HX_F16:
+    case HX_BF16: return 2;
+    case HX_I32:
+    case HX_U32:
+    case HX_F32: return 4;
+    default: return 8;
+  }
+}
+
+bool element_bits(uint32_t dtype, double value, uint64_t& bits) {
+  bits = 0;
+  switch (dtype) {
+    case HX_F32: return bits = std::bit_cast<uint32_t>(static_cast<float>(value)), true;
+    case HX_F64: return bits = std::bit_cast<uint64_t>(value), true;
+    case HX_BOOL: return bits = value != 0, true;
+    case HX_F16:
+    case HX_BF16:  // of others the rounding would have to be theirs
+      if (value == 1) bits = dtype == HX_F16 ? 0x3c00 : 0x3f80;
+      return value == 1 || (value == 0 && !std::signbit(value));
+    case HX_U64:
+      if (!(value >= 0 && value < 9e18)) return false;
+      return bits = static_cast<uint64_t>(value), true;
+    default: {
+      if (!(value > -9e18 && value < 9e18)) return false;
+      bits = static_cast<uint64_t>(static_cast<int64_t>(value));
+      if (const uint32_t n = 8 * width(dtype); n < 64) bits &= (uint64_t{1} << n) - 1;
+      return true;
+    }
+  }
+}
+
+void CopyStep::enqueue(Machine& machine, void* stream, const hx_place* places) const {
+  void *to = to_.at(places), *from = from_.at(places);
+  if (to != from) machine.check(machine.driver().copy(to, from, bytes_, stream), "copy within its memory");
+}
+
+LaunchStep::LaunchStep(Function function, const Grid& grid, std::vector<Operand> buffers, const void* parameters, size_t bytes)
+    : function_(function), grid_(grid), buffers_(std::move(buffers)), parameters_((bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t)) {
+  if (!function_ || buffers_.size() > kMostBuffers) throw Error(ErrorKind::Internal, "a kernel without function, or with too many buffers");
+  std::memcpy(parameters_.data(), parameters, bytes);
+}
+
+void LaunchStep::enqueue(Machine& machine, void* stream, const hx_place* places) const {
+  void* buffers[kMostBuffers];
+  void* arguments[kMostBuffers + 1];
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    buffers[i] = buffers_[i].at(places);
+    arguments[i] = &buffers[i];
+  }
+  arguments[buffers_.size()] = const_cast<std::max_align_t*>(parameters_.data());
+  machine.check(machine.driver().launch(function_, grid_, arguments, stream), "start a kernel");
+}
+
+Work& Work::copy(Operand to, Operand from, uint64_t bytes) { return add(std::make_unique<CopyStep>(to, from, bytes)); }
+Work& Work::add(std::unique_ptr<Step> step) {
+  steps_.push_back(std::move(step));
+  return *this;
+}
+Operand Work::take_workspace(const Site& site, uint64_t bytes) {
+  const uint64_t at = workspace_;
+  workspace_ += (bytes + 255) / 256 * 256;
+  return {site.workspace(), at};
+}
+
+hx_status Work::enqueue(hx_queue* queue, const hx_place* places) const {
+  try {
+    for (const auto& step : steps_) step->enqueue(machine_, queue, places);
+    return HX_OK;
+  } catch (const std::exception& e) {
+    detail::api()->set_error(HX_ERROR_DEVICE, e.what());
+    return HX_ERROR;
+  }
+}
+
+hx_kernel& answer(hx_kernel& out, Work work, const char* name) {
+  out.struct_size = sizeof(hx_kernel);
+  out.run = nullptr;
+  out.phases = 0;
+  out.workspace = work.workspace();
+  out.in_place = 0;
+  out.name = name;
+  out.context = new Work(std::move(work));
+  out.destroy = [](void* p) { delete static_cast<Work*>(p); };
+  out.enqueue = [](const void* context, hx_queue* queue, const hx_place* places) { return static_cast<const Work*>(context)->enqueue(queue, places); };
+  return out;
+}
+
+int64_t Walk::count() const {
+  int64_t n = 1;
+  for (const int64_t d : sizes) n *= d;
+  return n;
+}
+
+void Walk::join() {
+  const auto erase = [&](size_t axis) {
+    sizes.erase(sizes.begin() + static_cast<ptrdiff_t>(axis));
+    for (auto& s : strides) s.erase(s.begin() + static_cast<ptrdiff_t>(axis));
+  };
+  for (size_t i = sizes.size(); i-- > 0;)
+    if (sizes[i] == 1) erase(i);
+  for (size_t i = sizes.size(); i-- > 1;) {
+    if (!std::all_of(strides.begin(), strides.end(), [&](const auto& s) { return s[i - 1] == s[i] * sizes[i]; })) continue;
+    for (auto& s : strides) s[i - 1] = s[i];
+    sizes[i - 1] *= sizes[i];
+    erase(i);
+  }
+}
+
+}  // namespace harmonics::cuda

@@ -1,0 +1,163 @@
+// What a call site becomes: kernels, copies and products in their order. And what planning code sees of a site.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <harmonics/function.hpp>
+
+#include "machine.hpp"
+
+namespace harmonics::cuda {
+
+inline int64_t count(const hx_type& t) {
+  int64_t n = 1;
+  for (uint32_t i = 0; i < t.rank; ++i) n *= t.dims[i];
+  return n;
+}
+inline int64_t last(const hx_type& t) { return t.rank ? t.dims[t.rank - 1] : 1; }
+// Elements between neighbours of each axis.
+inline std::vector<int64_t> strides(const hx_type& t) {
+  std::vector<int64_t> s(t.rank, 1);
+  for (uint32_t i = t.rank; i-- > 1;) s[i - 1] = s[i] * t.dims[i];
+  return s;
+}
+inline std::vector<int64_t> dims(const hx_type& t) { return {t.dims, t.dims + t.rank}; }
+uint32_t width(uint32_t dtype);  // bytes
+inline uint64_t bytes_of(const hx_type& t) { return static_cast<uint64_t>(count(t)) * width(t.dtype); }
+inline bool is_f32(const hx_type& t) { return t.dtype == HX_F32; }
+inline bool is_float(uint32_t dtype) { return dtype == HX_F16 || dtype == HX_BF16 || dtype == HX_F32 || dtype == HX_F64; }
+inline bool is_signed(uint32_t dtype) { return dtype == HX_I8 || dtype == HX_I16 || dtype == HX_I32 || dtype == HX_I64; }
+inline bool same_shape(const hx_type& a, const hx_type& b) { return a.rank == b.rank && std::equal(a.dims, a.dims + a.rank, b.dims); }
+// The element nearest to a number, as bits; false: this type has none.
+bool element_bits(uint32_t dtype, double value, uint64_t& bits);
+
+constexpr int64_t kMostElements = int64_t{1} << 31;  // what kernels count in
+constexpr uint32_t kMostBlocks = 65535;              // along the second and third axis of a grid
+
+class Site {
+ public:
+  Site(const hx_call_site& raw, Machine& machine) : raw_(raw), machine_(machine) {}
+  std::string_view op() const { return raw_.op; }
+  const hx_call_site& raw() const { return raw_; }
+  Machine& machine() const { return machine_; }
+  uint32_t inputs() const { return raw_.n_inputs; }
+  uint32_t outputs() const { return raw_.n_outputs; }
+  const hx_type& in(uint32_t i) const { return raw_.inputs[i]; }
+  const hx_type& out(uint32_t i = 0) const { return raw_.outputs[i]; }
+  uint32_t workspace() const { return inputs() + outputs(); }  // its buffer
+  bool all_f32() const {
+    return std::all_of(raw_.inputs, raw_.inputs + raw_.n_inputs, is_f32) && std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32);
+  }
+  // May products round their operands?
+  bool allows_half() const { return raw_.flags & HX_SITE_FP16_CHUNKS; }
+  int64_t integer(const char* name, int64_t otherwise = 0) const { return int_attribute(raw_.attributes, name, otherwise); }
+  double number(const char* name, double otherwise = 0) const { return float_attribute(raw_.attributes, name, otherwise); }
+  bool flag(const char* name) const { return integer(name) != 0; }
+  std::vector<int64_t> integers(const char* name) const { return ints_attribute(raw_.attributes, name); }
+  std::string text(const char* name) const { return string_attribute(raw_.attributes, name, ""); }
+
+ private:
+  const hx_call_site& raw_;
+  Machine& machine_;
+};
+
+inline char* address(const hx_place& place) { return reinterpret_cast<char*>(place.buffer + place.offset); }
+
+// A buffer as a step has it: one of the call's, from some byte on.
+struct Operand {
+  uint32_t buffer;
+  uint64_t offset = 0;
+  char* at(const hx_place* places) const { return address(places[buffer]) + offset; }
+};
+
+class Step {
+ public:
+  virtual ~Step() = default;
+  virtual void enqueue(Machine& machine, void* stream, const hx_place* places) const = 0;
+};
+
+class CopyStep final : public Step {
+ public:
+  CopyStep(Operand to, Operand from, uint64_t bytes) : to_(to), from_(from), bytes_(bytes) {}
+  void enqueue(Machine& machine, void* stream, const hx_place* places) const override;
+
+ private:
+  Operand to_, from_;
+  uint64_t bytes_;
+};
+
+// A kernel: its first arguments are the buffers, the last its parameters.
+class LaunchStep final : public Step {
+ public:
+  LaunchStep(Function function, const Grid& grid, std::vector<Operand> buffers, const void* parameters, size_t bytes);
+  void enqueue(Machine& machine, void* stream, const hx_place* places) const override;
+
+ private:
+  static constexpr size_t kMostBuffers = 64;
+  Function function_;
+  Grid grid_;
+  std::vector<Operand> buffers_;
+  std::vector<std::max_align_t> parameters_;
+};
+
+class Work {
+ public:
+  explicit Work(Machine& machine) : machine_(machine) {}
+
+  template <typename Parameters> Work& launch(Function function, const Grid& grid, std::vector<Operand> buffers, const Parameters& parameters) {
+    static_assert(std::is_trivially_copyable_v<Parameters>);
+    steps_.push_back(std::make_unique<LaunchStep>(function, grid, std::move(buffers), &parameters, sizeof parameters));
+    return *this;
+  }
+  // With a thread for each of so many; kernels leave out what is beyond.
+  template <typename Parameters> Work& over(int64_t threads, Function function, std::vector<Operand> buffers, const Parameters& parameters) {
+    return launch(function, {static_cast<uint32_t>((threads + kThreads - 1) / kThreads), 1, 1, kThreads}, std::move(buffers), parameters);
+  }
+  Work& copy(Operand to, Operand from, uint64_t bytes);  // nothing when they are one
+  Work& add(std::unique_ptr<Step> step);
+  // Bytes of the call's workspace that nobody else has.
+  Operand take_workspace(const Site& site, uint64_t bytes);
+  uint64_t workspace() const { return workspace_; }
+
+  hx_status enqueue(hx_queue* queue, const hx_place* places) const;
+
+ private:
+  Machine& machine_;
+  std::vector<std::unique_ptr<Step>> steps_;
+  uint64_t workspace_ = 0;
+};
+
+// Fills `out`: it owns the work.
+hx_kernel& answer(hx_kernel& out, Work work, const char* name);
+
+// Each family: true and `out` filled when it serves the site; what is declined says why.
+using Plan = bool (*)(const Site& site, hx_kernel& out);
+
+// A walk through arrays: sizes and, by array, strides in elements. Neighbouring axes are joined where every array allows it.
+struct Walk {
+  std::vector<int64_t> sizes;
+  std::vector<std::vector<int64_t>> strides;  // by array, of each axis
+  std::vector<int64_t> offsets;               // by array
+  void join();
+  int64_t count() const;
+  // As kernels take it.
+  template <int kArrays> Steps<kArrays> steps() const {
+    Steps<kArrays> s{};
+    s.rank = static_cast<uint32_t>(sizes.size());
+    for (uint32_t i = 0; i < s.rank; ++i) {
+      s.sizes[i] = static_cast<uint32_t>(sizes[i]);
+      for (size_t a = 0; a < kArrays; ++a) s.strides[a][i] = strides[a][i];
+    }
+    for (size_t a = 0; a < kArrays; ++a) s.offsets[a] = offsets[a];
+    return s;
+  }
+};
+
+}  // namespace harmonics::cuda

@@ -1,0 +1,139 @@
+// The OpenCL device: memory, queues, and which call sites have kernels.
+#include <unordered_map>
+
+#include <harmonics/plugin.hpp>
+
+#include "families.hpp"
+
+HARMONICS_PLUGIN("harmonics.opencl", "0.1.0", "Apache-2.0", "Harmonics");
+
+namespace harmonics::opencl {
+namespace {
+
+const std::unordered_map<std::string_view, Plan>& plans() {
+  static const std::unordered_map<std::string_view, Plan> table = [] {
+    std::unordered_map<std::string_view, Plan> t = {
+        {"fused_elementwise", plan_chain}, {"reshape", plan_reshape},         {"transpose", plan_transpose},
+        {"broadcast", plan_broadcast},     {"slice", plan_slice},             {"reverse", plan_reverse},
+        {"pad", plan_pad},                 {"concat", plan_concat},           {"full", plan_full},
+        {"iota", plan_iota},               {"random_uniform", plan_random_uniform},
+        {"reduce_sum", plan_reduce},       {"reduce_max", plan_reduce},       {"reduce_min", plan_reduce},
+        {"reduce_prod", plan_reduce},      {"argmax", plan_arg_extreme},      {"argmin", plan_arg_extreme},
+        {"cumsum", plan_cumsum},           {"dot", plan_dot},                 {"patches", plan_patches},
+        {"unpatches", plan_unpatches},     {"gather", plan_gather},           {"scatter_add", plan_scatter_add},
+        {"dynamic_slice", plan_dynamic_slice}, {"update_slice", plan_update_slice},
+        {"top_k", plan_top_k},             {"quantize", plan_quantize},       {"dequantize", plan_dequantize},
+        {"sgd", plan_optimizer},           {"adam", plan_optimizer},          {"adamw", plan_optimizer},
+    };
+    for (const char* op : {"neg", "abs", "sign", "floor", "ceil", "round", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "logistic",
+                           "logical_not", "cast", "stop_gradient", "add", "sub", "mul", "div", "pow", "maximum", "minimum", "remainder", "equal", "less", "less_equal",
+                           "logical_and", "logical_or", "logical_xor", "select"})
+      t[op] = plan_elementwise;
+    return t;
+  }();
+  return table;
+}
+
+class OpenClDevice final : public MemoryDevice {
+ public:
+  std::string describe() const override {
+    const std::string why = unavailable();
+    return why.empty() ? machine_->name() + ", " + machine_->driver() : "not available: " + why;
+  }
+
+  hx_device_info info() override {
+    hx_device_info i{};
+    i.struct_size = sizeof i;
+    const std::string why = unavailable();
+    put_text(i.unavailable, why);
+    if (!why.empty()) return i;
+    const cl_device_type type = machine_->type();
+    i.sort = type & CL_DEVICE_TYPE_GPU ? HX_DEVICE_GPU : type & CL_DEVICE_TYPE_CPU ? HX_DEVICE_CPU : HX_DEVICE_FPGA;
+    i.memory = machine_->memory();
+    i.most_bytes = machine_->most_bytes();
+    i.alignment = 64;
+    put_text(i.name, machine_->name());
+    put_text(i.driver, machine_->driver());
+    put_text(i.capability, machine_->capability());
+    return i;
+  }
+
+  hx_queue* open_queue() override {
+    cl_int code = CL_SUCCESS;
+    const cl_command_queue queue = clCreateCommandQueue(machine().context(), machine().device(), 0, &code);
+    check(code, "open a queue");
+    return reinterpret_cast<hx_queue*>(queue);
+  }
+  void close_queue(hx_queue* queue) override {
+    clFinish(of(queue));
+    clReleaseCommandQueue(of(queue));
+  }
+
+  uint64_t allocate(uint64_t bytes) override {
+    Machine& m = machine();
+    if (bytes > m.most_bytes())
+      throw Error(ErrorKind::Device, "its driver gives " + std::to_string(m.most_bytes()) + " bytes at most to one buffer; take a smaller batch");
+    cl_int code = CL_SUCCESS;
+    const cl_mem buffer = clCreateBuffer(m.context(), CL_MEM_READ_WRITE, static_cast<size_t>(bytes), nullptr, &code);
+    check(code, "give memory");
+    return reinterpret_cast<uint64_t>(buffer);
+  }
+  void release(uint64_t buffer) override { clReleaseMemObject(of(buffer)); }
+
+  void upload(hx_queue* queue, const hx_place& to, const void* from, uint64_t bytes) override {
+    check(clEnqueueWriteBuffer(of(queue), of(to.buffer), CL_FALSE, to.offset, bytes, from, 0, nullptr, nullptr), "copy to its memory");
+  }
+  void download(hx_queue* queue, void* to, const hx_place& from, uint64_t bytes) override {
+    check(clEnqueueReadBuffer(of(queue), of(from.buffer), CL_FALSE, from.offset, bytes, to, 0, nullptr, nullptr), "copy from its memory");
+  }
+  void copy(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes) override {
+    check(clEnqueueCopyBuffer(of(queue), of(from.buffer), of(to.buffer), from.offset, to.offset, bytes, 0, nullptr, nullptr), "copy within its memory");
+  }
+  void synchronize(hx_queue* queue) override { check(clFinish(of(queue)), "finish what is queued"); }
+  void submit(hx_queue* queue) override { check(clFlush(of(queue)), "start what is queued"); }
+
+  bool find(const hx_call_site& raw, hx_kernel& out) override {
+    const Site site(raw, machine());
+    const auto plan = plans().find(site.op());
+    if (plan == plans().end()) return false;
+    for (const hx_type* types : {raw.inputs, raw.outputs})
+      for (uint32_t i = 0; i < (types == raw.inputs ? raw.n_inputs : raw.n_outputs); ++i) {
+        if (count(types[i]) == 0) return declined("leaves tensors without elements to the host");
+        if (count(types[i]) >= kMostElements) return declined("counts elements in 31 bits");
+        if (types[i].dtype == HX_F64 && !machine().has_f64()) return declined("this device does not compute in f64");
+      }
+    return plan->second(site, out);
+  }
+
+ private:
+  static cl_command_queue of(hx_queue* queue) { return reinterpret_cast<cl_command_queue>(queue); }
+  static cl_mem of(uint64_t buffer) { return reinterpret_cast<cl_mem>(buffer); }
+
+  // Opened when somebody wants to know; what is not there then is not looked for again.
+  std::string unavailable() const {
+    const std::lock_guard lock(mutex_);
+    if (machine_ || !unavailable_.empty()) return unavailable_;
+    try {
+      machine_ = std::make_unique<Machine>();
+    } catch (const std::exception& e) {
+      unavailable_ = e.what();
+    }
+    return unavailable_;
+  }
+  Machine& machine() const {
+    const std::string why = unavailable();
+    if (!why.empty()) throw Error(ErrorKind::Device, why);
+    return *machine_;
+  }
+
+  mutable std::mutex mutex_;
+  mutable std::unique_ptr<Machine> machine_;
+  mutable std::string unavailable_;
+};
+
+}  // namespace
+}  // namespace harmonics::opencl
+
+extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
+  registry.register_memory_device("opencl", std::make_shared<harmonics::opencl::OpenClDevice>(), "an accelerator by way of its OpenCL driver");
+}

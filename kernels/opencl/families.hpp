@@ -1,0 +1,45 @@
+// One planning function per family of call sites; device.cpp lists which names go to which.
+#pragma once
+
+#include "work.hpp"
+
+namespace harmonics::opencl {
+
+bool plan_elementwise(const Site&, hx_kernel&);
+bool plan_chain(const Site&, hx_kernel&);
+
+bool plan_reshape(const Site&, hx_kernel&);
+bool plan_transpose(const Site&, hx_kernel&);
+bool plan_broadcast(const Site&, hx_kernel&);
+bool plan_slice(const Site&, hx_kernel&);
+bool plan_reverse(const Site&, hx_kernel&);
+bool plan_pad(const Site&, hx_kernel&);
+bool plan_concat(const Site&, hx_kernel&);
+bool plan_full(const Site&, hx_kernel&);
+bool plan_iota(const Site&, hx_kernel&);
+bool plan_random_uniform(const Site&, hx_kernel&);
+
+bool plan_reduce(const Site&, hx_kernel&);
+bool plan_arg_extreme(const Site&, hx_kernel&);
+bool plan_cumsum(const Site&, hx_kernel&);
+
+bool plan_dot(const Site&, hx_kernel&);
+bool plan_patches(const Site&, hx_kernel&);
+bool plan_unpatches(const Site&, hx_kernel&);
+
+bool plan_gather(const Site&, hx_kernel&);
+bool plan_scatter_add(const Site&, hx_kernel&);
+bool plan_dynamic_slice(const Site&, hx_kernel&);
+bool plan_update_slice(const Site&, hx_kernel&);
+bool plan_top_k(const Site&, hx_kernel&);
+
+bool plan_quantize(const Site&, hx_kernel&);
+bool plan_dequantize(const Site&, hx_kernel&);
+
+
+bool plan_optimizer(const Site&, hx_kernel&);
+
+// Shared between families: elements of `bytes` along a walk whose arrays are the result's and the source's.
+Launch copy_along(Machine& machine, uint32_t bytes, uint32_t from, uint32_t to, Walk walk);
+
+}  // namespace harmonics::opencl

@@ -1,0 +1,208 @@
+// Copies along walks, and sources.
+#include <cmath>
+
+#include "families.hpp"
+
+namespace harmonics::opencl {
+namespace {
+
+const char* kWords[] = {nullptr, "uchar", "ushort", nullptr, "uint", nullptr, nullptr, nullptr, "ulong"};
+
+// From an input, read with these strides from there on, to the whole result.
+bool answer_view(const Site& site, std::vector<int64_t> from, int64_t offset, hx_kernel& out) {
+  const hx_type& y = site.out();
+  Work work;
+  work.launches.push_back(copy_along(site.machine(), width(y.dtype), 0, site.inputs(), {dims(y), {strides(y), std::move(from)}, {0, offset}}));
+  answer(out, std::move(work), "copy");
+  return true;
+}
+
+Launch fill(Machine& machine, uint32_t dtype, uint32_t to, int64_t n, double value) {
+  // Numbers that no kernel computes in are written as their bits, which are zero or unknown here.
+  const std::string type = type_name(dtype) ? type_name(dtype) : "ushort";
+  const std::string body = "kernel void fill(BUFFER(0), uint n, " + type + " value) {\n  const uint i = get_global_id(0);\n  if (i < n) AT(" + type + ", 0)[i] = value;\n}\n";
+  Launch launch(machine, body, "fill", {to});
+  launch.with(static_cast<cl_uint>(n));
+  switch (dtype) {
+    case HX_F32: launch.with(static_cast<float>(value)); break;
+    case HX_F64: launch.with(value); break;
+    case HX_BOOL: launch.with(static_cast<uint8_t>(value != 0)); break;
+    default: {
+      const int64_t whole = value != value ? 0 : static_cast<int64_t>(value);
+      switch (width(dtype)) {
+        case 1: launch.with(static_cast<int8_t>(whole)); break;
+        case 2: launch.with(static_cast<int16_t>(whole)); break;
+        case 4: launch.with(static_cast<int32_t>(whole)); break;
+        default: launch.with(whole);
+      }
+    }
+  }
+  launch.over(n);
+  return launch;
+}
+
+bool can_hold(uint32_t dtype, double value) {
+  if (is_float(dtype) || dtype == HX_BOOL) return true;
+  if (!type_name(dtype)) return value == 0 && !std::signbit(value);
+  return value > -1e15 && value < 1e15;
+}
+
+}  // namespace
+
+Launch copy_along(Machine& machine, uint32_t bytes, uint32_t from, uint32_t to, Walk walk) {
+  walk.join();
+  int64_t n = 1;
+  for (const int64_t d : walk.sizes) n *= d;
+  const std::string type = kWords[bytes];
+  const std::string body = "kernel void copy(BUFFER(0), BUFFER(1), uint n" + walk.parameters("w_") +
+                           ") {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n" + walk.text("i", "w_", {"y", "x"}) + "  AT(" + type + ", 1)[y] = AT(" +
+                           type + ", 0)[x];\n}\n";
+  Launch launch(machine, body, "copy", {from, to});
+  launch.with(static_cast<cl_uint>(n)).with_all(walk.values()).over(n);
+  return launch;
+}
+
+bool plan_reshape(const Site& site, hx_kernel& out) {
+  const hx_type& x = site.in(0);
+  Work work;
+  work.launches.push_back(copy_along(site.machine(), width(x.dtype), 0, 1, {{count(x)}, {{1}, {1}}, {0, 0}}));
+  answer(out, std::move(work), "copy").in_place = 1;
+  return true;
+}
+
+bool plan_transpose(const Site& site, hx_kernel& out) {
+  const auto own = strides(site.in(0));
+  std::vector<int64_t> from;
+  for (const int64_t axis : site.integers("permutation")) from.push_back(own[static_cast<size_t>(axis)]);
+  return answer_view(site, from, 0, out);
+}
+
+bool plan_broadcast(const Site& site, hx_kernel& out) {
+  const hx_type &x = site.in(0), &y = site.out();
+  const auto own = strides(x);
+  std::vector<int64_t> from(y.rank, 0);
+  for (uint32_t i = 0; i < x.rank; ++i) from[y.rank - x.rank + i] = x.dims[i] == 1 ? 0 : own[i];
+  return answer_view(site, from, 0, out);
+}
+
+bool plan_slice(const Site& site, hx_kernel& out) {
+  auto from = strides(site.in(0));
+  const auto starts = site.integers("starts"), steps = site.integers("strides");
+  int64_t offset = 0;
+  for (size_t i = 0; i < from.size(); ++i) {
+    offset += starts[i] * from[i];
+    from[i] *= steps[i];
+  }
+  return answer_view(site, from, offset, out);
+}
+
+bool plan_reverse(const Site& site, hx_kernel& out) {
+  auto from = strides(site.in(0));
+  int64_t offset = 0;
+  for (const int64_t axis : site.integers("axes")) {
+    const auto a = static_cast<size_t>(axis);
+    offset += (site.in(0).dims[a] - 1) * from[a];
+    from[a] = -from[a];
+  }
+  return answer_view(site, from, offset, out);
+}
+
+bool plan_pad(const Site& site, hx_kernel& out) {
+  const hx_type &x = site.in(0), &y = site.out();
+  const double value = site.number("value");
+  if (!can_hold(y.dtype, value)) return declined("pads this type with zeros only");
+  const auto low = site.integers("low"), interior = site.integers("interior");
+  auto to = strides(y);
+  int64_t offset = 0;
+  for (size_t i = 0; i < to.size(); ++i) {
+    offset += low[i] * to[i];
+    to[i] *= interior[i] + 1;
+  }
+  Work work;
+  work.launches.push_back(fill(site.machine(), y.dtype, 1, count(y), value));
+  work.launches.push_back(copy_along(site.machine(), width(y.dtype), 0, 1, {dims(x), {to, strides(x)}, {offset, 0}}));
+  answer(out, std::move(work), "pad");
+  return true;
+}
+
+bool plan_concat(const Site& site, hx_kernel& out) {
+  const auto axis = static_cast<size_t>(site.integer("axis"));
+  const hx_type& y = site.out();
+  const auto to = strides(y);
+  Work work;
+  int64_t at = 0;
+  for (uint32_t i = 0; i < site.inputs(); ++i) {
+    const hx_type& x = site.in(i);
+    work.launches.push_back(copy_along(site.machine(), width(y.dtype), i, site.inputs(), {dims(x), {to, strides(x)}, {at * to[axis], 0}}));
+    at += x.dims[axis];
+  }
+  answer(out, std::move(work), "concat");
+  return true;
+}
+
+bool plan_full(const Site& site, hx_kernel& out) {
+  const hx_type& y = site.out();
+  const double value = site.number("value");
+  if (!can_hold(y.dtype, value)) return declined("fills this type with zeros only");
+  Work work;
+  work.launches.push_back(fill(site.machine(), y.dtype, 0, count(y), value));
+  answer(out, std::move(work), "fill");
+  return true;
+}
+
+bool plan_iota(const Site& site, hx_kernel& out) {
+  const hx_type& y = site.out();
+  const char* type = type_name(y.dtype);
+  if (!type) return declined("computes f32, f64 and whole numbers, not f16 and bf16");
+  const auto axis = static_cast<size_t>(site.integer("axis"));
+  const std::string body = "kernel void numbers(BUFFER(0), uint n, uint inner, uint size) {\n  const uint i = get_global_id(0);\n  if (i < n) AT(" + std::string(type) +
+                           ", 0)[i] = (" + type + ")(i / inner % size);\n}\n";
+  Work work;
+  work.launches.emplace_back(site.machine(), body, "numbers", std::vector<uint32_t>{0});
+  work.launches.back().with(static_cast<cl_uint>(count(y))).with(static_cast<cl_uint>(strides(y)[axis])).with(static_cast<cl_uint>(y.dims[axis])).over(count(y));
+  answer(out, std::move(work), "iota");
+  return true;
+}
+
+// Philox 4x32-10 as include/harmonics/philox.hpp has it: the same numbers as on every device.
+bool plan_random_uniform(const Site& site, hx_kernel& out) {
+  static const char* body = R"(
+ulong splitmix64(ulong x) {
+  x += 0x9E3779B97F4A7C15UL;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9UL;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBUL;
+  return x ^ (x >> 31);
+}
+kernel void uniform(BUFFER(0), BUFFER(1), uint n, ulong stream) {
+  const uint block = get_global_id(0);
+  if (block >= (n + 3) / 4) return;
+  const ulong seed = AT(ulong, 0)[0], step = AT(ulong, 0)[1], key = splitmix64(seed ^ splitmix64(stream));
+  uint k0 = (uint)key, k1 = (uint)(key >> 32);
+  uint c0 = (uint)step, c1 = (uint)(step >> 32), c2 = block, c3 = 0;
+  for (int round = 0; round < 10; ++round) {
+    const ulong a = (ulong)0xD2511F53U * c0, b = (ulong)0xCD9E8D57U * c2;
+    c0 = (uint)(b >> 32) ^ c1 ^ k0;
+    c1 = (uint)b;
+    c2 = (uint)(a >> 32) ^ c3 ^ k1;
+    c3 = (uint)a;
+    k0 += 0x9E3779B9U;
+    k1 += 0xBB67AE85U;
+  }
+  global float* y = AT(float, 1) + 4 * block;
+  const uint left = n - 4 * block;
+  const float scale = 0x1p-24f;
+  y[0] = (float)(c0 >> 8) * scale;
+  if (left > 1) y[1] = (float)(c1 >> 8) * scale;
+  if (left > 2) y[2] = (float)(c2 >> 8) * scale;
+  if (left > 3) y[3] = (float)(c3 >> 8) * scale;
+}
+)";
+  const int64_t n = count(site.out());
+  Work work;
+  work.launches.emplace_back(site.machine(), body, "uniform", std::vector<uint32_t>{0, 1});
+  work.launches.back().with(static_cast<cl_uint>(n)).with(static_cast<cl_ulong>(site.integer("stream"))).over((n + 3) / 4);
+  answer(out, std::move(work), "random uniform");
+  return true;
+}
+
+}  // namespace harmonics::opencl

@@ -1,0 +1,57 @@
+// The accelerator: which one of those that drivers offer, what it says of itself, and the programs built for it.
+#pragma once
+
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace harmonics::opencl {
+
+// "CL_OUT_OF_RESOURCES (-5)"
+std::string code_text(cl_int code);
+// Throws ErrorKind::Device unless the code is CL_SUCCESS.
+void check(cl_int code, const char* what);
+
+class Machine {
+ public:
+  // The first GPU, else accelerator, else CPU; HARMONICS_OPENCL_DEVICE=TEXT takes the first whose name, or whose platform's, has the
+  // text in it. Throws ErrorKind::Device with the reason when there is none.
+  Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+  ~Machine();
+
+  cl_device_id device() const { return device_; }
+  cl_context context() const { return context_; }
+  cl_device_type type() const { return type_; }
+  const std::string& name() const { return name_; }
+  const std::string& driver() const { return driver_; }          // "Portable Computing Language, OpenCL 3.0 PoCL 3.1"
+  const std::string& capability() const { return capability_; }  // "OpenCL C 1.2, 2 units, f64"
+  uint64_t memory() const { return memory_; }
+  uint64_t most_bytes() const { return most_bytes_; }
+  bool has_f64() const { return has_f64_; }
+
+  // A kernel of a program built once for each text; to be given back with clReleaseKernel.
+  cl_kernel kernel(const std::string& source, const char* name);
+
+ private:
+  void describe(cl_platform_id platform);
+  cl_program program(const std::string& source);
+  cl_program build(const std::string& source) const;
+  std::string options() const;
+
+  cl_device_id device_ = nullptr;
+  cl_context context_ = nullptr;
+  cl_device_type type_ = 0;
+  std::string name_, driver_, capability_;
+  uint64_t memory_ = 0, most_bytes_ = 0;
+  bool has_f64_ = false, divides_exactly_ = false;
+  std::mutex mutex_;
+  std::map<std::string, cl_program> programs_;  // by source
+};
+
+}  // namespace harmonics::opencl

@@ -1,0 +1,190 @@
+#include "work.hpp"
+
+#include <cmath>
+#include <cstdio>
+#include <stdexcept>
+
+namespace harmonics::opencl {
+
+namespace {
+
+constexpr size_t kGroup = 64;  // threads of a group in one row
+
+const char kPrelude[] = R"(
+#pragma OPENCL FP_CONTRACT OFF
+#define BUFFER(n) global uchar* b##n, ulong o##n
+#define AT(T, n) ((global T*)(b##n + o##n))
+)";
+
+}  // namespace
+
+uint32_t width(uint32_t dtype) {
+  switch (dtype) {
+    case HX_BOOL:
+    case HX_U8:
+    case HX_I8: return 1;
+    case HX_I16:
+    case HX_U16:
+    case HX_F16:
+    case HX_BF16: return 2;
+    case HX_I32:
+    case HX_U32:
+    case HX_F32: return 4;
+    default: return 8;
+  }
+}
+
+const char* type_name(uint32_t dtype) {
+  switch (dtype) {
+    case HX_BOOL:
+    case HX_U8: return "uchar";
+    case HX_I8: return "char";
+    case HX_I16: return "short";
+    case HX_U16: return "ushort";
+    case HX_I32: return "int";
+    case HX_U32: return "uint";
+    case HX_I64: return "long";
+    case HX_U64: return "ulong";
+    case HX_F32: return "float";
+    case HX_F64: return "double";
+    default: return nullptr;
+  }
+}
+const char* unsigned_name(uint32_t dtype) {
+  switch (width(dtype)) {
+    case 1: return "uchar";
+    case 2: return "ushort";
+    case 4: return "uint";
+    default: return "ulong";
+  }
+}
+const char* sum_name(uint32_t dtype) { return is_float(dtype) ? type_name(dtype) : is_signed(dtype) ? "long" : "ulong"; }
+
+std::string literal(uint32_t dtype, double value) {
+  if (!is_float(dtype)) return "((" + std::string(type_name(dtype)) + ")" + std::to_string(static_cast<int64_t>(value)) + ")";
+  if (std::isnan(value)) return dtype == HX_F32 ? "NAN" : "((double)NAN)";
+  if (std::isinf(value)) return value > 0 ? "INFINITY" : "(-INFINITY)";
+  char text[64];
+  std::snprintf(text, sizeof text, dtype == HX_F32 ? "(%.9ef)" : "(%.17e)", dtype == HX_F32 ? static_cast<double>(static_cast<float>(value)) : value);
+  return text;
+}
+
+Launch::Launch(Machine& machine, const std::string& body, const char* name, std::vector<uint32_t> buffers)
+    : kernel_(machine.kernel((machine.has_f64() ? "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" : "") + std::string(kPrelude) + body, name)),
+      buffers_(std::move(buffers)), set_(buffers_.size(), hx_place{0, ~uint64_t{0}}), next_(static_cast<cl_uint>(2 * buffers_.size())) {}
+
+Launch::~Launch() {
+  if (kernel_) clReleaseKernel(kernel_);
+}
+
+Launch& Launch::set(size_t bytes, const void* value) {
+  check(clSetKernelArg(kernel_, next_++, bytes, value), "take a kernel's argument");
+  return *this;
+}
+Launch& Launch::with_all(const std::vector<uint32_t>& values) {
+  for (const uint32_t v : values) with(v);
+  return *this;
+}
+Launch& Launch::over(int64_t threads) { return groups((static_cast<size_t>(threads) + kGroup - 1) / kGroup, 1, 1, kGroup); }
+Launch& Launch::groups(size_t x, size_t y, size_t z, size_t local_x, size_t local_y) {
+  const size_t local[3] = {local_x, local_y, 1}, number[3] = {x, y, z};
+  for (int i = 0; i < 3; ++i) {
+    local_[i] = local[i];
+    global_[i] = number[i] * local[i];
+  }
+  return *this;
+}
+
+// Places seldom change: their arguments are set when they do.
+void Launch::enqueue(cl_command_queue queue, const hx_place* places) const {
+  for (cl_uint i = 0; i < buffers_.size(); ++i) {
+    const hx_place& p = places[buffers_[i]];
+    if (p.buffer == set_[i].buffer && p.offset == set_[i].offset) continue;
+    const auto memory = reinterpret_cast<cl_mem>(p.buffer);
+    const cl_ulong offset = p.offset;
+    check(clSetKernelArg(kernel_, 2 * i, sizeof memory, &memory), "take a kernel's buffer");
+    check(clSetKernelArg(kernel_, 2 * i + 1, sizeof offset, &offset), "take a kernel's buffer");
+    set_[i] = p;
+  }
+  check(clEnqueueNDRangeKernel(queue, kernel_, 3, nullptr, global_, local_, 0, nullptr, nullptr), "queue a kernel");
+}
+
+hx_kernel& answer(hx_kernel& out, Work work, const char* name) {
+  out.struct_size = sizeof(hx_kernel);
+  out.context = new Work(std::move(work));
+  out.destroy = [](void* p) { delete static_cast<Work*>(p); };
+  out.run = nullptr;
+  out.phases = 0;
+  out.workspace = 0;
+  out.in_place = 0;
+  out.name = name;
+  out.enqueue = [](const void* context, hx_queue* queue, const hx_place* places) -> hx_status {
+    try {
+      for (const Launch& launch : static_cast<const Work*>(context)->launches) launch.enqueue(reinterpret_cast<cl_command_queue>(queue), places);
+      return HX_OK;
+    } catch (const std::exception& e) {
+      detail::api()->set_error(HX_ERROR_DEVICE, e.what());
+      return HX_ERROR;
+    }
+  };
+  return out;
+}
+
+void Walk::join() {
+  for (size_t i = 0; i < sizes.size();) {
+    if (sizes[i] == 1) {
+      sizes.erase(sizes.begin() + static_cast<ptrdiff_t>(i));
+      for (auto& s : strides) s.erase(s.begin() + static_cast<ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  for (size_t i = 1; i < sizes.size();) {
+    const bool one = std::all_of(strides.begin(), strides.end(), [&](const auto& s) { return s[i - 1] == s[i] * sizes[i]; });
+    if (!one) {
+      ++i;
+      continue;
+    }
+    sizes[i - 1] *= sizes[i];
+    sizes.erase(sizes.begin() + static_cast<ptrdiff_t>(i));
+    for (auto& s : strides) {
+      s[i - 1] = s[i];
+      s.erase(s.begin() + static_cast<ptrdiff_t>(i));
+    }
+  }
+}
+
+// The first axis needs no size: what is left of the number is its index.
+std::string Walk::text(const std::string& number, const std::string& prefix, const std::vector<std::string>& places) const {
+  std::string s;
+  for (size_t a = 0; a < places.size(); ++a) s += "  uint " + places[a] + " = " + prefix + "o" + std::to_string(a) + ";\n";
+  s += "  { uint rest = " + number + "; uint step;\n";
+  for (size_t i = sizes.size(); i-- > 0;) {
+    const std::string k = std::to_string(i);
+    s += i > 0 ? "    step = rest % " + prefix + "d" + k + "; rest /= " + prefix + "d" + k + ";\n" : "    step = rest;\n";
+    for (size_t a = 0; a < places.size(); ++a) s += "    " + places[a] + " += step * " + prefix + "s" + std::to_string(a) + "_" + k + ";\n";
+  }
+  return s + "    (void)step; (void)rest; }\n";
+}
+
+std::string Walk::parameters(const std::string& prefix) const {
+  std::string s;
+  for (size_t a = 0; a < strides.size(); ++a) s += ", uint " + prefix + "o" + std::to_string(a);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    s += ", uint " + prefix + "d" + std::to_string(i);
+    for (size_t a = 0; a < strides.size(); ++a) s += ", uint " + prefix + "s" + std::to_string(a) + "_" + std::to_string(i);
+  }
+  return s;
+}
+
+std::vector<uint32_t> Walk::values() const {
+  std::vector<uint32_t> v;
+  for (const int64_t o : offsets) v.push_back(static_cast<uint32_t>(o));
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    v.push_back(static_cast<uint32_t>(sizes[i]));
+    for (const auto& s : strides) v.push_back(static_cast<uint32_t>(s[i]));  // what goes backwards wraps
+  }
+  return v;
+}
+
+}  // namespace harmonics::opencl

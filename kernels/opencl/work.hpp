@@ -1,0 +1,112 @@
+// What a call site becomes: kernels in their order, with their arguments. And what planning code sees of a site.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <harmonics/device.hpp>
+
+#include "machine.hpp"
+
+namespace harmonics::opencl {
+
+inline int64_t count(const hx_type& t) {
+  int64_t n = 1;
+  for (uint32_t i = 0; i < t.rank; ++i) n *= t.dims[i];
+  return n;
+}
+// Elements between neighbours of each axis.
+inline std::vector<int64_t> strides(const hx_type& t) {
+  std::vector<int64_t> s(t.rank, 1);
+  for (uint32_t i = t.rank; i-- > 1;) s[i - 1] = s[i] * t.dims[i];
+  return s;
+}
+inline std::vector<int64_t> dims(const hx_type& t) { return {t.dims, t.dims + t.rank}; }
+
+uint32_t width(uint32_t dtype);                 // bytes
+const char* type_name(uint32_t dtype);          // "float"; bool is uchar; null: none that kernels compute in
+const char* unsigned_name(uint32_t dtype);      // of the same width
+const char* sum_name(uint32_t dtype);           // what sums are made in
+inline bool is_float(uint32_t dtype) { return dtype == HX_F32 || dtype == HX_F64; }
+inline bool is_signed(uint32_t dtype) { return dtype == HX_I8 || dtype == HX_I16 || dtype == HX_I32 || dtype == HX_I64; }
+// A number of that type as the program has it: "0.1f", "-INFINITY", "(uchar)1".
+std::string literal(uint32_t dtype, double value);
+
+class Site {
+ public:
+  Site(const hx_call_site& raw, Machine& machine) : raw_(raw), machine_(machine) {}
+  std::string_view op() const { return raw_.op; }
+  const hx_call_site& raw() const { return raw_; }
+  Machine& machine() const { return machine_; }
+  uint32_t inputs() const { return raw_.n_inputs; }
+  uint32_t outputs() const { return raw_.n_outputs; }
+  const hx_type& in(uint32_t i) const { return raw_.inputs[i]; }
+  const hx_type& out(uint32_t i = 0) const { return raw_.outputs[i]; }
+  uint32_t workspace() const { return inputs() + outputs(); }  // its buffer
+  int64_t integer(const char* name, int64_t otherwise = 0) const { return int_attribute(raw_.attributes, name, otherwise); }
+  double number(const char* name, double otherwise = 0) const { return float_attribute(raw_.attributes, name, otherwise); }
+  bool flag(const char* name) const { return integer(name) != 0; }
+  std::vector<int64_t> integers(const char* name) const { return ints_attribute(raw_.attributes, name); }
+
+ private:
+  const hx_call_site& raw_;
+  Machine& machine_;
+};
+
+// One kernel on the queue. Its first arguments are the buffers, each with its offset: BUFFER(0), BUFFER(1) ... in `buffers`' order.
+class Launch {
+ public:
+  Launch(Machine& machine, const std::string& body, const char* name, std::vector<uint32_t> buffers);
+  Launch(Launch&& other) noexcept : kernel_(std::exchange(other.kernel_, nullptr)), buffers_(std::move(other.buffers_)), set_(std::move(other.set_)), next_(other.next_) {
+    std::copy_n(other.global_, 3, global_);
+    std::copy_n(other.local_, 3, local_);
+  }
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+  ~Launch();
+
+  template <typename T> Launch& with(T value) { return set(sizeof value, &value); }
+  Launch& with_all(const std::vector<uint32_t>& values);
+  // So many threads in one row; the kernel leaves out what is beyond.
+  Launch& over(int64_t threads);
+  Launch& groups(size_t x, size_t y, size_t z, size_t local_x, size_t local_y = 1);
+  void enqueue(cl_command_queue queue, const hx_place* places) const;
+
+ private:
+  Launch& set(size_t bytes, const void* value);
+
+  cl_kernel kernel_;
+  std::vector<uint32_t> buffers_;
+  mutable std::vector<hx_place> set_;  // what the buffers' arguments are
+  cl_uint next_;
+  size_t global_[3] = {1, 1, 1}, local_[3] = {1, 1, 1};
+};
+
+struct Work {
+  std::vector<Launch> launches;
+};
+
+// Fills `out`: it owns the work.
+hx_kernel& answer(hx_kernel& out, Work work, const char* name);
+
+// Each family: true and `out` filled when it serves the site; what is declined says why.
+using Plan = bool (*)(const Site& site, hx_kernel& out);
+
+// A walk through arrays: sizes and, by array, strides in elements. Neighbouring axes are joined where every array allows it.
+struct Walk {
+  std::vector<int64_t> sizes;
+  std::vector<std::vector<int64_t>> strides;  // by array, of each axis
+  std::vector<int64_t> offsets;               // by array
+  void join();
+  // "uint a0 = ..., a1 = ...;": the place in each array of the element that `number` counts, from parameters that begin with `prefix`.
+  std::string text(const std::string& number, const std::string& prefix, const std::vector<std::string>& places) const;
+  std::string parameters(const std::string& prefix) const;  // ", uint w_d0, int w_s0_0 ..."
+  std::vector<uint32_t> values() const;                     // of the parameters, in their order
+};
+
+constexpr int64_t kMostElements = int64_t{1} << 31;  // what kernels count in
+
+}  // namespace harmonics::opencl

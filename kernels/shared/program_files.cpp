@@ -1,0 +1,85 @@
+#include "program_files.hpp"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <unistd.h>
+
+namespace harmonics::kernels {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kMagic[8] = {'H', 'X', 'C', 'L', 'B', 'I', 'N', '1'};
+
+struct Header {
+  char magic[8];
+  uint64_t key, bytes, sum;
+};
+
+// FNV-1a.
+uint64_t sum_of(const std::string& text, uint64_t h = 0xcbf29ce484222325u) {
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return h;
+}
+
+std::string cache_folder(const std::string& device) {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  if (cache && cache[0] == '/') return std::string(cache) + "/harmonics/" + device;
+  return home && home[0] == '/' ? std::string(home) + "/.cache/harmonics/" + device : "";
+}
+
+}  // namespace
+
+ProgramFile::ProgramFile(const std::string& device, const std::vector<std::string>& made_from) {
+  for (const std::string& text : made_from) key_ += text + '\0';
+  const std::string folder = cache_folder(device);
+  if (folder.empty()) return;
+  char name[40];
+  std::snprintf(name, sizeof name, "/%016llx.bin", static_cast<unsigned long long>(sum_of(key_)));
+  path_ = folder + name;
+}
+
+std::optional<std::string> ProgramFile::read() const {
+  std::ifstream file(path_, std::ios::binary);
+  if (path_.empty() || !file) return std::nullopt;
+  const std::string all{std::istreambuf_iterator<char>(file), {}};
+  Header h{};
+  if (all.size() < sizeof h + key_.size()) return std::nullopt;
+  std::memcpy(&h, all.data(), sizeof h);
+  const size_t begin = sizeof h + key_.size();
+  // The whole key: two texts may have one sum.
+  if (std::memcmp(h.magic, kMagic, sizeof kMagic) != 0 || h.key != key_.size() || all.compare(sizeof h, key_.size(), key_) != 0) return std::nullopt;
+  if (h.bytes != all.size() - begin) return std::nullopt;
+  std::string binary = all.substr(begin);
+  if (sum_of(binary) != h.sum) return std::nullopt;
+  return binary;
+}
+
+void ProgramFile::write(const std::string& binary) const {
+  if (path_.empty()) return;
+  std::error_code ignored;
+  fs::create_directories(fs::path(path_).parent_path(), ignored);
+  const std::string beside = path_ + "." + std::to_string(::getpid());
+  {
+    std::ofstream file(beside, std::ios::binary);
+    Header h{{}, key_.size(), binary.size(), sum_of(binary)};
+    std::memcpy(h.magic, kMagic, sizeof kMagic);
+    file.write(reinterpret_cast<const char*>(&h), sizeof h);
+    file.write(key_.data(), static_cast<std::streamsize>(key_.size()));
+    file.write(binary.data(), static_cast<std::streamsize>(binary.size()));
+    if (!file.flush()) {
+      fs::remove(beside, ignored);
+      return;
+    }
+  }
+  fs::rename(beside, path_, ignored);
+}
+
+}  // namespace harmonics::kernels

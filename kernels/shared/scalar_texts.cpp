@@ -1,0 +1,102 @@
+#include "scalar_texts.hpp"
+
+#include <unordered_map>
+
+namespace harmonics::kernels {
+
+const char* const kScalarMacros = R"(
+#define LOGISTIC(T, x) ((x >= 0 ? (T)1 : exp(-fabs(x))) / ((T)1 + exp(-fabs(x))))
+)";
+
+namespace {
+
+using Texts = std::unordered_map<std::string_view, const char*>;
+
+// $a, $b, $c: operands; $T: their type; $U: unsigned of its width. Of floats.
+const Texts& float_texts() {
+  static const Texts texts = {
+      {"neg", "-$a"},
+      {"abs", "fabs($a)"},
+      {"sign", "($a > 0 ? ($T)1 : $a < 0 ? ($T)-1 : $a == 0 ? ($T)0 : $a)"},
+      {"floor", "floor($a)"},
+      {"ceil", "ceil($a)"},
+      {"round", "rint($a)"},
+      {"exp", "exp($a)"},
+      {"expm1", "expm1($a)"},
+      {"log", "log($a)"},
+      {"log1p", "log1p($a)"},
+      {"sqrt", "sqrt($a)"},
+      {"rsqrt", "(($T)1 / sqrt($a))"},
+      {"sin", "sin($a)"},
+      {"cos", "cos($a)"},
+      {"tanh", "tanh($a)"},
+      {"erf", "erf($a)"},
+      {"logistic", "LOGISTIC($T, $a)"},
+      {"add", "($a + $b)"},
+      {"sub", "($a - $b)"},
+      {"mul", "($a * $b)"},
+      {"div", "($a / $b)"},
+      {"pow", "pow($a, $b)"},
+      {"maximum", "($a != $a || $a > $b ? $a : $b)"},
+      {"minimum", "($a != $a || $a < $b ? $a : $b)"},
+      {"remainder", "fmod($a, $b)"},
+  };
+  return texts;
+}
+
+// Of whole numbers: they wrap, and a quotient or remainder by zero is 0.
+const Texts& whole_texts() {
+  static const Texts texts = {
+      {"neg", "($T)(($U)0 - ($U)$a)"},
+      {"abs", "($a < 0 ? ($T)(($U)0 - ($U)$a) : $a)"},
+      {"sign", "($T)(($a > 0) - ($a < 0))"},
+      {"add", "($T)(($U)$a + ($U)$b)"},
+      {"sub", "($T)(($U)$a - ($U)$b)"},
+      {"mul", "($T)(($U)$a * ($U)$b)"},
+      {"div", "($b == 0 ? ($T)0 : $b == ($T)-1 && ($T)-1 < 0 ? ($T)(($U)0 - ($U)$a) : ($T)($a / $b))"},
+      {"remainder", "($b == 0 || ($b == ($T)-1 && ($T)-1 < 0) ? ($T)0 : ($T)($a % $b))"},
+      {"maximum", "($a > $b ? $a : $b)"},
+      {"minimum", "($a < $b ? $a : $b)"},
+  };
+  return texts;
+}
+
+const Texts& other_texts() {
+  static const Texts texts = {
+      {"equal", "(uchar)($a == $b)"},      {"less", "(uchar)($a < $b)"},        {"less_equal", "(uchar)($a <= $b)"},
+      {"logical_and", "(uchar)($a & $b)"}, {"logical_or", "(uchar)($a | $b)"}, {"logical_xor", "(uchar)($a ^ $b)"},
+      {"logical_not", "(uchar)!$a"},       {"select", "($a ? $b : $c)"},        {"stop_gradient", "$a"},
+  };
+  return texts;
+}
+
+std::string filled(const char* text, const ScalarWords& w) {
+  std::string s;
+  for (const char* p = text; *p; ++p) {
+    if (*p != '$') {
+      s += *p;
+      continue;
+    }
+    switch (*++p) {
+      case 'a': s += w.a; break;
+      case 'b': s += w.b; break;
+      case 'c': s += w.c; break;
+      case 'T': s += w.type; break;
+      default: s += w.unsigned_type;
+    }
+  }
+  return s;
+}
+
+}  // namespace
+
+std::string scalar_text(std::string_view op, Sort operands, const ScalarWords& words) {
+  const Texts& other = other_texts();
+  if (const auto at = other.find(op); at != other.end()) return filled(at->second, words);
+  if (operands == Sort::flag) return "";
+  const Texts& texts = operands == Sort::real ? float_texts() : whole_texts();
+  const auto at = texts.find(op);
+  return at == texts.end() ? "" : filled(at->second, words);
+}
+
+}  // namespace harmonics::kernels

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Every figure of the accelerator beside PyTorch's in the same run: builds bench_gpu, runs ours and theirs in turn, prints what reached
+# its goal and stores it. Exits 1 when something missed it.
+# run.sh [--pairs N] [--seconds S] [--json FILE]     HARMONICS_PEER_PYTHON: a python3 whose torch sees the device (default python3)
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+pairs=3 seconds=1 json=build/gpu.json
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --pairs | --seconds | --json)
+      declare "${1#--}=${2:?$1 takes a value}"
+      shift 2
+      ;;
+    *) sed -n '2,4s/^# *//p' "$0" >&2; exit 2 ;;
+  esac
+done
+python=${HARMONICS_PEER_PYTHON:-python3}
+if ! "$python" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
+  echo "run.sh: $python has no torch that sees a CUDA device; name one that does in HARMONICS_PEER_PYTHON" >&2
+  exit 1
+fi
+cmake --preset ci -DHARMONICS_CUDA=ON >/dev/null
+cmake --build --preset ci --target bench_gpu
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+build/ci/bin/harmonics list devices
+echo "PyTorch $("$python" -c 'import torch; print(torch.__version__, torch.cuda.get_device_name())'), load average $(cut -d' ' -f1 /proc/loadavg)"
+for ((i = 0; i < pairs; ++i)); do
+  timeout 1800 build/ci/bin/bench_gpu --seconds "$seconds" >>"$folder/ours"
+  timeout 1800 "$python" tests/bench/gpu/peer.py --seconds "$seconds" >>"$folder/theirs"
+done
+mkdir -p "$(dirname "$json")"
+"$python" tests/bench/gpu/report.py "$folder/ours" "$folder/theirs" --json "$json"

@@ -1,0 +1,219 @@
+#include "tests/cuda/emulated_driver.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+
+#include <harmonics/error.hpp>
+
+#include "tests/cuda/emulated_language.hpp"
+
+namespace harmonics::cuda {
+
+namespace emulated {
+
+Settings& settings() {
+  static Settings s;
+  return s;
+}
+
+namespace {
+
+int failing(const char* what) {
+  const auto at = settings().fails.find(what);
+  return at == settings().fails.end() ? 0 : at->second;
+}
+
+// The arguments of a launch as they were then.
+class Kept {
+ public:
+  Kept(const Entry& kernel, void** arguments) : kernel_(kernel) {
+    for (uint32_t i = 0; i < kernel.count; ++i) bytes_.emplace_back((kernel.sizes[i] + 15) / 16 * 2);
+    for (uint32_t i = 0; i < kernel.count; ++i) std::memcpy(bytes_[i].data(), arguments[i], kernel.sizes[i]);
+  }
+  void run(const Three& blocks, const Three& threads) {
+    std::vector<void*> arguments;
+    for (auto& b : bytes_) arguments.push_back(b.data());
+    emulated::run(kernel_, blocks, threads, arguments.data());
+  }
+
+ private:
+  const Entry& kernel_;
+  std::vector<std::vector<uint64_t>> bytes_;
+};
+
+struct Queue {
+  Stream work, captured;
+  bool captures = false;
+  Stream& now() { return captures ? captured : work; }
+};
+
+class EmulatedDriver final : public Driver {
+ public:
+  Facts facts() override {
+    Facts f;
+    f.unavailable = settings().unavailable;
+    f.name = "emulated accelerator";
+    f.driver = "tests";
+    f.major = 9;
+    f.units = 1;
+    f.memory = settings().memory;
+    return f;
+  }
+  uint64_t free_memory() override { return settings().memory; }
+  std::string text(int code) override {
+    return std::string(code == kOutOfMemory ? "out of memory" : code == kLaunchFailure ? "unspecified launch failure" : "some error") + " (" + std::to_string(code) + ")";
+  }
+  bool is_out_of_memory(int code) const override { return code == kOutOfMemory; }
+
+  int allocate(uint64_t bytes, void** out) override {
+    if (const int code = failing("allocate")) return code;
+    if (bytes > settings().memory) return kOutOfMemory;
+    *out = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    std::memset(*out, 0x7f, bytes);
+    return 0;
+  }
+  int release(void* memory) override { return std::free(memory), 0; }
+  int allocate_host(uint64_t bytes, void** out) override { return allocate(bytes, out); }
+  int release_host(void* memory) override { return release(memory); }
+
+  int open_stream(void** out) override { return *out = new Queue(), 0; }
+  int close_stream(void* stream) override { return delete static_cast<Queue*>(stream), 0; }
+  int synchronize(void* stream) override {
+    Stream work = std::exchange(static_cast<Queue*>(stream)->work, {});
+    for (const auto& job : work) job();
+    return failing("synchronize");
+  }
+  int copy(void* to, const void* from, uint64_t bytes, void* stream) override {
+    if (const int code = failing("copy")) return code;
+    static_cast<Queue*>(stream)->now().push_back([=] { std::memcpy(to, from, bytes); });
+    return 0;
+  }
+  int launch(const void* function, const Grid& g, void** arguments, void* stream) override {
+    if (const int code = failing("launch")) return code;
+    if (g.threads > 1024 || g.y > 65535 || g.z > 65535 || g.x == 0 || g.y == 0 || g.z == 0) return 9;  // as the driver refuses them
+    ++settings().launches;
+    auto kept = std::make_shared<Kept>(*static_cast<const Entry*>(function), arguments);
+    static_cast<Queue*>(stream)->now().push_back([=] { kept->run({g.x, g.y, g.z}, {g.threads, 1, 1}); });
+    return 0;
+  }
+
+  int record(void* stream, void** event) override { return *event = stream, 0; }
+  int wait(void*, void* event) override { return synchronize(event); }
+  int release_event(void*) override { return 0; }
+
+  int begin_capture(void* stream) override {
+    static_cast<Queue*>(stream)->captures = true;
+    return 0;
+  }
+  int end_capture(void* stream, void** graph) override {
+    auto& queue = *static_cast<Queue*>(stream);
+    queue.captures = false;
+    Stream captured = std::exchange(queue.captured, {});
+    if (const int code = failing("end_capture")) return code;
+    *graph = new Stream(std::move(captured));
+    return 0;
+  }
+  int launch_graph(void* graph, void* stream) override {
+    ++settings().graphs;
+    for (const auto& job : *static_cast<Stream*>(graph)) static_cast<Queue*>(stream)->work.push_back(job);
+    return 0;
+  }
+  int release_graph(void* graph) override { return delete static_cast<Stream*>(graph), 0; }
+
+  // An image is a library of the processor.
+  int load(const std::string& image, void** program) override {
+    std::string path = (std::filesystem::temp_directory_path() / "harmonics-chain-XXXXXX").string();
+    const int file = mkstemp(path.data());
+    if (file < 0) return 1;
+    close(file);
+    std::ofstream(path, std::ios::binary) << image;
+    *program = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    std::filesystem::remove(path);
+    if (!*program) return 200;
+    const auto take_place = reinterpret_cast<void (*)(Place* (*)())>(dlsym(*program, "take_place"));
+    if (!take_place) return 200;
+    take_place([] { return &place; });
+    return 0;
+  }
+  int function(void* program, const char* name, const void** out) override {
+    *out = dlsym(program, (std::string(name) + "_entry").c_str());
+    return *out ? 0 : 500;
+  }
+  int unload(void* program) override { return dlclose(program), 0; }
+};
+
+// What stands before a chain, and after it: the kernel as an entry. Threads of a chain never wait for each other.
+const char* kBefore = R"(#define HM_EMULATED
+#define INFINITY __builtin_inff()
+#define NAN __builtin_nanf("")
+#define __global__
+#define __device__
+struct Three { unsigned x, y, z; };
+struct Place { Three thread, block, threads, blocks; };
+Place* (*place_of_thread)();
+#define threadIdx (place_of_thread()->thread)
+#define blockIdx (place_of_thread()->block)
+#define blockDim (place_of_thread()->threads)
+static inline float __int_as_float(int b) { float f; __builtin_memcpy(&f, &b, 4); return f; }
+static inline int __float_as_int(float f) { int b; __builtin_memcpy(&b, &f, 4); return b; }
+static inline float from_f16(unsigned short h) { _Float16 x; __builtin_memcpy(&x, &h, 2); return (float)x; }
+static inline unsigned short to_f16(float f) { _Float16 x = (_Float16)f; unsigned short h; __builtin_memcpy(&h, &x, 2); return h; }
+#define HM_ONE(name) static inline float name(float x) { return __builtin_##name##f(x); } static inline double name(double x) { return __builtin_##name(x); }
+HM_ONE(fabs) HM_ONE(floor) HM_ONE(ceil) HM_ONE(rint) HM_ONE(exp) HM_ONE(expm1) HM_ONE(log) HM_ONE(log1p) HM_ONE(sqrt) HM_ONE(sin) HM_ONE(cos) HM_ONE(tanh) HM_ONE(erf)
+#define HM_TWO(name) static inline float name(float x, float y) { return __builtin_##name##f(x, y); } static inline double name(double x, double y) { return __builtin_##name(x, y); }
+HM_TWO(pow) HM_TWO(fmod)
+)";
+const char* kAfter = R"(
+template <unsigned long... i> struct Numbers {};
+template <typename F> struct Called;
+template <typename... A> struct Called<void(A...)> {
+  template <unsigned long... i> static void call(void** a, Numbers<i...>) { chain(*(A*)a[i]...); }
+  static void run(void** a) { call(a, Numbers<__integer_pack(sizeof...(A))...>()); }
+  static constexpr unsigned long sizes[] = {sizeof(A)...};
+};
+struct Entry { void (*run)(void**); unsigned count; const unsigned long* sizes; };
+using C = Called<decltype(chain)>;
+extern "C" __attribute__((visibility("default"))) Entry chain_entry;
+Entry chain_entry{C::run, sizeof C::sizes / sizeof(unsigned long), C::sizes};
+extern "C" __attribute__((visibility("default"))) void take_place(Place* (*f)()) { place_of_thread = f; }
+)";
+
+class HostCompiler final : public Compiler {
+ public:
+  std::string unavailable() override { return settings().has_compiler ? "" : "libnvrtc.so.13 is not found"; }
+  std::string version() override { return "processor, hidden"; }
+  std::string target(const Facts&) override { return "processor"; }
+  std::string compile(const std::string& source, const Facts&) override {
+    namespace fs = std::filesystem;
+    ++settings().compiled;
+    std::string folder = (fs::temp_directory_path() / "harmonics-compile-XXXXXX").string();
+    if (!mkdtemp(folder.data())) throw Error(ErrorKind::Device, "no folder to compile in");
+    const std::string from = folder + "/chain.cpp", to = folder + "/chain.so";
+    std::ofstream(from) << kBefore << source << kAfter;
+    // Hidden: two chains have types of the same names, and the loader would take them for one.
+    const std::string command = HARMONICS_HOST_COMPILER " -std=c++17 -O1 -shared -fPIC -fvisibility=hidden -fno-math-errno -ffp-contract=off -w -o " + to + " " + from + " 2>" + folder + "/log";
+    const int code = std::system(command.c_str());
+    std::ifstream result(code == 0 ? to : folder + "/log", std::ios::binary);
+    std::string text{std::istreambuf_iterator<char>(result), {}};
+    fs::remove_all(folder);
+    if (code != 0) throw Error(ErrorKind::Device, "the compiler does not build a program of ours: " + text + source);
+    return text;
+  }
+};
+
+}  // namespace
+
+void put(void* stream, std::function<void()> job) { static_cast<Queue*>(stream)->now().push_back(std::move(job)); }
+
+}  // namespace emulated
+
+std::unique_ptr<Driver> open_driver() { return std::make_unique<emulated::EmulatedDriver>(); }
+std::unique_ptr<Compiler> open_compiler() { return std::make_unique<emulated::HostCompiler>(); }
+
+}  // namespace harmonics::cuda

@@ -1,0 +1,34 @@
+// An accelerator played by the processor, behind the seams of kernels/cuda/driver.hpp: what is queued runs when the stream is
+// synchronized, and every function can be made to fail.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/driver.hpp"
+
+namespace harmonics::cuda::emulated {
+
+using Stream = std::vector<std::function<void()>>;
+
+// What tests change and look at.
+struct Settings {
+  std::string unavailable;
+  std::map<std::string, int> fails;  // the code that a function of the driver gives
+  uint64_t memory = uint64_t{1} << 32;
+  bool has_lt = true;
+  bool has_compiler = true;
+  // Seen since they were last set.
+  int launches = 0, compiled = 0, graphs = 0, products = 0;
+  uint32_t last_epilogue = 0;
+  int last_compute = 0;
+};
+Settings& settings();
+// At the end of a stream of the emulated driver.
+void put(void* stream, std::function<void()> job);
+
+constexpr int kOutOfMemory = 2, kLaunchFailure = 719;
+
+}  // namespace harmonics::cuda::emulated

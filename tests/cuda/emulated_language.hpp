@@ -1,0 +1,68 @@
+// CUDA's words for a processor: blocks run one after the other, the threads of a block as fibers that take turns. What a kernel does
+// wrong among its threads shows: barriers that not all reach, results that depend on who comes first.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+namespace harmonics::cuda::emulated {
+
+struct Three {
+  uint32_t x = 0, y = 0, z = 0;
+};
+struct Place {
+  Three thread, block, threads, blocks;
+};
+inline thread_local Place place;
+
+// Waits for all threads of the block, or of the warp.
+void meet_block();
+void meet_warp();
+// Memory of the block's threads to hand a value to their neighbours.
+void* slot(uint32_t thread);
+
+// A kernel as launches name it: how a thread of it is called with its arguments, and how many bytes each of them has.
+struct Entry {
+  void (*run)(void** arguments);
+  uint32_t count;
+  const size_t* sizes;
+};
+void run(const Entry& kernel, const Three& blocks, const Three& threads, void** arguments);
+
+template <auto kernel> struct Called;
+template <typename... Arguments, void (*kernel)(Arguments...)> struct Called<kernel> {
+  template <size_t... i> static void call(void** arguments, std::index_sequence<i...>) { kernel(*static_cast<Arguments*>(arguments[i])...); }
+  static void run(void** arguments) { call(arguments, std::index_sequence_for<Arguments...>()); }
+  static constexpr size_t sizes[] = {sizeof(Arguments)...};
+  static constexpr Entry entry{run, sizeof...(Arguments), sizes};
+};
+
+}  // namespace harmonics::cuda::emulated
+
+#define HM_FUNCTION(...) static_cast<::harmonics::cuda::Function>(&::harmonics::cuda::emulated::Called<&__VA_ARGS__>::entry)
+
+#define __global__ static
+#define __device__
+#define __shared__ static thread_local
+#define __launch_bounds__(...)
+#define threadIdx (::harmonics::cuda::emulated::place.thread)
+#define blockIdx (::harmonics::cuda::emulated::place.block)
+#define blockDim (::harmonics::cuda::emulated::place.threads)
+#define gridDim (::harmonics::cuda::emulated::place.blocks)
+
+inline void __syncthreads() { ::harmonics::cuda::emulated::meet_block(); }
+template <typename T> T __shfl_xor_sync(uint32_t, T value, uint32_t apart) {
+  using namespace ::harmonics::cuda::emulated;
+  std::memcpy(slot(place.thread.x), &value, sizeof value);
+  meet_warp();
+  std::memcpy(&value, slot(place.thread.x ^ apart), sizeof value);
+  meet_warp();
+  return value;
+}
+inline float __int_as_float(int32_t bits) {
+  float f;
+  std::memcpy(&f, &bits, sizeof f);
+  return f;
+}

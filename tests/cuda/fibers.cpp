@@ -1,0 +1,148 @@
+// The threads of a block: the first runs on until it waits for the others, then the next. Threads that never wait are one after the
+// other, on one stack. Every second round goes from the last to the first.
+#include <ucontext.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "tests/cuda/emulated_language.hpp"
+
+namespace harmonics::cuda::emulated {
+namespace {
+
+constexpr size_t kStack = 64 * 1024;
+constexpr uint32_t kWarp = 32;
+
+enum class State { ready, at_block, at_warp, done };
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack{new char[kStack]};
+  uint32_t thread = 0;
+  State state = State::ready;
+  bool waited = false;  // then it takes no further thread
+};
+
+class Block {
+ public:
+  void run(void (*function)(void**), uint32_t threads, void** arguments) {
+    function_ = function;
+    arguments_ = arguments;
+    fibers_.clear();
+    next_ = 0;
+    threads_ = threads;
+    while (next_ < threads_ || !fibers_.empty()) {
+      start_rest();
+      round();
+    }
+  }
+
+  void meet(State where) {
+    current_->state = where;
+    current_->waited = true;
+    swapcontext(&current_->context, &main_);
+  }
+  void* slot(uint32_t thread) { return &slots_[thread]; }
+
+ private:
+  // Threads that have not begun: a fiber goes through them until one of them waits.
+  void start_rest() {
+    while (next_ < threads_) {
+      auto fiber = spare_.empty() ? std::make_unique<Fiber>() : std::move(spare_.back());
+      if (!spare_.empty()) spare_.pop_back();
+      getcontext(&fiber->context);
+      fiber->context.uc_stack.ss_sp = fiber->stack.get();
+      fiber->context.uc_stack.ss_size = kStack;
+      fiber->context.uc_link = &main_;
+      fiber->state = State::ready;
+      fiber->waited = false;
+      const auto self = reinterpret_cast<uintptr_t>(this);
+      makecontext(&fiber->context, reinterpret_cast<void (*)()>(&Block::enter), 2, static_cast<unsigned>(self), static_cast<unsigned>(self >> 32));
+      resume(*fiber);
+      if (fiber->state == State::done) spare_.push_back(std::move(fiber));
+      else fibers_.push_back(std::move(fiber));
+    }
+  }
+  static void enter(unsigned low, unsigned high) {
+    auto* block = reinterpret_cast<Block*>(static_cast<uintptr_t>(low) | static_cast<uintptr_t>(high) << 32);
+    Fiber* self = block->current_;
+    do {
+      self->thread = place.thread.x = block->next_++;
+      block->function_(block->arguments_);
+    } while (!self->waited && block->next_ < block->threads_);
+    self->state = State::done;
+  }
+  void resume(Fiber& fiber) {
+    current_ = &fiber;
+    place.thread.x = fiber.thread;
+    swapcontext(&main_, &fiber.context);
+  }
+
+  void round() {
+    if (fibers_.empty()) return;
+    release();
+    backwards_ = !backwards_;
+    for (size_t i = 0; i < fibers_.size(); ++i) {
+      Fiber& f = *fibers_[backwards_ ? fibers_.size() - 1 - i : i];
+      if (f.state == State::ready) resume(f);
+    }
+    for (size_t i = fibers_.size(); i-- > 0;)
+      if (fibers_[i]->state == State::done) {
+        spare_.push_back(std::move(fibers_[i]));
+        fibers_.erase(fibers_.begin() + static_cast<ptrdiff_t>(i));
+      }
+  }
+
+  // Those who wait go on when all that are left of their warp, or of the block, are there.
+  void release() {
+    bool moved = false, whole = true;
+    for (const auto& f : fibers_) whole = whole && f->state == State::at_block;
+    for (const auto& f : fibers_) {
+      if (f->state == State::at_warp) {
+        bool there = true;
+        for (const auto& other : fibers_)
+          if (other->thread / kWarp == f->thread / kWarp) there = there && (other->state == State::at_warp || other->state == State::ready);
+        if (!there) continue;
+      } else if (!whole) {
+        continue;
+      }
+      f->state = State::ready;
+      moved = true;
+    }
+    if (moved) return;
+    std::fputs("a kernel's threads wait for each other at different places\n", stderr);
+    std::abort();
+  }
+
+  void (*function_)(void**) = nullptr;
+  void** arguments_ = nullptr;
+  ucontext_t main_;
+  Fiber* current_ = nullptr;
+  std::vector<std::unique_ptr<Fiber>> fibers_, spare_;
+  uint32_t next_ = 0, threads_ = 0;
+  bool backwards_ = false;
+  uint64_t slots_[1024][2];
+};
+
+thread_local Block block;
+
+}  // namespace
+
+void meet_block() { block.meet(State::at_block); }
+void meet_warp() { block.meet(State::at_warp); }
+void* slot(uint32_t thread) { return block.slot(thread); }
+
+void run(const Entry& kernel, const Three& blocks, const Three& threads, void** arguments) {
+  place.threads = threads;
+  place.blocks = blocks;
+  for (uint32_t z = blocks.z; z-- > 0;)
+    for (uint32_t y = blocks.y; y-- > 0;)
+      for (uint32_t x = blocks.x; x-- > 0;) {
+        place.block = {x, y, z};
+        block.run(kernel.run, threads.x, arguments);
+      }
+}
+
+}  // namespace harmonics::cuda::emulated

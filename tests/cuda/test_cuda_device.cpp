@@ -1,0 +1,134 @@
+// What the device says when CUDA fails, and what it does with work that is captured.
+#include "tests/cuda/device_call.hpp"
+
+#include "engine/execution/device_memory.hpp"
+#include "engine/model/parameter_store.hpp"
+#include "engine/plugin/registry.hpp"
+#include "tests/engine/execution/training_program.hpp"
+
+using namespace harmonics;
+using namespace harmonics::cuda;
+using namespace harmonics::cuda::testing;
+
+namespace {
+
+Machine machine() { return {open_driver(), open_compiler()}; }
+
+}  // namespace
+
+TEST_CASE("a device that is not there says why") {
+  const FreshSettings fresh;
+  emulated::settings().unavailable = "no CUDA device: no NVIDIA driver is installed";
+  CHECK_THROWS_WITH(machine(), "no CUDA device: no NVIDIA driver is installed");
+}
+
+TEST_CASE("memory that is full is told in bytes, with what to do") {
+  const FreshSettings fresh;
+  emulated::settings().memory = 1000;
+  Machine own = machine();
+  CHECK_THROWS_WITH(own.allocate(5000), "its memory is full: 5000 bytes are wanted, 1000 of 1000 are free; take a smaller batch, or end what else runs there");
+  emulated::settings().fails["allocate"] = 999;
+  CHECK_THROWS_WITH(own.allocate(5), "CUDA could not give memory: some error (999)");
+}
+
+TEST_CASE("a kernel that does not start is told by the call that starts it") {
+  const FreshSettings fresh;
+  Machine own = machine();
+  emulated::settings().fails["launch"] = emulated::kLaunchFailure;
+  Work work(own);
+  work.over(10, fill_function(4), {{0}}, FillParameters{10, 0});
+  void* stream = nullptr;
+  REQUIRE(own.driver().open_stream(&stream) == 0);
+  std::vector<float> numbers(10);
+  const hx_place place{reinterpret_cast<uint64_t>(numbers.data()), 0};
+  CHECK(work.enqueue(static_cast<hx_queue*>(stream), &place) == HX_ERROR);
+  CHECK(std::string(harmonics_api()->last_error(nullptr)) == "CUDA could not start a kernel: unspecified launch failure (719)");
+  own.driver().close_stream(stream);
+}
+
+TEST_CASE("captured work runs again with the places it had, and not while it is captured") {
+  const FreshSettings fresh;
+  Machine own = machine();
+  std::vector<float> numbers(600, 0), copied(600, 0);
+  const hx_place places[] = {{reinterpret_cast<uint64_t>(numbers.data()), 0}, {reinterpret_cast<uint64_t>(copied.data()), 0}};
+  Work work(own);
+  uint64_t bits = 0;
+  REQUIRE(element_bits(HX_F32, 2.5, bits));
+  work.over(600, fill_function(4), {{0}}, FillParameters{600, bits});
+  work.copy({1}, {0}, 600 * sizeof(float));
+  void *stream = nullptr, *graph = nullptr;
+  REQUIRE(own.driver().open_stream(&stream) == 0);
+  REQUIRE(own.driver().begin_capture(stream) == 0);
+  REQUIRE(work.enqueue(static_cast<hx_queue*>(stream), places) == HX_OK);
+  REQUIRE(own.driver().end_capture(stream, &graph) == 0);
+  REQUIRE(own.driver().synchronize(stream) == 0);
+  CHECK(copied[0] == 0);
+  for (int again = 0; again < 2; ++again) {
+    std::fill(copied.begin(), copied.end(), 0.0f);
+    REQUIRE(own.driver().launch_graph(graph, stream) == 0);
+    REQUIRE(own.driver().synchronize(stream) == 0);
+    CHECK(copied == std::vector<float>(600, 2.5f));
+  }
+  own.driver().release_graph(graph);
+  own.driver().close_stream(stream);
+}
+
+namespace {
+
+struct Accelerated {
+  Registry registry{&Registry::global()};
+  std::unique_ptr<Executor> executor = make_sequential_executor();
+
+  Accelerated() {
+    auto item = std::make_shared<Item>();
+    item->kind = HX_DEVICE;
+    item->name = "played";
+    item->self = new std::shared_ptr<MemoryDevice>(make_device());
+    item->vtable = harmonics::detail::capturing_device_vt();
+    registry.add(item);
+  }
+  CompileOptions options() {
+    CompileOptions o;
+    o.device = "played";
+    o.registry = &registry;
+    return o;
+  }
+};
+
+std::map<std::string, HTensor> trained(const harmonics::testing::TrainingStep& step, int steps, Executor& executor, const CompileOptions& options) {
+  ParameterStore store;
+  for (const Op op : {Op::parameter, Op::state})
+    for (const Node* leaf : step.program.leaves(op)) {
+      store.declare(leaf->callee, step.program.type(leaf->outputs[0]), Role::weight, hx_init{}, 0);
+      store.assign(leaf->callee, step.numbers.at(leaf->callee));
+    }
+  const auto plan = compile(step.program, &store, executor, options);
+  const auto inputs = harmonics::testing::input_pointers(*plan, step.numbers);
+  for (int i = 0; i < steps; ++i) plan->run(inputs.data());
+  std::map<std::string, HTensor> result;
+  for (const auto& [name, t] : store.all()) result[name] = harmonics::testing::copy_of(store.tensor(name));
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a training step is recorded when it runs for the second time, and started as a whole") {
+  const FreshSettings fresh;
+  Accelerated with;
+  const auto step = harmonics::testing::training_step(16, {24, 32, 10});
+  CompileOptions cpu;
+  const auto meant = trained(step, 5, *with.executor, cpu);
+  for (const bool records : {true, false}) {
+    INFO(records);
+    emulated::settings() = {};
+    if (!records) emulated::settings().fails["end_capture"] = 901;
+    const auto given = trained(step, 5, *with.executor, with.options());
+    CHECK((emulated::settings().graphs >= 4) == records);  // of five runs, the first is as it is
+    for (const auto& [name, tensor] : meant) {
+      INFO(name);
+      const HTensor& other = given.at(name);
+      if (tensor.dtype() != DType::F32) continue;
+      for (uint64_t i = 0; i < static_cast<uint64_t>(tensor.size()); ++i) REQUIRE(other.data<float>()[i] == Approx(tensor.data<float>()[i]).margin(1e-4));
+    }
+  }
+}

@@ -1,0 +1,54 @@
+// The CUDA device on the command line: the built plugin where there is no accelerator, and whole runs on the one that is played.
+#include "tests/journeys/shell.hpp"
+
+#include <cmath>
+
+using namespace journeys;
+
+namespace {
+
+const std::string kDigits = " --producer 'synth:digits?size=200&seed=1' --producer 'synth:digits?size=200&seed=1#label' --batch 16 --threads 1 ";
+const std::string kEmulated = std::string(" --plugin '") + HARMONICS_CUDA_EMULATED + "' --device cuda_emulated ";
+
+double loss_of(const Result& r) { return number(r.out, "loss"); }
+
+}  // namespace
+
+TEST_CASE("mnist.hmx trains on the played accelerator to the losses of the CPU") {
+  const std::string run = "run " + kSamples + "mnist.hmx" + kDigits + "--steps 3 --json --quiet ";
+  const Result cpu = harmonics(run), cuda = harmonics(run + kEmulated, 280);
+  REQUIRE(cpu.code == 0);
+  INFO(cuda.err);
+  REQUIRE(cuda.code == 0);
+  REQUIRE(std::isfinite(loss_of(cpu)));
+  CHECK(loss_of(cuda) == Approx(loss_of(cpu)).epsilon(1e-3));
+  CHECK_FALSE(has(cuda.err, "has no kernel"));
+}
+
+#ifdef HARMONICS_CUDA_PLUGIN
+namespace {
+
+bool has_accelerator() { return !has(harmonics("list devices").out, "no CUDA device"); }
+
+}  // namespace
+
+TEST_CASE("without an accelerator the CUDA device is listed with the reason, and refuses to be used") {
+  if (has_accelerator()) return;
+  const Result list = harmonics("list devices");
+  CHECK(list.code == 0);
+  CHECK(has(list.out, "no CUDA device"));
+  const Result run = harmonics("run " + kSamples + "mnist.hmx" + kDigits + "--steps 1 --device cuda");
+  CHECK(run.code == 1);
+  CHECK(has(run.err, "device 'cuda' cannot be used: no CUDA device"));
+}
+
+TEST_CASE("the CUDA device agrees with the reference on every call it serves") {
+  if (!has_accelerator()) {
+    WARN("NOT TESTED ON A GPU: this machine has no CUDA device");
+    return;
+  }
+  const Result r = harmonics(std::string("plugin check ") + HARMONICS_CUDA_PLUGIN, 290);
+  INFO(r.out);
+  CHECK(r.code == 0);
+}
+#endif

@@ -1,0 +1,115 @@
+// How products are told to cuBLASLt, which counts columns first: against one that is played as its documentation has it.
+#include "tests/cuda/device_call.hpp"
+
+#include "kernels/cuda/lt.hpp"
+
+using namespace harmonics;
+using namespace harmonics::cuda;
+using namespace harmonics::cuda::testing;
+
+namespace {
+
+Machine machine() { return {open_driver(), open_compiler()}; }
+
+struct Map {
+  int64_t rows, in, out;
+  bool transposed, bias;
+  const char* activation;
+};
+
+std::vector<float> expected(const Map& m, const Buffer& x, const Buffer& w, const Buffer& b) {
+  std::vector<float> y;
+  for (int64_t r = 0; r < m.rows; ++r)
+    for (int64_t o = 0; o < m.out; ++o) {
+      double sum = m.bias ? static_cast<double>(b.numbers[static_cast<size_t>(o)]) : 0;
+      for (int64_t i = 0; i < m.in; ++i)
+        sum += static_cast<double>(x.numbers[static_cast<size_t>(r * m.in + i)]) *
+               static_cast<double>(w.numbers[static_cast<size_t>(m.transposed ? i * m.out + o : o * m.in + i)]);
+      const std::string f = m.activation;
+      y.push_back(static_cast<float>(f == "relu" ? std::max(sum, 0.0) : f == "tanh" ? std::tanh(sum) : f == "gelu" ? 0.5 * sum * (1 + std::erf(sum * std::sqrt(0.5))) : sum));
+    }
+  return y;
+}
+
+void require_close(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE(a.size() == b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    INFO("element " << i);
+    REQUIRE(a[i] == Approx(b[i]).margin(1e-4));
+  }
+}
+
+void try_map(const Map& m, const char* kernel, uint32_t epilogue) {
+  INFO(m.rows << " x " << m.in << " -> " << m.out << (m.transposed ? ", transposed" : "") << (m.bias ? ", bias " : " ") << m.activation);
+  Machine own = machine();
+  const Buffer x = numbers({m.rows, m.in}, 1), w = numbers(m.transposed ? std::vector{m.in, m.out} : std::vector{m.out, m.in}, 2), b = numbers({m.out}, 3);
+  AttributeMap a;
+  if (*m.activation) a.set("activation", m.activation);
+  if (m.transposed) a.set("transposed", true);
+  DeviceCall call("linear", a, m.bias ? std::vector{x, w, b} : std::vector{x, w}, {m.rows, m.out});
+  REQUIRE(call.plan(own, plan_linear) == kernel);
+  require_close(call.run(), expected(m, x, w, b));
+  if (epilogue) CHECK(emulated::settings().last_epilogue == epilogue);
+}
+
+}  // namespace
+
+TEST_CASE("linear by cuBLASLt: shapes, both ways a weight lies, what follows in the same pass") {
+  const FreshSettings fresh;
+  for (const auto& [rows, in, out] : {std::tuple<int64_t, int64_t, int64_t>{5, 7, 3}, {1, 9, 4}, {6, 1, 5}, {8, 3, 1}, {1, 1, 1}, {33, 65, 17}})
+    for (const bool transposed : {false, true}) {
+      try_map({rows, in, out, transposed, false, ""}, "cuBLASLt product", lt::kPlain);
+      try_map({rows, in, out, transposed, true, ""}, "cuBLASLt product", lt::kBias);
+      try_map({rows, in, out, transposed, true, "relu"}, "cuBLASLt product", lt::kReluBias);
+      try_map({rows, in, out, transposed, false, "relu"}, "cuBLASLt product", lt::kRelu);
+      // cuBLASLt's own gelu is the approximation; ours follows in a kernel.
+      try_map({rows, in, out, transposed, true, "gelu"}, "cuBLASLt product", lt::kBias);
+      try_map({rows, in, out, transposed, false, "tanh"}, "cuBLASLt product", lt::kPlain);
+    }
+}
+
+TEST_CASE("without cuBLASLt products are made by own tiles") {
+  const FreshSettings fresh;
+  emulated::settings().has_lt = false;
+  for (const char* activation : {"", "relu", "tanh", "gelu"}) {
+    try_map({5, 7, 3, false, true, activation}, "tiled product", 0);
+    try_map({70, 33, 66, true, false, activation}, "tiled product", 0);
+  }
+  CHECK(emulated::settings().products == 0);
+}
+
+TEST_CASE("f32 stays f32 unless the call may round") {
+  const FreshSettings fresh;
+  Machine own = machine();
+  const Buffer x = numbers({4, 6}, 1), w = numbers({5, 6}, 2);
+  for (const bool may : {false, true}) {
+    DeviceCall call("linear", {}, {x, w}, {4, 5});
+    call.flags(may ? HX_SITE_FP16_CHUNKS : 0);
+    REQUIRE(call.plan(own, plan_linear) == "cuBLASLt product");
+    call.run();
+    CHECK(emulated::settings().last_compute == (may ? lt::kComputeF32Tf32 : lt::kComputeF32));
+  }
+}
+
+TEST_CASE("dot of any axes: in place where they are a matrix, copied where they are not") {
+  const FreshSettings fresh;
+  Machine own = machine();
+  const Buffer a = numbers({2, 3, 4, 5}, 1), b = numbers({3, 5, 2, 6}, 2);
+  // Batched over axis 0 of a and 2 of b, contracted over {1, 3} and {0, 1}: free axes are 4 of a and 6 of b.
+  AttributeMap attributes;
+  attributes.set("lhs_batch", std::vector<int64_t>{0}).set("rhs_batch", std::vector<int64_t>{2});
+  attributes.set("lhs_contract", std::vector<int64_t>{3, 1}).set("rhs_contract", std::vector<int64_t>{1, 0});
+  DeviceCall call("dot", attributes, {a, b}, {2, 4, 6});
+  REQUIRE(call.plan(own, plan_dot) == "cuBLASLt product");
+  std::vector<float> meant;
+  for (int64_t n = 0; n < 2; ++n)
+    for (int64_t i = 0; i < 4; ++i)
+      for (int64_t j = 0; j < 6; ++j) {
+        double sum = 0;
+        for (int64_t s = 0; s < 3; ++s)
+          for (int64_t t = 0; t < 5; ++t)
+            sum += static_cast<double>(a.numbers[static_cast<size_t>(((n * 3 + s) * 4 + i) * 5 + t)]) * static_cast<double>(b.numbers[static_cast<size_t>(((s * 5 + t) * 2 + n) * 6 + j)]);
+        meant.push_back(static_cast<float>(sum));
+      }
+  require_close(call.run(), meant);
+}

@@ -1,0 +1,35 @@
+// The choice of hardware by sort, as embedders make it.
+#include <catch2/catch.hpp>
+
+#include <harmonics/deploy.hpp>
+
+#include "engine/execution/device_choice.hpp"
+#include "tests/engine/execution/fake_accelerator.hpp"
+#include "tests/message_of.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+TEST_CASE("an accelerator is taken where one can be used, else the CPU with a reason") {
+  Registry registry;
+  CHECK(choose_device(registry).device == "cpu");
+  CHECK(choose_device(registry).note == "device auto: the CPU, as there is no accelerator to use");
+  const auto device = add_fake_accelerator(registry, "fast");
+  CHECK(choose_device(registry).device == "fast");
+  CHECK(choose_device(registry).note.empty());
+  CHECK(choose_device(registry, HX_DEVICE_GPU).device == "fast");
+  CHECK(choose_device(registry, HX_DEVICE_FPGA).note == "device auto: the CPU, as there is no accelerator to use (fast: fake accelerator is no FPGA)");
+  device->unavailable = "no driver";
+  CHECK(choose_device(registry).note == "device auto: the CPU, as there is no accelerator to use (fast: no driver)");
+}
+
+TEST_CASE("a deployment names a device, and falls back to the CPU only where it may") {
+  CHECK(device_for({Backend::CPU, false}) == "cpu");
+  const auto device = add_fake_accelerator(Registry::global(), "deployed");
+  CHECK(select_accelerator_backend() == Backend::GPU);
+  CHECK(device_for({Backend::GPU, false}) == "deployed");
+  device->unavailable = "switched off";
+  CHECK(device_for({Backend::FPGA, true}) == "cpu");
+  CHECK(message_of([] { device_for({Backend::FPGA, false}); }).find("deployed: switched off") != std::string::npos);
+  CHECK_NOTHROW(device_for({Backend::Auto, false}));
+}

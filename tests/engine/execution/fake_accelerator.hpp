@@ -1,0 +1,152 @@
+// A device whose memory is not the host's, for tests: buffers are numbers that are no addresses, and nothing that is queued
+// happens before the queue is synchronized. Its kernels are those of the CPU, so results have the same bits.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include <harmonics/memory_device.hpp>
+
+#include "engine/plugin/registry.hpp"
+
+namespace harmonics::testing {
+
+class FakeAccelerator : public MemoryDevice {
+ public:
+  std::string unavailable;
+  std::set<std::string> declined;   // operations it has no kernel for
+  std::string breaks;               // the kernel of this operation fails when it runs
+  uint64_t most_bytes = 1ull << 32;
+  size_t uploads = 0, downloads = 0, kernels = 0, synchronized = 0;
+  uint64_t uploaded = 0, downloaded = 0;
+
+  ~FakeAccelerator() override { leaked = buffers_.size(); }
+  inline static size_t leaked = 0;  // buffers the last one had when it went
+
+  std::string describe() const override { return "an accelerator for tests"; }
+  hx_device_info info() override {
+    hx_device_info i{};
+    i.struct_size = sizeof i;
+    i.sort = HX_DEVICE_GPU;
+    i.memory = i.most_bytes = most_bytes;
+    i.alignment = 64;
+    put_text(i.name, "fake accelerator");
+    put_text(i.driver, "1.0");
+    put_text(i.unavailable, unavailable);
+    return i;
+  }
+
+  hx_queue* open_queue() override { return reinterpret_cast<hx_queue*>(new Queue()); }
+  void close_queue(hx_queue* queue) override {
+    synchronize(queue);
+    delete &of(queue);
+  }
+  uint64_t allocate(uint64_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    if (bytes > most_bytes) throw Error(ErrorKind::Device, "out of memory");
+    buffers_[++last_].assign(bytes, std::byte{0x7f});
+    return last_;
+  }
+  void release(uint64_t buffer) override {
+    const std::lock_guard lock(mutex_);
+    buffers_.erase(buffer);
+  }
+  void upload(hx_queue* queue, const hx_place& to, const void* from, uint64_t bytes) override {
+    ++uploads, uploaded += bytes;
+    of(queue).push_back([=, this] { std::memcpy(at(to, bytes), from, bytes); });
+  }
+  void download(hx_queue* queue, void* to, const hx_place& from, uint64_t bytes) override {
+    ++downloads, downloaded += bytes;
+    of(queue).push_back([=, this] { std::memcpy(to, at(from, bytes), bytes); });
+  }
+  void copy(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes) override {
+    of(queue).push_back([=, this] { std::memcpy(at(to, bytes), at(from, bytes), bytes); });
+  }
+  void synchronize(hx_queue* queue) override {
+    ++synchronized;
+    Queue work = std::exchange(of(queue), {});
+    for (const auto& job : work) job();
+  }
+
+  bool find(const hx_call_site& site, hx_kernel& out) override {
+    if (declined.count(site.op)) return harmonics::declined("not this one");
+    const ItemPtr cpu = Registry::global().need(HX_DEVICE, "cpu");
+    auto k = std::make_unique<Queued>();
+    k->inner.struct_size = sizeof k->inner;
+    if (cpu->table<hx_device_vt>().find(cpu->self, &site, &k->inner) != HX_OK) return false;
+    k->device = this;
+    k->fails = breaks == site.op;
+    for (uint32_t i = 0; i < site.n_inputs; ++i) k->bytes.push_back(bytes_of(site.inputs[i]));
+    for (uint32_t i = 0; i < site.n_outputs; ++i) k->bytes.push_back(bytes_of(site.outputs[i]));
+    k->bytes.push_back(k->inner.workspace);
+    out.workspace = k->inner.workspace;
+    out.name = k->inner.name;
+    out.in_place = k->inner.in_place;
+    out.context = k.release();
+    out.destroy = [](void* context) { delete static_cast<Queued*>(context); };
+    out.enqueue = enqueue;
+    return true;
+  }
+
+ private:
+  using Queue = std::vector<std::function<void()>>;
+  struct Queued {
+    hx_kernel inner{};
+    FakeAccelerator* device = nullptr;
+    bool fails = false;
+    std::vector<uint64_t> bytes;  // by buffer
+    ~Queued() {
+      if (inner.destroy) inner.destroy(inner.context);
+    }
+  };
+
+  static Queue& of(hx_queue* queue) { return *reinterpret_cast<Queue*>(queue); }
+  static uint64_t bytes_of(const hx_type& t) {
+    uint64_t n = t.dtype == HX_F64 || t.dtype == HX_I64 || t.dtype == HX_U64 ? 8 : t.dtype <= HX_I8 ? 1 : t.dtype == HX_F32 || t.dtype == HX_I32 || t.dtype == HX_U32 ? 4 : 2;
+    for (uint32_t i = 0; i < t.rank; ++i) n *= static_cast<uint64_t>(t.dims[i]);
+    return n;
+  }
+
+  void* at(const hx_place& place, uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto buffer = buffers_.find(place.buffer);
+    if (bytes == 0) return nullptr;
+    if (buffer == buffers_.end() || place.offset % 64 != 0 || place.offset + bytes > buffer->second.size())
+      throw Error(ErrorKind::Device, "a place that no buffer has");
+    return buffer->second.data() + place.offset;
+  }
+
+  static hx_status enqueue(const void* context, hx_queue* queue, const hx_place* places) {
+    const auto& k = *static_cast<const Queued*>(context);
+    ++k.device->kernels;
+    const std::vector<hx_place> own(places, places + k.bytes.size());
+    of(queue).push_back([&k, own] {
+      if (k.fails) throw Error(ErrorKind::Device, "a kernel broke");
+      std::vector<void*> buffers;
+      for (size_t i = 0; i < own.size(); ++i) buffers.push_back(k.device->at(own[i], k.bytes[i]));
+      for (uint32_t phase = 0; phase < k.inner.phases; ++phase)
+        for (uint32_t part = 0; part < k.inner.parts[phase]; ++part) k.inner.run(k.inner.context, buffers.data(), phase, part);
+    });
+    return HX_OK;
+  }
+
+  std::mutex mutex_;
+  std::map<uint64_t, std::vector<std::byte>> buffers_;
+  uint64_t last_ = 1000;  // no address
+};
+
+inline std::shared_ptr<FakeAccelerator> add_fake_accelerator(Registry& registry, const std::string& name = "fake") {
+  auto device = std::make_shared<FakeAccelerator>();
+  auto item = std::make_shared<Item>();
+  item->kind = HX_DEVICE;
+  item->name = name;
+  item->self = new std::shared_ptr<MemoryDevice>(device);
+  item->vtable = detail::memory_device_vt();
+  registry.add(item);
+  return device;
+}
+
+}  // namespace harmonics::testing

@@ -1,0 +1,222 @@
+// Programs on a device that has memory of its own, made for the test: fake_accelerator.hpp.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "engine/execution/device_memory.hpp"
+#include "engine/execution/kernel_source.hpp"
+#include "engine/model/parameter_store.hpp"
+#include "tests/engine/execution/fake_accelerator.hpp"
+#include "tests/engine/execution/training_program.hpp"
+#include "tests/message_of.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+namespace {
+
+struct Accelerated {
+  Registry registry{&Registry::global()};
+  std::shared_ptr<FakeAccelerator> device = add_fake_accelerator(registry);
+  std::unique_ptr<Executor> executor = make_sequential_executor();
+  CompileOptions options() {
+    CompileOptions o = on("fake");
+    o.registry = &registry;
+    return o;
+  }
+};
+
+// Weights and moments in a store, as graphs have them.
+void declare(ParameterStore& store, const TrainingStep& step) {
+  for (const Op op : {Op::parameter, Op::state})
+    for (const Node* leaf : step.program.leaves(op)) {
+      const TensorType type = step.program.type(leaf->outputs[0]);
+      store.declare(leaf->callee, type, Role::weight, hx_init{}, 0);
+      store.assign(leaf->callee, step.numbers.at(leaf->callee));
+    }
+}
+
+std::map<std::string, HTensor> all_of(const ParameterStore& store) {
+  std::map<std::string, HTensor> result;
+  for (const auto& [name, t] : store.all()) result[name] = copy_of(store.tensor(name));
+  return result;
+}
+
+bool same(const std::map<std::string, HTensor>& a, const std::map<std::string, HTensor>& b) {
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](const auto& x, const auto& y) { return x.first == y.first && same_bits(x.second, y.second); });
+}
+
+const TrainingStep& step() {
+  static const TrainingStep s = training_step(16, {24, 32, 10});
+  return s;
+}
+
+std::map<std::string, HTensor> trained_on_cpu(int steps) {
+  ParameterStore store;
+  declare(store, step());
+  const auto executor = make_sequential_executor();
+  const auto plan = compile(step().program, &store, *executor, on("cpu"));
+  const auto inputs = input_pointers(*plan, step().numbers);
+  for (int i = 0; i < steps; ++i) plan->run(inputs.data());
+  return all_of(store);
+}
+
+}  // namespace
+
+TEST_CASE("random programs give the same bits on a device with its own memory") {
+  Accelerated with;
+  with.device->declined = {"transpose", "concat"};  // the host computes these
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    INFO("seed " << seed);
+    const RandomProgram random(seed, 25);
+    const Values expected = run_compiled(random.program(), random.numbers(), *with.executor, on("cpu"));
+    CHECK(same_bits(run_compiled(random.program(), random.numbers(), *with.executor, with.options()), expected));
+  }
+}
+
+TEST_CASE("training on a device keeps weights there and brings them when they are read") {
+  const auto expected = trained_on_cpu(5);
+  Accelerated with;
+  ParameterStore store;
+  declare(store, step());
+  {
+    CompileOptions options = with.options();
+    options.poison = false;
+    const auto plan = compile(step().program, &store, *with.executor, options);
+    for (const PlanStep& s : plan->steps()) CHECK_FALSE(s.on_host);
+    const auto inputs = input_pointers(*plan, step().numbers);
+    plan->run_forward(inputs.data());
+    CHECK(std::isfinite(*plan->output("loss").data<float>()));
+    plan->run_rest(inputs.data());
+    with.device->uploaded = with.device->downloaded = 0;
+    for (int i = 1; i < 5; ++i) plan->run(inputs.data());
+    uint64_t input_bytes = 0, output_bytes = 0;
+    for (size_t i = 0; i < plan->input_names().size(); ++i) input_bytes += plan->input_type(i).bytes();
+    for (const NamedValue& v : step().program.outputs) output_bytes += step().program.type(v.value).bytes();
+    CHECK(with.device->uploaded == 4 * input_bytes);  // weights stay
+    CHECK(with.device->downloaded == 4 * output_bytes);
+    CHECK(same(all_of(store), expected));
+  }
+  CHECK(same(all_of(store), expected));
+}
+
+TEST_CASE("what the host writes reaches the device, and the other way round") {
+  Accelerated with;
+  ParameterStore store;
+  declare(store, step());
+  const auto plan = compile(step().program, &store, *with.executor, with.options());
+  const auto inputs = input_pointers(*plan, step().numbers);
+  plan->run(inputs.data());
+  for (const auto& [name, numbers] : step().numbers)
+    if (store.find(name)) store.assign(name, numbers);
+  for (int i = 0; i < 3; ++i) plan->run(inputs.data());
+  CHECK(same(all_of(store), trained_on_cpu(3)));
+}
+
+TEST_CASE("programs of the host, of one device and of another share a store") {
+  Accelerated with;
+  add_fake_accelerator(with.registry, "other");
+  ParameterStore store;
+  declare(store, step());
+  CompileOptions other = with.options();
+  other.device = "other";
+  const auto first = compile(step().program, &store, *with.executor, with.options());
+  const auto second = compile(step().program, &store, *with.executor, other);
+  const auto third = compile(step().program, &store, *with.executor, on("cpu"));
+  const auto inputs = input_pointers(*first, step().numbers);
+  for (Executable* plan : {third.get(), first.get(), second.get(), first.get(), third.get(), second.get()}) plan->run(inputs.data());
+  CHECK(same(all_of(store), trained_on_cpu(6)));
+}
+
+TEST_CASE("a store keeps its numbers when the program on a device goes") {
+  Accelerated with;
+  ParameterStore store;
+  declare(store, step());
+  for (int i = 0; i < 3; ++i) {
+    const auto plan = compile(step().program, &store, *with.executor, with.options());
+    plan->run(input_pointers(*plan, step().numbers).data());
+  }
+  CHECK(same(all_of(store), trained_on_cpu(3)));
+}
+
+TEST_CASE("buffers are given back") {
+  {
+    Accelerated with;
+    ParameterStore store;
+    declare(store, step());
+    const auto plan = compile(step().program, &store, *with.executor, with.options());
+    plan->run(input_pointers(*plan, step().numbers).data());
+  }
+  CHECK(FakeAccelerator::leaked == 0);
+}
+
+TEST_CASE("what a device lacks is computed by the host and said so") {
+  Accelerated with;
+  with.device->declined = {"softmax_cross_entropy_grad", "reduce_sum", "exp"};
+  ParameterStore store;
+  declare(store, step());
+  const auto plan = compile(step().program, &store, *with.executor, with.options());
+  size_t hosted = 0;
+  for (const PlanStep& s : plan->steps()) hosted += s.on_host;
+  CHECK(hosted > 0);
+  CHECK(hosted < plan->steps().size());
+  plan->run(input_pointers(*plan, step().numbers).data());
+  const auto expected = trained_on_cpu(1);
+  for (const auto& [name, given] : all_of(store))
+    for (int64_t i = 0; i < given.size(); ++i) REQUIRE(given.data<float>()[i] == Approx(expected.at(name).data<float>()[i]).margin(1e-5));
+}
+
+TEST_CASE("a device that fails says which, and what it was doing") {
+  Accelerated with;
+  Builder b;
+  b.output("y", b.apply(Op::neg, {b.input("x", {4})}));
+  const HTensor numbers = HTensor::from<float>({4}, {1, 2, 3, 4});
+  const void* inputs[1] = {numbers.bytes()};
+  const auto run = [&] { compile(b.program, nullptr, *with.executor, with.options())->run(inputs); };
+  SECTION("when kernels run") {
+    with.device->breaks = "neg";
+    CHECK(message_of(run) == "device 'fake' could not finish what is queued: a kernel broke");
+  }
+  SECTION("when memory is short") {
+    with.device->most_bytes = 8;
+    CHECK(message_of(run) == "device 'fake' could not give 64 bytes of memory: out of memory");
+  }
+  SECTION("when it is not there") {
+    with.device->unavailable = "no driver is installed; install one";
+    CHECK(message_of(run) == "device 'fake' cannot be used: no driver is installed; install one\n"
+                             "'--device auto' takes an accelerator where there is one, and else the CPU");
+  }
+}
+
+TEST_CASE("a device with half of the functions for memory of its own is refused") {
+  Accelerated with;
+  const auto half = std::make_shared<Item>();
+  static const hx_device_vt table = [] {
+    hx_device_vt vt = *detail::memory_device_vt();
+    vt.download = nullptr;
+    return vt;
+  }();
+  half->kind = HX_DEVICE;
+  half->name = "half";
+  half->self = new std::shared_ptr<MemoryDevice>(with.device);
+  half->vtable = &table;
+  CHECK(message_of([&] { has_own_memory(*half); }) == "device 'half' has some of the functions for memory of its own, but not all\n"
+        "open_queue, close_queue, allocate, release, upload, download, copy and synchronize belong together");
+}
+
+TEST_CASE("timed and empty runs of a plan on a device") {
+  Accelerated with;
+  ParameterStore store;
+  declare(store, step());
+  const auto plan = compile(step().program, &store, *with.executor, with.options());
+  const auto inputs = input_pointers(*plan, step().numbers);
+  PlanTimes times;
+  times.wants_parts = true;
+  plan->run_timed(inputs.data(), times);
+  CHECK(times.stamps.size() == plan->steps().size() + 1);
+  CHECK(times.parts.size() == plan->steps().size());
+  CHECK(same(all_of(store), trained_on_cpu(1)));
+  const size_t kernels = with.device->kernels;
+  plan->run_empty(inputs.data());
+  CHECK(with.device->kernels == kernels);
+  CHECK(same(all_of(store), trained_on_cpu(1)));
+}

@@ -1,0 +1,176 @@
+// Whole cycles on a device with memory of its own, whose kernels have the bits of the CPU's: what is learned, measured, kept and
+// handed out is the same to the bit.
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <thread>
+
+#include "engine/runtime/checkpointer.hpp"
+#include "engine/runtime/snapshot.hpp"
+#include "tests/engine/execution/fake_accelerator.hpp"
+#include "tests/engine/runtime/memory_streams.hpp"
+#include "tests/files_in_memory.hpp"
+#include "tests/message_of.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+namespace {
+
+constexpr const char* kPlain = "harmonic plain { producer x {6}; producer y; layer h {9}; layer o; cycle { x -(dropout(0.3), tanh)-> h -> o; o <-(cross_entropy)- y; } }";
+constexpr const char* kNormed = "harmonic normed { producer x {6}; producer y; layer h {8}; layer o; cycle { x -(affine, norm(kind=\"batch\"), relu)-> h -> o; o <-(cross_entropy)- y; } }";
+constexpr const char* kHanded = "harmonic handed { producer x {6}; producer y; layer o; consumer c; cycle { x -(affine)-> o -> c; o <-(cross_entropy)- y; } }";
+
+std::shared_ptr<FakeAccelerator> accelerator() {
+  static const auto device = add_fake_accelerator(Registry::global(), "fake_of_cycles");
+  return device;
+}
+
+std::unique_ptr<HarmonicGraph> graph_for(const char* flow, bool validated = false) {
+  auto g = graph_of(flow);
+  const std::vector<float> x = numbers(6 * 40, 3);
+  std::vector<uint8_t> y;
+  for (size_t i = 0; i < 40; ++i) y.push_back(static_cast<uint8_t>((x[6 * i] > 0) + (x[6 * i + 1] > 0)));
+  bind_rows(*g, "x", {6}, x);
+  bind_rows(*g, "y", {}, y, 3);
+  if (validated) {
+    g->validation_streams().bind(g->graph(), g->graph().find("x"), Source("x", std::make_shared<Rows<float>>(Shape{6}, numbers(6 * 14, 9))));
+    g->validation_streams().bind(g->graph(), g->graph().find("y"), Source("y", std::make_shared<Rows<uint8_t>>(Shape{}, std::vector<uint8_t>(14, 1), 3)));
+  }
+  return g;
+}
+
+RunSettings run_on(const std::string& device, RunSettings s) {
+  s.device = device;
+  return s;
+}
+
+RunSettings six_epochs(int64_t accumulate = 1) {
+  RunSettings s = settings(7);
+  s.epochs = 6;
+  s.accumulate = accumulate;
+  s.optimizer = "adamw(lr=0.01)";
+  s.clip = 0.5;
+  return s;
+}
+
+std::map<std::string, std::string> all_of(HarmonicGraph& g) {
+  std::map<std::string, std::string> bytes;
+  TensorFile all;
+  g.snapshot(all);
+  for (const auto& [name, tensor] : all.tensors) bytes[name] = std::string(static_cast<const char*>(tensor.bytes()), type_of(tensor).bytes());
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("a cycle on a device with its own memory ends to the bit as on the CPU") {
+  accelerator();
+  const auto [flow, accumulate, validated] = GENERATE(table<const char*, int64_t, bool>({{kPlain, 1, false}, {kPlain, 3, true}, {kNormed, 1, true}, {kNormed, 2, false}}));
+  const auto end = [&, flow = flow, accumulate = accumulate, validated = validated](const std::string& device) {
+    auto g = graph_for(flow, validated);
+    const CycleReport r = CycleRuntime(*g, 0, run_on(device, six_epochs(accumulate))).run();
+    double seen = r.loss;
+    for (const EpochReport& e : r.by_epoch) seen += e.validation ? e.validation->loss : 0;
+    return std::tuple(all_of(*g), r.steps, seen, r.accuracy, r.notes);
+  };
+  CHECK((end("fake_of_cycles") == end("cpu")));
+}
+
+TEST_CASE("a consumer gets what a device computes") {
+  accelerator();
+  const auto handed = [](const std::string& device) {
+    auto g = graph_for(kHanded);
+    const auto kept = keep(*g, "c");
+    CycleRuntime(*g, 0, run_on(device, six_epochs())).run();
+    return kept->values;
+  };
+  const std::vector<float> cpu = handed("cpu");
+  CHECK(cpu.size() == 6 * 40 * 3);
+  CHECK((handed("fake_of_cycles") == cpu));
+}
+
+TEST_CASE("a run moves from one device to another by its checkpoint") {
+  accelerator();
+  auto undisturbed = graph_for(kNormed);
+  CycleRuntime(*undisturbed, 0, six_epochs()).run();
+  const auto expected = all_of(*undisturbed);
+  for (const auto& [first, second] : {std::pair("cpu", "fake_of_cycles"), std::pair("fake_of_cycles", "cpu"), std::pair("fake_of_cycles", "fake_of_cycles")}) {
+    FilesInMemory files;
+    RunSettings part = six_epochs();
+    part.epochs.reset();
+    part.steps = 17;
+    auto g = graph_for(kNormed);
+    Checkpointer writer("runs", CheckpointInterval{0, 5, 0}, 3, files);
+    CycleRuntime before(*g, 0, run_on(first, part));
+    before.set_checkpoints(&writer);
+    before.run();
+    auto other = graph_for(kNormed);
+    CycleRuntime after(*other, 0, run_on(second, six_epochs()));
+    std::vector<std::string> notes;
+    after.resume(*CheckpointFolder("runs", files).newest(notes));
+    CHECK(after.run().steps == 36);
+    INFO(first << " to " << second);
+    CHECK((all_of(*other) == expected));
+  }
+}
+
+TEST_CASE("snapshots of a cycle on a device are the weights of one step") {
+  accelerator();
+  std::map<int64_t, std::string> expected;
+  auto cpu = graph_for(kPlain);
+  CycleRuntime on_cpu(*cpu, 0, six_epochs());
+  on_cpu.on_step(1, [&](const StepReport& r) { expected[r.step] = learned_bytes(*cpu); });
+  on_cpu.run();
+  auto g = graph_for(kPlain);
+  CycleRuntime runtime(*g, 0, run_on("fake_of_cycles", six_epochs()));
+  std::thread reader;
+  std::atomic<bool> over{false};
+  std::atomic<int> wrong{0}, read{0};
+  runtime.keep_snapshots([&](const std::shared_ptr<Snapshots>& kept) {
+    reader = std::thread([&, kept] {
+      while (!over) {
+        const auto s = kept->fresh(Snapshots::Clock::now() + std::chrono::seconds(1));
+        std::string bytes;
+        for (const auto& [name, t] : s->weights().all()) bytes.append(static_cast<const char*>(t.data()), t.type.bytes());
+        if (s->version().step != 0 && expected.at(s->version().step) != bytes) ++wrong;
+        ++read;
+      }
+    });
+  });
+  runtime.on_step(1, [](const StepReport&) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
+  runtime.run();
+  over = true;
+  reader.join();
+  CHECK(wrong == 0);
+  CHECK(read > 3);
+}
+
+TEST_CASE("a cycle says once what the host computes beside the device") {
+  const auto device = accelerator();
+  device->declined = {"dot", "linear"};
+  auto g = graph_for(kPlain);
+  const CycleReport r = CycleRuntime(*g, 0, run_on("fake_of_cycles", six_epochs())).run();
+  device->declined.clear();
+  REQUIRE(r.notes.size() == 1);
+  CHECK(r.notes[0].find("device 'fake_of_cycles' has no kernel for ") == 0);
+  CHECK(r.notes[0].find("dot") != std::string::npos);
+  auto cpu = graph_for(kPlain);
+  CHECK(r.loss == Approx(CycleRuntime(*cpu, 0, six_epochs()).run().loss).epsilon(1e-4));
+}
+
+TEST_CASE("a loss that is not finite stops a cycle on a device before any weight changes") {
+  accelerator();
+  const auto message = [](const std::string& device) {
+    auto g = graph_of("harmonic g { producer x {1}; producer y {1}; layer o {1}; cycle { x -> o; o <-(mse)- y; } }");
+    std::vector<float> x = numbers(20, 5);
+    x[13] = INFINITY;
+    bind_rows(*g, "x", {1}, x);
+    bind_rows(*g, "y", {1}, numbers(20, 6));
+    RunSettings s = run_on(device, settings(4));
+    s.epochs = 1;
+    s.shuffle = false;
+    return message_of([&] { CycleRuntime(*g, 0, s).run(); }) + learned_bytes(*g);
+  };
+  CHECK((message("fake_of_cycles") == message("cpu")));
+}

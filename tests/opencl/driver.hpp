@@ -1,0 +1,18 @@
+// Is there an OpenCL driver to test with?
+#pragma once
+
+#include <catch2/catch.hpp>
+
+#include "engine/execution/device_memory.hpp"
+#include "engine/plugin/registry.hpp"
+
+namespace harmonics::testing {
+
+inline bool has_driver() {
+  const hx_device_info info = info_of(*Registry::global().need(HX_DEVICE, "opencl"));
+  if (!info.unavailable[0]) return true;
+  WARN("nothing is tested: " << info.unavailable);
+  return false;
+}
+
+}  // namespace harmonics::testing

@@ -1,0 +1,98 @@
+// The OpenCL device on the command line.
+#include "tests/journeys/shell.hpp"
+
+#include <cmath>
+
+using namespace journeys;
+
+namespace {
+
+bool has_driver() {
+  if (has(harmonics("list devices").out, "driver ")) return true;
+  WARN("nothing is tested: no OpenCL driver");
+  return false;
+}
+
+const std::string kNoDriver = "OCL_ICD_VENDORS=/nowhere";
+const std::string kDigits = " --producer 'synth:digits?size=600&seed=1' --producer 'synth:digits?size=600&seed=1#label' --batch 32 --threads 2 ";
+
+// A flow like mnist.hmx, small enough for any machine.
+std::string small_flow(const Folder& f) {
+  return f.write("small.hmx",
+                 "harmonic small { producer x; producer y 1/1 x; layer hidden {48}; layer output;\n"
+                 "  cycle { x -(relu)-> hidden -(dropout(0.2))-> output; output <-(cross_entropy)- y; } }\n");
+}
+
+double loss_of(const Result& r) { return number(r.out, "loss"); }
+
+}  // namespace
+
+TEST_CASE("a flow trains on OpenCL to the losses of the CPU") {
+  if (!has_driver()) return;
+  Folder f;
+  const std::string run = "run " + small_flow(f) + kDigits + "--steps 40 --json --quiet --device ";
+  const Result cpu = harmonics(run + "cpu"), opencl = harmonics(run + "opencl", 280);
+  REQUIRE(cpu.code == 0);
+  REQUIRE(opencl.code == 0);
+  REQUIRE(std::isfinite(loss_of(cpu)));
+  CHECK(loss_of(opencl) == Approx(loss_of(cpu)).epsilon(1e-3));
+  CHECK_FALSE(has(opencl.err, "has no kernel"));
+}
+
+TEST_CASE("mnist.hmx and mnist_cnn.hmx run wholly on OpenCL") {
+  if (!has_driver()) return;
+  for (const char* sample : {"mnist.hmx", "mnist_cnn.hmx"}) {
+    const std::string flow = kSamples + sample + kDigits;
+    const Result placed = harmonics("explain " + kSamples + sample + " --producer 'synth:digits?size=600&seed=1' --producer 'synth:digits?size=600&seed=1#label' --batch 32 --placement --device opencl", 280);
+    REQUIRE(placed.code == 0);
+    CHECK(has(placed.out, "none on the host"));
+    const Result cpu = harmonics("run " + flow + "--steps 4 --json --quiet"), opencl = harmonics("run " + flow + "--steps 4 --json --quiet --device opencl", 280);
+    REQUIRE(opencl.code == 0);
+    CHECK(loss_of(opencl) == Approx(loss_of(cpu)).epsilon(1e-3));
+  }
+}
+
+TEST_CASE("checkpoints move between the CPU and OpenCL") {
+  if (!has_driver()) return;
+  Folder f;
+  const std::string flow = small_flow(f) + kDigits + "--json --quiet ";
+  const Result undisturbed = harmonics("run " + flow + "--steps 30");
+  REQUIRE(undisturbed.code == 0);
+  for (const auto& [first, second] : {std::pair("cpu", "opencl"), std::pair("opencl", "cpu")}) {
+    const std::string folder = f / (std::string(first) + "-run");
+    REQUIRE(harmonics("run " + flow + "--steps 15 --checkpoint '" + folder + "' --every 100steps --device " + first, 280).code == 0);
+    const Result rest = harmonics("run " + flow + "--steps 30 --resume '" + folder + "' --device " + second, 280);
+    REQUIRE(rest.code == 0);
+    CHECK(loss_of(rest) == Approx(loss_of(undisturbed)).epsilon(2e-3));
+  }
+}
+
+TEST_CASE("list devices shows what a device is, or why it cannot be used") {
+  if (has_driver()) {
+    const Result r = harmonics("list devices");
+    CHECK(r.code == 0);
+    CHECK(has(r.out, "driver "));
+    CHECK(has(r.out, "memory "));
+  }
+  const Result none = harmonics_in(kNoDriver, "list devices");
+  CHECK(none.code == 0);
+  CHECK(has(none.out, "not available: no OpenCL driver is installed"));
+  CHECK(has(harmonics_in(kNoDriver, "list devices --json").out, "\"unavailable\":\"no OpenCL driver is installed"));
+}
+
+TEST_CASE("a device that cannot be used is an error, and auto takes the CPU and says so") {
+  Folder f;
+  const std::string run = "run " + small_flow(f) + kDigits + "--steps 2 --device ";
+  const Result wanted = harmonics_in(kNoDriver, run + "opencl");
+  CHECK(wanted.code == 1);
+  CHECK(has(wanted.err, "device 'opencl' cannot be used: no OpenCL driver is installed"));
+  const Result any = harmonics_in(kNoDriver, run + "auto");
+  CHECK(any.code == 0);
+  CHECK(has(any.err, "device auto: the CPU, as there is no accelerator to use"));
+}
+
+TEST_CASE("the OpenCL device agrees with the reference on every call it serves") {
+  if (!has_driver()) return;
+  const Result r = harmonics(std::string("plugin check ") + HARMONICS_OPENCL_PLUGIN, 290);
+  CHECK(r.code == 0);
+}

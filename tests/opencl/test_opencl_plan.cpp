@@ -1,0 +1,88 @@
+// Programs on the OpenCL device against those of the CPU.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "engine/execution/kernel_source.hpp"
+#include "tests/engine/execution/training_program.hpp"
+#include "tests/opencl/driver.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+namespace {
+
+double distance(const HTensor& a, const HTensor& b) {
+  if (type_of(a) != type_of(b)) return INFINITY;
+  if (a.dtype() != DType::F32) return same_bits(a, b) ? 0 : INFINITY;
+  double most = 0;
+  for (int64_t i = 0; i < a.size(); ++i) {
+    const double x = a.data<float>()[i], y = b.data<float>()[i];
+    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+    const double d = std::abs(x - y) / std::max(1.0, std::abs(y));
+    most = std::isnan(d) ? INFINITY : std::max(most, d);
+  }
+  return most;
+}
+
+double distance(const Values& a, const Values& b) {
+  if (a.size() != b.size()) return INFINITY;
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i) most = std::max(most, distance(a[i], b[i]));
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("a training step on OpenCL is that of the CPU, with nothing left to the host") {
+  if (!has_driver()) return;
+  const auto executor = make_sequential_executor();
+  for (const char* optimizer : {"adamw", "sgd"}) {
+    INFO(optimizer);
+    const TrainingStep step = training_step(17, {33, 24, 10}, optimizer);
+    CHECK(distance(run_compiled(step.program, step.numbers, *executor, on("opencl")), run_compiled(step.program, step.numbers, *executor, on("cpu"))) < 2e-4);
+    MapBinding binding(step.numbers);
+    const auto plan = compile(step.program, &binding, *executor, on("opencl"));
+    for (const PlanStep& s : plan->steps()) {
+      INFO(s.what);
+      CHECK_FALSE(s.on_host);
+    }
+  }
+}
+
+TEST_CASE("random programs on OpenCL agree with the interpreter") {
+  if (!has_driver()) return;
+  const auto executor = make_sequential_executor();
+  int apart = 0;
+  for (uint32_t seed = 0; seed < 25; ++seed) {  // a rounding may become a whole step of floor or sign in few of them
+    const RandomProgram random(seed, 20);
+    apart += !(distance(run_compiled(random.program(), random.numbers(), *executor, on("opencl")), interpret(random.program(), random.numbers())) < 1e-3);
+  }
+  CHECK(apart <= 2);
+}
+
+TEST_CASE("random numbers on OpenCL have the bits of the CPU's") {
+  if (!has_driver()) return;
+  Tracer tracer("random");
+  const HTensor counter = tracer.input("counter", {DType::I64, {2}});
+  tracer.output("y", call1("random_uniform", {counter}, Attributes().set("stream", int64_t{-77}).set("shape", Shape{13, 7})));
+  const Program program = tracer.take();
+  const std::map<std::string, HTensor> numbers{{"counter", HTensor::from<int64_t>({2}, {123456789, 1LL << 40})}};
+  const auto executor = make_sequential_executor();
+  CHECK(same_bits(run_compiled(program, numbers, *executor, on("opencl")), run_compiled(program, numbers, *executor, on("cpu"))));
+}
+
+TEST_CASE("a buffer that no driver gives is refused with the most there is") {
+  if (!has_driver()) return;
+  Tracer tracer("large");
+  const HTensor x = tracer.input("x", {DType::F32, {1 << 30}});
+  HTensor wide = broadcast(reshape(x, {1, 1 << 30}), {4096, 1 << 30});
+  tracer.output("y", reduce_sum(wide, {0, 1}));
+  const auto executor = make_sequential_executor();
+  try {
+    compile(tracer.take(), nullptr, *executor, on("opencl"));
+    FAIL("a plan of terabytes was made");
+  } catch (const Error& e) {
+    INFO(e.what());
+    CHECK(e.kind() == ErrorKind::Device);
+  }
+}
