@@ -64,6 +64,7 @@ const connection = new Connection((e) => { kinds[e.kind]?.(e); ask(); }, (state,
   if (state === "locked" && document.activeElement === document.body) at("token").focus();
   where.detail = detail;
   where.state = state;
+  reached();  // at once: a button of a connection that has gone must not take a click
   ask();
 });
 const where = { state: "connecting", detail: "" };
@@ -98,7 +99,7 @@ function reached() {
   at("connection").className = `badge ${where.state === "open" && !stale ? "good" : "poor"}`;
   at("main").classList.toggle("stale", stale);
   document.documentElement.dataset.connection = where.state;
-  for (const button of at("acts").querySelectorAll("button, input")) button.disabled = where.state !== "open";
+  if (where.state !== "open") for (const e of at("acts").querySelectorAll("button, input")) e.disabled = true;  // head() lets go of them
 }
 
 function head() {
