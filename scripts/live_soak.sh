@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Live training for a long time, watched from outside: its memory and that of its sender, descriptors, how fast it is.
-# live_soak.sh [--slow] [--minutes N] [--seed N] [--rate N] [--program FILE]
+# live_soak.sh [--slow] [--minutes N] [--seed N] [--rate N] [--rows FILE] [--program FILE]
 #   --slow     a learner over a hundred times too slow for its sender, which is held back (default: connections that break every few seconds)
 #   --minutes  how long (default: 60, with --slow 10)     --rate    samples a second without --slow (default 2000)
-#   --seed     of the breaks (default: of the clock); it is printed
+#   --seed     of the breaks (default: of the clock); it is printed      --rows    keep what was seen every two seconds
 set -euo pipefail
 cd "$(dirname "$0")/.."
-minutes='' seed=$(date +%s) program='' rate=2000 slow=no
+minutes='' seed=$(date +%s) program='' rate=2000 slow=no rows=''
 while [ $# -gt 0 ]; do
   case "$1" in
-    --minutes | --seed | --rate | --program)
+    --minutes | --seed | --rate | --rows | --program)
       declare "${1#--}=${2:?$1 takes a value}"
       shift 2
       ;;
@@ -29,6 +29,7 @@ finish() {
     kill -9 "$process" 2>/dev/null || true
     wait "$process" 2>/dev/null || true
   done
+  if [ -n "$rows" ] && [ -s "$work/rows" ]; then cp "$work/rows" "$rows"; fi
   rm -rf "$work"
 }
 trap finish EXIT
