@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include <harmonics/graph.hpp>
 
@@ -10,9 +11,18 @@ namespace harmonics {
 
 enum class Backend { Auto, CPU, GPU, FPGA };
 
+// Hardware for one part of what is deployed, in place of the descriptor's. A part is a graph, by the name its flow gives it: a host that
+// splits work over several graphs carries the samples between them.
+struct PartitionOptions {
+  std::string name;
+  Backend backend = Backend::Auto;
+  bool fallback = true;
+};
+
 struct DeploymentDescriptor {
   Backend backend = Backend::Auto;
   bool fallback = true;  // to the CPU, where there is no such hardware or no driver for it
+  std::vector<PartitionOptions> partitions = {};
 };
 
 namespace detail {
@@ -43,6 +53,12 @@ HARMONICS_FACE inline std::string device_for(const DeploymentDescriptor& deploy)
   const detail::Accelerator found = detail::accelerator(sort);
   if (!found.note.empty() && !deploy.fallback && deploy.backend != Backend::Auto) throw Error(ErrorKind::Device, found.note);
   return found.device;
+}
+// Of one part: as the last options of that name say, else as the descriptor does.
+HARMONICS_FACE inline std::string device_for(const DeploymentDescriptor& deploy, const std::string& partition) {
+  for (auto own = deploy.partitions.rbegin(); own != deploy.partitions.rend(); ++own)
+    if (own->name == partition) return device_for({own->backend, own->fallback, {}});
+  return device_for(deploy);
 }
 
 }  // namespace harmonics

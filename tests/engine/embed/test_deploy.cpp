@@ -1,5 +1,6 @@
 // The choice of hardware by sort, as embedders make it.
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include <harmonics/deploy.hpp>
 
@@ -32,4 +33,33 @@ TEST_CASE("a deployment names a device, and falls back to the CPU only where it 
   CHECK(device_for({Backend::FPGA, true}) == "cpu");
   CHECK(message_of([] { device_for({Backend::FPGA, false}); }).find("deployed: switched off") != std::string::npos);
   CHECK_NOTHROW(device_for({Backend::Auto, false}));
+}
+
+TEST_CASE("partitions of a deployment run where their own options say") {
+  const auto device = add_fake_accelerator(Registry::global(), "partitioned");
+  DeploymentDescriptor deploy;
+  deploy.backend = Backend::CPU;
+  deploy.partitions.push_back({"encoder", Backend::GPU, false});
+  CHECK(device_for(deploy, "encoder") == "partitioned");
+  CHECK(device_for(deploy, "decoder") == "cpu");
+  for (const char* name : {"decoder", "encoder"}) {
+    INFO(name);
+    HarmonicGraph g = parse_hmx_text(std::string("harmonic ") + name + " { producer x; producer y 1/1 x; layer o; cycle { x -(affine)-> o; o <-(cross_entropy)- y; } }");
+    g.bindProducer("x", "synth:digits?size=64&seed=1");
+    g.bindProducer("y", "synth:digits?size=64&seed=1#label");
+    FitOptions options;
+    options.steps = 2;
+    options.batch = 16;
+    options.device = device_for(deploy, name);
+    const size_t before = device->kernels;
+    CHECK(std::isfinite(g.fit(options).loss));
+    CHECK((device->kernels > before) == (std::string(name) == "encoder"));
+  }
+  deploy.partitions.push_back({"encoder", Backend::CPU, false});  // the last of a name counts
+  CHECK(device_for(deploy, "encoder") == "cpu");
+  device->unavailable = "switched off";
+  deploy.partitions.back().backend = Backend::GPU;
+  CHECK(message_of([&] { device_for(deploy, "encoder"); }).find("partitioned: switched off") != std::string::npos);
+  deploy.partitions.back().fallback = true;
+  CHECK(device_for(deploy, "encoder") == "cpu");
 }
