@@ -26,9 +26,17 @@ void cut(MatmulContext& c, double nanoseconds, double grain) {
   }
 }
 
-// Where our own packing beats oneDNN's.
+// Where our own packing is at least as fast as oneDNN's, which besides takes memory of its own in every run.
 bool is_packed_here(const Product& p) {
-  return std::string_view(isa().name) == "avx2" && p.batch == 1 && p.m >= 48 && p.n >= 64 && p.k >= 64;
+  return isa().vector >= 8 && p.batch == 1 && p.m >= 48 && p.n >= 64 && p.k >= 64;
+}
+
+int64_t panels(int64_t n, int64_t panel) { return (n + panel - 1) / panel; }
+// Whole cache lines of floats: vectors of B are not to lie across two.
+int64_t lines(int64_t floats) { return (floats + 15) / 16 * 16; }
+// Floats of a block of rows or columns, as far as the product fills it.
+int64_t block_floats(int64_t n, int64_t panel, int64_t most, int64_t depth) {
+  return std::min(most, panels(n, panel) * panel) * std::min(kPackedDepth, depth);
 }
 
 // Long sums of few results whose operands both lie depth by depth.
@@ -41,7 +49,9 @@ void answer_deep(const Product& p, double nanoseconds, hx_kernel& out) {
   c->product = p;
   c->slices = parts_for(nanoseconds, p.k / 128, 200000);  // few: each writes all sums
   c->join_parts = parts_for(static_cast<double>(p.m * p.n * c->slices) * 0.2, p.m * p.n / 64);
-  c->slice_floats = (p.m * p.n + kPackedDepth * (kPackedRows + kPackedColumns) + 15) / 16 * 16;
+  const int64_t column_panel = packed_column_panel(isa().vector);
+  c->a_floats = lines(p.m * p.n + block_floats(p.m, kPackedRowPanel, kPackedRows, p.k)) - p.m * p.n;
+  c->slice_floats = lines(p.m * p.n + c->a_floats + block_floats(p.n, column_panel, kPackedColumns, p.k));
   const uint64_t workspace = c->slices * static_cast<uint64_t>(c->slice_floats) * sizeof(float);
   const std::vector<uint32_t> phases = {c->slices, c->join_parts};
   answer(out, std::move(c), isa().deep_matmul, "packed matmul by depth", phases).workspace = workspace;
@@ -51,22 +61,24 @@ void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out
   auto c = std::make_unique<PackedContext>();
   static_cast<MatmulContext&>(*c) = grid;
   const Product& p = c->product;
-  // Slices of columns pack their part of B where the second-level cache keeps it; slices of rows would share one packed copy.
+  // Slices of columns pack their part of B where the second-level cache keeps it; slices of rows share one packed copy of all.
   const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, 100000);
   c->batch_parts = c->row_parts = c->column_parts = 1;
-  while (p.a_column != 1 && c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts)) c->column_parts *= 2;
+  while ((p.a_column != 1 || p.n >= p.m) && c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts)) c->column_parts *= 2;
   while (c->row_parts * c->column_parts < wanted && p.m >= 4 * kPackedRowPanel * static_cast<int64_t>(c->row_parts)) c->row_parts *= 2;
-  const auto panels = [](int64_t n, int64_t panel) { return (n + panel - 1) / panel; };
+  const int64_t column_panel = packed_column_panel(isa().vector);
   const auto pack_parts = [](int64_t floats, int64_t most) { return parts_for(static_cast<double>(floats) * 0.5, most); };
   c->packs_a = p.a_column != 1;
   if (c->packs_a) {
-    c->a_floats = panels(p.m, kPackedRowPanel) * kPackedRowPanel * p.k;
+    c->a_floats = lines(panels(p.m, kPackedRowPanel) * kPackedRowPanel * p.k);
     c->pack_parts[0] = pack_parts(c->a_floats, panels(p.m, kPackedRowPanel));
   }
   c->shares_b = c->row_parts > 1;
   const uint32_t parts = c->row_parts * c->column_parts;
-  c->b_floats = c->shares_b ? panels(p.n, kPackedColumnPanel) * kPackedColumnPanel * p.k : kPackedDepth * kPackedColumns * parts;
-  if (c->shares_b) c->pack_parts[1] = pack_parts(c->b_floats, panels(p.n, kPackedColumnPanel));
+  const int64_t columns = panels(panels(p.n, column_panel), c->column_parts) * column_panel;  // of a part, at most
+  c->b_part_floats = block_floats(columns, column_panel, kPackedColumns, p.k);
+  c->b_floats = c->shares_b ? panels(p.n, column_panel) * column_panel * p.k : c->b_part_floats * parts;
+  if (c->shares_b) c->pack_parts[1] = pack_parts(c->b_floats, panels(p.n, column_panel));
   const uint64_t workspace = static_cast<uint64_t>(c->a_floats + c->b_floats) * sizeof(float);
   std::vector<uint32_t> phases;
   if (c->packs_a || c->shares_b) phases.push_back(c->pack_parts[0] + c->pack_parts[1]);

@@ -32,18 +32,20 @@ struct PackedContext : MatmulContext {
   bool shares_b = false;      // all of B lies packed behind it; else every part packs the block it works on
   uint32_t pack_parts[2] = {};  // of phase 0: of A, of B
   int64_t a_floats = 0, b_floats = 0;
+  int64_t b_part_floats = 0;    // of a part's own block
 };
 
 // A product whose depth is shared out. Workspace, for each slice: its m x n sums, a packed block of A, a packed block of B.
 struct DeepContext {
   Product product;
   uint32_t slices, join_parts;
-  int64_t slice_floats;
+  int64_t slice_floats, a_floats;  // a_floats: of the block of A
 };
 constexpr int64_t kDeepGranule = 64;
 
-// Panels: kPackedRowPanel rows of A, 16 columns of B (one or more vectors).
-constexpr int64_t kPackedRowPanel = 6, kPackedColumnPanel = 16;
+// Panels: kPackedRowPanel rows of A; columns of B that fill enough registers to hide how long a product takes.
+constexpr int64_t kPackedRowPanel = 6;
+constexpr int64_t packed_column_panel(int64_t vector) { return vector < 8 ? 16 : 2 * vector; }
 // Blocks that the second-level cache holds: B's 256 KiB and A's 96 KiB.
 constexpr int64_t kPackedDepth = 256, kPackedRows = 96, kPackedColumns = 256;
 

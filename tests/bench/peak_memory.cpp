@@ -1,4 +1,5 @@
-// The memory of one case of a workload, as the plan says it and as it is: peak_memory WORKLOAD BATCH THREADS. One JSON object:
+// The memory of one case of a workload, as the plan says it and as it is: peak_memory WORKLOAD BATCH THREADS [APART]. One JSON object;
+// exit status 1 where planned and measured are further apart than that share:
 //
 //   planned    bytes of the plan's arena, of parameters and states, and of the prepared samples
 //   measured   bytes of aligned memory, which is what numbers are kept in, by us and by oneDNN, at the highest moment of some
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -127,7 +129,8 @@ void run(WorkloadStep& step, int times) {
   for (int i = 0; i < times; ++i) step.run();
 }
 
-void report(const Workload& workload, int64_t batch, int threads) {
+// Measured over planned.
+double report(const Workload& workload, int64_t batch, int threads) {
   run(*std::make_unique<WorkloadStep>(workload, batch, threads), 3);
   const int64_t heap_before = heap.live, aligned_before = aligned.live;
   WorkloadStep step(workload, batch, threads);
@@ -138,12 +141,14 @@ void report(const Workload& workload, int64_t batch, int threads) {
   aligned.peak = aligned.live.load();
   run(step, 30);
   const MemoryReport m = step.executable().memory();
+  const uint64_t planned = m.arena_bytes + m.state_bytes + step.prepared_bytes();
+  const int64_t measured = aligned.peak - aligned_before;
   boost::json::object o{{"name", fmt::format("{}/batch:{}/threads:{}", workload.name, batch, threads)},
                         {"arena", m.arena_bytes}, {"states", m.state_bytes}, {"samples", step.prepared_bytes()},
-                        {"planned", m.arena_bytes + m.state_bytes + step.prepared_bytes()},
-                        {"measured", aligned.peak - aligned_before}, {"heap", heap.peak - heap_before},
+                        {"planned", planned}, {"measured", measured}, {"heap", heap.peak - heap_before},
                         {"resident", peak_resident()}};
   fmt::print("{}\n", boost::json::serialize(o));
+  return static_cast<double>(measured) / static_cast<double>(planned);
 }
 
 }  // namespace
@@ -151,12 +156,16 @@ void report(const Workload& workload, int64_t batch, int threads) {
 }  // namespace harmonics::bench
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    fmt::print(stderr, "usage: peak_memory WORKLOAD BATCH THREADS\n");
+  if (argc != 4 && argc != 5) {
+    fmt::print(stderr, "usage: peak_memory WORKLOAD BATCH THREADS [APART]\n");
     return 2;
   }
   try {
-    harmonics::bench::report(harmonics::bench::read_workload(argv[1]), std::atoll(argv[2]), std::atoi(argv[3]));
+    const double ratio = harmonics::bench::report(harmonics::bench::read_workload(argv[1]), std::atoll(argv[2]), std::atoi(argv[3]));
+    if (argc == 5 && std::abs(ratio - 1) > std::atof(argv[4])) {
+      fmt::print(stderr, "measured is {:.4f} of planned\n", ratio);
+      return 1;
+    }
   } catch (const harmonics::Error& e) {
     fmt::print(stderr, "error: {}\n", e.what());
     return 1;

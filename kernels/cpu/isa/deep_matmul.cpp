@@ -11,7 +11,7 @@ void sum_slice(const DeepContext& c, void* const* buffers, uint32_t part) {
   const Range own = share(p.k / kDeepGranule, c.slices, part);
   const int64_t k0 = own.begin * kDeepGranule, k1 = part + 1 < c.slices ? own.end * kDeepGranule : p.k;
   float* workspace = static_cast<float*>(buffers[p.c + 1]) + part * c.slice_floats;
-  float *packed_a = workspace + p.m * p.n, *packed_b = packed_a + kPackedDepth * kPackedRows;
+  float *packed_a = workspace + p.m * p.n, *packed_b = packed_a + c.a_floats;
   const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]);
   for (int64_t k = k0; k < k1; k += kPackedDepth) {
     const int64_t depth = k1 - k < kPackedDepth ? k1 - k : kPackedDepth;

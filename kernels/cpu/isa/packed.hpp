@@ -11,7 +11,7 @@ namespace harmonics::cpu::HM_ISA {
 namespace {
 
 constexpr int kRows = kPackedRowPanel;
-constexpr int64_t kColumns = kPackedColumnPanel;
+constexpr int64_t kColumns = packed_column_panel(kWidth);
 constexpr int kVectors = kColumns / kWidth;
 
 // a(i, k) = a[i * a_row + k * kStep]; b: depth x kColumns, packed. A packed A has a_row 1 and steps of kRows.

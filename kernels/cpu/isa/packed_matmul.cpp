@@ -40,7 +40,7 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
   const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]);
   float* to = static_cast<float*>(buffers[p.c]);
   const float* packed_a = static_cast<const float*>(buffers[p.c + 1]);
-  float* packed_b = static_cast<float*>(buffers[p.c + 1]) + c.a_floats + (c.shares_b ? 0 : part * kPackedDepth * kPackedColumns);
+  float* packed_b = static_cast<float*>(buffers[p.c + 1]) + c.a_floats + (c.shares_b ? 0 : part * c.b_part_floats);
   for (int64_t j = j0; j < j1; j += kPackedColumns) {
     const int64_t columns = j1 - j < kPackedColumns ? j1 - j : kPackedColumns;
     for (int64_t k = 0; k < p.k; k += kPackedDepth) {
