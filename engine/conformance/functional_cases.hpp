@@ -138,10 +138,29 @@ inline void add_linear_cases(Cases& cases, Sizes& sizes) {
   const AttributeMap transposed = AttributeMap().set("transposed", true);
   cases.push_back({"linear", transposed, {numbers({sizes.some(), in}), numbers({in, out}), numbers({out})}});
   cases.push_back({"linear", AttributeMap(transposed).set("activation", "gelu"), {numbers({in}), numbers({in, out})}});
+  const auto axes = [](std::vector<int64_t> lhs, std::vector<int64_t> rhs, std::vector<int64_t> batch) {
+    return AttributeMap().set("lhs_contract", std::move(lhs)).set("rhs_contract", std::move(rhs)).set("lhs_batch", batch).set("rhs_batch", batch);
+  };
+  const Operand keep{Operand::index, {}, DType::Bool, 2};
+  cases.push_back({"dot_add", axes({1}, {0}, {}), {numbers({3, out}), numbers({3, in}), numbers({in, out})}});
+  cases.push_back({"dot_add", axes({0}, {0}, {}), {numbers({in, out}), numbers({7, in}), numbers({7, out}), keep}});
+  cases.push_back({"dot_add", axes({2}, {1}, {0}), {numbers({2, 3, out}), numbers({2, 3, in}), numbers({2, in, out})}});
   for (const char* slope : {"", "all", "active"})
     cases.push_back({"sgd_outer",
                      AttributeMap().set("slope", std::string(slope)),
                      {numbers({in, out}), numbers({3, in}), numbers({3, out}), rate()}});
+}
+
+inline void add_fused_cases(Cases& cases, Sizes& sizes) {
+  const int64_t rows = 7 * sizes.odd(), columns = sizes.some();
+  for (const char* reduction : {"reduce_sum", "reduce_max"})
+    for (int64_t axis : {0, 1})
+      for (const std::vector<int64_t>& outputs : {std::vector<int64_t>{3}, std::vector<int64_t>{2, 3}})
+        cases.push_back({"fused_reduce",
+                         AttributeMap().set("chain", std::string("sub(0,1):f32 mul(2,2):f32")).set("outputs", outputs)
+                             .set("shape", std::vector<int64_t>{rows, columns}).set("reduction", std::string(reduction))
+                             .set("axes", std::vector<int64_t>{axis}),
+                         {numbers({rows, columns}), numbers({columns})}});
 }
 
 inline void add_norm_cases(Cases& cases, Sizes& sizes) {
@@ -384,6 +403,7 @@ inline Cases functional_cases(uint64_t seed) {
   Cases cases;
   add_activation_cases(cases, sizes);
   add_linear_cases(cases, sizes);
+  add_fused_cases(cases, sizes);
   add_norm_cases(cases, sizes);
   add_loss_cases(cases, sizes);
   add_conv_cases(cases, sizes);

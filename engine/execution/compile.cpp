@@ -59,6 +59,9 @@ Program run_transpose_weights(const Program& p, Context& c) {
 Program run_fuse_updates(const Program& p, Context& c) {
   return c.options.fuse && !c.kernels.is_reference() ? fuse_updates(p, accepts_call(c)) : p;
 }
+Program run_accumulate_products(const Program& p, Context& c) {
+  return c.options.fuse && !c.kernels.is_reference() ? accumulate_products(p, accepts_call(c)) : p;
+}
 Program run_fuse_pooling(const Program& p, Context& c) { return c.options.fuse ? fuse_pooling(p, accepts_call(c)) : p; }
 
 Program run_recompute(const Program& p, Context& c) { return recompute(p, c.options.recompute); }
@@ -104,17 +107,23 @@ std::vector<Selected> all_selected(const Program& program, std::vector<Selected>
   return all;
 }
 
-// The reference runs any chain; a device is asked.
+// The reference runs any chain, but no calls; a device is asked.
+HasKernel accepts_chain(Context& c) {
+  return [&c](const Program& program, const Node& node) { return c.has_kernel(program, node); };
+}
 Program run_fuse_elementwise(const Program& p, Context& c) {
   if (!c.options.fuse) return p;
-  if (c.kernels.is_reference()) return fuse_elementwise(p);
-  return fuse_elementwise(p, [&](const Program& program, const Node& node) { return c.has_kernel(program, node); });
+  return fuse_elementwise(p, c.kernels.is_reference() ? HasKernel() : accepts_chain(c));
+}
+Program run_fuse_reductions(const Program& p, Context& c) {
+  return c.options.fuse && !c.kernels.is_reference() ? fuse_reductions(p, accepts_chain(c)) : p;
 }
 
 // The order matters: dead and equal nodes go before transpose_weights and fuse_calls look at uses; select comes before they
 // could join what is chosen by itself, and again for what bodies bring; fuse_updates looks for
-// products that the device runs as such, and for selects that fuse_elementwise has not joined yet; recompute comes
-// after a cse over the calls, and the cse over their bodies respects its clones; fuse_elementwise sees everything that is going to be elementwise.
+// products that the device runs as such, and for selects that fuse_elementwise has not joined yet, and accumulate_products for products
+// that are left and for such sums; recompute comes after a cse over the calls, and the cse over their bodies respects its clones;
+// fuse_elementwise sees everything that is going to be elementwise, fuse_reductions the chains it made.
 constexpr PassRow kPasses[] = {
     {"simplify", run_simplify},   {"cse", run_cse},
     {"dce", run_dce},             {"select", run_select},
@@ -124,8 +133,8 @@ constexpr PassRow kPasses[] = {
     {"select", run_select},
     {"simplify", run_simplify},   {"cse", run_cse},
     {"dce", run_dce},             {"fuse_pooling", run_fuse_pooling},
-    {"fuse_updates", run_fuse_updates},
-    {"fuse_elementwise", run_fuse_elementwise},
+    {"fuse_updates", run_fuse_updates}, {"accumulate_products", run_accumulate_products},
+    {"fuse_elementwise", run_fuse_elementwise}, {"fuse_reductions", run_fuse_reductions},
     {"advance_updates", run_advance_updates},
 };
 

@@ -106,7 +106,7 @@ const KernelSource::Answer& KernelSource::answer(const std::string& op, const At
   site.device = name_.c_str();
   Chain chain;
   std::vector<hx_scalar_op> ops;
-  if (op == op_row(Op::fused_elementwise).name) {
+  if (has_chain(op)) {
     chain = chain_of(attributes, inputs.size());
     for (const ChainOp& c : chain.ops)
       ops.push_back({op_row(c.op).name.data(), c.operands[0], c.operands[1], c.operands[2], static_cast<uint32_t>(c.dtype)});

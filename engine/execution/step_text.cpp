@@ -14,12 +14,13 @@ namespace harmonics {
 namespace {
 
 std::string what(const Node& node) {
-  if (node.op == Op::call) {
+  if (node.op == Op::call && node.callee != kFusedReduce) {
     const std::string activation = node.attributes.text("activation", "");
     return activation.empty() ? node.callee : node.callee + "+" + activation;
   }
   if (node.op == Op::host_call) return node.host->selected() ? node.host->selected()->op : "host_call";
-  if (node.op != Op::fused_elementwise) return std::string(op_name(node.op));
+  const bool reduces = node.op == Op::call;
+  if (node.op != Op::fused_elementwise && !reduces) return std::string(op_name(node.op));
   std::string names;
   for (const ChainOp& op : chain_of(node.attributes, node.inputs.size()).ops) {
     if (names.size() > 40) {
@@ -28,7 +29,7 @@ std::string what(const Node& node) {
     }
     names += (names.empty() ? "" : " ") + std::string(op_name(op.op));
   }
-  return "{" + names + "}";
+  return "{" + names + "}" + (reduces ? " " + node.attributes.text("reduction") : "");
 }
 
 std::string bytes_text(uint64_t bytes) {

@@ -37,6 +37,14 @@ Values linear_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs grad
 // a's rows times b's rows, summed over all leading axes: what the weight of an affine map has as its slope.
 HTensor summed_outer(const HTensor& a, const HTensor& b) { return dot(a, b, leading_axes(a), leading_axes(b)); }
 
+// Where nothing is kept, what is not finite is not kept either.
+Values dot_add(const AttributeMap& attributes, Inputs in) {
+  expect_inputs("dot_add", in, 3, 4);
+  const HTensor product = one("dot", attributes, {in[1], in[2]});
+  expect(in[0].shape() == product.shape(), "dot_add", "the sum " + text_of(in[0]) + " does not fit the product " + text_of(product));
+  return {(in.size() == 4 ? select(in[3], in[0], zeros_like(in[0])) : in[0]) + product};
+}
+
 Values sgd_outer(const AttributeMap& attributes, Inputs in) {
   expect_inputs("sgd_outer", in, 4, 4);
   const HTensor &w = in[0], &a = in[1], &b = in[2];
@@ -61,6 +69,10 @@ std::vector<Functional> linears() {
            "x [..., in], weight [out, in], bias [out]? {activation = \"\", transposed = false} -> y [..., out]; with "
            "transposed the weight is [in, out]",
            linear, linear_gradient},
+          {"dot_add", "a product of tensors added to a sum, which it may be written over",
+           "sum [...], a, b, keep []? {lhs_contract, rhs_contract, lhs_batch, rhs_batch} -> sum + dot(a, b) [...]; the product "
+           "alone where keep is false",
+           dot_add, nullptr},
           {"sgd_outer", "one step of gradient descent on an affine map's weight, whose slope is never stored",
            "w [m, n], a [..., m], b [..., n], lr [] {slope = \"\"} -> w - lr sum(a b^T) [m, n], b w^T [..., m]?; slope "
            "\"all\" gives the second result (with the old w), \"active\" only where a > 0, else zero",

@@ -25,6 +25,7 @@ std::vector<Functional> activations();
 std::vector<Functional> rectifiers();
 std::vector<Functional> losses();
 std::vector<Functional> linears();
+std::vector<Functional> fusions();
 std::vector<Functional> norms();
 std::vector<Functional> convolutions();
 std::vector<Functional> pools();

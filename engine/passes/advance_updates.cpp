@@ -8,12 +8,6 @@ namespace harmonics {
 
 namespace {
 
-// The value whose memory v most likely shares: a leaf under reshapes and slices.
-ValueId behind_views(const Program& program, ValueId v) {
-  const Node& maker = program.producer(v);
-  return maker.op == Op::reshape || maker.op == Op::slice ? behind_views(program, maker.inputs[0]) : v;
-}
-
 class Scheduler {
  public:
   explicit Scheduler(const Program& program) : program_(program), key_(program.nodes.size()), readers_(program.values.size()) {

@@ -67,7 +67,6 @@ class Fuser {
   }
 
   bool put_chain(const ElementGroup& group) {
-    const Program& to = rewriter_.to();
     Node fused{};
     fused.op = Op::fused_elementwise;
     fused.scope = program_.nodes[group.members.back()].scope;
@@ -82,14 +81,9 @@ class Fuser {
     fused.attributes = chain.attributes();
     std::vector<TensorType> types;
     for (ValueId v : group.outputs) types.push_back(program_.type(v));
-    const size_t nodes = to.nodes.size(), values = to.values.size();
-    rewriter_.to().append(std::move(fused), types);
-    if (accepts_ && !accepts_(to, to.nodes.back())) {
-      rewriter_.to().nodes.resize(nodes);
-      rewriter_.to().values.resize(values);
-      return false;
-    }
-    for (size_t i = 0; i < group.outputs.size(); ++i) rewriter_.map(group.outputs[i], to.nodes.back().outputs[i]);
+    const auto results = rewriter_.append_accepted(std::move(fused), types, accepts_);
+    if (!results) return false;
+    for (size_t i = 0; i < group.outputs.size(); ++i) rewriter_.map(group.outputs[i], (*results)[i]);
     return true;
   }
 

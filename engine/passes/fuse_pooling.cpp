@@ -6,10 +6,6 @@ namespace harmonics {
 namespace {
 
 bool calls(const Node& node, std::string_view callee) { return node.op == Op::call && node.callee == callee; }
-bool is_zero(const Program& program, ValueId v) {
-  const Node& node = program.producer(v);
-  return node.op == Op::full && node.attributes.number("value") == 0;
-}
 
 // The slopes: gradients of a convolution read what max_pool_grad was given.
 class Backward {

@@ -45,11 +45,6 @@ class Updates {
            node.attributes.integers("lhs_contract") == leading && node.attributes.integers("rhs_contract") == leading;
   }
 
-  // A plugin's code that may throw: updates come after it.
-  bool is_own_code_after(uint32_t index) const {
-    return std::any_of(program_.nodes.begin() + index, program_.nodes.end(), [](const Node& n) { return n.op == Op::host_call; });
-  }
-
   // Everybody else reads w before the slope is made: then slope and update can be one step.
   void find_slope(Update& u) const {
     for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
@@ -60,7 +55,7 @@ class Updates {
         if (is_slope(node, u)) u.slope = i;
       }
     }
-    if (!u.slope || program_.values[u.a].node > *u.slope || is_own_code_after(*u.slope)) return u.slope.reset();
+    if (!u.slope || program_.values[u.a].node > *u.slope || runs_own_code_after(program_, *u.slope)) return u.slope.reset();
     const ValueId slope = program_.nodes[*u.slope].outputs[0];
     if (uses_[slope] != 1) return;
     for (uint32_t i = *u.slope; i < program_.nodes.size(); ++i)
@@ -74,16 +69,11 @@ class Updates {
            node.attributes.integers("rhs_contract") == std::vector<int64_t>{1};
   }
 
-  bool is_zero(ValueId v) const {
-    const Node& node = program_.producer(v);
-    return node.op == Op::broadcast ? is_zero(node.inputs[0]) : node.op == Op::full && node.attributes.number("value") == 0;
-  }
-
   // select(a <= 0, 0, slope)
   bool is_select(const Node& node, ValueId a, ValueId slope) const {
-    if (node.op != Op::select || node.inputs[2] != slope || !is_zero(node.inputs[1])) return false;
+    if (node.op != Op::select || node.inputs[2] != slope || !is_zero(program_, node.inputs[1])) return false;
     const Node& condition = program_.producer(node.inputs[0]);
-    return condition.op == Op::less_equal && condition.inputs[0] == a && is_zero(condition.inputs[1]);
+    return condition.op == Op::less_equal && condition.inputs[0] == a && is_zero(program_, condition.inputs[1]);
   }
 
   const Program& program_;

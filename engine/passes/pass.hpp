@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,9 @@ Program transpose_weights(const Program& program, const IsTransposed& is_transpo
 // Plain gradient descent and the product that makes its slope into one `sgd_outer`, with the slope of the map's input
 // where one sample makes all three out of one reading of the weight. Rounds differently; only where `accepts` the call.
 Program fuse_updates(const Program& program, const AcceptsCall& accepts);
+// Sums of a product and what is there before it and dies with the sum (slopes of a value that is used twice, gradients gathered
+// over micro-batches in a state) into one `dot_add`, which writes over the sum. Rounds differently; only where `accepts` the call.
+Program accumulate_products(const Program& program, const AcceptsCall& accepts);
 // {linear -> relu, tanh, logistic, gelu}, {conv -> relu} ... into one call {activation}; rows of one table. Only where nothing
 // else reads the intermediate value and `accepts` says so for the joined call.
 Program fuse_calls(const Program& program, const AcceptsCall& accepts);
@@ -52,6 +56,9 @@ Program inline_calls(const Program& program, const HasKernel& has_kernel, const 
 // Chains of elementwise nodes (and broadcasts of their inputs) into fused_elementwise nodes, kept where `accepts` (null:
 // always) says so.
 Program fuse_elementwise(const Program& program, const HasKernel& accepts = {});
+// Elementwise operations and the reduction of their result into a fused_reduce: where nobody else reads that result, it is never
+// stored. Where `accepts` (null: always) says so.
+Program fuse_reductions(const Program& program, const HasKernel& accepts = {});
 // Nodes in "optimizer/" scopes right after the last thing they wait for, so that a gradient lives no longer than its update.
 Program advance_updates(const Program& program);
 
@@ -62,6 +69,12 @@ inline bool is_forward(const Program& program, const Node& node) { return is_for
 bool is_recomputed(const Program& program, const Node& node);
 // '*' stands for any characters, '/' included.
 bool matches_pattern(std::string_view text, std::string_view pattern);
+// The value whose memory v most likely shares: what lies under reshapes and slices.
+ValueId behind_views(const Program& program, ValueId v);
+// Zeros, stretched or not?
+bool is_zero(const Program& program, ValueId v);
+// Is there a plugin's own code at `index` or behind it? It may throw, and nothing may have been updated by then.
+bool runs_own_code_after(const Program& program, uint32_t index);
 // How often each value is read, by nodes, outputs and updates.
 std::vector<uint32_t> count_uses(const Program& program);
 std::vector<TensorType> input_types(const Program& program, const Node& node);
@@ -85,6 +98,9 @@ class Rewriter {
   Node prepared(const Node& node) const;
   // Appends a node whose inputs are mapped already; its outputs stand for those of `original`.
   void put(Node node, const Node& original);
+  // A node whose inputs are mapped already: its results, or nothing, with the program as before, where `accepts` (null: always)
+  // says no to it.
+  std::optional<std::vector<ValueId>> append_accepted(Node node, const std::vector<TensorType>& types, const HasKernel& accepts);
   Program finish();  // outputs and updates mapped, verified
 
  private:

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <fmt/core.h>
 
 #include "engine/passes/pass.hpp"
@@ -28,6 +30,15 @@ void Rewriter::put(Node node, const Node& original) {
 }
 
 void Rewriter::copy(const Node& node) { put(prepared(node), node); }
+
+std::optional<std::vector<ValueId>> Rewriter::append_accepted(Node node, const std::vector<TensorType>& types, const HasKernel& accepts) {
+  const size_t nodes = to_.nodes.size(), values = to_.values.size();
+  to_.append(std::move(node), types);
+  if (!accepts || accepts(to_, to_.nodes.back())) return to_.nodes.back().outputs;
+  to_.nodes.resize(nodes);
+  to_.values.resize(values);
+  return std::nullopt;
+}
 
 void Rewriter::splice(const Program& body, const Node& call) {
   std::vector<ValueId> inner(body.values.size(), kNone);
@@ -81,6 +92,20 @@ bool matches_pattern(std::string_view text, std::string_view pattern) {
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();
+}
+
+ValueId behind_views(const Program& program, ValueId v) {
+  const Node& maker = program.producer(v);
+  return maker.op == Op::reshape || maker.op == Op::slice ? behind_views(program, maker.inputs[0]) : v;
+}
+
+bool is_zero(const Program& program, ValueId v) {
+  const Node& node = program.producer(v);
+  return node.op == Op::broadcast ? is_zero(program, node.inputs[0]) : node.op == Op::full && node.attributes.number("value") == 0;
+}
+
+bool runs_own_code_after(const Program& program, uint32_t index) {
+  return std::any_of(program.nodes.begin() + index, program.nodes.end(), [](const Node& n) { return n.op == Op::host_call; });
 }
 
 std::vector<uint32_t> count_uses(const Program& program) {

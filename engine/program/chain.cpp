@@ -98,6 +98,8 @@ Chain chain_of(const AttributeMap& attributes, size_t inputs) {
   return chain;
 }
 
+bool has_chain(std::string_view name) { return name == op_row(Op::fused_elementwise).name || name == kFusedReduce; }
+
 std::vector<TensorType> infer_chain(const AttributeMap& attributes, std::span<const TensorType> inputs) {
   const Chain chain = chain_of(attributes, inputs.size());
   std::vector<TensorType> registers;

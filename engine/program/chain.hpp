@@ -8,6 +8,7 @@
 #include <array>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/program/op.hpp"
@@ -31,6 +32,12 @@ struct Chain {
 
 // Reads the attributes back; throws ErrorKind::Internal naming what is wrong with them.
 Chain chain_of(const AttributeMap& attributes, size_t inputs);
+
+// The functional fused_reduce: a chain whose last result is joined along axes instead of stored, in the attributes besides the
+// chain's: {reduction = "reduce_sum", axes = [0], keep = false}. Its other results are stored as they are.
+inline constexpr std::string_view kFusedReduce = "fused_reduce";
+// Has the operation or functional of this name a chain in its attributes?
+bool has_chain(std::string_view name);
 
 // The functions of fused_elementwise as OpRow has them.
 std::vector<TensorType> infer_chain(const AttributeMap& attributes, std::span<const TensorType> inputs);

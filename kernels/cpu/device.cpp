@@ -19,6 +19,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
 #undef HM_ROW
           {"reshape", plan_elementwise},
       {"fused_elementwise", plan_chain},
+      {"fused_reduce", plan_fused_reduce},
       {"dropout", plan_dropout},
       {"dropout_grad", plan_dropout},
       {"transpose", plan_transpose},
@@ -38,6 +39,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
       {"argmin", plan_arg_extreme},
       {"cumsum", plan_cumsum},
       {"dot", plan_dot},
+      {"dot_add", plan_dot_add},
       {"linear", plan_linear},
       {"softmax", plan_softmax},
       {"log_softmax", plan_softmax},

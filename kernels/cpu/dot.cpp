@@ -1,4 +1,5 @@
-// dot: any axes batched, any contracted; brought into the form of a batched product of matrices.
+// dot and dot_add: any axes batched, any contracted; brought into the form of a batched product of matrices.
+#include <cstring>
 #include <numeric>
 #include <optional>
 
@@ -80,7 +81,12 @@ struct Operand {
   }
 };
 
-bool answer_operands(const Operand& a, const Operand& b, bool half, hx_kernel& out) {
+// How a product is made, whatever its operands.
+struct Manner {
+  bool half, accumulate;
+};
+
+bool answer_operands(const Operand& a, const Operand& b, const Manner& manner, hx_kernel& out) {
   const auto m = join(a.type, a.free), ka = join(a.type, a.contract);
   const auto n = join(b.type, b.free), kb = join(b.type, b.contract);
   if (!m || !ka || !n || !kb) return false;
@@ -94,7 +100,8 @@ bool answer_operands(const Operand& a, const Operand& b, bool half, hx_kernel& o
   p.b_column = n->stride;
   p.b = 1;
   p.c = 2;
-  p.half = half;
+  p.half = manner.half;
+  p.accumulate = manner.accumulate;
   auto a_offsets = offsets_of(a.type, a.batch), b_offsets = offsets_of(b.type, b.batch);
   p.batch = static_cast<int64_t>(a_offsets.size());
   return answer_product(p, std::move(a_offsets), std::move(b_offsets), out);
@@ -125,7 +132,7 @@ void run_rearranged(const void* context, void* const* buffers, uint32_t phase, u
   c.product.run(c.product.context, own, phase - 1, part);
 }
 
-bool answer_rearranged(Operand operands[2], bool half, hx_kernel& out) {
+bool answer_rearranged(Operand operands[2], const Manner& manner, hx_kernel& out) {
   auto c = std::make_unique<Rearranged>();
   for (uint32_t i = 0; i < 2; ++i) {
     if (operands[i].is_matrix()) continue;
@@ -134,7 +141,7 @@ bool answer_rearranged(Operand operands[2], bool half, hx_kernel& out) {
     c->copy_parts[i] = c->copies[i].parts;
     c->floats += (count(operands[i].type) + 15) & ~int64_t{15};
   }
-  if (!answer_operands(operands[0], operands[1], half, c->product)) return false;
+  if (!answer_operands(operands[0], operands[1], manner, c->product)) return false;
   std::vector<uint32_t> parts = {c->copy_parts[0] + c->copy_parts[1]};
   parts.insert(parts.end(), c->product.parts, c->product.parts + c->product.phases);
   const uint64_t workspace = static_cast<uint64_t>(c->floats) * sizeof(float) + c->product.workspace;
@@ -143,11 +150,9 @@ bool answer_rearranged(Operand operands[2], bool half, hx_kernel& out) {
   return true;
 }
 
-}  // namespace
-
-bool plan_dot(const Site& site, hx_kernel& out) {
-  if (!site.all_f32()) return false;
-  const hx_type &a = site.in(0), &b = site.in(1);
+// The product of the inputs `first` and `first` + 1, as a kernel whose buffers are 0, 1 and 2.
+bool answer_dot(const Site& site, uint32_t first, bool accumulate, hx_kernel& out) {
+  const hx_type &a = site.in(first), &b = site.in(first + 1);
   const auto a_contract = site.integers("lhs_contract"), b_contract = site.integers("rhs_contract");
   const auto a_batch = site.integers("lhs_batch"), b_batch = site.integers("rhs_batch");
   // Contracted axes may be paired in any order; sorted by the left's they are likelier to be one run in memory.
@@ -160,9 +165,71 @@ bool plan_dot(const Site& site, hx_kernel& out) {
     operands[0].contract.push_back(a_contract[i]);
     operands[1].contract.push_back(b_contract[i]);
   }
-  const bool half = site.allows_half();
-  if (operands[0].is_matrix() && operands[1].is_matrix() && answer_operands(operands[0], operands[1], half, out)) return true;
-  return answer_rearranged(operands, half, out);
+  const Manner manner{site.allows_half(), accumulate};
+  if (operands[0].is_matrix() && operands[1].is_matrix() && answer_operands(operands[0], operands[1], manner, out)) return true;
+  return answer_rearranged(operands, manner, out);
+}
+
+// C = sum, or zero, before the product is added to it. That goes into the product's first phase where there are several: the
+// first one prepares operands and leaves C alone.
+struct Sum {
+  int64_t count = 0;
+  uint32_t out = 0, parts = 0;
+  uint32_t keep = 0;  // buffer; 0: the sum is always kept
+  uint32_t product_parts = 0, before = 0;  // of the first phase; phases before the product's
+  hx_kernel product{};
+
+  ~Sum() {
+    if (product.destroy) product.destroy(product.context);
+  }
+};
+
+void begin_sum(const Sum& c, void* const* buffers, uint32_t part) {
+  const int64_t lines = (c.count + 15) / 16, begin = lines * part / c.parts * 16,
+                end = std::min(lines * (part + 1) / c.parts * 16, c.count);
+  if (begin >= end) return;
+  const auto *sum = static_cast<const float*>(buffers[0]);
+  auto* to = static_cast<float*>(buffers[c.out]);
+  const size_t bytes = static_cast<size_t>(end - begin) * sizeof(float);
+  if (c.keep && !*static_cast<const uint8_t*>(buffers[c.keep]))
+    std::memset(to + begin, 0, bytes);
+  else if (to != sum)
+    std::memcpy(to + begin, sum + begin, bytes);
+}
+
+void run_sum(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+  const auto& c = *static_cast<const Sum*>(context);
+  if (phase == 0 && part >= c.product_parts) return begin_sum(c, buffers, part - c.product_parts);
+  void* const own[] = {buffers[1], buffers[2], buffers[c.out], buffers[c.out + 1]};
+  c.product.run(c.product.context, own, phase - c.before, part);
+}
+
+}  // namespace
+
+bool plan_dot(const Site& site, hx_kernel& out) { return site.all_f32() && answer_dot(site, 0, false, out); }
+
+// sum, a, b, keep? -> sum + a b, in the sum's memory where that is allowed
+bool plan_dot_add(const Site& site, hx_kernel& out) {
+  for (uint32_t i = 0; i < 3; ++i)
+    if (!is_f32(site.in(i))) return false;
+  if (!same_shape(site.in(0), site.out()) || (site.inputs() == 4 && (site.in(3).dtype != HX_BOOL || count(site.in(3)) != 1))) return false;
+  auto c = std::make_unique<Sum>();
+  if (!answer_dot(site, 1, true, c->product)) return false;
+  c->count = count(site.out());
+  c->out = site.inputs();
+  c->keep = site.inputs() == 4 ? 3 : 0;
+  c->parts = parts_for(static_cast<double>(c->count) * 0.1, (c->count + 15) / 16);
+  std::vector<uint32_t> parts(c->product.parts, c->product.parts + c->product.phases);
+  c->before = parts.size() == 1;
+  if (c->before) parts.insert(parts.begin(), 0);
+  c->product_parts = parts[0];
+  parts[0] += c->parts;
+  const uint64_t workspace = c->product.workspace;
+  const char* name = c->product.name;
+  hx_kernel& kernel = answer(out, std::move(c), run_sum, name, parts);
+  kernel.workspace = workspace;
+  kernel.in_place = 1;
+  return true;
 }
 
 }  // namespace harmonics::cpu

@@ -1,29 +1,17 @@
-#include "elementwise.hpp"
+#include "chain_builder.hpp"
 
-#include <array>
 #include <cstring>
-#include <optional>
 
 #include "families.hpp"
 
 namespace harmonics::cpu {
 namespace {
 
-struct Row {
-  std::string_view name;
-  ScalarOp op;
-  uint32_t operands;
-};
-constexpr Row kRows[] = {
+constexpr ScalarRow kRows[] = {
 #define HM_ROW(name, operands) {#name, ScalarOp::name##_, operands},
     HM_SCALAR_OPS(HM_ROW)
 #undef HM_ROW
 };
-const Row* row_of(std::string_view name) {
-  const Row* end = kRows + std::size(kRows);
-  const Row* row = std::find_if(kRows, end, [&](const Row& r) { return r.name == name; });
-  return row == end ? nullptr : row;
-}
 
 // Nanoseconds per element, roughly: what parts are cut by.
 double cost(ScalarOp op) {
@@ -52,86 +40,74 @@ double cost(ScalarOp op) {
   }
 }
 
-struct OwnedChain : ChainContext {
-  std::vector<ChainRegister> register_storage;
-  std::vector<ChainStep> step_storage;
-};
+}  // namespace
 
-// Builds a chain: inputs and constants first, then steps; then says where each register lives.
-class ChainBuilder {
- public:
-  ChainBuilder(std::vector<int64_t> shape, uint32_t inputs) : shape_(std::move(shape)), inputs_(inputs) {
-    for (int64_t d : shape_) count_ *= d;
-  }
+const ScalarRow* scalar_row(std::string_view name) {
+  const ScalarRow* end = kRows + std::size(kRows);
+  const ScalarRow* row = std::find_if(kRows, end, [&](const ScalarRow& r) { return r.name == name; });
+  return row == end ? nullptr : row;
+}
 
-  uint32_t input(uint32_t buffer, const hx_type& type) {
-    ChainRegister r{};
-    r.buffer = buffer;
-    r.width = static_cast<uint8_t>(width(type.dtype));
-    r.period = count(type);
-    r.place = r.period == count_ ? Place::input : Place::repeated;
-    if (r.place == Place::repeated) stretch_over_shape(r, type);
-    return add(r, type.dtype);
-  }
-  uint32_t constant(float value) {
-    ChainRegister r{};
-    r.place = Place::constant;
-    r.width = 4;
-    std::memcpy(&r.bits, &value, sizeof value);
-    return add(r, HX_F32);
-  }
-  // The register of the result; nothing when there is no such operation on these element types.
-  std::optional<uint32_t> step(const Row& row, uint32_t dtype, std::array<uint32_t, 3> operands) {
-    for (uint32_t i = 0; i < row.operands; ++i)
-      if (operands[i] >= registers_.size()) return std::nullopt;
-    for (uint32_t i = row.operands; i < 3; ++i) operands[i] = operands[0];
-    const Block block = isa().block(row.op, dtypes_[operands[0]], dtype);
-    if (!block) return std::nullopt;
-    ChainRegister r{};
-    r.place = Place::scratch;
-    r.width = static_cast<uint8_t>(width(dtype));
-    const uint32_t result = add(r, dtype);
-    steps_.push_back({block, result, operands[0], operands[1], operands[2]});
-    nanoseconds_ += cost(row.op);
-    return result;
-  }
-  bool output(uint32_t which, uint32_t from) {
-    if (from >= registers_.size()) return false;
-    if (registers_[from].place != Place::scratch) {  // an input, or stored already
-      const auto copy = step(*row_of("stop_gradient"), dtypes_[from], {from, from, from});
-      return copy && output(which, *copy);
-    }
-    registers_[from].place = Place::output;
-    registers_[from].buffer = inputs_ + which;
-    return true;
-  }
-  bool finish(hx_kernel& out, const char* name);
+uint32_t ChainBuilder::input(uint32_t buffer, const hx_type& type) {
+  ChainRegister r{};
+  r.buffer = buffer;
+  r.width = static_cast<uint8_t>(width(type.dtype));
+  r.period = cpu::count(type);
+  r.place = r.period == count_ ? Place::input : Place::repeated;
+  if (r.place == Place::repeated) stretch_over_shape(r, type);
+  return add(r, type.dtype);
+}
 
- private:
-  uint32_t add(const ChainRegister& r, uint32_t dtype) {
-    registers_.push_back(r);
-    dtypes_.push_back(dtype);
-    return static_cast<uint32_t>(registers_.size() - 1);
-  }
-  void stretch_over_shape(ChainRegister& r, const hx_type& type);
-  bool place_scratch();
-  uint32_t in_place_mask() const;
-  // The last step that reads each register.
-  std::vector<int64_t> last_uses() const {
-    std::vector<int64_t> last(registers_.size(), -1);
-    for (size_t s = 0; s < steps_.size(); ++s)
-      for (uint32_t r : {steps_[s].a, steps_[s].b, steps_[s].c}) last[r] = static_cast<int64_t>(s);
-    return last;
-  }
+uint32_t ChainBuilder::constant(float value) {
+  ChainRegister r{};
+  r.place = Place::constant;
+  r.width = 4;
+  std::memcpy(&r.bits, &value, sizeof value);
+  return add(r, HX_F32);
+}
 
-  std::vector<int64_t> shape_;
-  uint32_t inputs_;
-  int64_t count_ = 1, block_ = 0;
-  double nanoseconds_ = 0;
-  std::vector<ChainRegister> registers_;
-  std::vector<uint32_t> dtypes_;
-  std::vector<ChainStep> steps_;
-};
+std::optional<uint32_t> ChainBuilder::step(const ScalarRow& row, uint32_t dtype, std::array<uint32_t, 3> operands) {
+  for (uint32_t i = 0; i < row.operands; ++i)
+    if (operands[i] >= registers_.size()) return std::nullopt;
+  for (uint32_t i = row.operands; i < 3; ++i) operands[i] = operands[0];
+  const Block block = isa().block(row.op, dtypes_[operands[0]], dtype);
+  if (!block) return std::nullopt;
+  ChainRegister r{};
+  r.place = Place::scratch;
+  r.width = static_cast<uint8_t>(width(dtype));
+  const uint32_t result = add(r, dtype);
+  steps_.push_back({block, result, operands[0], operands[1], operands[2]});
+  nanoseconds_ += cost(row.op);
+  return result;
+}
+
+bool ChainBuilder::steps_of(const Site& site) {
+  const hx_call_site& raw = site.raw();
+  for (uint32_t i = 0; i < site.inputs(); ++i) input(i, site.in(i));
+  return std::all_of(raw.chain, raw.chain + raw.n_chain, [&](const hx_scalar_op& op) {
+    const ScalarRow* row = scalar_row(op.op);
+    return row && step(*row, op.dtype, {op.a, op.b, op.c});
+  });
+}
+
+bool ChainBuilder::output(uint32_t which, uint32_t from) {
+  if (from >= registers_.size()) return false;
+  if (registers_[from].place != Place::scratch) {  // an input, or stored already
+    const auto copy = step(*scalar_row("stop_gradient"), dtypes_[from], {from, from, from});
+    return copy && output(which, *copy);
+  }
+  registers_[from].place = Place::output;
+  registers_[from].buffer = inputs_ + which;
+  return true;
+}
+
+std::vector<int64_t> ChainBuilder::last_uses() const {
+  std::vector<int64_t> last(registers_.size(), -1);
+  for (size_t s = 0; s < steps_.size(); ++s)
+    for (uint32_t r : {steps_[s].a, steps_[s].b, steps_[s].c}) last[r] = static_cast<int64_t>(s);
+  if (kept_) last[*kept_] = static_cast<int64_t>(steps_.size());
+  return last;
+}
 
 // Joins axes that the buffer walks alike. What is left of a suffix or a scalar is one axis: a pattern that repeats.
 void ChainBuilder::stretch_over_shape(ChainRegister& r, const hx_type& type) {
@@ -183,7 +159,7 @@ bool ChainBuilder::place_scratch() {
   block_ = room;
   for (ChainRegister& r : registers_) {
     if (r.place != Place::repeated || r.period == 1) continue;
-    if (r.period > room / 2 || (block_ != room && block_ % r.period))
+    if (kept_ || r.period > room / 2 || (block_ != room && block_ % r.period))
       r.place = Place::stretched;
     else if (block_ == room)
       block_ = room / r.period * r.period;
@@ -192,8 +168,6 @@ bool ChainBuilder::place_scratch() {
   return true;
 }
 
-// Output 0 may take the memory of an input it is as wide as when every such input has been read by the step that makes
-// it: two inputs may be one buffer, so all of them count.
 uint32_t ChainBuilder::in_place_mask() const {
   const std::vector<int64_t> last = last_uses();
   int64_t made = -1;
@@ -211,43 +185,44 @@ uint32_t ChainBuilder::in_place_mask() const {
   return mask;
 }
 
-bool ChainBuilder::finish(hx_kernel& out, const char* name) {
+bool ChainBuilder::fill(ChainContext& context, ChainStorage& storage) {
   if (registers_.size() > kMaxRegisters || !place_scratch()) return false;
-  auto c = std::make_unique<OwnedChain>();
-  c->register_storage = registers_;
-  c->step_storage = steps_;
-  c->count = count_;
-  c->block = block_;
-  c->n_registers = static_cast<uint32_t>(registers_.size());
-  c->n_steps = static_cast<uint32_t>(steps_.size());
-  c->registers = c->register_storage.data();
-  c->steps = c->step_storage.data();
+  storage.register_storage = registers_;
+  storage.step_storage = steps_;
+  context.count = count_;
+  context.block = block_;
+  context.n_registers = static_cast<uint32_t>(registers_.size());
+  context.n_steps = static_cast<uint32_t>(steps_.size());
+  context.registers = storage.register_storage.data();
+  context.steps = storage.step_storage.data();
+  return true;
+}
+
+double ChainBuilder::nanoseconds() const {
   double bytes = 0;
   for (const ChainRegister& r : registers_)
     if (r.place != Place::scratch && r.place != Place::constant) bytes += r.width;
-  c->parts = parts_for(static_cast<double>(count_) * (nanoseconds_ + bytes * 0.03), (count_ + block_ - 1) / block_);
+  return static_cast<double>(count_) * (nanoseconds_ + bytes * 0.03);
+}
+
+bool ChainBuilder::finish(hx_kernel& out, const char* name) {
+  auto c = std::make_unique<OwnedChain>();
+  if (!fill(*c, *c)) return false;
+  c->parts = parts_for(nanoseconds(), (count_ + block_ - 1) / block_);
   answer<ChainContext>(out, std::move(c), isa().chain, name).in_place = in_place_mask();
   return true;
 }
 
-}  // namespace
-
 bool plan_chain(const Site& site, hx_kernel& out) {
-  const hx_call_site& raw = site.raw();
   ChainBuilder builder(dims(site.out()), site.inputs());
-  for (uint32_t i = 0; i < site.inputs(); ++i) builder.input(i, site.in(i));
-  for (uint32_t i = 0; i < raw.n_chain; ++i) {
-    const hx_scalar_op& op = raw.chain[i];
-    const Row* row = row_of(op.op);
-    if (!row || !builder.step(*row, op.dtype, {op.a, op.b, op.c})) return false;
-  }
+  if (!builder.steps_of(site)) return false;
   for (uint32_t i = 0; i < site.outputs(); ++i)
-    if (!builder.output(i, raw.chain_outputs[i])) return false;
+    if (!builder.output(i, site.raw().chain_outputs[i])) return false;
   return builder.finish(out, "fused elementwise");
 }
 
 bool plan_elementwise(const Site& site, hx_kernel& out) {
-  const Row* row = row_of(site.op() == "reshape" ? "stop_gradient" : site.op());
+  const ScalarRow* row = scalar_row(site.op() == "reshape" ? "stop_gradient" : site.op());
   if (!row || site.inputs() != row->operands || site.outputs() != 1) return false;
   if (site.text("approximate") == "tanh") return false;  // gelu's other form is a chain of primitives
   ChainBuilder builder(dims(site.out()), site.inputs());
@@ -270,9 +245,9 @@ bool plan_dropout(const Site& site, hx_kernel& out) {
   const uint32_t x = backward ? second : first, random = backward ? first : second;
   const uint32_t limit = builder.constant(static_cast<float>(rate)), zero = builder.constant(0);
   const uint32_t scale = builder.constant(static_cast<float>(1 / (1 - rate)));
-  const auto dropped = builder.step(*row_of("less"), HX_BOOL, {random, limit, limit});
-  const auto scaled = builder.step(*row_of("mul"), HX_F32, {x, scale, scale});
-  const auto y = builder.step(*row_of("select"), HX_F32, {*dropped, zero, *scaled});
+  const auto dropped = builder.step(*scalar_row("less"), HX_BOOL, {random, limit, limit});
+  const auto scaled = builder.step(*scalar_row("mul"), HX_F32, {x, scale, scale});
+  const auto y = builder.step(*scalar_row("select"), HX_F32, {*dropped, zero, *scaled});
   return builder.output(0, *y) && builder.finish(out, "dropout");
 }
 

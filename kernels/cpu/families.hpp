@@ -1,8 +1,11 @@
 // One planning function per family of call sites; device.cpp lists which names go to which.
 #pragma once
 
+#include <optional>
+
 #include "layout.hpp"
 #include "matmul.hpp"
+#include "reduce.hpp"
 #include "site.hpp"
 
 namespace harmonics::cpu {
@@ -22,10 +25,12 @@ bool plan_iota(const Site&, hx_kernel&);
 bool plan_random_uniform(const Site&, hx_kernel&);
 
 bool plan_reduce(const Site&, hx_kernel&);
+bool plan_fused_reduce(const Site&, hx_kernel&);
 bool plan_arg_extreme(const Site&, hx_kernel&);
 bool plan_cumsum(const Site&, hx_kernel&);
 
 bool plan_dot(const Site&, hx_kernel&);
+bool plan_dot_add(const Site&, hx_kernel&);
 bool plan_linear(const Site&, hx_kernel&);
 bool plan_sgd_outer(const Site&, hx_kernel&);
 
@@ -63,6 +68,11 @@ bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets
 bool answer_half_product(const Product& product, hx_kernel& out);
 // Leaves out the zeros of A, or runs `dense` (which it takes over) when they are few; false when that cannot pay.
 bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& out);
+std::optional<Reduction> reduction_of(std::string_view name);  // of a primitive
+// The stages of a reduction, from the last axes to the first; false when there would be too many.
+bool plan_stages(const hx_type& x, const std::vector<int64_t>& axes, ReduceContext& c);
+// Where they read and write: buffers `from`, `to`, and in between the workspace, of which the floats they need come back.
+int64_t place_stages(ReduceContext& c, uint32_t from, uint32_t to, uint32_t workspace);
 bool activation_of(const Site& site, int& activation);  // false: not known
 
 }  // namespace harmonics::cpu

@@ -1,5 +1,7 @@
 #include "reduce.hpp"
 
+#include <utility>
+
 #include "families.hpp"
 
 namespace harmonics::cpu {
@@ -45,8 +47,11 @@ ReduceStage stage_of(int64_t outer, int64_t rows, int64_t inner, int64_t chunks)
   return s;
 }
 
-// Stages from the last reduced group to the first; one with cut rows is followed by one that joins the pieces.
-bool stages_of(std::vector<Group> groups, ReduceContext& c) {
+}  // namespace
+
+// One with cut rows is followed by one that joins the pieces.
+bool plan_stages(const hx_type& x, const std::vector<int64_t>& axes, ReduceContext& c) {
+  std::vector<Group> groups = groups_of(x, axes);
   const auto last_reduced = [&] {
     return std::find_if(groups.rbegin(), groups.rend(), [](const Group& g) { return g.reduced; });
   };
@@ -65,32 +70,42 @@ bool stages_of(std::vector<Group> groups, ReduceContext& c) {
   return true;
 }
 
-}  // namespace
+int64_t place_stages(ReduceContext& c, uint32_t from, uint32_t to, uint32_t workspace) {
+  int64_t floats = 0;
+  for (uint32_t i = 0; i < c.stages; ++i) {
+    ReduceStage& s = c.stage[i];
+    s.from = i == 0 ? from : workspace;
+    s.from_offset = i == 0 ? 0 : c.stage[i - 1].to_offset;
+    s.to = i + 1 == c.stages ? to : workspace;
+    if (s.to == to) continue;
+    s.to_offset = floats;
+    floats += (s.outer * s.chunks * s.inner + 15) & ~int64_t{15};
+  }
+  return floats;
+}
+
+std::optional<Reduction> reduction_of(std::string_view name) {
+  constexpr std::pair<std::string_view, Reduction> rows[] = {{"reduce_sum", Reduction::sum},
+                                                             {"reduce_max", Reduction::maximum},
+                                                             {"reduce_min", Reduction::minimum},
+                                                             {"reduce_prod", Reduction::product}};
+  for (const auto& [text, reduction] : rows)
+    if (text == name) return reduction;
+  return std::nullopt;
+}
 
 bool plan_reduce(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
   if (!is_number(x.dtype) || x.dtype != site.out().dtype) return false;
   auto c = std::make_unique<ReduceContext>();
   c->dtype = x.dtype;
-  c->reduction = site.op() == "reduce_sum"   ? Reduction::sum
-                 : site.op() == "reduce_max" ? Reduction::maximum
-                 : site.op() == "reduce_min" ? Reduction::minimum
-                                             : Reduction::product;
-  if (!stages_of(groups_of(x, site.integers("axes")), *c)) return false;
+  c->reduction = *reduction_of(site.op());
+  if (!plan_stages(x, site.integers("axes"), *c)) return false;
   if (c->dtype != HX_F32 && c->stages > 1) return false;
 
-  int64_t workspace = 0;
+  const int64_t workspace = place_stages(*c, 0, 1, 2);
   std::vector<uint32_t> parts;
-  for (uint32_t i = 0; i < c->stages; ++i) {
-    ReduceStage& s = c->stage[i];
-    parts.push_back(s.parts);
-    s.from = i == 0 ? 0 : 2;
-    s.from_offset = i == 0 ? 0 : c->stage[i - 1].to_offset;
-    s.to = i + 1 == c->stages ? 1 : 2;
-    if (s.to == 1) continue;
-    s.to_offset = workspace;
-    workspace += (s.outer * s.chunks * s.inner + 15) & ~int64_t{15};
-  }
+  for (uint32_t i = 0; i < c->stages; ++i) parts.push_back(c->stage[i].parts);
   answer(out, std::move(c), isa().reduce, "reduce", parts).workspace = static_cast<uint64_t>(workspace) * 4;
   return true;
 }

@@ -5,6 +5,9 @@
 
 namespace harmonics::cpu {
 
+// Rows are joined in groups of so many, groups in blocks of so many: rounding errors of long sums stay small.
+constexpr int64_t kReduceGroup = 32;
+
 enum class Reduction : uint8_t { sum, maximum, minimum, product };
 
 // [outer, rows, inner] -> [outer, chunks, inner]: rows are cut into `chunks` fixed pieces, each joined by itself.

@@ -1,4 +1,4 @@
-// C = A B that leaves out the zeros of A, which a rectifier or an image's background makes many of: they are found
+// C = A B, or C += A B, that leaves out the zeros of A, which a rectifier or an image's background makes many of: they are found
 // anew in each run, and a product with few of them is made the usual way.
 //
 // Leaving out 0 * b changes no finite result; where b is infinite or NaN it does (docs/numerics.md).

@@ -126,6 +126,12 @@ def add_linear_updates(f):
     f.add("sgd_outer/slope", [w, x, dy, lr], lambda *a: [descend(*a), a[2] @ a[0].T], {"slope": "all"}, given=(0, 1))
     f.add("sgd_outer/active", [w, x, dy, lr], lambda *a: [descend(*a), (a[2] @ a[0].T) * (a[1] > 0)],
           {"slope": "active"}, given=(0, 1))
+    s, a, b = d.normal(7, 5), d.normal(11, 7), d.normal(11, 5)
+    f.add("dot_add/slope", [s, a, b], lambda s, a, b: torch.addmm(s, a.T, b),
+          {"lhs_contract": [0], "rhs_contract": [0], "lhs_batch": [], "rhs_batch": []})
+    f.add("fused_reduce/squares", [d.normal(7, 5), d.normal(5)], lambda x, y: [x - y, ((x - y) ** 2).sum(0)],
+          {"chain": "sub(0,1):f32 mul(2,2):f32", "outputs": [2, 3], "shape": [7, 5], "reduction": "reduce_sum", "axes": [0]},
+          given=(0, 1))
 
 
 def layer_norm(x, gain, bias, epsilon, axes):

@@ -1,89 +1,15 @@
-// Runs chains of scalar operations, a block of elements through all steps before the next.
-#include "../elementwise.hpp"
-
-#include <cstring>
-
+#include "chain_run.hpp"
 #include "kernels.hpp"
-#include "simd.hpp"
 
 namespace harmonics::cpu::HM_ISA {
-namespace {
-
-template <typename T>
-void fill_as(void* to, const void* value, int64_t n) {
-  T v, *y = static_cast<T*>(to);
-  std::memcpy(&v, value, sizeof v);
-  for (int64_t i = 0; i < n; ++i) y[i] = v;
-}
-void fill(void* to, const void* value, int64_t width, int64_t n) {
-  if (width == 4) return fill_as<uint32_t>(to, value, n);
-  if (width == 1) return fill_as<uint8_t>(to, value, n);
-  if (width == 8) return fill_as<uint64_t>(to, value, n);
-  fill_as<uint16_t>(to, value, n);
-}
-
-void repeat(char* to, const char* from, int64_t width, int64_t period, int64_t n) {
-  if (period == 1) return fill(to, from, width, n);
-  const int64_t bytes = period * width, total = n * width;
-  for (int64_t at = 0; at < total; at += bytes)
-    std::memcpy(to + at, from, static_cast<size_t>(bytes < total - at ? bytes : total - at));
-}
-
-// Elements [start, start + n) of the broadcast buffer: runs along the last axis, which has stride 0 or 1.
-void stretch(const ChainRegister& r, const char* from, int64_t start, int64_t n, char* to) {
-  int64_t index[HX_MAX_RANK], offset = 0;
-  int64_t rest = start;
-  for (uint32_t i = r.rank; i-- > 0; rest /= r.dims[i]) {
-    index[i] = rest % r.dims[i];
-    offset += index[i] * r.strides[i];
-  }
-  const uint32_t last = r.rank - 1;
-  while (n > 0) {
-    const int64_t left = r.dims[last] - index[last], run = left < n ? left : n;
-    if (r.strides[last])
-      std::memcpy(to, from + offset * r.width, static_cast<size_t>(run * r.width));
-    else
-      fill(to, from + offset * r.width, r.width, run);
-    to += run * r.width;
-    n -= run;
-    offset -= index[last] * r.strides[last];
-    index[last] = 0;
-    for (uint32_t i = last; i-- > 0;) {
-      offset += r.strides[i];
-      if (++index[i] < r.dims[i]) break;
-      offset -= r.dims[i] * r.strides[i];
-      index[i] = 0;
-    }
-  }
-}
-
-}  // namespace
 
 void chain(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const ChainContext*>(context);
-  alignas(64) char scratch[kScratchBytes];
-  char* at[kMaxRegisters];
-  const int64_t longest = c.count < c.block ? c.count : c.block;
-  for (uint32_t i = 0; i < c.n_registers; ++i) {
-    const ChainRegister& r = c.registers[i];
-    at[i] = scratch + r.offset;
-    if (r.place == Place::repeated)
-      repeat(at[i], static_cast<const char*>(buffers[r.buffer]), r.width, r.period, longest);
-    if (r.place == Place::constant) fill(at[i], &r.bits, r.width, longest);
-  }
+  ChainRun run(c, buffers);
   const Range blocks = share((c.count + c.block - 1) / c.block, c.parts, part);
   for (int64_t k = blocks.begin; k < blocks.end; ++k) {
-    const int64_t start = k * c.block, n = c.count - start < c.block ? c.count - start : c.block;
-    for (uint32_t i = 0; i < c.n_registers; ++i) {
-      const ChainRegister& r = c.registers[i];
-      if (r.place == Place::input || r.place == Place::output)
-        at[i] = static_cast<char*>(buffers[r.buffer]) + start * r.width;
-      if (r.place == Place::stretched) stretch(r, static_cast<const char*>(buffers[r.buffer]), start, n, at[i]);
-    }
-    for (uint32_t s = 0; s < c.n_steps; ++s) {
-      const ChainStep& step = c.steps[s];
-      step.block(at[step.a], at[step.b], at[step.c], at[step.result], n);
-    }
+    const int64_t start = k * c.block;
+    run.piece(start, c.count - start < c.block ? c.count - start : c.block);
   }
 }
 

@@ -205,12 +205,12 @@ HM_INLINE void add_rows(const float* values, const int32_t* offsets, const float
   }
 }
 
-HM_INLINE void sum_whole_rows(const List& list, const float* b, float* c, int64_t columns) {
+HM_INLINE void sum_whole_rows(const List& list, const float* b, float* c, int64_t columns, bool add) {
   int64_t e = 0;
-  for (; e + 8 <= list.count; e += 8) add_rows<8>(list.values + e, list.offsets + e, b, c, columns, e > 0);
-  for (; e + 2 <= list.count; e += 2) add_rows<2>(list.values + e, list.offsets + e, b, c, columns, e > 0);
-  for (; e < list.count; ++e) add_rows<1>(list.values + e, list.offsets + e, b, c, columns, e > 0);
-  if (list.count == 0)
+  for (; e + 8 <= list.count; e += 8) add_rows<8>(list.values + e, list.offsets + e, b, c, columns, add || e > 0);
+  for (; e + 2 <= list.count; e += 2) add_rows<2>(list.values + e, list.offsets + e, b, c, columns, add || e > 0);
+  for (; e < list.count; ++e) add_rows<1>(list.values + e, list.offsets + e, b, c, columns, add || e > 0);
+  if (list.count == 0 && !add)
     for (int64_t j = 0; j < columns; j += kWidth) store_some(c + j, vf{}, lanes_at(j, columns));
 }
 
@@ -243,9 +243,10 @@ HM_INLINE void multiply_panel(const SparseContext& c, void* const* buffers, cons
   const float* b = static_cast<const float*>(buffers[p.b]) + j;
   float* to = static_cast<float*>(buffers[p.c]) + j;
   const float* old = c.update ? (piece ? to : static_cast<const float*>(buffers[c.old]) + j) : nullptr;
-  Finish finish{!c.update && piece > 0, nullptr, c.update ? *static_cast<const float*>(buffers[c.rate]) : 0};
+  const bool adds = piece > 0 || p.accumulate;
+  Finish finish{!c.update && adds, nullptr, c.update ? *static_cast<const float*>(buffers[c.rate]) : 0};
   // Only a first piece that does not write over what it reads has something to do for an empty list.
-  const bool skips = c.update ? old == to : piece > 0;
+  const bool skips = c.update ? old == to : adds;
   const SumRows sum = panel_function(vectors, j + vectors * kWidth <= p.n);
   const int64_t lanes_left = p.n - j - (vectors - 1) * kWidth;
   uint32_t builder = 0;
@@ -276,7 +277,7 @@ void sparse_multiply(const void* context, void* const* buffers, uint32_t, uint32
     const Lists lists = lists_of(c, buffers, 0);
     const SparseSegment& s = lists.segments[0];
     sum_whole_rows({lists.values + s.begin, lists.offsets + s.begin, s.count},
-                   static_cast<const float*>(buffers[p.b]) + tile.columns.begin, to, last - tile.columns.begin);
+                   static_cast<const float*>(buffers[p.b]) + tile.columns.begin, to, last - tile.columns.begin, p.accumulate);
   } else {
     const int64_t own = vectors.end - vectors.begin, panels = (own + kPanel - 1) / kPanel;
     for (int64_t panel = 0; panel < panels; ++panel) {

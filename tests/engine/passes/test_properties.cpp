@@ -21,7 +21,8 @@ Program all_passes(const Program& program) {
   Program p = dce(cse(simplify(program)));
   p = recompute(fuse_calls(p, [](const auto&...) { return true; }), {"hidden*"});
   p = fuse_pooling(dce(cse(simplify(inline_calls(p, never)))), [](const auto&...) { return true; });
-  return advance_updates(fuse_elementwise(p));
+  p = accumulate_products(p, [](const auto&...) { return true; });
+  return advance_updates(fuse_reductions(fuse_elementwise(p)));
 }
 
 const std::vector<NamedPass>& passes() {
@@ -34,6 +35,8 @@ const std::vector<NamedPass>& passes() {
       {"inline_calls", [](const Program& p) { return inline_calls(p, [](const auto&...) { return false; }); }},
       {"fuse_pooling", [](const Program& p) { return fuse_pooling(p, [](const auto&...) { return true; }); }},
       {"fuse_elementwise", [](const Program& p) { return fuse_elementwise(p); }},
+      {"accumulate_products", [](const Program& p) { return accumulate_products(p, [](const auto&...) { return true; }); }},
+      {"fuse_reductions", [](const Program& p) { return fuse_reductions(p); }},
       {"advance_updates", advance_updates},
       {"all in order", all_passes},
   };

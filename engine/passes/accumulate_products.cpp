@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "engine/passes/pass.hpp"
+
+namespace harmonics {
+
+namespace {
+
+// sum + dot(a, b): one step where the product stands.
+struct Accumulation {
+  uint32_t add, product;       // nodes
+  ValueId sum;
+  std::optional<ValueId> keep;  // a flag: the sum counts only where it is set
+};
+
+class Accumulations {
+ public:
+  explicit Accumulations(const Program& program) : program_(program), uses_(count_uses(program)), readers_(program.values.size()) {
+    for (uint32_t i = 0; i < program.nodes.size(); ++i)
+      for (ValueId v : program.nodes[i].inputs) readers_[behind_views(program, v)].push_back(i);
+    for (const NamedValue& v : program.outputs) results_.insert(behind_views(program, v.value));
+    for (const NamedValue& v : program.updates) results_.insert(behind_views(program, v.value));
+  }
+
+  std::optional<Accumulation> at(uint32_t index) const {
+    const Node& add = program_.nodes[index];
+    if (add.op != Op::add || program_.type(add.outputs[0]).dtype != DType::F32) return std::nullopt;
+    // The one made last: its operands live that long anyway.
+    const uint32_t first = program_.values[add.inputs[0]].node, second = program_.values[add.inputs[1]].node;
+    const size_t last = first > second ? 0 : 1;
+    for (const size_t which : {last, 1 - last}) {
+      const ValueId product = add.inputs[which], sum = add.inputs[1 - which];
+      const uint32_t maker = program_.values[product].node;
+      if (program_.nodes[maker].op != Op::dot || uses_[product] != 1) continue;
+      if (is_forward(program_, program_.nodes[maker]) != is_forward(program_, add)) continue;
+      if (dies(sum, maker, index)) return Accumulation{index, maker, sum, {}};
+      if (auto gathered = in_state(index, maker, sum)) return gathered;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  // Is the sum there before the product, and nobody's business afterwards? Then its memory is free to become the result's.
+  bool dies(ValueId sum, uint32_t product, uint32_t add) const {
+    const ValueId root = behind_views(program_, sum);
+    const Op made_by = program_.producer(root).op;
+    if (is_leaf(made_by) || is_constant(made_by) || made_by == Op::broadcast || results_.count(root)) return false;
+    return program_.values[sum].node < product &&
+           std::all_of(readers_[root].begin(), readers_[root].end(), [&](uint32_t r) { return r == add || r < product || is_reshape(r); });
+  }
+  bool is_reshape(uint32_t node) const { return program_.nodes[node].op == Op::reshape; }  // another view, not a reader
+
+  // A gradient gathered over micro-batches: state' = (keep ? state : 0) + product.
+  std::optional<Accumulation> in_state(uint32_t add, uint32_t product, ValueId sum) const {
+    const ValueId result = program_.nodes[add].outputs[0];
+    const auto update = std::find_if(program_.updates.begin(), program_.updates.end(), [&](const NamedValue& u) { return u.value == result; });
+    if (update == program_.updates.end() || uses_[result] != 1 || runs_own_code_after(program_, product)) return std::nullopt;
+    Accumulation a{add, product, sum, {}};
+    if (const Node& select = program_.producer(sum); select.op == Op::select) {
+      const Node& stretched = program_.producer(select.inputs[0]);
+      a.keep = stretched.op == Op::broadcast ? stretched.inputs[0] : select.inputs[0];
+      a.sum = select.inputs[1];
+      const bool flag = program_.producer(*a.keep).op == Op::input && program_.type(*a.keep).shape.count() == 1;
+      if (!flag || !is_zero(program_, select.inputs[2]) || uses_[sum] != 1) return std::nullopt;
+    }
+    const Node& leaf = program_.producer(a.sum);
+    const bool own = (leaf.op == Op::state || leaf.op == Op::parameter) && leaf.callee == update->name && uses_[a.sum] == 1;
+    return own ? std::optional(a) : std::nullopt;
+  }
+
+  const Program& program_;
+  std::vector<uint32_t> uses_;
+  std::vector<std::vector<uint32_t>> readers_;  // by value behind views
+  std::set<ValueId> results_;
+};
+
+class Fuser {
+ public:
+  Fuser(const Program& program, const AcceptsCall& accepts) : program_(program), accepts_(accepts), rewriter_(program) {}
+
+  Program run() {
+    const Accumulations found(program_);
+    for (uint32_t i = 0; i < program_.nodes.size(); ++i)
+      if (const auto a = found.at(i); a && accepted(*a)) at_.emplace(a->product, *a), adds_.insert(i);
+    if (at_.empty()) return program_;
+    // A flag may be an input that comes after the product.
+    for (const Node& node : program_.nodes)
+      if (is_leaf(node.op)) rewriter_.copy(node);
+    for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
+      if (const auto a = at_.find(i); a != at_.end()) put(a->second);
+      else if (!is_leaf(program_.nodes[i].op) && !adds_.count(i)) rewriter_.copy(program_.nodes[i]);
+    }
+    return dce(rewriter_.finish());
+  }
+
+ private:
+  std::vector<ValueId> inputs(const Accumulation& a) const {
+    const Node& product = program_.nodes[a.product];
+    std::vector<ValueId> list{a.sum, product.inputs[0], product.inputs[1]};
+    if (a.keep) list.push_back(*a.keep);
+    return list;
+  }
+
+  bool accepted(const Accumulation& a) const {
+    std::vector<TensorType> types;
+    for (ValueId v : inputs(a)) types.push_back(program_.type(v));
+    return accepts_("dot_add", program_.nodes[a.product].attributes, types);
+  }
+
+  void put(const Accumulation& a) {
+    Node node = program_.nodes[a.product];
+    node.op = Op::call;
+    node.callee = "dot_add";
+    node.inputs.clear();
+    node.outputs.clear();
+    for (ValueId v : inputs(a)) node.inputs.push_back(rewriter_.mapped(v));
+    rewriter_.put(std::move(node), program_.nodes[a.add]);
+  }
+
+  const Program& program_;
+  const AcceptsCall& accepts_;
+  Rewriter rewriter_;
+  std::map<uint32_t, Accumulation> at_;  // by product
+  std::set<uint32_t> adds_;
+};
+
+}  // namespace
+
+Program accumulate_products(const Program& program, const AcceptsCall& accepts) { return Fuser(program, accepts).run(); }
+
+}  // namespace harmonics

@@ -1,0 +1,107 @@
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "engine/passes/pass.hpp"
+#include "engine/program/chain.hpp"
+#include "engine/program/op.hpp"
+
+namespace harmonics {
+
+namespace {
+
+bool is_reduction(Op op) { return op == Op::reduce_sum || op == Op::reduce_max || op == Op::reduce_min || op == Op::reduce_prod; }
+
+class Fuser {
+ public:
+  Fuser(const Program& program, const HasKernel& accepts)
+      : program_(program), accepts_(accepts), rewriter_(program), uses_(count_uses(program)) {
+    for (uint32_t i = 0; i < program.nodes.size(); ++i) {
+      const Node& node = program.nodes[i];
+      if (!is_reduction(node.op)) continue;
+      const Node& maker = program.producer(node.inputs[0]);
+      // One reduction for each chain: the first; others read what is stored.
+      if ((has_one_op(maker) || maker.op == Op::fused_elementwise) && is_forward(program, maker) == is_forward(program, node))
+        reduced_.emplace(program.values[node.inputs[0]].node, i);
+    }
+  }
+
+  Program run() {
+    if (reduced_.empty()) return program_;
+    for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
+      const auto at = reduced_.find(i);
+      if (at != reduced_.end() && put(program_.nodes[i], program_.nodes[at->second])) done_.insert(at->second);
+      else if (!done_.count(i)) rewriter_.copy(program_.nodes[i]);
+    }
+    return dce(rewriter_.finish());
+  }
+
+ private:
+  // An operation that is a chain by itself.
+  static bool has_one_op(const Node& node) { return is_elementwise(node.op) && (node.op == Op::cast || node.attributes.empty()); }
+
+  Chain chain_at(const Node& node, const std::vector<ValueId>& inputs) const {
+    if (node.op == Op::fused_elementwise) return chain_of(node.attributes, inputs.size());
+    ChainOp op{node.op, static_cast<uint32_t>(node.inputs.size()), {}, program_.type(node.outputs[0]).dtype};
+    for (uint32_t k = 0; k < op.operand_count; ++k)
+      op.operands[k] = static_cast<uint32_t>(std::find(inputs.begin(), inputs.end(), node.inputs[k]) - inputs.begin());
+    return {{op}, {static_cast<uint32_t>(inputs.size())}, program_.type(node.outputs[0]).shape};
+  }
+
+  // Every operand once.
+  static std::vector<ValueId> inputs_of(const Node& node) {
+    if (node.op == Op::fused_elementwise) return node.inputs;
+    std::vector<ValueId> once;
+    for (ValueId v : node.inputs)
+      if (std::find(once.begin(), once.end(), v) == once.end()) once.push_back(v);
+    return once;
+  }
+
+  // Where the chain stands: its results that others read, then what is reduced.
+  bool put(const Node& maker, const Node& reduction) {
+    const std::vector<ValueId> inputs = inputs_of(maker);
+    Chain chain = chain_at(maker, inputs);
+    const std::vector<uint32_t> made = chain.outputs;
+    chain.outputs.clear();
+    std::vector<ValueId> stored;
+    uint32_t last = 0;
+    for (size_t i = 0; i < made.size(); ++i) {
+      const bool is_reduced = maker.outputs[i] == reduction.inputs[0];
+      if (is_reduced) last = made[i];
+      if (is_reduced && uses_[maker.outputs[i]] == 1) continue;
+      chain.outputs.push_back(made[i]);
+      stored.push_back(maker.outputs[i]);
+    }
+    chain.outputs.push_back(last);
+
+    Node fused{};
+    fused.op = Op::call;
+    fused.callee = kFusedReduce;
+    fused.scope = maker.scope;
+    for (ValueId v : inputs) fused.inputs.push_back(rewriter_.mapped(v));
+    fused.attributes = chain.attributes();
+    fused.attributes.set("reduction", std::string(op_name(reduction.op))).set("axes", reduction.attributes.integers("axes")).set("keep", reduction.attributes.flag("keep"));
+    std::vector<TensorType> types;
+    for (ValueId v : stored) types.push_back(program_.type(v));
+    types.push_back(program_.type(reduction.outputs[0]));
+    const std::optional<std::vector<ValueId>> results = rewriter_.append_accepted(std::move(fused), types, accepts_);
+    if (!results) return false;
+    for (size_t i = 0; i < stored.size(); ++i) rewriter_.map(stored[i], (*results)[i]);
+    rewriter_.map(reduction.outputs[0], results->back());
+    return true;
+  }
+
+  const Program& program_;
+  const HasKernel& accepts_;
+  Rewriter rewriter_;
+  std::vector<uint32_t> uses_;
+  std::map<uint32_t, uint32_t> reduced_;  // node -> the reduction of one of its results
+  std::set<uint32_t> done_;
+};
+
+}  // namespace
+
+Program fuse_reductions(const Program& program, const HasKernel& accepts) { return Fuser(program, accepts).run(); }
+
+}  // namespace harmonics
