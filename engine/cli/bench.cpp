@@ -42,7 +42,10 @@ Measured measure(HarmonicGraph& graph, const Rows& rows, const PreparedSettings&
   return {settings.trains, settings.batch, settings.threads, times.count(), times.best(), times.at(0.5), floor_of(step.executable(), yardsticks)};
 }
 
-void print_head() { fmt::print("{:<10} {:>7} {:>8} {:>12} {:>12} {:>14} {:>9}\n", "mode", "batch", "threads", "samples/s", "median", "us a step", "of floor"); }
+void print_head(const std::string& device) {
+  if (device != "cpu") fmt::print("on device {}, by the wall clock around a wait for each step\n", device);
+  fmt::print("{:<10} {:>7} {:>8} {:>12} {:>12} {:>14} {:>9}\n", "mode", "batch", "threads", "samples/s", "median", "us a step", "of floor");
+}
 
 void print_row(const Measured& m) {
   fmt::print("{:<10} {:>7} {:>8} {:>12} {:>12} {:>14.2f} {:>9.2f}\n", m.trains ? "training" : "inference", m.batch, m.threads, thousands(static_cast<int64_t>(m.samples(m.best))),
@@ -60,16 +63,15 @@ class Bench {
   Bench(const Flow& flow, const Options& options) : flow_(flow), options_(options), threads_(options.threads) {
     if (threads_.empty()) threads_.push_back(1);
     if (options.threads.empty() && all_threads() > 1) threads_.push_back(all_threads());
-    for (int n : threads_) yardsticks_.emplace(n, n);
   }
 
   // Training when the cycle has a tap, then inference.
   void run() {
-    if (!options_.quiet) print_head();
+    if (!options_.quiet) print_head(options_.run.device);
     if (!options_.inference) measure_all(false);
     measure_all(true);
   }
-  json::object result() const { return {{"version", 1}, {"graph", name_}, {"random_samples", random_}, {"instructions", peak_instructions()}, {"rows", rows_}}; }
+  json::object result() const { return {{"version", 1}, {"graph", name_}, {"random_samples", random_}, {"device", options_.run.device}, {"instructions", instructions_}, {"rows", rows_}}; }
 
  private:
   void measure_all(bool inference) {
@@ -83,7 +85,11 @@ class Bench {
     random_ = random_ || !rows.streamed();
     for (int64_t batch : options_.batches)
       for (int threads : threads_) {
-        const Measured m = measure(*graph, rows, prepared_settings(*graph, options_, batch, threads), yardsticks_.at(threads), options_.seconds);
+        const PreparedSettings settings = prepared_settings(*graph, options_, batch, threads);
+        std::unique_ptr<Yardsticks>& yardsticks = yardsticks_[threads];
+        if (!yardsticks) yardsticks = yardsticks_of(settings);
+        instructions_ = yardsticks->instructions();
+        const Measured m = measure(*graph, rows, settings, *yardsticks, options_.seconds);
         if (!options_.quiet) print_row(m);
         rows_.push_back(json_of(m));
       }
@@ -92,8 +98,8 @@ class Bench {
   const Flow& flow_;
   const Options& options_;
   std::vector<int> threads_;
-  std::map<int, Yardsticks> yardsticks_;
-  std::string name_;
+  std::map<int, std::unique_ptr<Yardsticks>> yardsticks_;  // by threads
+  std::string name_, instructions_;
   bool random_ = false;
   json::array rows_;
 };

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 namespace {
 
 using Outcome = Finding::Outcome;
-constexpr double kPatience = 60;  // seconds from one line of a child to the next
+constexpr double kPatience = 240;  // seconds from one line of a child to the next; devices may have hundreds of programs to build
 
 // How loading a library in a child ended, and what was found out before.
 struct Examined {

@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include "engine/execution/device_yardsticks.hpp"
+
 namespace harmonics::cli {
 
 int cycle_of(const HarmonicGraph& graph, const Options& options) {
@@ -21,5 +23,9 @@ PreparedSettings prepared_settings(HarmonicGraph& graph, const Options& options,
 }
 
 int all_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+
+std::unique_ptr<Yardsticks> yardsticks_of(const PreparedSettings& settings) {
+  return make_yardsticks(settings, Registry::global(), settings.threads);
+}
 
 }  // namespace harmonics::cli

@@ -1,7 +1,10 @@
 // What profile and bench share: one cycle of a graph, its samples in memory.
 #pragma once
 
+#include <memory>
+
 #include "engine/cli/options.hpp"
+#include "engine/execution/machine.hpp"
 #include "engine/runtime/prepared_step.hpp"
 
 namespace harmonics::cli {
@@ -10,5 +13,7 @@ namespace harmonics::cli {
 int cycle_of(const HarmonicGraph& graph, const Options& options);
 PreparedSettings prepared_settings(HarmonicGraph& graph, const Options& options, int64_t batch, int threads);
 int all_threads();
+// Of the device that the step runs on.
+std::unique_ptr<Yardsticks> yardsticks_of(const PreparedSettings& settings);
 
 }  // namespace harmonics::cli

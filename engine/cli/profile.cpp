@@ -91,9 +91,12 @@ std::string over_the_floor(const std::vector<Line>& lines) {
 
 void print_profile(const Subject& subject, const Profile& p, Yardsticks& yardsticks) {
   const PreparedSettings& s = subject.settings;
-  fmt::print("'{}', a step of {} on {} sample{} with {} thread{}\n", subject.graph, s.trains ? "training" : "inference", s.batch, s.batch == 1 ? "" : "s", s.threads, s.threads == 1 ? "" : "s");
-  fmt::print("this machine ({}): {:.1f} GFLOP/s; reads {:.1f} GB/s over 128 KiB, {:.1f} over 4 MiB, {:.1f} over 64 MiB\n\n", peak_instructions(), yardsticks.peak() / 1e9,
+  fmt::print("'{}', a step of {} on {} sample{} with {} thread{}{}\n", subject.graph, s.trains ? "training" : "inference", s.batch, s.batch == 1 ? "" : "s", s.threads, s.threads == 1 ? "" : "s",
+             s.device == "cpu" ? "" : ", on device " + s.device);
+  fmt::print("this machine ({}): {:.1f} GFLOP/s; reads {:.1f} GB/s over 128 KiB, {:.1f} over 4 MiB, {:.1f} over 64 MiB\n", yardsticks.instructions(), yardsticks.peak() / 1e9,
              yardsticks.bandwidth(131072) / 1e9, yardsticks.bandwidth(4194304) / 1e9, yardsticks.bandwidth(67108864) / 1e9);
+  if (p.waiting > 0) fmt::print("times of single steps are by the wall clock around a wait for the device, less {:.2f} us that a wait for next to nothing takes\n", p.waiting * 1e6);
+  fmt::print("\n");
   print_lines(by_step(p), p.kernels, "parts  step  what                       kernel                   where");
   const std::vector<Line> functionals = by_functional(p);
   fmt::print("\n");
@@ -131,10 +134,10 @@ json::object json_of(const Subject& subject, const Profile& p, Yardsticks& yards
     functionals.push_back(std::move(o));
   }
   return {{"version", 1}, {"graph", subject.graph}, {"mode", subject.settings.trains ? "train" : "infer"}, {"batch", subject.settings.batch}, {"threads", subject.settings.threads},
-          {"runs", p.runs}, {"seconds", p.seconds}, {"median", p.median}, {"samples_per_second", static_cast<double>(subject.settings.batch) / p.seconds},
+          {"device", subject.settings.device}, {"waiting", p.waiting}, {"runs", p.runs}, {"seconds", p.seconds}, {"median", p.median}, {"samples_per_second", static_cast<double>(subject.settings.batch) / p.seconds},
           {"kernels", p.kernels}, {"floor", p.floor}, {"of_floor", p.floor / p.seconds}, {"engine", p.engine},
           {"in_flow", subject.in_flow >= 0 ? json::value(subject.in_flow) : json::value(nullptr)}, {"allocations", p.allocations},
-          {"arena_bytes", subject.memory.arena_bytes}, {"state_bytes", subject.memory.state_bytes}, {"instructions", peak_instructions()},
+          {"arena_bytes", subject.memory.arena_bytes}, {"state_bytes", subject.memory.state_bytes}, {"instructions", yardsticks.instructions()},
           {"peak_flops", yardsticks.peak()}, {"read_bandwidth", json::object{{"128 KiB", yardsticks.bandwidth(131072)}, {"4 MiB", yardsticks.bandwidth(4194304)}, {"64 MiB", yardsticks.bandwidth(67108864)}}},
           {"random_samples", subject.random}, {"functionals", std::move(functionals)}, {"steps", std::move(steps)}};
 }
@@ -177,18 +180,18 @@ int profile_command(const Options& options) {
     const Rows rows(*graph, cycle, settings.trains, static_cast<uint64_t>(settings.batch), settings.seed);
     Subject subject{.graph = graph->graph().name, .settings = settings, .random = !rows.streamed()};
     if (subject.random) print_note("some producers are not bound: their samples are random numbers");
-    Yardsticks yardsticks(threads);
+    const std::unique_ptr<Yardsticks> yardsticks = yardsticks_of(settings);
     Profile profiled;
     {
       PreparedStep step(*graph, rows, settings);
       subject.memory = step.executable().memory();
-      profiled = profile(step, yardsticks, {.runs = static_cast<uint64_t>(options.run.steps.value_or(0)), .traced = options.trace.empty() ? 0 : kTraced, .allocations = kCountsAllocations ? allocations_made : nullptr});
+      profiled = profile(step, *yardsticks, {.runs = static_cast<uint64_t>(options.run.steps.value_or(0)), .traced = options.trace.empty() ? 0 : kTraced, .allocations = kCountsAllocations ? allocations_made : nullptr});
     }
     if (rows.streamed()) subject.in_flow = time_in_flow(*graph, options, settings, profiled.seconds);
     if (!options.trace.empty()) write_trace(profiled, options.trace);
-    if (!options.quiet) print_profile(subject, profiled, yardsticks);
+    if (!options.quiet) print_profile(subject, profiled, *yardsticks);
     if (!options.quiet && !options.trace.empty()) say("trace: " + options.trace);
-    if (options.json) fmt::print("{}\n", json::serialize(json_of(subject, profiled, yardsticks)));
+    if (options.json) fmt::print("{}\n", json::serialize(json_of(subject, profiled, *yardsticks)));
     return kDone;
   });
 }

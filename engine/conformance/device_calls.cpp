@@ -18,7 +18,9 @@ namespace {
 
 constexpr DType kFloats[] = {DType::F32, DType::F64, DType::F16, DType::BF16};
 constexpr DType kWhole[] = {DType::I32, DType::I64, DType::U8};
-constexpr size_t kMostOfOne = 12, kMostChains = 60;  // examples of one primitive, and of chains, in one type
+constexpr size_t kMostOfOne = 12;  // examples of one primitive in one type
+// Of chains: every one is a program by itself where a device compiles them, and types differ in how numbers are read and written only.
+constexpr size_t most_chains(DType type) { return type == DType::F32 ? 40 : 8; }
 const std::vector<Shape> kSmall = {{}, {7}, {3, 5}, {2, 3, 5}, {1, 1}, {0, 3}};
 const Shape kLarge{37, 1031};
 
@@ -77,7 +79,7 @@ Program further_primitives(DType type) {
 
 // Sizes beyond a vector of the processor and beyond one part.
 conformance::Cases larger_cases() {
-  using conformance::indices, conformance::numbers, conformance::positives, conformance::rate, conformance::Operand;
+  using conformance::indices, conformance::numbers, conformance::positives, conformance::randoms, conformance::rate, conformance::spreads, conformance::statistics, conformance::Operand;
   conformance::Cases cases;
   const Operand rows = numbers({37, 131}), row = numbers({131}), heads = numbers({2, 3, 33, 20});
   for (const char* name : {"relu", "silu", "gelu", "softmax", "log_softmax"}) cases.push_back({name, {}, {rows}}), cases.push_back({name, {}, {numbers(kLarge)}});
@@ -90,6 +92,16 @@ conformance::Cases larger_cases() {
   cases.push_back({"softmax_cross_entropy", {}, {rows, indices({37}, 131, DType::I64)}});
   cases.push_back({"embedding", {}, {rows, indices({5, 29}, 37, DType::I64)}});
   cases.push_back({"attention", AttributeMap().set("causal", true), {heads, heads, heads}});
+  const Operand each = statistics({37}), spread = spreads({37}), ids = indices({37}, 5, DType::I64);  // few rows: each of them again and again
+  for (const char* name : {"softmax_grad", "log_softmax_grad"}) cases.push_back({name, {}, {rows, rows}}), cases.push_back({name, {}, {numbers(kLarge), numbers(kLarge)}});
+  cases.push_back({"softmax_cross_entropy_grad", {}, {rows, indices({37}, 131, DType::I64), each, each}});
+  cases.push_back({"layer_norm_grad", {}, {rows, row, each, spread, rows}});
+  cases.push_back({"rms_norm_grad", {}, {rows, row, spread, rows}});
+  cases.push_back({"embedding_grad", AttributeMap().set("rows", int64_t{7}), {ids, rows}});
+  cases.push_back({"attention_grad", AttributeMap().set("causal", true), {heads, heads, heads, heads, statistics({2, 3, 33}), heads}});
+  cases.push_back({"rope", {}, {heads}});
+  cases.push_back({"dropout", AttributeMap().set("rate", 0.25), {rows, randoms(rows.shape)}});
+  cases.push_back({"global_norm", {}, {rows, row, numbers(kLarge)}});
   for (const int64_t stride : {1, 2}) {
     const std::vector<int64_t> strides{stride, stride}, edge{1, 1}, kernel{3, 3};
     AttributeMap window = AttributeMap().set("strides", strides).set("padding_low", edge).set("padding_high", edge);
@@ -108,7 +120,7 @@ class Collection {
   std::vector<DeviceCall> take() {
     for (const DType type : kFloats) {
       for (uint64_t draw = 1; draw <= (type == DType::F32 ? 3u : 1u); ++draw) functionals(conformance::functional_cases(seed_ + draw), type);
-      functionals(larger_cases(), type);
+      if (type == DType::F32) functionals(larger_cases(), type);
       const Program further = further_primitives(type);
       for (const Node& node : further.nodes) primitive(further, node);
       elementwise(type);
@@ -139,7 +151,7 @@ class Collection {
   void primitives(const Program& program, DType type) {
     for (const Node& node : program.nodes) {
       size_t& so_many = so_many_[{node.op, type}];
-      if (so_many < (node.op == Op::fused_elementwise ? kMostChains : kMostOfOne)) so_many += primitive(program, node);
+      if (so_many < (node.op == Op::fused_elementwise ? most_chains(type) : kMostOfOne)) so_many += primitive(program, node);
     }
   }
   bool primitive(const Program& program, const Node& node) {

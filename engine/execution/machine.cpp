@@ -143,7 +143,7 @@ double read_bandwidth(size_t bytes, int threads) {
 }
 
 double Yardsticks::peak() {
-  if (peak_ < 0) peak_ = peak_flops(threads_);
+  if (peak_ < 0) peak_ = measured_peak();
   return peak_;
 }
 
@@ -151,13 +151,13 @@ double Yardsticks::bandwidth(double bytes) {
   size_t size = size_t{16} << 10;
   while (static_cast<double>(size) < bytes && size < size_t{64} << 20) size *= 2;
   double& seen = bandwidths_[size];
-  if (seen == 0) seen = read_bandwidth(size, threads_);
+  if (seen == 0) seen = measured_bandwidth(size);
   return seen;
 }
 
 void Yardsticks::again() {
-  if (peak_ >= 0) peak_ = std::max(peak_, peak_flops(threads_));
-  for (auto& [size, seen] : bandwidths_) seen = std::max(seen, read_bandwidth(size, threads_));
+  if (peak_ >= 0) peak_ = std::max(peak_, measured_peak());
+  for (auto& [size, seen] : bandwidths_) seen = std::max(seen, measured_bandwidth(size));
 }
 
 double Yardsticks::floor(double flops, double bytes) {

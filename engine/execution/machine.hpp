@@ -18,10 +18,15 @@ double peak_flops(int threads);
 // Bytes per second that `threads` read from memory of `bytes` in all, each its own share again and again.
 double read_bandwidth(size_t bytes, int threads);
 
-// Both for one number of threads, measured when first asked for.
+// Both for one number of threads, measured when first asked for. Those of devices: device_yardsticks.hpp.
 class Yardsticks {
  public:
   explicit Yardsticks(int threads) : threads_(threads) {}
+  virtual ~Yardsticks() = default;
+  // What they were measured with, for people.
+  virtual std::string instructions() const { return peak_instructions(); }
+  // Seconds that a wait for next to nothing takes, where single steps are waited for; 0: they are timed while they run.
+  virtual double waiting() { return 0; }
   double peak();
   // Of memory of this size, rounded up to a power of two from 16 KiB to 64 MiB.
   double bandwidth(double bytes);
@@ -29,6 +34,10 @@ class Yardsticks {
   void again();
   // The least time for this much arithmetic and traffic, in seconds.
   double floor(double flops, double bytes);
+
+ protected:
+  virtual double measured_peak() { return peak_flops(threads_); }
+  virtual double measured_bandwidth(size_t bytes) { return read_bandwidth(bytes, threads_); }
 
  private:
   int threads_;

@@ -120,11 +120,12 @@ Profile profile(PreparedStep& step, Yardsticks& yardsticks, const ProfileSetting
   result.steps = describe(step.executable(), yardsticks);
   result.seconds = whole.best();
   result.median = whole.at(0.5);
-  const double clock = clock_cost();
+  result.waiting = yardsticks.waiting();
+  const double beside = clock_cost() + result.waiting;
   for (size_t i = 0; i < n; ++i) {
     ProfiledStep& s = result.steps[i];
-    s.seconds = std::max(0.0, each[i].best() - clock);
-    s.median = std::max(0.0, each[i].at(0.5) - clock);
+    s.seconds = std::max(0.0, each[i].best() - beside);
+    s.median = std::max(0.0, each[i].at(0.5) - beside);
     result.kernels += s.seconds;
     result.floor += s.floor;
   }

@@ -13,7 +13,8 @@ namespace {
 const std::unordered_map<std::string_view, Plan>& plans() {
   static const std::unordered_map<std::string_view, Plan> table = [] {
     std::unordered_map<std::string_view, Plan> t = {
-        {"fused_elementwise", plan_chain}, {"reshape", plan_reshape},         {"transpose", plan_transpose},
+        {"fused_elementwise", plan_chain}, {"reshape", plan_reshape},         {"stop_gradient", plan_reshape},   {"select", plan_select},           {"cast", plan_cast},
+        {"transpose", plan_transpose},
         {"broadcast", plan_broadcast},     {"slice", plan_slice},             {"reverse", plan_reverse},
         {"pad", plan_pad},                 {"concat", plan_concat},           {"full", plan_full},
         {"iota", plan_iota},               {"random_uniform", plan_random_uniform},
@@ -23,11 +24,21 @@ const std::unordered_map<std::string_view, Plan>& plans() {
         {"unpatches", plan_unpatches},     {"gather", plan_gather},           {"scatter_add", plan_scatter_add},
         {"dynamic_slice", plan_dynamic_slice}, {"update_slice", plan_update_slice},
         {"top_k", plan_top_k},             {"quantize", plan_quantize},       {"dequantize", plan_dequantize},
-        {"sgd", plan_optimizer},           {"adam", plan_optimizer},          {"adamw", plan_optimizer},
+        {"sgd", plan_optimizer},           {"adam", plan_optimizer},         {"adamw", plan_optimizer},
+        {"global_norm", plan_global_norm}, {"linear", plan_linear},          {"dropout", plan_dropout},
+        {"dropout_grad", plan_dropout},    {"embedding", plan_gather},       {"embedding_grad", plan_embedding_grad},
+        {"softmax", plan_softmax},         {"softmax_grad", plan_softmax},   {"log_softmax", plan_softmax},
+        {"log_softmax_grad", plan_softmax},
+        {"softmax_cross_entropy", plan_softmax_cross_entropy},
+        {"softmax_cross_entropy_grad", plan_softmax_cross_entropy},
+        {"layer_norm", plan_row_norm},     {"layer_norm_grad", plan_row_norm_grad},
+        {"rms_norm", plan_row_norm},       {"rms_norm_grad", plan_row_norm_grad},
+        {"attention", plan_attention},     {"attention_grad", plan_attention_grad},
+        {"rope", plan_rope},
     };
     for (const char* op : {"neg", "abs", "sign", "floor", "ceil", "round", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "logistic",
-                           "logical_not", "cast", "stop_gradient", "add", "sub", "mul", "div", "pow", "maximum", "minimum", "remainder", "equal", "less", "less_equal",
-                           "logical_and", "logical_or", "logical_xor", "select"})
+                           "logical_not", "add", "sub", "mul", "div", "pow", "maximum", "minimum", "remainder", "equal", "less", "less_equal",
+                           "logical_and", "logical_or", "logical_xor"})
       t[op] = plan_elementwise;
     return t;
   }();
@@ -95,11 +106,12 @@ class OpenClDevice final : public MemoryDevice {
   bool find(const hx_call_site& raw, hx_kernel& out) override {
     const Site site(raw, machine());
     const auto plan = plans().find(site.op());
-    if (plan == plans().end()) return false;
+    if (plan == plans().end()) return declined("has no kernel of its own for it");
     for (const hx_type* types : {raw.inputs, raw.outputs})
       for (uint32_t i = 0; i < (types == raw.inputs ? raw.n_inputs : raw.n_outputs); ++i) {
         if (count(types[i]) == 0) return declined("leaves tensors without elements to the host");
         if (count(types[i]) >= kMostElements) return declined("counts elements in 31 bits");
+        if (!type_name(types[i].dtype)) return declined("does not know this type of numbers");
         if (types[i].dtype == HX_F64 && !machine().has_f64()) return declined("this device does not compute in f64");
       }
     return plan->second(site, out);

@@ -7,6 +7,9 @@ namespace harmonics::opencl {
 
 bool plan_elementwise(const Site&, hx_kernel&);
 bool plan_chain(const Site&, hx_kernel&);
+bool plan_select(const Site&, hx_kernel&);
+bool plan_cast(const Site&, hx_kernel&);
+bool plan_dropout(const Site&, hx_kernel&);
 
 bool plan_reshape(const Site&, hx_kernel&);
 bool plan_transpose(const Site&, hx_kernel&);
@@ -24,11 +27,13 @@ bool plan_arg_extreme(const Site&, hx_kernel&);
 bool plan_cumsum(const Site&, hx_kernel&);
 
 bool plan_dot(const Site&, hx_kernel&);
+bool plan_linear(const Site&, hx_kernel&);
 bool plan_patches(const Site&, hx_kernel&);
 bool plan_unpatches(const Site&, hx_kernel&);
 
 bool plan_gather(const Site&, hx_kernel&);
 bool plan_scatter_add(const Site&, hx_kernel&);
+bool plan_embedding_grad(const Site&, hx_kernel&);
 bool plan_dynamic_slice(const Site&, hx_kernel&);
 bool plan_update_slice(const Site&, hx_kernel&);
 bool plan_top_k(const Site&, hx_kernel&);
@@ -36,10 +41,21 @@ bool plan_top_k(const Site&, hx_kernel&);
 bool plan_quantize(const Site&, hx_kernel&);
 bool plan_dequantize(const Site&, hx_kernel&);
 
+bool plan_softmax(const Site&, hx_kernel&);
+bool plan_softmax_cross_entropy(const Site&, hx_kernel&);
+bool plan_row_norm(const Site&, hx_kernel&);
+bool plan_row_norm_grad(const Site&, hx_kernel&);
+
+bool plan_attention(const Site&, hx_kernel&);
+bool plan_attention_grad(const Site&, hx_kernel&);
+bool plan_rope(const Site&, hx_kernel&);
 
 bool plan_optimizer(const Site&, hx_kernel&);
+bool plan_global_norm(const Site&, hx_kernel&);
 
 // Shared between families: elements of `bytes` along a walk whose arrays are the result's and the source's.
 Launch copy_along(Machine& machine, uint32_t bytes, uint32_t from, uint32_t to, Walk walk);
+// All of a buffer's first n elements.
+Launch fill(Machine& machine, uint32_t dtype, uint32_t to, int64_t n, double value);
 
 }  // namespace harmonics::opencl

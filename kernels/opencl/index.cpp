@@ -4,9 +4,6 @@
 namespace harmonics::opencl {
 namespace {
 
-const char* kNoType = "computes f32, f64 and whole numbers, not f16 and bf16";
-const char* kWords[] = {nullptr, "uchar", "ushort", nullptr, "uint", nullptr, nullptr, nullptr, "ulong"};
-
 // "INDEX(i)": index i of buffer 1, held to [0, size).
 std::string index_macro(uint32_t dtype) {
   const std::string type = type_name(dtype);
@@ -25,7 +22,7 @@ struct Axis {
 
 bool plan_gather(const Site& site, hx_kernel& out) {
   const Axis x(site.in(0), site.integer("axis"));
-  const std::string word = kWords[width(site.in(0).dtype)];
+  const std::string word = word_name(site.in(0).dtype);
   const std::string body = index_macro(site.in(1).dtype) +
                            "kernel void gather(BUFFER(0), BUFFER(1), BUFFER(2), uint n, uint size, uint inner, uint indices) {\n  const uint i = get_global_id(0);\n"
                            "  if (i >= n) return;\n  const uint row = i / inner, at = INDEX(1, row % indices, size);\n  AT(" +
@@ -39,24 +36,69 @@ bool plan_gather(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// Repeated indices are added in their order: a thread goes through all of them for its column.
-bool plan_scatter_add(const Site& site, hx_kernel& out) {
-  const uint32_t dtype = site.in(0).dtype;
-  if (!type_name(dtype)) return declined(kNoType);
-  const Axis x(site.in(0), site.integer("axis"));
-  const std::string type = type_name(dtype);
-  const std::string body = index_macro(site.in(1).dtype) +
-                           "kernel void scatter(BUFFER(0), BUFFER(1), BUFFER(2), uint n, uint size, uint inner, uint indices) {\n  const uint i = get_global_id(0);\n"
-                           "  if (i >= n) return;\n  const uint o = i / inner, c = i % inner;\n  for (uint k = 0; k < indices; ++k)\n    AT(" +
-                           type + ", 2)[(o * size + INDEX(0, k, size)) * inner + c] += AT(" + type + ", 1)[(o * indices + k) * inner + c];\n}\n";
-  const int64_t n = x.outer * x.inner;
+namespace {
+
+// Which indices name the same row: each goes through all of them in their order and links those of its own rows, the last one first
+// seen in `last`. A link has its top bit set where the index is not the first of its row.
+const char* kLink = R"(
+#define NONE 0x7fffffffu
+#define LINKS 64
+kernel __attribute__((reqd_work_group_size(LINKS, 1, 1)))
+void link(BUFFER(0), BUFFER(1), uint size, uint indices) {
+  const uint me = get_local_id(0);
+  global uint* last = AT(uint, 1);
+  global uint* next = last + size;
+  for (uint r = me; r < size; r += LINKS) last[r] = NONE;
+  for (uint k = 0; k < indices; ++k) {
+    const uint r = INDEX(0, k, size);
+    if (r % LINKS != me) continue;
+    const uint before = last[r];
+    if (before != NONE) next[before] = (next[before] & ~NONE) | k;
+    next[k] = before == NONE ? NONE : (NONE | ~NONE);
+    last[r] = k;
+  }
+}
+)";
+constexpr size_t kLinks = 64;
+
+// Adds rows `updates` up, those of one index in their order, to rows of the result, to which `first` gives what they are added to.
+Work scatter(const Site& site, Launch first, uint32_t ids, uint32_t updates, uint32_t result, const Axis& x) {
+  const uint32_t dtype = site.in(updates).dtype, index = site.in(ids).dtype;
+  const int64_t indices = count(site.in(ids));
+  const std::string body = index_macro(index) +
+                           "kernel void scatter(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), uint n, uint size, uint inner, uint indices) {\n  const uint i = get_global_id(0);\n"
+                           "  if (i >= n) return;\n  global const uint* next = AT(uint, 3) + size;\n  uint k = i / inner % indices;\n  if (next[k] >> 31) return;\n"
+                           "  const uint o = i / inner / indices, c = i % inner, y = (o * size + INDEX(0, k, size)) * inner + c;\n  " + sum_name(dtype) + " sum = " + read(dtype, 2, "y") +
+                           ";\n  for (;;) {\n    sum += " + read(dtype, 1, "(o * indices + k) * inner + c") + ";\n    k = next[k] & 0x7fffffffu;\n    if (k == 0x7fffffffu) break;\n  }\n  " +
+                           write(dtype, 2, "y", "sum") + "\n}\n";
   Work work;
-  work.launches.push_back(copy_along(site.machine(), width(dtype), 0, 3, {{count(site.in(0))}, {{1}, {1}}, {0, 0}}));
-  Launch& launch = work.launches.emplace_back(site.machine(), body, "scatter", std::vector<uint32_t>{1, 2, 3});
-  for (const int64_t v : {n, x.size, x.inner, count(site.in(1))}) launch.with(static_cast<cl_uint>(v));
+  work.launches.push_back(std::move(first));
+  Launch& link = work.launches.emplace_back(site.machine(), index_macro(index) + kLink, "link", std::vector<uint32_t>{ids, site.workspace()});
+  link.with(static_cast<cl_uint>(x.size)).with(static_cast<cl_uint>(indices)).groups(1, 1, 1, kLinks);
+  const int64_t n = x.outer * indices * x.inner;
+  Launch& launch = work.launches.emplace_back(site.machine(), body, "scatter", std::vector<uint32_t>{ids, updates, result, site.workspace()});
+  for (const int64_t v : {n, x.size, x.inner, indices}) launch.with(static_cast<cl_uint>(v));
   launch.over(n);
-  answer(out, std::move(work), "scatter add");
+  return work;
+}
+
+bool answer_scatter(const Site& site, uint32_t ids, uint32_t updates, Launch first, int64_t axis, const char* name, hx_kernel& out) {
+  const Axis x(site.out(), axis);
+  if (x.outer * count(site.in(ids)) * x.inner >= kMostElements) return declined("counts elements in 31 bits");
+  answer(out, scatter(site, std::move(first), ids, updates, site.inputs(), x), name).workspace = static_cast<uint64_t>(x.size + count(site.in(ids))) * sizeof(cl_uint);
   return true;
+}
+
+}  // namespace
+
+bool plan_scatter_add(const Site& site, hx_kernel& out) {
+  const hx_type& x = site.in(0);
+  return answer_scatter(site, 1, 2, copy_along(site.machine(), width(x.dtype), 0, 3, {{count(x)}, {{1}, {1}}, {0, 0}}), site.integer("axis"), "scatter add", out);
+}
+
+bool plan_embedding_grad(const Site& site, hx_kernel& out) {
+  const hx_type& y = site.out();
+  return answer_scatter(site, 0, 1, fill(site.machine(), y.dtype, 2, count(y), 0), 0, "embedding gradient", out);
 }
 
 namespace {
@@ -85,7 +127,7 @@ void give_block(Launch& launch, const hx_type& whole, const hx_type& block) {
 
 bool plan_dynamic_slice(const Site& site, hx_kernel& out) {
   const hx_type &x = site.in(0), &y = site.out();
-  const std::string word = kWords[width(x.dtype)];
+  const std::string word = word_name(x.dtype);
   const std::string body = block_text(x, site.in(1).dtype, "1") + "kernel void block(BUFFER(0), BUFFER(1), BUFFER(2), uint n" + block_parameters(x.rank) +
                            ") {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n  PLACE(i, place)\n  AT(" + word + ", 2)[i] = AT(" + word + ", 0)[place];\n}\n";
   Work work;
@@ -96,7 +138,7 @@ bool plan_dynamic_slice(const Site& site, hx_kernel& out) {
 
 bool plan_update_slice(const Site& site, hx_kernel& out) {
   const hx_type &x = site.in(0), &block = site.in(1);
-  const std::string word = kWords[width(x.dtype)];
+  const std::string word = word_name(x.dtype);
   const std::string body = block_text(x, site.in(2).dtype, "1") + "kernel void block(BUFFER(0), BUFFER(1), BUFFER(2), uint n" + block_parameters(x.rank) +
                            ") {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n  PLACE(i, place)\n  AT(" + word + ", 2)[place] = AT(" + word + ", 0)[i];\n}\n";
   Work work;
@@ -109,14 +151,13 @@ bool plan_update_slice(const Site& site, hx_kernel& out) {
 // NaN counts as largest, the lower index comes first among equals: each place takes the best of those that come after the last.
 bool plan_top_k(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
-  if (!type_name(x.dtype)) return declined(kNoType);
   const std::string type = type_name(x.dtype);
   const std::string first = is_float(x.dtype) ? "((a != a || b != b) ? (a != a && (b == b || i < j)) : (a > b || (a == b && i < j)))" : "(a > b || (a == b && i < j))";
-  const std::string body = "int first(" + type + " a, uint i, " + type + " b, uint j) { return " + first +
+  const std::string body = "#define X(j) " + read(x.dtype, 0, "r * n + (j)") + "\nint first(" + type + " a, uint i, " + type + " b, uint j) { return " + first +
                            "; }\nkernel void top(BUFFER(0), BUFFER(1), BUFFER(2), uint rows, uint n, uint k) {\n  const uint r = get_global_id(0);\n  if (r >= rows) return;\n"
-                           "  global const " + type + "* x = AT(" + type + ", 0) + r * n;\n  uint last = 0;\n  for (uint t = 0; t < k; ++t) {\n    uint best = n;\n"
-                           "    for (uint j = 0; j < n; ++j)\n      if ((t == 0 || first(x[last], last, x[j], j)) && (best == n || first(x[j], j, x[best], best))) best = j;\n"
-                           "    AT(" + type + ", 1)[r * k + t] = x[best];\n    AT(long, 2)[r * k + t] = best;\n    last = best;\n  }\n}\n";
+                           "  uint last = 0;\n  for (uint t = 0; t < k; ++t) {\n    uint best = n;\n"
+                           "    for (uint j = 0; j < n; ++j)\n      if ((t == 0 || first(X(last), last, X(j), j)) && (best == n || first(X(j), j, X(best), best))) best = j;\n"
+                           "    " + write(x.dtype, 1, "r * k + t", "X(best)") + "\n    AT(long, 2)[r * k + t] = best;\n    last = best;\n  }\n}\n";
   const int64_t n = x.dims[x.rank - 1], k = site.integer("k"), rows = count(x) / n;
   Work work;
   Launch& launch = work.launches.emplace_back(site.machine(), body, "top", std::vector<uint32_t>{0, 1, 2});

@@ -17,13 +17,21 @@ bool answer_view(const Site& site, std::vector<int64_t> from, int64_t offset, hx
   return true;
 }
 
+bool can_hold(uint32_t dtype, double value) {
+  if (is_float(dtype) || dtype == HX_BOOL) return true;
+  return value > -1e15 && value < 1e15;
+}
+
+}  // namespace
+
 Launch fill(Machine& machine, uint32_t dtype, uint32_t to, int64_t n, double value) {
-  // Numbers that no kernel computes in are written as their bits, which are zero or unknown here.
-  const std::string type = type_name(dtype) ? type_name(dtype) : "ushort";
-  const std::string body = "kernel void fill(BUFFER(0), uint n, " + type + " value) {\n  const uint i = get_global_id(0);\n  if (i < n) AT(" + type + ", 0)[i] = value;\n}\n";
+  const std::string body = std::string("kernel void fill(BUFFER(0), uint n, ") + type_name(dtype) + " value) {\n  const uint i = get_global_id(0);\n  if (i < n) " +
+                           write(dtype, 0, "i", "value") + "\n}\n";
   Launch launch(machine, body, "fill", {to});
   launch.with(static_cast<cl_uint>(n));
   switch (dtype) {
+    case HX_F16:
+    case HX_BF16:
     case HX_F32: launch.with(static_cast<float>(value)); break;
     case HX_F64: launch.with(value); break;
     case HX_BOOL: launch.with(static_cast<uint8_t>(value != 0)); break;
@@ -40,14 +48,6 @@ Launch fill(Machine& machine, uint32_t dtype, uint32_t to, int64_t n, double val
   launch.over(n);
   return launch;
 }
-
-bool can_hold(uint32_t dtype, double value) {
-  if (is_float(dtype) || dtype == HX_BOOL) return true;
-  if (!type_name(dtype)) return value == 0 && !std::signbit(value);
-  return value > -1e15 && value < 1e15;
-}
-
-}  // namespace
 
 Launch copy_along(Machine& machine, uint32_t bytes, uint32_t from, uint32_t to, Walk walk) {
   walk.join();
@@ -110,7 +110,7 @@ bool plan_reverse(const Site& site, hx_kernel& out) {
 bool plan_pad(const Site& site, hx_kernel& out) {
   const hx_type &x = site.in(0), &y = site.out();
   const double value = site.number("value");
-  if (!can_hold(y.dtype, value)) return declined("pads this type with zeros only");
+  if (!can_hold(y.dtype, value)) return declined("pads whole numbers with what they can hold only");
   const auto low = site.integers("low"), interior = site.integers("interior");
   auto to = strides(y);
   int64_t offset = 0;
@@ -143,7 +143,7 @@ bool plan_concat(const Site& site, hx_kernel& out) {
 bool plan_full(const Site& site, hx_kernel& out) {
   const hx_type& y = site.out();
   const double value = site.number("value");
-  if (!can_hold(y.dtype, value)) return declined("fills this type with zeros only");
+  if (!can_hold(y.dtype, value)) return declined("fills whole numbers with what they can hold only");
   Work work;
   work.launches.push_back(fill(site.machine(), y.dtype, 0, count(y), value));
   answer(out, std::move(work), "fill");
@@ -152,11 +152,9 @@ bool plan_full(const Site& site, hx_kernel& out) {
 
 bool plan_iota(const Site& site, hx_kernel& out) {
   const hx_type& y = site.out();
-  const char* type = type_name(y.dtype);
-  if (!type) return declined("computes f32, f64 and whole numbers, not f16 and bf16");
   const auto axis = static_cast<size_t>(site.integer("axis"));
-  const std::string body = "kernel void numbers(BUFFER(0), uint n, uint inner, uint size) {\n  const uint i = get_global_id(0);\n  if (i < n) AT(" + std::string(type) +
-                           ", 0)[i] = (" + type + ")(i / inner % size);\n}\n";
+  const std::string body = "kernel void numbers(BUFFER(0), uint n, uint inner, uint size) {\n  const uint i = get_global_id(0);\n  if (i < n) " +
+                           write(y.dtype, 0, "i", "i / inner % size") + "\n}\n";
   Work work;
   work.launches.emplace_back(site.machine(), body, "numbers", std::vector<uint32_t>{0});
   work.launches.back().with(static_cast<cl_uint>(count(y))).with(static_cast<cl_uint>(strides(y)[axis])).with(static_cast<cl_uint>(y.dims[axis])).over(count(y));
@@ -197,6 +195,7 @@ kernel void uniform(BUFFER(0), BUFFER(1), uint n, ulong stream) {
   if (left > 3) y[3] = (float)(c3 >> 8) * scale;
 }
 )";
+  if (site.out().dtype != HX_F32) return declined("draws random numbers in f32 only");
   const int64_t n = count(site.out());
   Work work;
   work.launches.emplace_back(site.machine(), body, "uniform", std::vector<uint32_t>{0, 1});

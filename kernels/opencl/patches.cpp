@@ -49,30 +49,28 @@ bool answer_windows(const Site& site, const Windows& w, const std::string& body,
 }  // namespace
 
 bool plan_patches(const Site& site, hx_kernel& out) {
-  const char* type = type_name(site.in(0).dtype);
-  if (!type) return declined("computes f32, f64 and whole numbers, not f16 and bf16");
+  const uint32_t dtype = site.in(0).dtype;
   const Windows w(site, site.in(0), site.out());
   std::string body = "kernel void windows(BUFFER(0), BUFFER(1), uint n, uint taps, uint windows, uint plane" + w.parameters() +
                      ") {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n  int window = i % windows, tap = i / windows % taps, at, from = 0, width = 1, inside = 1;\n";
   for (size_t a = w.image.size(); a-- > 0;)
     body += with_axis("  at = window % places# * step# + tap % kernel# * apart# - low#;\n  inside = inside && at >= 0 && at < size#;\n  from += at * width;\n"
                       "  width *= size#;\n  window /= places#;\n  tap /= kernel#;\n", a);
-  body += "  AT(" + std::string(type) + ", 1)[i] = inside ? AT(" + type + ", 0)[i / windows / taps * plane + from] : " + literal(site.in(0).dtype, site.number("fill")) + ";\n}\n";
+  body += "  " + write(dtype, 1, "i", "inside ? " + read(dtype, 0, "i / windows / taps * plane + from") + " : " + literal(dtype, site.number("fill"))) + "\n}\n";
   return answer_windows(site, w, body, count(site.out()), "patches", out);
 }
 
 // Each element of the image adds the windows it is in, in the order of the taps.
 bool plan_unpatches(const Site& site, hx_kernel& out) {
-  const char* type = type_name(site.in(0).dtype);
-  if (!type) return declined("computes f32, f64 and whole numbers, not f16 and bf16");
+  const uint32_t dtype = site.in(0).dtype;
   const Windows w(site, site.out(), site.in(0));
   std::string body = "kernel void windows(BUFFER(0), BUFFER(1), uint n, uint taps, uint windows, uint plane" + w.parameters() +
-                     ") {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n  const uint first = i / plane * taps;\n  " + sum_name(site.in(0).dtype) +
+                     ") {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n  const uint first = i / plane * taps;\n  " + sum_name(dtype) +
                      " sum = 0;\n  for (uint t = 0; t < taps; ++t) {\n    int tap = t, rest = i % plane, at, window = 0, width = 1, inside = 1;\n";
   for (size_t a = w.image.size(); a-- > 0;)
     body += with_axis("    at = rest % size# + low# - tap % kernel# * apart#;\n    inside = inside && at >= 0 && at % step# == 0 && at / step# < places#;\n"
                       "    window += at / step# * width;\n    width *= places#;\n    rest /= size#;\n    tap /= kernel#;\n", a);
-  body += "    if (inside) sum += AT(" + std::string(type) + ", 0)[(first + t) * windows + window];\n  }\n  AT(" + type + ", 1)[i] = (" + type + ")sum;\n}\n";
+  body += "    if (inside) sum += " + read(dtype, 0, "(first + t) * windows + window") + ";\n  }\n  " + write(dtype, 1, "i", "sum") + "\n}\n";
   return answer_windows(site, w, body, count(site.out()), "unpatches", out);
 }
 

@@ -18,27 +18,24 @@ bool answer_channels(const Site& site, const std::string& statement, const char*
   return true;
 }
 
-bool computes(const Site& site, uint32_t real) {
-  return is_float(site.in(real).dtype) && type_name(site.in(real).dtype) ? true : declined("computes f32 and f64, not f16 and bf16");
-}
-
 }  // namespace
 
 // saturate(round half to even(x / scale) + zero); NaN gives the zero point.
 bool plan_quantize(const Site& site, hx_kernel& out) {
-  if (!computes(site, 0)) return false;
-  const std::string real = type_name(site.in(0).dtype), stored = type_name(site.out().dtype);
+  const uint32_t real = site.in(0).dtype, whole = site.out().dtype;
+  const std::string type = type_name(real), stored = type_name(whole);
   // What is beyond a million is beyond every stored type, whatever the zero point.
   return answer_channels(site,
-                         "  const " + real + " steps = rint(AT(" + real + ", 0)[i] / AT(" + real + ", 1)[c]);\n  const " + stored + " zero = AT(" + stored + ", 2)[c];\n  AT(" +
-                             stored + ", 3)[i] = steps != steps ? zero : convert_" + stored + "_sat((int)clamp(steps, (" + real + ")-1e6, (" + real + ")1e6) + (int)zero);\n",
+                         "  const " + type + " steps = rint(" + rounded(real, read(real, 0, "i") + " / " + read(site.in(1).dtype, 1, "c")) + ");\n  const " + stored + " zero = " +
+                             read(whole, 2, "c") + ";\n  AT(" + stored + ", 3)[i] = steps != steps ? zero : convert_" + stored + "_sat((int)clamp(steps, (" + type + ")-1e6, (" +
+                             type + ")1e6) + (int)zero);\n",
                          "quantize", out);
 }
 
 bool plan_dequantize(const Site& site, hx_kernel& out) {
-  if (!computes(site, 1)) return false;
-  const std::string real = type_name(site.in(1).dtype), stored = type_name(site.in(0).dtype);
-  return answer_channels(site, "  AT(" + real + ", 3)[i] = (" + real + ")((long)AT(" + stored + ", 0)[i] - (long)AT(" + stored + ", 2)[c]) * AT(" + real + ", 1)[c];\n", "dequantize", out);
+  const uint32_t real = site.out().dtype, whole = site.in(0).dtype;
+  const std::string steps = std::string("(") + type_name(real) + ")((long)" + read(whole, 0, "i") + " - (long)" + read(whole, 2, "c") + ")";
+  return answer_channels(site, "  " + write(real, 3, "i", steps + " * " + read(site.in(1).dtype, 1, "c")) + "\n", "dequantize", out);
 }
 
 }  // namespace harmonics::opencl

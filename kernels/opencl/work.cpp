@@ -16,6 +16,34 @@ const char kPrelude[] = R"(
 #define AT(T, n) ((global T*)(b##n + o##n))
 )";
 
+// Numbers of 16 bits lie in memory only. For texts that have any.
+const char kHalves[] = R"(
+float f16_get(global const ushort* p, ulong i) { return vload_half(i, (global const half*)p); }
+void f16_put(global ushort* p, ulong i, float v) { vstore_half_rte(v, i, (global half*)p); }
+float f16_rounded(float v) {
+  ushort bits;
+  vstore_half_rte(v, 0, (half*)&bits);
+  return vload_half(0, (const half*)&bits);
+}
+ushort bf16_bits(float v) {
+  const uint bits = as_uint(v);
+  return (ushort)(v != v ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+float bf16_of(ushort bits) { return as_float((uint)bits << 16); }
+float bf16_get(global const ushort* p, ulong i) { return bf16_of(p[i]); }
+void bf16_put(global ushort* p, ulong i, float v) { p[i] = bf16_bits(v); }
+float bf16_rounded(float v) { return bf16_of(bf16_bits(v)); }
+)";
+
+std::string source_of(const Machine& machine, const std::string& body) {
+  std::string text = machine.has_f64() ? "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" : "";
+  text += kPrelude;
+  if (body.find("f16_") != std::string::npos) text += kHalves;
+  return text + body;
+}
+
+const char* half_name(uint32_t dtype) { return dtype == HX_F16 ? "f16" : "bf16"; }
+
 }  // namespace
 
 uint32_t width(uint32_t dtype) {
@@ -45,12 +73,14 @@ const char* type_name(uint32_t dtype) {
     case HX_U32: return "uint";
     case HX_I64: return "long";
     case HX_U64: return "ulong";
+    case HX_F16:
+    case HX_BF16:
     case HX_F32: return "float";
     case HX_F64: return "double";
     default: return nullptr;
   }
 }
-const char* unsigned_name(uint32_t dtype) {
+const char* word_name(uint32_t dtype) {
   switch (width(dtype)) {
     case 1: return "uchar";
     case 2: return "ushort";
@@ -62,16 +92,37 @@ const char* sum_name(uint32_t dtype) { return is_float(dtype) ? type_name(dtype)
 
 std::string literal(uint32_t dtype, double value) {
   if (!is_float(dtype)) return "((" + std::string(type_name(dtype)) + ")" + std::to_string(static_cast<int64_t>(value)) + ")";
-  if (std::isnan(value)) return dtype == HX_F32 ? "NAN" : "((double)NAN)";
+  const bool wide = dtype == HX_F64;
+  if (std::isnan(value)) return wide ? "((double)NAN)" : "NAN";
   if (std::isinf(value)) return value > 0 ? "INFINITY" : "(-INFINITY)";
   char text[64];
-  std::snprintf(text, sizeof text, dtype == HX_F32 ? "(%.9ef)" : "(%.17e)", dtype == HX_F32 ? static_cast<double>(static_cast<float>(value)) : value);
+  std::snprintf(text, sizeof text, wide ? "(%.17e)" : "(%.9ef)", wide ? value : static_cast<double>(static_cast<float>(value)));
   return text;
 }
 
+std::string read(uint32_t dtype, uint32_t buffer, const std::string& at) {
+  const std::string n = std::to_string(buffer);
+  if (is_half(dtype)) return std::string(half_name(dtype)) + "_get(AT(ushort, " + n + "), " + at + ")";
+  return std::string("AT(") + type_name(dtype) + ", " + n + ")[" + at + "]";
+}
+std::string write(uint32_t dtype, uint32_t buffer, const std::string& at, const std::string& value) {
+  const std::string n = std::to_string(buffer);
+  if (is_half(dtype)) return std::string(half_name(dtype)) + "_put(AT(ushort, " + n + "), " + at + ", " + value + ");";
+  return std::string("AT(") + type_name(dtype) + ", " + n + ")[" + at + "] = (" + type_name(dtype) + ")(" + value + ");";
+}
+std::string rounded(uint32_t dtype, const std::string& value) {
+  return is_half(dtype) ? std::string(half_name(dtype)) + "_rounded(" + value + ")" : value;
+}
+std::string element_macros(const std::string& name, uint32_t dtype) {
+  const std::string type = type_name(dtype), half = is_half(dtype) ? half_name(dtype) : "";
+  const std::string get = half.empty() ? "AT(" + type + ", n)[i]" : half + "_get(AT(ushort, n), i)";
+  const std::string put = half.empty() ? "AT(" + type + ", n)[i] = (" + type + ")(v)" : half + "_put(AT(ushort, n), i, v)";
+  return "#define " + name + " " + type + "\n#define " + name + "_READ(n, i) " + get + "\n#define " + name + "_WRITE(n, i, v) " + put + "\n";
+}
+
 Launch::Launch(Machine& machine, const std::string& body, const char* name, std::vector<uint32_t> buffers)
-    : kernel_(machine.kernel((machine.has_f64() ? "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" : "") + std::string(kPrelude) + body, name)),
-      buffers_(std::move(buffers)), set_(buffers_.size(), hx_place{0, ~uint64_t{0}}), next_(static_cast<cl_uint>(2 * buffers_.size())) {}
+    : kernel_(machine.kernel(source_of(machine, body), name)), buffers_(std::move(buffers)), set_(buffers_.size(), hx_place{0, ~uint64_t{0}}),
+      next_(static_cast<cl_uint>(2 * buffers_.size())) {}
 
 Launch::~Launch() {
   if (kernel_) clReleaseKernel(kernel_);
@@ -107,6 +158,15 @@ void Launch::enqueue(cl_command_queue queue, const hx_place* places) const {
     set_[i] = p;
   }
   check(clEnqueueNDRangeKernel(queue, kernel_, 3, nullptr, global_, local_, 0, nullptr, nullptr), "queue a kernel");
+}
+
+Constant::Constant(Machine& machine, const void* from, size_t bytes) {
+  cl_int code = CL_SUCCESS;
+  memory_ = clCreateBuffer(machine.context(), CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, bytes, const_cast<void*>(from), &code);
+  check(code, "give memory");
+}
+Constant::~Constant() {
+  if (memory_) clReleaseMemObject(memory_);
 }
 
 hx_kernel& answer(hx_kernel& out, Work work, const char* name) {

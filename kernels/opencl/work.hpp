@@ -26,14 +26,22 @@ inline std::vector<int64_t> strides(const hx_type& t) {
 }
 inline std::vector<int64_t> dims(const hx_type& t) { return {t.dims, t.dims + t.rank}; }
 
-uint32_t width(uint32_t dtype);                 // bytes
-const char* type_name(uint32_t dtype);          // "float"; bool is uchar; null: none that kernels compute in
-const char* unsigned_name(uint32_t dtype);      // of the same width
-const char* sum_name(uint32_t dtype);           // what sums are made in
-inline bool is_float(uint32_t dtype) { return dtype == HX_F32 || dtype == HX_F64; }
+uint32_t width(uint32_t dtype);             // bytes
+const char* type_name(uint32_t dtype);      // what it is computed in: "float", also of f16 and bf16; bool is uchar; null: not known
+const char* word_name(uint32_t dtype);      // unsigned, of the same width
+const char* sum_name(uint32_t dtype);       // what sums are made in
+inline bool is_half(uint32_t dtype) { return dtype == HX_F16 || dtype == HX_BF16; }
+inline bool is_float(uint32_t dtype) { return dtype == HX_F32 || dtype == HX_F64 || is_half(dtype); }
 inline bool is_signed(uint32_t dtype) { return dtype == HX_I8 || dtype == HX_I16 || dtype == HX_I32 || dtype == HX_I64; }
 // A number of that type as the program has it: "0.1f", "-INFINITY", "(uchar)1".
 std::string literal(uint32_t dtype, double value);
+
+// Element `at` of a buffer, as it is computed in; the statement that stores one, rounded; the value that would be read again.
+std::string read(uint32_t dtype, uint32_t buffer, const std::string& at);
+std::string write(uint32_t dtype, uint32_t buffer, const std::string& at, const std::string& value);
+std::string rounded(uint32_t dtype, const std::string& value);
+// NAME: the type it is computed in. NAME_READ(buffer, at), NAME_WRITE(buffer, at, value): the above, for texts that do not depend on types.
+std::string element_macros(const std::string& name, uint32_t dtype);
 
 class Site {
  public:
@@ -49,6 +57,7 @@ class Site {
   int64_t integer(const char* name, int64_t otherwise = 0) const { return int_attribute(raw_.attributes, name, otherwise); }
   double number(const char* name, double otherwise = 0) const { return float_attribute(raw_.attributes, name, otherwise); }
   bool flag(const char* name) const { return integer(name) != 0; }
+  std::string text(const char* name) const { return string_attribute(raw_.attributes, name, ""); }
   std::vector<int64_t> integers(const char* name) const { return ints_attribute(raw_.attributes, name); }
 
  private:
@@ -85,8 +94,23 @@ class Launch {
   size_t global_[3] = {1, 1, 1}, local_[3] = {1, 1, 1};
 };
 
+// Numbers that a kernel has for itself.
+class Constant {
+ public:
+  Constant(Machine& machine, const void* from, size_t bytes);
+  Constant(Constant&& other) noexcept : memory_(std::exchange(other.memory_, nullptr)) {}
+  Constant(const Constant&) = delete;
+  Constant& operator=(const Constant&) = delete;
+  ~Constant();
+  cl_mem memory() const { return memory_; }
+
+ private:
+  cl_mem memory_;
+};
+
 struct Work {
   std::vector<Launch> launches;
+  std::vector<Constant> constants = {};
 };
 
 // Fills `out`: it owns the work.

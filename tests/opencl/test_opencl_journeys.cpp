@@ -52,6 +52,41 @@ TEST_CASE("mnist.hmx and mnist_cnn.hmx run wholly on OpenCL") {
   }
 }
 
+TEST_CASE("char_gpt.hmx trains wholly on OpenCL to the losses of the CPU") {
+  if (!has_driver()) return;
+  Folder f;
+  std::string text;
+  for (int i = 0; i < 120; ++i) text += "The " + std::to_string(i * i) + "th verse of a song, sung " + std::string(static_cast<size_t>(i % 5), 'o') + " again.\n";
+  const std::string flow = kSamples + "char_gpt.hmx --producer 'file:" + f.write("song.txt", text) + "?window=24' --batch 3 ";
+  const Result placed = harmonics("explain " + flow + "--clip 1 --placement --device opencl", 280);
+  REQUIRE(placed.code == 0);
+  CHECK(has(placed.out, "none on the host"));
+  const std::string run = "run " + flow + "--clip 1 --steps 6 --threads 2 --json --quiet --device ";
+  const Result cpu = harmonics(run + "cpu"), opencl = harmonics(run + "opencl", 280);
+  REQUIRE(cpu.code == 0);
+  REQUIRE(opencl.code == 0);
+  CHECK(loss_of(opencl) == Approx(loss_of(cpu)).epsilon(1e-3));
+  CHECK_FALSE(has(opencl.err, "has no kernel"));
+}
+
+TEST_CASE("profile and bench time a device by itself") {
+  if (!has_driver()) return;
+  Folder f;
+  const std::string flow = small_flow(f) + kDigits;
+  const Result profile = harmonics("profile " + flow + "--steps 5 --device opencl --json", 280);
+  REQUIRE(profile.code == 0);
+  CHECK(has(profile.out, "on device opencl"));
+  CHECK(has(profile.out, "by the wall clock around a wait for the device, less "));
+  CHECK(number(profile.out, "waiting") > 0);
+  CHECK(number(profile.out, "floor") > 0);
+  CHECK(number(profile.out, "kernels") > 0);
+  CHECK(has(profile.out, "\"device\":\"opencl\""));
+  const Result bench = harmonics("bench " + small_flow(f) + " --producer 'synth:digits?size=600&seed=1' --producer 'synth:digits?size=600&seed=1#label' --batch 32 --threads 1 --seconds 0.1 --device opencl --json", 280);
+  REQUIRE(bench.code == 0);
+  CHECK(has(bench.out, "\"device\":\"opencl\""));
+  CHECK(number(bench.out, "samples_per_second") > 0);
+}
+
 TEST_CASE("checkpoints move between the CPU and OpenCL") {
   if (!has_driver()) return;
   Folder f;
@@ -95,4 +130,8 @@ TEST_CASE("the OpenCL device agrees with the reference on every call it serves")
   if (!has_driver()) return;
   const Result r = harmonics(std::string("plugin check ") + HARMONICS_OPENCL_PLUGIN, 290);
   CHECK(r.code == 0);
+  CHECK(has(r.out, "ok      says what it serves: serves "));
+  CHECK_FALSE(has(r.out, "without a reason"));
+  for (const char* op : {"attention", "attention_grad", "embedding_grad", "global_norm", "layer_norm_grad", "linear", "softmax_cross_entropy_grad"})
+    CHECK(has(r.out, std::string(", ") + op + ","));  // of all types
 }

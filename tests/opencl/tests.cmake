@@ -1,7 +1,10 @@
 # The OpenCL device, where it is built. Without a driver (pocl-opencl-icd is one for any processor) its tests say so and end.
 if(TARGET harmonics_opencl)
   hm_tests(opencl opencl LABELS slow)
+  find_package(OpenCL REQUIRED)  # its headers
+  add_library(failing_driver SHARED ${CMAKE_CURRENT_LIST_DIR}/failing_driver.cpp)
+  target_link_libraries(failing_driver PRIVATE OpenCL::OpenCL ${CMAKE_DL_LIBS})
   target_sources(test_opencl PRIVATE ${PROJECT_SOURCE_DIR}/kernels/shared/program_files.cpp)
-  target_compile_definitions(test_opencl PRIVATE HARMONICS_OPENCL_PLUGIN="$<TARGET_FILE:harmonics_opencl>")
-  add_dependencies(test_opencl harmonics_opencl)
+  target_compile_definitions(test_opencl PRIVATE HARMONICS_OPENCL_PLUGIN="$<TARGET_FILE:harmonics_opencl>" HARMONICS_FAILING_DRIVER="$<TARGET_FILE:failing_driver>")
+  add_dependencies(test_opencl harmonics_opencl failing_driver)
 endif()

@@ -1,0 +1,154 @@
+// Rows normalised over their last axes, and the length of many tensors.
+#include "rows.hpp"
+
+namespace harmonics::opencl {
+namespace {
+
+bool is_centred(const Site& site) { return site.op().substr(0, 5) == "layer"; }
+
+// The elements that statistics are taken over; 0: this is not served.
+int64_t normalised(const Site& site) {
+  const hx_type& x = site.in(0);
+  const int64_t axes = is_centred(site) ? site.integer("norm_axes", 1) : 1;
+  if (!is_float(x.dtype) || axes < 1 || axes > x.rank) return 0;
+  int64_t n = 1;
+  for (uint32_t i = x.rank - static_cast<uint32_t>(axes); i < x.rank; ++i) n *= x.dims[i];
+  return n;
+}
+
+const char* const kOnlyFloats = "normalises floats over their last axes only";
+
+std::string numbered_macros(const char* name, const Site& site, uint32_t input) { return element_macros(name, site.in(input).dtype); }
+
+}  // namespace
+
+bool plan_row_norm(const Site& site, hx_kernel& out) {
+  const int64_t columns = normalised(site);
+  if (columns == 0) return declined(kOnlyFloats);
+  const bool centred = is_centred(site);
+  const uint32_t dtype = site.in(0).dtype, first = site.inputs();
+  const std::string mean = centred ? " - mean" : "";
+  std::string head = std::string("#define T ") + type_name(dtype) + "\n#define EPSILON " + literal(dtype, site.number("epsilon", 1e-5)) + "\n" + numbered_macros("X", site, 0) +
+                     numbered_macros("GAIN", site, 1) + element_macros("Y", site.out().dtype) + element_macros("STATISTIC", site.out(1).dtype);
+  if (centred) head += numbered_macros("BIAS", site, 2);
+  std::string s = "  const T count = n;\n";
+  if (centred) s += "  T mean = 0;\n  EACH mean += X_READ(0, start + i);\n  mean = TOTAL(mean) / count;\n";
+  s += "  T square = 0;\n  EACH { const T x = X_READ(0, start + i)" + mean + "; square += x * x; }\n  const T rstd = 1 / sqrt(TOTAL(square) / count + EPSILON);\n" +
+       "  if (!inside) return;\n  EACH Y_WRITE(" + std::to_string(first) + ", start + i, (X_READ(0, start + i)" + mean + ") * rstd * GAIN_READ(1, i)" +
+       (centred ? " + BIAS_READ(2, i)" : "") + ");\n  if (lane != 0) return;\n";
+  if (centred) s += "  STATISTIC_WRITE(" + std::to_string(first + 1) + ", r, mean);\n";
+  s += "  STATISTIC_WRITE(" + std::to_string(first + (centred ? 2 : 1)) + ", r, rstd);\n";
+  Work work;
+  work.launches.push_back(row_launch(site.machine(), head, s, all_buffers(site), count(site.in(0)) / columns, columns));
+  answer(out, std::move(work), centred ? "layer norm" : "rms norm").in_place = 1;
+  return true;
+}
+
+namespace {
+
+// Sums of a column over the rows of a part, then of all parts in their order: what gain and bias have as slopes.
+const char* kColumns = R"(
+kernel void parts(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), uint rows, uint n, uint all) {
+  const uint i = get_global_id(0) % n, part = get_global_id(0) / n;
+  if (part >= all) return;
+  const uint each = (rows + all - 1) / all, end = min(rows, (part + 1) * each);
+  T gain = 0, bias = 0;
+  for (uint r = part * each; r < end; ++r) {
+    const T d = D_READ(3, r * n + i);
+    gain += d * ((X_READ(0, r * n + i) - MEAN(r)) * STATISTIC_READ(2, r));
+    bias += d;
+  }
+  AT(T, 4)[part * n + i] = gain;
+  AT(T, 4)[(all + part) * n + i] = bias;
+}
+)";
+const char* kJoin = R"(
+kernel void join(BUFFER(0), BUFFER(1), uint n, uint all) {
+  const uint i = get_global_id(0);
+  if (i >= n) return;
+  T sum = 0;
+  for (uint part = 0; part < all; ++part) sum += AT(T, 0)[(FIRST + part) * n + i];
+  GAIN_WRITE(1, i, sum);
+}
+)";
+constexpr int64_t kMostParts = 64, kRowsOfPart = 16;
+
+}  // namespace
+
+// x, gain, mean where there is one, rstd, dy -> dx, dgain, dbias where there is one.
+bool plan_row_norm_grad(const Site& site, hx_kernel& out) {
+  const int64_t columns = normalised(site);
+  if (columns == 0) return declined(kOnlyFloats);
+  const bool centred = is_centred(site);
+  const uint32_t rstd = centred ? 3 : 2, dy = rstd + 1, dx = dy + 1;
+  const int64_t rows = count(site.in(0)) / columns, parts = std::clamp<int64_t>(rows / kRowsOfPart, 1, kMostParts);
+  const std::string head = std::string("#define T ") + type_name(site.in(0).dtype) + "\n" + numbered_macros("X", site, 0) + numbered_macros("GAIN", site, 1) +
+                           numbered_macros("STATISTIC", site, 2) + numbered_macros("D", site, dy) + "#define MEAN(r) " + (centred ? "STATISTIC_READ(1, r)" : "0") + "\n";
+  const auto numbered = [](uint32_t i) { return std::to_string(i); };
+  std::string s = std::string("  const T count = n, rstd = STATISTIC_READ(") + numbered(rstd) + ", r), mean = " + (centred ? "STATISTIC_READ(2, r)" : "0") + ";\n" +
+                  "  T sum = 0, product = 0;\n  EACH {\n    const T unit = (X_READ(0, start + i) - mean) * rstd, d = D_READ(" + numbered(dy) + ", start + i) * GAIN_READ(1, i);\n" +
+                  "    sum += d;\n    product += d * unit;\n  }\n" + (centred ? "  sum = TOTAL(sum) / count;\n" : "  sum = 0;\n") + "  product = TOTAL(product) / count;\n" +
+                  "  if (inside) EACH {\n    const T unit = (X_READ(0, start + i) - mean) * rstd, d = D_READ(" + numbered(dy) + ", start + i) * GAIN_READ(1, i);\n    X_WRITE(" +
+                  numbered(dx) + ", start + i, rstd * (d - sum - unit * product));\n  }\n";
+  Work work;
+  work.launches.push_back(row_launch(site.machine(), head, s, all_buffers(site), rows, columns));
+  Launch& sums = work.launches.emplace_back(site.machine(), head + kColumns, "parts", std::vector<uint32_t>{0, centred ? 2u : 0u, rstd, dy, site.workspace()});
+  sums.with(static_cast<cl_uint>(rows)).with(static_cast<cl_uint>(columns)).with(static_cast<cl_uint>(parts)).over(columns * parts);
+  for (uint32_t of = 0; of < (centred ? 2u : 1u); ++of) {
+    Launch& join = work.launches.emplace_back(site.machine(), head + "#define FIRST " + (of ? "all" : "0") + kJoin, "join", std::vector<uint32_t>{site.workspace(), dx + 1 + of});
+    join.with(static_cast<cl_uint>(columns)).with(static_cast<cl_uint>(parts)).over(columns);
+  }
+  answer(out, std::move(work), centred ? "layer norm" : "rms norm").workspace = static_cast<uint64_t>(2 * parts * columns) * (site.in(0).dtype == HX_F64 ? 8 : 4);
+  return true;
+}
+
+namespace {
+
+// Each group adds the squares of its part up, always in one order; the last kernel adds the parts of all tensors up.
+const char* kSquares = R"(
+#define GROUP 64
+kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
+void squares(BUFFER(0), BUFFER(1), uint n, uint first) {
+  local T parts[GROUP];
+  const uint me = get_local_id(0), part = get_group_id(0), start = part * PART, end = min(n, start + PART);
+  T sum = 0;
+  for (uint i = start + me; i < end; i += GROUP) { const T x = X_READ(0, i); sum += x * x; }
+  parts[me] = sum;
+  for (uint stride = 1; stride < GROUP; stride *= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (me % (2 * stride) == 0) parts[me] += parts[me + stride];
+  }
+  if (me == 0) AT(T, 1)[first + part] = parts[0];
+}
+)";
+const char* kLength = R"(
+kernel void total(BUFFER(0), BUFFER(1), uint n) {
+  if (get_global_id(0) > 0) return;
+  T sum = 0;
+  for (uint i = 0; i < n; ++i) sum += AT(T, 0)[i];
+  AT(T, 1)[0] = sqrt(sum);
+}
+)";
+constexpr int64_t kSquaresOfPart = 8192;
+
+}  // namespace
+
+bool plan_global_norm(const Site& site, hx_kernel& out) {
+  const uint32_t result = site.out().dtype;
+  if (result != HX_F32 && result != HX_F64) return declined("gives lengths in f32 and f64 only");
+  const std::string head = std::string("#define T ") + type_name(result) + "\n#define PART " + std::to_string(kSquaresOfPart) + "u\n";
+  Work work;
+  int64_t parts = 0;
+  for (uint32_t i = 0; i < site.inputs(); ++i) {
+    const int64_t n = count(site.in(i)), own = (n + kSquaresOfPart - 1) / kSquaresOfPart;
+    Launch& squares = work.launches.emplace_back(site.machine(), head + element_macros("X", site.in(i).dtype) + kSquares, "squares", std::vector<uint32_t>{i, site.workspace()});
+    squares.with(static_cast<cl_uint>(n)).with(static_cast<cl_uint>(parts)).groups(static_cast<size_t>(own), 1, 1, 64);
+    parts += own;
+  }
+  Launch& total = work.launches.emplace_back(site.machine(), head + kLength, "total", std::vector<uint32_t>{site.workspace(), site.inputs()});
+  total.with(static_cast<cl_uint>(parts)).over(1);
+  answer(out, std::move(work), "global norm").workspace = static_cast<uint64_t>(parts) * width(result);
+  return true;
+}
+
+}  // namespace harmonics::opencl

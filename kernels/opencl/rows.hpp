@@ -1,0 +1,17 @@
+// Kernels that take a tensor row by row.
+#pragma once
+
+#include "families.hpp"
+
+namespace harmonics::opencl {
+
+// `statements` see: T, the type they compute in, which `head` defines; n, its columns; r, a row, and whether it is `inside`; start, its first element;
+// EACH, a loop over the columns i that are this lane's; TOTAL(x) and LARGEST(x) over all lanes of the row;
+// variant, a number of theirs.
+Launch row_launch(Machine& machine, const std::string& head, const std::string& statements, const std::vector<uint32_t>& buffers, int64_t rows, int64_t columns,
+                  uint32_t variant = 0);
+
+// Inputs, then outputs.
+std::vector<uint32_t> all_buffers(const Site& site);
+
+}  // namespace harmonics::opencl

@@ -1,0 +1,31 @@
+// What profiles divide by where a device has memory of its own.
+#include <catch2/catch.hpp>
+
+#include "engine/execution/device_yardsticks.hpp"
+#include "tests/engine/execution/fake_accelerator.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+TEST_CASE("a device is measured by its own products and copies, and waited for") {
+  Registry registry{&Registry::global()};
+  const auto device = add_fake_accelerator(registry);
+  const auto yardsticks = make_yardsticks({"fake"}, registry, 1);
+  CHECK(yardsticks->instructions() == "products of 1024 squared by its own kernel, copies within its memory");
+  CHECK(yardsticks->peak() > 1e8);
+  CHECK(device->kernels > 0);
+  CHECK(yardsticks->bandwidth(1 << 20) > 1e7);
+  CHECK(yardsticks->floor(1e9, 1e3) == Approx(1e9 / yardsticks->peak()));
+  const size_t before = device->synchronized;
+  CHECK(yardsticks->waiting() > 0);
+  CHECK(device->synchronized > before);
+}
+
+TEST_CASE("the processor is nobody to wait for, and its peak is not the device's affair") {
+  Registry registry{&Registry::global()};
+  const auto cpu = make_yardsticks({"cpu"}, registry, 1);
+  CHECK(cpu->waiting() == 0);
+  CHECK(cpu->instructions() == peak_instructions());
+  const auto reference = make_yardsticks({"reference"}, registry, 1);
+  CHECK(reference->waiting() == 0);
+}
