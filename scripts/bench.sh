@@ -37,6 +37,12 @@ if [ -z "$only" ]; then
     # Debian builds the library with assertions; that costs the loop around a step a few nanoseconds.
     "$bench" --benchmark_min_time="$seconds" --benchmark_counters_tabular=true 2>&1 | grep -v 'WARNING.*DEBUG'
   done
+  if [ -x "$bin/live_throughput" ]; then
+    echo "== samples between processes, and learning from them"
+    "$bin/live_throughput"
+    mapfile -t extra < <(rows live)
+    python3 tests/bench/live_training.py "$bin/harmonics" "${extra[@]}"
+  fi
 fi
 
 python=${HARMONICS_PEER_PYTHON:-}

@@ -10,6 +10,8 @@ import argparse
 import csv
 import json
 import os
+import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -32,6 +34,12 @@ def processors():
     """One for who learns, the others for who sends."""
     mine = sorted(os.sched_getaffinity(0))
     return {mine[0]}, set(mine[1:]) or {mine[0]}
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 def begin(command, on, errors):
@@ -57,11 +65,12 @@ def learn(a, folder, live):
     """Samples a second, processor seconds of the learner and of the sender for a million samples, and the weights."""
     learner_on, sender_on = processors()
     log, weights = folder / "steps.csv", folder / "weights.safetensors"
-    steps = 60000 * a.epochs // a.batch
-    files = [f"file:{folder / name}" for name in NAMES]
-    streams = [f"{f}?shuffle=0" for f in files]
+    whole = 60000 // a.batch * a.batch  # no batch is cut short at the end of a pass: both learn the very same
+    steps = whole // a.batch * a.epochs
+    files = [f"file:{folder / name}?take={whole}" for name in NAMES]
+    streams = [f"{f}&shuffle=0" for f in files]
     if live:
-        address = "ipc:" + str(folder / "socket")
+        address = f"//127.0.0.1:{free_port()}"
         streams = [f"zmq+router:{address}#image", f"zmq+router:{address}#label"]
     command = ["timeout", SECONDS, a.harmonics, "run", folder / "flow.hmx", "--producer", f"image={streams[0]}", "--producer", f"label={streams[1]}",
                "--threads", 1, "--batch", a.batch, "--steps", steps, "--epochs", a.epochs + 1, "--optimizer", "sgd", "--lr", 0.1, "--log", log, "--log-every", 100, "--save", weights, "-q"]
@@ -69,11 +78,11 @@ def learn(a, folder, live):
     with open(folder / "learner.err", "w") as errors, open(folder / "sender.err", "w") as sent:
         learner = begin(command, learner_on, errors)
         if live:
-            repeated = [f"{f}?repeat={a.epochs}" for f in files]
+            repeated = [f"{f}&repeat={a.epochs}" for f in files]
             sender = begin(["timeout", SECONDS, a.harmonics, "send", f"zmq+dealer:{address}", "--from", f"image={repeated[0]}", "--from", f"label={repeated[1]}", "-q"], sender_on, sent)
         learned = end(learner, errors)
         if sender:
-            sender.terminate()
+            os.kill(sender.pid, signal.SIGTERM)  # it may have ended: nobody has waited for it
             _, _, usage = os.wait4(sender.pid, 0)
             sender.returncode = 0
     scale = 1e6 / (steps * a.batch)
