@@ -152,9 +152,9 @@ void Socket::wait(std::chrono::nanoseconds most, bool for_messages, bool for_roo
   zmq_pollitem_t items[] = {{nullptr, wake_, ZMQ_POLLIN, 0}, {monitor_, 0, ZMQ_POLLIN, 0}, {socket_, 0, events, 0}};
   zmq_poll(items, events ? 3 : 2, static_cast<long>((most.count() + 999999) / 1000000));
   if (!(items[0].revents & ZMQ_POLLIN)) return;
-  woken_ = false;
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t n = read(wake_, &count, sizeof count);
+  woken_ = false;  // after the read, which else could take a wake-up that is still to be told
 }
 
 void Socket::wake() {

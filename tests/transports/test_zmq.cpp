@@ -14,6 +14,7 @@
 
 #include "plugins/zmq/receiver.hpp"
 #include "plugins/zmq/sender.hpp"
+#include "plugins/zmq/socket.hpp"
 #include "tests/message_of.hpp"
 
 using namespace transports;
@@ -233,6 +234,29 @@ TEST_CASE("strangers to ZeroMQ do not disturb a good sender") {
   CHECK(next_number(inbox, labels) == -1);
   CHECK(sender->end() == "");
   for (const int s : strangers) ::close(s);
+}
+
+TEST_CASE("no wake-up of a ZeroMQ socket is lost, whenever it comes") {
+  Socket socket(loopback(Pattern::Router, 0), "", harmonics::wire::Limits{}, 4);
+  constexpr int kCalls = 10000;
+  std::atomic<int> called{0}, heard{0};
+  std::thread caller([&] {
+    for (int i = 1; i <= kCalls; ++i) {
+      for (int pause = i * 37 % 1500; pause > 0; --pause) std::atomic_signal_fence(std::memory_order_seq_cst);  // at any instant of the other's turn
+      called = i;
+      socket.wake();
+      while (i % 3 == 0 && heard < i) std::this_thread::yield();
+    }
+  });
+  double longest = 0;
+  while (heard < kCalls) {
+    const auto begin = std::chrono::steady_clock::now();
+    socket.wait(std::chrono::seconds(2), false, false);
+    longest = std::max(longest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    heard = called.load();
+  }
+  caller.join();
+  CHECK(longest < 1.5);  // nobody waited to the end for a call that had come
 }
 
 #endif
