@@ -74,7 +74,7 @@ void DeadLetters::keep(const std::string& stream, const StreamInfo& info, const 
   frame.count = 1;
   frame.number = number.number;
   frame.sender = number.sender;
-  frame.tensors = {{stream, info.dtype, info.sample, {sample, info.sample_bytes()}}};
+  frame.tensors = {{stream, info.dtype, info.sample, {sample, info.sample_bytes()}, wire::classes_told(info.dtype, info.classes)}};
   const std::vector<std::byte> bytes = wire::encode(frame, spool::limits()).bytes();
   if (bytes_ + bytes.size() > options_.most_bytes) return give_up(fmt::format("it holds {} bytes; allow more with --dead-letters-limit", bytes_));
   int file = -1;

@@ -136,7 +136,7 @@ void SpooledStream::write(uint64_t n) {
   for (uint64_t done = 0, count = 0; done < n; done += count) {
     count = run_from(done, std::min(most, n - done));
     const std::span<const std::byte> bytes(writing_.data() + done * sample_bytes_, count * sample_bytes_);
-    writer_->append({name_, info_.dtype, info_.sample, bytes}, static_cast<uint32_t>(count), keeps_numbers_ ? writing_numbers_[done] : SampleNumber{0, 0});
+    writer_->append({name_, info_.dtype, info_.sample, bytes, wire::classes_told(info_.dtype, info_.classes)}, static_cast<uint32_t>(count), keeps_numbers_ ? writing_numbers_[done] : SampleNumber{0, 0});
   }
 }
 

@@ -31,6 +31,7 @@ class NumberedSender {
 // Sample i is {i * scale, i * scale + 1}.
 class Numbered final : public Producer {
  public:
+  static constexpr int64_t kClasses = 5000;
   Numbered(NumberedSender& sender, int64_t scale) : sender_(sender), scale_(scale) {}
   HTensor next() override {
     std::unique_lock<std::mutex> lock(sender_.mutex);
@@ -47,6 +48,7 @@ class Numbered final : public Producer {
     info.dtype = DType::I64;
     info.sample = Shape{2};
     info.live = true;
+    info.classes = kClasses;
     return info;
   }
   bool restore(uint64_t index, const std::string& position) override {

@@ -303,6 +303,14 @@ TEST_CASE("numbers of senders go to the disk with their samples where they are a
     expect_numbers(*x, 30, 31);
     CHECK(soon([&] { return sender.durable_until() == 100; }));
   }
+  size_t frames = 0;
+  for (const std::string& name : files.names()) {
+    if (!name.ends_with(".hxs")) continue;
+    spool::SegmentReader reader(name, files);
+    while (const auto entry = reader.next(reader.size()))
+      if (entry->frame.kind == wire::Kind::Data) ++frames, CHECK(entry->frame.tensors.at(0).classes == Numbered::kClasses);  // who reads it again need not be told
+  }
+  CHECK(frames > 0);
   sender.arrive(110);
   Spool spool(options(files));
   const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
@@ -316,6 +324,7 @@ namespace {
 StreamInfo scalar() {
   StreamInfo info;
   info.dtype = DType::I64;
+  info.classes = 30;
   return info;
 }
 
@@ -326,6 +335,7 @@ std::map<uint64_t, int64_t> letters_in(FilesInMemory& files, const std::string& 
   while (const auto entry = reader.next(reader.size())) {
     int64_t value = 0;
     std::memcpy(&value, entry->frame.tensors.at(0).bytes.data(), sizeof value);
+    CHECK(entry->frame.tensors[0].classes == 30);
     found[entry->frame.number_of(0).number] = value;
   }
   return found;
