@@ -140,12 +140,12 @@ TEST_CASE("the page is there while a run waits for its first sample, and goes on
 TEST_CASE("the page goes on into another cycle") {
   if (!Browser::there()) return;
   Folder f;
+  Browser browser(f);  // first: the first cycle lasts some seconds
   std::string x, y;
   for (int i = 0; i < 64; ++i) x += std::to_string(i % 8) + "," + std::to_string(i / 8) + "\n", y += std::to_string(i % 8 - i / 8) + "\n";
   const std::string flow = f.write("g.hmx", "harmonic g {\n  producer x {2}; producer y {1};\n  layer h {4}; layer o {1}; layer p {1};\n  cycle { x -> h -> o; o <-(mse)- y; }\n  cycle { x -> h -> p; p <-(mae)- y; }\n}\n");
-  Background run(f, "run " + flow + " --producer x=" + f.write("x.csv", x) + " --producer y=" + f.write("y.csv", y) + " --epochs 1000000000 --for 6s --threads 1 --ui");
+  Background run(f, "run " + flow + " --producer x=" + f.write("x.csv", x) + " --producer y=" + f.write("y.csv", y) + " --epochs 1000000000 --for 10s --threads 1 --ui");
   const auto names = [](const std::string& of) { return "[...document.querySelectorAll('" + of + "')].map((e) => e.textContent).join(' ')"; };
-  Browser browser(f);
   browser.open(page_of(run));
   REQUIRE(browser.await(names("#flow .name") + " === 'x y h o mse'"));
   REQUIRE(browser.await(names("#flow .name") + " === 'x y h p mae'"));
