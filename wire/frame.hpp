@@ -72,7 +72,7 @@ constexpr size_t kMostName = 255, kMostText = 4096;
 constexpr uint32_t kMostClasses = 1u << 24;
 // What a frame says of the classes of a stream: those of whole numbers, where they are known.
 inline uint32_t classes_told(DType dtype, int64_t classes) {
-  return is_integer(dtype) && classes > 0 && classes <= kMostClasses ? static_cast<uint32_t>(classes) : 0;
+  return wire::is_integer(dtype) && classes > 0 && classes <= kMostClasses ? static_cast<uint32_t>(classes) : 0;
 }
 // No sample has this number or a larger one.
 constexpr uint64_t kMostSeq = uint64_t{1} << 62;
