@@ -29,6 +29,7 @@ SendOptions session_options(const OutboxOptions& options) {
   session.epoch = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
   session.acknowledgement = options.acknowledgement;
   session.keep_bytes = options.keep_bytes;
+  session.behind_durable = options.whole_source && options.acknowledgement == Acknowledgement::Durable;
   if (options.one_way) session.first_seq = 0;
   return session;
 }

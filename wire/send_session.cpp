@@ -91,7 +91,7 @@ void SendSession::welcome(const Frame& frame) {
   if (frame.acknowledgement != options_.acknowledgement)
     throw Error(ErrorKind::Stream, fmt::format("the receiver of '{}' does not acknowledge samples as '{}' asks", options_.stream, options_.producer))
         .note("run the receiver with a checkpoint or a spool, or ask for acknowledgement 'received'");
-  if (!numbered_) numbered_ = true, next_ = released_ = frame.seq;
+  if (!numbered_) numbered_ = true, next_ = released_ = options_.behind_durable ? std::min(frame.seq, frame.durable_seq) : frame.seq;
   const uint64_t oldest = kept_.empty() ? next_ : kept_.front().batch.seq;
   if (frame.seq < oldest)
     throw Error(ErrorKind::Stream, fmt::format("the receiver of '{}' wants sample {}, '{}' keeps none before {}", options_.stream, frame.seq,

@@ -19,6 +19,9 @@ struct SendOptions {
   std::string stream, producer;
   uint64_t epoch = 1;                 // larger than that of every earlier incarnation of this producer
   std::optional<uint64_t> first_seq;  // of the first sample that will be offered; none: the receiver says
+  // Where the receiver says it: behind its durable samples, of a source that can give all of them again. What it has received beyond
+  // those dies with it, and an earlier incarnation that kept it is gone.
+  bool behind_durable = false;
   Acknowledgement acknowledgement = Acknowledgement::Durable;
   std::vector<TensorPart> tensors;    // told in HELLO
   uint64_t keep_bytes = 64u << 20;    // of frames that are not acknowledged

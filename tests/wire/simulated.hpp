@@ -77,8 +77,9 @@ class World {
     options.keep_bytes = journey_.keep_bytes;
     options.ping_after = 40 * kTick;
     options.give_up_after = 150 * kTick;
-    // It has its source again, from anywhere up to what it last heard was safe.
-    if (!journey_.fresh) options.first_seq = source_ = safe_ > 0 ? safe_ - random_() % (safe_ + 1) / 2 : 0;
+    // It has its source again, from anywhere up to what it last heard was safe, or from what the receiver says is.
+    options.behind_durable = !journey_.fresh && journey_.acknowledgement == Acknowledgement::Durable && random_() % 2 == 0;
+    if (!journey_.fresh && !options.behind_durable) options.first_seq = source_ = safe_ > 0 ? safe_ - random_() % (safe_ + 1) / 2 : 0;
     sender_ = std::make_unique<SendSession>(options);
     connection_ = 0;
     finished_ = false;

@@ -123,6 +123,33 @@ TEST_CASE("a sender goes back where samples are missing") {
   CHECK(sender.is_done());
 }
 
+TEST_CASE("a source that begins anew keeps what the receiver has and might lose") {
+  // 100 samples were received of an earlier incarnation, 40 of them are durable.
+  SendOptions options = sending(std::nullopt);
+  options.behind_durable = true;
+  SendSession sender(options);
+  sender.connected({});
+  CHECK(std::get<Frame>(*sender.poll({})).fresh);
+  sender.receive(granted(Kind::Welcome, 100, 1000, 1000, 100, 40), {});
+  CHECK(sender.next_seq() == 40);
+  for (uint64_t seq = 40; seq < 130; seq += 30) REQUIRE(sender.offer(batch(seq, 30)));
+  CHECK(next(sender, {}) == "DATA 100-130");  // the others are there
+  CHECK(next(sender, {}).empty());
+  // The receiver is killed, and begins anew behind what was durable.
+  sender.disconnected();
+  sender.connected({});
+  CHECK(next(sender, {}) == "HELLO 40");
+  Frame again = granted(Kind::Welcome, 40, 1000, 1000, 40, 40);
+  again.session = 2;
+  sender.receive(again, {});
+  for (const char* what : {"DATA 40-70", "DATA 70-100", "DATA 100-130"}) CHECK(next(sender, {}) == what);
+  CHECK(next(sender, {}).empty());
+  Frame safe = granted(Kind::Grant, 0, 1000, 1000, 130, 130);
+  safe.session = 2;
+  sender.receive(safe, {});
+  CHECK(sender.acknowledged() == 130);
+}
+
 TEST_CASE("what is of another session or incarnation says nothing") {
   SendSession sender(sending());
   sender.connected({});
