@@ -307,8 +307,11 @@ TEST_CASE("numbers of senders go to the disk with their samples where they are a
   for (const std::string& name : files.names()) {
     if (!name.ends_with(".hxs")) continue;
     spool::SegmentReader reader(name, files);
-    while (const auto entry = reader.next(reader.size()))
-      if (entry->frame.kind == wire::Kind::Data) ++frames, CHECK(entry->frame.tensors.at(0).classes == Numbered::kClasses);  // who reads it again need not be told
+    while (const auto entry = reader.next(reader.size())) {
+      if (entry->frame.kind != wire::Kind::Data) continue;
+      ++frames;
+      CHECK(entry->frame.tensors.at(0).classes == Numbered::kClasses);  // who reads it again need not be told
+    }
   }
   CHECK(frames > 0);
   sender.arrive(110);
