@@ -62,7 +62,7 @@ void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out
   static_cast<MatmulContext&>(*c) = grid;
   const Product& p = c->product;
   // Slices of columns pack their part of B where the second-level cache keeps it; slices of rows share one packed copy of all.
-  const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, 100000);
+  const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, 25000);
   c->batch_parts = c->row_parts = c->column_parts = 1;
   while ((p.a_column != 1 || p.n >= p.m) && c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts)) c->column_parts *= 2;
   while (c->row_parts * c->column_parts < wanted && p.m >= 4 * kPackedRowPanel * static_cast<int64_t>(c->row_parts)) c->row_parts *= 2;

@@ -22,6 +22,7 @@ struct SparseOrDense : SparseContext {
   uint64_t dense_offset = 0;                // its workspace, in ours
   bool scales = false;                      // the dense way is C += A (-rate B): B is scaled first
   uint64_t scaled_offset = 0;
+  std::vector<uint32_t> parts;              // of every phase: the more of either way
 
   ~SparseOrDense() {
     if (dense.destroy) dense.destroy(dense.context);
@@ -53,19 +54,26 @@ bool is_sparse(const SparseOrDense& c, void* const* buffers) {
   return std::all_of(verdicts, verdicts + c.build_parts, [](int32_t v) { return v != 0; });
 }
 
+// A way that has fewer parts than its phase has them spread among all: neighbours go to one thread. False: this one has nothing to do.
+bool spread(uint32_t& part, uint32_t all, uint32_t own) {
+  const uint64_t at = uint64_t{part} * own;
+  part = static_cast<uint32_t>(at / all);
+  return at % all < own;
+}
+
 // Phase 0: lists. 1: the sparse product, or B scaled. 1 or 2 on: the dense product.
 void run(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const SparseOrDense*>(context);
   if (phase == 0) return isa().sparse_build(static_cast<const SparseContext*>(&c), buffers, 0, part);
   if (is_sparse(c, buffers)) {
-    if (phase == 1 && part < c.row_parts * c.column_parts)
+    if (phase == 1 && spread(part, c.parts[1], c.row_parts * c.column_parts))
       isa().sparse_multiply(static_cast<const SparseContext*>(&c), buffers, 0, part);
     return;
   }
   const uint32_t before = c.scales ? 2 : 1;
   if (phase < before) {
     if (part == 0) prepare_update(c, buffers);
-  } else if (phase - before < c.dense.phases && part < c.dense.parts[phase - before]) {
+  } else if (phase - before < c.dense.phases && spread(part, c.parts[phase], c.dense.parts[phase - before])) {
     run_dense(c, buffers, phase - before, part);
   }
 }
@@ -105,7 +113,7 @@ void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   c->scaled_offset = kVerdictBytes;
   c->dense_offset = kVerdictBytes + (c->scales ? rounded(static_cast<uint64_t>(p.k * p.n) * sizeof(float)) : 0);
   const uint64_t workspace = std::max(lists, c->dense_offset + c->dense.workspace);
-  std::vector<uint32_t> parts{c->build_parts, c->row_parts * c->column_parts};
+  std::vector<uint32_t>& parts = c->parts = {c->build_parts, c->row_parts * c->column_parts};
   const uint32_t before = c->scales ? 2 : 1;
   for (uint32_t i = 0; i < c->dense.phases; ++i) {
     if (before + i < parts.size())
@@ -114,7 +122,8 @@ void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
       parts.push_back(c->dense.parts[i]);
   }
   const char* name = c->always ? "sparse product" : "sparse or dense product";
-  answer(out, std::move(c), run, name, parts).workspace = workspace;
+  const std::vector<uint32_t> all = parts;
+  answer(out, std::move(c), run, name, all).workspace = workspace;
 }
 
 }  // namespace
