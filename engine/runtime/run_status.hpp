@@ -15,6 +15,15 @@ enum class Health { ok, degraded, failed };
 const char* word(RunPhase phase);
 const char* word(Health health);
 
+// What only live sources know.
+struct LiveStreamStatus {
+  uint64_t queued_samples = 0, queued_bytes = 0, window_bytes = 0, senders = 0, connected = 0;  // as StreamHealth
+  uint64_t lost = 0, duplicates = 0, refused = 0, resent = 0;
+  uint64_t dropped = 0, unpaired = 0, late = 0, filled = 0;  // as JoinCounts
+  double idle_seconds = 0;
+  std::string last_error;
+};
+
 // Samples on their way from a producer into the steps.
 struct StreamStatus {
   std::string name;
@@ -23,14 +32,7 @@ struct StreamStatus {
   Health health = Health::ok;
   uint64_t samples = 0, bytes = 0;  // that steps have used
   double rate = 0, bytes_per_second = 0;
-  // What only live sources know.
-  struct Live {
-    uint64_t queued_samples = 0, queued_bytes = 0, window_bytes = 0, senders = 0, connected = 0;  // as StreamHealth
-    uint64_t lost = 0, duplicates = 0, refused = 0, resent = 0;
-    uint64_t dropped = 0, unpaired = 0, late = 0, filled = 0;  // as JoinCounts
-    double idle_seconds = 0;
-    std::string last_error;
-  };
+  using Live = LiveStreamStatus;
   std::optional<Live> of_live;
 
   std::optional<double> back_pressure() const;  // 0 to 1: how full the window is
@@ -52,6 +54,12 @@ struct RunRow {
   std::map<std::string, double> metrics;
 };
 
+// Test-then-train: figures of the samples that were judged last.
+struct RunWindow {
+  int64_t samples = 0, of = 0;
+  std::map<std::string, double> metrics;
+};
+
 struct RunStatus {
   std::string graph;
   RunPhase phase = RunPhase::starting;
@@ -63,10 +71,7 @@ struct RunStatus {
   std::map<std::string, double> metrics;  // "loss" too
   std::optional<double> learning_rate;
   bool learning_rate_set = false;
-  struct Window {
-    int64_t samples = 0, of = 0;
-    std::map<std::string, double> metrics;
-  };
+  using Window = RunWindow;
   std::optional<Window> window;
   struct LastCheckpoint {
     std::string path;
