@@ -1,6 +1,7 @@
 // What weights, gradients and activations look like from outside, against what is computed by hand.
 #include "tests/engine/serving/served.hpp"
 
+#include <atomic>
 #include <cmath>
 
 #include <boost/json.hpp>
@@ -85,21 +86,24 @@ TEST_CASE("looking at layers changes nothing of what is learned") {
     std::optional<LayerCards> cards;
     std::shared_ptr<Snapshots> snapshots;
     std::thread looks;
-    int seen = 0;
+    std::atomic<int> seen{0};
+    std::atomic<bool> over{false};
     runtime.set_control(&control);
     runtime.keep_snapshots([&](const std::shared_ptr<Snapshots>& kept) {
       snapshots = kept;
       if (!looked) return;
       cards.emplace(*g, 0, s, kept->newest()->weights());
       looks = std::thread([&] {
-        for (int i = 0; i < 30; ++i) {
-          const auto sample = control.sample(RunControl::Clock::now() + 50ms);
-          if (sample) seen += cards->cards(*snapshots->fresh(Snapshots::Clock::now() + 50ms), sample.get()).at("samples").to_number<int>() == 16;
+        for (int i = 0; i < 30 && !over; ++i) {
+          const auto sample = control.sample(RunControl::Clock::now() + 500ms);
+          if (sample) seen += cards->cards(*snapshots->fresh(Snapshots::Clock::now() + 500ms), sample.get()).at("samples").to_number<int>() == 16;
         }
       });
     });
-    runtime.on_step(1, [](const StepReport&) { std::this_thread::sleep_for(500us); });
+    // Slow until enough was seen, however busy the machine is.
+    runtime.on_step(1, [&](const StepReport&) { std::this_thread::sleep_for(looked && seen <= 3 ? 20ms : 500us); });
     runtime.run();
+    over = true;
     if (looks.joinable()) looks.join();
     if (looked) CHECK(seen > 3);
     return learned_bytes(*g);
