@@ -6,22 +6,6 @@
 
 namespace harmonics::cuda {
 
-uint32_t width(uint32_t dtype) {
-  switch (dtype) {
-    case HX_BOOL:
-    case HX_U8:
-    case HX_I8: return 1;
-    case HX_I16:
-    case HX_U16:
-    case HX_F16:
-    case HX_BF16: return 2;
-    case HX_I32:
-    case HX_U32:
-    case HX_F32: return 4;
-    default: return 8;
-  }
-}
-
 bool element_bits(uint32_t dtype, double value, uint64_t& bits) {
   bits = 0;
   switch (dtype) {

@@ -12,28 +12,20 @@
 
 #include <harmonics/function.hpp>
 
+#include "kernels/shared/types.hpp"
 #include "machine.hpp"
 
 namespace harmonics::cuda {
 
-inline int64_t count(const hx_type& t) {
-  int64_t n = 1;
-  for (uint32_t i = 0; i < t.rank; ++i) n *= t.dims[i];
-  return n;
-}
+using kernels::count;
+using kernels::dims;
+using kernels::is_signed;
+using kernels::strides;
+using kernels::width;
 inline int64_t last(const hx_type& t) { return t.rank ? t.dims[t.rank - 1] : 1; }
-// Elements between neighbours of each axis.
-inline std::vector<int64_t> strides(const hx_type& t) {
-  std::vector<int64_t> s(t.rank, 1);
-  for (uint32_t i = t.rank; i-- > 1;) s[i - 1] = s[i] * t.dims[i];
-  return s;
-}
-inline std::vector<int64_t> dims(const hx_type& t) { return {t.dims, t.dims + t.rank}; }
-uint32_t width(uint32_t dtype);  // bytes
 inline uint64_t bytes_of(const hx_type& t) { return static_cast<uint64_t>(count(t)) * width(t.dtype); }
 inline bool is_f32(const hx_type& t) { return t.dtype == HX_F32; }
 inline bool is_float(uint32_t dtype) { return dtype == HX_F16 || dtype == HX_BF16 || dtype == HX_F32 || dtype == HX_F64; }
-inline bool is_signed(uint32_t dtype) { return dtype == HX_I8 || dtype == HX_I16 || dtype == HX_I32 || dtype == HX_I64; }
 inline bool same_shape(const hx_type& a, const hx_type& b) { return a.rank == b.rank && std::equal(a.dims, a.dims + a.rank, b.dims); }
 // The element nearest to a number, as bits; false: this type has none.
 bool element_bits(uint32_t dtype, double value, uint64_t& bits);

@@ -9,30 +9,21 @@
 
 #include <harmonics/device.hpp>
 
+#include "kernels/shared/types.hpp"
 #include "machine.hpp"
 
 namespace harmonics::opencl {
 
-inline int64_t count(const hx_type& t) {
-  int64_t n = 1;
-  for (uint32_t i = 0; i < t.rank; ++i) n *= t.dims[i];
-  return n;
-}
-// Elements between neighbours of each axis.
-inline std::vector<int64_t> strides(const hx_type& t) {
-  std::vector<int64_t> s(t.rank, 1);
-  for (uint32_t i = t.rank; i-- > 1;) s[i - 1] = s[i] * t.dims[i];
-  return s;
-}
-inline std::vector<int64_t> dims(const hx_type& t) { return {t.dims, t.dims + t.rank}; }
-
-uint32_t width(uint32_t dtype);             // bytes
+using kernels::count;
+using kernels::dims;
+using kernels::is_signed;
+using kernels::strides;
+using kernels::width;
 const char* type_name(uint32_t dtype);      // what it is computed in: "float", also of f16 and bf16; bool is uchar; null: not known
 const char* word_name(uint32_t dtype);      // unsigned, of the same width
 const char* sum_name(uint32_t dtype);       // what sums are made in
 inline bool is_half(uint32_t dtype) { return dtype == HX_F16 || dtype == HX_BF16; }
 inline bool is_float(uint32_t dtype) { return dtype == HX_F32 || dtype == HX_F64 || is_half(dtype); }
-inline bool is_signed(uint32_t dtype) { return dtype == HX_I8 || dtype == HX_I16 || dtype == HX_I32 || dtype == HX_I64; }
 // A number of that type as the program has it: "0.1f", "-INFINITY", "(uchar)1".
 std::string literal(uint32_t dtype, double value);
 

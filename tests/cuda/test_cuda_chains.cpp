@@ -8,39 +8,15 @@
 #include <fstream>
 
 #include "kernels/cuda/chain_source.hpp"
+#include "tests/cache_folder.hpp"
 
 using namespace harmonics;
 using namespace harmonics::cuda;
 using namespace harmonics::cuda::testing;
+using harmonics::testing::CacheFolder;
 namespace fs = std::filesystem;
 
 namespace {
-
-class CacheFolder {
- public:
-  CacheFolder() {
-    std::string name = (fs::temp_directory_path() / "harmonics-cuda-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()));
-    path_ = name;
-    if (const char* before = std::getenv("XDG_CACHE_HOME")) before_ = before;
-    setenv("XDG_CACHE_HOME", name.c_str(), 1);
-  }
-  ~CacheFolder() {
-    if (before_.empty()) unsetenv("XDG_CACHE_HOME");
-    else setenv("XDG_CACHE_HOME", before_.c_str(), 1);
-    fs::remove_all(path_);
-  }
-  std::vector<fs::path> files() const {
-    std::vector<fs::path> all;
-    for (const auto& entry : fs::recursive_directory_iterator(path_))
-      if (entry.is_regular_file()) all.push_back(entry.path());
-    return all;
-  }
-
- private:
-  fs::path path_;
-  std::string before_;
-};
 
 // relu(a * b + c) with b one number and c a row.
 DeviceCall sample_chain(int64_t rows, int64_t columns) {

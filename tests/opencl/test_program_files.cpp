@@ -6,31 +6,13 @@
 #include <stdlib.h>
 
 #include "kernels/shared/program_files.hpp"
+#include "tests/cache_folder.hpp"
 
 using harmonics::kernels::ProgramFile;
+using harmonics::testing::CacheFolder;
 namespace fs = std::filesystem;
 
 namespace {
-
-class CacheFolder {
- public:
-  CacheFolder() {
-    std::string name = (fs::temp_directory_path() / "harmonics-cl-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()));
-    path_ = name;
-    if (const char* before = std::getenv("XDG_CACHE_HOME")) before_ = before;
-    setenv("XDG_CACHE_HOME", name.c_str(), 1);
-  }
-  ~CacheFolder() {
-    if (before_.empty()) unsetenv("XDG_CACHE_HOME");
-    else setenv("XDG_CACHE_HOME", before_.c_str(), 1);
-    fs::remove_all(path_);
-  }
-
- private:
-  fs::path path_;
-  std::string before_;
-};
 
 std::string bytes_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);

@@ -1,0 +1,42 @@
+// What planning code of devices asks of a type at a call site.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <harmonics/abi.h>
+
+namespace harmonics::kernels {
+
+inline int64_t count(const hx_type& t) {
+  int64_t n = 1;
+  for (uint32_t i = 0; i < t.rank; ++i) n *= t.dims[i];
+  return n;
+}
+// Elements between neighbours of each axis.
+inline std::vector<int64_t> strides(const hx_type& t) {
+  std::vector<int64_t> s(t.rank, 1);
+  for (uint32_t i = t.rank; i-- > 1;) s[i - 1] = s[i] * t.dims[i];
+  return s;
+}
+inline std::vector<int64_t> dims(const hx_type& t) { return {t.dims, t.dims + t.rank}; }
+
+// Bytes of an element.
+inline uint32_t width(uint32_t dtype) {
+  switch (dtype) {
+    case HX_BOOL:
+    case HX_U8:
+    case HX_I8: return 1;
+    case HX_I16:
+    case HX_U16:
+    case HX_F16:
+    case HX_BF16: return 2;
+    case HX_I32:
+    case HX_U32:
+    case HX_F32: return 4;
+    default: return 8;
+  }
+}
+inline bool is_signed(uint32_t dtype) { return dtype == HX_I8 || dtype == HX_I16 || dtype == HX_I32 || dtype == HX_I64; }
+
+}  // namespace harmonics::kernels
