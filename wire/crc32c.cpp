@@ -3,9 +3,10 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <vector>
 
 #if defined(__x86_64__)
-#include <nmmintrin.h>
+#include <immintrin.h>
 #endif
 
 namespace harmonics::wire {
@@ -49,76 +50,102 @@ uint32_t by_tables(const std::byte* at, size_t size, uint32_t crc) {
 
 #if defined(__x86_64__)
 
-// What a number of zero bytes does to a checksum is linear in its bits: a table per byte of the checksum.
-template <size_t kZeros> constexpr std::array<Table, 4> make_shift() {
-  std::array<uint32_t, 32> column{};
-  for (int bit = 0; bit < 32; ++bit) column[bit] = uint32_t{1} << bit;
-  for (auto& c : column)
-    for (int bit = 0; bit < 8; ++bit) c = (c >> 1) ^ ((c & 1) ? kPolynomial : 0);  // one zero byte
-  for (size_t zeros = 1; zeros < kZeros; zeros *= 2) {
-    const auto once = column;
-    for (auto& c : column) {
-      uint32_t twice = 0;
-      for (int bit = 0; bit < 32; ++bit) twice ^= (c >> bit & 1) ? once[bit] : 0;
-      c = twice;
-    }
-  }
-  std::array<Table, 4> shift{};
-  for (size_t k = 0; k < 4; ++k)
-    for (uint32_t b = 0; b < 256; ++b)
-      for (int bit = 0; bit < 8; ++bit) shift[k][b] ^= (b >> bit & 1) ? column[8 * k + bit] : 0;
-  return shift;
+// Folding: what stands before is multiplied by x to the distance of what it is added to, modulo the polynomial, so that many bytes are taken at once
+// (Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009). In the reflected order of bits a product
+// of two words lies one power too low, and a constant of 32 bits in the low half of a word stands 32 powers too high: hence 31 and 33.
+constexpr int64_t power_of_x(int n) {
+  uint32_t power = uint32_t{1} << 31;
+  for (; n > 0; --n) power = (power >> 1) ^ ((power & 1) ? kPolynomial : 0);
+  return power;
 }
+// For the first and the second word of 16 bytes, over a distance in bits.
+template <int kBits> constexpr int64_t kFirst = power_of_x(kBits + 31);
+template <int kBits> constexpr int64_t kSecond = power_of_x(kBits - 33);
 
-// The instruction takes three cycles and can begin every cycle: three stretches at a time, joined afterwards.
-template <size_t kStretch> __attribute__((target("sse4.2"))) void three_stretches(const std::byte*& at, size_t& size, uint64_t& crc) {
-  static_assert(std::has_single_bit(kStretch));
-  static constexpr std::array<Table, 4> kShift = make_shift<kStretch>();
-  const auto shifted = [](uint64_t c) {
-    return kShift[0][c & 255] ^ kShift[1][c >> 8 & 255] ^ kShift[2][c >> 16 & 255] ^ kShift[3][c >> 24 & 255];
-  };
-  for (; size >= 3 * kStretch; at += 3 * kStretch, size -= 3 * kStretch) {
-    uint64_t second = 0, third = 0;
-    for (size_t i = 0; i < kStretch; i += 8) {
-      crc = _mm_crc32_u64(crc, word_at(at + i));
-      second = _mm_crc32_u64(second, word_at(at + kStretch + i));
-      third = _mm_crc32_u64(third, word_at(at + 2 * kStretch + i));
-    }
-    crc = shifted(shifted(crc) ^ second) ^ third;
-  }
-}
+#define HARMONICS_INSTRUCTION __attribute__((target("sse4.2")))
+#define HARMONICS_FOLDING __attribute__((target("sse4.2,pclmul")))
+#define HARMONICS_WIDE_FOLDING __attribute__((target("sse4.2,pclmul,avx512f,vpclmulqdq")))
 
-__attribute__((target("sse4.2"))) uint32_t by_instruction(const std::byte* at, size_t size, uint32_t before) {
+HARMONICS_INSTRUCTION uint32_t by_instruction(const std::byte* at, size_t size, uint32_t before) {
   uint64_t crc = before;
-  three_stretches<1024>(at, size, crc);
-  three_stretches<128>(at, size, crc);
   for (; size >= 8; at += 8, size -= 8) crc = _mm_crc32_u64(crc, word_at(at));
   auto rest = static_cast<uint32_t>(crc);
   for (; size > 0; ++at, --size) rest = _mm_crc32_u8(rest, static_cast<uint8_t>(*at));
   return rest;
 }
 
-bool has_instruction() {
-  static const bool has = __builtin_cpu_supports("sse4.2");
-  return has;
+HARMONICS_FOLDING __m128i load(const std::byte* at) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)); }
+template <int kBits> HARMONICS_FOLDING __m128i fold(__m128i far, __m128i near) {
+  const __m128i by = _mm_set_epi64x(kSecond<kBits>, kFirst<kBits>);
+  return _mm_xor_si128(near, _mm_xor_si128(_mm_clmulepi64_si128(far, by, 0x00), _mm_clmulepi64_si128(far, by, 0x11)));
+}
+// `last` stands for all that lies before `at`.
+HARMONICS_FOLDING uint32_t finish(__m128i last, const std::byte* at, size_t size) {
+  const uint64_t first = _mm_crc32_u64(0, static_cast<uint64_t>(_mm_cvtsi128_si64(last)));
+  return by_instruction(at, size, static_cast<uint32_t>(_mm_crc32_u64(first, static_cast<uint64_t>(_mm_extract_epi64(last, 1)))));
 }
 
-#else
+HARMONICS_FOLDING uint32_t by_folding(const std::byte* at, size_t size, uint32_t before) {
+  constexpr size_t kTurn = 64;
+  if (size < 2 * kTurn) return by_instruction(at, size, before);
+  __m128i v0 = _mm_xor_si128(load(at), _mm_cvtsi32_si128(static_cast<int>(before))), v1 = load(at + 16), v2 = load(at + 32), v3 = load(at + 48);
+  for (at += kTurn, size -= kTurn; size >= kTurn; at += kTurn, size -= kTurn) {
+    v0 = fold<512>(v0, load(at)), v1 = fold<512>(v1, load(at + 16));
+    v2 = fold<512>(v2, load(at + 32)), v3 = fold<512>(v3, load(at + 48));
+  }
+  return finish(fold<128>(fold<128>(fold<128>(v0, v1), v2), v3), at, size);
+}
 
-uint32_t by_instruction(const std::byte* at, size_t size, uint32_t before) { return by_tables(at, size, before); }
-bool has_instruction() { return false; }
+HARMONICS_WIDE_FOLDING __m512i load_wide(const std::byte* at) { return _mm512_loadu_si512(at); }
+template <int kBits> HARMONICS_WIDE_FOLDING __m512i fold_wide(__m512i far, __m512i near) {
+  constexpr int kXorOfThree = 0x96;
+  const __m512i by = _mm512_set4_epi64(kSecond<kBits>, kFirst<kBits>, kSecond<kBits>, kFirst<kBits>);
+  return _mm512_ternarylogic_epi64(near, _mm512_clmulepi64_epi128(far, by, 0x00), _mm512_clmulepi64_epi128(far, by, 0x11), kXorOfThree);
+}
+
+HARMONICS_WIDE_FOLDING uint32_t by_wide_folding(const std::byte* at, size_t size, uint32_t before) {
+  constexpr size_t kTurn = 256;
+  if (size < 2 * kTurn) return by_folding(at, size, before);
+  const __m512i begun = _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(before)));
+  __m512i v0 = _mm512_xor_si512(load_wide(at), begun), v1 = load_wide(at + 64), v2 = load_wide(at + 128), v3 = load_wide(at + 192);
+  for (at += kTurn, size -= kTurn; size >= kTurn; at += kTurn, size -= kTurn) {
+    v0 = fold_wide<2048>(v0, load_wide(at)), v1 = fold_wide<2048>(v1, load_wide(at + 64));
+    v2 = fold_wide<2048>(v2, load_wide(at + 128)), v3 = fold_wide<2048>(v3, load_wide(at + 192));
+  }
+  alignas(64) std::byte last[64];
+  _mm512_store_si512(last, fold_wide<512>(fold_wide<512>(fold_wide<512>(v0, v1), v2), v3));
+  const __m128i l0 = load(last), l1 = load(last + 16), l2 = load(last + 32), l3 = load(last + 48);
+  return finish(fold<128>(fold<128>(fold<128>(l0, l1), l2), l3), at, size);
+}
 
 #endif
 
-}  // namespace
-
-uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
-  if (!has_instruction()) return crc32c_portable(bytes, before);
-  return ~by_instruction(bytes.data(), bytes.size(), ~before);
+template <uint32_t (*kSum)(const std::byte* at, size_t size, uint32_t before)> uint32_t checksum(std::span<const std::byte> bytes, uint32_t before) {
+  return ~kSum(bytes.data(), bytes.size(), ~before);
 }
 
-uint32_t crc32c_portable(std::span<const std::byte> bytes, uint32_t before) { return ~by_tables(bytes.data(), bytes.size(), ~before); }
+std::vector<Crc32cWay> ways() {
+  std::vector<Crc32cWay> ways{{"tables", checksum<by_tables>}};
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("sse4.2")) return ways;
+  ways.push_back({"instruction", checksum<by_instruction>});
+  if (!__builtin_cpu_supports("pclmul")) return ways;
+  ways.push_back({"folding", checksum<by_folding>});
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq")) ways.push_back({"wide folding", checksum<by_wide_folding>});
+#endif
+  return ways;
+}
 
-bool crc32c_is_native() { return has_instruction(); }
+}  // namespace
+
+std::span<const Crc32cWay> crc32c_ways() {
+  static const std::vector<Crc32cWay> all = ways();
+  return all;
+}
+
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
+  static const auto sum = crc32c_ways().back().sum;
+  return sum(bytes, before);
+}
 
 }  // namespace harmonics::wire

@@ -8,6 +8,8 @@
 namespace harmonics::wire {
 namespace {
 
+constexpr size_t kMostFree = 8u << 20;
+
 size_t rounded(size_t bytes) { return (bytes + 7) / 8 * 8; }
 size_t bytes_of(const TensorPart& part) { return static_cast<size_t>(part.sample.count()) * element_bytes(part.dtype); }
 
@@ -24,6 +26,25 @@ Frame frame_like(const FrameOrigin& origin) {
 
 }  // namespace
 
+FrameMemory::FrameMemory(size_t size, size_t most_free_bytes) : size_(size), most_(most_free_bytes / std::max<size_t>(1, size)), free_(std::make_shared<Free>()) {
+  free_->pieces.reserve(most_);
+}
+
+std::shared_ptr<std::byte[]> FrameMemory::take() {
+  std::unique_ptr<std::byte[]> piece;
+  {
+    const std::lock_guard<std::mutex> lock(free_->mutex);
+    if (!free_->pieces.empty()) piece = std::move(free_->pieces.back()), free_->pieces.pop_back();
+  }
+  if (!piece) piece.reset(new std::byte[size_]);
+  const auto give_back = [free = free_, most = most_](std::byte* bytes) {
+    std::unique_ptr<std::byte[]> back(bytes);
+    const std::lock_guard<std::mutex> lock(free->mutex);
+    if (free->pieces.size() < most) free->pieces.push_back(std::move(back));
+  };
+  return {piece.release(), give_back};
+}
+
 FrameBuilder::FrameBuilder(FrameOrigin origin, uint64_t bytes) : origin_(std::move(origin)), encoder_(frame_like(origin_)) {
   sample_bytes_ = wire::sample_bytes(frame_like(origin_));
   capacity_ = static_cast<uint32_t>(std::clamp<uint64_t>(std::min<uint64_t>(bytes, Limits{}.frame_bytes / 2) / std::max<uint64_t>(1, sample_bytes_), 1, 1u << 16));
@@ -36,6 +57,7 @@ FrameBuilder::FrameBuilder(FrameOrigin origin, uint64_t bytes) : origin_(std::mo
   }
   if (size_ > Limits{}.frame_bytes)
     throw Error(ErrorKind::Stream, fmt::format("samples of {} bytes, and a frame has at most {}", sample_bytes_, Limits{}.frame_bytes)).note("send smaller samples");
+  sent_.emplace(size_, kMostFree);
 }
 
 void FrameBuilder::append(std::span<const std::span<const std::byte>> tensors) {
@@ -44,7 +66,7 @@ void FrameBuilder::append(std::span<const std::span<const std::byte>> tensors) {
   for (size_t i = 0; i < at_.size(); ++i)
     if (tensors[i].size() != sizes_[i])
       throw Error(ErrorKind::Shape, fmt::format("'{}' of {} bytes, and it has {}", origin_.tensors[i].name, tensors[i].size(), sizes_[i]));
-  if (!memory_) memory_.reset(new std::byte[size_]);
+  if (!memory_) memory_ = sent_->take();
   for (size_t i = 0; i < at_.size(); ++i)
     if (!tensors[i].empty()) std::memcpy(memory_.get() + at_[i] + count_ * tensors[i].size(), tensors[i].data(), tensors[i].size());
   ++count_;

@@ -1,6 +1,10 @@
 // A DATA frame that grows sample by sample in the memory it is sent from.
 #pragma once
 
+#include <memory>
+#include <mutex>
+#include <optional>
+
 #include "wire/data_codec.hpp"
 #include "wire/send_session.hpp"
 
@@ -10,6 +14,21 @@ struct FrameOrigin {
   std::string stream, producer;
   uint64_t epoch = 0;
   std::vector<TensorPart> tensors;  // of every sample, without bytes
+};
+
+// Memory of frames that were sent, for those that follow: it is warm, and nobody has to ask the system for it. Any thread may drop what was taken.
+class FrameMemory {
+ public:
+  FrameMemory(size_t size, size_t most_free_bytes);
+  std::shared_ptr<std::byte[]> take();
+
+ private:
+  struct Free {
+    std::mutex mutex;
+    std::vector<std::unique_ptr<std::byte[]>> pieces;
+  };
+  size_t size_, most_;
+  std::shared_ptr<Free> free_;
 };
 
 class FrameBuilder {
@@ -33,6 +52,7 @@ class FrameBuilder {
   uint64_t sample_bytes_ = 0;
   size_t head_ = 0, size_ = 0;  // room for the header; all
   std::vector<size_t> sizes_, at_;  // of each tensor: the bytes of one, and where its samples begin when it is full
+  std::optional<FrameMemory> sent_;
   std::shared_ptr<std::byte[]> memory_;
 };
 

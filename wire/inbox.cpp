@@ -203,9 +203,12 @@ void Inbox::left(uint64_t peer) {
 }
 
 std::optional<Inbox::Answer> Inbox::poll() {
-  const Lock lock(body_->mutex);
-  if (std::exchange(body_->news, false)) body_->changed.notify_all();
-  return body_->senders.poll(now());
+  Lock lock(body_->mutex);
+  const bool news = std::exchange(body_->news, false);
+  std::optional<Answer> answer = body_->senders.poll(now());
+  lock.unlock();  // or who is woken waits for it
+  if (news) body_->changed.notify_all();
+  return answer;
 }
 
 bool Inbox::is_full() const {

@@ -68,10 +68,10 @@ struct Outbox::Body {
     const uint64_t unsent = options.one_way ? ready_samples : session.unsent();
     return unsent <= kFewFrames * builder.capacity() || unsent * builder.sample_bytes() <= kMostUnsent;
   }
-  // Right after it was busy a transport looks again by itself: see until_deadline.
+  // While it has frames to send a transport asks for the next by itself, and right after it was busy too: see until_deadline.
   void wake() {
     const uint64_t unsent = options.one_way ? ready_samples : session.unsent();
-    if (waker && (now() - sent_at >= kGather || unsent * builder.sample_bytes() >= kWake)) waker();
+    if (waker && asked_in_vain && (now() - sent_at >= kGather || unsent * builder.sample_bytes() >= kWake)) waker();
   }
   // Who waits is woken for more than a sample or two.
   bool has_much_room() const {
@@ -148,6 +148,7 @@ struct Outbox::Body {
   Counts counts;
   Time reached = now(), sent_at{};  // something was heard; samples were sent
   bool is_accepted = false;         // a connection was made, and nothing heard on it yet
+  bool asked_in_vain = true;        // the transport, the last time
   bool finishing = false, end_given = false, said_bye = false;
   std::exception_ptr failure;
 };
@@ -227,7 +228,7 @@ void Outbox::disconnected() {
 }
 
 bool Outbox::receive(std::span<const std::byte> bytes) {
-  const Lock lock(body_->mutex);
+  Lock lock(body_->mutex);
   body_->reached = now();
   body_->is_accepted = false;
   Frame frame;
@@ -242,18 +243,23 @@ bool Outbox::receive(std::span<const std::byte> bytes) {
   } catch (const Error&) {
     body_->failure = std::current_exception();
   }
-  body_->changed.notify_all();
+  const bool tell = body_->waiting > 0;
+  lock.unlock();  // or who is woken waits for it
+  if (tell) body_->changed.notify_all();
   return true;
 }
 
 OwnedBytes Outbox::poll() {
-  const Lock lock(body_->mutex);
+  Lock lock(body_->mutex);
   Body& b = *body_;
   if (b.failure) return {};
   b.offer();
   if (b.builder.count() > 0 && !b.held && b.is_numbered() && (b.builder.is_full() || b.is_idle())) b.seal();
   OwnedBytes frame = b.options.one_way ? b.poll_one_way() : b.poll_session();
-  if (b.waiting > 0 && (!frame || b.has_much_room())) b.changed.notify_all();
+  b.asked_in_vain = !frame;
+  const bool tell = b.waiting > 0 && (!frame || b.has_much_room());
+  lock.unlock();
+  if (tell) b.changed.notify_all();
   return frame;
 }
 

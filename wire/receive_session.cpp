@@ -199,10 +199,10 @@ Frame ReceiveSession::welcome() {
 uint64_t ReceiveSession::free_seq() const { return limit(next_, options_.window_samples, held_samples_); }
 uint64_t ReceiveSession::free_bytes() const { return limit(bytes_, options_.window_bytes, held_bytes_); }
 
-// At once when half a window may come or has come, since somebody may be waiting for it.
+// At once when an eighth of a window may come or has come: who sends need not wait for it, and has its memory back while it is still in a cache.
 bool ReceiveSession::is_granting_due(Time now) const {
-  const uint64_t half_samples = (options_.window_samples + 1) / 2, half_bytes = (options_.window_bytes + 1) / 2;
-  if (free_seq() >= granted_seq_ + half_samples || free_bytes() >= granted_bytes_ + half_bytes || next_ >= told_received_ + half_samples) return true;
+  const uint64_t samples = (options_.window_samples + 7) / 8, bytes = (options_.window_bytes + 7) / 8;
+  if (free_seq() >= granted_seq_ + samples || free_bytes() >= granted_bytes_ + bytes || next_ >= told_received_ + samples) return true;
   if (durable_ > told_durable_) return true;
   const bool news = free_seq() > granted_seq_ || free_bytes() > granted_bytes_ || next_ > told_received_;
   return news && now - granted_at_ >= options_.grant_after;

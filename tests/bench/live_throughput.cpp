@@ -1,4 +1,4 @@
-// live_throughput [GIGABYTES [ROUNDS]]: HXS/1 over ZeroMQ beside libzmq alone, from one process to another over loopback, at equal sizes of messages and
+// live_throughput [GIGABYTES [ROUNDS [TEXT]]], only what has the text in its name: HXS/1 over ZeroMQ beside libzmq alone, from one process to another over loopback, at equal sizes of messages and
 // in turns, so that what neighbours on the machine do meets all alike. Medians of the rounds; processor seconds are those of both processes.
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -139,11 +139,13 @@ double median(std::vector<double> values) {
 int main(int argc, char** argv) {
   const double gigabytes = argc > 1 ? std::atof(argv[1]) : 1;
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
+  const char* const only = argc > 3 ? argv[3] : "";
   constexpr size_t n = std::size(kCases);
   std::vector<double> rates[n], processor[n];
   for (int r = 0; r < rounds; ++r)
     for (size_t i = 0; i < n; ++i) {
       const Case& c = kCases[i];
+      if (!std::strstr(c.name, only)) continue;
       const auto count = static_cast<uint64_t>(gigabytes * 1e9 / static_cast<double>(c.bytes)) + 1;
       const Measured m = c.raw ? raw(c, count) : hxs(c, count);
       rates[i].push_back(static_cast<double>(count * c.bytes) / m.seconds / 1e6);
@@ -152,8 +154,9 @@ int main(int argc, char** argv) {
   std::printf("%-20s %10s %12s %8s %14s\n", "", "MB/s", "samples/s", "of raw", "CPU s per GB");
   for (size_t i = 0, beside = 0; i < n; ++i) {
     if (kCases[i].raw) beside = i;
+    if (rates[i].empty()) continue;
     std::vector<double> ratios;
-    for (int r = 0; r < rounds; ++r) ratios.push_back(rates[i][static_cast<size_t>(r)] / rates[beside][static_cast<size_t>(r)]);
+    for (size_t r = 0; r < rates[i].size(); ++r) ratios.push_back(rates[beside].empty() ? 0 : rates[i][r] / rates[beside][r]);
     const double rate = median(rates[i]);
     std::printf("%-20s %10.0f %12.0f %8.2f %14.2f\n", kCases[i].name, rate, rate * 1e6 / static_cast<double>(kCases[i].bytes), median(ratios), median(processor[i]));
   }

@@ -222,7 +222,7 @@ TEST_CASE("a receiver takes each sample once, in order") {
   CHECK(rest.count == 2);
   CHECK(taken(receiver, samples(6, 1)) == 0);
   CHECK(receiver.position().seq == 5);
-  CHECK(next(receiver, {}) == "GRANT 10 100 5 0");  // half a window has come
+  CHECK(next(receiver, {}) == "GRANT 10 100 5 0");  // more than an eighth of a window has come
   CHECK(next(receiver, {}) == "RESUME 5");
   CHECK(taken(receiver, samples(7, 1)) == 0);
   CHECK(next(receiver, {}).empty());  // asked already
