@@ -1,22 +1,23 @@
-// Products: matrices with any strides, batched, in tiles that a group of threads shares; affine maps with their activation.
+// Products: matrices with any strides, batched, in tiles that a group of threads shares; affine maps with their activation, sums of
+// products, steps along them.
 #include <cmath>
 #include <numeric>
 #include <optional>
 
-#include "families.hpp"
 #include "kernels/shared/scalar_texts.hpp"
+#include "product.hpp"
 
 namespace harmonics::opencl {
 namespace {
 
-// A group of 8 x 8 threads makes a tile of 32 x 32, each thread 4 x 4 of it, 16 terms at a time.
+// A group of 8 x 8 threads makes a tile of 32 x 32, each thread 4 x 4 of it, 16 terms at a time. Products of floats have all endings.
 const char* kProduct = R"(
 #define GROUP 8
 #define EACH 4
 #define TILE 32
 #define DEEP 16
-#ifdef AFFINE  // bias: is there one? activation: 0 none, 1 relu, 2 tanh, 3 logistic, 4 gelu
-SUM finished(SUM y, uint activation) {
+#ifdef ENDINGS
+SUM activated(SUM y, uint activation) {
   switch (activation) {
     case 1: return y != y || y > 0 ? y : 0;
     case 2: return tanh(y);
@@ -25,16 +26,13 @@ SUM finished(SUM y, uint activation) {
     default: return y;
   }
 }
-#define FURTHER , BUFFER(3), uint bias, uint activation
-#define RESULT(y, q) finished((y) + (bias ? (SUM)BIAS_READ(2, q) : 0), activation)
-#define TO 3
+#define FURTHER , BUFFER(3), BUFFER(4), uint ending, uint activation, uint cycle
 #else
 #define FURTHER
-#define RESULT(y, q) (y)
-#define TO 2
 #endif
 kernel __attribute__((reqd_work_group_size(GROUP, GROUP, 1)))
-void product(BUFFER(0), BUFFER(1), BUFFER(2) FURTHER, uint m, uint n, uint k, uint a_row, uint a_column, uint b_row, uint b_column WALK_PARAMETERS) {
+void product(BUFFER(0), BUFFER(1), BUFFER(2) FURTHER, uint m, uint n, uint k, uint runs, uint a_row, uint a_column, uint a_run, uint b_row, uint b_column, uint b_run,
+             uint to WALK_PARAMETERS) {
   local A left[DEEP][TILE + 1];
   local B right[DEEP][TILE + 1];
   const uint tx = get_local_id(0), ty = get_local_id(1), me = ty * GROUP + tx;
@@ -43,27 +41,44 @@ void product(BUFFER(0), BUFFER(1), BUFFER(2) FURTHER, uint m, uint n, uint k, ui
   SUM sums[EACH][EACH];
   for (uint i = 0; i < EACH; ++i)
     for (uint j = 0; j < EACH; ++j) sums[i][j] = 0;
-  for (uint d = 0; d < k; d += DEEP) {
-    for (uint e = me; e < DEEP * TILE; e += GROUP * GROUP) {
-      const uint ar = a_column == 1 ? e / DEEP : e % TILE, ad = a_column == 1 ? e % DEEP : e / TILE;
-      left[ad][ar] = row + ar < m && d + ad < k ? A_READ(0, a_at + (row + ar) * a_row + (d + ad) * a_column) : (A)0;
-      const uint bc = b_column == 1 ? e % TILE : e / DEEP, bd = b_column == 1 ? e / TILE : e % DEEP;
-      right[bd][bc] = column + bc < n && d + bd < k ? B_READ(1, b_at + (d + bd) * b_row + (column + bc) * b_column) : (B)0;
+  for (uint run = 0; run < runs; ++run) {
+    for (uint d = 0; d < k; d += DEEP) {
+      for (uint e = me; e < DEEP * TILE; e += GROUP * GROUP) {
+        const uint ar = a_column == 1 ? e / DEEP : e % TILE, ad = a_column == 1 ? e % DEEP : e / TILE;
+        left[ad][ar] = row + ar < m && d + ad < k ? A_READ(0, a_at + (row + ar) * a_row + (d + ad) * a_column) : (A)0;
+        const uint bc = b_column == 1 ? e % TILE : e / DEEP, bd = b_column == 1 ? e / TILE : e % DEEP;
+        right[bd][bc] = column + bc < n && d + bd < k ? B_READ(1, b_at + (d + bd) * b_row + (column + bc) * b_column) : (B)0;
+      }
+      barrier(CLK_LOCAL_MEM_FENCE);
+      for (uint t = 0; t < DEEP; ++t) {
+        SUM x[EACH], y[EACH];
+        for (uint i = 0; i < EACH; ++i) x[i] = left[t][ty * EACH + i];
+        for (uint j = 0; j < EACH; ++j) y[j] = right[t][tx * EACH + j];
+        for (uint i = 0; i < EACH; ++i)
+          for (uint j = 0; j < EACH; ++j) sums[i][j] += x[i] * y[j];
+      }
+      barrier(CLK_LOCAL_MEM_FENCE);
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint t = 0; t < DEEP; ++t) {
-      SUM x[EACH], y[EACH];
-      for (uint i = 0; i < EACH; ++i) x[i] = left[t][ty * EACH + i];
-      for (uint j = 0; j < EACH; ++j) y[j] = right[t][tx * EACH + j];
-      for (uint i = 0; i < EACH; ++i)
-        for (uint j = 0; j < EACH; ++j) sums[i][j] += x[i] * y[j];
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    a_at += a_run;
+    b_at += b_run;
   }
   for (uint i = 0; i < EACH; ++i)
     for (uint j = 0; j < EACH; ++j) {
-      const uint r = row + ty * EACH + i, q = column + tx * EACH + j;
-      if (r < m && q < n) Y_WRITE(TO, (batch * m + r) * n + q, RESULT(sums[i][j], q));
+      const uint r = row + ty * EACH + i, q = column + tx * EACH + j, place = to + (batch * m + r) * n + q;
+      if (r >= m || q >= n) continue;
+      SUM y = sums[i][j];
+#ifdef ENDINGS
+      switch (ending) {
+        case 1: y += (SUM)EXTRA_READ(3, q); break;
+        case 2: y += (SUM)EXTRA_READ(3, batch % cycle * m + r); break;
+        case 3: y = (SUM)EXTRA_READ(3, place) + y; break;
+        case 4: y = (AT(uchar, 4)[0] ? (SUM)EXTRA_READ(3, place) : (SUM)0) + y; break;
+        case 5: y = (SUM)EXTRA_READ(3, place) - (SUM)AT(float, 4)[0] * y; break;
+        case 6: y = EXTRA_READ(3, place) <= 0 ? 0 : y; break;
+      }
+      y = activated(y, activation);
+#endif
+      Y_WRITE(2, place, y);
     }
 }
 )";
@@ -90,7 +105,8 @@ std::optional<Run> join(const hx_type& t, const std::vector<int64_t>& axes) {
 // One operand: which of its axes are batched, free and contracted.
 struct Operand {
   hx_type type;
-  std::vector<int64_t> batch, contract, free;
+  uint32_t buffer;
+  std::vector<int64_t> batch, contract, free = {};
 
   void find_free() {
     for (int64_t i = 0; i < type.rank; ++i)
@@ -122,73 +138,124 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-// What a product ends in, other than its sums: text before the kernel, buffers after the operands', numbers before the sizes.
-struct Ending {
-  std::string head;
-  std::vector<uint32_t> buffers, numbers;
-};
-
-hx_kernel& answer_product(const Site& site, Operand (&operands)[2], const Ending& ending, const char* name, hx_kernel& out) {
-  Work work;
-  uint64_t workspace = 0;
-  std::vector<uint32_t> buffers{0, 1};
+// Adds what makes the product [batch..., free of a..., free of b...] of two of the site's inputs.
+void add_product(const Site& site, Work& work, Room& room, Operand a, Operand b, const hx_type& y, uint32_t to, const Ending& ending = {}) {
+  Operand* const operands[2] = {&a, &b};
   int64_t offsets[2] = {0, 0};
   for (uint32_t i = 0; i < 2; ++i) {
-    Operand& o = operands[i];
+    Operand& o = *operands[i];
     o.find_free();
     if (join(o.type, o.free) && join(o.type, o.contract)) continue;
-    const uint32_t bytes = width(o.type.dtype);
-    const int64_t elements = count(o.type);
     Walk walk = o.rearrange();
-    walk.offsets[0] = offsets[i] = static_cast<int64_t>(workspace / bytes);
-    work.launches.push_back(copy_along(site.machine(), bytes, i, site.workspace(), std::move(walk)));
-    buffers[i] = site.workspace();
-    workspace += (static_cast<uint64_t>(elements) * bytes + 63) / 64 * 64;
+    walk.offsets[0] = offsets[i] = room.take(count(o.type), o.type.dtype);
+    work.launches.push_back(copy_along(site.machine(), width(o.type.dtype), o.buffer, site.workspace(), std::move(walk)));
+    o.buffer = site.workspace();
   }
-  buffers.insert(buffers.end(), ending.buffers.begin(), ending.buffers.end());
-  const Run m = *join(operands[0].type, operands[0].free), ka = *join(operands[0].type, operands[0].contract);
-  const Run n = *join(operands[1].type, operands[1].free), kb = *join(operands[1].type, operands[1].contract);
+  const Run m = *join(a.type, a.free), ka = *join(a.type, a.contract), n = *join(b.type, b.free), kb = *join(b.type, b.contract);
   Walk batches{{}, {{}, {}}, {offsets[0], offsets[1]}};
-  for (size_t i = 0; i < operands[0].batch.size(); ++i) {
-    batches.sizes.push_back(operands[0].type.dims[operands[0].batch[i]]);
-    for (size_t o = 0; o < 2; ++o) batches.strides[o].push_back(strides(operands[o].type)[static_cast<size_t>(operands[o].batch[i])]);
+  for (size_t i = 0; i < a.batch.size(); ++i) {
+    batches.sizes.push_back(a.type.dims[a.batch[i]]);
+    for (size_t o = 0; o < 2; ++o) batches.strides[o].push_back(strides(operands[o]->type)[static_cast<size_t>(operands[o]->batch[i])]);
   }
-  batches.join();
-  const int64_t batch = count(site.out()) / std::max<int64_t>(1, m.size * n.size);
-  std::string body = element_macros("A", operands[0].type.dtype) + element_macros("B", operands[1].type.dtype) + element_macros("Y", site.out().dtype) + ending.head +
-                     "#define SUM " + sum_name(site.out().dtype) + "\n";
-  body += replaced(replaced(kProduct, "WALK_PARAMETERS", batches.parameters("w_")), "WALK\n", batches.text("batch", "w_", {"a_at", "b_at"}));
-  Launch& launch = work.launches.emplace_back(site.machine(), body, "product", buffers);
-  launch.with_all(ending.numbers);
-  for (const int64_t v : {m.size, n.size, ka.size, m.stride, ka.stride, kb.stride, n.stride}) launch.with(static_cast<cl_uint>(v));
-  launch.with_all(batches.values());
-  launch.groups((static_cast<size_t>(n.size) + kTile - 1) / kTile, (static_cast<size_t>(m.size) + kTile - 1) / kTile, static_cast<size_t>(batch), kGroup, kGroup);
-  hx_kernel& kernel = answer(out, std::move(work), name);
-  kernel.workspace = workspace;
-  return kernel;
+  work.launches.push_back(product(site.machine(),
+                                  {{a.buffer, a.type.dtype, m.stride, ka.stride}, {b.buffer, b.type.dtype, kb.stride, n.stride}, m.size, n.size, ka.size, 1, std::move(batches), y.dtype, to},
+                                  ending));
 }
 
 }  // namespace
 
+Launch product(Machine& machine, Product p, const Ending& ending) {
+  p.batches.join();
+  int64_t matrices = 1;
+  for (const int64_t size : p.batches.sizes) matrices *= size;
+  p.batches.widen(2);  // one program for all that have few
+  const bool endings = is_float(p.dtype);
+  std::string body = element_macros("A", p.a.dtype) + element_macros("B", p.b.dtype) + element_macros("Y", p.dtype) + "#define SUM " + sum_name(p.dtype) + "\n";
+  std::vector<uint32_t> buffers{p.a.buffer, p.b.buffer, p.to};
+  if (endings) {
+    body += kernels::kScalarMacros + element_macros("EXTRA", ending.kind == Ending::none ? p.dtype : ending.dtype) + "#define ENDINGS\n#define SQRT1_2 " + literal(p.dtype, M_SQRT1_2) + "\n";
+    buffers.insert(buffers.end(), {ending.extra, ending.number});
+  }
+  body += replaced(replaced(kProduct, "WALK_PARAMETERS", p.batches.parameters("w_")), "WALK\n", p.batches.text("batch", "w_", {"a_at", "b_at"}));
+  Launch launch(machine, body, "product", buffers);
+  if (endings) launch.with(static_cast<cl_uint>(ending.kind)).with(ending.activation).with(static_cast<cl_uint>(ending.cycle));
+  for (const int64_t v : {p.m, p.n, p.k, p.runs, p.a.row, p.a.column, p.a.run, p.b.row, p.b.column, p.b.run, p.at}) launch.with(static_cast<cl_uint>(v));
+  launch.with_all(p.batches.values());
+  launch.groups((static_cast<size_t>(p.n) + kTile - 1) / kTile, (static_cast<size_t>(p.m) + kTile - 1) / kTile, static_cast<size_t>(matrices), kGroup, kGroup);
+  return launch;
+}
+
+bool activation_number(const Site& site, uint32_t& number) {
+  static const char* const activations[] = {"", "relu", "tanh", "logistic", "gelu"};
+  const auto at = std::find(std::begin(activations), std::end(activations), site.text("activation"));
+  number = static_cast<uint32_t>(at - std::begin(activations));
+  return at != std::end(activations) || declined("has no such activation");
+}
+
 bool plan_dot(const Site& site, hx_kernel& out) {
-  Operand operands[2] = {{site.in(0), site.integers("lhs_batch"), site.integers("lhs_contract"), {}},
-                         {site.in(1), site.integers("rhs_batch"), site.integers("rhs_contract"), {}}};
-  answer_product(site, operands, {"", {2}, {}}, "tiled product", out);
+  Work work;
+  Room room;
+  add_product(site, work, room, {site.in(0), 0, site.integers("lhs_batch"), site.integers("lhs_contract")}, {site.in(1), 1, site.integers("rhs_batch"), site.integers("rhs_contract")},
+              site.out(), 2);
+  answer(out, std::move(work), "tiled product").workspace = room.bytes();
   return true;
 }
 
 bool plan_linear(const Site& site, hx_kernel& out) {
-  static const char* const activations[] = {"", "relu", "tanh", "logistic", "gelu"};
-  const auto activation = std::find(std::begin(activations), std::end(activations), site.text("activation"));
-  if (activation == std::end(activations)) return declined("has no such activation");
+  Ending ending;
+  if (!activation_number(site, ending.activation)) return false;
   if (!is_float(site.out().dtype)) return declined("has affine maps of floats only");
+  if (site.inputs() == 3) ending.kind = Ending::bias_of_columns, ending.extra = 2, ending.dtype = site.in(2).dtype;
   const hx_type& x = site.in(0);
-  const bool bias = site.inputs() == 3;
-  Operand operands[2] = {{x, {}, {int64_t{x.rank} - 1}, {}}, {site.in(1), {}, {site.flag("transposed") ? 0 : 1}, {}}};
-  Ending ending{kernels::kScalarMacros + element_macros("BIAS", site.in(bias ? 2 : 1).dtype) + "#define AFFINE\n#define SQRT1_2 " + literal(site.out().dtype, M_SQRT1_2) + "\n",
-                {bias ? 2u : 1u, site.inputs()},
-                {bias, static_cast<uint32_t>(activation - std::begin(activations))}};
-  answer_product(site, operands, ending, "affine map", out);
+  Work work;
+  Room room;
+  add_product(site, work, room, {x, 0, {}, {int64_t{x.rank} - 1}}, {site.in(1), 1, {}, {site.flag("transposed") ? 0 : 1}}, site.out(), site.inputs(), ending);
+  answer(out, std::move(work), "affine map").workspace = room.bytes();
+  return true;
+}
+
+// sum, a, b, keep where there is one -> the sum, or nothing where it is not kept, and the product
+bool plan_dot_add(const Site& site, hx_kernel& out) {
+  const bool keeps = site.inputs() == 4;
+  if (!is_float(site.out().dtype)) return declined("adds products of floats only");
+  if (keeps && (site.in(3).dtype != HX_BOOL || count(site.in(3)) != 1)) return declined("keeps a sum by one flag only");
+  Ending ending;
+  ending.kind = keeps ? Ending::kept_sum : Ending::sum;
+  ending.extra = 0;
+  ending.dtype = site.in(0).dtype;
+  ending.number = keeps ? 3 : 0;
+  Work work;
+  Room room;
+  add_product(site, work, room, {site.in(1), 1, site.integers("lhs_batch"), site.integers("lhs_contract")}, {site.in(2), 2, site.integers("rhs_batch"), site.integers("rhs_contract")},
+              site.out(), site.inputs(), ending);
+  hx_kernel& kernel = answer(out, std::move(work), "sum of products");
+  kernel.workspace = room.bytes();
+  kernel.in_place = 1;  // each sum is read where it is written
+  return true;
+}
+
+// w, a, b, lr -> w - lr sum(a b^T), b w^T where it is wanted
+bool plan_sgd_outer(const Site& site, hx_kernel& out) {
+  const hx_type &w = site.in(0), &a = site.in(1), &b = site.in(2);
+  for (const hx_type* t : {&w, &a, &b, &site.in(3)})
+    if (t->dtype != HX_F32) return declined("steps f32 parameters only");
+  std::vector<int64_t> leading;
+  for (int64_t i = 0; i + 1 < a.rank; ++i) leading.push_back(i);
+  Work work;
+  Room room;
+  if (const std::string slope = site.text("slope"); !slope.empty()) {  // with the w from before
+    Ending active;
+    if (slope == "active") active.kind = Ending::where_active, active.extra = 1, active.dtype = HX_F32;
+    add_product(site, work, room, {b, 2, {}, {int64_t{b.rank} - 1}}, {w, 0, {}, {1}}, site.out(1), 5, active);
+  }
+  Ending step;
+  step.kind = Ending::step;
+  step.dtype = HX_F32;
+  step.number = 3;
+  add_product(site, work, room, {a, 1, {}, leading}, {b, 2, {}, leading}, site.out(), 4, step);
+  hx_kernel& kernel = answer(out, std::move(work), "sgd of a product");
+  kernel.workspace = room.bytes();
+  kernel.in_place = 1;
   return true;
 }
 

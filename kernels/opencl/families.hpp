@@ -23,13 +23,24 @@ bool plan_iota(const Site&, hx_kernel&);
 bool plan_random_uniform(const Site&, hx_kernel&);
 
 bool plan_reduce(const Site&, hx_kernel&);
+bool plan_fused_reduce(const Site&, hx_kernel&);
 bool plan_arg_extreme(const Site&, hx_kernel&);
 bool plan_cumsum(const Site&, hx_kernel&);
 
 bool plan_dot(const Site&, hx_kernel&);
 bool plan_linear(const Site&, hx_kernel&);
+bool plan_dot_add(const Site&, hx_kernel&);
+bool plan_sgd_outer(const Site&, hx_kernel&);
+
 bool plan_patches(const Site&, hx_kernel&);
 bool plan_unpatches(const Site&, hx_kernel&);
+bool plan_max_pool(const Site&, hx_kernel&);
+bool plan_max_pool_grad(const Site&, hx_kernel&);
+bool plan_conv(const Site&, hx_kernel&);
+bool plan_conv_grad_input(const Site&, hx_kernel&);
+bool plan_conv_grad_weight(const Site&, hx_kernel&);
+bool plan_conv_max_pool(const Site&, hx_kernel&);
+bool plan_conv_max_pool_grad(const Site&, hx_kernel&);
 
 bool plan_gather(const Site&, hx_kernel&);
 bool plan_scatter_add(const Site&, hx_kernel&);
@@ -45,10 +56,13 @@ bool plan_softmax(const Site&, hx_kernel&);
 bool plan_softmax_cross_entropy(const Site&, hx_kernel&);
 bool plan_row_norm(const Site&, hx_kernel&);
 bool plan_row_norm_grad(const Site&, hx_kernel&);
+bool plan_set_norm(const Site&, hx_kernel&);
+bool plan_set_norm_grad(const Site&, hx_kernel&);
 
 bool plan_attention(const Site&, hx_kernel&);
 bool plan_attention_grad(const Site&, hx_kernel&);
 bool plan_rope(const Site&, hx_kernel&);
+bool plan_scan(const Site&, hx_kernel&);
 
 bool plan_optimizer(const Site&, hx_kernel&);
 bool plan_global_norm(const Site&, hx_kernel&);
@@ -57,5 +71,12 @@ bool plan_global_norm(const Site&, hx_kernel&);
 Launch copy_along(Machine& machine, uint32_t bytes, uint32_t from, uint32_t to, Walk walk);
 // All of a buffer's first n elements.
 Launch fill(Machine& machine, uint32_t dtype, uint32_t to, int64_t n, double value);
+// n sums, each of its parts in their order; parts of n follow each other from element `first` on, in the type that `sums` is computed in.
+Launch join_parts(Machine& machine, uint32_t sums, uint32_t from, int64_t first, int64_t n, int64_t parts, uint32_t dtype, uint32_t to);
+// How long n elements are as one vector: squares of some at a time, added in the type `sums`, from element `first` of `to` on; then the
+// root of the sum of n such parts, as element `at`.
+int64_t length_parts(int64_t n);
+Launch squares(Machine& machine, uint32_t dtype, uint32_t from, uint32_t sums, int64_t n, uint32_t to, int64_t first);
+Launch root_of_sum(Machine& machine, uint32_t dtype, uint32_t from, int64_t first, int64_t n, uint32_t to, int64_t at);
 
 }  // namespace harmonics::opencl

@@ -29,23 +29,7 @@ Launch fill(Machine& machine, uint32_t dtype, uint32_t to, int64_t n, double val
                            write(dtype, 0, "i", "value") + "\n}\n";
   Launch launch(machine, body, "fill", {to});
   launch.with(static_cast<cl_uint>(n));
-  switch (dtype) {
-    case HX_F16:
-    case HX_BF16:
-    case HX_F32: launch.with(static_cast<float>(value)); break;
-    case HX_F64: launch.with(value); break;
-    case HX_BOOL: launch.with(static_cast<uint8_t>(value != 0)); break;
-    default: {
-      const int64_t whole = value != value ? 0 : static_cast<int64_t>(value);
-      switch (width(dtype)) {
-        case 1: launch.with(static_cast<int8_t>(whole)); break;
-        case 2: launch.with(static_cast<int16_t>(whole)); break;
-        case 4: launch.with(static_cast<int32_t>(whole)); break;
-        default: launch.with(whole);
-      }
-    }
-  }
-  launch.over(n);
+  launch.with_number(dtype, value).over(n);
   return launch;
 }
 

@@ -62,18 +62,25 @@ kernel void parts(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), uint ro
   AT(T, 4)[(all + part) * n + i] = bias;
 }
 )";
-const char* kJoin = R"(
-kernel void join(BUFFER(0), BUFFER(1), uint n, uint all) {
-  const uint i = get_global_id(0);
-  if (i >= n) return;
-  T sum = 0;
-  for (uint part = 0; part < all; ++part) sum += AT(T, 0)[(FIRST + part) * n + i];
-  GAIN_WRITE(1, i, sum);
-}
-)";
 constexpr int64_t kMostParts = 64, kRowsOfPart = 16;
 
 }  // namespace
+
+Launch join_parts(Machine& machine, uint32_t sums, uint32_t from, int64_t first, int64_t n, int64_t parts, uint32_t dtype, uint32_t to) {
+  static const char* const body = R"(
+kernel void join(BUFFER(0), BUFFER(1), uint first, uint n, uint all) {
+  const uint i = get_global_id(0);
+  if (i >= n) return;
+  T sum = 0;
+  for (uint part = 0; part < all; ++part) sum += AT(T, 0)[first + part * n + i];
+  Y_WRITE(1, i, sum);
+}
+)";
+  Launch join(machine, std::string("#define T ") + type_name(sums) + "\n" + element_macros("Y", dtype) + body, "join", {from, to});
+  for (const int64_t v : {first, n, parts}) join.with(static_cast<cl_uint>(v));
+  join.over(n);
+  return join;
+}
 
 // x, gain, mean where there is one, rstd, dy -> dx, dgain, dbias where there is one.
 bool plan_row_norm_grad(const Site& site, hx_kernel& out) {
@@ -94,10 +101,8 @@ bool plan_row_norm_grad(const Site& site, hx_kernel& out) {
   work.launches.push_back(row_launch(site.machine(), head, s, all_buffers(site), rows, columns));
   Launch& sums = work.launches.emplace_back(site.machine(), head + kColumns, "parts", std::vector<uint32_t>{0, centred ? 2u : 0u, rstd, dy, site.workspace()});
   sums.with(static_cast<cl_uint>(rows)).with(static_cast<cl_uint>(columns)).with(static_cast<cl_uint>(parts)).over(columns * parts);
-  for (uint32_t of = 0; of < (centred ? 2u : 1u); ++of) {
-    Launch& join = work.launches.emplace_back(site.machine(), head + "#define FIRST " + (of ? "all" : "0") + kJoin, "join", std::vector<uint32_t>{site.workspace(), dx + 1 + of});
-    join.with(static_cast<cl_uint>(columns)).with(static_cast<cl_uint>(parts)).over(columns);
-  }
+  for (uint32_t of = 0; of < (centred ? 2u : 1u); ++of)
+    work.launches.push_back(join_parts(site.machine(), site.in(0).dtype, site.workspace(), of * parts * columns, columns, parts, site.in(1).dtype, dx + 1 + of));
   answer(out, std::move(work), centred ? "layer norm" : "rms norm").workspace = static_cast<uint64_t>(2 * parts * columns) * (site.in(0).dtype == HX_F64 ? 8 : 4);
   return true;
 }
@@ -122,31 +127,43 @@ void squares(BUFFER(0), BUFFER(1), uint n, uint first) {
 }
 )";
 const char* kLength = R"(
-kernel void total(BUFFER(0), BUFFER(1), uint n) {
+kernel void total(BUFFER(0), BUFFER(1), uint first, uint n, uint at) {
   if (get_global_id(0) > 0) return;
   T sum = 0;
-  for (uint i = 0; i < n; ++i) sum += AT(T, 0)[i];
-  AT(T, 1)[0] = sqrt(sum);
+  for (uint i = 0; i < n; ++i) sum += AT(T, 0)[first + i];
+  AT(T, 1)[at] = sqrt(sum);
 }
 )";
 constexpr int64_t kSquaresOfPart = 8192;
 
 }  // namespace
 
+int64_t length_parts(int64_t n) { return (n + kSquaresOfPart - 1) / kSquaresOfPart; }
+
+Launch squares(Machine& machine, uint32_t dtype, uint32_t from, uint32_t sums, int64_t n, uint32_t to, int64_t first) {
+  const std::string head = std::string("#define T ") + type_name(sums) + "\n#define PART " + std::to_string(kSquaresOfPart) + "u\n";
+  Launch launch(machine, head + element_macros("X", dtype) + kSquares, "squares", {from, to});
+  launch.with(static_cast<cl_uint>(n)).with(static_cast<cl_uint>(first)).groups(static_cast<size_t>(length_parts(n)), 1, 1, 64);
+  return launch;
+}
+
+Launch root_of_sum(Machine& machine, uint32_t dtype, uint32_t from, int64_t first, int64_t n, uint32_t to, int64_t at) {
+  Launch launch(machine, std::string("#define T ") + type_name(dtype) + "\n" + kLength, "total", {from, to});
+  for (const int64_t v : {first, n, at}) launch.with(static_cast<cl_uint>(v));
+  launch.over(1);
+  return launch;
+}
+
 bool plan_global_norm(const Site& site, hx_kernel& out) {
   const uint32_t result = site.out().dtype;
   if (result != HX_F32 && result != HX_F64) return declined("gives lengths in f32 and f64 only");
-  const std::string head = std::string("#define T ") + type_name(result) + "\n#define PART " + std::to_string(kSquaresOfPart) + "u\n";
   Work work;
   int64_t parts = 0;
   for (uint32_t i = 0; i < site.inputs(); ++i) {
-    const int64_t n = count(site.in(i)), own = (n + kSquaresOfPart - 1) / kSquaresOfPart;
-    Launch& squares = work.launches.emplace_back(site.machine(), head + element_macros("X", site.in(i).dtype) + kSquares, "squares", std::vector<uint32_t>{i, site.workspace()});
-    squares.with(static_cast<cl_uint>(n)).with(static_cast<cl_uint>(parts)).groups(static_cast<size_t>(own), 1, 1, 64);
-    parts += own;
+    work.launches.push_back(squares(site.machine(), site.in(i).dtype, i, result, count(site.in(i)), site.workspace(), parts));
+    parts += length_parts(count(site.in(i)));
   }
-  Launch& total = work.launches.emplace_back(site.machine(), head + kLength, "total", std::vector<uint32_t>{site.workspace(), site.inputs()});
-  total.with(static_cast<cl_uint>(parts)).over(1);
+  work.launches.push_back(root_of_sum(site.machine(), result, site.workspace(), 0, parts, site.inputs(), 0));
   answer(out, std::move(work), "global norm").workspace = static_cast<uint64_t>(parts) * width(result);
   return true;
 }

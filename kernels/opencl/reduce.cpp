@@ -1,5 +1,7 @@
-// Reductions along any axes, searches and running sums along one.
-#include "families.hpp"
+// Reductions along any axes, of what is stored or of a chain as it is computed; searches and running sums along one.
+#include "chain.hpp"
+#include "kernels/shared/scalar_texts.hpp"
+#include "rows.hpp"
 
 namespace harmonics::opencl {
 namespace {
@@ -7,6 +9,8 @@ namespace {
 constexpr int64_t kShort = 64;    // terms that one thread joins without thinking
 constexpr int64_t kMany = 2048;   // results that keep a device busy with a thread each
 constexpr size_t kGroup = 64;
+constexpr int64_t kLeastOfChain = 64, kMostOfChain = 1 << 18;  // fewer results of more elements: their chain has too few threads
+bool is_by_group(int64_t results, int64_t terms) { return terms > kShort && results < kMany; }
 
 std::string beats(uint32_t dtype, bool largest) {
   const std::string compare = largest ? "b > a" : "b < a";
@@ -40,42 +44,79 @@ std::string join_macros(uint32_t dtype) {
 }
 uint32_t number_of(std::string_view op) { return op == "reduce_sum" ? 0 : op == "reduce_prod" ? 1 : op == "reduce_max" ? 2 : 3; }
 
-}  // namespace
+// What is joined: element `i` of `whole`, made by statements that define `term`.
+struct Terms {
+  uint32_t dtype;
+  std::vector<uint32_t> buffers;
+  std::string declared, parameters, statements;  // "BUFFER(0), BUFFER(1), ", ", uint w_d0 ..."
+  uint32_t to;                                    // of the buffers, by number
+};
 
-bool plan_reduce(const Site& site, hx_kernel& out) {
-  const hx_type& x = site.in(0);
+Launch reduction(const Site& site, const hx_type& whole, std::string_view op, int64_t results, const Terms& of, const Chain* chain) {
   const auto axes = site.integers("axes");
-  const auto own = strides(x);
+  const auto own = strides(whole);
   Walk kept{{}, {{}}, {0}}, reduced{{}, {{}}, {0}};
-  for (uint32_t i = 0; i < x.rank; ++i) {
+  for (uint32_t i = 0; i < whole.rank; ++i) {
     Walk& w = std::find(axes.begin(), axes.end(), i) == axes.end() ? kept : reduced;
-    w.sizes.push_back(x.dims[i]);
+    w.sizes.push_back(whole.dims[i]);
     w.strides[0].push_back(own[i]);
   }
   kept.join(), reduced.join();
-  const int64_t results = count(site.out()), terms = count(x) / std::max<int64_t>(results, 1);
-  const bool by_group = terms > kShort && results < kMany;
-  std::string body = join_macros(x.dtype) + "kernel void reduce(BUFFER(0), BUFFER(1), uint op, uint results, uint terms" + kept.parameters("k_") + reduced.parameters("r_") +
-                     ") {\n";
-  const std::string loop = reduced.text("j", "r_", {"at"});
-  const std::string load = read(x.dtype, 0, "first + at");
-  const std::string joined = "    sum = joined(op, sum, (SUM)" + load + ");\n";
+  const int64_t terms = count(whole) / std::max<int64_t>(results, 1);
+  const bool by_group = is_by_group(results, terms);
+  std::string body = kernels::kScalarMacros + join_macros(of.dtype) + "kernel void reduce(" + of.declared + "uint op, uint results, uint terms" + kept.parameters("k_") + reduced.parameters("r_") + of.parameters + ") {\n";
+  const std::string term = reduced.text("j", "r_", {"at"}) + "    const uint i = first + at;\n" + of.statements;
   if (by_group) {
-    body += "  local SUM parts[" + std::to_string(kGroup) + "];\n  const uint i = get_group_id(0), me = get_local_id(0);\n" + kept.text("i", "k_", {"first"}) +
+    body += "  local SUM parts[" + std::to_string(kGroup) + "];\n  const uint result = get_group_id(0), me = get_local_id(0);\n" + kept.text("result", "k_", {"first"}) +
             "  const uint each = (terms + " + std::to_string(kGroup - 1) + ") / " + std::to_string(kGroup) + ", end = min(terms, (me + 1) * each);\n  SUM sum = START;\n" +
-            "  for (uint j = me * each; j < end; ++j) {\n" + loop + joined + "  }\n  parts[me] = sum;\n  for (uint stride = 1; stride < " + std::to_string(kGroup) +
-            "; stride *= 2) {\n    barrier(CLK_LOCAL_MEM_FENCE);\n    if (me % (2 * stride) == 0) parts[me] = joined(op, parts[me], parts[me + stride]);\n  }\n  if (me == 0) " +
-            write(x.dtype, 1, "i", "parts[0]") + "\n}\n";
+            "  for (uint j = me * each; j < end; ++j) {\n" + term + "    sum = joined(op, sum, (SUM)term);\n  }\n  parts[me] = sum;\n  for (uint stride = 1; stride < " +
+            std::to_string(kGroup) + "; stride *= 2) {\n    barrier(CLK_LOCAL_MEM_FENCE);\n    if (me % (2 * stride) == 0) parts[me] = joined(op, parts[me], parts[me + stride]);\n  }\n" +
+            "  if (me == 0) " + write(of.dtype, of.to, "result", "parts[0]") + "\n}\n";
   } else {
-    body += "  const uint i = get_global_id(0);\n  if (i >= results) return;\n" + kept.text("i", "k_", {"first"}) + "  SUM sum = START;\n  if (terms == 1) { const uint j = 0; " + loop + " " +
-            write(x.dtype, 1, "i", load) + " return; }\n  for (uint j = 0; j < terms; ++j) {\n" + loop + joined + "  }\n  " + write(x.dtype, 1, "i", "sum") + "\n}\n";
+    body += "  const uint result = get_global_id(0);\n  if (result >= results) return;\n" + kept.text("result", "k_", {"first"}) + "  SUM sum = START;\n  for (uint j = 0; j < terms; ++j) {\n" +
+            term + "    sum = terms == 1 ? (SUM)term : joined(op, sum, (SUM)term);\n  }\n  " + write(of.dtype, of.to, "result", "sum") + "\n}\n";
   }
-  Work work;
-  Launch& launch = work.launches.emplace_back(site.machine(), body, "reduce", std::vector<uint32_t>{0, 1});
-  launch.with(number_of(site.op())).with(static_cast<cl_uint>(results)).with(static_cast<cl_uint>(terms)).with_all(kept.values()).with_all(reduced.values());
+  Launch launch(site.machine(), body, "reduce", of.buffers);
+  launch.with(number_of(op)).with(static_cast<cl_uint>(results)).with(static_cast<cl_uint>(terms)).with_all(kept.values()).with_all(reduced.values());
+  if (chain) chain->give(launch);
   if (by_group) launch.groups(static_cast<size_t>(results), 1, 1, kGroup);
   else launch.over(results);
-  answer(out, std::move(work), by_group ? "reduce by groups" : "reduce");
+  return launch;
+}
+
+}  // namespace
+
+bool plan_reduce(const Site& site, hx_kernel& out) {
+  const uint32_t dtype = site.in(0).dtype;
+  const int64_t results = count(site.out());
+  Work work;
+  work.launches.push_back(reduction(site, site.in(0), site.op(), results,
+                                    {dtype, {0, 1}, "BUFFER(0), BUFFER(1), ", "", std::string("    const ") + type_name(dtype) + " term = " + read(dtype, 0, "i") + ";\n", 1}, nullptr));
+  answer(out, std::move(work), is_by_group(results, count(site.in(0)) / results) ? "reduce by groups" : "reduce");
+  return true;
+}
+
+// The chain's results but the last are stored; that one is joined as it is made, in the order and with the bits of a stored one.
+bool plan_fused_reduce(const Site& site, hx_kernel& out) {
+  const uint32_t last = site.outputs() - 1, dtype = site.out(last).dtype;
+  const uint32_t* const registers = site.raw().chain_outputs;
+  hx_type whole{};
+  whole.dtype = dtype;
+  for (const int64_t d : site.integers("shape")) whole.dims[whole.rank++] = d;
+  const int64_t results = count(site.out(last)), all = count(whole);
+  if (all == 0 || all >= kMostElements) return declined("counts elements in 31 bits");
+  if (results < kLeastOfChain && all > kMostOfChain) return declined("leaves long chains that few results are made of to many threads");
+  Chain chain(site, whole);
+  chain.read_inputs();
+  if (!chain.has_room() || !chain.compute_all()) return false;
+  if (chain.type(registers[last]) != dtype) return declined("joins what the chain gives only");
+  chain.store({registers, registers + last});
+  Terms terms{dtype, all_buffers(site), chain.buffers(), chain.parameters(), chain.body() + "    const " + type_name(dtype) + " term = r" + std::to_string(registers[last]) + ";\n",
+              site.inputs() + last};
+  Work work;
+  Launch launch = reduction(site, whole, site.text("reduction"), results, terms, &chain);
+  work.launches.push_back(std::move(launch));
+  answer(out, std::move(work), "chain and reduce").in_place = last > 0 ? chain.in_place() : 0;
   return true;
 }
 

@@ -120,6 +120,23 @@ Launch& Launch::with_all(const std::vector<uint32_t>& values) {
   for (const uint32_t v : values) with(v);
   return *this;
 }
+Launch& Launch::with_number(uint32_t dtype, double value) {
+  switch (dtype) {
+    case HX_F16:
+    case HX_BF16:
+    case HX_F32: return with(static_cast<float>(value));
+    case HX_F64: return with(value);
+    case HX_BOOL: return with(static_cast<uint8_t>(value != 0));
+    default: break;
+  }
+  const int64_t whole = value != value ? 0 : static_cast<int64_t>(value);
+  switch (width(dtype)) {
+    case 1: return with(static_cast<int8_t>(whole));
+    case 2: return with(static_cast<int16_t>(whole));
+    case 4: return with(static_cast<int32_t>(whole));
+    default: return with(whole);
+  }
+}
 Launch& Launch::over(int64_t threads) { return groups((static_cast<size_t>(threads) + kGroup - 1) / kGroup, 1, 1, kGroup); }
 Launch& Launch::groups(size_t x, size_t y, size_t z, size_t local_x, size_t local_y) {
   const size_t local[3] = {local_x, local_y, 1}, number[3] = {x, y, z};
@@ -196,6 +213,13 @@ void Walk::join() {
       s.erase(s.begin() + static_cast<ptrdiff_t>(i));
     }
   }
+}
+
+void Walk::widen(size_t axes) {
+  if (sizes.size() >= axes) return;
+  const size_t more = axes - sizes.size();
+  sizes.insert(sizes.begin(), more, 1);
+  for (auto& s : strides) s.insert(s.begin(), more, 0);
 }
 
 // The first axis needs no size: what is left of the number is its index.

@@ -70,6 +70,7 @@ class Launch {
 
   template <typename T> Launch& with(T value) { return set(sizeof value, &value); }
   Launch& with_all(const std::vector<uint32_t>& values);
+  Launch& with_number(uint32_t dtype, double value);  // as a kernel's argument of that type is computed in
   // So many threads in one row; the kernel leaves out what is beyond.
   Launch& over(int64_t threads);
   Launch& groups(size_t x, size_t y, size_t z, size_t local_x, size_t local_y = 1);
@@ -116,6 +117,7 @@ struct Walk {
   std::vector<std::vector<int64_t>> strides;  // by array, of each axis
   std::vector<int64_t> offsets;               // by array
   void join();
+  void widen(size_t axes);  // to so many, if they are fewer: texts depend on their number
   // "uint a0 = ..., a1 = ...;": the place in each array of the element that `number` counts, from parameters that begin with `prefix`.
   std::string text(const std::string& number, const std::string& prefix, const std::vector<std::string>& places) const;
   std::string parameters(const std::string& prefix) const;  // ", uint w_d0, int w_s0_0 ..."

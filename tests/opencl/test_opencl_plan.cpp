@@ -60,6 +60,32 @@ TEST_CASE("random programs on OpenCL agree with the interpreter") {
   CHECK(apart <= 2);
 }
 
+TEST_CASE("a chain that OpenCL reduces as it is computed has the bits of a stored one") {
+  if (!has_driver()) return;
+  const auto executor = make_sequential_executor();
+  for (const DType dtype : {DType::F32, DType::BF16})
+    for (const Shape& shape : {Shape{5, 7}, Shape{300, 9}, Shape{3, 500}}) {
+      INFO(dtype_name(dtype) << " " << shape.str());
+      Tracer tracer("chain");
+      const HTensor x = tracer.input("x", {dtype, shape}), row = tracer.input("row", {dtype, {shape[1]}});
+      const HTensor apart = x - row, square = apart * apart;
+      tracer.output("columns", reduce_sum(square, {0}));
+      tracer.output("apart", apart);
+      tracer.output("rows", reduce_max(tanh(x) * row, {1}));
+      const Program program = tracer.take();
+      const std::map<std::string, HTensor> numbers{{"x", cast(noise(shape, 5, 2), dtype)}, {"row", cast(noise({shape[1]}, 6, 1), dtype)}};
+      CompileOptions stored = on("opencl");
+      stored.disabled = {"fuse_reductions"};
+      MapBinding binding(numbers);
+      const auto plan = compile(program, &binding, *executor, on("opencl"));
+      for (const PlanStep& s : plan->steps()) UNSCOPED_INFO(s.what << ": " << s.kernel);
+      CHECK(std::any_of(plan->steps().begin(), plan->steps().end(), [](const PlanStep& s) { return s.kernel == "chain and reduce"; }));
+      const Values joined = run_compiled(program, numbers, *executor, on("opencl")), apart_from_it = run_compiled(program, numbers, *executor, stored);
+      REQUIRE(joined.size() == apart_from_it.size());
+      for (size_t i = 0; i < joined.size(); ++i) CHECK(same_bits(joined[i], apart_from_it[i]));
+    }
+}
+
 TEST_CASE("random numbers on OpenCL have the bits of the CPU's") {
   if (!has_driver()) return;
   Tracer tracer("random");
