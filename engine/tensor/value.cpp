@@ -1,16 +1,30 @@
 #include "engine/tensor/value.hpp"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
 namespace harmonics {
 
+namespace {
+
+constexpr size_t kLine = 64, kHugePage = 2u << 20, kLarge = 4 * kHugePage;
+
+}  // namespace
+
 Storage::Storage(size_t bytes) : bytes_(bytes), owned_(true) {
-  const size_t rounded = (bytes + 63) / 64 * 64;
-  data_ = std::aligned_alloc(64, rounded ? rounded : 64);
+  const size_t rounded = bytes ? (bytes + kLine - 1) / kLine * kLine : kLine;
+  if (bytes < kLarge) {
+    data_ = std::aligned_alloc(kLine, rounded);
+  } else {
+    // Rows that lie far apart would each want a page of their own translated. Whole pages only: no memory beyond what is asked for.
+    data_ = std::aligned_alloc(kHugePage, (rounded + kHugePage - 1) / kHugePage * kHugePage);
+    if (data_) madvise(data_, rounded / kHugePage * kHugePage, MADV_HUGEPAGE);  // or not, where the system has none
+  }
   if (!data_) throw std::bad_alloc();
-  std::memset(data_, 0, rounded ? rounded : 64);
+  std::memset(data_, 0, rounded);
 }
 
 Storage::Storage(void* data, size_t bytes, std::shared_ptr<const void> keep, bool writable)

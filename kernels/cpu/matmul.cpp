@@ -47,14 +47,19 @@ bool is_deep(const Product& p) {
 void answer_deep(const Product& p, double nanoseconds, hx_kernel& out) {
   auto c = std::make_unique<DeepContext>();
   c->product = p;
-  c->slices = parts_for(nanoseconds, p.k / 128, 200000);  // few: each writes all sums
-  c->join_parts = parts_for(static_cast<double>(p.m * p.n * c->slices) * 0.2, p.m * p.n / 64);
-  const int64_t column_panel = packed_column_panel(isa().vector);
-  c->a_floats = lines(p.m * p.n + block_floats(p.m, kPackedRowPanel, kPackedRows, p.k)) - p.m * p.n;
-  c->slice_floats = lines(p.m * p.n + c->a_floats + block_floats(p.n, column_panel, kPackedColumns, p.k));
-  const uint64_t workspace = c->slices * static_cast<uint64_t>(c->slice_floats) * sizeof(float);
-  const std::vector<uint32_t> phases = {c->slices, c->join_parts};
-  answer(out, std::move(c), isa().deep_matmul, "packed matmul by depth", phases).workspace = workspace;
+  // Few parts and square ones: each packs what it reads.
+  const uint32_t wanted = nanoseconds < 100000 ? 1 : std::max(2u, parts_for(nanoseconds, INT32_MAX, 500000));
+  while (c->row_parts * c->column_parts < wanted) {
+    const int64_t rows = p.m / c->row_parts, columns = p.n / c->column_parts;
+    if (std::max(rows, columns) < 96) break;
+    rows >= columns ? c->row_parts *= 2 : c->column_parts *= 2;
+  }
+  const int64_t row_panel = packed_row_panel(isa().vector), column_panel = packed_column_panel(isa().vector);
+  c->a_floats = lines(block_floats(panels(panels(p.m, row_panel), c->row_parts) * row_panel, row_panel, kPackedRows, p.k));
+  c->part_floats = lines(c->a_floats + block_floats(panels(panels(p.n, column_panel), c->column_parts) * column_panel, column_panel, kPackedColumns, p.k));
+  const uint32_t parts = c->row_parts * c->column_parts;
+  const uint64_t workspace = parts * static_cast<uint64_t>(c->part_floats) * sizeof(float);
+  answer(out, std::move(c), isa().deep_matmul, "packed matmul by depth", {parts}).workspace = workspace;
 }
 
 void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out) {
@@ -62,16 +67,16 @@ void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out
   static_cast<MatmulContext&>(*c) = grid;
   const Product& p = c->product;
   // Slices of columns pack their part of B where the second-level cache keeps it; slices of rows share one packed copy of all.
+  const int64_t row_panel = packed_row_panel(isa().vector), column_panel = packed_column_panel(isa().vector);
   const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, 25000);
   c->batch_parts = c->row_parts = c->column_parts = 1;
   while ((p.a_column != 1 || p.n >= p.m) && c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts)) c->column_parts *= 2;
-  while (c->row_parts * c->column_parts < wanted && p.m >= 4 * kPackedRowPanel * static_cast<int64_t>(c->row_parts)) c->row_parts *= 2;
-  const int64_t column_panel = packed_column_panel(isa().vector);
+  while (c->row_parts * c->column_parts < wanted && p.m >= 24 * static_cast<int64_t>(c->row_parts)) c->row_parts *= 2;
   const auto pack_parts = [](int64_t floats, int64_t most) { return parts_for(static_cast<double>(floats) * 0.5, most); };
   c->packs_a = p.a_column != 1;
   if (c->packs_a) {
-    c->a_floats = lines(panels(p.m, kPackedRowPanel) * kPackedRowPanel * p.k);
-    c->pack_parts[0] = pack_parts(c->a_floats, panels(p.m, kPackedRowPanel));
+    c->a_floats = lines(panels(p.m, row_panel) * row_panel * p.k);
+    c->pack_parts[0] = pack_parts(c->a_floats, panels(p.m, row_panel));
   }
   c->shares_b = c->row_parts > 1;
   const uint32_t parts = c->row_parts * c->column_parts;

@@ -35,16 +35,15 @@ struct PackedContext : MatmulContext {
   int64_t b_part_floats = 0;    // of a part's own block
 };
 
-// A product whose depth is shared out. Workspace, for each slice: its m x n sums, a packed block of A, a packed block of B.
+// A product of a long depth. Workspace, for each part of the grid: a packed block of A, a packed block of B.
 struct DeepContext {
   Product product;
-  uint32_t slices, join_parts;
-  int64_t slice_floats, a_floats;  // a_floats: of the block of A
+  uint32_t row_parts = 1, column_parts = 1;
+  int64_t part_floats, a_floats;  // a_floats: of the block of A
 };
-constexpr int64_t kDeepGranule = 64;
 
-// Panels: kPackedRowPanel rows of A; columns of B that fill enough registers to hide how long a product takes.
-constexpr int64_t kPackedRowPanel = 6;
+// Panels: rows of A and columns of B whose sums fill most registers (12 x 2 of 32, 6 x 2 of 16), so that a tile does much between its beginning and its end.
+constexpr int64_t packed_row_panel(int64_t vector) { return vector < 16 ? 6 : 12; }
 constexpr int64_t packed_column_panel(int64_t vector) { return vector < 8 ? 16 : 2 * vector; }
 // Blocks that the second-level cache holds: B's 256 KiB and A's 96 KiB.
 constexpr int64_t kPackedDepth = 256, kPackedRows = 96, kPackedColumns = 256;

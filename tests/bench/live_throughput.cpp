@@ -1,5 +1,5 @@
-// live_throughput [GIGABYTES [ROUNDS [TEXT]]], only what has the text in its name: HXS/1 over ZeroMQ beside libzmq alone, from one process to another over loopback, at equal sizes of messages and
-// in turns, so that what neighbours on the machine do meets all alike. Medians of the rounds; processor seconds are those of both processes.
+// live_throughput [GIGABYTES [ROUNDS [TEXT]]]: HXS/1 over ZeroMQ beside libzmq alone, from one process to another over loopback, at equal sizes of
+// messages and in turns (of those with the text in their names), so that what neighbours on the machine do meets all alike. Medians of the rounds; processor seconds are those of both processes.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

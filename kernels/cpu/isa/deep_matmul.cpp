@@ -1,51 +1,75 @@
-// Products of long sums and few results, as slopes of weights are: every part takes a slice of the depth, reads its rows of both
-// operands once, and sums of its own are joined in the order of the slices.
+// Products of long sums and few results, as slopes of weights are. Every part goes down the depth once, packs a block of its rows and columns
+// at a time where the second-level cache keeps it, and fetches the next while it multiplies: the operands are read once and lie in no cache.
 #include "kernels.hpp"
 #include "packed.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-void sum_slice(const DeepContext& c, void* const* buffers, uint32_t part) {
-  const Product& p = c.product;
-  const Range own = share(p.k / kDeepGranule, c.slices, part);
-  const int64_t k0 = own.begin * kDeepGranule, k1 = part + 1 < c.slices ? own.end * kDeepGranule : p.k;
-  float* workspace = static_cast<float*>(buffers[p.c + 1]) + part * c.slice_floats;
-  float *packed_a = workspace + p.m * p.n, *packed_b = packed_a + c.a_floats;
-  const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]);
-  for (int64_t k = k0; k < k1; k += kPackedDepth) {
-    const int64_t depth = k1 - k < kPackedDepth ? k1 - k : kPackedDepth;
-    for (int64_t j = 0; j < p.n; j += kPackedColumns) {
-      const int64_t columns = p.n - j < kPackedColumns ? p.n - j : kPackedColumns;
-      pack_b(p, b + k * p.b_row + j * p.b_column, columns, depth, packed_b, depth * kColumns);
-      for (int64_t i = 0; i < p.m; i += kPackedRows) {
-        const int64_t rows = p.m - i < kPackedRows ? p.m - i : kPackedRows;
-        for (int64_t ii = 0; ii < rows; ii += kRows)
-          pack_rows(a + i + ii + k * p.a_column, p.a_column, rows - ii < kRows ? rows - ii : kRows, depth, packed_a + ii * depth);
-        multiply<true>(packed_a, 1, depth, rows, packed_b, depth * kColumns, columns, depth, workspace + i * p.n + j, p.n, k > k0);
-      }
+// Rows of both operands that the next block reads.
+struct Ahead {
+  const float *a, *b;
+  int64_t a_step, b_step, a_floats, b_floats, depth, at = 0;
+
+  HM_INLINE void fetch(int64_t rows) {
+    const int64_t end = at + rows < depth ? at + rows : depth;
+    for (; at < end; ++at) {
+      for (int64_t i = 0; i < a_floats; i += 16) __builtin_prefetch(a + at * a_step + i, 0, 2);
+      for (int64_t j = 0; j < b_floats; j += 16) __builtin_prefetch(b + at * b_step + j, 0, 2);
     }
+  }
+};
+
+// Panels of rows over `depth` sums, a few at a time so that what is read of them stays in the first-level cache.
+HM_INLINE void pack_block(const float* a, int64_t a_step, int64_t rows, int64_t depth, float* to) {
+  constexpr int64_t kFew = 8;
+  for (int64_t k = 0; k < depth; k += kFew) {
+    const int64_t few = depth - k < kFew ? depth - k : kFew;
+    int64_t i = 0;
+    for (; i + kRows <= rows; i += kRows) {
+      const float* from = a + k * a_step + i;
+      float* panel = to + i * depth + k * kRows;
+      for (int64_t r = 0; r < few; ++r) __builtin_memcpy(panel + r * kRows, from + r * a_step, kRows * sizeof(float));
+    }
+    if (i < rows) pack_rows(a + k * a_step + i, a_step, rows - i, few, to + i * depth + k * kRows);
   }
 }
 
-void join_slices(const DeepContext& c, void* const* buffers, uint32_t part) {
-  const Product& p = c.product;
-  const Range vectors = share((p.m * p.n + kWidth - 1) / kWidth, c.join_parts, part);
-  const float* sums = static_cast<const float*>(buffers[p.c + 1]);
-  float* to = static_cast<float*>(buffers[p.c]);
-  for (int64_t i = vectors.begin * kWidth; i < vectors.end * kWidth && i < p.m * p.n; i += kWidth) {
-    const int64_t n = lanes_at(i, p.m * p.n);
-    vf sum = load_some(sums + i, n);
-    for (uint32_t s = 1; s < c.slices; ++s) sum += load_some(sums + s * c.slice_floats + i, n);
-    store_some(to + i, p.accumulate ? load_some(to + i, n) + sum : sum, n);
-  }
+HM_INLINE void multiply_ahead(const float* a, int64_t rows, const float* b, int64_t columns, int64_t depth, float* to, int64_t c_row, bool add, Ahead& ahead) {
+  const int64_t tiles = (rows + kRows - 1) / kRows * ((columns + kColumns - 1) / kColumns), each = (ahead.depth + tiles - 1) / tiles;
+  for (int64_t j = 0; j < columns; j += kColumns)
+    for (int64_t i = 0; i < rows; i += kRows) {
+      ahead.fetch(each);
+      kTiles<true>[(rows - i < kRows ? rows - i : kRows) - 1](a + i * depth, 1, b + j * depth, depth, to + i * c_row + j, c_row, columns - j, add);
+    }
 }
 
 }  // namespace
 
-void deep_matmul(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
+void deep_matmul(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const DeepContext*>(context);
-  phase == 0 ? sum_slice(c, buffers, part) : join_slices(c, buffers, part);
+  const Product& p = c.product;
+  const int64_t i0 = slice_begin(p.m, kRows, c.row_parts, part / c.column_parts), i1 = slice_begin(p.m, kRows, c.row_parts, part / c.column_parts + 1);
+  const int64_t j0 = slice_begin(p.n, kColumns, c.column_parts, part % c.column_parts), j1 = slice_begin(p.n, kColumns, c.column_parts, part % c.column_parts + 1);
+  float* packed_a = static_cast<float*>(buffers[p.c + 1]) + part * c.part_floats;
+  float* packed_b = packed_a + c.a_floats;
+  const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]);
+  float* to = static_cast<float*>(buffers[p.c]);
+  for (int64_t k = 0; k < p.k; k += kPackedDepth) {
+    const int64_t depth = p.k - k < kPackedDepth ? p.k - k : kPackedDepth, next = k + depth, left = p.k - next;
+    for (int64_t j = j0; j < j1; j += kPackedColumns) {
+      const int64_t columns = j1 - j < kPackedColumns ? j1 - j : kPackedColumns;
+      pack_b(p, b + k * p.b_row + j, columns, depth, packed_b, depth * kColumns);
+      for (int64_t i = i0; i < i1; i += kPackedRows) {
+        const int64_t rows = i1 - i < kPackedRows ? i1 - i : kPackedRows;
+        pack_block(a + i + k * p.a_column, p.a_column, rows, depth, packed_a);
+        // The same rows and columns a block further down; what lies there is read by the first who comes to it.
+        Ahead ahead{a + i + next * p.a_column, b + next * p.b_row + j, p.a_column, p.b_row, j == j0 ? rows : 0, i == i0 ? columns : 0,
+                    left < kPackedDepth ? left : kPackedDepth};
+        multiply_ahead(packed_a, rows, packed_b, columns, depth, to + i * p.n + j, p.n, p.accumulate || k > 0, ahead);
+      }
+    }
+  }
 }
 
 }  // namespace harmonics::cpu::HM_ISA

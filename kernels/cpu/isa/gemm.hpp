@@ -28,7 +28,7 @@ template <int kRows, int kVectors, bool kFull>
 HM_INLINE void panel(Matrix a, const float* b, int64_t b_row, float* c, int64_t c_row, int64_t depth, bool add,
                      int64_t lanes_left) {
   vf sum[kRows][kVectors];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
@@ -41,14 +41,14 @@ HM_INLINE void panel(Matrix a, const float* b, int64_t b_row, float* c, int64_t 
     for (int v = 0; v < kVectors; ++v)
       row[v] = kFull || v + 1 < kVectors ? load(b + k * b_row + v * kWidth)
                                          : load_part(b + k * b_row + v * kWidth, lanes_left);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) {
       const vf x = splat(*a.at(i, k));
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) sum[i][v] = fma(x, row[v], sum[i][v]);
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
@@ -66,6 +66,8 @@ HM_INLINE void panel_of_rows(Matrix a, const float* b, int64_t b_row, float* c, 
   int64_t j = 0;
   for (; j + kVectors * kWidth <= n; j += kVectors * kWidth)
     panel<kRows, kVectors, true>(a, b + j, b_row, c + j, c_row, depth, add, kWidth);
+  if constexpr (kVectors > 2)
+    for (; j + 2 * kWidth <= n; j += 2 * kWidth) panel<kRows, 2, true>(a, b + j, b_row, c + j, c_row, depth, add, kWidth);
   for (; j + kWidth <= n; j += kWidth) panel<kRows, 1, true>(a, b + j, b_row, c + j, c_row, depth, add, kWidth);
   if (j < n) panel<kRows, 1, false>(a, b + j, b_row, c + j, c_row, depth, add, n - j);
 }
@@ -79,6 +81,9 @@ HM_INLINE void panel_of_rows(Matrix a, const float* b, int64_t b_row, float* c, 
     for (int64_t j = 0; j < n; j += kColumns) {
       const int64_t w = n - j < kColumns ? n - j : kColumns;
       int64_t i = 0;
+      if constexpr (kPanelVectors > 2)  // narrow: as many sums in registers by twice the rows
+        for (; w <= 2 * kWidth && i + 2 * kPanelRows <= m; i += 2 * kPanelRows)
+          panel_of_rows<2 * kPanelRows, 2>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row, w, d, add);
       for (; i + kPanelRows <= m; i += kPanelRows)
         panel_of_rows<kPanelRows, kPanelVectors>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row,
                                                  w, d, add);
@@ -134,7 +139,7 @@ HM_INLINE void inner_products(const float* a, int64_t a_row, const float* b, int
   int64_t k = 0;
   for (; k + kWidth <= depth; k += kWidth) {
     vf x[kRows];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) x[i] = load(a + i * a_row + k);
 #pragma GCC unroll 8
     for (int j = 0; j < kColumns; ++j) {
@@ -145,7 +150,7 @@ HM_INLINE void inner_products(const float* a, int64_t a_row, const float* b, int
   }
   if (k < depth) {
     vf x[kRows];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) x[i] = load_part(a + i * a_row + k, depth - k);
 #pragma GCC unroll 8
     for (int j = 0; j < kColumns; ++j) {
@@ -154,7 +159,7 @@ HM_INLINE void inner_products(const float* a, int64_t a_row, const float* b, int
       for (int i = 0; i < kRows; ++i) sum[i][j] = fma(x[i], y, sum[i][j]);
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i) {
     float* to = c + i * c_row;
     if constexpr (kColumns % 4 == 0) {

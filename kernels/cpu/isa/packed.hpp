@@ -2,6 +2,9 @@
 // includes it.
 #pragma once
 
+#include <array>
+#include <utility>
+
 #include "../matmul.hpp"
 
 #include "simd.hpp"
@@ -10,7 +13,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-constexpr int kRows = kPackedRowPanel;
+constexpr int kRows = packed_row_panel(kWidth);
 constexpr int64_t kColumns = packed_column_panel(kWidth);
 constexpr int kVectors = kColumns / kWidth;
 
@@ -19,22 +22,25 @@ template <int kUsed, bool kPacked>
 HM_INLINE void tile(const float* a, int64_t a_row, const float* b, int64_t depth, float* c, int64_t c_row, int64_t columns,
                     bool add) {
   vf sum[kUsed][kVectors];
-#pragma GCC unroll 6
+#pragma GCC unroll 12
   for (int i = 0; i < kUsed; ++i)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) sum[i][v] = vf{};
+  // Results are fetched while they are computed, or their stores would wait for memory one after the other.
+  for (int i = 0; i < kUsed; ++i)
+    for (int64_t j = 0; j < kColumns && j < columns; j += 16) __builtin_prefetch(c + i * c_row + j, 1);
   for (int64_t k = 0; k < depth; ++k, a += kPacked ? kRows : 1, b += kColumns) {
     vf row[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kWidth);
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int i = 0; i < kUsed; ++i) {
       const vf x = splat(a[kPacked ? i : i * a_row]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sum[i][v] = fma(x, row[v], sum[i][v]);
     }
   }
-#pragma GCC unroll 6
+#pragma GCC unroll 12
   for (int i = 0; i < kUsed; ++i)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
@@ -53,9 +59,11 @@ template <int kUsed, bool kPacked>
   tile<kUsed, kPacked>(a, a_row, b, depth, c, c_row, columns, add);
 }
 using Tile = void (*)(const float*, int64_t, const float*, int64_t, float*, int64_t, int64_t, bool);
-template <bool kPacked>
-constexpr Tile kTiles[] = {tile_out<1, kPacked>, tile_out<2, kPacked>, tile_out<3, kPacked>,
-                           tile_out<4, kPacked>, tile_out<5, kPacked>, tile_out<6, kPacked>};
+template <bool kPacked, int... kLess> constexpr std::array<Tile, sizeof...(kLess)> tiles_of(std::integer_sequence<int, kLess...>) {
+  return {tile_out<kLess + 1, kPacked>...};
+}
+// By the number of rows, less one.
+template <bool kPacked> constexpr auto kTiles = tiles_of<kPacked>(std::make_integer_sequence<int, kRows>());
 
 // One panel of rows over all of the depth; what is missing of the last is never used.
 HM_INLINE void pack_rows(const float* a, int64_t a_column, int64_t used, int64_t depth, float* to) {
