@@ -16,6 +16,7 @@
 #include <fmt/core.h>
 
 #include "engine/serving/event_feed.hpp"
+#include "engine/serving/json_text.hpp"
 
 namespace harmonics {
 
@@ -51,7 +52,7 @@ bool send_all(int socket, std::string_view bytes, int milliseconds) {
   return true;
 }
 
-std::string line_of(const boost::json::object& o) { return boost::json::serialize(o) + "\n"; }
+std::string line_of(const boost::json::object& o) { return json_line(o) + "\n"; }
 
 }  // namespace
 

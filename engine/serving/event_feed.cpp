@@ -42,7 +42,7 @@ void EventFeed::tell(const char* kind, json::object content) {
   }
   json::object message{{"kind", kind}, {"number", number_}};
   for (auto& [key, value] : content) message[key] = std::move(value);
-  messages_.push_back(json::serialize(message));
+  messages_.push_back(json_line(message));
 }
 
 void EventFeed::hello() {

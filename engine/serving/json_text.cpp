@@ -2,13 +2,13 @@
 
 #include <cmath>
 #include <cstring>
-#include <iterator>
 #include <set>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 #include <harmonics/functional.hpp>
 
+#include "engine/base/utf8.hpp"
 #include "engine/serving/predictor.hpp"
 
 namespace harmonics {
@@ -83,10 +83,10 @@ void append_number(std::string& to, DType dtype, const std::byte* at) {
     return v;
   };
   const auto real = [&](auto v) {
-    if (std::isfinite(v)) fmt::format_to(std::back_inserter(to), "{}", v);
+    if (std::isfinite(v)) to += fmt::format("{}", v);
     else to += "null";
   };
-  const auto whole = [&](auto v) { fmt::format_to(std::back_inserter(to), "{}", v); };
+  const auto whole = [&](auto v) { to += fmt::format("{}", v); };
   switch (dtype) {
     case DType::F32: return real(as(float{}));
     case DType::F64: return real(as(double{}));
@@ -118,6 +118,16 @@ void append_nested(std::string& to, DType dtype, const Shape& shape, uint32_t ax
 }
 
 }  // namespace
+
+std::string json_line(const json::object& o) {
+  std::string text = json::serialize(o);
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint point = decode_utf8(text, at);
+    if (!point.valid) text[at] = '?';
+    at += point.length;
+  }
+  return text;
+}
 
 json::value json_number(double v) { return std::isfinite(v) ? json::value(v) : json::value(nullptr); }
 

@@ -17,6 +17,8 @@ namespace harmonics {
 struct Prediction;
 struct ModelPorts;
 
+// One line without its end. What is no UTF-8 in it, of names and messages of others, becomes '?': a browser would hang up.
+std::string json_line(const boost::json::object& o);
 // Null where a number is not finite.
 boost::json::value json_number(double v);
 boost::json::object json_of(const WeightsVersion& version);

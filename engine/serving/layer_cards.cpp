@@ -70,7 +70,7 @@ json::value activation(const HTensor& value, int64_t n) {
 }  // namespace
 
 LayerCards::LayerCards(HarmonicGraph& graph, int cycle, const RunSettings& run, const ParameterStore& weights)
-    : graph_(graph.graph().name), cycle_(cycle), executor_(make_sequential_executor()) {
+    : graph_(graph.graph().name), executor_(make_sequential_executor()) {
   for (const auto& [name, t] : weights.all()) {
     StoredTensor& mine = store_.declare(name, t.type, t.role, hx_init{}, 0);
     mine.transposed = t.transposed;

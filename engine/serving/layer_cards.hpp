@@ -49,7 +49,6 @@ class LayerCards {
   boost::json::object card(const Layer& layer, uint64_t samples, bool gradients) const;
 
   std::string graph_;
-  int cycle_;
   uint64_t batch_, seed_;
   std::unique_ptr<Executor> executor_;
   ParameterStore store_;

@@ -126,7 +126,7 @@ void Service::put(const std::string& path, ServiceReply file) {
   files_[path] = std::move(file);
 }
 
-ServiceReply Service::reply(const json::object& body, int status) { return {status, "application/json", json::serialize(body) + "\n", {}}; }
+ServiceReply Service::reply(const json::object& body, int status) { return {status, "application/json", json_line(body) + "\n", {}}; }
 
 ServiceReply Service::refusal(int status, std::string error, std::string note) { return reply({{"error", std::move(error)}, {"note", std::move(note)}}, status); }
 

@@ -251,6 +251,18 @@ TEST_CASE("the control over messages") {
   CHECK(await([&] { return !told(R"({"do": "pause"})").contains("done"); }));
 }
 
+TEST_CASE("what is no UTF-8 is not told on") {
+  Served run;
+  run.start();
+  run.control.note("note", "caf\xc3\xa9 \xff, and cut \xe2\x82");
+  const char* told = "caf\xc3\xa9 ?, and cut ??";
+  EventFeed feed(run.service, {});
+  const std::vector<std::string> hello = feed.tick(EventFeed::Clock::now(), true);
+  REQUIRE(hello.size() == 1);
+  CHECK(json::parse(hello[0]).at("log").at("lines").at(0).at("text").as_string() == told);
+  CHECK(parsed(call(run.service, get("/v1/log"))).at("lines").at(0).at("text").as_string() == told);
+}
+
 TEST_CASE("events tell what happens, once, and drop what is not taken") {
   Served run;
   run.start();
