@@ -19,6 +19,7 @@
 #include <boost/beast/websocket.hpp>
 #include <fmt/core.h>
 
+#include "engine/base/utf8.hpp"
 #include "engine/serving/event_feed.hpp"
 
 namespace harmonics {
@@ -74,6 +75,7 @@ class Client {
  public:
   virtual ~Client() = default;
   virtual void close() = 0;
+  virtual void tick(EventFeed::Clock::time_point) {}  // tells what is new, if it listens
 };
 
 }  // namespace
@@ -82,7 +84,9 @@ class Client {
 // stopping closes every socket and runs until nothing waits any more.
 class HttpServer::Running : public std::enable_shared_from_this<Running> {
  public:
-  Running(Service& service, const ListenAddress& address, const HttpLimits& limits) : service_(service), limits_(limits), acceptor_(context_) {
+  Running(Service& service, const HttpLimits& limits) : service_(service), limits_(limits), acceptor_(context_) {}
+
+  void listen(const ListenAddress& address) {
     const tcp::endpoint endpoint(asio::ip::make_address(address.host), address.port);
     try {
       acceptor_.open(endpoint.protocol());
@@ -97,9 +101,11 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
   }
 
   void start() {
+    has_thread_ = true;
     accept();
     thread_ = std::thread([this] { context_.run(); });
   }
+  void work(EventFeed::Clock::time_point now);
   void stop();
   void take(int socket);
 
@@ -120,23 +126,31 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
     std::erase_if(clients_, [](const std::weak_ptr<Client>& c) { return c.expired(); });
     clients_.push_back(std::move(client));
   }
+  EventFeed::Clock::time_point now() const { return has_thread_ ? EventFeed::Clock::now() : now_; }
+  // Somebody listens: everybody who does is told what is new, every EventFeed::kTick from now on.
+  void keep_telling();
 
   std::atomic<size_t> open{0}, listeners{0};
 
  private:
   void accept();
   void begin(tcp::socket socket);
+  void tell();
+  void tick(EventFeed::Clock::time_point now);
 
   Service& service_;
   const HttpLimits limits_;
   asio::io_context context_;
   tcp::acceptor acceptor_;
   asio::steady_timer pause_{context_};  // of accepting
+  asio::steady_timer telling_{context_};
+  bool tells_ = false;
+  EventFeed::Clock::time_point now_{};  // of who calls work()
   std::string url_;
   uint16_t port_ = 0;
   std::vector<std::weak_ptr<Client>> clients_;
   std::mutex posting_;
-  bool stopped_ = false;
+  bool stopped_ = false, has_thread_ = false;
   std::thread thread_;
 };
 
@@ -146,13 +160,19 @@ namespace {
 template <typename Server>
 class Listener : public Client, public std::enable_shared_from_this<Listener<Server>> {
  public:
-  Listener(std::shared_ptr<Server> server, beast::tcp_stream stream, EventFeed feed) : server_(std::move(server)), socket_(std::move(stream)), timer_(socket_.get_executor()), feed_(std::move(feed)) { ++server_->listeners; }
+  Listener(std::shared_ptr<Server> server, beast::tcp_stream stream, EventFeed feed) : server_(std::move(server)), socket_(std::move(stream)), feed_(std::move(feed)) { ++server_->listeners; }
   ~Listener() override { --server_->listeners, --server_->open; }
 
   void close() override {
-    closed_ = true;
-    timer_.cancel();
+    open_ = false;
     beast::get_lowest_layer(socket_).close();
+  }
+
+  void tick(EventFeed::Clock::time_point now) override {
+    if (!open_) return;
+    const bool can_take = messages_.empty();
+    for (std::string& message : feed_.tick(now, can_take)) messages_.push_back(std::move(message));
+    if (can_take && !messages_.empty()) write();
   }
 
   void start(const http::request<http::string_body>& request) {
@@ -165,8 +185,10 @@ class Listener : public Client, public std::enable_shared_from_this<Listener<Ser
     socket_.text(true);
     socket_.async_accept(request, [self = this->shared_from_this()](error_code failed) {
       if (failed) return;
+      self->open_ = true;
       self->read();
-      self->tick();
+      self->tick(self->server_->now());
+      self->server_->keep_telling();
     });
   }
 
@@ -175,20 +197,15 @@ class Listener : public Client, public std::enable_shared_from_this<Listener<Ser
   void read() {
     socket_.async_read(said_, [self = this->shared_from_this()](error_code failed, size_t) {
       if (failed) return self->close();
+      // The library does not look at the end of a text whose last part is empty.
+      if (self->socket_.got_text() && find_invalid_utf8(beast::buffers_to_string(self->said_.cdata()))) return self->hang_up(websocket::close_code::bad_payload);
       self->said_.clear();
       self->read();
     });
   }
 
-  void tick() {
-    if (closed_) return;
-    const bool can_take = messages_.empty();
-    for (std::string& message : feed_.tick(EventFeed::Clock::now(), can_take)) messages_.push_back(std::move(message));
-    if (can_take && !messages_.empty()) write();
-    timer_.expires_after(EventFeed::kTick);
-    timer_.async_wait([self = this->shared_from_this()](error_code failed) {
-      if (!failed) self->tick();
-    });
+  void hang_up(websocket::close_code why) {
+    socket_.async_close(why, [self = this->shared_from_this()](error_code) { self->close(); });
   }
 
   void write() {
@@ -201,11 +218,10 @@ class Listener : public Client, public std::enable_shared_from_this<Listener<Ser
 
   std::shared_ptr<Server> server_;
   websocket::stream<beast::tcp_stream> socket_;
-  asio::steady_timer timer_;
   EventFeed feed_;
   beast::flat_buffer said_;
   std::deque<std::string> messages_;  // of one tick
-  bool closed_ = false;
+  bool open_ = false;
 };
 
 // One connection: requests one after the other.
@@ -295,6 +311,8 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   void open_events(const ServiceRequest& request, const http::request<http::string_body>& got) {
     if (auto refused = server_->service().refuse(request, false)) return write(std::move(*refused));
     if (!websocket::is_upgrade(got)) return write(Service::refusal(426, "events come over a WebSocket", "open ws://…/v1/events"));
+    // Frames that did not wait for the answer would be lost with the buffer they lie in, and those behind them be read as something else.
+    if (buffer_.size() > 0) return refuse(400, "something follows the upgrade that was not answered yet", "send nothing before the answer");
     if (server_->listeners >= server_->limits().listeners) return write(Service::refusal(503, "too many listen already", "ask again later"));
     try {
       EventFeed feed(server_->service(), request.query);
@@ -390,11 +408,44 @@ void HttpServer::Running::accept() {
   });
 }
 
+void HttpServer::Running::keep_telling() {
+  if (tells_ || !has_thread_) return;
+  tells_ = true;
+  tell();
+}
+
+void HttpServer::Running::tell() {
+  telling_.expires_after(EventFeed::kTick);
+  telling_.async_wait([self = shared_from_this()](error_code failed) {
+    self->tells_ = !failed && self->listeners > 0;
+    if (!self->tells_) return;
+    self->tick(EventFeed::Clock::now());
+    self->tell();
+  });
+}
+
+void HttpServer::Running::tick(EventFeed::Clock::time_point now) {
+  for (const std::weak_ptr<Client>& c : clients_)
+    if (const auto client = c.lock()) client->tick(now);
+}
+
+void HttpServer::Running::work(EventFeed::Clock::time_point now) {
+  context_.restart();
+  context_.poll();
+  if (now > now_) {
+    now_ = now;
+    tick(now);
+    context_.restart();
+    context_.poll();
+  }
+}
+
 void HttpServer::Running::stop() {
   asio::post(context_, [this] {
     error_code ignored;
     acceptor_.close(ignored);
     pause_.cancel();
+    telling_.cancel();
     for (const std::weak_ptr<Client>& c : clients_)
       if (const auto client = c.lock()) client->close();
   });
@@ -402,14 +453,23 @@ void HttpServer::Running::stop() {
     const std::lock_guard<std::mutex> lock(posting_);
     stopped_ = true;
   }
-  thread_.join();
+  if (has_thread_) return thread_.join();
+  context_.restart();
+  context_.run();
 }
 
-HttpServer::HttpServer(Service& service, const ListenAddress& address, const HttpLimits& limits) : running_(std::make_shared<Running>(service, address, limits)) { running_->start(); }
+HttpServer::HttpServer(Service& service, const ListenAddress& address, const HttpLimits& limits) : running_(std::make_shared<Running>(service, limits)) {
+  running_->listen(address);
+  running_->start();
+}
+
+HttpServer::HttpServer(Service& service, const HttpLimits& limits) : running_(std::make_shared<Running>(service, limits)) {}
 
 HttpServer::~HttpServer() { running_->stop(); }
 
 void HttpServer::take(int socket) { running_->take(socket); }
+
+void HttpServer::work(std::chrono::steady_clock::time_point now) { running_->work(now); }
 
 std::string HttpServer::url() const { return running_->url(); }
 uint16_t HttpServer::port() const { return running_->port(); }

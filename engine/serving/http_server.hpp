@@ -29,6 +29,8 @@ class HttpServer {
  public:
   // Listens when it returns. ErrorKind::Unavailable when the address cannot be had.
   HttpServer(Service& service, const ListenAddress& address, const HttpLimits& limits = {});
+  // Listens nowhere and has no thread: whom take() gave it is served by work() alone.
+  HttpServer(Service& service, const HttpLimits& limits);
   ~HttpServer();  // closes everything; nobody is answered any more
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -37,6 +39,8 @@ class HttpServer {
   uint16_t port() const;
   // A connected stream socket, whoever accepted it: the server's own from now on.
   void take(int socket);
+  // Of a server without a thread: does all that can be done without waiting. `now`: the time that events go by, which never goes back.
+  void work(std::chrono::steady_clock::time_point now);
 
  private:
   class Running;

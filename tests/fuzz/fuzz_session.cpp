@@ -61,9 +61,24 @@ struct Doors {
   }
 };
 
-// Says it in pieces and then that it has ended; what was said back until the other side ended too.
-std::string converse(int socket, std::string_view bytes, size_t piece) {
+// Says it and waits for the head of the answer, and for what came with it.
+std::string ask(int socket, std::string_view bytes) {
+  require(::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()), "a request that is not taken");
   std::string heard;
+  for (const auto deadline = std::chrono::steady_clock::now() + kLongest; heard.find("\r\n\r\n") == std::string::npos;) {
+    require(std::chrono::steady_clock::now() < deadline, "a request that is not answered");
+    pollfd ready{socket, POLLIN, 0};
+    if (::poll(&ready, 1, 1000) <= 0) continue;
+    char part[4096];
+    const ssize_t n = ::recv(socket, part, sizeof part, 0);
+    require(n > 0, "a request that is hung up on");
+    heard.append(part, static_cast<size_t>(n));
+  }
+  return heard;
+}
+
+// Says it in pieces and then that it has ended; what was said back, behind what was `heard` before, until the other side ended too.
+std::string converse(int socket, std::string_view bytes, size_t piece, std::string heard = {}) {
   bool ended = false;
   size_t pieces = 0;
   for (const auto deadline = std::chrono::steady_clock::now() + kLongest;;) {
@@ -116,10 +131,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     require(heard.empty() || heard.rfind("HTTP/1.", 0) == 0, "an answer that is no HTTP");
   } else if (data[0] % 3 == 1) {
     const std::string upgrade = "GET /v1/events?every=0.05 HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-    const std::string heard = converse(doors.http(), upgrade + std::string(said), piece ? piece + upgrade.size() : 0);
-    const size_t head = heard.find("\r\n\r\n");
-    require(heard.rfind("HTTP/1.1 ", 0) == 0 && head != std::string::npos, "an upgrade that is not answered");
-    if (heard.rfind("HTTP/1.1 101 ", 0) == 0) check_frames(std::string_view(heard).substr(head + 4));
+    const int client = doors.http();
+    const std::string heard = converse(client, said, piece, ask(client, upgrade));
+    require(heard.rfind("HTTP/1.1 101 ", 0) == 0, "an upgrade that is refused");
+    check_frames(std::string_view(heard).substr(heard.find("\r\n\r\n") + 4));
   } else {
     const std::string heard = converse(doors.lines(), said, piece);
     if (said.find("events") == std::string_view::npos) require(heard.empty() || heard.back() == '\n', "an answer that is no line");

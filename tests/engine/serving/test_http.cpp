@@ -231,6 +231,73 @@ TEST_CASE("events over a WebSocket") {
   CHECK(run.answers());
 }
 
+TEST_CASE("a listener that breaks the rules is hung up on with the code for it, others listen on") {
+  Listening run;
+  run.start();
+  const std::string upgrade = request("GET /v1/events?every=0.05", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n");
+  const auto has = [](const std::string& part) { return [part](const std::string& s) { return s.find(part) != std::string::npos; }; };
+  // Masked with zeros, which changes nothing.
+  const auto frame = [](unsigned char first, const std::string& payload) {
+    std::string bytes{static_cast<char>(first)};
+    if (payload.size() < 126) bytes += static_cast<char>(0x80 | payload.size());
+    else bytes += {'\xfe', static_cast<char>(payload.size() >> 8), static_cast<char>(payload.size() & 0xff)};
+    return bytes + std::string(4, '\0') + payload;
+  };
+  const auto closed_with = [](int code) { return std::string{'\x88', '\x02', static_cast<char>(code >> 8), static_cast<char>(code & 0xff)}; };
+  Wire beside(run.server.port());
+  beside.say(upgrade);
+  beside.hear(has("\"hello\""));
+  struct Row {
+    std::string what, said;
+    int code;
+  };
+  for (const Row& row : {Row{"a message that is too large", frame(0x81, std::string(2048, 'x')), 1009}, Row{"a message whose parts are too large together", frame(0x01, std::string(1000, 'x')) + frame(0x80, std::string(25, 'x')), 1009},
+                         Row{"a text that is no UTF-8", frame(0x81, "\xc0\xaf"), 1007}, Row{"a text whose empty end comes too early", frame(0x01, "\xe2\x82") + frame(0x80, ""), 1007}, Row{"a bit that nobody agreed on", frame(0xc1, "x"), 1002}, Row{"no mask", std::string("\x81\x01x"), 1002},
+                         Row{"half a control frame", frame(0x09, "x"), 1002}, Row{"an end without a beginning", frame(0x80, "x"), 1002}, Row{"a close frame of one byte", frame(0x88, "x"), 1002}, Row{"a farewell", frame(0x88, "\x03\xe9"), 1001}}) {
+    INFO(row.what);
+    Wire wire(run.server.port());
+    wire.say(upgrade);
+    wire.hear(has("\"hello\""));
+    wire.say(frame(0x89, "are you there") + row.said);
+    const std::string heard = wire.hear([&](const std::string& s) { return s.ends_with(closed_with(row.code)); });
+    CHECK(heard.find("\x8a\x0d" "are you there") != std::string::npos);
+    CHECK(heard.ends_with(closed_with(row.code)));
+    wire.say(frame(0x88, ""));
+    CHECK(wire.to_the_end() == heard);
+    CHECK(wire.closed());
+  }
+  Wire early(run.server.port());
+  early.say(upgrade + frame(0x89, "x"));
+  CHECK_THAT(early.to_the_end(), Catch::StartsWith("HTTP/1.1 400 ") && Catch::Contains("something follows the upgrade"));
+  run.control.note("note", "what the others missed nothing of");
+  beside.hear(has("what the others missed nothing of"));
+  CHECK_FALSE(beside.closed());
+}
+
+TEST_CASE("a server without a thread does what there is to do when it is asked to") {
+  Served run;
+  run.start();
+  int pair[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+  const auto hear = [&] {
+    char piece[4096];
+    const ssize_t n = ::recv(pair[0], piece, sizeof piece, MSG_DONTWAIT);
+    return std::string(piece, n > 0 ? static_cast<size_t>(n) : 0);
+  };
+  {
+    HttpServer server(run.service, HttpLimits{});
+    server.take(pair[1]);
+    const std::string asked = request("GET /healthz");
+    REQUIRE(::send(pair[0], asked.data(), asked.size(), 0) == static_cast<ssize_t>(asked.size()));
+    CHECK(hear().empty());
+    server.work(std::chrono::steady_clock::now());
+    CHECK_THAT(hear(), Catch::StartsWith("HTTP/1.1 200 OK"));
+  }
+  char piece[1];
+  CHECK(::recv(pair[0], piece, sizeof piece, MSG_DONTWAIT) == 0);
+  ::close(pair[0]);
+}
+
 TEST_CASE("a server that ends with clients of all kinds") {
   Listening run;
   run.start();
