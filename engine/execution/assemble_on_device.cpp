@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include "engine/execution/arrivals.hpp"
 #include "engine/execution/compiled_plan.hpp"
 #include "engine/execution/device_plan.hpp"
 #include "engine/execution/step_text.hpp"
@@ -103,6 +104,24 @@ class DeviceAssembler {
     }
   }
 
+  // Neighbours among the small inputs, such as the learning rate and the number of the step. Called once without memory, for the bytes it takes.
+  uint64_t pack_inputs(bool has_memory) {
+    uint64_t packed = 0;
+    const auto is_small = [&](size_t i) { return i < p_.inputs.size() && p_.inputs[i].bytes <= kSmallInput; };
+    for (size_t first = 0; first < p_.inputs.size(); ++first) {
+      size_t end = first;
+      while (is_small(end)) ++end;
+      if (end < first + 2) continue;
+      for (size_t i = first; i < end; ++i) {
+        if (has_memory) p_.inputs[i].packed = host_at(packed + p_.inputs[i].place.offset - p_.inputs[first].place.offset);
+      }
+      p_.inputs[first].packed_bytes = p_.inputs[end - 1].place.offset + p_.inputs[end - 1].bytes - p_.inputs[first].place.offset;
+      packed += aligned(p_.inputs[first].packed_bytes);
+      first = end;
+    }
+    return packed;
+  }
+
   void place_constants() {
     constants_.resize(program().nodes.size());
     constant_offsets_.resize(program().nodes.size());
@@ -141,9 +160,10 @@ class DeviceAssembler {
   bool is_hosted(uint32_t s) const { return !p_.kernels[s] || !p_.kernels[s]->is_queued(); }
   uint64_t host_workspace(uint32_t s) const { return p_.kernels[s] ? p_.kernels[s]->raw().workspace : p_.host_kernels[s].workspace; }
 
-  // Results have memory each; hosted steps share what the largest needs.
+  // Small inputs and results have memory each; hosted steps share what the largest needs.
   void lay_out_host() {
-    uint64_t results = 0, most = 0;
+    results_ = pack_inputs(false);
+    uint64_t results = results_, most = 0;
     for (const NamedValue& output : program().outputs) results += aligned(program().type(output.value).bytes());
     for (uint32_t s = 0; s < planned_.size(); ++s) {
       if (!is_hosted(s)) continue;
@@ -152,10 +172,11 @@ class DeviceAssembler {
       for (ValueId v : node_of(s).outputs) bytes += aligned(program().type(v).bytes());
       most = std::max(most, bytes);
     }
-    p_.host = std::make_shared<Storage>(results + most);
+    p_.host = std::make_shared<HostMemory>(p_.queue, results + most);
     scratch_ = results;
+    pack_inputs(true);
   }
-  std::byte* host_at(uint64_t offset) const { return static_cast<std::byte*>(p_.host->data()) + offset; }
+  std::byte* host_at(uint64_t offset) const { return p_.host->at(offset); }
 
   void add_step(uint32_t s) {
     const Node& node = node_of(s);
@@ -235,7 +256,7 @@ class DeviceAssembler {
   }
 
   void name_outputs() {
-    uint64_t at = 0;
+    uint64_t at = results_;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
       const NamedValue& output = program().outputs[i];
       const TensorType& type = program().type(output.value);
@@ -263,7 +284,7 @@ class DeviceAssembler {
   std::vector<HTensor> constants_;          // by node
   std::vector<uint64_t> constant_offsets_;  // by node
   std::vector<std::shared_ptr<DeviceTensor>> states_;
-  uint64_t scratch_ = 0;  // of the host's memory, where hosted steps work
+  uint64_t results_ = 0, scratch_ = 0;  // of the host's memory: where results lie, where hosted steps work
 };
 
 }  // namespace

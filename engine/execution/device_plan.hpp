@@ -4,10 +4,10 @@
 
 #include <map>
 
-#include "engine/execution/device_memory.hpp"
 #include "engine/execution/executable.hpp"
 #include "engine/execution/host_step.hpp"
 #include "engine/execution/kernel_source.hpp"
+#include "engine/execution/staging.hpp"
 
 namespace harmonics {
 
@@ -34,10 +34,12 @@ struct DeviceStep {
   uint64_t bytes = 0;                 // of a copy
 };
 
-// An input's place on the device.
+// An input's place on the device. Small ones that lie side by side go there together, by way of `packed`.
 struct DeviceInput {
   hx_place place;
   uint64_t bytes;
+  std::byte* packed = nullptr;
+  uint64_t packed_bytes = 0;  // of the first of them: of all, from its place on
 };
 
 // Everything such a plan owns, filled by assemble_on_device().
@@ -55,7 +57,7 @@ struct DevicePlanParts {
   std::vector<PlanStep> descriptions;
   std::vector<Selected> selected;
   MemoryReport memory;
-  std::shared_ptr<Storage> host;         // results, and what hosted steps work on
+  std::shared_ptr<HostMemory> host;      // small inputs, results, and what hosted steps work on
   std::vector<HTensor> constants;
   std::vector<KernelPtr> kernels;
   std::vector<HostKernel> host_kernels;
@@ -94,6 +96,7 @@ class DevicePlan final : public Executable {
   };
 
   void begin(const void* const* inputs);
+  void send_inputs(const void* const* inputs);
   void run_steps(size_t step, size_t end);
   void run_recorded(Recorded& recorded, size_t step, size_t end);
   bool can_record(size_t step, size_t end) const;

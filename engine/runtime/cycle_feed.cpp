@@ -10,11 +10,21 @@ CycleFeed::CycleFeed(CyclePlan& plan, uint64_t epoch, uint64_t index) : plan_(pl
 }
 
 void CycleFeed::allocate(const std::vector<std::optional<TensorType>>& results) {
-  for (Slot& slot : slots_) {
-    for (size_t i = 0; i < plan_.producers.size(); ++i) {
-      auto& bytes = slot.streams.emplace_back(plan_.reader->bytes(i) * plan_.batch + 64);
-      // 64-byte aligned inside the buffer: kernels read it directly.
-      void* p = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64);
+  arriving_.resize(plan_.producers.size());
+  for (size_t i = 0; i < arriving_.size(); ++i) arriving_[i] = plan_.reader->bytes(i) * plan_.batch;
+  const ItemPtr device = plan_.graph.registry().find(HX_DEVICE, plan_.run.device);
+  if (device && has_own_memory(*device)) arrivals_ = Arrivals::open(device, plan_.graph.store().queue_on(device), arriving_, slots_.size());
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    Slot& slot = slots_[s];
+    for (size_t i = 0; i < arriving_.size(); ++i) {
+      void* p = nullptr;
+      if (arrivals_) {
+        p = arrivals_->host(s, i);
+      } else {
+        // 64-byte aligned inside the buffer: kernels read it directly.
+        auto& bytes = slot.streams.emplace_back(arriving_[i] + 64);
+        p = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64);
+      }
       slot.targets.push_back(p);
       slot.pointers.push_back(p);
     }
@@ -39,6 +49,15 @@ Slot& CycleFeed::take() {
 }
 
 void CycleFeed::fill(Slot& slot) {
+  const auto at = static_cast<size_t>(&slot - slots_.data());
+  if (arrivals_) arrivals_->renew(at);
+  read(slot);
+  if (!arrivals_ || slot.count == 0) return;
+  for (size_t i = 0; i < arriving_.size(); ++i) arriving_[i] = plan_.reader->bytes(i) * slot.count;
+  arrivals_->start(at, arriving_);
+}
+
+void CycleFeed::read(Slot& slot) {
   slot.count = 0;
   if (stream_ended() || passes_ended()) return;
   slot.count = plan_.reader->read(plan_.batch, slot.targets.data());

@@ -4,16 +4,18 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "engine/execution/arrivals.hpp"
 #include "engine/runtime/cycle_plan.hpp"
 
 namespace harmonics {
 
 // One batch on its way through the stages.
 struct Slot {
-  std::vector<std::vector<std::byte>> streams;
+  std::vector<std::vector<std::byte>> streams;  // where the batch does not lie in memory that a device copies from
   std::vector<const void*> pointers;
   std::vector<void*> targets;
   std::vector<std::vector<std::byte>> results;
@@ -30,7 +32,8 @@ class CycleFeed {
 
   // From joint sample `index` of an epoch on.
   CycleFeed(CyclePlan& plan, uint64_t epoch, uint64_t index);
-  // `results`: the type of one sample of each wanted value, where it has one.
+  // `results`: the type of one sample of each wanted value, where it has one. Where steps run on a device with memory of its own,
+  // batches go there as soon as they are read, if it can take them beside its steps.
   void allocate(const std::vector<std::optional<TensorType>>& results);
   // The next batch; null when the streams, or the passes, have ended.
   Slot* next();
@@ -42,9 +45,12 @@ class CycleFeed {
 
  private:
   Slot& take();
+  void read(Slot& slot);
   bool next_pass();
 
   CyclePlan& plan_;
+  std::unique_ptr<Arrivals> arrivals_;
+  std::vector<uint64_t> arriving_;  // bytes, by stream
   std::array<Slot, kInFlight + 2> slots_;  // one more may be read before the limiter holds, one is being refilled
   size_t next_slot_ = 0, read_ = 0;
   uint64_t epoch_ = 0;

@@ -7,7 +7,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <mutex>
+#include <utility>
 
 #include <harmonics/error.hpp>
 
@@ -47,11 +49,38 @@ class Kept {
   std::vector<std::vector<uint64_t>> bytes_;
 };
 
+// Streams are filled by several threads, and run by whichever waits first.
+std::recursive_mutex& order() {
+  static std::recursive_mutex m;
+  return m;
+}
+int open_streams = 0;
+
 struct Queue {
   Stream work, captured;
-  bool captures = false;
-  Stream& now() { return captures ? captured : work; }
+  bool captures = false, hurries = false;
+
+  void put(std::function<void()> job) {
+    const std::lock_guard lock(order());
+    (captures ? captured : work).push_back(std::move(job));
+    if (hurries && !captures) run();
+  }
+  void run_one() {
+    const auto job = std::move(work.front());
+    work.pop_front();
+    job();
+  }
+  void run() {
+    while (!work.empty()) run_one();
+  }
 };
+
+// Reached once the stream has run up to it. Jobs hold it too.
+struct Point {
+  Queue* queue;
+  bool reached = false;
+};
+using Event = std::shared_ptr<Point>;
 
 class EmulatedDriver final : public Driver {
  public:
@@ -82,37 +111,55 @@ class EmulatedDriver final : public Driver {
   int allocate_host(uint64_t bytes, void** out) override { return allocate(bytes, out); }
   int release_host(void* memory) override { return release(memory); }
 
-  int open_stream(void** out) override { return *out = new Queue(), 0; }
-  int close_stream(void* stream) override { return delete static_cast<Queue*>(stream), 0; }
+  int open_stream(void** out) override {
+    const std::lock_guard lock(order());
+    auto* queue = new Queue();
+    queue->hurries = settings().hurries && open_streams > 0;
+    ++open_streams;
+    return *out = queue, 0;
+  }
+  int close_stream(void* stream) override {
+    const std::lock_guard lock(order());
+    --open_streams;
+    return delete &of(stream), 0;
+  }
   int synchronize(void* stream) override {
-    Stream work = std::exchange(static_cast<Queue*>(stream)->work, {});
-    for (const auto& job : work) job();
+    const std::lock_guard lock(order());
+    of(stream).run();
     return failing("synchronize");
   }
   int copy(void* to, const void* from, uint64_t bytes, void* stream) override {
     if (const int code = failing("copy")) return code;
-    static_cast<Queue*>(stream)->now().push_back([=] { std::memcpy(to, from, bytes); });
-    return 0;
+    return of(stream).put([=] { std::memcpy(to, from, bytes); }), 0;
   }
   int launch(const void* function, const Grid& g, void** arguments, void* stream) override {
     if (const int code = failing("launch")) return code;
     if (g.threads > 1024 || g.y > 65535 || g.z > 65535 || g.x == 0 || g.y == 0 || g.z == 0) return 9;  // as the driver refuses them
     ++settings().launches;
     auto kept = std::make_shared<Kept>(*static_cast<const Entry*>(function), arguments);
-    static_cast<Queue*>(stream)->now().push_back([=] { kept->run({g.x, g.y, g.z}, {g.threads, 1, 1}); });
-    return 0;
+    return of(stream).put([=] { kept->run({g.x, g.y, g.z}, {g.threads, 1, 1}); }), 0;
   }
 
-  int record(void* stream, void** event) override { return *event = stream, 0; }
-  int wait(void*, void* event) override { return synchronize(event); }
-  int release_event(void*) override { return 0; }
+  int record(void* stream, void** event) override {
+    const auto point = std::make_shared<Point>(Point{&of(stream)});
+    *event = new Event(point);
+    return of(stream).put([=] { point->reached = true; }), 0;
+  }
+  int wait(void* stream, void* event) override {
+    ++settings().waits;
+    const Event point = *static_cast<Event*>(event);
+    of(stream).put([=] {
+      while (!point->reached) point->queue->run_one();
+    });
+    return 0;
+  }
+  int release_event(void* event) override { return delete static_cast<Event*>(event), 0; }
 
   int begin_capture(void* stream) override {
-    static_cast<Queue*>(stream)->captures = true;
-    return 0;
+    return of(stream).captures = true, 0;
   }
   int end_capture(void* stream, void** graph) override {
-    auto& queue = *static_cast<Queue*>(stream);
+    Queue& queue = of(stream);
     queue.captures = false;
     Stream captured = std::exchange(queue.captured, {});
     if (const int code = failing("end_capture")) return code;
@@ -121,7 +168,7 @@ class EmulatedDriver final : public Driver {
   }
   int launch_graph(void* graph, void* stream) override {
     ++settings().graphs;
-    for (const auto& job : *static_cast<Stream*>(graph)) static_cast<Queue*>(stream)->work.push_back(job);
+    for (const auto& job : *static_cast<Stream*>(graph)) of(stream).put(job);
     return 0;
   }
   int release_graph(void* graph) override { return delete static_cast<Stream*>(graph), 0; }
@@ -146,6 +193,9 @@ class EmulatedDriver final : public Driver {
     return *out ? 0 : 500;
   }
   int unload(void* program) override { return dlclose(program), 0; }
+
+ private:
+  static Queue& of(void* stream) { return *static_cast<Queue*>(stream); }
 };
 
 // What stands before a chain, and after it: the kernel as an entry. Threads of a chain never wait for each other.
@@ -209,7 +259,7 @@ class HostCompiler final : public Compiler {
 
 }  // namespace
 
-void put(void* stream, std::function<void()> job) { static_cast<Queue*>(stream)->now().push_back(std::move(job)); }
+void put(void* stream, std::function<void()> job) { static_cast<Queue*>(stream)->put(std::move(job)); }
 
 }  // namespace emulated
 

@@ -1,7 +1,8 @@
 // An accelerator played by the processor, behind the seams of kernels/cuda/driver.hpp: what is queued runs when the stream is
-// synchronized, and every function can be made to fail.
+// synchronized, or another one waits for it, as late as the order allows; every function can be made to fail.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <string>
@@ -11,7 +12,7 @@
 
 namespace harmonics::cuda::emulated {
 
-using Stream = std::vector<std::function<void()>>;
+using Stream = std::deque<std::function<void()>>;
 
 // What tests change and look at.
 struct Settings {
@@ -20,8 +21,9 @@ struct Settings {
   uint64_t memory = uint64_t{1} << 32;
   bool has_lt = true;
   bool has_compiler = true;
+  bool hurries = false;  // streams opened from now on, beside a first one, run what they are given at once
   // Seen since they were last set.
-  int launches = 0, compiled = 0, graphs = 0, products = 0;
+  int launches = 0, compiled = 0, graphs = 0, products = 0, waits = 0;
   uint32_t last_epilogue = 0;
   int last_compute = 0;
 };

@@ -2,9 +2,8 @@
 #include "tests/cuda/device_call.hpp"
 
 #include "engine/execution/device_memory.hpp"
-#include "engine/model/parameter_store.hpp"
 #include "engine/plugin/registry.hpp"
-#include "tests/engine/execution/training_program.hpp"
+#include "tests/engine/execution/arriving.hpp"
 
 using namespace harmonics;
 using namespace harmonics::cuda;
@@ -97,17 +96,11 @@ struct Accelerated {
 
 std::map<std::string, HTensor> trained(const harmonics::testing::TrainingStep& step, int steps, Executor& executor, const CompileOptions& options) {
   ParameterStore store;
-  for (const Op op : {Op::parameter, Op::state})
-    for (const Node* leaf : step.program.leaves(op)) {
-      store.declare(leaf->callee, step.program.type(leaf->outputs[0]), Role::weight, hx_init{}, 0);
-      store.assign(leaf->callee, step.numbers.at(leaf->callee));
-    }
+  harmonics::testing::declare(store, step);
   const auto plan = compile(step.program, &store, executor, options);
   const auto inputs = harmonics::testing::input_pointers(*plan, step.numbers);
   for (int i = 0; i < steps; ++i) plan->run(inputs.data());
-  std::map<std::string, HTensor> result;
-  for (const auto& [name, t] : store.all()) result[name] = harmonics::testing::copy_of(store.tensor(name));
-  return result;
+  return harmonics::testing::all_of(store);
 }
 
 }  // namespace
@@ -130,5 +123,22 @@ TEST_CASE("a training step is recorded when it runs for the second time, and sta
       if (tensor.dtype() != DType::F32) continue;
       for (uint64_t i = 0; i < static_cast<uint64_t>(tensor.size()); ++i) REQUIRE(other.data<float>()[i] == Approx(tensor.data<float>()[i]).margin(1e-4));
     }
+  }
+}
+
+TEST_CASE("batches that travel on a stream of their own arrive before the step that takes them") {
+  const FreshSettings fresh;
+  Accelerated with;
+  const auto step = harmonics::testing::training_step(16, {24, 32, 10});
+  const auto expected = harmonics::testing::trained_on_batches(step, 6, *with.executor, with.options(), false);
+  CHECK(emulated::settings().waits == 0);
+  for (const bool hurries : {false, true}) {
+    INFO(hurries);
+    emulated::settings() = {};
+    emulated::settings().hurries = hurries;
+    const auto given = harmonics::testing::trained_on_batches(step, 6, *with.executor, with.options(), true);
+    CHECK(emulated::settings().waits == 6);
+    CHECK(emulated::settings().graphs >= 8);  // steps are recorded as ever
+    CHECK(harmonics::testing::same(given, expected));
   }
 }

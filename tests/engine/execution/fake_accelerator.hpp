@@ -1,8 +1,10 @@
 // A device whose memory is not the host's, for tests: buffers are numbers that are no addresses, and nothing that is queued
-// happens before the queue is synchronized. Its kernels are those of the CPU, so results have the same bits.
+// happens before the queue is synchronized, or another one waits for it. Its kernels are those of the CPU, so results have the same bits.
 #pragma once
 
+#include <atomic>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -11,10 +13,11 @@
 #include <harmonics/memory_device.hpp>
 
 #include "engine/plugin/registry.hpp"
+#include "engine/tensor/value.hpp"
 
 namespace harmonics::testing {
 
-class FakeAccelerator : public MemoryDevice {
+class FakeAccelerator : public CapturingDevice {
  public:
   std::string unavailable;
   std::set<std::string> declined;   // operations it has no kernel for
@@ -22,9 +25,12 @@ class FakeAccelerator : public MemoryDevice {
   uint64_t most_bytes = 1ull << 32;
   size_t uploads = 0, downloads = 0, kernels = 0, synchronized = 0;
   uint64_t uploaded = 0, downloaded = 0;
+  bool hurries = false;     // queues beside a first one do at once what they are given
+  size_t waits = 0;         // of a queue for another
+  std::atomic<int> upload_fails{0};  // the so many-th from now on, on a queue beside a first one
 
-  ~FakeAccelerator() override { leaked = buffers_.size(); }
-  inline static size_t leaked = 0;  // buffers the last one had when it went
+  ~FakeAccelerator() override { leaked = buffers_.size() + host_.size() + events_; }
+  inline static size_t leaked = 0;  // buffers, memory of the host and events the last one had when it went
 
   std::string describe() const override { return "an accelerator for tests"; }
   hx_device_info info() override {
@@ -39,9 +45,15 @@ class FakeAccelerator : public MemoryDevice {
     return i;
   }
 
-  hx_queue* open_queue() override { return reinterpret_cast<hx_queue*>(new Queue()); }
+  hx_queue* open_queue() override {
+    const std::lock_guard lock(order_);
+    const bool beside = queues_++ > 0;
+    return reinterpret_cast<hx_queue*>(new Queue{{}, beside, beside && hurries});
+  }
   void close_queue(hx_queue* queue) override {
+    const std::lock_guard lock(order_);
     synchronize(queue);
+    --queues_;
     delete &of(queue);
   }
   uint64_t allocate(uint64_t bytes) override {
@@ -56,20 +68,58 @@ class FakeAccelerator : public MemoryDevice {
   }
   void upload(hx_queue* queue, const hx_place& to, const void* from, uint64_t bytes) override {
     ++uploads, uploaded += bytes;
-    of(queue).push_back([=, this] { std::memcpy(at(to, bytes), from, bytes); });
+    if (of(queue).beside && upload_fails > 0 && --upload_fails == 0) throw Error(ErrorKind::Device, "a cable is out");
+    put(queue, [=, this] { std::memcpy(at(to, bytes), from, bytes); });
   }
   void download(hx_queue* queue, void* to, const hx_place& from, uint64_t bytes) override {
     ++downloads, downloaded += bytes;
-    of(queue).push_back([=, this] { std::memcpy(to, at(from, bytes), bytes); });
+    put(queue, [=, this] { std::memcpy(to, at(from, bytes), bytes); });
   }
   void copy(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes) override {
-    of(queue).push_back([=, this] { std::memcpy(at(to, bytes), at(from, bytes), bytes); });
+    put(queue, [=, this] { std::memcpy(at(to, bytes), at(from, bytes), bytes); });
   }
   void synchronize(hx_queue* queue) override {
+    const std::lock_guard lock(order_);
     ++synchronized;
-    Queue work = std::exchange(of(queue), {});
-    for (const auto& job : work) job();
+    of(queue).run();
   }
+
+  void* allocate_host(uint64_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    auto memory = std::make_unique<Storage>(bytes);
+    void* data = memory->data();
+    host_[data] = std::move(memory);
+    return data;
+  }
+  void release_host(void* memory) override {
+    const std::lock_guard lock(mutex_);
+    host_.erase(memory);
+  }
+  hx_event* record(hx_queue* queue) override {
+    const std::lock_guard lock(order_);
+    const auto point = std::make_shared<Point>(Point{&of(queue)});
+    put(queue, [=] { point->reached = true; });
+    ++events_;
+    return reinterpret_cast<hx_event*>(new std::shared_ptr<Point>(point));
+  }
+  void wait(hx_queue* queue, hx_event* event) override {
+    const std::lock_guard lock(order_);
+    ++waits;
+    put(queue, [point = of(event)] {
+      while (!point->reached) point->queue->run_one();
+    });
+  }
+  void release_event(hx_event* event) override {
+    const std::lock_guard lock(order_);
+    --events_;
+    delete &of(event);
+  }
+
+  // Nothing of it can be captured: fake_table() leaves that out.
+  void begin_capture(hx_queue*) override { throw Error(ErrorKind::Internal, "captured"); }
+  hx_capture* end_capture(hx_queue*) override { return nullptr; }
+  void launch(hx_queue*, hx_capture*) override {}
+  void release_capture(hx_capture*) override {}
 
   bool find(const hx_call_site& site, hx_kernel& out) override {
     if (declined.count(site.op)) return harmonics::declined("not this one");
@@ -92,7 +142,22 @@ class FakeAccelerator : public MemoryDevice {
   }
 
  private:
-  using Queue = std::vector<std::function<void()>>;
+  struct Queue {
+    std::deque<std::function<void()>> jobs;
+    bool beside = false, hurries = false;
+    void run_one() {
+      const auto job = std::move(jobs.front());
+      jobs.pop_front();
+      job();
+    }
+    void run() {
+      while (!jobs.empty()) run_one();
+    }
+  };
+  struct Point {
+    Queue* queue;
+    bool reached = false;
+  };
   struct Queued {
     hx_kernel inner{};
     FakeAccelerator* device = nullptr;
@@ -104,6 +169,13 @@ class FakeAccelerator : public MemoryDevice {
   };
 
   static Queue& of(hx_queue* queue) { return *reinterpret_cast<Queue*>(queue); }
+  static std::shared_ptr<Point>& of(hx_event* event) { return *reinterpret_cast<std::shared_ptr<Point>*>(event); }
+  // Queues are filled by several threads, and run by whichever waits first.
+  void put(hx_queue* queue, std::function<void()> job) {
+    const std::lock_guard lock(order_);
+    of(queue).jobs.push_back(std::move(job));
+    if (of(queue).hurries) of(queue).run();
+  }
   static uint64_t bytes_of(const hx_type& t) {
     uint64_t n = t.dtype == HX_F64 || t.dtype == HX_I64 || t.dtype == HX_U64 ? 8 : t.dtype <= HX_I8 ? 1 : t.dtype == HX_F32 || t.dtype == HX_I32 || t.dtype == HX_U32 ? 4 : 2;
     for (uint32_t i = 0; i < t.rank; ++i) n *= static_cast<uint64_t>(t.dims[i]);
@@ -123,7 +195,7 @@ class FakeAccelerator : public MemoryDevice {
     const auto& k = *static_cast<const Queued*>(context);
     ++k.device->kernels;
     const std::vector<hx_place> own(places, places + k.bytes.size());
-    of(queue).push_back([&k, own] {
+    k.device->put(queue, [&k, own] {
       if (k.fails) throw Error(ErrorKind::Device, "a kernel broke");
       std::vector<void*> buffers;
       for (size_t i = 0; i < own.size(); ++i) buffers.push_back(k.device->at(own[i], k.bytes[i]));
@@ -133,18 +205,34 @@ class FakeAccelerator : public MemoryDevice {
     return HX_OK;
   }
 
+  std::recursive_mutex order_;  // before mutex_
   std::mutex mutex_;
   std::map<uint64_t, std::vector<std::byte>> buffers_;
+  std::map<void*, std::unique_ptr<Storage>> host_;
+  size_t queues_ = 0, events_ = 0;
   uint64_t last_ = 1000;  // no address
 };
 
-inline std::shared_ptr<FakeAccelerator> add_fake_accelerator(Registry& registry, const std::string& name = "fake") {
+// `stages`: with pinned memory and events.
+inline const hx_device_vt* fake_table(bool stages) {
+  static const hx_device_vt table = [] {
+    hx_device_vt vt = *detail::capturing_device_vt();
+    vt.begin_capture = nullptr;
+    vt.end_capture = nullptr;
+    vt.launch = nullptr;
+    vt.release_capture = nullptr;
+    return vt;
+  }();
+  return stages ? &table : detail::memory_device_vt();
+}
+
+inline std::shared_ptr<FakeAccelerator> add_fake_accelerator(Registry& registry, const std::string& name = "fake", bool stages = false) {
   auto device = std::make_shared<FakeAccelerator>();
   auto item = std::make_shared<Item>();
   item->kind = HX_DEVICE;
   item->name = name;
   item->self = new std::shared_ptr<MemoryDevice>(device);
-  item->vtable = detail::memory_device_vt();
+  item->vtable = fake_table(stages);
   registry.add(item);
   return device;
 }

@@ -5,8 +5,8 @@
 #include "engine/execution/device_memory.hpp"
 #include "engine/execution/kernel_source.hpp"
 #include "engine/model/parameter_store.hpp"
+#include "tests/engine/execution/arriving.hpp"
 #include "tests/engine/execution/fake_accelerator.hpp"
-#include "tests/engine/execution/training_program.hpp"
 #include "tests/message_of.hpp"
 
 using namespace harmonics;
@@ -16,34 +16,16 @@ namespace {
 
 struct Accelerated {
   Registry registry{&Registry::global()};
-  std::shared_ptr<FakeAccelerator> device = add_fake_accelerator(registry);
+  std::shared_ptr<FakeAccelerator> device;
   std::unique_ptr<Executor> executor = make_sequential_executor();
+  explicit Accelerated(bool stages = false) : device(add_fake_accelerator(registry, "fake", stages)) {}
+  ItemPtr item() { return registry.need(HX_DEVICE, "fake"); }
   CompileOptions options() {
     CompileOptions o = on("fake");
     o.registry = &registry;
     return o;
   }
 };
-
-// Weights and moments in a store, as graphs have them.
-void declare(ParameterStore& store, const TrainingStep& step) {
-  for (const Op op : {Op::parameter, Op::state})
-    for (const Node* leaf : step.program.leaves(op)) {
-      const TensorType type = step.program.type(leaf->outputs[0]);
-      store.declare(leaf->callee, type, Role::weight, hx_init{}, 0);
-      store.assign(leaf->callee, step.numbers.at(leaf->callee));
-    }
-}
-
-std::map<std::string, HTensor> all_of(const ParameterStore& store) {
-  std::map<std::string, HTensor> result;
-  for (const auto& [name, t] : store.all()) result[name] = copy_of(store.tensor(name));
-  return result;
-}
-
-bool same(const std::map<std::string, HTensor>& a, const std::map<std::string, HTensor>& b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](const auto& x, const auto& y) { return x.first == y.first && same_bits(x.second, y.second); });
-}
 
 const TrainingStep& step() {
   static const TrainingStep s = training_step(16, {24, 32, 10});
@@ -92,7 +74,7 @@ TEST_CASE("training on a device keeps weights there and brings them when they ar
     uint64_t input_bytes = 0, output_bytes = 0;
     for (size_t i = 0; i < plan->input_names().size(); ++i) input_bytes += plan->input_type(i).bytes();
     for (const NamedValue& v : step().program.outputs) output_bytes += step().program.type(v.value).bytes();
-    CHECK(with.device->uploaded == 4 * input_bytes);  // weights stay
+    CHECK(with.device->uploaded == 4 * (input_bytes + kSmallInput - sizeof(float)));  // weights stay; the rate and the step's number go together
     CHECK(with.device->downloaded == 4 * output_bytes);
     CHECK(same(all_of(store), expected));
   }
@@ -219,4 +201,63 @@ TEST_CASE("timed and empty runs of a plan on a device") {
   plan->run_empty(inputs.data());
   CHECK(with.device->kernels == kernels);
   CHECK(same(all_of(store), trained_on_cpu(1)));
+}
+
+TEST_CASE("batches that set out while a step runs arrive before the step that takes them") {
+  const auto executor = make_sequential_executor();
+  const auto expected = trained_on_batches(step(), 8, *executor, on("cpu"), false);
+  for (const bool hurries : {false, true}) {
+    INFO(hurries);
+    Accelerated with(true);
+    with.device->hurries = hurries;
+    CHECK(same(trained_on_batches(step(), 8, *with.executor, with.options(), false), expected));
+    CHECK(with.device->waits == 0);
+    CHECK(same(trained_on_batches(step(), 8, *with.executor, with.options(), true), expected));
+    CHECK(with.device->waits == 8);
+  }
+  CHECK(FakeAccelerator::leaked == 0);
+}
+
+TEST_CASE("batches need pinned memory and events, a queue for themselves, and some size") {
+  Accelerated plain, staging(true);
+  const auto open = [](Accelerated& of, const DeviceQueuePtr& steps, const std::vector<uint64_t>& bytes) { return Arrivals::open(of.item(), steps, bytes, 2); };
+  CHECK_FALSE(open(plain, std::make_shared<DeviceQueue>(plain.item()), {100}));
+  const auto steps = std::make_shared<DeviceQueue>(staging.item());
+  CHECK_FALSE(open(staging, steps, {kSmallInput, 1}));
+  {
+    const auto first = open(staging, steps, {100, 0, 7});
+    REQUIRE(first);
+    CHECK(Arrivals::on(*steps) == first.get());
+    CHECK_FALSE(open(staging, steps, {100}));
+    for (size_t batch = 0; batch < 2; ++batch)
+      for (size_t stream = 0; stream < 3; ++stream) CHECK(reinterpret_cast<uintptr_t>(first->host(batch, stream)) % 64 == 0);
+    float other = 0;
+    const DeviceBuffer room(steps, 128);
+    CHECK_FALSE(first->take(&other, room.at(0), sizeof other));
+    CHECK_FALSE(first->take(first->host(1, 0), room.at(0), 100));  // nothing has set out
+  }
+  CHECK(Arrivals::on(*steps) == nullptr);
+  CHECK(open(staging, steps, {100}));
+}
+
+TEST_CASE("a batch that no step took is not written over on its way") {
+  Accelerated with(true);
+  const auto steps = std::make_shared<DeviceQueue>(with.item());
+  const auto arrivals = Arrivals::open(with.item(), steps, {128}, 1);
+  REQUIRE(arrivals);
+  std::memset(arrivals->host(0, 0), 1, 128);
+  arrivals->start(0, {128});
+  const size_t before = with.device->synchronized;
+  arrivals->renew(0);
+  CHECK(with.device->synchronized == before + 1);
+  std::memset(arrivals->host(0, 0), 2, 128);
+  arrivals->start(0, {128});
+  const DeviceBuffer room(steps, 128);
+  REQUIRE(arrivals->take(arrivals->host(0, 0), room.at(0), 128));
+  std::vector<std::byte> came(128);
+  steps->download(came.data(), room.at(0), 128);
+  steps->synchronize();
+  CHECK(came == std::vector<std::byte>(128, std::byte{2}));
+  arrivals->renew(0);  // nobody waits for what has come
+  CHECK(with.device->synchronized == before + 2);
 }

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include <atomic>
+#include <map>
 #include <thread>
 
 #include "engine/runtime/checkpointer.hpp"
@@ -24,6 +25,16 @@ constexpr const char* kHanded = "harmonic handed { producer x {6}; producer y; l
 std::shared_ptr<FakeAccelerator> accelerator() {
   static const auto device = add_fake_accelerator(Registry::global(), "fake_of_cycles");
   return device;
+}
+
+// Batches go to these while the last step runs. The second one copies them at once, and works as late as it may.
+const std::map<std::string, std::shared_ptr<FakeAccelerator>>& staging() {
+  static const auto devices = [] {
+    std::map<std::string, std::shared_ptr<FakeAccelerator>> made;
+    for (const char* name : {"fake_staging", "fake_hurried"}) made[name] = add_fake_accelerator(Registry::global(), name, true);
+    return made;
+  }();
+  return devices;
 }
 
 std::unique_ptr<HarmonicGraph> graph_for(const char* flow, bool validated = false) {
@@ -75,6 +86,39 @@ TEST_CASE("a cycle on a device with its own memory ends to the bit as on the CPU
     return std::tuple(all_of(*g), r.steps, seen, r.accuracy, r.notes);
   };
   CHECK((end("fake_of_cycles") == end("cpu")));
+}
+
+TEST_CASE("batches that travel beside the steps are those that the steps get, to the bit") {
+  struct Way {
+    const char* flow;
+    int64_t accumulate;
+    int threads;
+  };
+  for (const Way& way : {Way{kPlain, 1, 1}, Way{kPlain, 3, 2}, Way{kNormed, 1, 2}}) {
+    const auto end = [&](const std::string& device) {
+      auto g = graph_for(way.flow, true);
+      RunSettings s = run_on(device, six_epochs(way.accumulate));
+      s.threads = way.threads;
+      const CycleReport r = CycleRuntime(*g, 0, s).run();
+      return std::tuple(all_of(*g), r.steps, r.loss, r.accuracy, r.notes);
+    };
+    const auto expected = end("cpu");
+    for (const auto& [name, device] : staging()) {
+      INFO(name << ", " << way.accumulate << " batches a step, " << way.threads << " threads");
+      device->hurries = name == "fake_hurried";
+      device->waits = 0;
+      CHECK((end(name) == expected));
+      CHECK(device->waits == 6 * 6);  // one for each batch
+    }
+  }
+}
+
+TEST_CASE("a device that cannot copy a batch ends the run with its reason") {
+  const auto& device = staging().at("fake_staging");
+  auto g = graph_for(kPlain);
+  device->upload_fails = 9;
+  CHECK(message_of([&] { CycleRuntime(*g, 0, run_on("fake_staging", six_epochs())).run(); }) == "device 'fake_staging' could not copy to its memory: a cable is out");
+  device->upload_fails = 0;
 }
 
 TEST_CASE("a consumer gets what a device computes") {

@@ -1,0 +1,91 @@
+#include "engine/execution/arrivals.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <numeric>
+
+#include <harmonics/error.hpp>
+
+namespace harmonics {
+
+namespace {
+
+constexpr uint64_t kLine = 64;  // where kernels of the host like streams to begin, and the most that offsets are multiples of
+
+// By queue: a plan finds what comes to it without those between who know of neither.
+std::mutex known_mutex;
+std::map<const DeviceQueue*, Arrivals*> known;
+
+uint64_t whole_lines(uint64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+uint64_t sum_of_lines(const std::vector<uint64_t>& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), uint64_t{0}, [](uint64_t sum, uint64_t b) { return sum + whole_lines(b); });
+}
+
+}  // namespace
+
+std::unique_ptr<Arrivals> Arrivals::open(const ItemPtr& device, const DeviceQueuePtr& steps, const std::vector<uint64_t>& bytes, size_t batches) {
+  if (!has_host_memory(*device) || !has_events(*device)) return nullptr;
+  if (std::all_of(bytes.begin(), bytes.end(), [](uint64_t b) { return b <= kSmallInput; })) return nullptr;
+  const auto lock = steps->lock();
+  if (on(*steps)) return nullptr;
+  return std::unique_ptr<Arrivals>(new Arrivals(device, steps, bytes, batches));
+}
+
+Arrivals* Arrivals::on(const DeviceQueue& steps) {
+  const std::lock_guard lock(known_mutex);
+  const auto at = known.find(&steps);
+  return at == known.end() ? nullptr : at->second;
+}
+
+Arrivals::Arrivals(const ItemPtr& device, DeviceQueuePtr steps, const std::vector<uint64_t>& bytes, size_t batches)
+    : steps_(std::move(steps)), own_(std::make_shared<DeviceQueue>(device)), batch_bytes_(sum_of_lines(bytes)), batches_(batches),
+      host_(own_, batch_bytes_ * batches), device_(own_, batch_bytes_ * batches) {
+  for (uint64_t offset = 0; const uint64_t b : bytes) {
+    offsets_.push_back(offset);
+    offset += whole_lines(b);
+  }
+  const std::lock_guard lock(known_mutex);
+  known[steps_.get()] = this;
+}
+
+// Nothing reads or writes the two rings any more before they go.
+Arrivals::~Arrivals() {
+  const auto lock = steps_->lock();
+  {
+    const std::lock_guard of_known(known_mutex);
+    known.erase(steps_.get());
+  }
+  for (DeviceQueue* queue : {own_.get(), steps_.get()}) try {
+      queue->synchronize();
+    } catch (const Error&) {  // whoever waited for the results has been told
+    }
+}
+
+// A batch that no step took may still be on its way. One that was taken has come: its run has waited for the device since.
+void Arrivals::renew(size_t batch) {
+  if (!batches_[batch].taken) own_->synchronize();
+  batches_[batch] = {};
+}
+
+void Arrivals::start(size_t batch, const std::vector<uint64_t>& bytes) {
+  for (size_t s = 0; s < bytes.size(); ++s) own_->upload(device_.at(at(batch, s)), host(batch, s), bytes[s]);
+  batches_[batch] = {DeviceEvent(own_), false};
+  own_->submit();
+}
+
+bool Arrivals::take(const void* host, const hx_place& to, uint64_t bytes) {
+  const auto* first = host_.at(0);
+  const auto* wanted = static_cast<const std::byte*>(host);
+  if (std::less<>()(wanted, first) || !std::less<>()(wanted, first + batch_bytes_ * batches_.size())) return false;
+  const auto offset = static_cast<uint64_t>(wanted - first);
+  Batch& batch = batches_[offset / batch_bytes_];
+  if (!batch.there) return false;
+  if (!std::exchange(batch.taken, true)) batch.there.hold_back(*steps_);
+  steps_->copy(to, device_.at(offset), bytes);
+  return true;
+}
+
+}  // namespace harmonics

@@ -1,0 +1,58 @@
+#include "engine/execution/staging.hpp"
+
+#include <cstring>
+
+#include <fmt/core.h>
+
+#include "engine/functional/plugin_body.hpp"
+
+namespace harmonics {
+
+namespace {
+
+const hx_device_vt& table_of(const DeviceQueue& queue) { return queue.device().table<hx_device_vt>(); }
+
+}  // namespace
+
+bool has_host_memory(const Item& device) {
+  const auto& t = device.table<hx_device_vt>();
+  return HM_TABLE_HAS(t, allocate_host) && HM_TABLE_HAS(t, release_host);
+}
+bool has_events(const Item& device) {
+  const auto& t = device.table<hx_device_vt>();
+  return HM_TABLE_HAS(t, record) && HM_TABLE_HAS(t, wait) && HM_TABLE_HAS(t, release_event);
+}
+
+HostMemory::HostMemory(DeviceQueuePtr queue, uint64_t bytes) : queue_(std::move(queue)) {
+  if (bytes == 0) return;
+  if (!has_host_memory(queue_->device())) {
+    own_ = std::make_unique<Storage>(bytes);
+    data_ = static_cast<std::byte*>(own_->data());
+    return;
+  }
+  void* data = nullptr;
+  queue_->check(table_of(*queue_).allocate_host(queue_->device().self, bytes, &data), fmt::format("give {} bytes of the host's memory", bytes).c_str());
+  data_ = static_cast<std::byte*>(data);
+  std::memset(data_, 0, bytes);
+}
+HostMemory::~HostMemory() {
+  if (data_ && !own_) table_of(*queue_).release_host(queue_->device().self, data_);
+}
+
+DeviceEvent::DeviceEvent(DeviceQueuePtr queue) : queue_(std::move(queue)) {
+  queue_->check(table_of(*queue_).record(queue_->device().self, queue_->raw(), &event_), "mark a point of a queue");
+}
+DeviceEvent& DeviceEvent::operator=(DeviceEvent&& other) noexcept {
+  reset();
+  queue_ = std::move(other.queue_);
+  event_ = std::exchange(other.event_, nullptr);
+  return *this;
+}
+void DeviceEvent::hold_back(DeviceQueue& queue) const {
+  queue.check(table_of(queue).wait(queue.device().self, queue.raw(), event_), "make a queue wait for another");
+}
+void DeviceEvent::reset() {
+  if (event_) table_of(*queue_).release_event(queue_->device().self, std::exchange(event_, nullptr));
+}
+
+}  // namespace harmonics
