@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "engine/cli/command.hpp"
+#include "engine/cli/stop_signals.hpp"
 #include "engine/cli/terminal.hpp"
 
 namespace harmonics::cli {
@@ -90,6 +91,7 @@ void Checkpointing::leave(CycleRuntime& runtime, int signal) {
     code = kCannotWrite;
   }
   const bool resumable = tell_how_to_go_on();
+  LeftBehind::remove();
   ::_exit(code == kCannotWrite && resumable ? kResumable : code);
 }
 

@@ -9,6 +9,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/cli/stop_signals.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/runtime/snapshot.hpp"
 #include "engine/serving/control_socket.hpp"
@@ -88,6 +89,7 @@ Serving::Serving(const Options& options, HarmonicGraph& graph) : options_(option
   }
   if (!options.control.empty()) {
     socket_ = std::make_unique<ControlSocket>(*service_, options.control);
+    left_behind_ = std::make_unique<LeftBehind>(options.control);
     if (!options.quiet) say(fmt::format("controlled by {}:  harmonics ctl {} status", options.control, options.control));
   }
 }
@@ -95,6 +97,7 @@ Serving::Serving(const Options& options, HarmonicGraph& graph) : options_(option
 // The doors first, then what is behind them.
 Serving::~Serving() {
   socket_.reset();
+  left_behind_.reset();
   zmq_.clear();
   http_.clear();
   service_.reset();

@@ -21,6 +21,8 @@ class ZmqServer;
 
 namespace harmonics::cli {
 
+class LeftBehind;
+
 class Serving {
  public:
   // Opens what `options` ask for and says where; nothing is answered yet but that the run is starting.
@@ -54,6 +56,7 @@ class Serving {
   std::vector<std::unique_ptr<HttpServer>> http_;
   std::vector<std::unique_ptr<ZmqServer>> zmq_;
   std::unique_ptr<ControlSocket> socket_;
+  std::unique_ptr<LeftBehind> left_behind_;  // its file
 };
 
 }  // namespace harmonics::cli

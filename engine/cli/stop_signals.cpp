@@ -1,8 +1,11 @@
 #include "engine/cli/stop_signals.hpp"
 
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <csignal>
+#include <cstring>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -14,22 +17,38 @@ namespace {
 // What the handler sees.
 std::atomic<CycleRuntime*> running{nullptr};
 std::atomic<int> count{0}, first_signal{0}, second_pipe{-1};
+std::array<char, PATH_MAX> left_behind{};
+std::atomic<bool> leaves{false};  // what left_behind says is there
 
 void set_handlers(void (*handler)(int)) {
   std::signal(SIGINT, handler);
   std::signal(SIGTERM, handler);
 }
 
+// As if nobody had listened to it.
+void end_by(int signal) {
+  LeftBehind::remove();
+  set_handlers(SIG_DFL);
+  ::raise(signal);  // when the handler has returned
+}
+
 void on_signal(int signal) {
   const int kept = errno;
+  CycleRuntime* const runtime = running;
+  if (!runtime) return end_by(signal);
   const int n = ++count, pipe = second_pipe;
   if (n == 1) {
     first_signal = signal;
-    if (CycleRuntime* runtime = running) runtime->stop();
-    if (pipe < 0) set_handlers(SIG_DFL);
+    runtime->stop();
+  } else if (pipe < 0) {
+    end_by(signal);
+  } else {
+    const auto byte = static_cast<char>(signal);
+    if (n > 2 || ::write(pipe, &byte, 1) != 1) {
+      LeftBehind::remove();
+      ::_exit(128 + signal);
+    }
   }
-  const auto byte = static_cast<char>(signal);
-  if (n > 2 || (n == 2 && ::write(pipe, &byte, 1) != 1)) ::_exit(128 + signal);
   errno = kept;
 }
 
@@ -49,7 +68,7 @@ StopSignals::StopSignals(CycleRuntime& runtime, std::function<void(int)> leave) 
 }
 
 StopSignals::~StopSignals() {
-  set_handlers(SIG_DFL);
+  if (!leaves) set_handlers(SIG_DFL);
   std::signal(SIGUSR1, SIG_IGN);
   running = nullptr;
   second_pipe = -1;
@@ -66,6 +85,24 @@ void StopSignals::wait_for_second() {
   do got = ::read(pipe_[0], &signal, 1);
   while (got < 0 && errno == EINTR);
   if (got == 1) leave_(signal);
+}
+
+LeftBehind::LeftBehind(const std::string& path) {
+  if (path.size() >= left_behind.size()) return;  // no file has such a name
+  std::memcpy(left_behind.data(), path.c_str(), path.size() + 1);
+  leaves = true;
+  for (const int signal : {SIGINT, SIGTERM})
+    if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);  // in the background of a shell
+}
+
+LeftBehind::~LeftBehind() {
+  leaves = false;
+  for (const int signal : {SIGINT, SIGTERM})
+    if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);
+}
+
+void LeftBehind::remove() {
+  if (leaves) ::unlink(left_behind.data());
 }
 
 }  // namespace harmonics::cli

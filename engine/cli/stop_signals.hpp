@@ -1,7 +1,8 @@
-// Ctrl-C and SIGTERM while a cycle runs.
+// Ctrl-C and SIGTERM while a cycle runs, and what they may not leave behind before and after.
 #pragma once
 
 #include <functional>
+#include <string>
 #include <thread>
 
 #include "engine/runtime/cycle_runtime.hpp"
@@ -26,6 +27,19 @@ class StopSignals {
   std::function<void(int)> leave_;
   int pipe_[2] = {-1, -1};
   std::thread thread_;
+};
+
+// A file that would be left behind where a signal ends the program: while it waits for its streams, between cycles, by the second signal or the third.
+// One at a time.
+class LeftBehind {
+ public:
+  explicit LeftBehind(const std::string& path);
+  ~LeftBehind();
+  LeftBehind(const LeftBehind&) = delete;
+  LeftBehind& operator=(const LeftBehind&) = delete;
+
+  // Removes it, if there is one. [any thread, and in a signal's handler]
+  static void remove();
 };
 
 }  // namespace harmonics::cli

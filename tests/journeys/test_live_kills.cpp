@@ -67,6 +67,40 @@ TEST_CASE("a live run is stopped while it waits, and goes on") {
   CHECK(numbers(read(f / "w.safetensors")) == numbers(read(f / "v.safetensors")));
 }
 
+TEST_CASE("a run that a signal ends leaves no control socket behind") {
+  Folder f;
+  const std::string control = f / "control";
+  const auto status = [&] { return harmonics("ctl " + control + " status --json").out; };
+  for (const int number : {SIGINT, SIGTERM}) {
+    INFO("signal " << number << " while it waits for its first sample");
+    Folder own;
+    Background waits(own, "run " + kLive + " --control " + control + from("unix:" + (f / "socket")));
+    REQUIRE(waits.await([&] { return has(status(), "\"state\":\"starting\""); }));
+    waits.signal(number);
+    CHECK(waits.end().code == 128 + number);
+    CHECK(!fs::exists(control));
+  }
+  std::string slow = read(kLive);
+  slow.replace(slow.find("-(relu)->"), 9, "-(slow_down(seconds=5, after=20))->");
+  const std::string run = "run " + f.write("slow.hmx", slow) + " --plugin " + std::string(HARMONICS_BINARY_DIR) + "/test_plugins/libslow_down.so --control " + control +
+                          " --producer image=synth:digits?size=3000 --producer 'label=synth:digits?size=3000#label'";
+  for (const std::string& keeps : {std::string(), " --checkpoint " + (f / "kept")}) {
+    INFO("the second signal within a step" << keeps);
+    Folder own;
+    Background steps(own, run + keeps);
+    REQUIRE(steps.await([&] { return number(status(), "step") >= 12; }));
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // the next one is slow
+    for (int i = 0; i < 2; ++i) {
+      steps.signal(SIGINT);
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+    const Result end = steps.end();
+    CHECK(end.code != 0);
+    CHECK(!has(end.err, "trained "));  // the step was not waited for
+    CHECK(!fs::exists(control));
+  }
+}
+
 TEST_CASE("what of a spool is damaged is told, and asked for again") {
   Folder f;
   const std::string address = "unix:" + (f / "socket");

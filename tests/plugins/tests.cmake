@@ -23,7 +23,7 @@ add_library(fixture_gone SHARED ${CMAKE_CURRENT_LIST_DIR}/gone/gone.c)
 set_target_properties(fixture_gone PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/gone_when_loaded OUTPUT_NAME gone)
 target_link_libraries(fixture_missing_dependency PRIVATE fixture_gone)
 set_target_properties(fixture_missing_dependency PROPERTIES SKIP_BUILD_RPATH ON)
-add_dependencies(test_journeys fixture_exits)
+add_dependencies(test_journeys fixture_exits fixture_slow_down)
 target_compile_definitions(test_plugins PRIVATE HARMONICS_TEST_PLUGINS="${fixture_directory}")
 
 # Out of tree, from an installed prefix, with other compilers and another string ABI.
