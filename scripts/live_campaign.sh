@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Kills who learns from a live stream, and who sends, with SIGKILL at random instants, starts them again, and compares the final weights:
-# with one sender byte for byte with an undisturbed run, with several with the replay of the spool. Nothing may be lost or learned twice. In one life
-# of three it waits for the first step and measures how long that took: more than a second behind the reading of the checkpoint is too long.
+# with one sender, and with one for pictures and another for labels, byte for byte with an undisturbed run, with several with the replay of the spool.
+# Nothing may be lost or learned twice. In one life of three it waits for the first step and measures how long that took: more than a second behind the
+# reading of the checkpoint is too long.
 # live_campaign.sh [--kills N] [--seed N] [--program FILE] [--size N] [--rate N] [--restart-limit MILLISECONDS]
-#   --kills    how often in each of three parts (default 200)    --seed    of the instants (default: of the clock); it is printed
-#   --size     samples (default 150 a kill, at least 6000)       --rate    samples a second (default 1500)
+#   --kills    how often in each of five parts (default 200)     --seed    of the instants (default: of the clock); it is printed
+#   --size     samples (default 800 a kill, at least 8000)       --rate    samples a second (default 1500)
 #   --restart-limit   for machines that do other things too (default 1000)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,13 +17,14 @@ while [ $# -gt 0 ]; do
       declare "${name//-/_}=${2:?$1 takes a value}"
       shift 2
       ;;
-    *) sed -n '5,8s/^# *//p' "$0" >&2; exit 2 ;;
+    *) sed -n '6,9s/^# *//p' "$0" >&2; exit 2 ;;
   esac
 done
 for candidate in build/release/bin/harmonics build/ci/bin/harmonics; do
   if [ -z "$program" ] && [ -x "$candidate" ]; then program=$candidate; fi
 done
-size=${size:-$((kills * 150 > 6000 ? kills * 150 : 6000))}
+# A life lasts about as long as 600 of them at that rate, where nothing else keeps the processors busy.
+size=${size:-$((kills * 800 > 8000 ? kills * 800 : 8000))}
 work=$(mktemp -d)
 RANDOM=$((seed % 32768))
 learner='' senders=()
@@ -31,22 +33,32 @@ finish() {
   rm -rf "$work"
 }
 trap finish EXIT
-deadline=$(($(date +%s) + 240 + kills * 4))
+deadline=$(($(date +%s) + 240 + kills * 6))
 within_time() { [ "$(date +%s)" -lt "$deadline" ] || { echo "no end within its time: seed $seed" >&2; exit 1; }; }
 pause() { sleep "$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))"; }
 
-# learn FOLDER [further flags...]: from $work/FOLDER/socket
+apart=''  # "by number", "in order": pictures and labels come from two addresses, and how they are joined
+
+# learn FOLDER [further flags...]: from $work/FOLDER/socket, or .../image and .../label
 learn() {
-  local folder=$work/$1
+  local folder=$work/$1 image=unix:$work/$1/socket#image label=unix:$work/$1/socket#label
   shift
-  exec "$program" run samples/live_zmq/live.hmx --producer "unix:$folder/socket#image" --producer "unix:$folder/socket#label" --seed 11 \
+  case "$apart" in
+    'by number') image=unix:$folder/image label=unix:$folder/label ;;
+    'in order') image=unix:$folder/image?join=order label=unix:$folder/label ;;
+  esac
+  exec "$program" run samples/live_zmq/live.hmx --producer "image=$image" --producer "label=$label" --seed 11 \
     --checkpoint "$folder/checkpoints" --every 10steps --keep 2 --resume --save "$folder/weights.safetensors" --log "$folder/steps.csv" --log-every 1 \
     --json "$@" >>"$folder/out" 2>"$folder/life"
 }
 # send FOLDER NAME SEED RATE
 send() {
-  exec "$program" send "unix:$work/$1/socket?patience=60" --from "image=synth:digits?size=$size&seed=$3" --from "label=synth:digits?size=$size&seed=$3#label" \
-    --producer-name "$2" --ack durable --rate "$4" --quiet >>"$work/$1/$2.out" 2>&1
+  local image="synth:digits?size=$size&seed=$3" label="synth:digits?size=$size&seed=$3#label" address=socket from
+  from=(--from "image=$image" --from "label=$label")
+  if [ -n "$apart" ]; then
+    if [ "$2" = sender-0 ]; then address=image from=(--from "$image"); else address=label from=(--from "$label"); fi
+  fi
+  exec "$program" send "unix:$work/$1/$address?patience=60" "${from[@]}" --producer-name "$2" --ack durable --rate "$4" --quiet >>"$work/$1/$2.out" 2>&1
 }
 # The numbers alone, without the header.
 numbers_of() {
@@ -85,16 +97,18 @@ tell_restarts() {
   done
 }
 
+# sender FOLDER NUMBER OF: in the background; with pictures and labels apart both give the same samples
+sender() {
+  if [ -n "$apart" ]; then send "$1" "sender-$2" 1 "$rate" & else send "$1" "sender-$2" $(($2 + 1)) $((rate / $3)) & fi
+  senders[$2]=$!
+}
 # part NAME SENDERS KILLS_SENDERS [flags of the learner...]
 part() {
   local folder=$1 count=$2 both=$3 killed=0 killed_senders=0 resumed=0 code i began
   shift 3
   mkdir -p "$work/$folder"
   senders=()
-  for ((i = 0; i < count; i++)); do
-    send "$folder" "sender-$i" $((i + 1)) $((rate / count)) &
-    senders+=($!)
-  done
+  for ((i = 0; i < count; i++)); do sender "$folder" "$i" "$count"; done
   while true; do
     within_time
     rm -f "$work/$folder/steps.csv"
@@ -117,8 +131,7 @@ part() {
       i=$((RANDOM % count))
       kill -9 "${senders[i]}" 2>/dev/null && killed_senders=$((killed_senders + 1))
       wait "${senders[i]}" 2>/dev/null || true
-      send "$folder" "sender-$i" $((i + 1)) $((rate / count)) &
-      senders[i]=$!
+      sender "$folder" "$i" "$count"
       pause $((RANDOM % 100))
     fi
     kill -9 "$learner" 2>/dev/null || true
@@ -152,6 +165,11 @@ part checkpoints 1 no
 same "$work/whole/weights.safetensors" "$work/checkpoints/weights.safetensors" "one sender"
 part spool 1 yes --spool "$work/spool/spool"
 same "$work/whole/weights.safetensors" "$work/spool/weights.safetensors" "one sender by way of the spool, killed too"
+for apart in 'by number' 'in order'; do
+  part "two-addresses-${apart// /-}" 2 yes
+  same "$work/whole/weights.safetensors" "$work/two-addresses-${apart// /-}/weights.safetensors" "pictures and labels from two addresses, joined $apart, killed too"
+done
+apart=''
 mkdir "$work/replay"
 part several 3 yes --spool "$work/several/spool" --spool-keep
 kept=$work/several/spool

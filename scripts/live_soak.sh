@@ -51,7 +51,7 @@ await() {  # await WHAT SECONDS
   done
   fail "no $1 within $2 s"
 }
-warm() { local n; n=$(status step) && [ "${n:-0}" -ge 3 ]; }
+slow() { local n; n=$(status step) && [ "${n:-0}" -ge $((quick + 3)) ]; }
 learning() { local n; n=$(status step) && [ "${n:-0}" -gt 0 ]; }
 # watch SECONDS: a line every two: seconds, memory of learner and sender, descriptors of the learner, its samples and processor time
 watch() {
@@ -64,10 +64,12 @@ watch() {
 digits() { echo "synth:digits?size=60000&seed=1${1:-}"; }
 
 consume_slowly() {
-  local flow=$work/slow.hmx plugin fast begin
+  # What both keep at full speed is more than what they keep afterwards: their allocators have taken that from the system, and keep it. So the first
+  # steps, of a few windows of samples, are quick, and what is measured is what comes after them.
+  local flow=$work/slow.hmx plugin fast begin quick=150
   plugin=$(dirname "$program")/../test_plugins/libslow_down.so
   # So wide that a hundredth of its memory is more than what a frame of samples takes.
-  sed 's/layer output/layer narrow {8}; layer output/; s/hidden -> output/hidden -(slow_down)-> narrow -> output/; s/hidden {128}/hidden {8000}/' samples/live_zmq/live.hmx >"$flow"
+  sed 's/layer output/layer narrow {8}; layer output/; s/hidden -> output/hidden -(slow_down(seconds=3, after='$quick'))-> narrow -> output/; s/hidden {128}/hidden {8000}/' samples/live_zmq/live.hmx >"$flow"
   # How fast the sender is when nobody holds it back.
   "$program" receive "unix:$work/fast#label" --to "label=file:$work/labels.npy" 2>"$work/fast.err" &
   begin=${EPOCHREALTIME/[.,]/}
@@ -80,7 +82,7 @@ consume_slowly() {
   "$program" send "unix:$work/socket" --from "image=$(digits '&repeat=1000000')" --from "label=$(digits '&repeat=1000000#label')" --quiet 2>"$work/sender.err" &
   sender=$!
   processes=("$learner" "$sender")
-  await warm 120
+  await slow 150
   watch "$seconds" >"$work/rows"
   "$program" ctl "$work/control" status --json >"$work/status"
   for key in lost duplicates refused; do
@@ -95,7 +97,7 @@ consume_slowly() {
       rate = (s1 - s0) / (t1 - t0); learner = (most_l / least_l - 1) * 100; sender = (most_s / least_s - 1) * 100
       printf "slow consumer, %s min: %.0f samples a second where %.0f come (%.0f times too slow)\n", minutes, rate, fast, fast / rate
       printf "memory: learner %.1f MiB within %.2f %%, sender %.1f MiB within %.2f %%; descriptors %d to %d; nothing lost, refused or doubled\n", most_l / 1024, learner, most_s / 1024, sender, f0, f1
-      exit !(fast / rate >= 100 && learner <= 1 && most_s - least_s <= 1024 && f0 == f1 && s1 > s0)
+      exit !(fast / rate >= 100 && learner <= 1 && sender <= 1 && f0 == f1 && s1 > s0)
     }' "$work/rows" || fail "that is not what was promised"
 }
 

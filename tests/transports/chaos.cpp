@@ -2,6 +2,7 @@
 //   transport_chaos worlds KIND COUNT SEED [AT_ONCE]   KIND: tcp or zmq+router; a line for each world, and what they had in common
 //   transport_chaos proxy TARGET SEED SECONDS [zmtp] [cuts]   between who connects to the port it prints and 127.0.0.1:TARGET; after that it
 //                                                      passes all on. cuts: only those, every few seconds
+#include <malloc.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -18,6 +19,8 @@ using namespace transports;
 
 namespace {
 
+constexpr double kMostGrown = 0.5;  // MiB, from the first worlds on: less than one of them needs
+
 double resident_mib() {
   std::ifstream statm("/proc/self/statm");
   uint64_t size = 0, pages = 0;
@@ -25,9 +28,20 @@ double resident_mib() {
   return static_cast<double>(pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE))) / (1 << 20);
 }
 
+// What is allocated by whomever, and what was given back and is kept by the allocator, resident: at the end of an arena for each thread at work, of which
+// glibc makes up to eight a processor.
+struct Heap {
+  double allocated, free;  // MiB
+  Heap() {
+    const struct mallinfo2 all = mallinfo2();
+    allocated = static_cast<double>(all.uordblks + all.hblkhd) / (1 << 20);
+    free = static_cast<double>(all.fordblks) / (1 << 20);
+  }
+};
+
 int run_worlds(const std::string& kind, int count, uint64_t seed, int at_once) {
   int failed = 0;
-  double worst = 0;
+  double worst = 0, allocated_first = 0, grown = 0;
   int64_t samples = 0;
   for (int first = 0; first < count; first += at_once) {
     const int last = std::min(count, first + at_once);
@@ -44,12 +58,16 @@ int run_worlds(const std::string& kind, int count, uint64_t seed, int at_once) {
       worst = std::max(worst, v.worst_seconds);
       samples += v.samples;
     }
-    std::printf("  %.0f MiB resident\n", resident_mib());
+    const Heap heap;
+    std::printf("  %.2f MiB allocated, %.0f MiB resident, of which the allocator keeps up to %.0f free\n", heap.allocated, resident_mib(), heap.free);
+    if (first == 0) allocated_first = heap.allocated;
+    grown = std::max(grown, heap.allocated - allocated_first);
     std::fflush(stdout);
   }
   std::printf("%s: %d worlds from seed %llu, %lld samples, %d worlds failed; after storms samples came again within %.2f s\n", kind.c_str(), count,
               static_cast<unsigned long long>(seed), static_cast<long long>(samples), failed, worst);
-  return failed > 0;
+  if (grown > kMostGrown) std::printf("%s: worlds that are over have left %.2f MiB behind\n", kind.c_str(), grown);
+  return failed > 0 || grown > kMostGrown;
 }
 
 int run_proxy(uint16_t target, uint64_t seed, std::chrono::seconds time, bool zmtp, bool cuts) {
