@@ -16,6 +16,9 @@ const char* kProduct = R"(
 #define EACH 4
 #define TILE 32
 #define DEEP 16
+#define PANEL (DEEP * (TILE + 1))
+#define LEFT(d, r) room[(d) * (TILE + 1) + (r)]
+#define RIGHT(d, c) room[PANEL + (d) * (TILE + 1) + (c)]
 #ifdef ENDINGS
 SUM activated(SUM y, uint activation) {
   switch (activation) {
@@ -33,8 +36,7 @@ SUM activated(SUM y, uint activation) {
 kernel __attribute__((reqd_work_group_size(GROUP, GROUP, 1)))
 void product(BUFFER(0), BUFFER(1), BUFFER(2) FURTHER, uint m, uint n, uint k, uint runs, uint a_row, uint a_column, uint a_run, uint b_row, uint b_column, uint b_run,
              uint to WALK_PARAMETERS) {
-  local A left[DEEP][TILE + 1];
-  local B right[DEEP][TILE + 1];
+  local SUM room[2 * PANEL];  // terms of a, terms of b; then the tile
   const uint tx = get_local_id(0), ty = get_local_id(1), me = ty * GROUP + tx;
   const uint row = get_group_id(1) * TILE, column = get_group_id(0) * TILE, batch = get_group_id(2);
   WALK
@@ -45,15 +47,15 @@ void product(BUFFER(0), BUFFER(1), BUFFER(2) FURTHER, uint m, uint n, uint k, ui
     for (uint d = 0; d < k; d += DEEP) {
       for (uint e = me; e < DEEP * TILE; e += GROUP * GROUP) {
         const uint ar = a_column == 1 ? e / DEEP : e % TILE, ad = a_column == 1 ? e % DEEP : e / TILE;
-        left[ad][ar] = row + ar < m && d + ad < k ? A_READ(0, a_at + (row + ar) * a_row + (d + ad) * a_column) : (A)0;
+        LEFT(ad, ar) = row + ar < m && d + ad < k ? (SUM)A_READ(0, a_at + (row + ar) * a_row + (d + ad) * a_column) : (SUM)0;
         const uint bc = b_column == 1 ? e % TILE : e / DEEP, bd = b_column == 1 ? e / TILE : e % DEEP;
-        right[bd][bc] = column + bc < n && d + bd < k ? B_READ(1, b_at + (d + bd) * b_row + (column + bc) * b_column) : (B)0;
+        RIGHT(bd, bc) = column + bc < n && d + bd < k ? (SUM)B_READ(1, b_at + (d + bd) * b_row + (column + bc) * b_column) : (SUM)0;
       }
       barrier(CLK_LOCAL_MEM_FENCE);
       for (uint t = 0; t < DEEP; ++t) {
         SUM x[EACH], y[EACH];
-        for (uint i = 0; i < EACH; ++i) x[i] = left[t][ty * EACH + i];
-        for (uint j = 0; j < EACH; ++j) y[j] = right[t][tx * EACH + j];
+        for (uint i = 0; i < EACH; ++i) x[i] = LEFT(t, ty * EACH + i);
+        for (uint j = 0; j < EACH; ++j) y[j] = RIGHT(t, tx * EACH + j);
         for (uint i = 0; i < EACH; ++i)
           for (uint j = 0; j < EACH; ++j) sums[i][j] += x[i] * y[j];
       }
@@ -62,24 +64,27 @@ void product(BUFFER(0), BUFFER(1), BUFFER(2) FURTHER, uint m, uint n, uint k, ui
     a_at += a_run;
     b_at += b_run;
   }
+  // By way of the room neighbours write neighbours, and the endings stand once, not for each of a thread's sums.
   for (uint i = 0; i < EACH; ++i)
-    for (uint j = 0; j < EACH; ++j) {
-      const uint r = row + ty * EACH + i, q = column + tx * EACH + j, place = to + (batch * m + r) * n + q;
-      if (r >= m || q >= n) continue;
-      SUM y = sums[i][j];
+    for (uint j = 0; j < EACH; ++j) room[(ty * EACH + i) * TILE + tx * EACH + j] = sums[i][j];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (uint e = me; e < min((uint)TILE, m - row) * TILE; e += GROUP * GROUP) {
+    const uint r = row + e / TILE, q = column + e % TILE, place = to + (batch * m + r) * n + q;
+    if (q >= n) continue;
+    SUM y = room[e];
 #ifdef ENDINGS
-      switch (ending) {
-        case 1: y += (SUM)EXTRA_READ(3, q); break;
-        case 2: y += (SUM)EXTRA_READ(3, batch % cycle * m + r); break;
-        case 3: y = (SUM)EXTRA_READ(3, place) + y; break;
-        case 4: y = (AT(uchar, 4)[0] ? (SUM)EXTRA_READ(3, place) : (SUM)0) + y; break;
-        case 5: y = (SUM)EXTRA_READ(3, place) - (SUM)AT(float, 4)[0] * y; break;
-        case 6: y = EXTRA_READ(3, place) <= 0 ? 0 : y; break;
-      }
-      y = activated(y, activation);
-#endif
-      Y_WRITE(2, place, y);
+    switch (ending) {
+      case 1: y += (SUM)EXTRA_READ(3, q); break;
+      case 2: y += (SUM)EXTRA_READ(3, batch % cycle * m + r); break;
+      case 3: y = (SUM)EXTRA_READ(3, place) + y; break;
+      case 4: y = (AT(uchar, 4)[0] ? (SUM)EXTRA_READ(3, place) : (SUM)0) + y; break;
+      case 5: y = (SUM)EXTRA_READ(3, place) - (SUM)AT(float, 4)[0] * y; break;
+      case 6: y = EXTRA_READ(3, place) <= 0 ? 0 : y; break;
     }
+    y = activated(y, activation);
+#endif
+    Y_WRITE(2, place, y);
+  }
 }
 )";
 constexpr size_t kTile = 32, kGroup = 8;

@@ -62,6 +62,7 @@ Launch reduction(const Site& site, const hx_type& whole, std::string_view op, in
     w.strides[0].push_back(own[i]);
   }
   kept.join(), reduced.join();
+  kept.widen(2);  // one program for all that have few
   const int64_t terms = count(whole) / std::max<int64_t>(results, 1);
   const bool by_group = is_by_group(results, terms);
   std::string body = kernels::kScalarMacros + join_macros(of.dtype) + "kernel void reduce(" + of.declared + "uint op, uint results, uint terms" + kept.parameters("k_") + reduced.parameters("r_") + of.parameters + ") {\n";

@@ -14,11 +14,11 @@ const char* kSets = R"(
 #define OWN (get_group_id(0) % repeat * gains + e / run * step)
 #define ALONE kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
 T total_of(T x, local T* parts) {
-  const uint me = get_local_id(0);
-  parts[me] = x;
-  for (uint stride = 1; stride < GROUP; stride *= 2) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (me % (2 * stride) == 0) parts[me] += parts[me + stride];
+  parts[get_local_id(0)] = x;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (get_local_id(0) == 0) {
+    for (uint k = 1; k < GROUP; ++k) x += parts[k];
+    parts[0] = x;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   const T y = parts[0];

@@ -43,6 +43,7 @@ TEST_CASE("optimizers step on OpenCL as on the CPU") {
     INFO(optimizer);
     check_alike(flow + "--optimizer '" + optimizer + "' ", "--steps 16", {kernel}, 2e-3);
   }
+  check_alike(flow + "--accumulate 3 ", "--steps 12", {"sum of products", "chain and reduce"}, 2e-3);
 }
 
 TEST_CASE("norms over batches and groups train on OpenCL with convolutions and pooling") {
