@@ -303,8 +303,10 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     if (request.path == "/v1/events") return open_events(request, got);
     request.body = std::move(got.body());
     stream_.expires_never();  // the service has its own deadlines
-    server_->service().handle(std::move(request), [self = this->shared_from_this()](ServiceReply reply) {
-      self->server_->post([self, reply = std::move(reply)]() mutable { self->write(std::move(reply)); });
+    // Whoever answers lets go of the connection: it ends, and its place is free, on the thread of the server.
+    server_->service().handle(std::move(request), [self = this->shared_from_this()](ServiceReply reply) mutable {
+      const std::shared_ptr<Server> server = self->server_;
+      server->post([self = std::move(self), reply = std::move(reply)]() mutable { self->write(std::move(reply)); });
     });
   }
 

@@ -122,6 +122,10 @@ void append_nested(std::string& to, DType dtype, const Shape& shape, uint32_t ax
 std::string json_line(const json::object& o) {
   std::string text = json::serialize(o);
   for (size_t at = 0; at < text.size();) {
+    if (static_cast<unsigned char>(text[at]) < 0x80) {  // nearly all of it
+      ++at;
+      continue;
+    }
     const CodePoint point = decode_utf8(text, at);
     if (!point.valid) text[at] = '?';
     at += point.length;
