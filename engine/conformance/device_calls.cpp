@@ -110,6 +110,14 @@ conformance::Cases larger_cases() {
     cases.push_back({"max_pool", window.set("kernel", kernel), {image}});
   }
   cases.push_back({"adam", {}, {rows, rows, rows, positives(rows.shape), rate(), {Operand::step, {}}}});
+  AttributeMap many = AttributeMap().set("update", std::string("adamw")).set("parameters", int64_t{60});
+  std::vector<Operand> tensors;
+  for (int i = 0; i < 60; ++i) {
+    const Operand w = i % 7 == 0 ? rows : numbers({1 + i * 29});
+    tensors.insert(tensors.end(), {w, w, w, positives(w.shape)});
+  }
+  tensors.insert(tensors.end(), {rate(), {Operand::step, {}}});
+  cases.push_back({"update_all", many, std::move(tensors)});
   return cases;
 }
 

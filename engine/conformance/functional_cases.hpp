@@ -145,6 +145,11 @@ inline void add_linear_cases(Cases& cases, Sizes& sizes) {
   cases.push_back({"dot_add", axes({1}, {0}, {}), {numbers({3, out}), numbers({3, in}), numbers({in, out})}});
   cases.push_back({"dot_add", axes({0}, {0}, {}), {numbers({in, out}), numbers({7, in}), numbers({7, out}), keep}});
   cases.push_back({"dot_add", axes({2}, {1}, {0}), {numbers({2, 3, out}), numbers({2, 3, in}), numbers({2, in, out})}});
+  for (const int64_t which : {0, 1}) {
+    cases.push_back({"dot_sum", axes({0}, {0}, {}).set("sum", which), {numbers({7, in}), numbers({7, out})}});
+    cases.push_back({"dot_sum", axes({1, 0}, {1, 0}, {}).set("sum", which), {numbers({3, 7, in}), numbers({3, 7, out})}});
+    cases.push_back({"dot_sum", axes({1}, {0}, {}).set("sum", which), {numbers({in, 5}), numbers({5, out})}});
+  }
   for (const char* slope : {"", "all", "active"})
     cases.push_back({"sgd_outer",
                      AttributeMap().set("slope", std::string(slope)),
@@ -393,6 +398,15 @@ inline void add_optimizer_cases(Cases& cases, Sizes& sizes) {
     cases.push_back({"lion", plain, {w, w, w, rate()}});
     cases.push_back({"lamb", still, {w, w, w, v, rate(), step}});
     cases.push_back({"normuon", plain, {w, w, w, positives({w.shape[0]}), rate()}});
+  }
+  const Operand row = numbers({3}), spread = positives({3});
+  const auto together = [](const char* update) { return AttributeMap().set("weight_decay", 0.1).set("update", std::string(update)).set("parameters", int64_t{2}); };
+  for (const char* name : {"adam", "adamw"}) cases.push_back({"update_all", together(name), {w, w, w, v, row, row, row, spread, rate(), step}});
+  cases.push_back({"update_all", together("sgd"), {w, w, row, row, rate()}});
+  cases.push_back({"update_all", together("sgd").set("momentum", 0.9), {w, w, w, row, row, row, rate()}});
+  cases.push_back({"update_all", together("lion"), {w, w, w, row, row, row, rate()}});
+  for (const bool centered : {false, true}) {
+    cases.push_back({"update_all", together("rmsprop").set("centered", centered).set("epsilon", 1.0), centered ? std::vector<Operand>{w, w, v, w, row, row, spread, row, rate()} : std::vector<Operand>{w, w, v, row, row, spread, rate()}});
   }
   cases.push_back({"global_norm", {}, {w, numbers({}), numbers({sizes.odd()})}});
 }

@@ -9,9 +9,11 @@
 
 namespace harmonics {
 
-bool is_update(const Node& node) {
-  const FunctionalPtr f = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
-  return f && f->is_update;
+uint32_t update_results(const Node& node) {
+  if (node.op != Op::call) return 0;
+  if (node.callee == "update_all") return static_cast<uint32_t>(node.outputs.size()) / static_cast<uint32_t>(node.attributes.integer("parameters"));
+  const FunctionalPtr f = FunctionalTable::global().find(node.callee);
+  return f && f->is_update ? static_cast<uint32_t>(node.outputs.size()) : 0;
 }
 bool needs_step(const Program& program, const Node& node) { return !is_leaf(node.op) && !is_constant(node.op) && !is_view(program, node); }
 uint32_t first_of_rest(const Program& program, const std::vector<PlannedStep>& steps) {
@@ -57,7 +59,7 @@ class Assembler {
       if (const KernelPtr& kernel = p_.kernels.back()) {
         step.workspace = kernel->raw().workspace;
         step.in_place = kernel->raw().in_place;
-        step.is_update = is_update(node);
+        step.update_results = update_results(node);
       } else {
         p_.host_kernels.back() = node.op == Op::host_call ? host_call_kernel(program(), node) : reference_kernel(program(), node);
         step.workspace = p_.host_kernels.back().workspace;

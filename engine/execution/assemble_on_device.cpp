@@ -65,7 +65,7 @@ class DeviceAssembler {
       if (kernel && kernel->is_queued()) {
         step.workspace = kernel->raw().workspace;
         step.in_place = kernel->raw().in_place;
-        step.is_update = is_update(node);
+        step.update_results = update_results(node);
       }
       planned_.push_back(step);
     }

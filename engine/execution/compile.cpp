@@ -62,7 +62,15 @@ Program run_fuse_updates(const Program& p, Context& c) {
 Program run_accumulate_products(const Program& p, Context& c) {
   return c.options.fuse && !c.kernels.is_reference() ? accumulate_products(p, accepts_call(c)) : p;
 }
+Program run_sum_with_products(const Program& p, Context& c) {
+  return c.options.fuse && !c.kernels.is_reference() ? sum_with_products(p, accepts_call(c)) : p;
+}
 Program run_fuse_pooling(const Program& p, Context& c) { return c.options.fuse ? fuse_pooling(p, accepts_call(c)) : p; }
+
+// Where a launch costs more than a slope that lives longer.
+Program run_join_updates(const Program& p, Context& c) {
+  return c.options.fuse && c.kernels.device() && has_own_memory(*c.kernels.device()) ? join_updates(p, accepts_call(c)) : p;
+}
 
 Program run_recompute(const Program& p, Context& c) { return recompute(p, c.options.recompute); }
 
@@ -133,9 +141,9 @@ constexpr PassRow kPasses[] = {
     {"select", run_select},
     {"simplify", run_simplify},   {"cse", run_cse},
     {"dce", run_dce},             {"fuse_pooling", run_fuse_pooling},
-    {"fuse_updates", run_fuse_updates}, {"accumulate_products", run_accumulate_products},
+    {"fuse_updates", run_fuse_updates}, {"accumulate_products", run_accumulate_products}, {"sum_with_products", run_sum_with_products},
     {"fuse_elementwise", run_fuse_elementwise}, {"fuse_reductions", run_fuse_reductions},
-    {"advance_updates", run_advance_updates},
+    {"advance_updates", run_advance_updates}, {"join_updates", run_join_updates},
 };
 
 bool is_disabled(const CompileOptions& options, std::string_view pass) {

@@ -48,8 +48,8 @@ struct PlanParts {
 
 // Is the node computed at all, rather than a leaf, a constant or a view?
 bool needs_step(const Program& program, const Node& node);
-// Is it an optimizer's step of one parameter?
-bool is_update(const Node& node);
+// See PlannedStep.
+uint32_t update_results(const Node& node);
 // The first step after the forward pass; steps.size(): there is none.
 uint32_t first_of_rest(const Program& program, const std::vector<PlannedStep>& steps);
 // The result of that name, or ErrorKind::Name with the nearest one.

@@ -170,10 +170,16 @@ class Planner {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Block& in = block(node.inputs[i]);
       if (in.home.place != Place::state || in.home.index != state || in.maker != kNobody) continue;
-      const bool allowed = step.is_update ? i == (output == 0 ? 0 : output + 1) : output == 0 && i < 32 && (step.in_place >> i & 1);
+      const bool allowed = step.update_results > 0 ? i == replaced_by(output, step.update_results) : output == 0 && i < 32 && (step.in_place >> i & 1);
       if (!allowed || !covers(node.inputs[i]) || in.bytes != b.bytes) return false;
     }
     return true;
+  }
+
+  // The operand that a result of an update replaces: of each parameter there is w, its slope, which nothing replaces, and the moments.
+  static size_t replaced_by(uint32_t output, uint32_t results) {
+    const size_t parameter = output / results, own = output % results;
+    return parameter * (results + 1) + (own == 0 ? 0 : own + 1);
   }
 
   bool join_dying_input(uint32_t s) {

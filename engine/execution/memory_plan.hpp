@@ -17,7 +17,9 @@ struct PlannedStep {
   uint32_t node = 0;
   uint64_t workspace = 0;
   uint32_t in_place = 0;        // bit i: output 0 may be the memory of input i
-  bool is_update = false;       // an optimizer's (w, g, moments...) -> w', moments'...: each may be the memory of the old one
+  // An optimizer's (w, g, moments...) -> w', moments'..., for one parameter or several side by side: so many results for each, which may be
+  // the memory of the old ones. 0: it is none.
+  uint32_t update_results = 0;
 };
 
 enum class Place : uint8_t { nowhere, input, state, constant, arena };

@@ -45,6 +45,17 @@ Values dot_add(const AttributeMap& attributes, Inputs in) {
   return {(in.size() == 4 ? select(in[3], in[0], zeros_like(in[0])) : in[0]) + product};
 }
 
+// What a product and a sum of one of its operands read anyway, together: the slopes of a weight and its bias.
+Values dot_sum(const AttributeMap& attributes, Inputs in) {
+  expect_inputs("dot_sum", in, 2, 2);
+  const int64_t which = attributes.integer("sum", 0);
+  expect(which == 0 || which == 1, "dot_sum", fmt::format("it sums operand 0 or 1, not {}", which), ErrorKind::Type);
+  AttributeMap axes;
+  for (const char* name : {"lhs_contract", "rhs_contract"}) axes.set(name, attributes.integers(name));
+  for (const char* name : {"lhs_batch", "rhs_batch"}) axes.set(name, std::vector<int64_t>{});
+  return {one("dot", axes, {in[0], in[1]}), reduce_sum(in[static_cast<size_t>(which)], attributes.integers(which == 0 ? "lhs_contract" : "rhs_contract"))};
+}
+
 Values sgd_outer(const AttributeMap& attributes, Inputs in) {
   expect_inputs("sgd_outer", in, 4, 4);
   const HTensor &w = in[0], &a = in[1], &b = in[2];
@@ -73,6 +84,9 @@ std::vector<Functional> linears() {
            "sum [...], a, b, keep []? {lhs_contract, rhs_contract, lhs_batch, rhs_batch} -> sum + dot(a, b) [...]; the product "
            "alone where keep is false",
            dot_add, nullptr},
+          {"dot_sum", "a product of tensors, and one of them summed over the axes that the product joins",
+           "a, b {lhs_contract, rhs_contract, sum = 0} -> dot(a, b) [...], a summed over lhs_contract [...]; b over rhs_contract where sum is 1",
+           dot_sum, nullptr},
           {"sgd_outer", "one step of gradient descent on an affine map's weight, whose slope is never stored",
            "w [m, n], a [..., m], b [..., n], lr [] {slope = \"\"} -> w - lr sum(a b^T) [m, n], b w^T [..., m]?; slope "
            "\"all\" gives the second result (with the old w), \"active\" only where a > 0, else zero",

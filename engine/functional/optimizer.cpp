@@ -149,6 +149,29 @@ Values normuon(const AttributeMap& a, Inputs in) {
   return {kept - reach * even, m, v};
 }
 
+// Steps of several parameters, which depend on nothing of each other: of each its tensors as one such step takes them, side by side,
+// then the rate and, where the steps want it, their number.
+Values update_all(const AttributeMap& a, Inputs in) {
+  const std::string& update = a.text("update");
+  const int64_t parameters = a.integer("parameters");
+  const FunctionalPtr functional = FunctionalTable::global().find(update);
+  expect(functional && functional->is_update, "update_all", "'" + update + "' is no optimizer's step of one parameter", ErrorKind::Type);
+  expect_inputs("update_all", in, 3, SIZE_MAX);
+  const size_t shared = is_integer(in.back().dtype()) ? 2 : 1, all = in.size() - shared;
+  expect(parameters > 0 && all % static_cast<size_t>(parameters) == 0, "update_all",
+         fmt::format("{} tensors do not belong to {} parameters", all, parameters), ErrorKind::Type);
+  AttributeMap own;
+  for (const auto& [name, value] : a.entries())
+    if (name != "update" && name != "parameters") own.set(name, value);
+  Values results;
+  for (size_t first = 0, each = all / static_cast<size_t>(parameters); first < all; first += each) {
+    Values one(in.begin() + static_cast<ptrdiff_t>(first), in.begin() + static_cast<ptrdiff_t>(first + each));
+    one.insert(one.end(), in.end() - static_cast<ptrdiff_t>(shared), in.end());
+    for (HTensor& result : functional->body(own, one)) results.push_back(std::move(result));
+  }
+  return results;
+}
+
 // The length of all tensors together, taken as one vector.
 Values global_norm(const AttributeMap&, Inputs in) {
   expect(!in.empty(), "global_norm", "takes at least one tensor");
@@ -191,6 +214,8 @@ std::vector<Functional> optimizers() {
        "w [r, c], g [r, c], m [r, c], v [r], lr [] {beta1 = 0.95, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0} -> "
        "w [r, c], m [r, c], v [r]",
        normuon, nullptr},
+      {"update_all", "the steps of several parameters by one optimizer",
+       "(w [...], g [...], moments [...]...) ..., lr [], step []? {update, parameters, ...} -> (w [...], moments [...]...) ...", update_all, nullptr},
       {"global_norm", "the length of all tensors together, taken as one vector", "x [...], ... -> norm []", global_norm,
        nullptr},
   };

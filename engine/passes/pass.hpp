@@ -39,6 +39,9 @@ Program fuse_updates(const Program& program, const AcceptsCall& accepts);
 // Sums of a product and what is there before it and dies with the sum (slopes of a value that is used twice, gradients gathered
 // over micro-batches in a state) into one `dot_add`, which writes over the sum. Rounds differently; only where `accepts` the call.
 Program accumulate_products(const Program& program, const AcceptsCall& accepts);
+// A product and the sum of one of its operands over the axes it joins (slopes of a weight and of its bias) into one `dot_sum`, which
+// reads the operand once. May round differently; only where `accepts` the call.
+Program sum_with_products(const Program& program, const AcceptsCall& accepts);
 // {linear -> relu, tanh, logistic, gelu}, {conv -> relu} ... into one call {activation}; rows of one table. Only where nothing
 // else reads the intermediate value and `accepts` says so for the joined call.
 Program fuse_calls(const Program& program, const AcceptsCall& accepts);
@@ -61,6 +64,9 @@ Program fuse_elementwise(const Program& program, const HasKernel& accepts = {});
 Program fuse_reductions(const Program& program, const HasKernel& accepts = {});
 // Nodes in "optimizer/" scopes right after the last thing they wait for, so that a gradient lives no longer than its update.
 Program advance_updates(const Program& program);
+// Steps of parameters that an optimizer takes alike as one `update_all` of them all, with the same bits; slopes live until then. Where
+// `accepts` says so.
+Program join_updates(const Program& program, const AcceptsCall& accepts);
 
 // The parts a training step runs in, by scope: everything under "gradient/", "optimizer/" and "recomputed/" comes after
 // the forward pass.

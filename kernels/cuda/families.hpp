@@ -36,6 +36,7 @@ bool plan_arg_extreme(const Site&, hx_kernel&);
 bool plan_cumsum(const Site&, hx_kernel&);
 
 bool plan_dot(const Site&, hx_kernel&);
+bool plan_dot_sum(const Site&, hx_kernel&);
 bool plan_linear(const Site&, hx_kernel&);
 
 bool plan_softmax(const Site&, hx_kernel&);
@@ -45,10 +46,8 @@ bool plan_row_norm_grad(const Site&, hx_kernel&);
 bool plan_batch_norm(const Site&, hx_kernel&);
 bool plan_group_norm(const Site&, hx_kernel&);
 
-bool plan_sgd(const Site&, hx_kernel&);
-bool plan_adam(const Site&, hx_kernel&);
-bool plan_rmsprop(const Site&, hx_kernel&);
-bool plan_lion(const Site&, hx_kernel&);
+bool plan_update(const Site&, hx_kernel&);
+bool plan_update_all(const Site&, hx_kernel&);
 bool plan_lamb(const Site&, hx_kernel&);
 bool plan_global_norm(const Site&, hx_kernel&);
 

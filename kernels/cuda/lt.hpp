@@ -18,7 +18,8 @@ enum Operation : int32_t { kAsIs = 0, kTransposed = 1 };
 enum ProductAttribute : int { kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8 };
 enum MatrixAttribute : int { kBatchCount = 5, kBatchStride = 6 };
 enum PreferenceAttribute : int { kMostWorkspace = 1, kLeastAlignmentA = 5, kLeastAlignmentB = 6, kLeastAlignmentC = 7, kLeastAlignmentD = 8 };
-enum Epilogue : uint32_t { kPlain = 1, kRelu = 2, kBias = 4, kReluBias = 6 };
+// The sums are of an operand over what is contracted, and go where the bias would come from.
+enum Epilogue : uint32_t { kPlain = 1, kRelu = 2, kBias = 4, kReluBias = 6, kSumOfA = 256, kSumOfB = 512 };
 
 struct Algorithm {
   uint64_t data[8];

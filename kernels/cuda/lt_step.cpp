@@ -56,8 +56,9 @@ class LtStep final : public Step {
     const int type = data_type(p_.dtype);
     if (type < 0) return "computes floats";
     const int scale = p_.dtype == HX_F64 ? lt::kF64 : lt::kF32;
-    const uint32_t epilogue = p_.has_bias ? (p_.relu ? lt::kReluBias : lt::kBias) : p_.relu ? lt::kRelu : lt::kPlain;
     // The first operand is b: c' = b' a'.
+    const uint32_t epilogue = p_.sum != Product::Sum::none ? (p_.sum == Product::Sum::b ? lt::kSumOfA : lt::kSumOfB)
+                              : p_.has_bias ? (p_.relu ? lt::kReluBias : lt::kBias) : p_.relu ? lt::kRelu : lt::kPlain;
     const int32_t first = b.transposed ? lt::kTransposed : lt::kAsIs, second = a.transposed ? lt::kTransposed : lt::kAsIs;
     const bool described = f_.product_create(&product_, compute_type(p_), scale) == 0 && set_product(lt::kTransposeA, first) &&
                            set_product(lt::kTransposeB, second) && set_product(lt::kEpilogue, epilogue) && describe(b_, type, b, p_.b_batch) &&
@@ -68,7 +69,7 @@ class LtStep final : public Step {
   uint64_t workspace() const { return chosen_.workspace; }
 
   void enqueue(Machine& machine, void* stream, const hx_place* places) const override {
-    if (p_.has_bias) {
+    if (p_.has_bias || p_.sum != Product::Sum::none) {
       const void* bias = p_.bias.at(places);
       if (bias != bias_) {
         f_.product_set(product_, lt::kBiasPointer, &bias, sizeof bias);

@@ -1,22 +1,22 @@
-// One step of one parameter, and the length of all gradients together. Besides in_place (w' = w), every further result may be the
-// memory of the moment it replaces.
+// Steps of parameters, one or many that are taken alike, and the length of all gradients together. Besides in_place (w' = w), every
+// further result may be the memory of the moment it replaces.
+#include <optional>
+
 #include "families.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-// The first `tensors` inputs are like the first, then comes lr, then (with_step) the step's number.
-bool is_update(const Site& site, uint32_t tensors, bool with_step) {
-  if (site.inputs() != tensors + 1 + with_step) return declined("other operands than it knows");
-  for (uint32_t i = 0; i < tensors; ++i)
-    if (!is_f32(site.in(i)) || !same_shape(site.in(i), site.in(0))) return declined("updates f32");
-  if (!is_f32(site.in(tensors)) || count(site.in(tensors)) != 1) return declined("takes the learning rate in f32");
-  return !with_step || site.in(tensors + 1).dtype == HX_I64 || site.in(tensors + 1).dtype == HX_I32 || declined("counts steps in i32 and i64");
-}
+// So many tensors of one shape for each parameter, beginning with w and g; behind them all the rate, and for some the step's number.
+struct Rule {
+  UpdateRule rule;
+  uint32_t tensors;
+  bool with_step = false;
+  OptimizerParameters settings{};
+};
 
-OptimizerParameters parameters_of(const Site& site, double epsilon = 1e-8, double beta2 = 0.999) {
+OptimizerParameters settings_of(const Site& site, double epsilon = 1e-8, double beta2 = 0.999) {
   OptimizerParameters p{};
-  p.count = static_cast<uint32_t>(count(site.in(0)));
   p.nesterov = site.flag("nesterov");
   p.momentum = site.number("momentum");
   p.beta1 = site.number("beta1", 0.9);
@@ -27,44 +27,118 @@ OptimizerParameters parameters_of(const Site& site, double epsilon = 1e-8, doubl
   return p;
 }
 
-// One kernel that takes the call's buffers as they are.
-bool answer_update(const Site& site, Function function, const OptimizerParameters& p, const char* name, hx_kernel& out) {
-  std::vector<Operand> all;
-  for (uint32_t i = 0; i < site.inputs() + site.outputs(); ++i) all.push_back({i});
+std::optional<Rule> rule_of(const Site& site, std::string_view update, uint32_t parameters) {
+  if (update == "sgd") {
+    const bool moving = site.inputs() == 3 * parameters + 1;
+    return Rule{moving ? UpdateRule::sgd_momentum : UpdateRule::sgd, moving ? 3u : 2u, false, settings_of(site)};
+  }
+  if (update == "adam" || update == "adamw") {
+    Rule rule{UpdateRule::adam, 4, true, settings_of(site)};
+    rule.settings.decoupled = update == "adamw";
+    return rule;
+  }
+  if (update == "rmsprop") {
+    const bool moving = site.number("momentum") != 0, centered = site.flag("centered");
+    const UpdateRule rule = moving ? centered ? UpdateRule::rmsprop_both : UpdateRule::rmsprop_moving : centered ? UpdateRule::rmsprop_centered : UpdateRule::rmsprop;
+    return Rule{rule, 3u + moving + centered, false, settings_of(site)};
+  }
+  if (update == "lion") return Rule{UpdateRule::lion, 3, false, settings_of(site, 1e-8, 0.99)};
+  return std::nullopt;
+}
+
+bool takes(const Site& site, uint32_t parameters, uint32_t tensors, bool with_step) {
+  const uint32_t all = parameters * tensors;
+  if (parameters == 0 || site.inputs() != all + 1 + with_step || site.outputs() != all - parameters) return declined("other operands than it knows");
+  for (uint32_t i = 0; i < all; ++i)
+    if (!is_f32(site.in(i)) || !same_shape(site.in(i), site.in(i / tensors * tensors))) return declined("updates f32");
+  if (!is_f32(site.in(all)) || count(site.in(all)) != 1) return declined("takes the learning rate in f32");
+  return !with_step || site.in(all + 1).dtype == HX_I64 || site.in(all + 1).dtype == HX_I32 || declined("counts steps in i32 and i64");
+}
+
+// A kernel that works on many tensors: its one argument is a table of their addresses, as many at once as fit.
+class TableStep final : public Step {
+ public:
+  struct Tensor {
+    uint32_t count;
+    std::vector<Operand> at;
+  };
+  // `run`: numbers that one block takes. `sums`: one for each block, where the kernel has such.
+  TableStep(Function function, const OptimizerParameters& settings, uint32_t run, const std::vector<Tensor>& tensors, std::optional<Operand> lr,
+            std::optional<Operand> step, std::optional<Operand> sums)
+      : function_(function), lr_(lr), step_(step), sums_(sums) {
+    for (const Tensor& t : tensors) {
+      if (launches_.empty() || launches_.back().table.tensors == kMostTensors) {
+        const uint32_t before = launches_.empty() ? 0 : launches_.back().first + launches_.back().blocks;
+        launches_.push_back({});
+        launches_.back().first = before;
+        launches_.back().table.settings = settings;
+      }
+      Launch& l = launches_.back();
+      l.at.push_back(t.at);
+      TensorRow& row = l.table.rows[l.table.tensors++];
+      row.count = t.count;
+      row.first_block = l.blocks;
+      l.blocks += (t.count + run - 1) / run;
+    }
+  }
+  uint32_t blocks() const { return launches_.back().first + launches_.back().blocks; }
+
+  void enqueue(Machine& machine, void* stream, const hx_place* places) const override {
+    for (const Launch& l : launches_) {
+      TensorTable table = l.table;
+      for (size_t t = 0; t < l.at.size(); ++t)
+        for (size_t i = 0; i < l.at[t].size(); ++i) table.rows[t].at[i] = reinterpret_cast<float*>(l.at[t][i].at(places));
+      if (lr_) table.lr = reinterpret_cast<const float*>(lr_->at(places));
+      if (step_) table.step = step_->at(places);
+      if (sums_) table.sums = reinterpret_cast<double*>(sums_->at(places)) + l.first;
+      void* arguments[] = {&table};
+      machine.check(machine.driver().launch(function_, {l.blocks, 1, 1, kThreads}, arguments, stream), "start a kernel");
+    }
+  }
+
+ private:
+  struct Launch {
+    TensorTable table{};
+    std::vector<std::vector<Operand>> at;  // by tensor
+    uint32_t first = 0, blocks = 0;
+  };
+  Function function_;
+  std::optional<Operand> lr_, step_, sums_;
+  std::vector<Launch> launches_;
+};
+
+bool answer_updates(const Site& site, std::string_view update, uint32_t parameters, hx_kernel& out) {
+  std::optional<Rule> rule = rule_of(site, update, parameters);
+  if (!rule) return declined("takes steps of " + std::string(update) + " one by one");
+  const uint32_t tensors = rule->tensors, all = parameters * tensors;
+  if (!takes(site, parameters, tensors, rule->with_step)) return false;
+  if (rule->with_step) rule->settings.wide_step = site.in(all + 1).dtype == HX_I64;
+  std::vector<TableStep::Tensor> list;
+  for (uint32_t p = 0; p < parameters; ++p) {
+    TableStep::Tensor& t = list.emplace_back(TableStep::Tensor{static_cast<uint32_t>(count(site.in(p * tensors))), {}});
+    for (uint32_t i = 0; i < tensors; ++i) t.at.push_back({p * tensors + i});
+    for (uint32_t i = 0; i + 1 < tensors; ++i) t.at.push_back({site.inputs() + p * (tensors - 1) + i});
+  }
   Work work(site.machine());
-  work.over(p.count, function, all, p);
-  answer(out, std::move(work), name).in_place = 1;
+  work.add(std::make_unique<TableStep>(update_function(rule->rule), rule->settings, kUpdateRun, list, Operand{all},
+                                       rule->with_step ? std::optional(Operand{all + 1}) : std::nullopt, std::nullopt));
+  answer(out, std::move(work), parameters == 1 ? "update" : "joined updates").in_place = 1;
   return true;
 }
 
 }  // namespace
 
-bool plan_sgd(const Site& site, hx_kernel& out) {
-  const bool moving = site.inputs() == 4;
-  return is_update(site, moving ? 3 : 2, false) && answer_update(site, moving ? sgd_momentum_function() : sgd_function(), parameters_of(site), "sgd", out);
-}
-
-bool plan_adam(const Site& site, hx_kernel& out) {
-  if (!is_update(site, 4, true)) return false;
-  OptimizerParameters p = parameters_of(site);
-  p.decoupled = site.op() == "adamw";
-  p.wide_step = site.in(5).dtype == HX_I64;
-  return answer_update(site, adam_function(), p, "adam", out);
-}
-
-bool plan_rmsprop(const Site& site, hx_kernel& out) {
-  const bool moving = site.number("momentum") != 0, centered = site.flag("centered");
-  return is_update(site, 3u + moving + centered, false) && answer_update(site, rmsprop_function(moving, centered), parameters_of(site), "rmsprop", out);
-}
-
-bool plan_lion(const Site& site, hx_kernel& out) {
-  return is_update(site, 3, false) && answer_update(site, lion_function(), parameters_of(site, 1e-8, 0.99), "lion", out);
+bool plan_update(const Site& site, hx_kernel& out) { return answer_updates(site, site.op(), 1, out); }
+bool plan_update_all(const Site& site, hx_kernel& out) {
+  const std::string update = site.text("update");
+  return answer_updates(site, update, static_cast<uint32_t>(std::max<int64_t>(0, site.integer("parameters"))), out);
 }
 
 bool plan_lamb(const Site& site, hx_kernel& out) {
-  if (!is_update(site, 4, true)) return false;
+  if (!takes(site, 1, 4, true)) return false;
   if (site.integer("adapt", 1) == 0) return declined("steps of LAMB without adapt are left to its body");
-  OptimizerParameters p = parameters_of(site, 1e-6);
+  OptimizerParameters p = settings_of(site, 1e-6);
+  p.count = static_cast<uint32_t>(count(site.in(0)));
   p.wide_step = site.in(5).dtype == HX_I64;
   p.blocks = std::min<uint32_t>((p.count + kNormRun - 1) / kNormRun, 1024);
   Work work(site.machine());
@@ -77,17 +151,17 @@ bool plan_lamb(const Site& site, hx_kernel& out) {
 
 bool plan_global_norm(const Site& site, hx_kernel& out) {
   if (!site.all_f32()) return declined("adds up f32");
-  std::vector<LengthParameters> parts;
-  uint32_t blocks = 0;
+  std::vector<TableStep::Tensor> tensors;
+  uint64_t blocks = 0;
   for (uint32_t i = 0; i < site.inputs(); ++i) {
     const auto n = static_cast<uint32_t>(count(site.in(i)));
-    parts.push_back({n, blocks});
+    tensors.push_back({n, {Operand{i}}});
     blocks += (n + kNormRun - 1) / kNormRun;
   }
   Work work(site.machine());
-  const Operand sums = work.take_workspace(site, uint64_t{blocks} * sizeof(double));
-  for (uint32_t i = 0; i < site.inputs(); ++i) work.launch(squares_function(), {(parts[i].count + kNormRun - 1) / kNormRun, 1, 1, kThreads}, {{i}, sums}, parts[i]);
-  work.launch(length_function(), {1, 1, 1, kThreads}, {sums, {site.inputs()}}, LengthParameters{blocks, 0});
+  const Operand sums = work.take_workspace(site, blocks * sizeof(double));
+  work.add(std::make_unique<TableStep>(squares_function(), OptimizerParameters{}, kNormRun, tensors, std::nullopt, std::nullopt, sums));
+  work.launch(length_function(), {1, 1, 1, kThreads}, {sums, {site.inputs()}}, LengthParameters{static_cast<uint32_t>(blocks)});
   answer(out, std::move(work), "global norm");
   return true;
 }

@@ -102,9 +102,15 @@ bool answer_product(const Site& site, Work work, Product p, bool has_bias, Activ
 
 }  // namespace
 
-bool plan_dot(const Site& site, hx_kernel& out) {
+namespace {
+
+// Of two operands, brought into a form that is one of matrices.
+std::optional<Product> product_of(const Site& site, Work& work) {
   const auto a_contract = site.integers("lhs_contract"), b_contract = site.integers("rhs_contract");
-  if (site.in(0).dtype != site.in(1).dtype || site.in(0).dtype != site.out().dtype) return declined("multiplies operands of one type");
+  if (site.in(0).dtype != site.in(1).dtype || site.in(0).dtype != site.out().dtype) {
+    declined("multiplies operands of one type");
+    return std::nullopt;
+  }
   Side a{site.in(0), {0}, site.integers("lhs_batch"), {}, {}}, b{site.in(1), {1}, site.integers("rhs_batch"), {}, {}};
   // Contracted axes may be paired in any order; sorted by the left's they are likelier to be one run in memory.
   std::vector<size_t> order(a_contract.size());
@@ -114,7 +120,6 @@ bool plan_dot(const Site& site, hx_kernel& out) {
     a.contract.push_back(a_contract[i]);
     b.contract.push_back(b_contract[i]);
   }
-  Work work(site.machine());
   for (Side* side : {&a, &b}) {
     side->find_free();
     if (!side->is_matrix()) side->rearrange(site, work);
@@ -129,7 +134,32 @@ bool plan_dot(const Site& site, hx_kernel& out) {
   p.dtype = site.in(0).dtype;
   p.may_round = site.allows_half();
   p.a = a.place, p.b = b.place, p.c = {2};
-  return answer_product(site, std::move(work), p, false, Activation::none, out);
+  return p;
+}
+
+}  // namespace
+
+bool plan_dot(const Site& site, hx_kernel& out) {
+  Work work(site.machine());
+  const std::optional<Product> p = product_of(site, work);
+  return p && answer_product(site, std::move(work), *p, false, Activation::none, out);
+}
+
+bool plan_dot_sum(const Site& site, hx_kernel& out) {
+  if (!site.all_f32()) return declined("sums f32 beside a product");
+  Work work(site.machine());
+  std::optional<Product> p = product_of(site, work);
+  if (!p) return false;
+  p->sum = site.integer("sum") == 0 ? Product::Sum::a : Product::Sum::b;
+  p->bias = {3};
+  uint64_t workspace = work.workspace();
+  std::string why;
+  auto step = lt_step(site.machine(), *p, workspace, site.workspace(), why);
+  if (!step) return declined(why);
+  work.add(std::move(step));
+  work.take_workspace(site, workspace - work.workspace());
+  answer(out, std::move(work), "cuBLASLt product and sum");
+  return true;
 }
 
 bool plan_linear(const Site& site, hx_kernel& out) {

@@ -15,6 +15,8 @@ struct Product {
   // What follows in the same pass: y = activation(c + bias). Only of relu.
   bool has_bias = false, relu = false;
   Operand bias;
+  // Or, instead of that: `bias` gets a or b summed over k.
+  enum class Sum : uint8_t { none, a, b } sum = Sum::none;
 };
 
 // A step that cuBLASLt does; null, with the reason, when it cannot.

@@ -45,6 +45,13 @@ class DeviceCall {
       : op_(std::move(op)), attributes_(std::move(attributes)), inputs_(std::move(inputs)), result_{type_for(std::move(result)), {}} {
     result_.numbers.assign(static_cast<size_t>(count(result_.type)), -77);
   }
+  // Beside the first one.
+  DeviceCall& second(std::vector<int64_t> result) {
+    second_ = Buffer{type_for(std::move(result)), {}};
+    second_.numbers.assign(static_cast<size_t>(count(second_.type)), -77);
+    return *this;
+  }
+  const std::vector<float>& second_result() const { return second_.numbers; }
   DeviceCall& flags(uint32_t flags) { return flags_ = flags, *this; }
   DeviceCall& chain(std::vector<hx_scalar_op> ops, std::vector<uint32_t> stored) {
     chain_ = std::move(ops);
@@ -62,9 +69,10 @@ class DeviceCall {
     site.op = op_.c_str();
     site.attributes = view.get();
     site.n_inputs = static_cast<uint32_t>(in.size());
-    site.n_outputs = 1;
+    const hx_type out[] = {result_.type, second_.type};
+    site.n_outputs = second_.numbers.empty() ? 1 : 2;
     site.inputs = in.data();
-    site.outputs = &result_.type;
+    site.outputs = out;
     site.flags = flags_;
     site.n_chain = static_cast<uint32_t>(chain_.size());
     site.chain = chain_.data();
@@ -76,6 +84,7 @@ class DeviceCall {
     std::vector<hx_place> places;
     for (Buffer& b : inputs_) places.push_back({reinterpret_cast<uint64_t>(b.numbers.data()), 0});
     places.push_back({reinterpret_cast<uint64_t>(result_.numbers.data()), 0});
+    if (!second_.numbers.empty()) places.push_back({reinterpret_cast<uint64_t>(second_.numbers.data()), 0});
     std::vector<char> workspace(kernel_.workspace + 1, 0x7f);
     places.push_back({reinterpret_cast<uint64_t>(workspace.data()), 0});
     void* stream = nullptr;
@@ -93,7 +102,7 @@ class DeviceCall {
   std::string op_;
   AttributeMap attributes_;
   std::vector<Buffer> inputs_;
-  Buffer result_;
+  Buffer result_, second_{};
   std::vector<hx_scalar_op> chain_;
   std::vector<uint32_t> stored_;
   uint32_t flags_ = 0;

@@ -47,6 +47,7 @@ template <typename... Arguments, void (*kernel)(Arguments...)> struct Called<ker
 #define __device__
 #define __shared__ static thread_local
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define threadIdx (::harmonics::cuda::emulated::place.thread)
 #define blockIdx (::harmonics::cuda::emulated::place.block)
 #define blockDim (::harmonics::cuda::emulated::place.threads)

@@ -95,6 +95,15 @@ void multiply(const Description& p, const void* a, const Description& da, const 
   const bool ta = p.get(lt::kTransposeA, 0), tb = p.get(lt::kTransposeB, 0);
   const int64_t k = shape_after(da, ta).columns, epilogue = p.get(lt::kEpilogue, lt::kPlain);
   const auto* bias = reinterpret_cast<const void*>(p.get(lt::kBiasPointer, 0));
+  // Of the whole operand, as it is after its transposition: for each row of A, or each column of B.
+  auto* sums = reinterpret_cast<void*>(p.get(lt::kBiasPointer, 0));
+  const bool of_a = epilogue == lt::kSumOfA;
+  for (int64_t i = 0; (of_a || epilogue == lt::kSumOfB) && i < static_cast<int64_t>(of_a ? dd.rows : dd.columns); ++i) {
+    double sum = 0;
+    for (int64_t t = 0; t < k; ++t)
+      sum += of_a ? element(a, da.type, ta ? t + i * da.leading : i + t * da.leading) : element(b, db.type, tb ? i + t * db.leading : t + i * db.leading);
+    put(sums, dd.type, i, sum);
+  }
   for (int64_t n = 0; n < dd.get(lt::kBatchCount, 1); ++n)
     for (int64_t j = 0; j < static_cast<int64_t>(dd.columns); ++j)
       for (int64_t i = 0; i < static_cast<int64_t>(dd.rows); ++i) {

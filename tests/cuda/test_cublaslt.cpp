@@ -17,6 +17,7 @@ static_assert(agree(lt::kBatchCount, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) && agre
 static_assert(agree(lt::kMostWorkspace, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) && agree(lt::kLeastAlignmentA, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES) &&
               agree(lt::kLeastAlignmentD, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES));
 static_assert(agree(lt::kPlain, CUBLASLT_EPILOGUE_DEFAULT) && agree(lt::kRelu, CUBLASLT_EPILOGUE_RELU) && agree(lt::kReluBias, CUBLASLT_EPILOGUE_RELU_BIAS));
+static_assert(agree(lt::kSumOfA, CUBLASLT_EPILOGUE_BGRADA) && agree(lt::kSumOfB, CUBLASLT_EPILOGUE_BGRADB));
 static_assert(sizeof(lt::Heuristic) == sizeof(cublasLtMatmulHeuristicResult_t) && sizeof(lt::Algorithm) == sizeof(cublasLtMatmulAlgo_t));
 #endif
 

@@ -132,6 +132,8 @@ def add_linear_updates(f):
     f.add("fused_reduce/squares", [d.normal(7, 5), d.normal(5)], lambda x, y: [x - y, ((x - y) ** 2).sum(0)],
           {"chain": "sub(0,1):f32 mul(2,2):f32", "outputs": [2, 3], "shape": [7, 5], "reduction": "reduce_sum", "axes": [0]},
           given=(0, 1))
+    f.add("dot_sum/slopes", [d.normal(11, 7), d.normal(11, 5)], lambda a, b: [a.T @ b, b.sum(0)],
+          {"lhs_contract": [0], "rhs_contract": [0], "sum": 1}, given=(0, 1))
 
 
 def layer_norm(x, gain, bias, epsilon, axes):
@@ -324,6 +326,29 @@ def add_optimizers(f):
             after = [w.detach().clone()] + [optimizer.state[w][key].clone() for key in keys]
             case = f"{functional}/{name}_{'decay' if decay else 'plain'}"
             f.add(case, before, lambda *_, after=after: after, {**attributes, "weight_decay": decay}, differentiate=False)
+    add_joined(f, d)
+
+
+def add_joined(f, d):
+    """Two parameters by one optimizer: their third step."""
+    functional, attributes, make = OPTIMIZERS["adamw"]
+    both = [torch.nn.Parameter(d.normal(3, 5)), torch.nn.Parameter(d.normal(4))]
+    optimizers = [make([p], 2.0**-7, 0.125) for p in both]
+    keys = ["exp_avg", "exp_avg_sq"]
+    for step in range(1, 4):
+        before, after = [], []
+        for p, optimizer in zip(both, optimizers):
+            p.grad = d.normal(*p.shape)
+            state = optimizer.state[p]
+            for held in [p.data] + [state[key] for key in keys if key in state]:
+                held.copy_(held.float())
+            before += [p.detach().clone(), p.grad.clone()]
+            before += [state[key].clone() if key in state else torch.zeros_like(p.data) for key in keys]
+            optimizer.step()
+            after += [p.detach().clone()] + [optimizer.state[p][key].clone() for key in keys]
+    before += [number(2.0**-7, torch.float32), number(3, torch.int64)]
+    f.add("update_all/adamw", before, lambda *_: after,
+          {**attributes, "weight_decay": 0.125, "update": functional, "parameters": 2}, differentiate=False)
 
 
 # ---- nets ---------------------------------------------------------------------------------------------------------------

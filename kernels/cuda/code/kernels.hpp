@@ -136,26 +136,40 @@ Function group_norm_function();        // x, gain, bias, y, mean, rstd; a block 
 Function group_norm_grad_function();   // x, gain, mean, rstd, dy, dx
 Function group_norm_sums_function();   // x, mean, rstd, dy, dgain, dbias; a block for each channel
 
-// ---- optimizer.cu: a thread for each number
+// ---- optimizer.cu: many tensors at once, each with blocks of its own
 struct OptimizerParameters {
-  uint32_t count;
+  uint32_t count;      // LAMB
   uint32_t wide_step;  // the step's number is i64, else i32
   uint32_t decoupled, nesterov, blocks;
   double momentum, beta1, beta2, epsilon, weight_decay, alpha;
 };
-Function sgd_function();           // w, g, lr, w'
-Function sgd_momentum_function();  // w, g, velocity, lr, w', velocity'
-Function adam_function();          // w, g, m, v, lr, step, w', m', v'
-Function rmsprop_function(bool moving, bool centered);  // w, g, v, [velocity], [mean], lr, w', v', [velocity'], [mean']
-Function lion_function();          // w, g, m, lr, w', m'
-Function lamb_moments_function();  // w, g, m, v, step, m', v', sums [blocks, 2]
-Function lamb_step_function();     // w, m', v', lr, step, sums, w'
-constexpr uint32_t kNormRun = 8192;  // numbers that one block of the length's kernel takes
-struct LengthParameters {
-  uint32_t count, first;  // of the block's sums
+// What belongs to one parameter, and the first of its blocks.
+struct TensorRow {
+  float* at[9];
+  uint32_t count, first_block;
 };
-Function squares_function();      // x, sums
-Function length_function();       // sums, norm
+constexpr uint32_t kMostTensors = 48;
+// A kernel's only argument, which every driver takes up to 4 KiB.
+struct TensorTable {
+  OptimizerParameters settings;
+  const float* lr;
+  const void* step;
+  double* sums;
+  uint32_t tensors;
+  TensorRow rows[kMostTensors];
+};
+static_assert(sizeof(TensorTable) <= 4096, "more than a launch takes");
+enum class UpdateRule : uint32_t { sgd, sgd_momentum, adam, rmsprop, rmsprop_moving, rmsprop_centered, rmsprop_both, lion };
+constexpr uint32_t kUpdateRun = 1024;        // numbers that one block of an update takes
+Function update_function(UpdateRule rule);   // rows: w, g, moments ..., w', moments' ...
+Function lamb_moments_function();            // w, g, m, v, step, m', v', sums [blocks, 2]
+Function lamb_step_function();               // w, m', v', lr, step, sums, w'; a thread for each number
+constexpr uint32_t kNormRun = 8192;          // numbers that one block of the length's kernel takes
+struct LengthParameters {
+  uint32_t count;  // of sums
+};
+Function squares_function();  // rows: x; sums: one for each block
+Function length_function();   // sums, norm
 
 // ---- window.cu: planes of one to three axes
 struct WindowParameters {

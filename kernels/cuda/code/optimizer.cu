@@ -1,29 +1,12 @@
-// One step of one parameter, and the length of all gradients together. Formulas are those of the functionals' bodies.
+// Steps of parameters, many of them in one launch, and the length of all gradients together. Formulas are those of the functionals'
+// bodies.
 #include "language.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-using Pointer = float*;
-
 __device__ inline double step_number(const void* step, const OptimizerParameters& p) {
   return p.wide_step ? static_cast<double>(*static_cast<const int64_t*>(step)) : static_cast<double>(*static_cast<const int32_t*>(step));
-}
-
-__global__ void sgd(const float* w, const float* g, const float* lr, float* new_w, OptimizerParameters p) {
-  const uint32_t i = thread_number();
-  if (i >= p.count) return;
-  const float decay = static_cast<float>(p.weight_decay);
-  new_w[i] = w[i] - *lr * (decay != 0 ? g[i] + decay * w[i] : g[i]);
-}
-
-__global__ void sgd_momentum(const float* w, const float* g, const float* velocity, const float* lr, float* new_w, float* new_velocity, OptimizerParameters p) {
-  const uint32_t i = thread_number();
-  if (i >= p.count) return;
-  const float decay = static_cast<float>(p.weight_decay), momentum = static_cast<float>(p.momentum), weight = w[i];
-  const float slope = decay != 0 ? g[i] + decay * weight : g[i], v = momentum * velocity[i] + slope;
-  new_velocity[i] = v;
-  new_w[i] = weight - *lr * (p.nesterov ? slope + momentum * v : v);
 }
 
 // The corrections start near 0: in f64 they keep all digits. The first thread of a block computes them for all.
@@ -41,70 +24,131 @@ __device__ inline Scale scale_of(double lr, const void* step, const OptimizerPar
   return shared;
 }
 
-__global__ void __launch_bounds__(kThreads) adam(const float* w, const float* g, const float* m, const float* v, const float* lr, const void* step, float* new_w,
-                                                 float* new_m, float* new_v, OptimizerParameters p) {
-  const Scale scale = scale_of(*lr, step, p);
-  const uint32_t i = thread_number();
-  if (i >= p.count) return;
-  const float epsilon = static_cast<float>(p.epsilon), decay = static_cast<float>(p.weight_decay);
-  float weight = w[i], gradient = g[i];
-  if (decay != 0 && !p.decoupled) gradient = gradient + decay * weight;
-  if (decay != 0 && p.decoupled) weight = weight * (1.0f - *lr * decay);
-  const float mean = m[i] + (gradient - m[i]) * static_cast<float>(1 - p.beta1);
-  const float square = v[i] * static_cast<float>(p.beta2) + static_cast<float>(1 - p.beta2) * (gradient * gradient);
-  new_m[i] = mean;
-  new_v[i] = square;
-  new_w[i] = weight - scale.size * (mean / (sqrtf(square) / scale.spread + epsilon));
-}
-
-struct RmspropState {
-  const float *w, *g, *v, *velocity, *mean, *lr;
-  float *new_w, *new_v, *new_velocity, *new_mean;
+// Rules: what a step does to number i of a tensor. The table's order: w, g, moments ..., w', moments' ...
+struct Sgd {
+  float lr, decay;
+  __device__ explicit Sgd(const TensorTable& t) : lr(*t.lr), decay(static_cast<float>(t.settings.weight_decay)) {}
+  __device__ void step(const TensorRow& t, uint32_t i) const {
+    const float w = t.at[0][i], g = t.at[1][i];
+    t.at[2][i] = w - lr * (decay != 0 ? g + decay * w : g);
+  }
 };
-__device__ inline void rmsprop_step(const RmspropState& s, const OptimizerParameters& p) {
-  const uint32_t i = thread_number();
-  if (i >= p.count) return;
-  const float alpha = static_cast<float>(p.alpha), rest = static_cast<float>(1 - p.alpha), decay = static_cast<float>(p.weight_decay), weight = s.w[i];
-  const float gradient = decay != 0 ? s.g[i] + decay * weight : s.g[i];
-  const float square = alpha * s.v[i] + rest * (gradient * gradient);
-  s.new_v[i] = square;
-  float spread = square;
-  if (s.mean) {
-    const float now = s.mean[i] + (gradient - s.mean[i]) * rest;
-    s.new_mean[i] = now;
-    spread = spread - now * now > 0 ? spread - now * now : 0;
+
+struct SgdMomentum {
+  float lr, decay, momentum;
+  bool nesterov;
+  __device__ explicit SgdMomentum(const TensorTable& t)
+      : lr(*t.lr), decay(static_cast<float>(t.settings.weight_decay)), momentum(static_cast<float>(t.settings.momentum)), nesterov(t.settings.nesterov) {}
+  __device__ void step(const TensorRow& t, uint32_t i) const {
+    const float w = t.at[0][i], g = t.at[1][i];
+    const float slope = decay != 0 ? g + decay * w : g, v = momentum * t.at[2][i] + slope;
+    t.at[4][i] = v;
+    t.at[3][i] = w - lr * (nesterov ? slope + momentum * v : v);
   }
-  float step = gradient / (sqrtf(spread) + static_cast<float>(p.epsilon));
-  if (s.velocity) {
-    step = static_cast<float>(p.momentum) * s.velocity[i] + step;
-    s.new_velocity[i] = step;
+};
+
+struct Adam {
+  Scale scale;
+  float lr, epsilon, decay, beta2, rest1, rest2;
+  bool decoupled;
+  __device__ explicit Adam(const TensorTable& t)
+      : scale(scale_of(*t.lr, t.step, t.settings)), lr(*t.lr), epsilon(static_cast<float>(t.settings.epsilon)), decay(static_cast<float>(t.settings.weight_decay)),
+        beta2(static_cast<float>(t.settings.beta2)), rest1(static_cast<float>(1 - t.settings.beta1)), rest2(static_cast<float>(1 - t.settings.beta2)),
+        decoupled(t.settings.decoupled) {}
+  __device__ void step(const TensorRow& t, uint32_t i) const {
+    float w = t.at[0][i], g = t.at[1][i];
+    const float m = t.at[2][i];
+    if (decay != 0 && !decoupled) g = g + decay * w;
+    if (decay != 0 && decoupled) w = w * (1.0f - lr * decay);
+    const float mean = m + (g - m) * rest1;
+    const float square = t.at[3][i] * beta2 + rest2 * (g * g);
+    t.at[5][i] = mean;
+    t.at[6][i] = square;
+    t.at[4][i] = w - scale.size * (mean / (sqrtf(square) / scale.spread + epsilon));
   }
-  s.new_w[i] = weight - *s.lr * step;
-}
-__global__ void rmsprop(const float* w, const float* g, const float* v, const float* lr, Pointer new_w, Pointer new_v, OptimizerParameters p) {
-  rmsprop_step({w, g, v, nullptr, nullptr, lr, new_w, new_v, nullptr, nullptr}, p);
-}
-__global__ void rmsprop_moving(const float* w, const float* g, const float* v, const float* velocity, const float* lr, Pointer new_w, Pointer new_v,
-                               Pointer new_velocity, OptimizerParameters p) {
-  rmsprop_step({w, g, v, velocity, nullptr, lr, new_w, new_v, new_velocity, nullptr}, p);
-}
-__global__ void rmsprop_centered(const float* w, const float* g, const float* v, const float* mean, const float* lr, Pointer new_w, Pointer new_v, Pointer new_mean,
-                                 OptimizerParameters p) {
-  rmsprop_step({w, g, v, nullptr, mean, lr, new_w, new_v, nullptr, new_mean}, p);
-}
-__global__ void rmsprop_both(const float* w, const float* g, const float* v, const float* velocity, const float* mean, const float* lr, Pointer new_w, Pointer new_v,
-                             Pointer new_velocity, Pointer new_mean, OptimizerParameters p) {
-  rmsprop_step({w, g, v, velocity, mean, lr, new_w, new_v, new_velocity, new_mean}, p);
+};
+
+// v, then the velocity where it moves, then the mean where it is centered.
+template <bool kMoving, bool kCentered> struct Rmsprop {
+  static constexpr int kNew = 3 + kMoving + kCentered;  // w' and what follows
+  float lr, epsilon, decay, alpha, rest, momentum;
+  __device__ explicit Rmsprop(const TensorTable& t)
+      : lr(*t.lr), epsilon(static_cast<float>(t.settings.epsilon)), decay(static_cast<float>(t.settings.weight_decay)), alpha(static_cast<float>(t.settings.alpha)),
+        rest(static_cast<float>(1 - t.settings.alpha)), momentum(static_cast<float>(t.settings.momentum)) {}
+  __device__ void step(const TensorRow& t, uint32_t i) const {
+    const float w = t.at[0][i], g = decay != 0 ? t.at[1][i] + decay * w : t.at[1][i];
+    const float square = alpha * t.at[2][i] + rest * (g * g);
+    t.at[kNew + 1][i] = square;
+    float spread = square;
+    if constexpr (kCentered) {
+      const float old = t.at[3 + kMoving][i], now = old + (g - old) * rest;
+      t.at[kNew + 2 + kMoving][i] = now;
+      spread = spread - now * now > 0 ? spread - now * now : 0;
+    }
+    float move = g / (sqrtf(spread) + epsilon);
+    if constexpr (kMoving) {
+      move = momentum * t.at[3][i] + move;
+      t.at[kNew + 2][i] = move;
+    }
+    t.at[kNew][i] = w - lr * move;
+  }
+};
+
+struct Lion {
+  float lr, decay, beta1, rest1, beta2, rest2;
+  __device__ explicit Lion(const TensorTable& t)
+      : lr(*t.lr), decay(static_cast<float>(t.settings.weight_decay)), beta1(static_cast<float>(t.settings.beta1)), rest1(static_cast<float>(1 - t.settings.beta1)),
+        beta2(static_cast<float>(t.settings.beta2)), rest2(static_cast<float>(1 - t.settings.beta2)) {}
+  __device__ void step(const TensorRow& t, uint32_t i) const {
+    const float w = t.at[0][i], g = t.at[1][i], m = t.at[2][i];
+    const float mixed = beta1 * m + rest1 * g;
+    const float sign = mixed > 0 ? 1.0f : mixed < 0 ? -1.0f : mixed;  // of 0 and NaN the mixture itself
+    t.at[4][i] = beta2 * m + rest2 * g;
+    t.at[3][i] = w * (1.0f - lr * decay) - lr * sign;
+  }
+};
+
+// Blocks of one tensor follow each other, and tensors in the table's order.
+__device__ inline const TensorRow& row_of_block(const TensorTable& table) {
+  uint32_t low = 0, high = table.tensors;
+  while (high - low > 1) {
+    const uint32_t middle = (low + high) / 2;
+    if (table.rows[middle].first_block <= blockIdx.x) low = middle;
+    else high = middle;
+  }
+  return table.rows[low];
 }
 
-__global__ void lion(const float* w, const float* g, const float* m, const float* lr, float* new_w, float* new_m, OptimizerParameters p) {
-  const uint32_t i = thread_number();
-  if (i >= p.count) return;
-  const float gradient = g[i], old = m[i], rate = *lr;
-  const float mixed = static_cast<float>(p.beta1) * old + static_cast<float>(1 - p.beta1) * gradient;
-  const float sign = mixed > 0 ? 1.0f : mixed < 0 ? -1.0f : mixed;  // of 0 and NaN the mixture itself
-  new_m[i] = static_cast<float>(p.beta2) * old + static_cast<float>(1 - p.beta2) * gradient;
-  new_w[i] = w[i] * (1.0f - rate * static_cast<float>(p.weight_decay)) - rate * sign;
+// The part of its tensor that a block works on.
+struct Part {
+  uint32_t begin, end;
+};
+__device__ inline Part part_of_block(const TensorRow& row, uint32_t run) {
+  const uint32_t begin = (blockIdx.x - row.first_block) * run;
+  return {begin, row.count - begin < run ? row.count : begin + run};
+}
+
+template <typename Rule> __global__ void __launch_bounds__(kThreads) update(const __grid_constant__ TensorTable table) {
+  const Rule rule(table);
+  const TensorRow& row = row_of_block(table);
+  const Part part = part_of_block(row, kUpdateRun);
+  for (uint32_t i = part.begin + threadIdx.x; i < part.end; i += kThreads) rule.step(row, i);
+}
+
+__global__ void __launch_bounds__(kThreads) squares(const __grid_constant__ TensorTable table) {
+  const TensorRow& row = row_of_block(table);
+  const Part part = part_of_block(row, kNormRun);
+  const float* x = row.at[0];
+  double sum = 0;
+  for (uint32_t i = part.begin + threadIdx.x; i < part.end; i += kThreads) sum += static_cast<double>(x[i]) * x[i];
+  sum = join_block<Sum>(sum);
+  if (threadIdx.x == 0) table.sums[blockIdx.x] = sum;
+}
+__global__ void __launch_bounds__(kThreads) length(const double* sums, float* norm, LengthParameters p) {
+  double sum = 0;
+  for (uint32_t i = threadIdx.x; i < p.count; i += kThreads) sum += sums[i];
+  sum = join_block<Sum>(sum);
+  if (threadIdx.x == 0) *norm = static_cast<float>(sqrt(sum));
 }
 
 // What LAMB moves w along.
@@ -144,31 +188,21 @@ __global__ void __launch_bounds__(kThreads) lamb_step(const float* w, const floa
   const float rate = length > 0 && reach > 0 ? *lr * (static_cast<float>(sqrt(length)) / static_cast<float>(sqrt(reach))) : *lr;
   new_w[i] = w[i] - rate * direction(w[i], m[i], v[i], scale, p);
 }
-
-__global__ void __launch_bounds__(kThreads) squares(const float* x, double* sums, LengthParameters p) {
-  double sum = 0;
-  const uint32_t begin = blockIdx.x * kNormRun, end = p.count - begin < kNormRun ? p.count : begin + kNormRun;
-  for (uint32_t i = begin + threadIdx.x; i < end; i += kThreads) sum += static_cast<double>(x[i]) * x[i];
-  sum = join_block<Sum>(sum);
-  if (threadIdx.x == 0) sums[p.first + blockIdx.x] = sum;
-}
-__global__ void __launch_bounds__(kThreads) length(const double* sums, float* norm, LengthParameters p) {
-  double sum = 0;
-  for (uint32_t i = threadIdx.x; i < p.count; i += kThreads) sum += sums[i];
-  sum = join_block<Sum>(sum);
-  if (threadIdx.x == 0) *norm = static_cast<float>(sqrt(sum));
-}
-
 }  // namespace
 
-Function sgd_function() { return HM_FUNCTION(sgd); }
-Function sgd_momentum_function() { return HM_FUNCTION(sgd_momentum); }
-Function adam_function() { return HM_FUNCTION(adam); }
-Function rmsprop_function(bool moving, bool centered) {
-  if (moving) return centered ? HM_FUNCTION(rmsprop_both) : HM_FUNCTION(rmsprop_moving);
-  return centered ? HM_FUNCTION(rmsprop_centered) : HM_FUNCTION(rmsprop);
+Function update_function(UpdateRule rule) {
+  switch (rule) {
+    case UpdateRule::sgd: return HM_FUNCTION(update<Sgd>);
+    case UpdateRule::sgd_momentum: return HM_FUNCTION(update<SgdMomentum>);
+    case UpdateRule::adam: return HM_FUNCTION(update<Adam>);
+    case UpdateRule::rmsprop: return HM_FUNCTION(update<Rmsprop<false, false>>);
+    case UpdateRule::rmsprop_moving: return HM_FUNCTION(update<Rmsprop<true, false>>);
+    case UpdateRule::rmsprop_centered: return HM_FUNCTION(update<Rmsprop<false, true>>);
+    case UpdateRule::rmsprop_both: return HM_FUNCTION(update<Rmsprop<true, true>>);
+    case UpdateRule::lion: return HM_FUNCTION(update<Lion>);
+  }
+  return nullptr;
 }
-Function lion_function() { return HM_FUNCTION(lion); }
 Function lamb_moments_function() { return HM_FUNCTION(lamb_moments); }
 Function lamb_step_function() { return HM_FUNCTION(lamb_step); }
 Function squares_function() { return HM_FUNCTION(squares); }

@@ -20,7 +20,7 @@ std::vector<PlannedStep> steps_of(const Program& program, uint32_t in_place, uin
   for (uint32_t i = 0; i < program.nodes.size(); ++i) {
     const Node& node = program.nodes[i];
     if (is_leaf(node.op) || is_constant(node.op) || is_view(program, node)) continue;
-    steps.push_back({i, workspace, is_elementwise(node.op) ? in_place : 0, node.callee == "adamw" || node.callee == "sgd"});
+    steps.push_back({i, workspace, is_elementwise(node.op) ? in_place : 0, node.callee == "adamw" || node.callee == "sgd" ? static_cast<uint32_t>(node.outputs.size()) : 0});
   }
   return steps;
 }

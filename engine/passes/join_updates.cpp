@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "engine/passes/pass.hpp"
+
+namespace harmonics {
+
+namespace {
+
+// Steps that an optimizer takes alike: of one kind, with the same settings, rate and number.
+struct Group {
+  std::vector<uint32_t> nodes;  // in their order
+  size_t tensors = 0;           // of each parameter
+
+  bool takes(const Program& program, uint32_t index, size_t own) const {
+    const Node &first = program.nodes[nodes.front()], &node = program.nodes[index];
+    return first.callee == node.callee && first.attributes == node.attributes && tensors == own && first.inputs.size() == node.inputs.size() &&
+           std::equal(first.inputs.begin() + static_cast<std::ptrdiff_t>(own), first.inputs.end(), node.inputs.begin() + static_cast<std::ptrdiff_t>(own));
+  }
+};
+
+class Joiner {
+ public:
+  Joiner(const Program& program, const AcceptsCall& accepts) : program_(program), accepts_(accepts), rewriter_(program) {
+    for (const Node& node : program.nodes) read_.insert(node.inputs.begin(), node.inputs.end());
+    for (const NamedValue& v : program.outputs) read_.insert(v.value);
+  }
+
+  Program run() {
+    find_groups();
+    if (at_.empty()) return program_;
+    for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
+      if (const auto group = at_.find(i); group != at_.end()) put(groups_[group->second]);
+      else if (!joined_.count(i)) rewriter_.copy(program_.nodes[i]);
+    }
+    return rewriter_.finish();
+  }
+
+ private:
+  // Does nobody but the parameters and moments it replaces wait for it?
+  bool may_wait(const Node& node) const {
+    const FunctionalPtr f = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
+    return f && f->is_update && std::none_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return read_.count(v) > 0; });
+  }
+
+  void find_groups() {
+    for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
+      const Node& node = program_.nodes[i];
+      if (!may_wait(node)) continue;
+      const size_t tensors = node.outputs.size() + 1;
+      const auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.takes(program_, i, tensors); });
+      if (group != groups_.end()) group->nodes.push_back(i);
+      else groups_.push_back({{i}, tensors});
+    }
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      if (groups_[g].nodes.size() < 2 || !accepted(groups_[g])) continue;
+      at_.emplace(groups_[g].nodes.back(), g);
+      joined_.insert(groups_[g].nodes.begin(), groups_[g].nodes.end());
+    }
+  }
+
+  // Tensors of the parameters, then what they share.
+  std::vector<ValueId> inputs(const Group& g) const {
+    std::vector<ValueId> all;
+    for (uint32_t i : g.nodes) all.insert(all.end(), program_.nodes[i].inputs.begin(), program_.nodes[i].inputs.begin() + static_cast<std::ptrdiff_t>(g.tensors));
+    const std::vector<ValueId>& last = program_.nodes[g.nodes.back()].inputs;
+    all.insert(all.end(), last.begin() + static_cast<std::ptrdiff_t>(g.tensors), last.end());
+    return all;
+  }
+  AttributeMap attributes(const Group& g) const {
+    AttributeMap a = program_.nodes[g.nodes.front()].attributes;
+    return a.set("update", program_.nodes[g.nodes.front()].callee).set("parameters", static_cast<int64_t>(g.nodes.size()));
+  }
+  bool accepted(const Group& g) const {
+    std::vector<TensorType> types;
+    for (ValueId v : inputs(g)) types.push_back(program_.type(v));
+    return accepts_("update_all", attributes(g), types);
+  }
+
+  // Where the last of them stands: every slope is there by then.
+  void put(const Group& g) {
+    Node node{};
+    node.op = Op::call;
+    node.callee = "update_all";
+    node.attributes = attributes(g);
+    node.scope = scope();
+    for (ValueId v : inputs(g)) node.inputs.push_back(rewriter_.mapped(v));
+    std::vector<TensorType> types;
+    std::vector<ValueId> results;
+    for (uint32_t i : g.nodes)
+      for (ValueId v : program_.nodes[i].outputs) {
+        results.push_back(v);
+        types.push_back(program_.type(v));
+      }
+    const uint32_t index = rewriter_.to().append(std::move(node), types);
+    for (size_t i = 0; i < results.size(); ++i) rewriter_.map(results[i], rewriter_.to().nodes[index].outputs[i]);
+  }
+  uint32_t scope() {
+    std::vector<std::string>& scopes = rewriter_.to().scopes;
+    const auto at = std::find(scopes.begin(), scopes.end(), "optimizer");
+    if (at != scopes.end()) return static_cast<uint32_t>(at - scopes.begin());
+    scopes.emplace_back("optimizer");
+    return static_cast<uint32_t>(scopes.size() - 1);
+  }
+
+  const Program& program_;
+  const AcceptsCall& accepts_;
+  Rewriter rewriter_;
+  std::set<ValueId> read_;  // by nodes, and results
+  std::vector<Group> groups_;
+  std::map<uint32_t, size_t> at_;  // node -> the group that is put there
+  std::set<uint32_t> joined_;
+};
+
+}  // namespace
+
+Program join_updates(const Program& program, const AcceptsCall& accepts) { return Joiner(program, accepts).run(); }
+
+}  // namespace harmonics

@@ -1,0 +1,151 @@
+// What a training step does with slopes: those of a weight and its bias together, all of an optimizer's steps in few launches, the
+// length of all.
+#include "tests/cuda/device_call.hpp"
+
+#include <cmath>
+
+#include "engine/execution/executable.hpp"
+#include "engine/plugin/registry.hpp"
+#include "kernels/cuda/lt.hpp"
+#include "tests/engine/execution/arriving.hpp"
+
+using namespace harmonics;
+using namespace harmonics::cuda;
+using namespace harmonics::cuda::testing;
+
+namespace {
+
+struct Played {
+  Registry registry{&Registry::global()};
+  std::unique_ptr<Executor> executor = make_sequential_executor();
+  Played() {
+    auto item = std::make_shared<Item>();
+    item->kind = HX_DEVICE;
+    item->name = "played";
+    item->self = new std::shared_ptr<MemoryDevice>(make_device());
+    item->vtable = harmonics::detail::capturing_device_vt();
+    registry.add(item);
+  }
+  CompileOptions options(std::vector<std::string> disabled = {}) {
+    CompileOptions o;
+    o.device = "played";
+    o.registry = &registry;
+    o.disabled = std::move(disabled);
+    return o;
+  }
+};
+
+std::map<std::string, HTensor> trained(const harmonics::testing::TrainingStep& step, Executor& executor, const CompileOptions& options, size_t* updates = nullptr) {
+  ParameterStore store;
+  harmonics::testing::declare(store, step);
+  const auto plan = compile(step.program, &store, executor, options);
+  for (const PlanStep& s : plan->steps()) {
+    INFO(s.what);
+    CHECK((s.what != "store" && s.what != "keep"));  // what is updated is updated where it is
+    if (updates && s.kernel.find("update") != std::string::npos) {
+      ++*updates;
+      CHECK(s.in_place);
+    }
+  }
+  const auto inputs = harmonics::testing::input_pointers(*plan, step.numbers);
+  for (int i = 0; i < 3; ++i) plan->run(inputs.data());
+  return harmonics::testing::all_of(store);
+}
+
+}  // namespace
+
+TEST_CASE("all parameters are stepped by one kernel, in place, with the bits of single steps") {
+  const FreshSettings fresh;
+  Played with;
+  for (const char* optimizer : {"adamw", "sgd"}) {
+    INFO(optimizer);
+    const auto step = harmonics::testing::training_step(8, {24, 40, 33, 10}, optimizer);
+    size_t joined = 0, single = 0;
+    const auto together = trained(step, *with.executor, with.options(), &joined);
+    const auto apart = trained(step, *with.executor, with.options({"join_updates"}), &single);
+    CHECK(joined == 1);
+    CHECK(single == 6);
+    CHECK(harmonics::testing::same(together, apart));
+  }
+}
+
+TEST_CASE("a launch takes so many tensors, and more are taken by more launches") {
+  const FreshSettings fresh;
+  Machine own{open_driver(), open_compiler()};
+  for (const uint32_t tensors : {1u, kMostTensors, kMostTensors + 1, 3 * kMostTensors}) {
+    INFO(tensors);
+    std::vector<Buffer> inputs;
+    double squares = 0;
+    for (uint32_t i = 0; i < tensors; ++i) {
+      inputs.push_back(numbers({1 + static_cast<int64_t>(i) * 701 % 9001}, i));
+      for (const float x : inputs.back().numbers) squares += static_cast<double>(x) * x;
+    }
+    DeviceCall norm("global_norm", {}, inputs, {});
+    REQUIRE(norm.plan(own, plan_global_norm) == "global norm");
+    emulated::settings().launches = 0;
+    CHECK(norm.run().at(0) == Approx(std::sqrt(squares)));
+    CHECK(emulated::settings().launches == 1 + static_cast<int>((tensors + kMostTensors - 1) / kMostTensors));
+  }
+}
+
+TEST_CASE("update_all says why it leaves a step to others") {
+  const FreshSettings fresh;
+  Machine own{open_driver(), open_compiler()};
+  const auto why = [&](const char* update, int64_t parameters, std::vector<Buffer> inputs) {
+    DeviceCall c("update_all", AttributeMap().set("update", std::string(update)).set("parameters", parameters), std::move(inputs), {5});
+    CHECK(c.plan(own, plan_update_all).empty());
+    return std::string(harmonics_api()->last_error(nullptr));
+  };
+  const Buffer w = numbers({5}, 1), lr = numbers({}, 2), other = numbers({4}, 3);
+  CHECK(why("lamb", 2, {w, w, w, w, lr}) == "takes steps of lamb one by one");
+  CHECK(why("sgd", 2, {w, w, w, lr}) == "other operands than it knows");
+  CHECK(why("sgd", 0, {lr}) == "other operands than it knows");
+  CHECK(why("sgd", 1, {w, other, lr}) == "updates f32");
+}
+
+TEST_CASE("the slope of a bias comes with that of its weight") {
+  const FreshSettings fresh;
+  Played with;
+  const auto step = harmonics::testing::training_step(8, {24, 40, 33, 10});
+  const auto kernels = [&](const CompileOptions& options) {
+    ParameterStore store;
+    harmonics::testing::declare(store, step);
+    std::map<std::string, size_t> n;
+    const auto plan = compile(step.program, &store, *with.executor, options);
+    for (const PlanStep& s : plan->steps()) ++n[s.kernel], ++n[s.what];
+    return n;
+  };
+  auto joined = kernels(with.options()), apart = kernels(with.options({"sum_with_products"}));
+  CHECK(joined["cuBLASLt product and sum"] == 3);
+  CHECK(apart["cuBLASLt product and sum"] == 0);
+  CHECK(apart["reduce_sum"] == joined["reduce_sum"] + 3);
+  const auto given = trained(step, *with.executor, with.options()), meant = trained(step, *with.executor, with.options({"sum_with_products"}));
+  for (const auto& [name, tensor] : meant) {
+    INFO(name);
+    for (int64_t i = 0; i < tensor.size(); ++i) REQUIRE(given.at(name).data<float>()[i] == Approx(tensor.data<float>()[i]).margin(1e-5));
+  }
+  emulated::settings().has_lt = false;
+  Played without;
+  CHECK(kernels(without.options())["cuBLASLt product and sum"] == 0);  // our own tiles do not sum
+}
+
+TEST_CASE("sums beside a product are told to cuBLASLt by the operand it counts first") {
+  const FreshSettings fresh;
+  Machine own{open_driver(), open_compiler()};
+  for (const int64_t which : {0, 1}) {
+    AttributeMap attributes = AttributeMap().set("lhs_contract", std::vector<int64_t>{0}).set("rhs_contract", std::vector<int64_t>{0}).set("sum", which);
+    const Buffer a = numbers({6, 5}, 1), b = numbers({6, 4}, 2);
+    const Buffer& summed = which == 0 ? a : b;
+    const int64_t n = summed.type.dims[1];
+    DeviceCall call("dot_sum", attributes, {a, b}, {5, 4});
+    call.second({n});
+    REQUIRE(call.plan(own, plan_dot_sum) == "cuBLASLt product and sum");
+    call.run();
+    CHECK(emulated::settings().last_epilogue == (which == 0 ? lt::kSumOfB : lt::kSumOfA));
+    for (int64_t i = 0; i < n; ++i) {
+      double sum = 0;
+      for (int64_t r = 0; r < 6; ++r) sum += summed.numbers[static_cast<size_t>(r * n + i)];
+      CHECK(call.second_result().at(static_cast<size_t>(i)) == Approx(sum).margin(1e-5));
+    }
+  }
+}

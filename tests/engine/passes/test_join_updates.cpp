@@ -1,0 +1,109 @@
+// join_updates: one call for what an optimizer does to many parameters alike, with the same bits.
+#include <catch2/catch.hpp>
+
+#include "engine/passes/pass.hpp"
+#include "engine/program/interpret.hpp"
+#include "tests/engine/execution/training_program.hpp"
+#include "tests/message_of.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+namespace {
+
+size_t calls(const Program& program, const std::string& callee) {
+  size_t n = 0;
+  for (const Node& node : program.nodes) n += node.op == Op::call && node.callee == callee;
+  return n;
+}
+
+Program joined(const Program& program) {
+  return join_updates(program, [](const auto&...) { return true; });
+}
+
+// Parameters p0, p1, ... of two numbers each, which sgd steps with these settings.
+struct Steps {
+  Tracer tracer{"steps"};
+  std::map<std::string, HTensor> numbers;
+  HTensor rate = input("lr", {}, 0.5f), slope = input("g", {2}, 3.0f);
+  std::vector<HTensor> results;
+
+  HTensor input(const std::string& name, const Shape& shape, float value) {
+    numbers[name] = HTensor::from(shape, std::vector<float>(static_cast<size_t>(shape.count()), value));
+    return tracer.input(name, {DType::F32, shape});
+  }
+  void step(const Attributes& settings, const HTensor& lr) {
+    const std::string name = "p" + std::to_string(results.size());
+    numbers[name] = HTensor::from<float>({2}, {1.0f + static_cast<float>(results.size()), -2});
+    const TraceScope scope("optimizer/" + name);
+    results.push_back(call("sgd", {tracer.parameter(name, {DType::F32, {2}}), slope, lr}, settings)[0]);
+    tracer.update(name, results.back());
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the steps of all parameters become one call with the same bits") {
+  for (const char* optimizer : {"adamw", "sgd"}) {
+    INFO(optimizer);
+    const TrainingStep step = training_step(6, {5, 7, 4, 3}, optimizer);
+    const Program together = joined(step.program);
+    CHECK(calls(step.program, optimizer) == 6);
+    CHECK(calls(together, optimizer) == 0);
+    REQUIRE(calls(together, "update_all") == 1);
+    for (const Node& node : together.nodes)
+      if (node.callee == "update_all") CHECK_FALSE(is_forward(together, node));
+    CHECK(same_bits(interpret(together, step.numbers), interpret(step.program, step.numbers)));
+  }
+}
+
+TEST_CASE("steps of other settings or another rate stay apart, and a single one stays as it is") {
+  Steps s;
+  const HTensor other = s.input("other", {}, 0.25f);
+  const Attributes plain, decayed = Attributes().set("weight_decay", 0.5);
+  for (int i = 0; i < 2; ++i) {
+    s.step(plain, s.rate);
+    s.step(decayed, s.rate);
+  }
+  s.step(plain, other);
+  const Program program = s.tracer.take(), together = joined(program);
+  CHECK(calls(together, "update_all") == 2);
+  CHECK(calls(together, "sgd") == 1);
+  CHECK(same_bits(interpret(together, s.numbers), interpret(program, s.numbers)));
+}
+
+TEST_CASE("a step whose result somebody reads is not put off") {
+  Steps s;
+  for (int i = 0; i < 3; ++i) s.step({}, s.rate);
+  s.tracer.output("new", s.results[0]);
+  const Program program = s.tracer.take(), together = joined(program);
+  CHECK(calls(together, "update_all") == 1);
+  CHECK(calls(together, "sgd") == 1);
+  CHECK(same_bits(interpret(together, s.numbers), interpret(program, s.numbers)));
+}
+
+TEST_CASE("what the device does not take stays as it is") {
+  Steps s;
+  for (int i = 0; i < 3; ++i) s.step({}, s.rate);
+  const Program program = s.tracer.take();
+  std::vector<TensorType> asked;
+  AttributeMap how;
+  const Program same = join_updates(program, [&](const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& types) {
+    CHECK(callee == "update_all");
+    how = attributes;
+    asked = types;
+    return false;
+  });
+  CHECK(calls(same, "sgd") == 3);
+  CHECK(asked.size() == 3 * 2 + 1);
+  CHECK(how.text("update") == "sgd");
+  CHECK(how.integer("parameters") == 3);
+}
+
+TEST_CASE("update_all names what it cannot do") {
+  const HTensor w = HTensor::from<float>({2}, {1, 2}), lr = HTensor::scalar(0.5f);
+  const auto with = [&](const char* update, int64_t parameters) { return message_of([&] { call("update_all", {w, w, w, w, lr}, Attributes().set("update", update).set("parameters", parameters)); }); };
+  CHECK(with("relu", 2).find("'relu' is no optimizer's step of one parameter") != std::string::npos);
+  CHECK(with("sgd", 3).find("4 tensors do not belong to 3 parameters") != std::string::npos);
+  CHECK(with("sgd", 0).find("4 tensors do not belong to 0 parameters") != std::string::npos);
+}
