@@ -58,19 +58,31 @@ CyclePlan::CyclePlan(HarmonicGraph& harmonic, int number, const RunSettings& set
     if (!graph.streams().bound(n)) throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", name_of(n)), {}, {fmt::format("bind it: --producer {}=file:PATH", name_of(n))});
   for (int n : graph.results(cycle))
     if (graph.sinks().count(is_consumer(n) ? n : -1) && (is_consumer(n) || !training)) wanted.push_back(n);
-  reader = graph.streams().reader(g, producers, static_cast<uint64_t>(settings.batch), training && run.shuffle, settings.seed);
   for (int n : producers) live = live || graph.streams().source(n).info().live;
+  if (live) check_going_on();
+  take_reader();
   constexpr int64_t kWindow = 1000;
   if (training) window = run.window.value_or(live ? kWindow : 0);
   size = reader->size();
   batch = size > 0 ? std::min<uint64_t>(size, static_cast<uint64_t>(settings.batch)) : static_cast<uint64_t>(settings.batch);
   epochs = planned_epochs(settings, training);
   if (run.deterministic) refuse_what_varies(*this);
-  if (live) go_on();
+}
+
+// There is one reader of live streams at a time: threads of edges read them between cycles too.
+void CyclePlan::take_reader() {
+  std::optional<LiveReading>& former = graph.live_reading();
+  if (live && former && former->producers == producers) {
+    from = std::move(former);
+    former.reset();
+    reader = std::move(from->reader);
+  } else {
+    reader = graph.streams().reader(graph.graph(), producers, static_cast<uint64_t>(settings.batch), training && run.shuffle, settings.seed);
+  }
 }
 
 // A live stream is read once, so cycles that read it go on where the one before stopped.
-void CyclePlan::go_on() {
+void CyclePlan::check_going_on() {
   const Graph& g = graph.graph();
   for (size_t later = static_cast<size_t>(cycle) + 1; later < g.cycles.size(); ++later) {
     const std::vector<int> others = g.producers_used(static_cast<int>(later), g.trains(static_cast<int>(later)));
@@ -84,11 +96,6 @@ void CyclePlan::go_on() {
                   {"end it with steps or until"});
     goes_on = true;
   }
-  std::optional<LiveReading>& former = graph.live_reading();
-  if (!former || former->producers != producers) return;
-  from = std::move(former);
-  former.reset();
-  reader = std::move(from->reader);
 }
 
 Horizon CyclePlan::horizon() const {

@@ -18,7 +18,9 @@ struct CyclePlan {
   // Throws when a producer the cycle needs is not bound.
   CyclePlan(HarmonicGraph& graph, int cycle, const RunSettings& run);
 
-  void go_on();
+  void check_going_on();
+  // What a former cycle left of reading these streams, or a reader of its own.
+  void take_reader();
 
   std::string name_of(int node) const { return graph.graph().nodes[static_cast<size_t>(node)].name; }
   bool is_consumer(int node) const { return graph.graph().nodes[static_cast<size_t>(node)].kind == DeclarationKind::Consumer; }

@@ -179,3 +179,52 @@ TEST_CASE("pictures and labels over two addresses: killed, gone on, the same wei
   };
   CHECK(numbers(read(f / "w.safetensors")) == numbers(read(f / "v.safetensors")));
 }
+
+TEST_CASE("two cycles over two addresses with edges: killed in either, gone on, the same weights") {
+  Folder f, own, other;
+  std::string flow = read(kSamples + "live_zmq/live.hmx");
+  const size_t at = flow.find("  cycle {"), end = flow.rfind('}');
+  const std::string cycle = flow.substr(at, end - at);
+  flow = flow.substr(0, at) + "  cycle (steps 20) {" + cycle.substr(9) + cycle + "}\n";
+  const std::string two = f.write("two.hmx", flow), a = "unix:" + (f / "a"), b = "unix:" + (f / "b"), c = "unix:" + (f / "c");
+  const std::string sending = "?patience=60' --ack durable --quiet --producer-name one --rate ";
+  {
+    const Folder its;
+    Background sender(its, "send '" + c + sending + "100000 --from image=synth:digits?size=6000 --from 'label=synth:digits?size=6000#label'");
+    REQUIRE(harmonics("run " + two + " --seed 3 --producer image=" + c + "#image --producer label=" + c + "#label --checkpoint " + (f / "whole") + " --save " + (f / "v.safetensors")).code == 0);
+    CHECK(sender.end().code == 0);
+  }
+  const std::string run = "run " + two + " --seed 3 --producer 'image=" + a + "?edge=block&hold=200K&late=1m' --producer 'label=" + b + "?edge=drop_oldest' --checkpoint " + (f / "kept") +
+                          " --every 4steps --resume --save " + (f / "w.safetensors");
+  Background images(own, "send '" + a + sending + "1000 --from v=synth:digits?size=6000");
+  Background labels(other, "send '" + b + sending + "1000 --from 'v=synth:digits?size=6000#label'");
+  const auto newest = [&] {
+    std::string name;
+    for (const auto& entry : fs::directory_iterator(f / "kept"))
+      if (entry.path().filename().string().starts_with("checkpoint-")) name = std::max(name, entry.path().filename().string());  // others are not whole
+    return name;
+  };
+  fs::create_directory(f / "kept");
+  int kills = 0, resumed = 0;
+  for (bool over = false; !over;) {
+    Folder its;
+    Background learner(its, run);
+    const std::string before = newest();
+    if (kills < 3 && learner.await([&] { return newest() > before; })) learner.signal(SIGKILL);
+    const Result end = learner.end();
+    over = end.code != 128 + SIGKILL;
+    kills += !over;
+    resumed += has(end.err, "resuming from");
+    if (over) CHECK(end.code == 0);
+  }
+  CHECK(kills == 3);
+  CHECK(resumed >= kills);
+  CHECK(images.end().code == 0);
+  CHECK(labels.end().code == 0);
+  const auto numbers = [](const std::string& file) {
+    uint64_t header = 0;
+    std::memcpy(&header, file.data(), sizeof header);
+    return file.substr(8 + header);
+  };
+  CHECK(numbers(read(f / "w.safetensors")) == numbers(read(f / "v.safetensors")));
+}

@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include "engine/base/address.hpp"
+#include "engine/plugin/pending_items.hpp"
 #include "engine/runtime/checkpointer.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/files_in_memory.hpp"
@@ -88,10 +90,56 @@ std::string undisturbed(int64_t batch, int64_t accumulate) {
   return learned_bytes(*g);
 }
 
+// As if it came from an address with these options, which say what its edge does.
+void bind_address(HarmonicGraph& g, const std::string& name, const std::shared_ptr<Producer>& producer, const std::string& options) {
+  hx_registry pending;
+  hx_registration registration{sizeof(hx_registration), harmonics_api(), &pending};
+  const std::string scheme = "given_" + name;
+  reinterpret_cast<FunctionRegistry&>(registration).register_producer(scheme, [producer](const std::string&, const Arguments&) { return producer; });
+  commit_pending(pending, g.registry());
+  g.streams().bind(g.graph(), g.registry(), name, parse_address(scheme + ":" + name + "?" + options));
+}
+
 struct Live2 {
   std::unique_ptr<HarmonicGraph> graph = graph_of(kFlow);
   std::shared_ptr<Live> live;
   explicit Live2(bool has_positions = true) : live(std::make_shared<Live>(has_positions)) { bind_producer(*graph, "x", live); }
+  explicit Live2(const std::string& options) : live(std::make_shared<Live>()) {
+    if (options.empty()) bind_producer(*graph, "x", live);
+    else bind_address(*graph, "x", live, options);
+  }
+};
+
+// Edges that hold all that comes, and nobody to be late for.
+const std::string kHolding[] = {"", "edge=block&hold=64", "late=1m", "edge=drop_oldest&hold=1M&late=1m"};
+
+// One number a sample, which its sender counts; some of them are left out. Most come when `hurry` says so.
+class Counted final : public Producer {
+ public:
+  Counted(uint64_t most, uint64_t lacks_every, const std::atomic<bool>& hurry) : most_(most), lacks_every_(lacks_every), hurry_(hurry) {}
+  HTensor next() override {
+    std::this_thread::sleep_for(at_ > 300 && !hurry_ ? std::chrono::microseconds(2000) : std::chrono::microseconds(20));
+    if (at_ > 0 && at_ % lacks_every_ == 0) ++at_;
+    if (at_ >= most_) return {};
+    const auto value = static_cast<float>(at_++);
+    return HTensor(DType::F32, Shape{1}, &value);
+  }
+  std::size_t size() const override { return 0; }
+  std::optional<StreamInfo> describe() override {
+    StreamInfo info;
+    info.sample = Shape{1};
+    info.live = true;
+    return info;
+  }
+  bool numbers(uint64_t n, SampleNumber* to) override {
+    if (n > 0) *to = {at_ - 1, 1};
+    return true;
+  }
+  bool cancel() override { return true; }
+
+ private:
+  uint64_t most_, lacks_every_, at_ = 0;
+  const std::atomic<bool>& hurry_;
 };
 
 }  // namespace
@@ -112,11 +160,71 @@ TEST_CASE("a second cycle goes on with the sample after the last that the first 
   }
 }
 
+TEST_CASE("a second cycle goes on with what waits on an edge") {
+  const std::string options = GENERATE(from_range(std::begin(kHolding), std::end(kHolding)));
+  const int64_t batch = GENERATE(1, 9);
+  CAPTURE(options, batch);
+  Live2 run(options);
+  const CycleReport first = CycleRuntime(*run.graph, 0, of_cycle(0, batch, 1, 2)).run();
+  const CycleReport second = CycleRuntime(*run.graph, 1, of_cycle(1, batch, 1, 1)).run();
+  CHECK(first.samples == 7 * batch);
+  CHECK(second.samples == static_cast<int64_t>(kSamples) - 7 * batch);
+  CHECK((learned_bytes(*run.graph) == undisturbed(batch, 1)));
+}
+
+TEST_CASE("edges that drop, and late=, in a flow of two cycles: pairs stay pairs") {
+  const std::string options = GENERATE(as<std::string>{}, "edge=drop_oldest&hold=40", "edge=latest", "edge=block&hold=40", "late=20ms", "late=20ms&edge=latest&unpaired=drop");
+  CAPTURE(options);
+  constexpr uint64_t kMost = 3000;
+  std::atomic<bool> hurry{false};
+  auto g = graph_of(R"(harmonic pairs { producer x {1}; producer y {1}; consumer cx; consumer cy;
+    cycle (steps 3) { x -> cx; y -> cy; } cycle { x -> cx; y -> cy; } })");
+  bind_address(*g, "x", std::make_shared<Counted>(kMost, 7, hurry), options);
+  bind_address(*g, "y", std::make_shared<Counted>(kMost, 11, hurry), "edge=block&hold=400");
+  const auto xs = keep(*g, "cx"), ys = keep(*g, "cy");
+  RunSettings s = settings(5);
+  const CycleReport first = CycleRuntime(*g, 0, s).run();
+  CHECK(first.samples == 15);
+  hurry = true;
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // meanwhile samples come
+  s.batch = 13;
+  const CycleReport second = CycleRuntime(*g, 1, s).run();
+  CHECK(second.stopped_by == "end of streams");
+  CHECK((xs->values == ys->values));
+  CHECK(std::is_sorted(xs->values.begin(), xs->values.end()));
+  CHECK(std::adjacent_find(xs->values.begin(), xs->values.end()) == xs->values.end());
+  CHECK(xs->values.size() == static_cast<size_t>(first.samples + second.samples));
+  const auto whole = [](uint64_t i) { return (i == 0 || i % 7 != 0) && (i == 0 || i % 11 != 0); };
+  size_t pairs = 0;
+  for (uint64_t i = 0; i < kMost; ++i) pairs += whole(i);
+  if (options.starts_with("edge=block")) CHECK(xs->values.size() == pairs);
+  // What is told counts from the run's beginning, over both.
+  std::string told;
+  for (const std::string& note : second.notes) told += note + "\n";
+  CAPTURE(told);
+  CHECK(told.find("samples of 'y': ") != std::string::npos);
+  if (options.find("edge=latest") != std::string::npos || options.find("drop_oldest") != std::string::npos) CHECK(told.find("samples of 'x': ") != std::string::npos);
+}
+
+TEST_CASE("a stream that ends in the first of two cycles leaves the second nothing") {
+  const std::string options = GENERATE(as<std::string>{}, "", "edge=block&hold=64");
+  CAPTURE(options);
+  Live2 run(options);
+  RunSettings s = of_cycle(0, 9, 1, 1);
+  s.steps = 100;
+  CHECK(CycleRuntime(*run.graph, 0, s).run().samples == static_cast<int64_t>(kSamples));
+  const CycleReport second = CycleRuntime(*run.graph, 1, of_cycle(1, 9, 1, 1)).run();
+  CHECK(second.samples == 0);
+  CHECK(second.stopped_by == "end of streams");
+}
+
 TEST_CASE("runs of two cycles over a live stream go on from a checkpoint in either") {
+  const std::string options = GENERATE(from_range(std::begin(kHolding), std::end(kHolding)));
+  CAPTURE(options);
   const std::string whole = undisturbed(4, 1);
   FilesInMemory files;
   {
-    Live2 run;
+    Live2 run(options);
     Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 1000, files);
     for (int cycle = 0; cycle < 2; ++cycle) {
       CycleRuntime runtime(*run.graph, cycle, of_cycle(cycle, 4, 1, 2));
@@ -139,7 +247,7 @@ TEST_CASE("runs of two cycles over a live stream go on from a checkpoint in eith
     const int begin = static_cast<int>(from.state.cycle);
     FilesInMemory more;
     Checkpointer writer("again", CheckpointInterval{0, 5, 0}, 3, more);
-    Live2 run;
+    Live2 run(options);
     if (begin == 1) CycleRuntime(*run.graph, 0, of_cycle(0, 4, 1, 1)).declare_parameters();
     for (int cycle = begin; cycle < 2; ++cycle) {
       CycleRuntime runtime(*run.graph, cycle, of_cycle(cycle, 4, 1, 1));

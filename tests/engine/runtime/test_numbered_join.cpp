@@ -291,11 +291,12 @@ TEST_CASE("an edge: block keeps all, drop_oldest and latest the newest, and coun
   const auto producer = std::make_shared<PacedProducer>(1000);
   Source source("x", producer);
   Edge edge(source, {policy, 100 * sizeof(int64_t)}, 10);
-  producer->allow(1000);
+  producer->allow(1);
   std::vector<int64_t> values(1000);
   std::vector<SampleMark> marks(1000);
   auto* const to = reinterpret_cast<std::byte*>(values.data());
   REQUIRE(edge.read(1, to, marks.data(), std::nullopt) == 1);
+  producer->allow(1000);
   const uint64_t room = policy == EdgePolicy::latest ? 10 : 100;
   REQUIRE(wait_for([&] { return edge.waiting() == room && (policy == EdgePolicy::block || edge.dropped() == 999 - room); }));
   std::vector<int64_t> got{values[0]};
