@@ -23,8 +23,8 @@ TEST_CASE("learners and senders of live streams are killed ten times and lose no
   const int status = std::system(("timeout 280 '" + std::string(HARMONICS_SOURCE_DIR) + "/scripts/campaign.sh' --live --kills 10 --seed 4 --restart-limit 10000 --program '" + kProgram + "' >'" + log + "' 2>&1").c_str());
   INFO(read(log));
   CHECK(status == 0);
-  for (const char* part : {"one sender: the weights", "one sender by way of the spool, killed too: the weights", "pictures and labels from two addresses, joined by number, killed too: the weights",
-                           "pictures and labels from two addresses, joined in order, killed too: the weights", "three senders and the replay of the spool: the weights"})
+  for (const char* part : {"one sender: the weights", "one sender by way of the spool, killed too: the weights", "pictures and labels from two addresses, joined by number: the weights",
+                           "pictures and labels from two addresses, joined in order: the weights", "three senders and the replay of the spool: the weights"})
     CHECK(has(read(log), std::string(part) + " are the same to the bit"));
   CHECK(has(read(log), "from a restart to its first step"));
 }
