@@ -1,6 +1,7 @@
 // harmonics plugin: writing one, checking one, finding out why one does not load.
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -27,7 +28,8 @@ namespace fs = std::filesystem;
 namespace {
 
 using Outcome = Finding::Outcome;
-constexpr double kPatience = 240;  // seconds from one line of a child to the next; devices may have hundreds of programs to build
+constexpr double kPatience = 240;  // seconds from one line of a child to the next
+constexpr std::chrono::seconds kPulse{1};  // between two lines of a long check
 
 // How loading a library in a child ended, and what was found out before.
 struct Examined {
@@ -70,10 +72,17 @@ class Telling final : public CheckLog {
  public:
   explicit Telling(const std::function<void(const std::string&)>& say) : say_(say) {}
   void begin(const std::string& check) override { tell({{"begin", check}}); }
+  void alive() override {
+    if (const auto now = std::chrono::steady_clock::now(); now - said_ >= kPulse) tell({{"alive", true}});
+  }
   void end(const Finding& f) override { tell({{"end", static_cast<int>(f.outcome)}, {"text", f.text}, {"remedy", f.remedy}}); }
-  void tell(const json::object& o) { say_(json::serialize(o)); }
+  void tell(const json::object& o) {
+    said_ = std::chrono::steady_clock::now();
+    say_(json::serialize(o));
+  }
 
  private:
+  std::chrono::steady_clock::time_point said_{};
   const std::function<void(const std::string&)>& say_;
 };
 
@@ -83,6 +92,7 @@ bool hear(const std::string& line, Examined& e) {
   const auto text = [&](const char* key) { return std::string(o.at(key).as_string()); };
   if (o.contains("loaded")) return e.loaded = true, false;
   if (o.contains("finished")) return e.finished = true, false;
+  if (o.contains("alive")) return false;
   if (o.contains("name")) return e.things.push_back({text("kind"), text("name"), {}}), true;
   if (o.contains("begin")) return e.things.back().checks.push_back({text("begin"), std::nullopt}), false;
   if (o.contains("end")) {

@@ -29,7 +29,7 @@ struct Asked {
 
 class DeviceChecks {
  public:
-  DeviceChecks(const ItemPtr& item, const CheckSettings& settings) : item_(item), settings_(settings) {
+  DeviceChecks(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) : item_(item), settings_(settings), log_(log) {
     registry_.add(std::const_pointer_cast<Item>(item));
   }
 
@@ -54,6 +54,7 @@ class DeviceChecks {
 
   ItemPtr item_;
   CheckSettings settings_;
+  CheckLog& log_;
   Registry registry_;
   std::vector<Asked> asked_;
   std::vector<Asked*> served_;
@@ -136,6 +137,7 @@ Finding DeviceChecks::answers() {
   Faults faults;
   for (DeviceCall& call : device_calls(settings_.seed)) {
     const CallSiteInfo site = call.site;
+    log_.alive();
     try {
       const KernelPtr kernel = find(source, site);
       asked_.push_back({std::move(call), kernel, source.why_not(site.op, site.attributes, site.inputs, site.outputs)});
@@ -155,6 +157,7 @@ Finding DeviceChecks::answers_alike() {
   Faults faults;
   for (size_t i = asked_.size(); i-- > 0;) {
     const Asked& a = asked_[i];
+    log_.alive();
     const KernelPtr again = find(source, a.call.site);
     if (!again != !a.kernel) {
       faults.add(a.call.site, fmt::format("asked again, it {}", again ? "has a kernel" : "has none"));
@@ -187,6 +190,7 @@ Finding DeviceChecks::keeps_to_memory() {
   Faults faults;
   for (Asked* a : served_) {
     const CallSiteInfo& site = a->call.site;
+    log_.alive();
     try {
       std::string text = run_guarded(a->kernel->raw(), a->call.call.inputs, site.outputs, &a->given, item_);
       if (text.empty())
@@ -205,6 +209,7 @@ Finding DeviceChecks::keeps_to_memory() {
 Finding DeviceChecks::means_the_same() const {
   Faults faults;
   for (const Asked* a : served_) {
+    log_.alive();
     const Values meant = a->call.meaning();
     for (size_t i = 0; i < meant.size(); ++i) {
       const std::string text = difference(a->given[i], meant[i], "the reference");
@@ -219,6 +224,7 @@ Finding DeviceChecks::means_the_same() const {
 Finding DeviceChecks::on_threads() const {
   Faults faults;
   for (const Asked* a : served_) {
+    log_.alive();
     const hx_kernel& kernel = a->kernel->raw();
     if (std::all_of(kernel.parts, kernel.parts + kernel.phases, [](uint32_t n) { return n == 1; })) continue;
     const std::string text = run_on_threads(kernel, a->call.call.inputs, a->given, kThreads, item_);
@@ -247,6 +253,7 @@ Finding DeviceChecks::in_half() {
     const bool single = std::any_of(site.inputs.begin(), site.inputs.end(), [](const TensorType& t) { return t.dtype == DType::F32; });
     const KernelPtr kernel = single ? find(source, site) : nullptr;
     if (!kernel) continue;
+    log_.alive();
     Values given;
     std::string text = run_guarded(kernel->raw(), a.call.call.inputs, site.outputs, &given, item_);
     if (text.empty() && a.kernel && std::equal(given.begin(), given.end(), a.given.begin(), same_bits)) continue;
@@ -276,7 +283,7 @@ Finding DeviceChecks::many_times() {
 }  // namespace
 
 void check_device(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
-  DeviceChecks checks(item, settings);
+  DeviceChecks checks(item, settings, log);
   attempt(log, "describes itself", [&] { return checks.describes(); });
   bool there = !HM_TABLE_HAS(item->table<hx_device_vt>(), info);  // one that says nothing of itself is always there
   if (!there)

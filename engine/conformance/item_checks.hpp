@@ -22,6 +22,7 @@ struct Finding {
 class CheckLog {
  public:
   virtual void begin(const std::string& check) = 0;
+  virtual void alive() {}  // a long check is getting on
   virtual void end(const Finding& finding) = 0;
   virtual ~CheckLog() = default;
 };
