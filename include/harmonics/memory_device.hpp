@@ -22,17 +22,25 @@ class MemoryDevice : public Device {
   virtual void copy(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes) = 0;
   virtual void synchronize(hx_queue* queue) = 0;
   virtual void submit(hx_queue* queue) { (void)queue; }
+  virtual bool stages() const { return false; }    // it is a StagingDevice
   virtual bool captures() const { return false; }  // it is a CapturingDevice
 };
 
-// One that has also events, pinned memory of the host, and work that is recorded once and then put on the queue as a whole.
-class CapturingDevice : public MemoryDevice {
+// One that has also memory of the host which it copies from and to without a detour, and events between queues: batches go there
+// while it works on those before.
+class StagingDevice : public MemoryDevice {
  public:
   virtual void* allocate_host(uint64_t bytes) = 0;
   virtual void release_host(void* memory) = 0;
   virtual hx_event* record(hx_queue* queue) = 0;
   virtual void wait(hx_queue* queue, hx_event* event) = 0;
   virtual void release_event(hx_event* event) = 0;
+  bool stages() const final { return true; }
+};
+
+// And work that is recorded once and then put on the queue as a whole.
+class CapturingDevice : public StagingDevice {
+ public:
   virtual void begin_capture(hx_queue* queue) = 0;
   virtual hx_capture* end_capture(hx_queue* queue) = 0;  // null: this work cannot be captured, and is lost
   virtual void launch(hx_queue* queue, hx_capture* capture) = 0;
@@ -98,24 +106,36 @@ HARMONICS_FACE inline const hx_device_vt* memory_device_vt() {
   return &table;
 }
 
+HARMONICS_FACE inline StagingDevice& staging_device(void* self) { return static_cast<StagingDevice&>(memory_device(self)); }
 HARMONICS_FACE inline CapturingDevice& capturing_device(void* self) { return static_cast<CapturingDevice&>(memory_device(self)); }
 
+template <auto Function, typename... Arguments> HARMONICS_FACE hx_status call_staging(void* self, Arguments... arguments) {
+  return guarded([&] { return (staging_device(self).*Function)(arguments...), HX_OK; });
+}
 template <auto Function, typename... Arguments> HARMONICS_FACE hx_status call_capturing(void* self, Arguments... arguments) {
   return guarded([&] { return (capturing_device(self).*Function)(arguments...), HX_OK; });
 }
 
-HARMONICS_FACE inline const hx_device_vt* capturing_device_vt() {
+HARMONICS_FACE inline const hx_device_vt* staging_device_vt() {
   static const hx_device_vt table = [] {
     hx_device_vt vt = *memory_device_vt();
     vt.allocate_host = [](void* self, uint64_t bytes, void** out) {
-      return guarded([&] { return *out = capturing_device(self).allocate_host(bytes), HX_OK; });
+      return guarded([&] { return *out = staging_device(self).allocate_host(bytes), HX_OK; });
     };
-    vt.release_host = [](void* self, void* memory) { call_capturing<&CapturingDevice::release_host>(self, memory); };
+    vt.release_host = [](void* self, void* memory) { call_staging<&StagingDevice::release_host>(self, memory); };
     vt.record = [](void* self, hx_queue* queue, hx_event** out) {
-      return guarded([&] { return *out = capturing_device(self).record(queue), HX_OK; });
+      return guarded([&] { return *out = staging_device(self).record(queue), HX_OK; });
     };
-    vt.wait = [](void* self, hx_queue* queue, hx_event* event) { return call_capturing<&CapturingDevice::wait>(self, queue, event); };
-    vt.release_event = [](void* self, hx_event* event) { call_capturing<&CapturingDevice::release_event>(self, event); };
+    vt.wait = [](void* self, hx_queue* queue, hx_event* event) { return call_staging<&StagingDevice::wait>(self, queue, event); };
+    vt.release_event = [](void* self, hx_event* event) { call_staging<&StagingDevice::release_event>(self, event); };
+    return vt;
+  }();
+  return &table;
+}
+
+HARMONICS_FACE inline const hx_device_vt* capturing_device_vt() {
+  static const hx_device_vt table = [] {
+    hx_device_vt vt = *staging_device_vt();
     vt.begin_capture = [](void* self, hx_queue* queue) { return call_capturing<&CapturingDevice::begin_capture>(self, queue); };
     vt.end_capture = [](void* self, hx_queue* queue, hx_capture** out) {
       return guarded([&] { return (*out = capturing_device(self).end_capture(queue)) ? HX_OK : HX_DECLINED; });
@@ -127,14 +147,16 @@ HARMONICS_FACE inline const hx_device_vt* capturing_device_vt() {
   return &table;
 }
 
+HARMONICS_FACE inline const hx_device_vt* table_of(const MemoryDevice& device) {
+  return device.captures() ? capturing_device_vt() : device.stages() ? staging_device_vt() : memory_device_vt();
+}
+
 }  // namespace detail
 
 HARMONICS_FACE inline void FunctionRegistry::register_memory_device(const std::string& name, std::shared_ptr<MemoryDevice> device,
                                                                     const std::string& description) {
-  const bool captures = device->captures();
-  auto* self = new std::shared_ptr<MemoryDevice>(std::move(device));
-  if (captures) add(HX_DEVICE, name, description, {}, 0, self, [] { return static_cast<const void*>(detail::capturing_device_vt()); });
-  else add(HX_DEVICE, name, description, {}, 0, self, [] { return static_cast<const void*>(detail::memory_device_vt()); });
+  const hx_device_vt* table = detail::table_of(*device);
+  add(HX_DEVICE, name, description, {}, 0, new std::shared_ptr<MemoryDevice>(std::move(device)), [table] { return static_cast<const void*>(table); });
 }
 
 }  // namespace harmonics

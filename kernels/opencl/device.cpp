@@ -57,7 +57,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
   return table;
 }
 
-class OpenClDevice final : public MemoryDevice {
+class OpenClDevice final : public StagingDevice {
  public:
   std::string describe() const override {
     const std::string why = unavailable();
@@ -115,6 +115,21 @@ class OpenClDevice final : public MemoryDevice {
   void synchronize(hx_queue* queue) override { check(clFinish(of(queue)), "finish what is queued"); }
   void submit(hx_queue* queue) override { check(clFlush(of(queue)), "start what is queued"); }
 
+  void* allocate_host(uint64_t bytes) override { return machine().allocate_host(bytes); }
+  void release_host(void* memory) override { machine().release_host(memory); }
+  // What another queue waits for has to be on its way.
+  hx_event* record(hx_queue* queue) override {
+    cl_event event = nullptr;
+    check(clEnqueueMarkerWithWaitList(of(queue), 0, nullptr, &event), "mark a point of a queue");
+    check(clFlush(of(queue)), "start what is queued");
+    return reinterpret_cast<hx_event*>(event);
+  }
+  void wait(hx_queue* queue, hx_event* event) override {
+    const cl_event waited = of(event);
+    check(clEnqueueBarrierWithWaitList(of(queue), 1, &waited, nullptr), "make a queue wait for another");
+  }
+  void release_event(hx_event* event) override { clReleaseEvent(of(event)); }
+
   bool find(const hx_call_site& raw, hx_kernel& out) override {
     const Site site(raw, machine());
     const auto plan = plans().find(site.op());
@@ -131,6 +146,7 @@ class OpenClDevice final : public MemoryDevice {
 
  private:
   static cl_command_queue of(hx_queue* queue) { return reinterpret_cast<cl_command_queue>(queue); }
+  static cl_event of(hx_event* event) { return reinterpret_cast<cl_event>(event); }
   static cl_mem of(uint64_t buffer) { return reinterpret_cast<cl_mem>(buffer); }
 
   // Opened when somebody wants to know; what is not there then is not looked for again.

@@ -121,7 +121,31 @@ void Machine::describe(cl_platform_id platform) {
 
 Machine::~Machine() {
   for (const auto& [source, program] : programs_) clReleaseProgram(program);
+  if (mapping_) clReleaseCommandQueue(mapping_);
   if (context_) clReleaseContext(context_);
+}
+
+void* Machine::allocate_host(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  cl_int code = CL_SUCCESS;
+  if (!mapping_) mapping_ = clCreateCommandQueue(context_, device_, 0, &code);
+  check(code, "open a queue");
+  const cl_mem buffer = clCreateBuffer(context_, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, static_cast<size_t>(bytes), nullptr, &code);
+  check(code, "give memory");
+  void* memory = clEnqueueMapBuffer(mapping_, buffer, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, static_cast<size_t>(bytes), 0, nullptr, nullptr, &code);
+  if (code != CL_SUCCESS) clReleaseMemObject(buffer);
+  check(code, "map memory");
+  mapped_[memory] = buffer;
+  return memory;
+}
+
+void Machine::release_host(void* memory) {
+  const std::lock_guard lock(mutex_);
+  const auto at = mapped_.find(memory);
+  clEnqueueUnmapMemObject(mapping_, at->second, memory, 0, nullptr, nullptr);
+  clFinish(mapping_);
+  clReleaseMemObject(at->second);
+  mapped_.erase(at);
 }
 
 std::string Machine::options() const {

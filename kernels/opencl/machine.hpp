@@ -35,6 +35,10 @@ class Machine {
   uint64_t most_bytes() const { return most_bytes_; }
   bool has_f64() const { return has_f64_; }
 
+  // Memory of the host that the driver copies from and to without a detour: a buffer of its own, mapped for as long as it lives.
+  void* allocate_host(uint64_t bytes);
+  void release_host(void* memory);
+
   // A kernel of a program built once for each text; to be given back with clReleaseKernel.
   cl_kernel kernel(const std::string& source, const char* name);
 
@@ -52,6 +56,8 @@ class Machine {
   bool has_f64_ = false, divides_exactly_ = false;
   std::mutex mutex_;
   std::map<std::string, cl_program> programs_;  // by source
+  cl_command_queue mapping_ = nullptr;          // that maps the host's memory; opened with the first
+  std::map<void*, cl_mem> mapped_;
 };
 
 }  // namespace harmonics::opencl

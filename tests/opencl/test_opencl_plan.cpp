@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "engine/execution/kernel_source.hpp"
-#include "tests/engine/execution/training_program.hpp"
+#include "tests/engine/execution/arriving.hpp"
 #include "tests/opencl/driver.hpp"
 
 using namespace harmonics;
@@ -111,4 +111,11 @@ TEST_CASE("a buffer that no driver gives is refused with the most there is") {
     INFO(e.what());
     CHECK(e.kind() == ErrorKind::Device);
   }
+}
+
+TEST_CASE("batches that travel on a queue of their own leave the bits of those that do not") {
+  if (!has_driver()) return;
+  const auto executor = make_sequential_executor();
+  const TrainingStep step = training_step(64, {784, 32, 10});
+  CHECK(same(trained_on_batches(step, 12, *executor, on("opencl"), true), trained_on_batches(step, 12, *executor, on("opencl"), false)));
 }

@@ -17,7 +17,7 @@
 
 namespace harmonics::testing {
 
-class FakeAccelerator : public CapturingDevice {
+class FakeAccelerator : public StagingDevice {
  public:
   std::string unavailable;
   std::set<std::string> declined;   // operations it has no kernel for
@@ -115,12 +115,6 @@ class FakeAccelerator : public CapturingDevice {
     delete &of(event);
   }
 
-  // Nothing of it can be captured: fake_table() leaves that out.
-  void begin_capture(hx_queue*) override { throw Error(ErrorKind::Internal, "captured"); }
-  hx_capture* end_capture(hx_queue*) override { return nullptr; }
-  void launch(hx_queue*, hx_capture*) override {}
-  void release_capture(hx_capture*) override {}
-
   bool find(const hx_call_site& site, hx_kernel& out) override {
     if (declined.count(site.op)) return harmonics::declined("not this one");
     const ItemPtr cpu = Registry::global().need(HX_DEVICE, "cpu");
@@ -214,25 +208,13 @@ class FakeAccelerator : public CapturingDevice {
 };
 
 // `stages`: with pinned memory and events.
-inline const hx_device_vt* fake_table(bool stages) {
-  static const hx_device_vt table = [] {
-    hx_device_vt vt = *detail::capturing_device_vt();
-    vt.begin_capture = nullptr;
-    vt.end_capture = nullptr;
-    vt.launch = nullptr;
-    vt.release_capture = nullptr;
-    return vt;
-  }();
-  return stages ? &table : detail::memory_device_vt();
-}
-
 inline std::shared_ptr<FakeAccelerator> add_fake_accelerator(Registry& registry, const std::string& name = "fake", bool stages = false) {
   auto device = std::make_shared<FakeAccelerator>();
   auto item = std::make_shared<Item>();
   item->kind = HX_DEVICE;
   item->name = name;
   item->self = new std::shared_ptr<MemoryDevice>(device);
-  item->vtable = fake_table(stages);
+  item->vtable = stages ? detail::staging_device_vt() : detail::memory_device_vt();
   registry.add(item);
   return device;
 }
