@@ -71,7 +71,7 @@ TEST_CASE("frames that lie are refused, counted and answered, and others go on")
   wire::Inbox& inbox = receiving->inbox();
   GoodCompany company(kind, *receiving);
   REQUIRE(company.goes_on(kPatience));
-  const uint64_t memory = resident();
+  [[maybe_unused]] const uint64_t memory = resident();
   for (const Lie& lie : lies()) {
     INFO(lie.name);
     const uint64_t before = inbox.health().refused;
@@ -182,7 +182,7 @@ TEST_CASE("floods of what is no frame do not disturb a good sender") {
   wire::Inbox& inbox = receiving->inbox();
   GoodCompany company(kind, *receiving);
   REQUIRE(company.goes_on(kPatience));
-  const uint64_t memory = resident();
+  [[maybe_unused]] const uint64_t memory = resident();
   std::atomic<bool> over{false};
   std::atomic<uint64_t> said{0};
   Worker flood([&] {
