@@ -67,6 +67,7 @@ CyclePlan::CyclePlan(HarmonicGraph& harmonic, int number, const RunSettings& set
   batch = size > 0 ? std::min<uint64_t>(size, static_cast<uint64_t>(settings.batch)) : static_cast<uint64_t>(settings.batch);
   epochs = planned_epochs(settings, training);
   if (run.deterministic) refuse_what_varies(*this);
+  if (from) reader->set_batch(batch);
 }
 
 // There is one reader of live streams at a time: threads of edges read them between cycles too.

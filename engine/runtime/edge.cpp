@@ -16,6 +16,7 @@ Edge::Edge(Source& source, const EdgeOptions& options, uint64_t step) : source_(
   const uint64_t fitting = options.most_bytes / std::max<size_t>(bytes_, 1);
   if (fitting == 0)
     throw Error(ErrorKind::Usage, "stream '" + source.name() + "': hold=" + std::to_string(options.most_bytes) + " is less than one sample of " + std::to_string(bytes_) + " bytes");
+  most_ = fitting;
   capacity_ = policy_ == EdgePolicy::latest ? std::min(fitting, step) : fitting;
   ring_.resize(capacity_ * bytes_);
   marks_.resize(capacity_);
@@ -90,6 +91,27 @@ uint64_t Edge::read(uint64_t n, std::byte* to, SampleMark* marks, std::optional<
   lock.unlock();
   if (got > 0) room_.notify_one();
   return got;
+}
+
+void Edge::set_step(uint64_t step) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const size_t capacity = policy_ == EdgePolicy::latest ? std::min<size_t>(most_, step) : capacity_;
+  if (capacity == capacity_) return;
+  std::vector<std::byte> ring(capacity * bytes_);
+  std::vector<SampleMark> marks(capacity);
+  const size_t kept = std::min(waiting_, capacity);
+  const size_t gone = waiting_ - kept;
+  for (size_t i = 0; i < kept; ++i) {
+    const size_t at = (first_ + gone + i) % capacity_;
+    std::memcpy(ring.data() + i * bytes_, ring_.data() + at * bytes_, bytes_);
+    marks[i] = marks_[at];
+  }
+  ring_ = std::move(ring);
+  marks_ = std::move(marks);
+  capacity_ = capacity;
+  first_ = 0;
+  waiting_ = kept;
+  dropped_ += gone;
 }
 
 bool Edge::ended() const {

@@ -51,6 +51,8 @@ class Edge {
   // end. Rethrows what the source threw, after the samples before it.
   uint64_t read(uint64_t n, std::byte* to, SampleMark* marks, std::optional<Clock::time_point> until);
   bool ended() const;
+  // From now on one step takes so many: `latest` holds no more than that. Not while it is read.
+  void set_step(uint64_t step);
   // [any thread] Samples that made room for others, and that wait.
   uint64_t dropped() const;
   uint64_t waiting() const;
@@ -61,7 +63,7 @@ class Edge {
 
   Source& source_;
   EdgePolicy policy_;
-  size_t bytes_, capacity_;
+  size_t bytes_, most_, capacity_;  // of a sample; samples that hold= allows, and that may wait
   std::vector<std::byte> ring_;
   std::vector<SampleMark> marks_;
   mutable std::mutex mutex_;

@@ -167,6 +167,11 @@ void JointReader::read_away(uint64_t index) {
   }
 }
 
+void JointReader::set_batch(uint64_t batch) {
+  options_.batch = batch;
+  if (join_) join_->set_step(batch);
+}
+
 uint64_t JointReader::read(void* const* to) { return read(options_.batch, to); }
 
 uint64_t JointReader::read(uint64_t n, void* const* to) {

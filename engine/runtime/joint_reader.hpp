@@ -51,6 +51,8 @@ class JointReader {
   // To joint sample `index` of an epoch: what follows is what follows after that many were read. Reads one block again at most
   // where samples are shuffled, and what lies before where passes are repeated and their length is not known.
   void seek(uint64_t epoch, uint64_t index);
+  // From now on batches have so many joint samples. Allocates where samples may be missing.
+  void set_batch(uint64_t batch);
   // The next options().batch joint samples, member by member into `to`; fewer only at the end of the epoch, 0 after it.
   uint64_t read(void* const* to);
   uint64_t read(uint64_t n, void* const* to);

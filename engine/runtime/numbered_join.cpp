@@ -57,6 +57,16 @@ void NumberedJoin::restart() {
   waits_.reset();
 }
 
+void NumberedJoin::set_step(uint64_t step) {
+  for (const auto& lane : lanes_) {
+    if (lane->edge) lane->edge->set_step(step * lane->per_group);
+    lane->capacity = std::max<size_t>(lane->capacity, (step + 1) * lane->per_group);
+    lane->samples.resize(lane->capacity * lane->bytes);
+    lane->marks.resize(lane->capacity);
+    lane->keys.resize(lane->capacity);
+  }
+}
+
 uint64_t NumberedJoin::reads(size_t member) const {
   const Lane& lane = *lanes_[member];
   return lane.count > 0 ? lane.marks[lane.first].index : lane.next_index;

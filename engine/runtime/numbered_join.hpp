@@ -60,6 +60,8 @@ class NumberedJoin {
 
   // The sources were taken back to a beginning.
   void restart();
+  // From now on one step takes so many groups. Allocates.
+  void set_step(uint64_t step);
   // Up to n groups, member by member behind to[i] (null: dropped); fewer only when a stream has ended.
   uint64_t read(uint64_t n, std::byte* const* to);
   // Of a member: how many of its samples lie before the first that the next group may need.

@@ -314,6 +314,33 @@ TEST_CASE("an edge: block keeps all, drop_oldest and latest the newest, and coun
   else CHECK(got.size() == 1 + room);
 }
 
+TEST_CASE("an edge: latest holds what one step takes when steps become others") {
+  const auto producer = std::make_shared<PacedProducer>(1000);
+  Source source("x", producer);
+  Edge edge(source, {EdgePolicy::latest, 50 * sizeof(int64_t)}, 10);
+  producer->allow(1);
+  std::vector<int64_t> values(100);
+  std::vector<SampleMark> marks(100);
+  auto* const to = reinterpret_cast<std::byte*>(values.data());
+  REQUIRE(edge.read(1, to, marks.data(), std::nullopt) == 1);
+  producer->allow(40);
+  REQUIRE(wait_for([&] { return edge.waiting() + edge.dropped() == 39; }));
+  edge.set_step(4);
+  CHECK(edge.waiting() == 4);
+  CHECK(edge.dropped() == 35);
+  edge.set_step(20);
+  producer->allow(45);
+  REQUIRE(wait_for([&] { return edge.waiting() == 9; }));
+  edge.set_step(200);  // hold= allows 50
+  producer->allow(1000);
+  REQUIRE(wait_for([&] { return edge.waiting() + edge.dropped() == 999; }));
+  REQUIRE(edge.read(100, to, marks.data(), std::nullopt) == 50);
+  for (int64_t i = 0; i < 50; ++i) {
+    CHECK(values[static_cast<size_t>(i)] == 950 + i);
+    CHECK(marks[static_cast<size_t>(i)].index == static_cast<uint64_t>(950 + i));
+  }
+}
+
 TEST_CASE("an edge: what waits for a sample ends when the edge does") {
   const auto producer = std::make_shared<PacedProducer>(1000);
   Source source("x", producer);
