@@ -88,8 +88,9 @@ void cut(SparseContext& c) {
   const auto at_most = [](uint32_t wanted, int64_t pieces) {
     return static_cast<uint32_t>(std::min<int64_t>(wanted, std::max<int64_t>(1, pieces)));
   };
-  // Slices of columns share the lists and part B, but narrow ones read the lists for little.
-  c.column_parts = by_rows ? 1 : at_most(parts, p.n / 96);
+  // Slices of columns share the lists and part B and C, but narrow ones read the lists for little. Neighbours have the same columns: a thread finds
+  // its slice of a weight in its own cache, in the product as in the update.
+  c.column_parts = at_most(parts, p.n / 96);
   c.row_parts = at_most(parts / c.column_parts, p.m / 16);
   c.build_parts = by_rows ? c.row_parts : parts_for(static_cast<double>(p.m * p.k) * 0.5, p.m);
 }

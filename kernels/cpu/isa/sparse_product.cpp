@@ -269,9 +269,9 @@ HM_INLINE void multiply_panel(const SparseContext& c, void* const* buffers, cons
 void sparse_multiply(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const SparseContext*>(context);
   const Product& p = c.product;
-  const Range vectors = share((p.n + kWidth - 1) / kWidth, c.column_parts, part % c.column_parts);
+  const Range vectors = share((p.n + kWidth - 1) / kWidth, c.column_parts, part / c.row_parts);
   const int64_t last = vectors.end * kWidth < p.n ? vectors.end * kWidth : p.n;
-  const Tile tile{share(p.m, c.row_parts, part / c.column_parts), {vectors.begin * kWidth, last}};
+  const Tile tile{share(p.m, c.row_parts, part % c.row_parts), {vectors.begin * kWidth, last}};
   float* to = static_cast<float*>(buffers[p.c]) + tile.columns.begin;
   if (p.m == 1 && c.pieces == 1 && !c.update) {
     const Lists lists = lists_of(c, buffers, 0);
