@@ -1,5 +1,5 @@
 // What the device says when CUDA fails, and what it does with work that is captured.
-#include "tests/cuda/device_call.hpp"
+#include "tests/cuda/played.hpp"
 
 #include "engine/execution/device_memory.hpp"
 #include "engine/plugin/registry.hpp"
@@ -74,26 +74,6 @@ TEST_CASE("captured work runs again with the places it had, and not while it is 
 
 namespace {
 
-struct Accelerated {
-  Registry registry{&Registry::global()};
-  std::unique_ptr<Executor> executor = make_sequential_executor();
-
-  Accelerated() {
-    auto item = std::make_shared<Item>();
-    item->kind = HX_DEVICE;
-    item->name = "played";
-    item->self = new std::shared_ptr<MemoryDevice>(make_device());
-    item->vtable = harmonics::detail::capturing_device_vt();
-    registry.add(item);
-  }
-  CompileOptions options() {
-    CompileOptions o;
-    o.device = "played";
-    o.registry = &registry;
-    return o;
-  }
-};
-
 std::map<std::string, HTensor> trained(const harmonics::testing::TrainingStep& step, int steps, Executor& executor, const CompileOptions& options) {
   ParameterStore store;
   harmonics::testing::declare(store, step);
@@ -107,7 +87,7 @@ std::map<std::string, HTensor> trained(const harmonics::testing::TrainingStep& s
 
 TEST_CASE("a training step is recorded when it runs for the second time, and started as a whole") {
   const FreshSettings fresh;
-  Accelerated with;
+  Played with;
   const auto step = harmonics::testing::training_step(16, {24, 32, 10});
   CompileOptions cpu;
   const auto meant = trained(step, 5, *with.executor, cpu);
@@ -128,7 +108,7 @@ TEST_CASE("a training step is recorded when it runs for the second time, and sta
 
 TEST_CASE("batches that travel on a stream of their own arrive before the step that takes them") {
   const FreshSettings fresh;
-  Accelerated with;
+  Played with;
   const auto step = harmonics::testing::training_step(16, {24, 32, 10});
   const auto expected = harmonics::testing::trained_on_batches(step, 6, *with.executor, with.options(), false);
   CHECK(emulated::settings().waits == 0);

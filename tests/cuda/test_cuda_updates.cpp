@@ -1,12 +1,9 @@
 // What a training step does with slopes: those of a weight and its bias together, all of an optimizer's steps in few launches, the
 // length of all.
-#include "tests/cuda/device_call.hpp"
-
 #include <cmath>
 
-#include "engine/execution/executable.hpp"
-#include "engine/plugin/registry.hpp"
 #include "kernels/cuda/lt.hpp"
+#include "tests/cuda/played.hpp"
 #include "tests/engine/execution/arriving.hpp"
 
 using namespace harmonics;
@@ -14,26 +11,6 @@ using namespace harmonics::cuda;
 using namespace harmonics::cuda::testing;
 
 namespace {
-
-struct Played {
-  Registry registry{&Registry::global()};
-  std::unique_ptr<Executor> executor = make_sequential_executor();
-  Played() {
-    auto item = std::make_shared<Item>();
-    item->kind = HX_DEVICE;
-    item->name = "played";
-    item->self = new std::shared_ptr<MemoryDevice>(make_device());
-    item->vtable = harmonics::detail::capturing_device_vt();
-    registry.add(item);
-  }
-  CompileOptions options(std::vector<std::string> disabled = {}) {
-    CompileOptions o;
-    o.device = "played";
-    o.registry = &registry;
-    o.disabled = std::move(disabled);
-    return o;
-  }
-};
 
 std::map<std::string, HTensor> trained(const harmonics::testing::TrainingStep& step, Executor& executor, const CompileOptions& options, size_t* updates = nullptr) {
   ParameterStore store;

@@ -1,5 +1,5 @@
 // What becomes of a run whose OpenCL device fails: an error that says why, the last checkpoint whole. failing_driver.cpp makes it fail.
-#include "tests/journeys/shell.hpp"
+#include "tests/opencl/journeys.hpp"
 
 #include <cmath>
 #include <map>
@@ -7,12 +7,6 @@
 using namespace journeys;
 
 namespace {
-
-bool has_driver() {
-  if (has(harmonics("list devices").out, "driver ")) return true;
-  WARN("nothing is tested: no OpenCL driver");
-  return false;
-}
 
 std::string failing(const std::string& how) { return "HARMONICS_TEST_OPENCL=" + how + " ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 LD_PRELOAD=" + HARMONICS_FAILING_DRIVER; }
 

@@ -1,17 +1,11 @@
 // The OpenCL device on the command line.
-#include "tests/journeys/shell.hpp"
+#include "tests/opencl/journeys.hpp"
 
 #include <cmath>
 
 using namespace journeys;
 
 namespace {
-
-bool has_driver() {
-  if (has(harmonics("list devices").out, "driver ")) return true;
-  WARN("nothing is tested: no OpenCL driver");
-  return false;
-}
 
 const std::string kNoDriver = "OCL_ICD_VENDORS=/nowhere";
 const std::string kDigits = " --producer 'synth:digits?size=600&seed=1' --producer 'synth:digits?size=600&seed=1#label' --batch 32 --threads 2 ";

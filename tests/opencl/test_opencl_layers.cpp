@@ -1,15 +1,9 @@
 // Layers and optimizers that a flow may name, trained on OpenCL beside the CPU.
-#include "tests/journeys/shell.hpp"
+#include "tests/opencl/journeys.hpp"
 
 using namespace journeys;
 
 namespace {
-
-bool has_driver() {
-  if (has(harmonics("list devices").out, "driver ")) return true;
-  WARN("nothing is tested: no OpenCL driver");
-  return false;
-}
 
 const std::string kDigits = " --producer 'synth:digits?size=300&seed=1' --producer 'synth:digits?size=300&seed=1#label' --batch 24 ";
 

@@ -1,0 +1,31 @@
+// The CUDA device as a graph has it, named "played": the driver is emulated.
+#pragma once
+
+#include "engine/execution/executable.hpp"
+#include "engine/plugin/registry.hpp"
+#include "tests/cuda/device_call.hpp"
+
+namespace harmonics::cuda::testing {
+
+struct Played {
+  Registry registry{&Registry::global()};
+  std::unique_ptr<Executor> executor = make_sequential_executor();
+
+  Played() {
+    auto item = std::make_shared<Item>();
+    item->kind = HX_DEVICE;
+    item->name = "played";
+    item->self = new std::shared_ptr<MemoryDevice>(make_device());
+    item->vtable = harmonics::detail::capturing_device_vt();
+    registry.add(item);
+  }
+  CompileOptions options(std::vector<std::string> disabled = {}) {
+    CompileOptions o;
+    o.device = "played";
+    o.registry = &registry;
+    o.disabled = std::move(disabled);
+    return o;
+  }
+};
+
+}  // namespace harmonics::cuda::testing
