@@ -23,16 +23,9 @@ struct Ahead {
 // Panels of rows over `depth` sums, a few at a time so that what is read of them stays in the first-level cache.
 HM_INLINE void pack_block(const float* a, int64_t a_step, int64_t rows, int64_t depth, float* to) {
   constexpr int64_t kFew = 8;
-  for (int64_t k = 0; k < depth; k += kFew) {
-    const int64_t few = depth - k < kFew ? depth - k : kFew;
-    int64_t i = 0;
-    for (; i + kRows <= rows; i += kRows) {
-      const float* from = a + k * a_step + i;
-      float* panel = to + i * depth + k * kRows;
-      for (int64_t r = 0; r < few; ++r) __builtin_memcpy(panel + r * kRows, from + r * a_step, kRows * sizeof(float));
-    }
-    if (i < rows) pack_rows(a + k * a_step + i, a_step, rows - i, few, to + i * depth + k * kRows);
-  }
+  for (int64_t k = 0; k < depth; k += kFew)
+    for (int64_t i = 0; i < rows; i += kRows)
+      pack_rows(a + k * a_step + i, a_step, rows - i < kRows ? rows - i : kRows, depth - k < kFew ? depth - k : kFew, to + i * depth + k * kRows);
 }
 
 HM_INLINE void multiply_ahead(const float* a, int64_t rows, const float* b, int64_t columns, int64_t depth, float* to, int64_t c_row, bool add, Ahead& ahead) {
