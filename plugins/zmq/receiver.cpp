@@ -18,7 +18,9 @@ using wire::Time;
 namespace {
 
 constexpr size_t kMostPeers = 1024;
-constexpr int kMostAtOnce = 64;                      // messages between two looks at what is to be said
+constexpr int kMostAtOnce = 64;  // messages between two looks at what is to be said
+constexpr auto kGather = std::chrono::microseconds(
+    50);  // messages that follow one another faster are taken together: a wake-up costs more than one
 constexpr Time kSilence = std::chrono::seconds(15);  // senders speak every second
 constexpr Time kAlone = std::chrono::seconds(3);     // as the sender's
 constexpr Time kGoodbye = std::chrono::seconds(1);
@@ -62,7 +64,7 @@ struct Receiver::Body {
   void run() {
     while (!leaving) {
       socket->wait(wire::Inbox::kTick, !(address.is_one_way() && inbox.is_full()), false);
-      turn();
+      if (turn()) std::this_thread::sleep_for(kGather);
     }
     inbox.poll();
     for (const Time latest = wire::now() + kGoodbye; !address.is_one_way() && wire::now() < latest;) {
@@ -73,12 +75,15 @@ struct Receiver::Body {
     turn();
     socket->linger(kLast);
   }
-  void turn() {
+  // True: messages came, and none is left.
+  bool turn() {
     for (Event event = socket->event(); event != Event::None; event = socket->event()) {
       connected = event == Event::Connected;
       if (!connected) looked_for = wire::now();
       if (event == Event::Refused) inbox.turned_away("somebody came with a key that is not allowed");
-      if (event == Event::Foreign) inbox.turned_away("somebody came who does not speak ZeroMQ as is spoken here, or not with the keys of this end");
+      if (event == Event::Foreign)
+        inbox.turned_away(
+            "somebody came who does not speak ZeroMQ as is spoken here, or not with the keys of this end");
     }
     int received = 0;
     while (received < kMostAtOnce && receive()) ++received;
@@ -86,6 +91,7 @@ struct Receiver::Body {
     if (alone && received == 0 && !inbox.is_full()) open();  // nothing waits in the socket
     flush();
     if (wire::now() - looked > wire::Inbox::kTick) look_for_the_silent();
+    return received > 0 && received < kMostAtOnce;
   }
 
   bool receive() {
@@ -122,7 +128,9 @@ struct Receiver::Body {
     return known->second;
   }
   uint64_t longest_silent() const {
-    return std::min_element(peers.begin(), peers.end(), [](const auto& a, const auto& b) { return a.second.heard < b.second.heard; })->first;
+    return std::min_element(peers.begin(), peers.end(),
+                            [](const auto& a, const auto& b) { return a.second.heard < b.second.heard; })
+        ->first;
   }
   void forget(uint64_t peer) {
     inbox.left(peer);
@@ -167,7 +175,8 @@ struct Receiver::Body {
   std::thread thread;
 };
 
-Receiver::Receiver(const Address& address, wire::InboxOptions options) : body_(std::make_unique<Body>(address, std::move(options))) {}
+Receiver::Receiver(const Address& address, wire::InboxOptions options)
+    : body_(std::make_unique<Body>(address, std::move(options))) {}
 Receiver::~Receiver() = default;
 wire::Inbox& Receiver::inbox() { return body_->inbox; }
 

@@ -1,16 +1,20 @@
-// live_throughput [GIGABYTES [ROUNDS [TEXT]]]: HXS/1 over ZeroMQ beside libzmq alone, from one process to another over loopback, at equal sizes of
-// messages and in turns (of those with the text in their names), so that what neighbours on the machine do meets all alike. Medians of the rounds; processor seconds are those of both processes.
+// live_throughput [GIGABYTES [ROUNDS [TEXT]]]: HXS/1 over ZeroMQ beside libzmq alone, from one process to another over
+// loopback, at equal sizes of messages and in turns (of those with the text in their names), so that what neighbours on
+// the machine do meets all alike. Medians of the rounds; processor seconds are those of both processes.
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zmq.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 
+#include "engine/base/heap.hpp"
 #include "plugins/zmq/receiver.hpp"
 #include "plugins/zmq/sender.hpp"
 
@@ -20,13 +24,16 @@ namespace {
 
 struct Case {
   const char* name;
-  size_t bytes;         // of a sample
-  bool raw;             // PUSH and PULL, a sample a message
-  uint64_t batch_bytes; // HXS: of a frame; 1: a sample a frame
+  size_t bytes;          // of a sample
+  bool raw;              // PUSH and PULL, a sample a message
+  uint64_t batch_bytes;  // HXS: of a frame; 1: a sample a frame
 };
 constexpr Case kCases[] = {
-    {"raw 64 KiB", 65536, true, 0},  {"hxs 64 KiB", 65536, false, 1},          {"raw 3136 B", 3136, true, 0},
-    {"hxs 3136 B", 3136, false, 1},  {"hxs 3136 B batched", 3136, false, 256u << 10},
+    {"raw 64 KiB", 65536, true, 0},
+    {"hxs 64 KiB", 65536, false, 1},
+    {"raw 3136 B", 3136, true, 0},
+    {"hxs 3136 B", 3136, false, 1},
+    {"hxs 3136 B batched", 3136, false, 256u << 10},
 };
 
 double seconds_of(const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); }
@@ -44,22 +51,40 @@ struct Measured {
   double seconds = 0, processor = 0;
 };
 
-// The child sends what `send` does to the port it reads; the parent takes it with `take`.
-Measured measure(const std::function<void(uint16_t)>& send, const std::function<void(const std::function<void(uint16_t)>& begin, double& seconds)>& take) {
-  int pipe_ends[2];
-  if (pipe(pipe_ends) != 0) std::abort();
-  const double before = processor_seconds();
+using Begin = std::function<void(uint16_t port)>;  // says where to send
+
+// In a process of its own, which does not outlive this one.
+pid_t child_of(const std::function<void()>& body) {
   const pid_t child = fork();
-  if (child == 0) {
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  body();
+  std::_Exit(0);
+}
+
+// One process sends to the port that the other, who takes it all, says; both are new, so that neither has a heap that
+// others left behind.
+Measured measure(const std::function<void(uint16_t)>& send, const std::function<double(const Begin&)>& take) {
+  int port_ends[2], time_ends[2];
+  if (pipe(port_ends) != 0 || pipe(time_ends) != 0) std::abort();
+  const double before = processor_seconds();
+  const pid_t sender = child_of([&] {
+    close(port_ends[1]), close(time_ends[1]);
     uint16_t port = 0;
-    if (read(pipe_ends[0], &port, sizeof port) == sizeof port) send(port);
-    std::_Exit(0);
-  }
+    if (read(port_ends[0], &port, sizeof port) == sizeof port) send(port);
+  });
+  const pid_t receiver = child_of([&] {
+    const double seconds = take([&](uint16_t port) {
+      if (write(port_ends[1], &port, sizeof port) != sizeof port) std::abort();
+    });
+    if (write(time_ends[1], &seconds, sizeof seconds) != sizeof seconds) std::abort();
+  });
+  close(port_ends[1]), close(time_ends[1]);
   Measured measured;
-  take([&](uint16_t port) { if (write(pipe_ends[1], &port, sizeof port) != sizeof port) std::abort(); }, measured.seconds);
-  int status = 0;
-  waitpid(child, &status, 0);
-  close(pipe_ends[0]), close(pipe_ends[1]);
+  if (read(time_ends[0], &measured.seconds, sizeof measured.seconds) != sizeof measured.seconds)
+    std::exit(1);  // it has said why
+  for (const pid_t child : {sender, receiver}) waitpid(child, nullptr, 0);
+  close(port_ends[0]), close(time_ends[0]);
   measured.processor = processor_seconds() - before;
   return measured;
 }
@@ -75,7 +100,7 @@ Measured raw(const Case& c, uint64_t count) {
     for (uint64_t i = 0; i < count; ++i) zmq_send(socket, sample.data(), sample.size(), 0);
     zmq_close(socket), zmq_ctx_term(context);
   };
-  return measure(send, [&](const std::function<void(uint16_t)>& begin, double& seconds) {
+  return measure(send, [&](const Begin& begin) {
     void* const context = zmq_ctx_new();
     void* const socket = zmq_socket(context, ZMQ_PULL);
     zmq_bind(socket, "tcp://127.0.0.1:*");
@@ -90,8 +115,9 @@ Measured raw(const Case& c, uint64_t count) {
       zmq_msg_recv(&message, socket, 0);
       if (i == 0) first = wire::now();
     }
-    seconds = since(first);
+    const double seconds = since(first);
     zmq_msg_close(&message), zmq_close(socket), zmq_ctx_term(context);
+    return seconds;
   });
 }
 
@@ -107,7 +133,8 @@ Measured hxs(const Case& c, uint64_t count) {
     for (uint64_t i = 0; i < count; ++i) sender.outbox().push(std::span(&piece, 1));
     sender.outbox().finish();
   };
-  return measure(send, [&](const std::function<void(uint16_t)>& begin, double& seconds) {
+  return measure(send, [&](const Begin& begin) {
+    keep_freed_memory();  // as the program does
     zmq::Receiver receiver(zmq::parse_address(zmq::Pattern::Router, "127.0.0.1:0"));
     wire::Inbox& inbox = receiver.inbox();
     const int reader = inbox.open("", std::chrono::seconds(20));
@@ -124,8 +151,12 @@ Measured hxs(const Case& c, uint64_t count) {
     while (const auto sample = inbox.next(reader)) {
       if (got++ == 0) first = wire::now();
     }
-    seconds = since(first);
-    if (got != count) std::printf("%llu samples instead of %llu\n", static_cast<unsigned long long>(got), static_cast<unsigned long long>(count)), std::exit(1);
+    const double seconds = since(first);
+    if (got != count)
+      std::printf("%llu samples instead of %llu\n", static_cast<unsigned long long>(got),
+                  static_cast<unsigned long long>(count)),
+          std::exit(1);
+    return seconds;
   });
 }
 
@@ -156,8 +187,10 @@ int main(int argc, char** argv) {
     if (kCases[i].raw) beside = i;
     if (rates[i].empty()) continue;
     std::vector<double> ratios;
-    for (size_t r = 0; r < rates[i].size(); ++r) ratios.push_back(rates[beside].empty() ? 0 : rates[i][r] / rates[beside][r]);
+    for (size_t r = 0; r < rates[i].size(); ++r)
+      ratios.push_back(rates[beside].empty() ? 0 : rates[i][r] / rates[beside][r]);
     const double rate = median(rates[i]);
-    std::printf("%-20s %10.0f %12.0f %8.2f %14.2f\n", kCases[i].name, rate, rate * 1e6 / static_cast<double>(kCases[i].bytes), median(ratios), median(processor[i]));
+    std::printf("%-20s %10.0f %12.0f %8.2f %14.2f\n", kCases[i].name, rate,
+                rate * 1e6 / static_cast<double>(kCases[i].bytes), median(ratios), median(processor[i]));
   }
 }
