@@ -5,8 +5,10 @@
 
 namespace harmonics::cpu {
 
-constexpr int64_t kQueryBlock = 24;  // whole tiles of rows, and little beyond the diagonal of causal attention
+constexpr int64_t kQueryBlock = 32;  // whole vectors of every instruction set
 constexpr int64_t kKeyBlock = 128;
+
+constexpr int64_t whole_blocks(int64_t queries) { return (queries + kQueryBlock - 1) / kQueryBlock * kQueryBlock; }
 
 // Where the rows of a head lie: [batch, head, position, width], or [batch, position, head, width].
 struct HeadRows {

@@ -1,4 +1,4 @@
-// Attention forward, with and without the causal half.
+// Attention and its slopes, with and without the causal half.
 #include <fmt/core.h>
 
 #include "tests/bench/program.hpp"
@@ -7,15 +7,19 @@ namespace harmonics::bench {
 
 namespace {
 
-void add(int64_t batch, int64_t heads, int64_t positions, int64_t width, bool causal) {
-  const Shape shape{batch, heads, positions, width};
+void add(int64_t batch, int64_t heads, int64_t positions, int64_t width, bool causal, bool positions_first = false) {
+  const Shape shape = positions_first ? Shape{batch, positions, heads, width} : Shape{batch, heads, positions, width};
   const auto seen = static_cast<double>(causal ? positions * (positions + 1) / 2 : positions * positions);
-  const double flops = 4.0 * static_cast<double>(batch * heads * width) * seen;
+  const double product = 2.0 * static_cast<double>(batch * heads * width) * seen;
+  const Attributes how = Attributes().set("causal", causal).set("positions_first", positions_first);
+  const std::string what = fmt::format("{}/{}x{}x{}x{}", causal ? "_causal" : "", batch, heads, positions, width);
   add_program(
-      fmt::format("attention{}/{}x{}x{}x{}", causal ? "_causal" : "", batch, heads, positions, width),
-      {shape, shape, shape},
-      [=](const auto& x) { return std::vector{call("attention", x, Attributes().set("causal", causal)).at(0)}; }, flops,
-      0);
+      "attention" + what, {shape, shape, shape},
+      [=](const auto& x) { return std::vector{call("attention", x, how).at(0)}; }, 2 * product, 0);
+  const Shape sums{batch, heads, positions};
+  add_program(
+      "attention_grad" + what, {shape, shape, shape, shape, sums, shape},
+      [=](const auto& x) { return call("attention_grad", x, how); }, 5 * product, 0);
 }
 
 void add_all() {
@@ -23,6 +27,7 @@ void add_all() {
     add(8, 6, 128, 64, causal);
     add(1, 8, 1024, 64, causal);
   }
+  add(16, 4, 128, 32, true, true);
 }
 
 }  // namespace

@@ -134,6 +134,20 @@ TEST_CASE("attention over scores far apart does not overflow") {
   for (int64_t i = 0; i < y[0].size(); ++i) CHECK(std::abs(y[0][i]) <= 1);
 }
 
+TEST_CASE("a key that is not a number is seen by those who may see it, and by no other") {
+  Random random(85);
+  const Dims dims{1, 2, 50, 8};
+  Tensor k = random.floats(dims);
+  const Tensor q = random.floats(dims), v = random.floats(dims);
+  std::vector<float> values;
+  for (int64_t i = 0; i < k.size(); ++i) values.push_back(k[i]);
+  values[39 * 8 + 3] = std::numeric_limits<float>::quiet_NaN();
+  k = {dims, values};
+  const auto y = KernelCall("attention").set("causal", 1).in(q).in(k).in(v).out(dims).out({1, 2, 50}).run();
+  for (int64_t i = 0; i < y[0].size(); ++i) CHECK(std::isnan(y[0][i]) == (i >= 39 * 8 && i < 50 * 8));
+  for (int64_t i = 0; i < y[1].size(); ++i) CHECK(std::isnan(y[1][i]) == (i >= 39 && i < 50));
+}
+
 TEST_CASE("rotary positions turn pairs and turn them back") {
   Random random(83);
   const Tensor x = random.floats({2, 3, 50, 22});

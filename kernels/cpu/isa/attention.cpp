@@ -10,12 +10,23 @@ namespace {
 
 HM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// How many of the keys [first_key, first_key + keys) query `query` sees. The last query sees all keys.
-HM_INLINE int64_t visible(const AttentionContext& c, int64_t query, int64_t first_key, int64_t keys) {
-  if (!c.causal) return keys;
-  const int64_t n = query + 1 + c.keys - c.queries - first_key;
-  return n < 0 ? 0 : least(n, keys);
-}
+// How the block's rows of keys stand to its queries: query r of the block sees the keys before r + 1 + offset, at most
+// `keys`; the last of all queries sees all keys. Lanes are queries, so a key that not all of them see is masked, not a
+// row cut short.
+struct Staircase {
+  int64_t offset, rows, keys;
+
+  Staircase(const AttentionContext& c, int64_t first_query, int64_t queries, int64_t first_key, int64_t n)
+      : offset(c.causal ? first_query + c.keys - c.queries - first_key : n), rows(queries), keys(n) {}
+  // How many keys the first r queries see together.
+  HM_INLINE int64_t seen(int64_t r) const {
+    const int64_t n = (r < rows ? r : rows) + offset;
+    return n < 0 ? 0 : least(n, keys);
+  }
+  HM_INLINE int64_t seen() const { return seen(rows); }
+  // Keys that every query sees, but perhaps one.
+  HM_INLINE int64_t full() const { return offset < 0 ? 0 : least(offset, seen()); }
+};
 
 void scale_row(float* x, int64_t n, float factor) {
   for (int64_t i = 0; i < n; i += kWidth) store_some(x + i, load_some(x + i, lanes_at(i, n)) * factor, lanes_at(i, n));
@@ -39,60 +50,104 @@ const float* dense(const float* rows, int64_t stride, int64_t n, int64_t width, 
   return room;
 }
 
+constexpr int64_t kStep =
+    kWidth < 8 ? kWidth
+               : 8;  // queries or keys that go down a staircase together: rows of a tile, within a vector of queries
 constexpr float kLog2E = 1.44269504088896341f, kLog2 = 0.69314718055994531f;
 
-// Scores that are not numbers are left to the exponentials.
-float largest_of(const float* x, int64_t n) {
-  vf a = splat(-kInfinity), b = a;
-  int64_t i = 0;
-  for (; i + 2 * kWidth <= n; i += 2 * kWidth) a = vmax(load(x + i), a), b = vmax(load(x + i + kWidth), b);
-  for (; i < n; i += kWidth) a = vmax(first(load_some(x + i, lanes_at(i, n)), lanes_at(i, n), a), a);
-  return max_of(vmax(a, b));
-}
-
-// p = 2^(scale s - shift), 0 where that is not a normal number.
+// p = 2^(scale s - shift), 0 where that is not a normal number; what is not a number stays none.
 HM_INLINE vf power(vf s, vf scale, vf shift) {
   const vf t = fma(s, scale, -shift);
+#if defined(__AVX512F__)
+  const vf whole = vround(t);
+  return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(t, splat(-126.0f), _CMP_NLT_UQ), exp2_of_fraction(t - whole), whole);
+#else
   return choose(t < -126.0f, vf{}, exp2_within(vmin(splat(127.0f), vmax(splat(-126.0f), t))));
+#endif
 }
 
-// The first n scores in place by power(), 0 up to `all`; returns their sum.
-float exponentiate(float* s, int64_t n, int64_t all, float scale, float shift) {
-  const vf by = splat(scale), less = splat(shift);
-  vf sum{};
-  int64_t i = 0;
-  for (; i + kWidth <= n; i += kWidth) {
-    const vf e = power(load(s + i), by, less);
-    store(s + i, e);
-    sum += e;
-  }
-  if (i < n) {
-    const vf e = first(power(load_part(s + i, n - i), by, less), n - i, vf{});
-    store_part(s + i, e, n - i);
-    sum += e;
-  }
-  for (i = n; i < all; ++i) s[i] = 0;
-  return sum_of(sum);
-}
-
-// One block of scores for rows [q0, q0 + rows): joined into the running largest score (times log2(e)), sum and weighted
-// values.
-void join_scores(const AttentionContext& c, float* scores, int64_t q0, int64_t rows, int64_t k0, int64_t keys,
-                 float* largest, float* sums, float* out) {
-  const float scale = c.scale * kLog2E;
-  for (int64_t r = 0; r < rows; ++r) {
-    float* s = scores + r * kKeyBlock;
-    const int64_t n = visible(c, q0 + r, k0, keys);
-    const float here = n ? largest_of(s, n) * scale : -kInfinity;
-    const float most = largest[r] > here ? largest[r] : here;
-    const float shift = most == -kInfinity ? 0.0f : most;
-    if (k0 > 0 && largest[r] != most) {
-      const float factor = power(splat(largest[r]), splat(1), splat(shift))[0];
-      sums[r] *= factor;
-      scale_row(out + r * c.out.row, c.value_width, factor);
+// scores[key][query] = k q for what the block's queries see, by vectors of queries.
+void scores_of(const Staircase& at, Matrix keys, const float* by_column, int64_t width, float* scores) {
+  for (int64_t v = 0; v < at.rows; v += 2 * kWidth) {
+    const int64_t both = at.seen(v + kWidth), one = at.seen(v + 2 * kWidth);
+    const bool two = v + kWidth < at.rows;
+    gemm_broadcast(both, two ? 2 * kWidth : kWidth, width, keys, by_column + v, kQueryBlock, scores + v, kQueryBlock,
+                   false);
+    if (two) {
+      const int64_t w = v + kWidth;
+      gemm_broadcast(one - both, kWidth, width, {keys.at(both, 0), keys.row, keys.column}, by_column + w, kQueryBlock,
+                     scores + both * kQueryBlock + w, kQueryBlock, false);
     }
-    largest[r] = most;
-    sums[r] += exponentiate(s, n, keys, scale, shift);
+  }
+}
+
+// out[query] += sum of weights[key][query] values[key], over the keys that queries see, eight queries at a time.
+void join_values(const Staircase& at, const float* weights, const float* values, int64_t width, float* out,
+                 int64_t out_row, bool add) {
+  for (int64_t r = 0; r < at.rows; r += kStep) {
+    const int64_t rows = least(kStep, at.rows - r), depth = at.seen(r + rows);
+    if (depth > 0)
+      gemm_broadcast(rows, width, depth, {weights + r, 1, kQueryBlock}, values, width, out + r * out_row, out_row, add);
+    else if (!add)
+      for (int64_t i = 0; i < rows; ++i) clear(out + (r + i) * out_row, width);
+  }
+}
+
+// out[key] += sum of weights[key][query] rows[query], over the queries that see it.
+void join_queries(const Staircase& at, const float* weights, const float* queries, int64_t row, int64_t width,
+                  float* out) {
+  const int64_t full = at.full(), seen = at.seen();
+  gemm_broadcast(full, width, at.rows, {weights, kQueryBlock, 1}, queries, row, out, width, true);
+  for (int64_t k = full; k < seen;) {
+    const int64_t first = (k - at.offset) / kStep * kStep, next = least(seen, at.offset + first + kStep);
+    gemm_broadcast(next - k, width, at.rows - first, {weights + k * kQueryBlock + first, kQueryBlock, 1},
+                   queries + first * row, row, out + k * width, width, true);
+    k = next;
+  }
+}
+
+// Calls body(key, mask) for the keys that the vector of queries from v on sees; every lane of the mask is set where all
+// of them see it.
+template <typename Body>
+HM_INLINE void for_keys(const Staircase& at, int64_t v, Body body) {
+  const int64_t seen = at.seen(v + kWidth), all = least(seen, at.offset + v + 1);
+  int64_t k = 0;
+  for (; k < all; ++k) body(k, splat_int(-1));
+  const vi query = lanes() + static_cast<int32_t>(v);
+  for (; k < seen; ++k) body(k, query >= splat_int(static_cast<int32_t>(k - at.offset)));
+}
+
+// One block of scores: joined into the running largest score (times log2(e)), sum and weighted values of its queries.
+void join_scores(const AttentionContext& c, const Staircase& at, float* scores, bool first_block, float* largest,
+                 float* sums, float* out) {
+  const vf scale = splat(c.scale * kLog2E);
+  for (int64_t v = 0; v < at.rows; v += kWidth) {
+    float* const s = scores + v;
+    vf here = splat(-kInfinity);
+    // Scores that are not numbers are left to the exponentials.
+    for_keys(
+        at, v, [&](int64_t k, vi mask) __attribute__((always_inline)) {
+          here = vmax(choose(mask, load(s + k * kQueryBlock), splat(-kInfinity)), here);
+        });
+    const vf before = load(largest + v), scaled = choose(here == -kInfinity, here, here * scale);
+    const vf most = choose(before > scaled, before, scaled), shift = choose(most == -kInfinity, vf{}, most);
+    vf sum = load(sums + v);
+    if (!first_block && any(before != most)) {
+      const vf factor = choose(before == most, splat(1), power(before, splat(1), shift));
+      sum *= factor;
+      float by[kWidth];
+      store(by, factor);
+      for (int64_t r = v; r < least(v + kWidth, at.rows); ++r) scale_row(out + r * c.out.row, c.value_width, by[r - v]);
+    }
+    store(largest + v, most);
+    vf more{};
+    for_keys(
+        at, v, [&](int64_t k, vi mask) __attribute__((always_inline)) {
+          const vf e = choose(mask, power(load(s + k * kQueryBlock), scale, shift), vf{});
+          store(s + k * kQueryBlock, e);
+          more += e;
+        });
+    store(sums + v, sum + more);
   }
 }
 
@@ -102,11 +157,11 @@ void join_scores(const AttentionContext& c, float* scores, int64_t q0, int64_t r
 void attention(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const AttentionContext*>(context);
   const int64_t heads = c.shared * c.group;
-  float* keys_by_column = static_cast<float*>(buffers[5]) + part * c.part_workspace;
-  float* scores = keys_by_column + c.width * kKeyBlock;
+  float* queries_by_column = static_cast<float*>(buffers[5]) + part * c.part_workspace;
+  float* scores = queries_by_column + c.width * kQueryBlock;
   float* largest = scores + kQueryBlock * kKeyBlock;
-  float* sums = largest + c.queries;
-  float* values_copy = sums + c.queries;
+  float* sums = largest + whole_blocks(c.queries);
+  float* values_copy = sums + whole_blocks(c.queries);
   const Range items = share(c.batch * heads * c.query_chunks, c.parts, part);
   for (int64_t item = items.begin; item < items.end; ++item) {
     const int64_t head = item / c.query_chunks, chunk = item % c.query_chunks;
@@ -116,31 +171,29 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
     const float* v = head_of(static_cast<const float*>(buffers[2]), c.v, head / c.group, c.shared);
     float* out = head_of(static_cast<float*>(buffers[3]), c.out, head, heads);
     float* lse = static_cast<float*>(buffers[4]) + head * c.queries;
-    for (int64_t i = begin; i < end; ++i) largest[i] = -kInfinity, sums[i] = 0;
+    for (int64_t i = 0; i < whole_blocks(end - begin); i += kWidth)
+      store(largest + i, splat(-kInfinity)), store(sums + i, vf{});
     for (int64_t k0 = 0; k0 < c.keys; k0 += kKeyBlock) {
       const int64_t keys = least(kKeyBlock, c.keys - k0);
-      if (k0 > 0 && visible(c, end - 1, k0, keys) == 0) break;
-      transpose(k + k0 * c.k.row, c.k.row, keys_by_column, kKeyBlock, keys, c.width);
+      if (k0 > 0 && Staircase(c, end - 1, 1, k0, keys).seen() == 0) break;
       const float* values = dense(v + k0 * c.v.row, c.v.row, keys, c.value_width, c.copies, values_copy);
       for (int64_t q0 = begin; q0 < end; q0 += kQueryBlock) {
-        const int64_t rows = least(kQueryBlock, end - q0);
-        const int64_t seen = visible(c, q0 + rows - 1, k0, keys);  // by the block's last query
-        if (k0 > 0 && seen == 0) continue;
-        gemm_broadcast(rows, seen, c.width, {q + q0 * c.q.row, c.q.row, 1}, keys_by_column, kKeyBlock, scores, kKeyBlock, false);
-        join_scores(c, scores, q0, rows, k0, seen, largest + q0, sums + q0, out + q0 * c.out.row);
-        gemm_broadcast(rows, c.value_width, seen, {scores, kKeyBlock, 1}, values, c.value_width,
-                       out + q0 * c.out.row, c.out.row, k0 > 0);
+        const Staircase at(c, q0, least(kQueryBlock, end - q0), k0, keys);
+        if (k0 > 0 && at.seen() == 0) continue;
+        transpose(q + q0 * c.q.row, c.q.row, queries_by_column, kQueryBlock, at.rows, c.width);
+        scores_of(at, {k + k0 * c.k.row, c.k.row, 1}, queries_by_column, c.width, scores);
+        join_scores(c, at, scores, k0 == 0, largest + q0 - begin, sums + q0 - begin, out + q0 * c.out.row);
+        join_values(at, scores, values, c.value_width, out + q0 * c.out.row, c.out.row, k0 > 0);
       }
     }
-    for (int64_t i = begin; i < end; ++i) {
-      // A query that sees no key gives 0, with lse -inf.
-      const bool blind = sums[i] == 0;
-      float* row = out + i * c.out.row;
-      if (blind)
-        for (int64_t j = 0; j < c.value_width; ++j) row[j] = 0;
-      else
-        scale_row(row, c.value_width, 1.0f / sums[i]);
-      lse[i] = blind ? -kInfinity : largest[i] * kLog2 + vlog(splat(sums[i]))[0];
+    for (int64_t i = begin; i < end; i += kWidth) {
+      const int64_t n = lanes_at(i, end);
+      const vf sum = load(sums + i - begin);
+      const vi blind = sum == 0.0f;  // a query that sees no key gives 0, with lse -inf
+      store_some(lse + i, choose(blind, splat(-kInfinity), load(largest + i - begin) * kLog2 + vlog(sum)), n);
+      float by[kWidth];
+      store(by, choose(blind, vf{}, 1.0f / sum));
+      for (int64_t r = 0; r < n; ++r) scale_row(out + (i + r) * c.out.row, c.value_width, by[r]);
     }
   }
 }
@@ -149,19 +202,20 @@ namespace {
 
 // What a part of the gradient works in.
 struct GradientRoom {
-  float *keys_by_column, *values_by_column, *p, *dp, *delta;  // delta = sum(dout * out), of all heads of the item
-  float *keys, *dk, *dv;                                      // copies
+  float *queries_by_column, *douts_by_column, *p, *dp;
+  float *keys, *dk, *dv;  // copies
+  float* delta;           // sum(dout * out), of all heads of the item
 
   GradientRoom(const AttentionContext& c, float* at) {
     const auto take = [&](int64_t n) { return (at += n) - n; };
-    keys_by_column = take(c.width * kKeyBlock);
-    values_by_column = take(c.value_width * kKeyBlock);
+    queries_by_column = take(c.width * kQueryBlock);
+    douts_by_column = take(c.value_width * kQueryBlock);
     p = take(kQueryBlock * kKeyBlock);
     dp = take(kQueryBlock * kKeyBlock);
-    delta = take(c.group * c.queries);
     keys = take(c.copies ? kKeyBlock * c.width : 0);
     dk = take(c.copies ? kKeyBlock * c.width : 0);
     dv = take(c.copies ? kKeyBlock * c.value_width : 0);
+    delta = take(c.group * c.queries);
   }
 };
 
@@ -172,35 +226,38 @@ struct GradientBlock {
   const float *q, *dout;     // of the head
   const float *lse, *delta;  // of the head
   float* dq;                 // of the head
+  Matrix values;             // of the block
   const float* keys;         // of the block
   float *dk, *dv;            // of the block
 
   // p = exp(scores - lse), dp = p (dp - delta) scale.
-  void weigh(int64_t q0, int64_t rows, int64_t k0, int64_t seen) const {
-    for (int64_t r = 0; r < rows; ++r) {
-      float *p = room.p + r * kKeyBlock, *dp = room.dp + r * kKeyBlock;
-      const int64_t n = lse[q0 + r] == -kInfinity ? 0 : visible(c, q0 + r, k0, seen);
-      const vf scale = splat(c.scale * kLog2E), shift = splat(lse[q0 + r] * kLog2E);
-      int64_t j = 0;
-      for (; j < n; j += kWidth) {
-        const int64_t w = lanes_at(j, n);
-        const vf e = power(load_some(p + j, w), scale, shift);
-        store_some(p + j, e, w);
-        store_some(dp + j, e * (load_some(dp + j, w) - delta[q0 + r]) * c.scale, w);
-      }
-      for (j = n; j < seen; ++j) p[j] = dp[j] = 0;
+  void weigh(const Staircase& at, int64_t q0) const {
+    const vf scale = splat(c.scale * kLog2E);
+    for (int64_t v = 0; v < at.rows; v += kWidth) {
+      const int64_t n = lanes_at(v, at.rows);
+      const vf total = load_some(lse + q0 + v, n),
+               shift = choose(total == -kInfinity, splat(kInfinity), total * kLog2E);
+      const vf less = load_some(delta + q0 + v, n);
+      float *const p = room.p + v, *const dp = room.dp + v;
+      for_keys(
+          at, v, [&](int64_t k, vi mask) __attribute__((always_inline)) {
+            const vf e = choose(mask, power(load(p + k * kQueryBlock), scale, shift), vf{});
+            store(p + k * kQueryBlock, e);
+            store(dp + k * kQueryBlock, choose(mask, e * (load(dp + k * kQueryBlock) - less) * c.scale, vf{}));
+          });
     }
   }
 
-  void run(int64_t q0, int64_t rows, int64_t k0, int64_t seen) const {
+  void run(const Staircase& at, int64_t q0, bool first_block) const {
     const float *queries = q + q0 * c.q.row, *d = dout + q0 * c.out.row;
-    gemm_broadcast(rows, seen, c.width, {queries, c.q.row, 1}, room.keys_by_column, kKeyBlock, room.p, kKeyBlock, false);
-    gemm_broadcast(rows, seen, c.value_width, {d, c.out.row, 1}, room.values_by_column, kKeyBlock, room.dp,
-                   kKeyBlock, false);
-    weigh(q0, rows, k0, seen);
-    gemm_broadcast(seen, c.value_width, rows, {room.p, 1, kKeyBlock}, d, c.out.row, dv, c.value_width, true);
-    gemm_broadcast(seen, c.width, rows, {room.dp, 1, kKeyBlock}, queries, c.q.row, dk, c.width, true);
-    gemm_broadcast(rows, c.width, seen, {room.dp, kKeyBlock, 1}, keys, c.width, dq + q0 * c.q.row, c.q.row, k0 > 0);
+    transpose(queries, c.q.row, room.queries_by_column, kQueryBlock, at.rows, c.width);
+    transpose(d, c.out.row, room.douts_by_column, kQueryBlock, at.rows, c.value_width);
+    scores_of(at, {keys, c.width, 1}, room.queries_by_column, c.width, room.p);
+    scores_of(at, values, room.douts_by_column, c.value_width, room.dp);
+    weigh(at, q0);
+    join_queries(at, room.p, d, c.out.row, c.value_width, dv);
+    join_queries(at, room.dp, queries, c.q.row, c.width, dk);
+    join_values(at, room.dp, keys, c.width, dq + q0 * c.q.row, c.q.row, !first_block);
   }
 };
 
@@ -226,8 +283,6 @@ void gradient_of_item(const AttentionContext& c, void* const* buffers, int64_t i
   for (int64_t k0 = 0; k0 < c.keys; k0 += kKeyBlock) {
     const int64_t keys = least(kKeyBlock, c.keys - k0);
     const float* block_keys = dense(k + k0 * c.k.row, c.k.row, keys, c.width, c.copies, room.keys);
-    transpose(block_keys, c.width, room.keys_by_column, kKeyBlock, keys, c.width);
-    transpose(v + k0 * c.v.row, c.v.row, room.values_by_column, kKeyBlock, keys, c.value_width);
     float* block_dk = c.copies ? room.dk : dk + k0 * c.width;
     float* block_dv = c.copies ? room.dv : dv + k0 * c.value_width;
     clear(block_dk, keys * c.width);
@@ -240,13 +295,13 @@ void gradient_of_item(const AttentionContext& c, void* const* buffers, int64_t i
                                 in(4) + (first + g) * c.queries,
                                 room.delta + g * c.queries,
                                 head_of(static_cast<float*>(buffers[6]), c.q, first + g, heads),
+                                {v + k0 * c.v.row, c.v.row, 1},
                                 block_keys,
                                 block_dk,
                                 block_dv};
       for (int64_t q0 = 0; q0 < c.queries; q0 += kQueryBlock) {
-        const int64_t rows = least(kQueryBlock, c.queries - q0), seen = visible(c, q0 + rows - 1, k0, keys);
-        if (seen > 0) block.run(q0, rows, k0, seen);
-        for (int64_t r = 0; r < rows && seen == 0 && k0 == 0; ++r) clear(block.dq + (q0 + r) * c.q.row, c.width);
+        const Staircase at(c, q0, least(kQueryBlock, c.queries - q0), k0, keys);
+        if (k0 == 0 || at.seen() > 0) block.run(at, q0, k0 == 0);
       }
     }
     if (!c.copies) continue;

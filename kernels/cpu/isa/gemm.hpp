@@ -67,7 +67,8 @@ HM_INLINE void panel_of_rows(Matrix a, const float* b, int64_t b_row, float* c, 
   for (; j + kVectors * kWidth <= n; j += kVectors * kWidth)
     panel<kRows, kVectors, true>(a, b + j, b_row, c + j, c_row, depth, add, kWidth);
   if constexpr (kVectors > 2)
-    for (; j + 2 * kWidth <= n; j += 2 * kWidth) panel<kRows, 2, true>(a, b + j, b_row, c + j, c_row, depth, add, kWidth);
+    for (; j + 2 * kWidth <= n; j += 2 * kWidth)
+      panel<kRows, 2, true>(a, b + j, b_row, c + j, c_row, depth, add, kWidth);
   for (; j + kWidth <= n; j += kWidth) panel<kRows, 1, true>(a, b + j, b_row, c + j, c_row, depth, add, kWidth);
   if (j < n) panel<kRows, 1, false>(a, b + j, b_row, c + j, c_row, depth, add, n - j);
 }
@@ -81,9 +82,13 @@ HM_INLINE void panel_of_rows(Matrix a, const float* b, int64_t b_row, float* c, 
     for (int64_t j = 0; j < n; j += kColumns) {
       const int64_t w = n - j < kColumns ? n - j : kColumns;
       int64_t i = 0;
-      if constexpr (kPanelVectors > 2)  // narrow: as many sums in registers by twice the rows
+      if constexpr (kPanelVectors > 2) {  // narrow: as many sums in registers by twice the rows
         for (; w <= 2 * kWidth && i + 2 * kPanelRows <= m; i += 2 * kPanelRows)
-          panel_of_rows<2 * kPanelRows, 2>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row, w, d, add);
+          panel_of_rows<2 * kPanelRows, 2>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row, w, d,
+                                           add);
+        for (; w <= 2 * kWidth && i + 8 <= m; i += 8)
+          panel_of_rows<8, 2>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row, w, d, add);
+      }
       for (; i + kPanelRows <= m; i += kPanelRows)
         panel_of_rows<kPanelRows, kPanelVectors>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row,
                                                  w, d, add);

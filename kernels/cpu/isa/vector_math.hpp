@@ -59,17 +59,19 @@ HM_INLINE vf vexp(vf x) {
 }
 
 // 2^t for t in [-126, 127] to two units in the last place; NaN stays.
-HM_INLINE vf exp2_within(vf t) {
-  constexpr float kRounder = 12582912.0f;
-  const vf shifted = t + kRounder, f = t - (shifted - kRounder);
+HM_INLINE vf exp2_of_fraction(vf f) {
   vf p = splat(1.5353434811e-4f);
   p = fma(p, f, splat(1.3398884679e-3f));
   p = fma(p, f, splat(9.6184371523e-3f));
   p = fma(p, f, splat(5.5503324375e-2f));
   p = fma(p, f, splat(0.24022647915f));
   p = fma(p, f, splat(0.69314720288f));
-  p = fma(p, f, splat(1.0f));
-  return p * as_float((bits(shifted) + 127) << 23);
+  return fma(p, f, splat(1.0f));
+}
+HM_INLINE vf exp2_within(vf t) {
+  constexpr float kRounder = 12582912.0f;
+  const vf shifted = t + kRounder;
+  return exp2_of_fraction(t - (shifted - kRounder)) * as_float((bits(shifted) + 127) << 23);
 }
 
 HM_INLINE vf vexpm1(vf x) {
