@@ -33,6 +33,7 @@ if [ -z "$only" ]; then
   benches=("$bin"/bench_*)
   if [ "$kernels" = yes ]; then benches+=("$bin"/kernel_*); fi
   for bench in "${benches[@]}"; do
+    if [ "$(basename "$bench")" = bench_gpu ]; then continue; fi  # tests/bench/gpu/run.sh
     echo "== $(basename "$bench")"
     # Debian builds the library with assertions; that costs the loop around a step a few nanoseconds.
     "$bench" --benchmark_min_time="$seconds" --benchmark_counters_tabular=true 2>&1 | grep -v 'WARNING.*DEBUG'
