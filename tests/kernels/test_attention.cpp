@@ -134,6 +134,14 @@ TEST_CASE("attention over scores far apart does not overflow") {
   for (int64_t i = 0; i < y[0].size(); ++i) CHECK(std::abs(y[0][i]) <= 1);
 }
 
+TEST_CASE("attention declines a negative scale, by which the largest score is the least") {
+  KernelCall call("attention");
+  call.set("scale", -1.0)
+      .in(Tensor({1, 1, 4, 8}, std::vector<float>(32)))
+      .in(Tensor({1, 1, 4, 8}, std::vector<float>(32)));
+  CHECK_FALSE(call.in(Tensor({1, 1, 4, 8}, std::vector<float>(32))).out({1, 1, 4, 8}).out({1, 1, 4}).served());
+}
+
 TEST_CASE("a key that is not a number is seen by those who may see it, and by no other") {
   Random random(85);
   const Dims dims{1, 2, 50, 8};

@@ -24,7 +24,7 @@ struct Staircase {
     return n < 0 ? 0 : least(n, keys);
   }
   HM_INLINE int64_t seen() const { return seen(rows); }
-  // Keys that every query sees, but perhaps one.
+  // Keys before the stairs: every query sees them.
   HM_INLINE int64_t full() const { return offset < 0 ? 0 : least(offset, seen()); }
 };
 
@@ -50,9 +50,8 @@ const float* dense(const float* rows, int64_t stride, int64_t n, int64_t width, 
   return room;
 }
 
-constexpr int64_t kStep =
-    kWidth < 8 ? kWidth
-               : 8;  // queries or keys that go down a staircase together: rows of a tile, within a vector of queries
+// Queries or keys that go down a staircase together: rows of a tile, within a vector of queries.
+constexpr int64_t kStep = kWidth < 8 ? kWidth : 8;
 constexpr float kLog2E = 1.44269504088896341f, kLog2 = 0.69314718055994531f;
 
 // p = 2^(scale s - shift), 0 where that is not a normal number; what is not a number stays none.
