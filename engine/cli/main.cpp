@@ -7,7 +7,6 @@
 #include <string>
 #include <system_error>
 
-#include "engine/base/heap.hpp"
 #include "engine/base/source_text.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/terminal.hpp"
@@ -90,7 +89,6 @@ int exit_code(ErrorKind kind) {
 int main(int argc, char** argv) {
   using namespace harmonics;
   using namespace harmonics::cli;
-  keep_freed_memory();
   std::signal(SIGUSR1, SIG_IGN);  // runs reload plugins by it
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of writing, with its reason
   Options options;

@@ -1,7 +1,10 @@
 #include "receiver.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -26,6 +29,17 @@ constexpr Time kAlone = std::chrono::seconds(3);     // as the sender's
 constexpr Time kGoodbye = std::chrono::seconds(1);
 constexpr auto kLast = std::chrono::milliseconds(100);
 
+// libzmq takes memory for every message and gives it back on another thread. glibc returns what is free at the end of a heap to the system, from 128 KiB
+// on, and its pages are zeroed anew for the next message: a tenth of the time that large frames take. This much is kept, for the whole process;
+// who has said what to keep (MALLOC_TRIM_THRESHOLD_, GLIBC_TUNABLES) is heeded.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  if (std::getenv("MALLOC_TRIM_THRESHOLD_") || std::getenv("GLIBC_TUNABLES")) return;
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest frame, and as far as glibc's own limit moves by itself
+  mallopt(M_TRIM_THRESHOLD, 8 << 20);   // as much as bursts of messages take
+#endif
+}
+
 wire::InboxOptions with_address(const Address& address, wire::InboxOptions options) {
   if (options.where.empty()) options.where = address.str();
   options.one_way = address.is_one_way();
@@ -38,6 +52,7 @@ wire::InboxOptions with_address(const Address& address, wire::InboxOptions optio
 struct Receiver::Body {
   Body(const Address& a, wire::InboxOptions options)
       : address(a), limits(options.limits), inbox(with_address(a, options)) {
+    keep_freed_memory();
     open();
     inbox.wake_by([this] { wake(); });
     thread = std::thread([this] { run(); });

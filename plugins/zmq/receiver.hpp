@@ -10,7 +10,7 @@ namespace harmonics::zmq {
 
 class Receiver {
  public:
-  // Errors: Stream when the address cannot be bound.
+  // Errors: Stream when the address cannot be bound. The heap of the process keeps more of what is freed from then on (docs/decisions/022).
   explicit Receiver(const Address& address, wire::InboxOptions options = {});
   ~Receiver();
 

@@ -14,7 +14,6 @@
 #include <cstring>
 #include <functional>
 
-#include "engine/base/heap.hpp"
 #include "plugins/zmq/receiver.hpp"
 #include "plugins/zmq/sender.hpp"
 
@@ -134,7 +133,6 @@ Measured hxs(const Case& c, uint64_t count) {
     sender.outbox().finish();
   };
   return measure(send, [&](const Begin& begin) {
-    keep_freed_memory();  // as the program does
     zmq::Receiver receiver(zmq::parse_address(zmq::Pattern::Router, "127.0.0.1:0"));
     wire::Inbox& inbox = receiver.inbox();
     const int reader = inbox.open("", std::chrono::seconds(20));
