@@ -95,7 +95,8 @@ void print_profile(const Subject& subject, const Profile& p, Yardsticks& yardsti
              s.device == "cpu" ? "" : ", on device " + s.device);
   fmt::print("this machine ({}): {:.1f} GFLOP/s; reads {:.1f} GB/s over 128 KiB, {:.1f} over 4 MiB, {:.1f} over 64 MiB\n", yardsticks.instructions(), yardsticks.peak() / 1e9,
              yardsticks.bandwidth(131072) / 1e9, yardsticks.bandwidth(4194304) / 1e9, yardsticks.bandwidth(67108864) / 1e9);
-  if (p.waiting > 0) fmt::print("times of single steps are by the wall clock around a wait for the device, less {:.2f} us that a wait for next to nothing takes\n", p.waiting * 1e6);
+  if (p.by_device) fmt::print("times of single steps are by the device's clock, less {:.2f} us that pass between two points of its queue with nothing between\n", p.waiting * 1e6);
+  else if (p.waiting > 0) fmt::print("times of single steps are by the wall clock around a wait for the device, less {:.2f} us that a wait for next to nothing takes\n", p.waiting * 1e6);
   fmt::print("\n");
   print_lines(by_step(p), p.kernels, "parts  step  what                       kernel                   where");
   const std::vector<Line> functionals = by_functional(p);
@@ -134,7 +135,7 @@ json::object json_of(const Subject& subject, const Profile& p, Yardsticks& yards
     functionals.push_back(std::move(o));
   }
   return {{"version", 1}, {"graph", subject.graph}, {"mode", subject.settings.trains ? "train" : "infer"}, {"batch", subject.settings.batch}, {"threads", subject.settings.threads},
-          {"device", subject.settings.device}, {"waiting", p.waiting}, {"runs", p.runs}, {"seconds", p.seconds}, {"median", p.median}, {"samples_per_second", static_cast<double>(subject.settings.batch) / p.seconds},
+          {"device", subject.settings.device}, {"clock", p.by_device ? "device" : "host"}, {"waiting", p.waiting}, {"runs", p.runs}, {"seconds", p.seconds}, {"median", p.median}, {"samples_per_second", static_cast<double>(subject.settings.batch) / p.seconds},
           {"kernels", p.kernels}, {"floor", p.floor}, {"of_floor", p.floor / p.seconds}, {"engine", p.engine},
           {"in_flow", subject.in_flow >= 0 ? json::value(subject.in_flow) : json::value(nullptr)}, {"allocations", p.allocations},
           {"arena_bytes", subject.memory.arena_bytes}, {"state_bytes", subject.memory.state_bytes}, {"instructions", yardsticks.instructions()},

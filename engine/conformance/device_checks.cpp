@@ -1,6 +1,8 @@
 // Devices: kernels for call sites, whatever they are asked for.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -8,8 +10,8 @@
 
 #include "engine/conformance/device_calls.hpp"
 #include "engine/conformance/kernel_memory.hpp"
-#include "engine/execution/device_memory.hpp"
 #include "engine/execution/kernel_source.hpp"
+#include "engine/execution/staging.hpp"
 #include "engine/functional/plugin_body.hpp"
 
 namespace harmonics {
@@ -34,6 +36,7 @@ class DeviceChecks {
   }
 
   Finding available() const;
+  Finding keeps_times() const;
   Finding describes() const;
   Finding answers();
   Finding answers_alike();
@@ -44,6 +47,10 @@ class DeviceChecks {
   Finding many_times();
   bool serves_any() const { return !served_.empty(); }
   bool has_flags() const { return flags() != 0; }
+  bool says_times() const {
+    const auto& table = item_->table<hx_device_vt>();
+    return HM_TABLE_HAS(table, record_time) || HM_TABLE_HAS(table, elapsed);
+  }
 
  private:
   uint32_t flags() const {
@@ -101,6 +108,42 @@ Finding DeviceChecks::available() const {
   const hx_device_info info = info_of(*item_);
   if (info.unavailable[0]) return {Outcome::Noted, info.unavailable, "nothing it computes could be tried here"};
   return {Outcome::Passed, info.name, ""};
+}
+
+// Copies, more and more until they take a while by the host's clock too, and then nothing.
+Finding DeviceChecks::keeps_times() const {
+  using Clock = std::chrono::steady_clock;
+  constexpr uint64_t kBytes = 1 << 20;
+  constexpr int kMost = 4096;
+  constexpr double kWhile = 5e-3, kRounding = 5e-6;
+  const char* const remedy = "elapsed() gives the seconds from when the queue came to one event to when it came to a later one";
+  const Finding none{Outcome::Passed, "none: steps are timed by the host's clock", ""};
+  if (!has_own_memory(*item_) || !has_clock(*item_)) return {Outcome::Failed, "it has times of queues, and no queues", "leave record_time and elapsed out"};
+  const auto queue = std::make_shared<DeviceQueue>(item_);
+  const DeviceBuffer from(queue, kBytes), to(queue, kBytes);
+  const std::vector<std::byte> zeros(kBytes);
+  queue->upload(from.at(0), zeros.data(), kBytes);
+  if (!DeviceEvent::timed(queue)) return none;  // the first may have to open something
+  queue->synchronize();
+  for (int copies = 8;; copies *= 2) {
+    log_.alive();
+    const auto start = Clock::now();
+    const DeviceEvent first = DeviceEvent::timed(queue);
+    for (int i = 0; i < copies; ++i) queue->copy(to.at(0), from.at(0), kBytes);
+    const DeviceEvent worked = DeviceEvent::timed(queue), last = DeviceEvent::timed(queue);
+    queue->synchronize();
+    const double passed = std::chrono::duration<double>(Clock::now() - start).count();
+    if (!first || !worked || !last) return none;
+    const std::optional<double> work = worked.since(first), nothing = last.since(worked), both = last.since(first);
+    if (!work || !nothing || !both) return none;
+    const std::string told = fmt::format("of {} copies of 1 MiB, which with all around them took {:.6f} s by the host's clock, it says {:.6f} s", copies, passed, *work);
+    if (*both > 1.01 * passed + kRounding) return {Outcome::Failed, told + ": more than there was", remedy};
+    if (std::abs(*both - *work - *nothing) > 0.01 * *both + kRounding)
+      return {Outcome::Failed, fmt::format("it says {:.6f} s from one event to the next, {:.6f} s from that to a third, and {:.6f} s from the first to the third", *work, *nothing, *both), remedy};
+    if (passed < kWhile && copies < kMost) continue;
+    if (*work < passed / 1000) return {Outcome::Failed, told + ": next to nothing", remedy};
+    return {Outcome::Passed, told, ""};
+  }
 }
 
 Finding DeviceChecks::describes() const {
@@ -293,6 +336,7 @@ void check_device(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
       return f;
     });
   if (!there) return;
+  if (checks.says_times()) attempt(log, "keeps times", [&] { return checks.keeps_times(); });
   attempt(log, "says what it serves", [&] { return checks.answers(); });
   if (!checks.serves_any()) return;
   attempt(log, "answers alike", [&] { return checks.answers_alike(); });

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 
 #include "engine/execution/executable.hpp"
 #include "engine/execution/host_step.hpp"
@@ -102,6 +103,9 @@ class DevicePlan final : public Executable {
   bool can_record(size_t step, size_t end) const;
   void run_step(const DeviceStep& step);
   void run_hosted(const HostedStep& step);
+  bool keeps_times();
+  void run_on_its_clock(std::vector<uint64_t>& stamps);
+  void run_on_our_clock(std::vector<uint64_t>& stamps);
   void fetch(const std::vector<Transfer>& results);
   void changed();
   void first(const void* const* inputs);
@@ -110,6 +114,8 @@ class DevicePlan final : public Executable {
   DevicePlanParts p_;
   Executor& executor_;
   Recorded forward_, rest_;
+  std::optional<bool> keeps_times_;  // not tried yet
+  uint64_t nothing_ = 0;             // as of PlanTimes
 };
 
 }  // namespace harmonics

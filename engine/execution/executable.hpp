@@ -92,7 +92,7 @@ struct MemoryReport {
   uint64_t workspace_bytes = 0; // largest, part of the arena
 };
 
-// One timed run, in nanoseconds of the steady clock.
+// One timed run, in nanoseconds of the steady clock, or of a device's from the time on that this one showed when it began.
 struct PlanTimes {
   struct Part {
     uint32_t step, phase, part;
@@ -100,6 +100,8 @@ struct PlanTimes {
     uint64_t begin, end;
   };
   std::vector<uint64_t> stamps;  // one before each step and one after the last
+  bool by_device = false;        // the device kept them: its steps followed each other, nobody waited in between
+  uint64_t nothing = 0;          // what passes by that clock between two points that nothing is between
   bool wants_parts = false;      // costs two more looks at the clock a part
   std::vector<Part> parts;       // in the order they ended
 };

@@ -22,6 +22,13 @@ bool has_events(const Item& device) {
   const auto& t = device.table<hx_device_vt>();
   return HM_TABLE_HAS(t, record) && HM_TABLE_HAS(t, wait) && HM_TABLE_HAS(t, release_event);
 }
+bool has_clock(const Item& device) {
+  const auto& t = device.table<hx_device_vt>();
+  const bool records = HM_TABLE_HAS(t, record_time), tells = HM_TABLE_HAS(t, elapsed);
+  if (records != tells || (records && !has_events(device)))
+    throw Error(ErrorKind::Plugin, fmt::format("device '{}' has some of the functions for times of its own, but not all", device.name), {}, {"record_time, elapsed, record, wait and release_event belong together"});
+  return records;
+}
 
 HostMemory::HostMemory(DeviceQueuePtr queue, uint64_t bytes) : queue_(std::move(queue)) {
   if (bytes == 0) return;
@@ -42,6 +49,16 @@ HostMemory::~HostMemory() {
 DeviceEvent::DeviceEvent(DeviceQueuePtr queue) : queue_(std::move(queue)) {
   queue_->check(table_of(*queue_).record(queue_->device().self, queue_->raw(), &event_), "mark a point of a queue");
 }
+DeviceEvent DeviceEvent::timed(DeviceQueuePtr queue) {
+  DeviceEvent made;
+  if (!has_clock(queue->device())) return made;
+  const hx_status status = table_of(*queue).record_time(queue->device().self, queue->raw(), &made.event_);
+  if (status != HX_OK) made.event_ = nullptr;
+  if (status == HX_DECLINED) return made;
+  queue->check(status, "keep a time");
+  made.queue_ = std::move(queue);
+  return made;
+}
 DeviceEvent& DeviceEvent::operator=(DeviceEvent&& other) noexcept {
   reset();
   queue_ = std::move(other.queue_);
@@ -50,6 +67,16 @@ DeviceEvent& DeviceEvent::operator=(DeviceEvent&& other) noexcept {
 }
 void DeviceEvent::hold_back(DeviceQueue& queue) const {
   queue.check(table_of(queue).wait(queue.device().self, queue.raw(), event_), "make a queue wait for another");
+}
+std::optional<double> DeviceEvent::since(const DeviceEvent& earlier) const {
+  constexpr double kMost = 1e8;  // years
+  double seconds = 0;
+  const hx_status status = table_of(*queue_).elapsed(queue_->device().self, earlier.event_, event_, &seconds);
+  if (status == HX_DECLINED) return std::nullopt;
+  queue_->check(status, "tell what time has passed");
+  if (!(seconds >= 0 && seconds <= kMost))
+    throw Error(ErrorKind::Device, fmt::format("device '{}' says that {} seconds have passed between a point of its queue and a later one", queue_->device().name, seconds));
+  return seconds;
 }
 void DeviceEvent::reset() {
   if (event_) table_of(*queue_).release_event(queue_->device().self, std::exchange(event_, nullptr));

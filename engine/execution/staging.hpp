@@ -1,8 +1,9 @@
 // What lies between the host and a device beside its queues: memory that both reach without a detour, and points of queues that others
-// wait for. Devices need not have them; what a device says goes wrong is ErrorKind::Device.
+// wait for, or that keep the time. Devices need not have them; what a device says goes wrong is ErrorKind::Device.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "engine/execution/device_memory.hpp"
@@ -12,6 +13,9 @@ namespace harmonics {
 
 bool has_host_memory(const Item& device);
 bool has_events(const Item& device);
+// Times between points of its queues. One function without the other, or without events, is ErrorKind::Plugin. With them a device may
+// still keep none: see DeviceEvent::timed.
+bool has_clock(const Item& device);
 
 // Memory of the host that a device copies from and to without a detour, where it has such; else any. Zeroed.
 class HostMemory {
@@ -33,12 +37,16 @@ class DeviceEvent {
  public:
   DeviceEvent() = default;  // none
   explicit DeviceEvent(DeviceQueuePtr queue);
+  // One that keeps the time at which its queue came there; none where the device keeps no times.
+  static DeviceEvent timed(DeviceQueuePtr queue);
   DeviceEvent(DeviceEvent&& other) noexcept : queue_(std::move(other.queue_)), event_(std::exchange(other.event_, nullptr)) {}
   DeviceEvent& operator=(DeviceEvent&& other) noexcept;
   ~DeviceEvent() { reset(); }
   explicit operator bool() const { return event_ != nullptr; }
   // What is queued there from now on, on a queue of the same device, waits for this point; the host does not.
   void hold_back(DeviceQueue& queue) const;
+  // Seconds since an earlier one; both are timed, and of one queue that was synchronized since. Nothing: none were kept.
+  std::optional<double> since(const DeviceEvent& earlier) const;
 
  private:
   void reset();

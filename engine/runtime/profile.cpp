@@ -120,8 +120,9 @@ Profile profile(PreparedStep& step, Yardsticks& yardsticks, const ProfileSetting
   result.steps = describe(step.executable(), yardsticks);
   result.seconds = whole.best();
   result.median = whole.at(0.5);
-  result.waiting = yardsticks.waiting();
-  const double beside = clock_cost() + result.waiting;
+  result.by_device = times.by_device;
+  result.waiting = times.by_device ? static_cast<double>(times.nothing) * 1e-9 : yardsticks.waiting();
+  const double beside = times.by_device ? result.waiting : clock_cost() + result.waiting;
   for (size_t i = 0; i < n; ++i) {
     ProfiledStep& s = result.steps[i];
     s.seconds = std::max(0.0, each[i].best() - beside);

@@ -25,7 +25,8 @@ struct Profile {
   double floor = 0;                // of all steps of the plan together
   double kernels = 0;              // their best times together
   double engine = 0;               // the same plan with empty kernels
-  double waiting = 0;              // what each step's time is without, as it was waited for alone: see Yardsticks
+  bool by_device = false;          // single steps were timed by the device's clock
+  double waiting = 0;              // what each step's time is without: by the device's clock what passes where nothing is done, else see Yardsticks
   double allocations = 0;          // a step; -1: not counted
   std::vector<ProfiledStep> steps;
   std::vector<PlanTimes> trace;    // of the last runs

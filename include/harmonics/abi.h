@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 #define HX_ABI_MAJOR 1
-#define HX_ABI_MINOR 2
+#define HX_ABI_MINOR 3
 #define HX_ABI_MIN_MINOR 0
 #define HX_MAX_RANK 8
 
@@ -439,6 +439,11 @@ typedef struct hx_device_vt {
   hx_status (*end_capture)(void* self, hx_queue* queue, hx_capture** out);
   hx_status (*launch)(void* self, hx_queue* queue, hx_capture* capture);
   void (*release_capture)(void* self, hx_capture* capture);
+  /* Optional, contract 1.3, both or none, beside record. record_time: an event that also keeps the time at which the queue
+   * came there. elapsed: the seconds, at least 0, from one such event to a later one of the same queue, when synchronize has
+   * found both done. HX_DECLINED from either: no times are kept. */
+  hx_status (*record_time)(void* self, hx_queue* queue, hx_event** out);
+  hx_status (*elapsed)(void* self, hx_event* from, hx_event* to, double* seconds);
 } hx_device_vt;
 
 /* ---- the host's table --------------------------------------------------------------------------------------------- */

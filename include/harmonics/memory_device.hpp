@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdio>
+#include <optional>
 
 #include <harmonics/function.hpp>
 
@@ -35,6 +36,10 @@ class StagingDevice : public MemoryDevice {
   virtual hx_event* record(hx_queue* queue) = 0;
   virtual void wait(hx_queue* queue, hx_event* event) = 0;
   virtual void release_event(hx_event* event) = 0;
+  // As record, with the time at which the queue came there; null: no times are kept. And the seconds from one such event to a later
+  // one of the same queue, both found done by synchronize; nothing: none were kept.
+  virtual hx_event* record_time(hx_queue* queue) { return (void)queue, nullptr; }
+  virtual std::optional<double> elapsed(hx_event* from, hx_event* to) { return (void)from, (void)to, std::nullopt; }
   bool stages() const final { return true; }
 };
 
@@ -128,6 +133,15 @@ HARMONICS_FACE inline const hx_device_vt* staging_device_vt() {
     };
     vt.wait = [](void* self, hx_queue* queue, hx_event* event) { return call_staging<&StagingDevice::wait>(self, queue, event); };
     vt.release_event = [](void* self, hx_event* event) { call_staging<&StagingDevice::release_event>(self, event); };
+    vt.record_time = [](void* self, hx_queue* queue, hx_event** out) {
+      return guarded([&] { return (*out = staging_device(self).record_time(queue)) ? HX_OK : HX_DECLINED; });
+    };
+    vt.elapsed = [](void* self, hx_event* from, hx_event* to, double* seconds) {
+      return guarded([&] {
+        const std::optional<double> kept = staging_device(self).elapsed(from, to);
+        return kept ? (*seconds = *kept, HX_OK) : HX_DECLINED;
+      });
+    };
     return vt;
   }();
   return &table;

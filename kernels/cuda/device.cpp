@@ -137,10 +137,12 @@ class CudaDevice final : public CapturingDevice {
     return memory;
   }
   void release_host(void* memory) override { driver().release_host(memory); }
-  hx_event* record(hx_queue* queue) override {
-    void* event = nullptr;
-    check(driver().record(queue, &event), "record an event");
-    return static_cast<hx_event*>(event);
+  hx_event* record(hx_queue* queue) override { return event_of(queue, false); }
+  hx_event* record_time(hx_queue* queue) override { return event_of(queue, true); }
+  std::optional<double> elapsed(hx_event* from, hx_event* to) override {
+    double seconds = 0;
+    check(driver().elapsed(from, to, &seconds), "tell the time between two events");
+    return seconds;
   }
   void wait(hx_queue* queue, hx_event* event) override { check(driver().wait(queue, event), "wait for an event"); }
   void release_event(hx_event* event) override { driver().release_event(event); }
@@ -170,6 +172,11 @@ class CudaDevice final : public CapturingDevice {
     return "compute capability " + std::to_string(f.major) + "." + std::to_string(f.minor) + ", " + std::to_string(f.units) + " multiprocessors";
   }
   void check(int code, const char* what) const { machine().check(code, what); }
+  hx_event* event_of(hx_queue* queue, bool keeps_time) const {
+    void* event = nullptr;
+    check(driver().record(queue, keeps_time, &event), "record an event");
+    return static_cast<hx_event*>(event);
+  }
   Driver& driver() const { return machine().driver(); }
 
   // Opened when somebody wants to know; what is not there then is not looked for again.

@@ -71,10 +71,10 @@ class RuntimeDriver final : public Driver {
     return then([&] { return cudaLaunchKernel(function, dim3(g.x, g.y, g.z), dim3(g.threads), arguments, 0, of(stream)); });
   }
 
-  int record(void* stream, void** event) override {
+  int record(void* stream, bool keeps_time, void** event) override {
     return then([&] {
       cudaEvent_t made = nullptr;
-      cudaError_t code = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
+      cudaError_t code = cudaEventCreateWithFlags(&made, keeps_time ? cudaEventDefault : cudaEventDisableTiming);
       if (code == cudaSuccess) code = cudaEventRecord(made, of(stream));
       *event = made;
       return code;
@@ -82,6 +82,14 @@ class RuntimeDriver final : public Driver {
   }
   int wait(void* stream, void* event) override {
     return then([&] { return cudaStreamWaitEvent(of(stream), static_cast<cudaEvent_t>(event), 0); });
+  }
+  int elapsed(void* from, void* to, double* seconds) override {
+    return then([&] {
+      float milliseconds = 0;
+      const cudaError_t code = cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(from), static_cast<cudaEvent_t>(to));
+      *seconds = static_cast<double>(milliseconds) * 1e-3;
+      return code;
+    });
   }
   int release_event(void* event) override { return then([&] { return cudaEventDestroy(static_cast<cudaEvent_t>(event)); }); }
 

@@ -1,5 +1,6 @@
 // The OpenCL device: memory, queues, and which call sites have kernels.
 #include <unordered_map>
+#include <utility>
 
 #include <harmonics/plugin.hpp>
 
@@ -82,14 +83,17 @@ class OpenClDevice final : public StagingDevice {
   }
 
   hx_queue* open_queue() override {
-    cl_int code = CL_SUCCESS;
-    const cl_command_queue queue = clCreateCommandQueue(machine().context(), machine().device(), 0, &code);
-    check(code, "open a queue");
-    return reinterpret_cast<hx_queue*>(queue);
+    auto opened = std::make_unique<Queue>();
+    opened->plain = opened->now = open(0);
+    return reinterpret_cast<hx_queue*>(opened.release());
   }
   void close_queue(hx_queue* queue) override {
-    clFinish(of(queue));
-    clReleaseCommandQueue(of(queue));
+    const std::unique_ptr<Queue> closed(&queue_of(queue));
+    for (const cl_command_queue q : {closed->plain, closed->timed}) {
+      if (!q) continue;
+      clFinish(q);
+      clReleaseCommandQueue(q);
+    }
   }
 
   uint64_t allocate(uint64_t bytes) override {
@@ -112,15 +116,19 @@ class OpenClDevice final : public StagingDevice {
   void copy(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes) override {
     check(clEnqueueCopyBuffer(of(queue), of(from.buffer), of(to.buffer), from.offset, to.offset, bytes, 0, nullptr, nullptr), "copy within its memory");
   }
-  void synchronize(hx_queue* queue) override { check(clFinish(of(queue)), "finish what is queued"); }
+  void synchronize(hx_queue* queue) override {
+    Queue& q = queue_of(queue);
+    const cl_command_queue used = std::exchange(q.now, q.plain);
+    if (used != q.plain) check(clFinish(q.plain), "finish what is queued");
+    check(clFinish(used), "finish what is queued");
+  }
   void submit(hx_queue* queue) override { check(clFlush(of(queue)), "start what is queued"); }
 
   void* allocate_host(uint64_t bytes) override { return machine().allocate_host(bytes); }
   void release_host(void* memory) override { machine().release_host(memory); }
   // What another queue waits for has to be on its way.
   hx_event* record(hx_queue* queue) override {
-    cl_event event = nullptr;
-    check(clEnqueueMarkerWithWaitList(of(queue), 0, nullptr, &event), "mark a point of a queue");
+    const cl_event event = mark(of(queue));
     check(clFlush(of(queue)), "start what is queued");
     return reinterpret_cast<hx_event*>(event);
   }
@@ -129,6 +137,25 @@ class OpenClDevice final : public StagingDevice {
     check(clEnqueueBarrierWithWaitList(of(queue), 1, &waited, nullptr), "make a queue wait for another");
   }
   void release_event(hx_event* event) override { clReleaseEvent(of(event)); }
+  hx_event* record_time(hx_queue* queue) override {
+    Queue& q = queue_of(queue);
+    if (!q.timed) q.timed = open(CL_QUEUE_PROFILING_ENABLE);
+    if (q.now != q.timed) {
+      hx_event* before = record(queue);
+      q.now = q.timed;
+      const cl_event waited = of(before);
+      const cl_int code = clEnqueueBarrierWithWaitList(q.timed, 1, &waited, nullptr);
+      clReleaseEvent(waited);
+      check(code, "make a queue wait for another");
+    }
+    return reinterpret_cast<hx_event*>(mark(q.timed));
+  }
+  std::optional<double> elapsed(hx_event* from, hx_event* to) override {
+    cl_ulong times[2] = {0, 0};
+    for (int i = 0; i < 2; ++i)
+      if (clGetEventProfilingInfo(of(i ? to : from), CL_PROFILING_COMMAND_END, sizeof times[i], &times[i], nullptr) != CL_SUCCESS || times[i] == 0) return std::nullopt;
+    return static_cast<double>(static_cast<int64_t>(times[1] - times[0])) * 1e-9;
+  }
 
   bool find(const hx_call_site& raw, hx_kernel& out) override {
     const Site site(raw, machine());
@@ -145,9 +172,21 @@ class OpenClDevice final : public StagingDevice {
   }
 
  private:
-  static cl_command_queue of(hx_queue* queue) { return reinterpret_cast<cl_command_queue>(queue); }
+  static cl_command_queue of(hx_queue* queue) { return queue_of(queue).now; }
   static cl_event of(hx_event* event) { return reinterpret_cast<cl_event>(event); }
   static cl_mem of(uint64_t buffer) { return reinterpret_cast<cl_mem>(buffer); }
+
+  cl_command_queue open(cl_command_queue_properties properties) const {
+    cl_int code = CL_SUCCESS;
+    const cl_command_queue queue = clCreateCommandQueue(machine().context(), machine().device(), properties, &code);
+    check(code, "open a queue");
+    return queue;
+  }
+  static cl_event mark(cl_command_queue queue) {
+    cl_event event = nullptr;
+    check(clEnqueueMarkerWithWaitList(queue, 0, nullptr, &event), "mark a point of a queue");
+    return event;
+  }
 
   // Opened when somebody wants to know; what is not there then is not looked for again.
   std::string unavailable() const {

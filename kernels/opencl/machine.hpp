@@ -9,12 +9,21 @@
 #include <mutex>
 #include <string>
 
+#include <harmonics/abi.h>
+
 namespace harmonics::opencl {
 
 // "CL_OUT_OF_RESOURCES (-5)"
 std::string code_text(cl_int code);
 // Throws ErrorKind::Device unless the code is CL_SUCCESS.
 void check(cl_int code, const char* what);
+
+// What an hx_queue is here. Drivers keep times only for queues that were opened so, and may be slower there: work goes to `plain`, and to
+// `timed` from the first time that is asked for until the queue is synchronized.
+struct Queue {
+  cl_command_queue plain = nullptr, timed = nullptr, now = nullptr;
+};
+inline Queue& queue_of(hx_queue* queue) { return *reinterpret_cast<Queue*>(queue); }
 
 class Machine {
  public:

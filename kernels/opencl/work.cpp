@@ -181,7 +181,7 @@ hx_kernel& answer(hx_kernel& out, Work work, const char* name) {
   out.name = name;
   out.enqueue = [](const void* context, hx_queue* queue, const hx_place* places) -> hx_status {
     try {
-      for (const Launch& launch : static_cast<const Work*>(context)->launches) launch.enqueue(reinterpret_cast<cl_command_queue>(queue), places);
+      for (const Launch& launch : static_cast<const Work*>(context)->launches) launch.enqueue(queue_of(queue).now, places);
       return HX_OK;
     } catch (const std::exception& e) {
       detail::api()->set_error(HX_ERROR_DEVICE, e.what());

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -78,7 +79,8 @@ struct Queue {
 // Reached once the stream has run up to it. Jobs hold it too.
 struct Point {
   Queue* queue;
-  bool reached = false;
+  bool reached = false, keeps_time = false;
+  std::chrono::steady_clock::time_point time = {};
 };
 using Event = std::shared_ptr<Point>;
 
@@ -140,10 +142,23 @@ class EmulatedDriver final : public Driver {
     return of(stream).put([=] { kept->run({g.x, g.y, g.z}, {g.threads, 1, 1}); }), 0;
   }
 
-  int record(void* stream, void** event) override {
-    const auto point = std::make_shared<Point>(Point{&of(stream)});
+  int record(void* stream, bool keeps_time, void** event) override {
+    if (const int code = failing("record")) return code;
+    const auto point = std::make_shared<Point>(Point{&of(stream), false, keeps_time});
     *event = new Event(point);
-    return of(stream).put([=] { point->reached = true; }), 0;
+    of(stream).put([=] {
+      if (keeps_time) point->time = std::chrono::steady_clock::now();
+      point->reached = true;
+    });
+    return 0;
+  }
+  int elapsed(void* from, void* to, double* seconds) override {
+    if (const int code = failing("elapsed")) return code;
+    const Point &first = **static_cast<Event*>(from), &last = **static_cast<Event*>(to);
+    if (!first.keeps_time || !last.keeps_time) return kInvalidHandle;  // as the driver says it
+    if (!first.reached || !last.reached) return kNotReady;
+    *seconds = static_cast<double>(std::chrono::duration<float, std::milli>(last.time - first.time).count()) * 1e-3;
+    return 0;
   }
   int wait(void* stream, void* event) override {
     ++settings().waits;

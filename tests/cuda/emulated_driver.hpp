@@ -31,6 +31,6 @@ Settings& settings();
 // At the end of a stream of the emulated driver.
 void put(void* stream, std::function<void()> job);
 
-constexpr int kOutOfMemory = 2, kLaunchFailure = 719;
+constexpr int kOutOfMemory = 2, kInvalidHandle = 400, kNotReady = 600, kLaunchFailure = 719;
 
 }  // namespace harmonics::cuda::emulated

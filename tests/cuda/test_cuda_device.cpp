@@ -106,6 +106,27 @@ TEST_CASE("a training step is recorded when it runs for the second time, and sta
   }
 }
 
+TEST_CASE("steps are timed by events that keep the time, in the order they run in") {
+  const FreshSettings fresh;
+  Played with;
+  const auto step = harmonics::testing::training_step(16, {24, 32, 10});
+  ParameterStore store;
+  harmonics::testing::declare(store, step);
+  const auto plan = compile(step.program, &store, *with.executor, with.options());
+  const auto inputs = harmonics::testing::input_pointers(*plan, step.numbers);
+  PlanTimes times;
+  plan->run_timed(inputs.data(), times);
+  CHECK(times.by_device);
+  REQUIRE(times.stamps.size() == plan->steps().size() + 1);
+  CHECK(std::is_sorted(times.stamps.begin(), times.stamps.end()));
+  for (size_t i = 0; i < plan->steps().size(); ++i) {
+    INFO(plan->steps()[i].what);
+    if (plan->steps()[i].kernel != "view") CHECK(times.stamps[i + 1] > times.stamps[i]);
+  }
+  emulated::settings().fails["elapsed"] = emulated::kLaunchFailure;
+  CHECK_THROWS_WITH(plan->run_timed(inputs.data(), times), Catch::Contains("could not tell what time has passed: CUDA could not tell the time between two events: unspecified launch failure (719)"));
+}
+
 TEST_CASE("batches that travel on a stream of their own arrive before the step that takes them") {
   const FreshSettings fresh;
   Played with;

@@ -156,6 +156,25 @@ TEST_CASE("plugin check says which law of devices is broken") {
   CHECK(found(report, "wordless", memory).empty());
 }
 
+TEST_CASE("plugin check says which law of devices' clocks is broken") {
+  const Result r = harmonics("plugin check --json " + kFixtures + "misbehaving_clocks.so", 120);
+  CHECK(r.code == 1);
+  const json::object report = last_line(r.out);
+  const auto says = [&](const char* item, const std::string& outcome, const std::string& text) {
+    const std::string said = found(report, item, "keeps times");
+    INFO(item << ": " << said);
+    CHECK(said.rfind(outcome, 0) == 0);
+    CHECK(has(said, text));
+  };
+  says("in_time", "passed: of ", " copies of 1 MiB, which with all around them took 0.");
+  says("in_milliseconds", "failed: of 8 copies of 1 MiB", ": more than there was");
+  says("in_days", "failed: of ", ": next to nothing");
+  says("stands_still", "failed: of ", "it says 0.000000 s: next to nothing");
+  says("goes_back", "failed: device 'goes_back' says that -", " seconds have passed between a point of its queue and a later one");
+  says("by_turns", "failed: it says ", " s from the first to the third");
+  says("without_times", "passed: ", "none: steps are timed by the host's clock");
+}
+
 TEST_CASE("a device says why it declines a call") {
   Folder f;
   const std::string flow = f.write("g.hmx", "harmonic g { producer a; producer b 1/1 a; layer i; layer h {8}; layer o; cycle { a -> i -(relu)-> h -> o; o <-(cross_entropy)- b; } }");

@@ -31,6 +31,7 @@ TEST_CASE("profile says what each step of the plan costs against the floor") {
   CHECK(real(o, "threads") == 1);
   CHECK(real(o, "runs") == 20);
   CHECK(o.at("random_samples") == false);
+  CHECK(o.at("clock") == "host");
   CHECK(real(o, "seconds") > 0);
   CHECK(real(o, "median") > 0);
   CHECK(real(o, "in_flow") > 0);

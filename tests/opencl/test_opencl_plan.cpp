@@ -1,5 +1,7 @@
 // Programs on the OpenCL device against those of the CPU.
 #include <catch2/catch.hpp>
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "engine/execution/kernel_source.hpp"
@@ -111,6 +113,29 @@ TEST_CASE("a buffer that no driver gives is refused with the most there is") {
     INFO(e.what());
     CHECK(e.kind() == ErrorKind::Device);
   }
+}
+
+TEST_CASE("an OpenCL driver keeps the times of steps, and queues that are not timed do without") {
+  if (!has_driver()) return;
+  const auto executor = make_sequential_executor();
+  const TrainingStep step = training_step(64, {784, 256, 10});
+  MapBinding binding(step.numbers), apart(step.numbers);
+  const auto plan = compile(step.program, &binding, *executor, on("opencl")), other = compile(step.program, &apart, *executor, on("opencl"));
+  const auto inputs = input_pointers(*plan, step.numbers);
+  PlanTimes times;
+  for (int i = 0; i < 3; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    plan->run_timed(inputs.data(), times);
+    const auto passed = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
+    CHECK(times.by_device);
+    REQUIRE(times.stamps.size() == plan->steps().size() + 1);
+    CHECK(std::is_sorted(times.stamps.begin(), times.stamps.end()));
+    CHECK(times.stamps.back() > times.stamps.front());
+    CHECK(static_cast<int64_t>(times.stamps.back() - times.stamps.front()) <= passed);
+    plan->run(inputs.data());  // on the queue that keeps none
+  }
+  for (int i = 0; i < 6; ++i) other->run(inputs.data());
+  for (const NamedValue& output : step.program.outputs) CHECK(same_bits(plan->output(output.name), other->output(output.name)));
 }
 
 TEST_CASE("batches that travel on a queue of their own leave the bits of those that do not") {

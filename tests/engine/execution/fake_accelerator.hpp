@@ -3,11 +3,13 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include <harmonics/memory_device.hpp>
@@ -27,6 +29,9 @@ class FakeAccelerator : public StagingDevice {
   uint64_t uploaded = 0, downloaded = 0;
   bool hurries = false;     // queues beside a first one do at once what they are given
   size_t waits = 0;         // of a queue for another
+  bool keeps_times = true;
+  std::optional<double> tells;       // instead of the seconds that have passed
+  bool forgets = false;              // the times it kept
   std::atomic<int> upload_fails{0};  // the so many-th from now on, on a queue beside a first one
 
   ~FakeAccelerator() override { leaked = buffers_.size() + host_.size() + events_; }
@@ -98,7 +103,10 @@ class FakeAccelerator : public StagingDevice {
   hx_event* record(hx_queue* queue) override {
     const std::lock_guard lock(order_);
     const auto point = std::make_shared<Point>(Point{&of(queue)});
-    put(queue, [=] { point->reached = true; });
+    put(queue, [=] {
+      point->time = std::chrono::steady_clock::now();
+      point->reached = true;
+    });
     ++events_;
     return reinterpret_cast<hx_event*>(new std::shared_ptr<Point>(point));
   }
@@ -113,6 +121,14 @@ class FakeAccelerator : public StagingDevice {
     const std::lock_guard lock(order_);
     --events_;
     delete &of(event);
+  }
+
+  hx_event* record_time(hx_queue* queue) override { return keeps_times ? record(queue) : nullptr; }
+  std::optional<double> elapsed(hx_event* from, hx_event* to) override {
+    const std::lock_guard lock(order_);
+    if (!of(from)->reached || !of(to)->reached) throw Error(ErrorKind::Device, "the queue has not come there");
+    if (forgets) return std::nullopt;
+    return tells.value_or(std::chrono::duration<double>(of(to)->time - of(from)->time).count());
   }
 
   bool find(const hx_call_site& site, hx_kernel& out) override {
@@ -151,6 +167,7 @@ class FakeAccelerator : public StagingDevice {
   struct Point {
     Queue* queue;
     bool reached = false;
+    std::chrono::steady_clock::time_point time = {};
   };
   struct Queued {
     hx_kernel inner{};
@@ -207,7 +224,7 @@ class FakeAccelerator : public StagingDevice {
   uint64_t last_ = 1000;  // no address
 };
 
-// `stages`: with pinned memory and events.
+// `stages`: with pinned memory, events and times.
 inline std::shared_ptr<FakeAccelerator> add_fake_accelerator(Registry& registry, const std::string& name = "fake", bool stages = false) {
   auto device = std::make_shared<FakeAccelerator>();
   auto item = std::make_shared<Item>();

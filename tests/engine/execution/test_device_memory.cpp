@@ -203,6 +203,98 @@ TEST_CASE("timed and empty runs of a plan on a device") {
   CHECK(same(all_of(store), trained_on_cpu(1)));
 }
 
+TEST_CASE("steps are timed by the device's clock where it keeps one, and else waited for one by one") {
+  struct Way {
+    bool gives, forgets;
+  };
+  for (const Way& way : {Way{true, false}, Way{true, true}, Way{false, false}}) {
+    INFO(way.gives << way.forgets);
+    const bool keeps = way.gives && !way.forgets;
+    Accelerated with(true);
+    with.device->keeps_times = way.gives;
+    with.device->forgets = way.forgets;
+    {
+      ParameterStore store;
+      declare(store, step());
+      CompileOptions options = with.options();
+      options.poison = false;
+      const auto plan = compile(step().program, &store, *with.executor, options);
+      const auto inputs = input_pointers(*plan, step().numbers);
+      PlanTimes times;
+      times.wants_parts = true;
+      plan->run_timed(inputs.data(), times);
+      const size_t before = with.device->synchronized;
+      plan->run_timed(inputs.data(), times);
+      CHECK(times.by_device == keeps);
+      CHECK(with.device->synchronized - before == (keeps ? 3 : plan->steps().size() + 2));
+      REQUIRE(times.stamps.size() == plan->steps().size() + 1);
+      for (size_t i = 0; i < plan->steps().size(); ++i) {
+        CHECK(times.stamps[i + 1] > times.stamps[i]);
+        CHECK(times.parts[i].begin == times.stamps[i]);
+        CHECK(times.parts[i].end == times.stamps[i + 1]);
+      }
+      CHECK(same(all_of(store), trained_on_cpu(2)));
+    }
+  }
+  CHECK(FakeAccelerator::leaked == 0);
+}
+
+TEST_CASE("steps of the host are timed with their copies by the device's clock") {
+  Accelerated with(true);
+  with.device->declined = {"softmax_cross_entropy_grad", "reduce_sum"};
+  ParameterStore store;
+  declare(store, step());
+  const auto plan = compile(step().program, &store, *with.executor, with.options());
+  PlanTimes times;
+  plan->run_timed(input_pointers(*plan, step().numbers).data(), times);
+  CHECK(times.by_device);
+  for (size_t i = 0; i < plan->steps().size(); ++i) CHECK(times.stamps[i + 1] > times.stamps[i]);
+}
+
+TEST_CASE("a device whose times cannot be is an error that says what it told") {
+  Accelerated with(true);
+  ParameterStore store;
+  declare(store, step());
+  const auto plan = compile(step().program, &store, *with.executor, with.options());
+  const auto inputs = input_pointers(*plan, step().numbers);
+  PlanTimes times;
+  const auto said = [&] { return message_of([&] { plan->run_timed(inputs.data(), times); }); };
+  with.device->tells = std::nan("");
+  CHECK(said() == "device 'fake' says that nan seconds have passed between a point of its queue and a later one");
+  with.device->tells = INFINITY;
+  CHECK(said() == "device 'fake' says that inf seconds have passed between a point of its queue and a later one");
+  with.device->tells = 0;
+  plan->run_timed(inputs.data(), times);
+  CHECK(times.stamps.back() == times.stamps.front());
+  with.device->tells = -0.5;
+  CHECK(said() == "device 'fake' says that -0.5 seconds have passed between a point of its queue and a later one");
+  with.device->forgets = true;
+  CHECK(said() == "device 'fake' has kept times before, and now it does not");
+}
+
+TEST_CASE("a device with one of the functions for times, or without events, is refused") {
+  static const auto tables = [] {
+    std::vector<hx_device_vt> vts(4, *detail::staging_device_vt());
+    vts[1].elapsed = nullptr;
+    vts[2].release_event = nullptr;
+    vts[3].struct_size = offsetof(hx_device_vt, record_time);  // built for 1.2
+    return vts;
+  }();
+  Accelerated with(true);
+  Item item;
+  item.kind = HX_DEVICE;
+  item.name = "half";
+  item.self = new std::shared_ptr<MemoryDevice>(with.device);
+  const auto clock = [&](size_t i) {
+    item.vtable = &tables[i];
+    return has_clock(item);
+  };
+  CHECK(clock(0));
+  CHECK_FALSE(clock(3));
+  for (const size_t i : {1, 2})
+    CHECK(message_of([&] { clock(i); }) == "device 'half' has some of the functions for times of its own, but not all\nrecord_time, elapsed, record, wait and release_event belong together");
+}
+
 TEST_CASE("batches that set out while a step runs arrive before the step that takes them") {
   const auto executor = make_sequential_executor();
   const auto expected = trained_on_batches(step(), 8, *executor, on("cpu"), false);

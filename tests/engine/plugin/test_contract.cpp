@@ -45,12 +45,12 @@ AT(hx_kernel, workspace, 48); AT(hx_kernel, name, 56); AT(hx_kernel, in_place, 6
 SIZE(hx_place, 16); AT(hx_place, offset, 8);
 SIZE(hx_device_info, 1064); AT(hx_device_info, memory, 8); AT(hx_device_info, most_bytes, 24); AT(hx_device_info, alignment, 32); AT(hx_device_info, name, 40);
 AT(hx_device_info, driver, 168); AT(hx_device_info, capability, 296); AT(hx_device_info, unavailable, 552);
-SIZE(hx_device_vt, 192); AT(hx_device_vt, describe, 8); AT(hx_device_vt, find, 16); AT(hx_device_vt, destroy, 24); AT(hx_device_vt, flags, 32);
+SIZE(hx_device_vt, 208); AT(hx_device_vt, describe, 8); AT(hx_device_vt, find, 16); AT(hx_device_vt, destroy, 24); AT(hx_device_vt, flags, 32);
 AT(hx_device_vt, info, 40); AT(hx_device_vt, open_queue, 48); AT(hx_device_vt, close_queue, 56); AT(hx_device_vt, allocate, 64); AT(hx_device_vt, release, 72);
 AT(hx_device_vt, upload, 80); AT(hx_device_vt, download, 88); AT(hx_device_vt, copy, 96); AT(hx_device_vt, synchronize, 104); AT(hx_device_vt, submit, 112);
 AT(hx_device_vt, allocate_host, 120); AT(hx_device_vt, release_host, 128); AT(hx_device_vt, record, 136); AT(hx_device_vt, wait, 144);
 AT(hx_device_vt, release_event, 152); AT(hx_device_vt, begin_capture, 160); AT(hx_device_vt, end_capture, 168); AT(hx_device_vt, launch, 176);
-AT(hx_device_vt, release_capture, 184);
+AT(hx_device_vt, release_capture, 184); AT(hx_device_vt, record_time, 192); AT(hx_device_vt, elapsed, 200);
 SIZE(hx_api, 168); AT(hx_api, abi_major, 4); AT(hx_api, abi_minor, 6); AT(hx_api, last_error, 8); AT(hx_api, set_error, 16); AT(hx_api, retain, 24);
 AT(hx_api, release, 32); AT(hx_api, create, 40); AT(hx_api, type_of, 48); AT(hx_api, data, 56); AT(hx_api, mutable_data, 64); AT(hx_api, apply, 72);
 AT(hx_api, scope_parameter, 80); AT(hx_api, scope_state, 88); AT(hx_api, scope_update, 96); AT(hx_api, scope_random, 104); AT(hx_api, scope_training, 112);

@@ -1,0 +1,56 @@
+// Profiles of a step on a device with memory of its own: whose clock its single steps are timed by, and what is taken off.
+#include <catch2/catch.hpp>
+
+#include "engine/execution/device_yardsticks.hpp"
+#include "engine/runtime/profile.hpp"
+#include "tests/engine/execution/fake_accelerator.hpp"
+#include "tests/engine/runtime/memory_streams.hpp"
+
+using namespace harmonics;
+using namespace harmonics::testing;
+
+namespace {
+
+constexpr const char* kFlow = "harmonic plain { producer x {6}; producer y {3}; layer h {9}; layer o; cycle { x -(tanh)-> h -> o; o <-(mse)- y; } }";
+
+struct Profiled {
+  Profile profile;
+  double waiting = 0;  // of the yardsticks
+};
+
+Profiled profiled(const std::string& device) {
+  const auto graph = graph_of(kFlow);
+  RunSettings run;
+  run.device = device;
+  const PreparedSettings settings{{run}, 0, true, 8, 1, 1, graph->settings(0, run)};
+  const harmonics::Rows rows(*graph, 0, true, 8, 1);
+  PreparedStep step(*graph, rows, settings);
+  const auto yardsticks = make_yardsticks(settings, Registry::global(), 1);
+  Profiled result{profile(step, *yardsticks, {.runs = 5, .traced = 2, .allocations = nullptr})};
+  result.waiting = yardsticks->waiting();
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a profile takes the clock of a device that keeps one, and takes off what nothing takes") {
+  const auto device = add_fake_accelerator(Registry::global(), "fake_profiled", true);
+  const Profiled by_device = profiled("fake_profiled");
+  CHECK(by_device.profile.by_device);
+  REQUIRE(by_device.profile.trace.size() == 2);
+  CHECK(by_device.profile.trace.back().by_device);
+  CHECK(by_device.profile.waiting == Approx(static_cast<double>(by_device.profile.trace.back().nothing) * 1e-9));
+  CHECK(by_device.profile.kernels > 0);
+
+  device->tells = 2e-3;  // between any two points: nothing takes as long as each step
+  const Profiled slow = profiled("fake_profiled");
+  CHECK(slow.profile.waiting == Approx(2e-3));
+  CHECK(slow.profile.kernels == Approx(0).margin(1e-12));
+  device->tells.reset();
+
+  device->keeps_times = false;
+  const Profiled by_host = profiled("fake_profiled");
+  CHECK_FALSE(by_host.profile.by_device);
+  CHECK(by_host.profile.waiting == by_host.waiting);
+  CHECK(by_host.profile.waiting > 0);
+}
