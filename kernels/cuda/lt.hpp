@@ -13,7 +13,7 @@ using Handle = void*;
 using Description = void*;  // of a product, a matrix, a preference
 
 enum DataType : int { kF32 = 0, kF64 = 1, kF16 = 2, kBf16 = 14 };
-enum ComputeType : int { kComputeF32 = 68, kComputeF32Fast16 = 74, kComputeF32Tf32 = 77, kComputeF64 = 70 };
+enum ComputeType : int { kComputeF32 = 68, kComputeF32Tf32 = 77, kComputeF64 = 70 };
 enum Operation : int32_t { kAsIs = 0, kTransposed = 1 };
 enum ProductAttribute : int { kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8 };
 enum MatrixAttribute : int { kBatchCount = 5, kBatchStride = 6 };
