@@ -45,6 +45,9 @@ const std::unordered_map<std::string_view, Plan>& plans() {
         {"dot", plan_dot},
         {"dot_sum", plan_dot_sum},
         {"linear", plan_linear},
+        {"conv", plan_conv},
+        {"conv_grad_input", plan_conv_grad_input},
+        {"conv_grad_weight", plan_conv_grad_weight},
         {"softmax", plan_softmax},
         {"softmax_grad", plan_softmax},
         {"log_softmax", plan_softmax},
@@ -105,8 +108,9 @@ class CudaDevice final : public CapturingDevice {
     put_text(i.driver, facts.driver);
     std::string missing;
     machine_->lt(missing);
+    const std::string no_dnn = machine_->no_dnn();
     const std::string no_compiler = machine_->no_compiler();
-    put_text(i.capability, capability() + (missing.empty() ? "" : "; " + missing) + (no_compiler.empty() ? "" : "; " + no_compiler));
+    put_text(i.capability, capability() + (missing.empty() ? "" : "; " + missing) + (no_dnn.empty() ? "" : "; " + no_dnn) + (no_compiler.empty() ? "" : "; " + no_compiler));
     return i;
   }
   bool has_fp16_chunks() const override { return unavailable().empty(); }  // products in TF32

@@ -28,6 +28,8 @@ class Driver {
   virtual uint64_t free_memory() = 0;
   virtual std::string text(int code) = 0;  // "out of memory (2)"
   virtual bool is_out_of_memory(int code) const = 0;
+  // For this thread, which libraries that are opened beside the driver go by. Its own functions do that themselves.
+  virtual int become_current() = 0;
 
   virtual int allocate(uint64_t bytes, void** out) = 0;
   virtual int release(void* memory) = 0;
@@ -69,14 +71,17 @@ class Compiler {
 };
 
 struct LtFunctions;
+struct DnnFunctions;
 
 // What the plugin is built with: runtime_driver.cpp defines these for the machine, tests for themselves.
 std::unique_ptr<Driver> open_driver();
 std::unique_ptr<Compiler> open_compiler();
 const LtFunctions* open_lt(std::string& why);
+const DnnFunctions* open_dnn(std::string& why);
 
-// The toolkit's libraries, looked for when they are first asked for something. cuBLASLt: null with the reason in `why`.
+// Libraries beside it, looked for when they are first asked for something. cuBLASLt and cuDNN: null with the reason in `why`.
 std::unique_ptr<Compiler> open_nvrtc();
 const LtFunctions* open_cublaslt(std::string& why);
+const DnnFunctions* open_cudnn(std::string& why);
 
 }  // namespace harmonics::cuda

@@ -39,6 +39,10 @@ bool plan_dot(const Site&, hx_kernel&);
 bool plan_dot_sum(const Site&, hx_kernel&);
 bool plan_linear(const Site&, hx_kernel&);
 
+bool plan_conv(const Site&, hx_kernel&);
+bool plan_conv_grad_input(const Site&, hx_kernel&);
+bool plan_conv_grad_weight(const Site&, hx_kernel&);
+
 bool plan_softmax(const Site&, hx_kernel&);
 bool plan_softmax_cross_entropy(const Site&, hx_kernel&);
 bool plan_row_norm(const Site&, hx_kernel&);
@@ -58,5 +62,7 @@ bool plan_pool(const Site&, hx_kernel&);
 // Shared between families: elements of `bytes` along a walk whose arrays are the result's and the source's.
 void copy_along(Work& work, uint32_t bytes, Operand from, Operand to, Walk walk);
 void fill(Work& work, uint32_t dtype, Operand to, int64_t n, uint64_t bits);
+// What the call's attribute names; false: nothing that is known here.
+bool activation_of(const Site& site, Activation& activation);
 
 }  // namespace harmonics::cuda

@@ -14,7 +14,7 @@ Library::Library(const std::vector<std::string>& names, std::string& why) {
   for (const std::string& folder : folders)
     for (const std::string& name : names)
       if (!handle_ && (handle_ = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL))) path_ = folder + name;
-  if (!handle_) why = names.front() + " is not found; install it with the CUDA toolkit, or name its folder in LD_LIBRARY_PATH";
+  if (!handle_) why = names.front() + " is not found: install it or set LD_LIBRARY_PATH";
 }
 
 void* Library::symbol(const char* name) const { return handle_ ? dlsym(handle_, name) : nullptr; }

@@ -76,6 +76,7 @@ class LtStep final : public Step {
         bias_ = bias;
       }
     }
+    machine.check(machine.driver().become_current(), "become the device of a thread");
     const float one = 1, zero = 0;
     const double wide_one = 1, wide_zero = 0;
     const bool wide = p_.dtype == HX_F64;

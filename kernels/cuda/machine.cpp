@@ -59,14 +59,41 @@ const LtFunctions* Machine::lt(std::string& why) {
   if (!lt_opened_) {
     lt_opened_ = true;
     lt_ = open_lt(no_lt_);
-    if (lt_)
+    if (lt_) {
+      check(driver_->become_current(), "become the device of a thread");
       if (const int code = lt_->create(&lt_handle_); code != 0) {
         no_lt_ = std::string("cuBLASLt does not start: ") + lt_->status_text(code);
         lt_ = nullptr;
       }
+    }
   }
   why = no_lt_;
   return lt_;
+}
+
+void Machine::open_dnn_once() {
+  if (!dnn_opened_) dnn_ = open_dnn(no_dnn_);
+  dnn_opened_ = true;
+}
+
+std::string Machine::no_dnn() {
+  const std::lock_guard lock(dnn_mutex_);
+  open_dnn_once();
+  return no_dnn_;
+}
+
+const DnnFunctions* Machine::dnn(std::string& why) {
+  const std::lock_guard lock(dnn_mutex_);
+  open_dnn_once();
+  if (dnn_ && !dnn_handle_) {
+    check(driver_->become_current(), "become the device of a thread");
+    if (const int code = dnn_->create(&dnn_handle_); code != 0) {
+      no_dnn_ = std::string("cuDNN does not start: ") + dnn_->status_text(code);
+      dnn_ = nullptr;
+    }
+  }
+  why = no_dnn_;
+  return dnn_;
 }
 
 }  // namespace harmonics::cuda

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "code/kernels.hpp"
+#include "dnn.hpp"
 #include "driver.hpp"
 #include "lt.hpp"
 
@@ -35,8 +36,16 @@ class Machine {
   const LtFunctions* lt(std::string& why);
   lt::Handle lt_handle() const { return lt_handle_; }
 
+  // cuDNN likewise. Its handle belongs to who holds the lock.
+  const DnnFunctions* dnn(std::string& why);
+  // Why convolutions cannot be its; "": they can, as far as the library says without a handle, which costs memory.
+  std::string no_dnn();
+  dnn::Handle dnn_handle() const { return dnn_handle_; }
+  std::unique_lock<std::mutex> lock_dnn() const { return std::unique_lock(dnn_mutex_); }
+
  private:
   void* program(const std::string& source);
+  void open_dnn_once();
 
   std::unique_ptr<Driver> driver_;
   std::unique_ptr<Compiler> compiler_;
@@ -47,6 +56,11 @@ class Machine {
   const LtFunctions* lt_ = nullptr;
   lt::Handle lt_handle_ = nullptr;
   std::string no_lt_;
+  mutable std::mutex dnn_mutex_;
+  bool dnn_opened_ = false;
+  const DnnFunctions* dnn_ = nullptr;
+  dnn::Handle dnn_handle_ = nullptr;  // never given back: cuDNN may be unloaded before us at the end of the process
+  std::string no_dnn_;
 };
 
 }  // namespace harmonics::cuda

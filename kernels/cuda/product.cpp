@@ -77,7 +77,7 @@ bool add_own_product(Work& work, const Product& p) {
 void finish(Work& work, const Product& p, Activation activation, bool adds_bias) {
   if (activation == Activation::none && !adds_bias) return;
   const auto n = static_cast<uint32_t>(p.batch * p.m * p.n);
-  work.over(n, finish_function(), {adds_bias ? p.bias : p.c, p.c}, FinishParameters{n, static_cast<uint32_t>(p.n), activation, adds_bias});
+  work.over(n, finish_function(), {adds_bias ? p.bias : p.c, p.c}, FinishParameters{n, static_cast<uint32_t>(p.n), 1, activation, adds_bias});
 }
 
 // The product, with as much of what follows as cuBLASLt takes along.
@@ -162,12 +162,17 @@ bool plan_dot_sum(const Site& site, hx_kernel& out) {
   return true;
 }
 
+bool activation_of(const Site& site, Activation& activation) {
+  const std::string name = site.text("activation");
+  activation = name.empty() ? Activation::none : name == "relu" ? Activation::relu : name == "tanh" ? Activation::tanh
+               : name == "logistic" || name == "sigmoid" ? Activation::logistic : Activation::gelu;
+  return activation != Activation::gelu || name == "gelu" || declined("has no activation '" + name + "'");
+}
+
 bool plan_linear(const Site& site, hx_kernel& out) {
   const hx_type &x = site.in(0), &weight = site.in(1);
-  const std::string name = site.text("activation");
-  const Activation activation = name.empty() ? Activation::none : name == "relu" ? Activation::relu : name == "tanh" ? Activation::tanh
-                                : name == "logistic" || name == "sigmoid" ? Activation::logistic : Activation::gelu;
-  if (activation == Activation::gelu && name != "gelu") return declined("has no activation '" + name + "'");
+  Activation activation = Activation::none;
+  if (!activation_of(site, activation)) return false;
   if (!site.all_f32()) return declined("maps f32");
   const bool transposed = site.flag("transposed");
   Product p;

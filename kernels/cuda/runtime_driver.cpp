@@ -54,6 +54,8 @@ class RuntimeDriver final : public Driver {
   }
   bool is_out_of_memory(int code) const override { return code == cudaErrorMemoryAllocation; }
 
+  int become_current() override { return use(); }
+
   int allocate(uint64_t bytes, void** out) override { return then([&] { return cudaMalloc(out, bytes); }); }
   int release(void* memory) override { return then([&] { return cudaFree(memory); }); }
   int allocate_host(uint64_t bytes, void** out) override { return then([&] { return cudaMallocHost(out, bytes); }); }
@@ -170,5 +172,6 @@ class RuntimeDriver final : public Driver {
 std::unique_ptr<Driver> open_driver() { return std::make_unique<RuntimeDriver>(); }
 std::unique_ptr<Compiler> open_compiler() { return open_nvrtc(); }
 const LtFunctions* open_lt(std::string& why) { return open_cublaslt(why); }
+const DnnFunctions* open_dnn(std::string& why) { return open_cudnn(why); }
 
 }  // namespace harmonics::cuda

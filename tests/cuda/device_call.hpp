@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include <cstring>
+#include <limits>
 #include <random>
 
 #include "engine/functional/plugin_body.hpp"
@@ -94,6 +95,18 @@ class DeviceCall {
     machine_->driver().close_stream(stream);
     return result_.numbers;
   }
+  // Everything lies somewhere else from now on, and what was there is no number.
+  DeviceCall& move() {
+    std::vector<Buffer*> all{&result_};
+    for (Buffer& b : inputs_) all.push_back(&b);
+    for (Buffer* b : all) {
+      left_.push_back(b->numbers);
+      left_.back().swap(b->numbers);
+      std::fill(left_.back().begin(), left_.back().end(), std::numeric_limits<float>::quiet_NaN());
+    }
+    std::fill(result_.numbers.begin(), result_.numbers.end(), -77.0f);
+    return *this;
+  }
   ~DeviceCall() {
     if (kernel_.destroy) kernel_.destroy(kernel_.context);
   }
@@ -103,6 +116,7 @@ class DeviceCall {
   AttributeMap attributes_;
   std::vector<Buffer> inputs_;
   Buffer result_, second_{};
+  std::vector<std::vector<float>> left_;
   std::vector<hx_scalar_op> chain_;
   std::vector<uint32_t> stored_;
   uint32_t flags_ = 0;

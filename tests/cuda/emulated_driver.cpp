@@ -102,6 +102,8 @@ class EmulatedDriver final : public Driver {
   }
   bool is_out_of_memory(int code) const override { return code == kOutOfMemory; }
 
+  int become_current() override { return failing("become_current"); }
+
   int allocate(uint64_t bytes, void** out) override {
     if (const int code = failing("allocate")) return code;
     if (bytes > settings().memory) return kOutOfMemory;

@@ -25,6 +25,18 @@ TEST_CASE("mnist.hmx trains on the played accelerator to the losses of the CPU")
   CHECK_FALSE(has(cuda.err, "has no kernel"));
 }
 
+TEST_CASE("mnist_cnn.hmx trains on the played accelerator, its convolutions by cuDNN") {
+  const std::string digits = " --producer 'synth:digits?size=50&seed=1' --producer 'synth:digits?size=50&seed=1#label' --batch 4 --threads 1 ";
+  const std::string run = "run " + kSamples + "mnist_cnn.hmx" + digits + "--steps 2 --json --quiet ";
+  const Result cpu = harmonics(run), cuda = harmonics(run + kEmulated, 280);
+  REQUIRE(cpu.code == 0);
+  INFO(cuda.err);
+  REQUIRE(cuda.code == 0);
+  REQUIRE(std::isfinite(loss_of(cpu)));
+  CHECK(loss_of(cuda) == Approx(loss_of(cpu)).epsilon(1e-3));
+  CHECK_FALSE(has(cuda.err, "has no kernel"));
+}
+
 #ifdef HARMONICS_CUDA_PLUGIN
 namespace {
 

@@ -93,7 +93,7 @@ constexpr uint32_t kProductTile = 64;
 Function product_function(uint32_t dtype);  // a, b, c; blocks {columns, rows, batch}
 enum class Activation : uint32_t { none, relu, tanh, logistic, gelu };
 struct FinishParameters {
-  uint32_t count, columns;
+  uint32_t count, columns, places;  // y [..., columns, places]; a bias for each column
   Activation activation;
   uint32_t has_bias;
 };

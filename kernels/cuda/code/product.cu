@@ -49,7 +49,7 @@ template <typename T> __global__ void __launch_bounds__(kThreads) product(const 
 __global__ void finish(const float* bias, float* y, FinishParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
-  const float x = p.has_bias ? y[i] + bias[i % p.columns] : y[i];
+  const float x = p.has_bias ? y[i] + bias[i / p.places % p.columns] : y[i];
   switch (p.activation) {
     case Activation::relu: y[i] = x != x || x > 0 ? x : 0; break;
     case Activation::tanh: y[i] = tanhf(x); break;

@@ -1,0 +1,80 @@
+// Call sites of convolutions. Where cuDNN does not serve they become patches and products, as their bodies have it.
+#include "convolution.hpp"
+
+#include "families.hpp"
+
+namespace harmonics::cuda {
+namespace {
+
+// From the types of x, weight and y, or of their slopes.
+bool read(const Site& site, const hx_type& x, const hx_type& weight, const hx_type& y, Convolution& c) {
+  if (!site.all_f32()) return declined("convolves f32");
+  if (x.rank < 3 || x.rank > 5) return declined("slides over one to three axes");
+  c.x = dims(x), c.weight = dims(weight), c.y = dims(y);
+  const auto axes = [&](const char* name, int64_t otherwise) {
+    const auto values = site.integers(name);
+    return values.empty() ? std::vector<int64_t>(x.rank - 2, otherwise) : values;
+  };
+  c.strides = axes("strides", 1), c.dilation = axes("dilation", 1), c.low = axes("padding_low", 0), c.high = axes("padding_high", 0);
+  if (x.rank == 3) {  // cuDNN knows no fewer than two axes
+    for (auto* shape : {&c.x, &c.weight, &c.y}) shape->insert(shape->begin() + 2, 1);
+    for (auto* ones : {&c.strides, &c.dilation}) ones->insert(ones->begin(), 1);
+    for (auto* zeros : {&c.low, &c.high}) zeros->insert(zeros->begin(), 0);
+  }
+  c.may_round = site.allows_half();
+  return true;
+}
+
+bool add_step(const Site& site, Work& work, const Convolution& c) {
+  uint64_t workspace = work.workspace();
+  std::string why;
+  auto step = dnn_step(site.machine(), c, workspace, site.workspace(), why);
+  if (!step) return declined(why);
+  work.add(std::move(step));
+  work.take_workspace(site, workspace - work.workspace());
+  return true;
+}
+
+}  // namespace
+
+bool plan_conv(const Site& site, hx_kernel& out) {
+  Convolution c;
+  Activation activation = Activation::none;
+  if (!activation_of(site, activation) || !read(site, site.in(0), site.in(1), site.out(), c)) return false;
+  const Operand y{site.inputs()}, bias{2};
+  c.x_place = {0}, c.weight_place = {1}, c.y_place = y;
+  Work work(site.machine());
+  if (!add_step(site, work, c)) return false;
+  const bool has_bias = site.inputs() == 3;
+  if (has_bias || activation != Activation::none) {
+    const auto n = static_cast<uint32_t>(count(site.out())), channels = static_cast<uint32_t>(c.y[1]);
+    const auto places = n / (static_cast<uint32_t>(c.y[0]) * channels);
+    work.over(n, finish_function(), {has_bias ? bias : y, y}, FinishParameters{n, channels, places, activation, has_bias});
+  }
+  answer(out, std::move(work), "cuDNN convolution");
+  return true;
+}
+
+bool plan_conv_grad_input(const Site& site, hx_kernel& out) {
+  Convolution c;
+  if (!read(site, site.out(), site.in(0), site.in(1), c)) return false;
+  c.pass = Convolution::Pass::input;
+  c.weight_place = {0}, c.y_place = {1}, c.x_place = {2};
+  Work work(site.machine());
+  if (!add_step(site, work, c)) return false;
+  answer(out, std::move(work), "cuDNN convolution");
+  return true;
+}
+
+bool plan_conv_grad_weight(const Site& site, hx_kernel& out) {
+  Convolution c;
+  if (!read(site, site.in(0), site.out(), site.in(1), c)) return false;
+  c.pass = Convolution::Pass::weight;
+  c.x_place = {0}, c.y_place = {1}, c.weight_place = {2};
+  Work work(site.machine());
+  if (!add_step(site, work, c)) return false;
+  answer(out, std::move(work), "cuDNN convolution");
+  return true;
+}
+
+}  // namespace harmonics::cuda

@@ -1,0 +1,106 @@
+// The part of cuDNN's graph interface that convolutions need. The library is opened when the first of them is planned, so that the
+// plugin loads at once and works without it; its numbers are declared here; tests compare them with its header where it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace harmonics::cuda {
+
+namespace dnn {
+
+using Handle = void*;
+using Description = void*;
+
+enum Kind : int {
+  kConvolution = 1,
+  kEngine = 2,
+  kEngineChoice = 3,
+  kHeuristics = 4,
+  kPlan = 5,
+  kForward = 10,
+  kSlopeOfWeight = 11,
+  kSlopeOfInput = 12,
+  kGraph = 15,
+  kPack = 16,
+  kTensor = 17
+};
+enum Attribute : int {
+  kConvolutionCompute = 100,
+  kConvolutionMode = 101,
+  kConvolutionDilation = 102,
+  kConvolutionStrides = 103,
+  kConvolutionPaddingHigh = 104,
+  kConvolutionPaddingLow = 105,
+  kConvolutionAxes = 106,
+  kHeuristicsMode = 200,
+  kHeuristicsGraph = 201,
+  kHeuristicsResults = 202,
+  kChoiceEngine = 300,
+  kPlanHandle = 400,
+  kPlanChoice = 401,
+  kPlanWorkspace = 402,
+  kForwardAlpha = 700,
+  kForwardBeta = 701,
+  kForwardConvolution = 702,
+  kForwardWeight = 703,
+  kForwardX = 704,
+  kForwardY = 705,
+  kSlopeOfInputAlpha = 706,
+  kSlopeOfInputBeta = 707,
+  kSlopeOfInputConvolution = 708,
+  kSlopeOfInputWeight = 709,
+  kSlopeOfInputDx = 710,
+  kSlopeOfInputDy = 711,
+  kSlopeOfWeightAlpha = 712,
+  kSlopeOfWeightBeta = 713,
+  kSlopeOfWeightConvolution = 714,
+  kSlopeOfWeightDweight = 715,
+  kSlopeOfWeightX = 716,
+  kSlopeOfWeightDy = 717,
+  kGraphHandle = 800,
+  kGraphOperations = 801,
+  kTensorAlignment = 900,
+  kTensorType = 901,
+  kTensorDims = 902,
+  kTensorStrides = 903,
+  kTensorNumber = 906,
+  kPackNumbers = 1000,
+  kPackAddresses = 1001,
+  kPackWorkspace = 1003,
+  kEngineNotes = 1303
+};
+// What the elements of an attribute are.
+enum Type : int {
+  kHandles = 0,
+  kDataTypes = 1,
+  kInt64s = 3,
+  kFloats = 4,
+  kAddresses = 6,
+  kModes = 7,
+  kHeuristicModes = 8,
+  kNotes = 11,
+  kDescriptions = 15
+};
+enum DataType : int { kF32 = 0 };
+enum Mode : int { kCrossCorrelation = 1 };
+enum HeuristicMode : int { kFallback = 2, kBest = 3 };
+// What an engine says of its numbers.
+enum Note : int { kTensorCores = 0, kRoundsInputs = 1, kRoundsSums = 2, kFourier = 3, kVaries = 4, kWinograd = 5, kWinogradLargest = 8 };
+
+}  // namespace dnn
+
+struct DnnFunctions {
+  size_t (*version)();
+  int (*create)(dnn::Handle*);
+  int (*set_stream)(dnn::Handle, void* stream);
+  const char* (*status_text)(int);
+  int (*make)(int kind, dnn::Description*);
+  int (*destroy)(dnn::Description);
+  int (*set)(dnn::Description, int attribute, int type, int64_t count, const void*);
+  int (*get)(dnn::Description, int attribute, int type, int64_t wanted, int64_t* count, void*);
+  int (*finalize)(dnn::Description);
+  int (*execute)(dnn::Handle, dnn::Description plan, dnn::Description pack);
+};
+
+}  // namespace harmonics::cuda

@@ -1,0 +1,207 @@
+// How convolutions are told to cuDNN: against one that is played as its documentation has it, compared with sums written out here.
+#include <cmath>
+
+#include "tests/cuda/played.hpp"
+#include "tests/engine/execution/training_program.hpp"
+
+using namespace harmonics;
+using namespace harmonics::cuda;
+using namespace harmonics::cuda::testing;
+
+namespace {
+
+Machine machine() { return {open_driver(), open_compiler()}; }
+
+using Dims = std::vector<int64_t>;
+
+struct Conv {
+  int64_t samples, channels, outputs, groups;  // channels and outputs in all
+  Dims size, kernel, strides, dilation, low, high;
+
+  Dims with(int64_t a, int64_t b, const Dims& more) const {
+    Dims d{a, b};
+    d.insert(d.end(), more.begin(), more.end());
+    return d;
+  }
+  Dims places() const {
+    Dims p;
+    for (size_t i = 0; i < size.size(); ++i) p.push_back((size[i] + low[i] + high[i] - (kernel[i] - 1) * dilation[i] - 1) / strides[i] + 1);
+    return p;
+  }
+  Dims x() const { return with(samples, channels, size); }
+  Dims weight() const { return with(outputs, channels / groups, kernel); }
+  Dims y() const { return with(samples, outputs, places()); }
+  AttributeMap attributes() const {
+    return AttributeMap().set("strides", strides).set("dilation", dilation).set("padding_low", low).set("padding_high", high).set("groups", groups);
+  }
+};
+
+Dims three(const Dims& d, int64_t otherwise) {
+  Dims r(3 - d.size(), otherwise);
+  r.insert(r.end(), d.begin(), d.end());
+  return r;
+}
+
+// Calls f(x's element, weight's, y's) for each product that a convolution sums.
+template <typename F> void for_products(const Conv& c, F f) {
+  const Dims size = three(c.size, 1), kernel = three(c.kernel, 1), places = three(c.places(), 1), step = three(c.strides, 1), apart = three(c.dilation, 1), low = three(c.low, 0);
+  const int64_t own = c.channels / c.groups, made = c.outputs / c.groups;
+  for (int64_t n = 0; n < c.samples; ++n)
+    for (int64_t o = 0; o < c.outputs; ++o)
+      for (int64_t p = 0; p < places[0] * places[1] * places[2]; ++p)
+        for (int64_t i = 0; i < own; ++i)
+          for (int64_t t = 0; t < kernel[0] * kernel[1] * kernel[2]; ++t) {
+            const int64_t at[] = {p / (places[1] * places[2]), p / places[2] % places[1], p % places[2]};
+            const int64_t tap[] = {t / (kernel[1] * kernel[2]), t / kernel[2] % kernel[1], t % kernel[2]};
+            int64_t element = n * c.channels + o / made * own + i;
+            bool inside = true;
+            for (size_t a = 0; a < 3; ++a) {
+              const int64_t place = at[a] * step[a] - low[a] + tap[a] * apart[a];
+              inside = inside && place >= 0 && place < size[a];
+              element = element * size[a] + place;
+            }
+            if (!inside) continue;
+            f(static_cast<size_t>(element), static_cast<size_t>((o * own + i) * kernel[0] * kernel[1] * kernel[2] + t),
+              static_cast<size_t>((n * c.outputs + o) * places[0] * places[1] * places[2] + p));
+          }
+}
+
+void require_close(const std::vector<float>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    INFO("element " << i);
+    REQUIRE(static_cast<double>(a[i]) == Approx(b[i]).margin(1e-4));
+  }
+}
+std::vector<double> zeros(const Buffer& b) { return std::vector<double>(b.numbers.size(), 0.0); }
+double product(const Buffer& a, size_t i, const Buffer& b, size_t j) { return static_cast<double>(a.numbers[i]) * static_cast<double>(b.numbers[j]); }
+
+const Conv kCases[] = {
+    {2, 3, 4, 1, {7, 8}, {3, 3}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {2, 3, 4, 1, {7, 8}, {3, 2}, {2, 1}, {1, 2}, {1, 1}, {1, 1}},
+    {1, 6, 4, 2, {5, 6}, {3, 3}, {1, 2}, {1, 1}, {1, 0}, {0, 2}},  // groups, and other padding at each end
+    {3, 4, 4, 4, {6, 5}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},  // a channel each
+    {2, 3, 5, 1, {9}, {3}, {2}, {2}, {1}, {0}},
+    {1, 2, 3, 1, {4, 5, 6}, {2, 3, 2}, {1, 2, 1}, {1, 1, 2}, {1, 0, 1}, {0, 1, 1}},
+    {1, 1, 1, 1, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+};
+
+}  // namespace
+
+TEST_CASE("convolutions by cuDNN: windows of any axes, groups, bias and activation") {
+  const FreshSettings fresh;
+  for (const Conv& c : kCases)
+    for (const bool bias : {false, true})
+      for (const char* activation : {"", "relu", "tanh"}) {
+        INFO(c.size.size() << " axes, " << c.groups << " groups" << (bias ? ", bias " : " ") << activation);
+        Machine own = machine();
+        const Buffer x = numbers(c.x(), 1), w = numbers(c.weight(), 2), b = numbers({c.outputs}, 3), like_y = numbers(c.y(), 4);
+        AttributeMap a = c.attributes();
+        if (*activation) a.set("activation", activation);
+        DeviceCall call("conv", a, bias ? std::vector{x, w, b} : std::vector{x, w}, c.y());
+        REQUIRE(call.plan(own, plan_conv) == "cuDNN convolution");
+        std::vector<double> meant = zeros(like_y);
+        for_products(c, [&](size_t i, size_t j, size_t k) { meant[k] += product(x, i, w, j); });
+        const size_t places = meant.size() / static_cast<size_t>(c.samples * c.outputs);
+        for (size_t k = 0; k < meant.size(); ++k) {
+          if (bias) meant[k] += static_cast<double>(b.numbers[k / places % static_cast<size_t>(c.outputs)]);
+          if (*activation) meant[k] = *activation == 'r' ? std::max(meant[k], 0.0) : std::tanh(meant[k]);
+        }
+        require_close(call.run(), meant);
+      }
+}
+
+TEST_CASE("slopes of convolutions by cuDNN") {
+  const FreshSettings fresh;
+  for (const Conv& c : kCases) {
+    INFO(c.size.size() << " axes, " << c.groups << " groups");
+    Machine own = machine();
+    const Buffer x = numbers(c.x(), 1), w = numbers(c.weight(), 2), dy = numbers(c.y(), 3);
+    std::vector<double> dx = zeros(x), dw = zeros(w);
+    for_products(c, [&](size_t i, size_t j, size_t k) {
+      dx[i] += product(w, j, dy, k);
+      dw[j] += product(x, i, dy, k);
+    });
+    DeviceCall input("conv_grad_input", c.attributes().set("input_shape", c.x()), {w, dy}, c.x());
+    REQUIRE(input.plan(own, plan_conv_grad_input) == "cuDNN convolution");
+    require_close(input.run(), dx);
+    DeviceCall weight("conv_grad_weight", c.attributes().set("weight_shape", c.weight()), {x, dy}, c.weight());
+    REQUIRE(weight.plan(own, plan_conv_grad_weight) == "cuDNN convolution");
+    require_close(weight.run(), dw);
+    require_close(weight.run(), dw);         // again, in the same places
+    require_close(weight.move().run(), dw);  // and in others
+    CHECK(emulated::settings().dnn_descriptions > 0);
+  }
+  CHECK(emulated::settings().dnn_descriptions == 0);  // each given back
+}
+
+TEST_CASE("engines of cuDNN that round or vary are left out unless the call may round") {
+  const FreshSettings fresh;
+  const Conv& c = kCases[0];
+  const auto engine_for = [&](uint32_t flags) {
+    Machine own = machine();
+    DeviceCall call("conv", c.attributes(), {numbers(c.x(), 1), numbers(c.weight(), 2)}, c.y());
+    call.flags(flags);
+    REQUIRE(call.plan(own, plan_conv) == "cuDNN convolution");
+    call.run();
+    return emulated::settings().last_engine;
+  };
+  CHECK(engine_for(0) == 2);
+  CHECK(engine_for(HX_SITE_FP16_CHUNKS) == 1);  // on tensor cores; the one that varies stays out
+  emulated::settings().dnn_knows = false;
+  Machine own = machine();
+  DeviceCall call("conv", c.attributes(), {numbers(c.x(), 1), numbers(c.weight(), 2)}, c.y());
+  CHECK(call.plan(own, plan_conv).empty());
+  CHECK(std::string(harmonics_api()->last_error(nullptr)) == "cuDNN knows no way: engines that round or vary");
+}
+
+TEST_CASE("convolutions say why they are left to their bodies") {
+  const FreshSettings fresh;
+  const Conv& c = kCases[0];
+  const auto why = [&](AttributeMap a, Buffer x, Buffer w) {
+    Machine own = machine();
+    DeviceCall call("conv", std::move(a), {std::move(x), std::move(w)}, c.y());
+    CHECK(call.plan(own, plan_conv).empty());
+    return std::string(harmonics_api()->last_error(nullptr));
+  };
+  const Buffer x = numbers(c.x(), 1), w = numbers(c.weight(), 2);
+  Buffer half = x;
+  half.type.dtype = HX_F16;
+  CHECK(why(c.attributes(), half, w) == "convolves f32");
+  CHECK(why(c.attributes().set("activation", "elu"), x, w) == "has no activation 'elu'");
+  CHECK(why(c.attributes().set("strides", Dims{3, 3}), x, w) == "cuDNN does not take the description: an error");  // another result
+  emulated::settings().dnn_starts = false;
+  CHECK(why(c.attributes(), x, w) == "cuDNN does not start: an error");
+  emulated::settings().has_dnn = false;
+  CHECK(why(c.attributes(), x, w) == "libcudnn.so.9 is not found");
+  CHECK(emulated::settings().convolutions == 0);
+}
+
+TEST_CASE("a device without cuDNN says so, and convolves by patches and products") {
+  const FreshSettings fresh;
+  const Conv& c = kCases[2];
+  Tracer tracer("convolution");
+  const HTensor x = tracer.input("x", {DType::F32, Shape(c.x())}), w = tracer.input("w", {DType::F32, Shape(c.weight())});
+  const Attributes window = Attributes().set("strides", c.strides).set("dilation", c.dilation).set("padding_low", c.low).set("padding_high", c.high).set("groups", c.groups);
+  tracer.output("y", call1("conv", {x, w}, window));
+  const Program program = tracer.take();
+  const std::map<std::string, HTensor> given = {{"x", harmonics::testing::noise(Shape(c.x()), 1, 1.0f)}, {"w", harmonics::testing::noise(Shape(c.weight()), 2, 1.0f)}};
+  std::vector<HTensor> results;
+  for (const bool has : {true, false}) {
+    INFO((has ? "with cuDNN" : "without"));
+    emulated::settings() = {};
+    emulated::settings().has_dnn = has;
+    Played with;
+    const auto plan = compile(program, nullptr, *with.executor, with.options());
+    CHECK(std::any_of(plan->steps().begin(), plan->steps().end(), [](const PlanStep& s) { return s.kernel == "cuDNN convolution"; }) == has);
+    plan->run(harmonics::testing::input_pointers(*plan, given).data());
+    results.push_back(harmonics::testing::copy_of(plan->output("y")));
+    CHECK(emulated::settings().convolutions == (has ? 1 : 0));
+    const int handles = emulated::settings().dnn_handles;
+    CHECK(handles == (has ? 1 : 0));
+    const std::string capability = make_device()->info().capability;
+    CHECK(emulated::settings().dnn_handles == handles);  // who only asks takes none
+    CHECK((capability.find("libcudnn.so.9 is not found") == std::string::npos) == has);
+  }
+  for (int64_t i = 0; i < results[0].size(); ++i) REQUIRE(results[0].data<float>()[i] == Approx(results[1].data<float>()[i]).margin(1e-5));
+}

@@ -1,0 +1,100 @@
+// cuDNN itself, where it is: our numbers are its header's, and it takes what we say of convolutions without an accelerator.
+#include <catch2/catch.hpp>
+
+#include <string>
+
+#include "kernels/cuda/dnn_description.hpp"
+#include "tests/cuda/same_functions.hpp"
+
+using namespace harmonics::cuda;
+
+#if __has_include(<cudnn.h>)
+#include <cudnn.h>
+namespace {
+constexpr bool agree(int64_t ours, int64_t theirs) { return ours == theirs; }
+}  // namespace
+static_assert(agree(dnn::kConvolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) && agree(dnn::kEngine, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+static_assert(agree(dnn::kEngineChoice, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) && agree(dnn::kHeuristics, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
+static_assert(agree(dnn::kPlan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) && agree(dnn::kForward, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR));
+static_assert(agree(dnn::kSlopeOfWeight, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR));
+static_assert(agree(dnn::kSlopeOfInput, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR));
+static_assert(agree(dnn::kGraph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) && agree(dnn::kPack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
+static_assert(agree(dnn::kTensor, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
+static_assert(agree(dnn::kConvolutionCompute, CUDNN_ATTR_CONVOLUTION_COMP_TYPE) && agree(dnn::kConvolutionMode, CUDNN_ATTR_CONVOLUTION_CONV_MODE));
+static_assert(agree(dnn::kConvolutionDilation, CUDNN_ATTR_CONVOLUTION_DILATIONS) && agree(dnn::kConvolutionStrides, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES));
+static_assert(agree(dnn::kConvolutionPaddingHigh, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS) && agree(dnn::kConvolutionPaddingLow, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS));
+static_assert(agree(dnn::kConvolutionAxes, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS));
+static_assert(agree(dnn::kHeuristicsMode, CUDNN_ATTR_ENGINEHEUR_MODE) && agree(dnn::kHeuristicsGraph, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH));
+static_assert(agree(dnn::kHeuristicsResults, CUDNN_ATTR_ENGINEHEUR_RESULTS) && agree(dnn::kChoiceEngine, CUDNN_ATTR_ENGINECFG_ENGINE));
+static_assert(agree(dnn::kPlanHandle, CUDNN_ATTR_EXECUTION_PLAN_HANDLE) && agree(dnn::kPlanChoice, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
+static_assert(agree(dnn::kPlanWorkspace, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
+static_assert(agree(dnn::kForwardAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA) && agree(dnn::kForwardBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA));
+static_assert(agree(dnn::kForwardConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC));
+static_assert(agree(dnn::kForwardWeight, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W) && agree(dnn::kForwardX, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X));
+static_assert(agree(dnn::kForwardY, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y));
+static_assert(agree(dnn::kSlopeOfInputAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA));
+static_assert(agree(dnn::kSlopeOfInputBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA));
+static_assert(agree(dnn::kSlopeOfInputConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC));
+static_assert(agree(dnn::kSlopeOfInputWeight, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W) && agree(dnn::kSlopeOfInputDx, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX));
+static_assert(agree(dnn::kSlopeOfInputDy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY));
+static_assert(agree(dnn::kSlopeOfWeightAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA));
+static_assert(agree(dnn::kSlopeOfWeightBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA));
+static_assert(agree(dnn::kSlopeOfWeightConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC));
+static_assert(agree(dnn::kSlopeOfWeightDweight, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW));
+static_assert(agree(dnn::kSlopeOfWeightX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X) && agree(dnn::kSlopeOfWeightDy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY));
+static_assert(agree(dnn::kGraphHandle, CUDNN_ATTR_OPERATIONGRAPH_HANDLE) && agree(dnn::kGraphOperations, CUDNN_ATTR_OPERATIONGRAPH_OPS));
+static_assert(agree(dnn::kTensorAlignment, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT) && agree(dnn::kTensorType, CUDNN_ATTR_TENSOR_DATA_TYPE));
+static_assert(agree(dnn::kTensorDims, CUDNN_ATTR_TENSOR_DIMENSIONS) && agree(dnn::kTensorStrides, CUDNN_ATTR_TENSOR_STRIDES));
+static_assert(agree(dnn::kTensorNumber, CUDNN_ATTR_TENSOR_UNIQUE_ID));
+static_assert(agree(dnn::kPackNumbers, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) && agree(dnn::kPackAddresses, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS));
+static_assert(agree(dnn::kPackWorkspace, CUDNN_ATTR_VARIANT_PACK_WORKSPACE) && agree(dnn::kEngineNotes, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE));
+static_assert(agree(dnn::kHandles, CUDNN_TYPE_HANDLE) && agree(dnn::kDataTypes, CUDNN_TYPE_DATA_TYPE) && agree(dnn::kInt64s, CUDNN_TYPE_INT64));
+static_assert(agree(dnn::kFloats, CUDNN_TYPE_FLOAT) && agree(dnn::kAddresses, CUDNN_TYPE_VOID_PTR) && agree(dnn::kModes, CUDNN_TYPE_CONVOLUTION_MODE));
+static_assert(agree(dnn::kHeuristicModes, CUDNN_TYPE_HEUR_MODE) && agree(dnn::kNotes, CUDNN_TYPE_NUMERICAL_NOTE) && agree(dnn::kDescriptions, CUDNN_TYPE_BACKEND_DESCRIPTOR));
+static_assert(agree(dnn::kF32, CUDNN_DATA_FLOAT) && agree(dnn::kCrossCorrelation, CUDNN_CROSS_CORRELATION));
+static_assert(agree(dnn::kFallback, CUDNN_HEUR_MODE_FALLBACK) && agree(dnn::kBest, CUDNN_HEUR_MODE_A));
+static_assert(agree(dnn::kTensorCores, CUDNN_NUMERICAL_NOTE_TENSOR_CORE) && agree(dnn::kRoundsInputs, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
+static_assert(agree(dnn::kRoundsSums, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) && agree(dnn::kVaries, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
+static_assert(agree(dnn::kFourier, CUDNN_NUMERICAL_NOTE_FFT) && agree(dnn::kWinograd, CUDNN_NUMERICAL_NOTE_WINOGRAD));
+static_assert(agree(dnn::kWinogradLargest, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13));
+static_assert(sizeof(cudnnDataType_t) == 4 && sizeof(cudnnConvolutionMode_t) == 4 && sizeof(cudnnBackendHeurMode_t) == 4 && sizeof(cudnnBackendNumericalNote_t) == 4);
+template <auto DnnFunctions::*ours, auto theirs> constexpr bool kAlike = testing::same_function<testing::member_of<ours>, decltype(theirs)>;
+static_assert(kAlike<&DnnFunctions::version, cudnnGetVersion> && kAlike<&DnnFunctions::create, cudnnCreate>);
+static_assert(kAlike<&DnnFunctions::set_stream, cudnnSetStream> && kAlike<&DnnFunctions::status_text, cudnnGetErrorString>);
+static_assert(kAlike<&DnnFunctions::make, cudnnBackendCreateDescriptor> && kAlike<&DnnFunctions::destroy, cudnnBackendDestroyDescriptor>);
+static_assert(kAlike<&DnnFunctions::set, cudnnBackendSetAttribute> && kAlike<&DnnFunctions::get, cudnnBackendGetAttribute>);
+static_assert(kAlike<&DnnFunctions::finalize, cudnnBackendFinalize> && kAlike<&DnnFunctions::execute, cudnnBackendExecute>);
+#endif
+
+TEST_CASE("cuDNN takes the descriptions of convolutions without an accelerator") {
+  std::string why;
+  const DnnFunctions* f = open_cudnn(why);
+  if (!f) {
+    WARN("nothing is tested: " << why);
+    return;
+  }
+  using Pass = Convolution::Pass;
+  const Convolution cases[] = {{Pass::forward, {2, 6, 9, 8}, {4, 3, 3, 2}, {2, 4, 5, 4}, {2, 2}, {1, 2}, {1, 0}, {1, 1}},
+                               {Pass::forward, {2, 3, 1, 8}, {4, 3, 1, 3}, {2, 4, 1, 6}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+                               {Pass::forward, {1, 2, 4, 5, 6}, {3, 2, 2, 2, 2}, {1, 3, 3, 4, 5}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}}};
+  // Later versions look for the driver's library first.
+  if (const int code = describe(*f, cases[0])[0].code(); code / 1000 == 1) {
+    WARN("nothing is tested: cuDNN does not start: " << f->status_text(code));
+    return;
+  }
+  for (Convolution c : cases)
+    for (const Pass pass : {Pass::forward, Pass::input, Pass::weight}) {
+      c.pass = pass;
+      INFO("pass " << static_cast<int>(pass) << " of " << c.x.size() - 2 << " axes");
+      const auto parts = describe(*f, c);
+      REQUIRE(parts.size() == 5);
+      for (size_t i = 0; i < parts.size(); ++i) {
+        INFO("part " << i << ": " << f->status_text(parts[i].code()));
+        CHECK(parts[i].is_good());
+      }
+    }
+  // It looks at what it is told.
+  Convolution wrong = cases[0];
+  wrong.y[2] = 6;
+  CHECK_FALSE(describe(*f, wrong).back().is_good());
+}
