@@ -8,7 +8,8 @@ namespace {
 
 // From the types of x, weight and y, or of their slopes.
 bool read(const Site& site, const hx_type& x, const hx_type& weight, const hx_type& y, Convolution& c) {
-  if (!site.all_f32()) return declined("convolves f32");
+  if (!is_float(x.dtype) || weight.dtype != x.dtype || y.dtype != x.dtype) return declined("convolves floats of one type");
+  c.dtype = x.dtype;
   if (x.rank < 3 || x.rank > 5) return declined("slides over one to three axes");
   c.x = dims(x), c.weight = dims(weight), c.y = dims(y);
   const auto axes = [&](const char* name, int64_t otherwise) {
@@ -26,12 +27,10 @@ bool read(const Site& site, const hx_type& x, const hx_type& weight, const hx_ty
 }
 
 bool add_step(const Site& site, Work& work, const Convolution& c) {
-  uint64_t workspace = work.workspace();
   std::string why;
-  auto step = dnn_step(site.machine(), c, workspace, site.workspace(), why);
+  auto step = dnn_step(site, work, c, why);
   if (!step) return declined(why);
   work.add(std::move(step));
-  work.take_workspace(site, workspace - work.workspace());
   return true;
 }
 
@@ -46,10 +45,11 @@ bool plan_conv(const Site& site, hx_kernel& out) {
   Work work(site.machine());
   if (!add_step(site, work, c)) return false;
   const bool has_bias = site.inputs() == 3;
+  if (has_bias && site.in(2).dtype != c.dtype) return declined("adds a bias of the result's type");
   if (has_bias || activation != Activation::none) {
     const auto n = static_cast<uint32_t>(count(site.out())), channels = static_cast<uint32_t>(c.y[1]);
     const auto places = n / (static_cast<uint32_t>(c.y[0]) * channels);
-    work.over(n, finish_function(), {has_bias ? bias : y, y}, FinishParameters{n, channels, places, activation, has_bias});
+    work.over(n, finish_function(c.dtype), {has_bias ? bias : y, y}, FinishParameters{n, channels, places, activation, has_bias});
   }
   answer(out, std::move(work), "cuDNN convolution");
   return true;

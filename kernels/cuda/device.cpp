@@ -4,6 +4,7 @@
 #include <harmonics/plugin.hpp>
 
 #include "families.hpp"
+#include "kernels/shared/memory_pool.hpp"
 
 #ifndef HM_CUDA_NAME  // tests have one of another name beside it
 #define HM_CUDA_NAME "cuda"
@@ -48,6 +49,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
         {"conv", plan_conv},
         {"conv_grad_input", plan_conv_grad_input},
         {"conv_grad_weight", plan_conv_grad_weight},
+        {"attention", plan_attention},
         {"softmax", plan_softmax},
         {"softmax_grad", plan_softmax},
         {"log_softmax", plan_softmax},
@@ -102,7 +104,7 @@ class CudaDevice final : public CapturingDevice {
     if (!why.empty()) return i;
     const Facts& facts = machine_->facts();
     i.memory = i.most_bytes = facts.memory;
-    i.free_memory = machine_->driver().free_memory();
+    i.free_memory = machine_->driver().free_memory() + memory_.kept_bytes();
     i.alignment = 64;
     put_text(i.name, facts.name);
     put_text(i.driver, facts.driver);
@@ -124,8 +126,8 @@ class CudaDevice final : public CapturingDevice {
     driver().synchronize(queue);
     driver().close_stream(queue);
   }
-  uint64_t allocate(uint64_t bytes) override { return reinterpret_cast<uint64_t>(machine().allocate(bytes)); }
-  void release(uint64_t buffer) override { driver().release(reinterpret_cast<void*>(buffer)); }
+  uint64_t allocate(uint64_t bytes) override { return memory_.allocate(bytes); }
+  void release(uint64_t buffer) override { memory_.release(buffer); }
   void upload(hx_queue* queue, const hx_place& to, const void* from, uint64_t bytes) override { check(driver().copy(address(to), from, bytes, queue), "copy to its memory"); }
   void download(hx_queue* queue, void* to, const hx_place& from, uint64_t bytes) override {
     check(driver().copy(to, address(from), bytes, queue), "copy from its memory");
@@ -135,12 +137,8 @@ class CudaDevice final : public CapturingDevice {
   }
   void synchronize(hx_queue* queue) override { check(driver().synchronize(queue), "finish what is queued"); }
 
-  void* allocate_host(uint64_t bytes) override {
-    void* memory = nullptr;
-    check(driver().allocate_host(bytes, &memory), "give pinned memory");
-    return memory;
-  }
-  void release_host(void* memory) override { driver().release_host(memory); }
+  void* allocate_host(uint64_t bytes) override { return reinterpret_cast<void*>(pinned_.allocate(bytes)); }
+  void release_host(void* memory) override { pinned_.release(reinterpret_cast<uint64_t>(memory)); }
   hx_event* record(hx_queue* queue) override { return event_of(queue, false); }
   hx_event* record_time(hx_queue* queue) override { return event_of(queue, true); }
   std::optional<double> elapsed(hx_event* from, hx_event* to) override {
@@ -202,6 +200,14 @@ class CudaDevice final : public CapturingDevice {
   mutable std::mutex mutex_;
   mutable std::unique_ptr<Machine> machine_;
   mutable std::string unavailable_;
+  kernels::MemoryPool memory_{[this](uint64_t bytes) { return reinterpret_cast<uint64_t>(machine().allocate(bytes)); },
+                              [this](uint64_t buffer) { driver().release(reinterpret_cast<void*>(buffer)); }};
+  kernels::MemoryPool pinned_{[this](uint64_t bytes) {
+                                void* memory = nullptr;
+                                check(driver().allocate_host(bytes, &memory), "give pinned memory");
+                                return reinterpret_cast<uint64_t>(memory);
+                              },
+                              [this](uint64_t memory) { driver().release_host(reinterpret_cast<void*>(memory)); }};
 };
 
 }  // namespace

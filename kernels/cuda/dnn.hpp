@@ -1,5 +1,5 @@
-// The part of cuDNN's graph interface that convolutions need. The library is opened when the first of them is planned, so that the
-// plugin loads at once and works without it; its numbers are declared here; tests compare them with its header where it is.
+// The part of cuDNN's graph interface that convolutions and attention need. The library is opened when the first of them is planned, so
+// that the plugin loads at once and works without it; its numbers are declared here; tests compare them with its header where it is.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,10 @@ enum Kind : int {
   kSlopeOfInput = 12,
   kGraph = 15,
   kPack = 16,
-  kTensor = 17
+  kTensor = 17,
+  kProperties = 38,
+  kAttention = 41,
+  kBandMask = 44
 };
 enum Attribute : int {
   kConvolutionCompute = 100,
@@ -36,10 +39,12 @@ enum Attribute : int {
   kHeuristicsMode = 200,
   kHeuristicsGraph = 201,
   kHeuristicsResults = 202,
+  kHeuristicsProperties = 204,
   kChoiceEngine = 300,
   kPlanHandle = 400,
   kPlanChoice = 401,
   kPlanWorkspace = 402,
+  kPlanProperties = 407,
   kForwardAlpha = 700,
   kForwardBeta = 701,
   kForwardConvolution = 702,
@@ -65,25 +70,47 @@ enum Attribute : int {
   kTensorDims = 902,
   kTensorStrides = 903,
   kTensorNumber = 906,
+  kTensorIsVirtual = 907,
+  kTensorIsByValue = 908,
   kPackNumbers = 1000,
   kPackAddresses = 1001,
   kPackWorkspace = 1003,
-  kEngineNotes = 1303
+  kEngineNotes = 1303,
+  kPropertiesText = 2702,
+  kAttentionQ = 2800,
+  kAttentionK = 2801,
+  kAttentionV = 2802,
+  kAttentionOut = 2803,
+  kAttentionLse = 2804,
+  kAttentionScale = 2805,
+  kAttentionChange = 2811,
+  kAttentionChangeInput = 2812,
+  kAttentionChangeOutput = 2813,
+  kMaskX = 3000,
+  kMaskRight = 3004,
+  kMaskFill = 3005,
+  kMaskY = 3006,
+  kMaskComparison = 3007
 };
 // What the elements of an attribute are.
 enum Type : int {
   kHandles = 0,
   kDataTypes = 1,
+  kFlags = 2,
   kInt64s = 3,
   kFloats = 4,
+  kDoubles = 5,
   kAddresses = 6,
   kModes = 7,
   kHeuristicModes = 8,
   kNotes = 11,
-  kDescriptions = 15
+  kComparisons = 14,
+  kDescriptions = 15,
+  kCharacters = 24
 };
-enum DataType : int { kF32 = 0 };
+enum DataType : int { kF32 = 0, kF64 = 1, kF16 = 2, kI32 = 4, kBf16 = 9 };
 enum Mode : int { kCrossCorrelation = 1 };
+enum Comparison : int { kGreaterOrEqual = 303 };
 enum HeuristicMode : int { kFallback = 2, kBest = 3 };
 // What an engine says of its numbers.
 enum Note : int { kTensorCores = 0, kRoundsInputs = 1, kRoundsSums = 2, kFourier = 3, kVaries = 4, kWinograd = 5, kWinogradLargest = 8 };

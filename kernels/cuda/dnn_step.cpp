@@ -1,5 +1,4 @@
-// A convolution as a graph for cuDNN: an engine that its heuristics offer and whose numbers are as they should be, a plan, and the
-// addresses of a run.
+// An operation that cuDNN has planned, and the addresses of a run.
 #include <array>
 #include <optional>
 
@@ -10,126 +9,105 @@
 namespace harmonics::cuda {
 namespace {
 
-constexpr int64_t kMostWorkspace = int64_t{256} << 20;
-constexpr int64_t kMostNotes = 64;
+// What a run tells a tensor by its number: where it lies, or that its one element is this.
+struct Told {
+  int64_t number;
+  Operand place;
+};
+struct Constant {
+  int64_t number;
+  uint32_t bits;
+};
+template <typename T> uint32_t bits_of(T value) {
+  static_assert(sizeof value == 4);
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
 
 class DnnStep final : public Step {
  public:
-  DnnStep(Machine& machine, const DnnFunctions& functions, Convolution convolution, uint32_t workspace_buffer)
-      : machine_(machine), f_(functions), c_(std::move(convolution)), workspace_{workspace_buffer} {}
-
-  // "": it can be done.
-  std::string prepare() {
-    parts_ = describe(f_, c_);
-    const dnn::Description operation = parts_.back().get();
-    parts_.emplace_back(f_, dnn::kGraph).handle(dnn::kGraphHandle, machine_.dnn_handle()).set(dnn::kGraphOperations, dnn::kDescriptions, 1, &operation).finalize();
-    for (const Descriptor& part : parts_)
-      if (!part.is_good()) return std::string("cuDNN does not take the description: ") + f_.status_text(part.code());
-    return choose();
+  DnnStep(Machine& machine, const DnnFunctions& functions, DnnPlan plan, std::vector<Told> told, std::vector<Constant> constants, Operand workspace)
+      : machine_(machine), f_(functions), plan_(std::move(plan)), told_(std::move(told)), constants_(std::move(constants)), workspace_(workspace) {
+    for (const Told& t : told_) numbers_.push_back(t.number);
+    for (const Constant& c : constants_) numbers_.push_back(c.number);
   }
-  uint64_t workspace() const { return static_cast<uint64_t>(bytes_); }
-  void place_workspace(uint64_t offset) { workspace_.offset = offset; }
 
   void enqueue(Machine& machine, void* stream, const hx_place* places) const override {
-    const Addresses at{c_.x_place.at(places), c_.weight_place.at(places), c_.y_place.at(places), bytes_ ? workspace_.at(places) : nullptr};
+    Addresses at{};
+    size_t n = 0;
+    for (const Told& t : told_) at[n++] = t.place.at(places);
+    for (const Constant& c : constants_) at[n++] = const_cast<uint32_t*>(&c.bits);
+    at[n] = plan_.workspace ? workspace_.at(places) : nullptr;
     machine.check(machine.driver().become_current(), "become the device of a thread");
     const auto lock = machine.lock_dnn();  // the handle has one stream at a time
     if (!pack_ || at != packed_) {
       pack_.emplace(f_, dnn::kPack);
-      check(pack_->set(dnn::kPackAddresses, dnn::kAddresses, 3, at.data())
-                .numbers(dnn::kPackNumbers, {dnn_numbers::kX, dnn_numbers::kWeight, dnn_numbers::kY})
-                .set(dnn::kPackWorkspace, dnn::kAddresses, 1, &at[3])
+      check(pack_->set(dnn::kPackAddresses, dnn::kAddresses, static_cast<int64_t>(n), at.data())
+                .numbers(dnn::kPackNumbers, numbers_)
+                .set(dnn::kPackWorkspace, dnn::kAddresses, 1, &at[n])
                 .finalize()
                 .code());
       packed_ = at;
     }
     check(f_.set_stream(machine.dnn_handle(), stream));
-    check(f_.execute(machine.dnn_handle(), plan_->get(), pack_->get()));
+    check(f_.execute(machine.dnn_handle(), plan_.parts.back().get(), pack_->get()));
   }
 
  private:
-  using Addresses = std::array<void*, 4>;  // of x, weight, y and the workspace
-
-  // The first engine offered whose numbers are as they should be and whose workspace is not too large. The answer depends on the shape
-  // alone, so that results stay the same.
-  std::string choose() {
-    const char* why = "none offered";
-    for (const int mode : {dnn::kBest, dnn::kFallback}) {
-      Descriptor heuristics(f_, dnn::kHeuristics);
-      heuristics.link(dnn::kHeuristicsGraph, parts_.back()).choice(dnn::kHeuristicsMode, dnn::kHeuristicModes, mode).finalize();
-      int64_t offered = 0;
-      if (!heuristics.is_good() || f_.get(heuristics.get(), dnn::kHeuristicsResults, dnn::kDescriptions, 0, &offered, nullptr) != 0) continue;
-      std::vector<Descriptor> choices;
-      std::vector<dnn::Description> raw;
-      for (int64_t i = 0; i < offered; ++i) raw.push_back(choices.emplace_back(f_, dnn::kEngineChoice).get());
-      int64_t given = 0;
-      if (offered == 0 || f_.get(heuristics.get(), dnn::kHeuristicsResults, dnn::kDescriptions, offered, &given, raw.data()) != 0) continue;
-      for (size_t i = 0; i < static_cast<size_t>(std::min(given, offered)); ++i) {
-        if (!is_exact(choices[i])) {
-          why = "engines that round or vary";
-          continue;
-        }
-        Descriptor plan(f_, dnn::kPlan);
-        plan.handle(dnn::kPlanHandle, machine_.dnn_handle()).link(dnn::kPlanChoice, choices[i]).finalize();
-        int64_t bytes = 0, n = 0;
-        if (!plan.is_good() || f_.get(plan.get(), dnn::kPlanWorkspace, dnn::kInt64s, 1, &n, &bytes) != 0 || bytes > kMostWorkspace) {
-          why = "engines that do not fit";
-          continue;
-        }
-        bytes_ = bytes;
-        plan_.emplace(std::move(plan));
-        parts_.push_back(std::move(choices[i]));
-        return "";
-      }
-    }
-    return std::string("cuDNN knows no way: ") + why;
-  }
-
-  // A run gives the bits of the run before it. Sums of products in f32 stay that, unless rounding is allowed: tensor cores take f32 as
-  // TF32, and transforms lose digits.
-  bool is_exact(const Descriptor& choice) const {
-    Descriptor engine(f_, dnn::kEngine);
-    dnn::Description raw = engine.get();
-    int64_t n = 0;
-    if (!engine.is_good() || f_.get(choice.get(), dnn::kChoiceEngine, dnn::kDescriptions, 1, &n, &raw) != 0) return false;
-    int32_t notes[kMostNotes] = {};
-    if (f_.get(raw, dnn::kEngineNotes, dnn::kNotes, kMostNotes, &n, notes) != 0) return false;
-    return std::none_of(notes, notes + std::min(n, kMostNotes), [&](int32_t note) {
-      if (note == dnn::kVaries || note == dnn::kRoundsInputs || note == dnn::kRoundsSums) return true;
-      return !c_.may_round && (note == dnn::kTensorCores || note == dnn::kFourier || (note >= dnn::kWinograd && note <= dnn::kWinogradLargest));
-    });
-  }
+  using Addresses = std::array<void*, 10>;  // in the order of the numbers, then of the workspace
 
   void check(int code) const {
-    if (code != 0) throw Error(ErrorKind::Device, std::string("cuDNN could not convolve: ") + f_.status_text(code));
+    if (code != 0) throw Error(ErrorKind::Device, std::string("cuDNN could not run its plan: ") + f_.status_text(code));
   }
 
   Machine& machine_;
   const DnnFunctions& f_;
-  Convolution c_;
+  DnnPlan plan_;
+  std::vector<Told> told_;
+  std::vector<Constant> constants_;
+  std::vector<int64_t> numbers_;
   Operand workspace_;
-  int64_t bytes_ = 0;
-  std::vector<Descriptor> parts_;
-  std::optional<Descriptor> plan_;
   // Addresses, as they were last told; under the machine's lock.
   mutable std::optional<Descriptor> pack_;
   mutable Addresses packed_{};
 };
 
+std::unique_ptr<Step> step_of(const Site& site, Work& work, const DnnFunctions& f, DnnPlan plan, std::vector<Told> told, std::vector<Constant> constants = {}) {
+  if (plan.parts.empty()) return nullptr;
+  const Operand workspace = work.take_workspace(site, plan.workspace);
+  return std::make_unique<DnnStep>(site.machine(), f, std::move(plan), std::move(told), std::move(constants), workspace);
+}
+
 }  // namespace
 
-std::unique_ptr<Step> dnn_step(Machine& machine, const Convolution& convolution, uint64_t& workspace, uint32_t workspace_buffer, std::string& why) {
-  const DnnFunctions* functions = machine.dnn(why);
-  if (!functions) return nullptr;
-  auto step = std::make_unique<DnnStep>(machine, *functions, convolution, workspace_buffer);
-  {
-    const auto lock = machine.lock_dnn();
-    why = step->prepare();
+std::unique_ptr<Step> dnn_step(const Site& site, Work& work, const Convolution& c, std::string& why) {
+  const DnnFunctions* f = site.machine().dnn(why);
+  if (!f) return nullptr;
+  const auto lock = site.machine().lock_dnn();
+  const bool two_bytes = c.dtype == HX_F16 || c.dtype == HX_BF16;  // tensor cores multiply those as they are
+  DnnPlan plan = plan_operation(*f, {site.machine().dnn_handle()}, describe(*f, c), {c.may_round || two_bytes, c.may_round}, why);
+  return step_of(site, work, *f, std::move(plan), {{dnn_numbers::kX, c.x_place}, {dnn_numbers::kWeight, c.weight_place}, {dnn_numbers::kY, c.y_place}});
+}
+
+std::unique_ptr<Step> dnn_step(const Site& site, Work& work, const Attention& a, std::string& why) {
+  const DnnFunctions* f = site.machine().dnn(why);
+  if (!f) return nullptr;
+  constexpr size_t kAttends = 92100;
+  if (const size_t version = f->version(); version < kAttends) {
+    why = "cuDNN is older than 9.21 (" + std::to_string(version) + "), which attends in one operation";
+    return nullptr;
   }
-  if (!why.empty()) return nullptr;
-  step->place_workspace(workspace);
-  workspace += (step->workspace() + 255) / 256 * 256;
-  return step;
+  const auto lock = site.machine().lock_dnn();
+  const dnn::Handle handle = site.machine().dnn_handle();
+  DnnPlan plan = plan_operation(*f, {handle}, describe(*f, a, handle), {true, false}, why);
+  std::vector<Constant> constants{{dnn_numbers::kScale, bits_of(a.scale)}};
+  if (a.is_causal) {
+    constants.push_back({dnn_numbers::kReach, bits_of(static_cast<int32_t>(a.keys - a.queries))});
+    constants.push_back({dnn_numbers::kFill, bits_of(-std::numeric_limits<float>::infinity())});
+  }
+  return step_of(site, work, *f, std::move(plan), {{dnn_numbers::kQ, a.q}, {dnn_numbers::kK, a.k}, {dnn_numbers::kV, a.v}, {dnn_numbers::kOut, a.out}, {dnn_numbers::kLse, a.lse}},
+                 std::move(constants));
 }
 
 }  // namespace harmonics::cuda

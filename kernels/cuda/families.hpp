@@ -43,6 +43,8 @@ bool plan_conv(const Site&, hx_kernel&);
 bool plan_conv_grad_input(const Site&, hx_kernel&);
 bool plan_conv_grad_weight(const Site&, hx_kernel&);
 
+bool plan_attention(const Site&, hx_kernel&);
+
 bool plan_softmax(const Site&, hx_kernel&);
 bool plan_softmax_cross_entropy(const Site&, hx_kernel&);
 bool plan_row_norm(const Site&, hx_kernel&);

@@ -77,7 +77,7 @@ bool add_own_product(Work& work, const Product& p) {
 void finish(Work& work, const Product& p, Activation activation, bool adds_bias) {
   if (activation == Activation::none && !adds_bias) return;
   const auto n = static_cast<uint32_t>(p.batch * p.m * p.n);
-  work.over(n, finish_function(), {adds_bias ? p.bias : p.c, p.c}, FinishParameters{n, static_cast<uint32_t>(p.n), 1, activation, adds_bias});
+  work.over(n, finish_function(HX_F32), {adds_bias ? p.bias : p.c, p.c}, FinishParameters{n, static_cast<uint32_t>(p.n), 1, activation, adds_bias});
 }
 
 // The product, with as much of what follows as cuBLASLt takes along.

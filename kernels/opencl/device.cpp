@@ -5,6 +5,7 @@
 #include <harmonics/plugin.hpp>
 
 #include "families.hpp"
+#include "kernels/shared/memory_pool.hpp"
 
 HARMONICS_PLUGIN("harmonics.opencl", "0.1.0", "Apache-2.0", "Harmonics");
 
@@ -96,16 +97,8 @@ class OpenClDevice final : public StagingDevice {
     }
   }
 
-  uint64_t allocate(uint64_t bytes) override {
-    Machine& m = machine();
-    if (bytes > m.most_bytes())
-      throw Error(ErrorKind::Device, "its driver gives " + std::to_string(m.most_bytes()) + " bytes at most to one buffer; take a smaller batch");
-    cl_int code = CL_SUCCESS;
-    const cl_mem buffer = clCreateBuffer(m.context(), CL_MEM_READ_WRITE, static_cast<size_t>(bytes), nullptr, &code);
-    check(code, "give memory");
-    return reinterpret_cast<uint64_t>(buffer);
-  }
-  void release(uint64_t buffer) override { clReleaseMemObject(of(buffer)); }
+  uint64_t allocate(uint64_t bytes) override { return memory_.allocate(bytes); }
+  void release(uint64_t buffer) override { memory_.release(buffer); }
 
   void upload(hx_queue* queue, const hx_place& to, const void* from, uint64_t bytes) override {
     check(clEnqueueWriteBuffer(of(queue), of(to.buffer), CL_FALSE, to.offset, bytes, from, 0, nullptr, nullptr), "copy to its memory");
@@ -205,9 +198,20 @@ class OpenClDevice final : public StagingDevice {
     return *machine_;
   }
 
+  uint64_t create_buffer(uint64_t bytes) const {
+    const Machine& m = machine();
+    if (bytes > m.most_bytes())
+      throw Error(ErrorKind::Device, "its driver gives " + std::to_string(m.most_bytes()) + " bytes at most to one buffer; take a smaller batch");
+    cl_int code = CL_SUCCESS;
+    const cl_mem buffer = clCreateBuffer(m.context(), CL_MEM_READ_WRITE, static_cast<size_t>(bytes), nullptr, &code);
+    check(code, "give memory");
+    return reinterpret_cast<uint64_t>(buffer);
+  }
+
   mutable std::mutex mutex_;
   mutable std::unique_ptr<Machine> machine_;
   mutable std::string unavailable_;
+  kernels::MemoryPool memory_{[this](uint64_t bytes) { return create_buffer(bytes); }, [](uint64_t buffer) { clReleaseMemObject(of(buffer)); }};
 };
 
 }  // namespace

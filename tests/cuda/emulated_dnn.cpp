@@ -1,12 +1,15 @@
 // cuDNN's graph interface played by the processor, as its documentation has it: descriptors take attributes of the documented type and
 // number, are checked when they are finalized and not changed afterwards; engines say what they do to numbers. Written from that side,
-// so that what kernels/cuda/dnn_step.cpp says is checked and not repeated.
+// so that what the device says is checked and not repeated.
+#include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <vector>
 
+#include "engine/tensor/half.hpp"
 #include "kernels/cuda/dnn.hpp"
 #include "tests/cuda/emulated_driver.hpp"
 
@@ -58,23 +61,30 @@ const std::map<int, Rule>& rules() {
       {104, {1, dnn::kInt64s, true}},     {105, {1, dnn::kInt64s, true}},         {106, {1, dnn::kInt64s, false}},       {200, {4, dnn::kHeuristicModes, false}},
       {201, {4, dnn::kDescriptions, false}}, {400, {5, dnn::kHandles, false}},    {401, {5, dnn::kDescriptions, false}}, {800, {15, dnn::kHandles, false}},
       {801, {15, dnn::kDescriptions, true}}, {900, {17, dnn::kInt64s, false}},    {901, {17, dnn::kDataTypes, false}},   {902, {17, dnn::kInt64s, true}},
-      {903, {17, dnn::kInt64s, true}},    {906, {17, dnn::kInt64s, false}},       {1000, {16, dnn::kInt64s, true}},      {1001, {16, dnn::kAddresses, true}},
-      {1003, {16, dnn::kAddresses, false}}};
+      {903, {17, dnn::kInt64s, true}},    {906, {17, dnn::kInt64s, false}},       {907, {17, dnn::kFlags, false}},       {908, {17, dnn::kFlags, false}},
+      {1000, {16, dnn::kInt64s, true}},   {1001, {16, dnn::kAddresses, true}},    {1003, {16, dnn::kAddresses, false}},  {2811, {41, dnn::kDescriptions, false}},
+      {2812, {41, dnn::kInt64s, false}},  {2813, {41, dnn::kInt64s, false}},      {3007, {44, dnn::kComparisons, false}}};
   return table;
 }
-// Of the three operations: two factors, then four descriptors each.
-bool operation_rule(int attribute, Rule& rule) {
-  if (attribute < 700 || attribute > 717) return false;
-  const int which = (attribute - 700) / 6, kinds[] = {10, 12, 11};
-  rule = {kinds[which], (attribute - 700) % 6 < 2 ? dnn::kFloats : dnn::kDescriptions, false};
+// Of the convolutions: two factors, then four descriptors each. Of attention and of masks: descriptors.
+bool operation_rule(int attribute, int type, Rule& rule) {
+  if (attribute >= 2800 && attribute <= 2805) rule = {41, dnn::kDescriptions, false};
+  else if (attribute >= 3000 && attribute <= 3006) rule = {44, dnn::kDescriptions, false};
+  else if (attribute >= 700 && attribute <= 717) {
+    const int which = (attribute - 700) / 6, kinds[] = {10, 12, 11};
+    const bool is_factor = (attribute - 700) % 6 < 2;
+    rule = {kinds[which], is_factor ? (type == dnn::kDoubles ? dnn::kDoubles : dnn::kFloats) : dnn::kDescriptions, false};
+  } else return false;
   return true;
 }
 size_t width_of(int type) {
   switch (type) {
     case dnn::kHandles:
     case dnn::kInt64s:
+    case dnn::kDoubles:
     case dnn::kAddresses:
     case dnn::kDescriptions: return 8;
+    case dnn::kFlags: return 1;
     default: return 4;
   }
 }
@@ -82,7 +92,7 @@ size_t width_of(int type) {
 int set(dnn::Description d, int attribute, int type, int64_t count, const void* values) {
   Rule rule{};
   if (const auto at = rules().find(attribute); at != rules().end()) rule = at->second;
-  else if (!operation_rule(attribute, rule)) return kNotSupported;
+  else if (!operation_rule(attribute, type, rule)) return kNotSupported;
   if (of(d).is_final || rule.kind != of(d).kind || rule.type != type || count < 1 || (!rule.is_list && count != 1) || !values) return kBadParameter;
   const auto* bytes = static_cast<const char*>(values);
   of(d).values[attribute] = {type, count, {bytes, bytes + width_of(type) * static_cast<size_t>(count)}};
@@ -92,7 +102,34 @@ int set(dnn::Description d, int attribute, int type, int64_t count, const void* 
 struct Tensor {
   std::vector<int64_t> dims, strides;
   int64_t number;
-  explicit Tensor(const Description& d) : dims(d.all<int64_t>(902)), strides(d.all<int64_t>(903)), number(d.one<int64_t>(906)) {}
+  int type;
+  bool is_virtual, is_by_value;
+  explicit Tensor(const Description& d)
+      : dims(d.all<int64_t>(902)), strides(d.all<int64_t>(903)), number(d.one<int64_t>(906)), type(d.one<int32_t>(901)), is_virtual(d.has({907}) && d.one<uint8_t>(907)),
+        is_by_value(d.has({908}) && d.one<uint8_t>(908)) {}
+  double at(const void* p, int64_t i) const {
+    switch (type) {
+      case dnn::kF32: return static_cast<double>(static_cast<const float*>(p)[i]);
+      case dnn::kF64: return static_cast<const double*>(p)[i];
+      case dnn::kF16: return static_cast<double>(half_to_float(static_cast<const uint16_t*>(p)[i]));
+      case dnn::kBf16: return static_cast<double>(bfloat_to_float(static_cast<const uint16_t*>(p)[i]));
+      default: return static_cast<const int32_t*>(p)[i];
+    }
+  }
+  void put(void* p, int64_t i, double value) const {
+    const auto narrow = static_cast<float>(value);
+    switch (type) {
+      case dnn::kF32: static_cast<float*>(p)[i] = narrow; break;
+      case dnn::kF64: static_cast<double*>(p)[i] = value; break;
+      case dnn::kF16: static_cast<uint16_t*>(p)[i] = float_to_half(narrow); break;
+      default: static_cast<uint16_t*>(p)[i] = float_to_bfloat(narrow);
+    }
+  }
+  int64_t place(const std::vector<int64_t>& index) const {
+    int64_t n = 0;
+    for (size_t i = 0; i < index.size(); ++i) n += index[i] * strides[i];
+    return n;
+  }
   int64_t reach() const {
     int64_t n = 1;
     for (size_t i = 0; i < dims.size(); ++i) n += (dims[i] - 1) * strides[i];
@@ -120,7 +157,11 @@ bool fits(const Description& d) {
   const Operation o(d);
   for (const Description* t : {&o.x(), &o.weight(), &o.y()})
     if (t->kind != 17 || !t->is_final) return false;
-  if (o.window().kind != 1 || !o.window().is_final || d.one<float>(o.first) != 1 || d.one<float>(o.first + 1) != 0) return false;
+  const bool wide = d.values.at(o.first).type == dnn::kDoubles;
+  const auto factor = [&](int a) { return wide ? d.one<double>(a) : static_cast<double>(d.one<float>(a)); };
+  if (o.window().kind != 1 || !o.window().is_final || factor(o.first) != 1 || factor(o.first + 1) != 0) return false;
+  if (wide != (o.window().one<int32_t>(100) == dnn::kF64) || wide != (Tensor(o.x()).type == dnn::kF64)) return false;
+  if (Tensor(o.x()).type != Tensor(o.weight()).type || Tensor(o.x()).type != Tensor(o.y()).type) return false;
   const Tensor x(o.x()), w(o.weight()), y(o.y());
   const Window window(o.window());
   const size_t axes = window.strides.size();
@@ -131,6 +172,30 @@ bool fits(const Description& d) {
     if (room < 0 || y.dims[i + 2] != room / window.strides[i] + 1) return false;
   }
   return true;
+}
+
+// A graph of one mask: from scores to scores, by a right bound.
+bool masks(const Description& d) {
+  if (!d.has({3000, 3004, 3005, 3006, 3007}) || d.one<int32_t>(3007) != dnn::kGreaterOrEqual) return false;
+  const Tensor x(d.linked(3000)), bound(d.linked(3004)), fill(d.linked(3005)), y(d.linked(3006));
+  return x.is_virtual && y.is_virtual && x.dims == y.dims && x.type == dnn::kF32 && bound.is_by_value && bound.type == dnn::kI32 && fill.is_by_value && fill.type == dnn::kF32;
+}
+bool attends(const Description& d) {
+  if (!d.has({2800, 2801, 2802, 2803, 2804, 2805})) return false;
+  for (int a = 2800; a <= 2805; ++a)
+    if (d.linked(a).kind != 17 || !d.linked(a).is_final) return false;
+  const Tensor q(d.linked(2800)), k(d.linked(2801)), v(d.linked(2802)), out(d.linked(2803)), lse(d.linked(2804)), scale(d.linked(2805));
+  for (const Tensor* t : {&q, &k, &v, &out})
+    if (t->dims.size() != 4 || t->type != q.type || (t->type != dnn::kF16 && t->type != dnn::kBf16) || t->dims[3] % 8 || t->strides[3] != 1) return false;
+  if (!scale.is_by_value || scale.type != dnn::kF32 || lse.type != dnn::kF32 || lse.dims != std::vector<int64_t>{q.dims[0], q.dims[1], q.dims[2], 1}) return false;
+  if (q.dims[0] != k.dims[0] || q.dims[1] % k.dims[1] || q.dims[3] != k.dims[3] || k.dims[1] != v.dims[1] || k.dims[2] != v.dims[2]) return false;
+  if (out.dims != std::vector<int64_t>{q.dims[0], q.dims[1], q.dims[2], v.dims[3]}) return false;
+  if (!d.has({2811})) return true;
+  const Description& change = d.linked(2811);
+  if (change.kind != 15 || !change.is_final || change.linked(801).kind != 44 || !d.has({2812, 2813})) return false;
+  const Description& mask = change.linked(801);
+  return Tensor(mask.linked(3000)).number == d.one<int64_t>(2812) && Tensor(mask.linked(3006)).number == d.one<int64_t>(2813) &&
+         Tensor(mask.linked(3000)).dims == std::vector<int64_t>{q.dims[0], q.dims[1], q.dims[2], k.dims[2]};
 }
 
 int finalize(dnn::Description d) {
@@ -147,6 +212,8 @@ int finalize(dnn::Description d) {
     case 10:
     case 11:
     case 12: good = good && fits(it); break;
+    case 41: good = good && attends(it); break;
+    case 44: good = good && masks(it); break;
     case 15: good = good && it.has({800, 801}) && it.one<void*>(800) == &the_handle && it.values[801].count == 1 && it.linked(801).is_final; break;
     case 16: good = good && it.has({1003}) && same(1000, 1001); break;
     case 17: good = good && it.has({900, 901, 906}) && same(902, 903) && it.values[902].count >= 4 && (it.one<int64_t>(900) & (it.one<int64_t>(900) - 1)) == 0; break;
@@ -206,9 +273,9 @@ void each(const std::vector<int64_t>& dims, const std::function<void(const std::
 }
 
 // What is summed goes to the operand that the kind says; the others are read.
-void convolve(int kind, const Tensor& x, const Tensor& w, const Tensor& y, const Window& window, float* at_x, float* at_w, float* at_y) {
+void convolve(int kind, const Tensor& x, const Tensor& w, const Tensor& y, const Window& window, void* at_x, void* at_w, void* at_y) {
   const Tensor& result = kind == 10 ? y : kind == 12 ? x : w;
-  float* to = kind == 10 ? at_y : kind == 12 ? at_x : at_w;
+  void* to = kind == 10 ? at_y : kind == 12 ? at_x : at_w;
   std::vector<double> sums(static_cast<size_t>(result.reach()), 0.0);
   const size_t axes = window.strides.size();
   const int64_t group = w.dims[0] / (x.dims[1] / w.dims[1]);
@@ -220,42 +287,85 @@ void convolve(int kind, const Tensor& x, const Tensor& w, const Tensor& y, const
         if (place < 0 || place >= x.dims[a + 2]) return;
         i += place * x.strides[a + 2], j += t[a + 1] * w.strides[a + 2], k += p[a + 2] * y.strides[a + 2];
       }
-      if (kind == 10) sums[static_cast<size_t>(k)] += static_cast<double>(at_x[i]) * static_cast<double>(at_w[j]);
-      else if (kind == 12) sums[static_cast<size_t>(i)] += static_cast<double>(at_w[j]) * static_cast<double>(at_y[k]);
-      else sums[static_cast<size_t>(j)] += static_cast<double>(at_x[i]) * static_cast<double>(at_y[k]);
+      if (kind == 10) sums[static_cast<size_t>(k)] += x.at(at_x, i) * w.at(at_w, j);
+      else if (kind == 12) sums[static_cast<size_t>(i)] += w.at(at_w, j) * y.at(at_y, k);
+      else sums[static_cast<size_t>(j)] += x.at(at_x, i) * y.at(at_y, k);
     });
   });
-  for (size_t i = 0; i < sums.size(); ++i) to[i] = static_cast<float>(sums[i]);
+  for (size_t i = 0; i < sums.size(); ++i) result.put(to, static_cast<int64_t>(i), sums[i]);
+}
+
+// Without a mask everything is seen.
+void attend(const Description& d, const std::function<void*(const Tensor&)>& given) {
+  const Tensor q(d.linked(2800)), k(d.linked(2801)), v(d.linked(2802)), out(d.linked(2803)), lse(d.linked(2804)), scale(d.linked(2805));
+  const double factor = scale.at(given(scale), 0);
+  int64_t reach = std::numeric_limits<int32_t>::max();
+  double fill = 0;
+  if (d.has({2811})) {
+    const Description& mask = d.linked(2811).linked(801);
+    const Tensor bound(mask.linked(3004)), other(mask.linked(3005));
+    reach = static_cast<int64_t>(bound.at(given(bound), 0)), fill = other.at(given(other), 0);
+  }
+  each({q.dims[0], q.dims[1], q.dims[2]}, [&](const std::vector<int64_t>& row) {
+    const int64_t shared = row[1] / (q.dims[1] / k.dims[1]);
+    std::vector<double> scores;
+    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (int64_t s = 0; s < k.dims[2]; ++s) {
+      double score = 0;
+      for (int64_t i = 0; i < q.dims[3]; ++i) score += q.at(given(q), q.place({row[0], row[1], row[2], i})) * k.at(given(k), k.place({row[0], shared, s, i}));
+      scores.push_back(row[2] + reach >= s ? score * factor : fill);
+      largest = std::max(largest, scores.back());
+    }
+    for (double& score : scores) sum += score = std::exp(score - largest);
+    lse.put(given(lse), lse.place({row[0], row[1], row[2], 0}), largest + std::log(sum));
+    for (int64_t i = 0; i < v.dims[3]; ++i) {
+      double value = 0;
+      for (int64_t s = 0; s < k.dims[2]; ++s) value += scores[static_cast<size_t>(s)] / sum * v.at(given(v), v.place({row[0], shared, s, i}));
+      out.put(given(out), out.place({row[0], row[1], row[2], i}), value);
+    }
+  });
 }
 
 int execute(dnn::Handle, dnn::Description p, dnn::Description pack) {
   const Description &plan = of(p), &given = of(pack);
   if (!plan.is_final || !given.is_final || plan.kind != 5 || given.kind != 16) return kNotFinalized;
-  const Operation o(plan.graph->linked(801));
+  const Description& operation = plan.graph->linked(801);
+  // Numbers given by value are read now, the others when their turn comes.
   const auto numbers = given.all<int64_t>(1000);
   const auto addresses = given.all<void*>(1001);
-  const auto at = [&](const Tensor& t) -> float* {
+  const auto at = [=](const Tensor& t) -> void* {
     for (size_t i = 0; i < numbers.size(); ++i)
-      if (numbers[i] == t.number) return static_cast<float*>(addresses[i]);
+      if (numbers[i] == t.number) return addresses[i];
     return nullptr;
   };
-  const Tensor x(o.x()), w(o.weight()), y(o.y());
-  float *at_x = at(x), *at_w = at(w), *at_y = at(y);
   void* workspace = given.one<void*>(1003);
   const bool works = plan.engine == kPlain;
-  if (!at_x || !at_w || !at_y || (works && !workspace)) return kBadParameter;
-  ++emulated::settings().convolutions;
+  if (works && !workspace) return kBadParameter;
+  std::function<void()> job;
+  if (operation.kind == 41) {
+    for (int a = 2800; a <= 2805; ++a)
+      if (!at(Tensor(operation.linked(a)))) return kBadParameter;
+    job = [&operation, at] { attend(operation, at); };
+    ++emulated::settings().attentions;
+  } else {
+    const Operation o(operation);
+    const Tensor x(o.x()), w(o.weight()), y(o.y());
+    void *at_x = at(x), *at_w = at(w), *at_y = at(y);
+    if (!at_x || !at_w || !at_y) return kBadParameter;
+    job = [=, kind = operation.kind, window = Window(o.window())] { convolve(kind, x, w, y, window, at_x, at_w, at_y); };
+    ++emulated::settings().convolutions;
+  }
   emulated::settings().last_engine = plan.engine;
-  emulated::put(the_handle.stream, [=, kind = o.it.kind, window = Window(o.window())] {
+  emulated::put(the_handle.stream, [=] {
     if (works) std::memset(workspace, 0xff, kWorkspace);
-    convolve(kind, x, w, y, window, at_x, at_w, at_y);
+    job();
   });
   return 0;
 }
 
 const DnnFunctions kFunctions = [] {
   DnnFunctions f{};
-  f.version = []() -> size_t { return 91900; };
+  f.version = []() -> size_t { return emulated::settings().dnn_version; };
   f.create = [](dnn::Handle* out) {
     if (!emulated::settings().dnn_starts) return kNotInitialized;
     ++emulated::settings().dnn_handles;

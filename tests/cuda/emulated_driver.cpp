@@ -109,6 +109,7 @@ class EmulatedDriver final : public Driver {
     if (bytes > settings().memory) return kOutOfMemory;
     *out = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     std::memset(*out, 0x7f, bytes);
+    ++settings().allocations;
     return 0;
   }
   int release(void* memory) override { return std::free(memory), 0; }

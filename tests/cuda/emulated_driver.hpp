@@ -26,10 +26,11 @@ struct Settings {
   bool has_compiler = true;
   bool hurries = false;  // streams opened from now on, beside a first one, run what they are given at once
   // Seen since they were last set.
-  int launches = 0, compiled = 0, graphs = 0, products = 0, waits = 0;
+  int allocations = 0, launches = 0, compiled = 0, graphs = 0, products = 0, waits = 0;
   uint32_t last_epilogue = 0;
   int last_compute = 0;
-  int convolutions = 0, last_engine = -1, dnn_handles = 0, dnn_descriptions = 0;  // of these so many as there are now
+  size_t dnn_version = 92800;
+  int convolutions = 0, attentions = 0, last_engine = -1, dnn_handles = 0, dnn_descriptions = 0;  // of these so many as there are now
 };
 Settings& settings();
 // At the end of a stream of the emulated driver.

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/tensor/half.hpp"
+
 namespace harmonics::cuda::emulated {
 
 struct Three {

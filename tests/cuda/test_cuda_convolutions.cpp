@@ -155,6 +155,39 @@ TEST_CASE("engines of cuDNN that round or vary are left out unless the call may 
   CHECK(std::string(harmonics_api()->last_error(nullptr)) == "cuDNN knows no way: engines that round or vary");
 }
 
+TEST_CASE("convolutions by cuDNN in f64, f16 and bf16, their bias and activation too") {
+  const FreshSettings fresh;
+  struct Kind {
+    DType dtype;
+    double margin;  // of results rounded to it, beside the body's, which rounds elsewhere
+  };
+  for (const Kind kind : {Kind{DType::F64, 1e-12}, Kind{DType::F16, 2e-2}, Kind{DType::BF16, 1e-1}})
+    for (const char* activation : {"", "relu", "tanh", "logistic", "gelu"}) {
+      INFO("type " << static_cast<int>(kind.dtype) << ' ' << activation);
+      const Conv& c = kCases[2];
+      std::map<std::string, HTensor> given = {{"x", harmonics::testing::noise(Shape(c.x()), 1, 1.0f)}, {"w", harmonics::testing::noise(Shape(c.weight()), 2, 1.0f)}};
+      given["b"] = harmonics::testing::noise(Shape{c.outputs}, 3, 1.0f);
+      Tracer tracer("convolution");
+      std::map<std::string, HTensor> in;
+      for (const auto& [name, value] : given) in[name] = cast(tracer.input(name, {DType::F32, value.shape()}), kind.dtype);
+      Attributes window = Attributes().set("strides", c.strides).set("dilation", c.dilation).set("padding_low", c.low).set("padding_high", c.high).set("groups", c.groups);
+      if (*activation) window.set("activation", activation);
+      tracer.output("y", cast(call1("conv", {in["x"], in["w"], in["b"]}, window), DType::F64));
+      const Program program = tracer.take();
+      std::vector<HTensor> results;
+      for (const bool has : {true, false}) {
+        emulated::settings() = {};
+        emulated::settings().has_dnn = has;
+        Played with;
+        const auto plan = compile(program, nullptr, *with.executor, with.options());
+        plan->run(harmonics::testing::input_pointers(*plan, given).data());
+        results.push_back(harmonics::testing::copy_of(plan->output("y")));
+        CHECK(emulated::settings().convolutions == (has ? 1 : 0));
+      }
+      for (int64_t i = 0; i < results[0].size(); ++i) REQUIRE(results[0].data<double>()[i] == Approx(results[1].data<double>()[i]).margin(kind.margin));
+    }
+}
+
 TEST_CASE("convolutions say why they are left to their bodies") {
   const FreshSettings fresh;
   const Conv& c = kCases[0];
@@ -167,7 +200,7 @@ TEST_CASE("convolutions say why they are left to their bodies") {
   const Buffer x = numbers(c.x(), 1), w = numbers(c.weight(), 2);
   Buffer half = x;
   half.type.dtype = HX_F16;
-  CHECK(why(c.attributes(), half, w) == "convolves f32");
+  CHECK(why(c.attributes(), half, w) == "convolves floats of one type");
   CHECK(why(c.attributes().set("activation", "elu"), x, w) == "has no activation 'elu'");
   CHECK(why(c.attributes().set("strides", Dims{3, 3}), x, w) == "cuDNN does not take the description: an error");  // another result
   emulated::settings().dnn_starts = false;

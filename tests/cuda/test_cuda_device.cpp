@@ -30,6 +30,29 @@ TEST_CASE("memory that is full is told in bytes, with what to do") {
   CHECK_THROWS_WITH(own.allocate(5), "CUDA could not give memory: some error (999)");
 }
 
+TEST_CASE("a graph that is compiled anew takes the memory that the one before it gave back") {
+  const FreshSettings fresh;
+  Played with;
+  const auto graph = [&](int64_t rows) {
+    Tracer tracer("square");
+    const HTensor x = tracer.input("x", {DType::F32, {rows, 300}});
+    tracer.output("y", reduce_sum(dot(x, x, {1}, {1}), {0, 1}));
+    return compile(tracer.take(), nullptr, *with.executor, with.options());
+  };
+  const auto serving = graph(100);
+  auto other = graph(90);
+  const int before = emulated::settings().allocations;
+  CHECK(before > 0);
+  for (int i = 0; i < 3; ++i) {
+    other.reset();
+    other = graph(90);
+  }
+  CHECK(emulated::settings().allocations == before);
+  const HTensor x = HTensor::from(Shape{90, 300}, std::vector<float>(27000, 1.0f));
+  other->run(harmonics::testing::input_pointers(*other, {{"x", x}}).data());
+  CHECK(other->output("y").data<float>()[0] == 90.0f * 90.0f * 300.0f);
+}
+
 TEST_CASE("a kernel that does not start is told by the call that starts it") {
   const FreshSettings fresh;
   Machine own = machine();

@@ -1,6 +1,7 @@
 // cuDNN itself, where it is: our numbers are its header's, and it takes what we say of convolutions without an accelerator.
 #include <catch2/catch.hpp>
 
+#include <sstream>
 #include <string>
 
 #include "kernels/cuda/dnn_description.hpp"
@@ -20,6 +21,23 @@ static_assert(agree(dnn::kSlopeOfWeight, CUDNN_BACKEND_OPERATION_CONVOLUTION_BAC
 static_assert(agree(dnn::kSlopeOfInput, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR));
 static_assert(agree(dnn::kGraph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) && agree(dnn::kPack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
 static_assert(agree(dnn::kTensor, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
+#if CUDNN_VERSION >= 92100
+static_assert(agree(dnn::kProperties, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR) && agree(dnn::kAttention, CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR));
+static_assert(agree(dnn::kBandMask, CUDNN_BACKEND_OPERATION_DIAGONAL_BAND_MASK_DESCRIPTOR) && agree(dnn::kPropertiesText, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION));
+static_assert(agree(dnn::kHeuristicsProperties, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP) && agree(dnn::kPlanProperties, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP));
+static_assert(agree(dnn::kAttentionQ, CUDNN_ATTR_OPERATION_SDPA_FWD_QDESC) && agree(dnn::kAttentionK, CUDNN_ATTR_OPERATION_SDPA_FWD_KDESC));
+static_assert(agree(dnn::kAttentionV, CUDNN_ATTR_OPERATION_SDPA_FWD_VDESC) && agree(dnn::kAttentionOut, CUDNN_ATTR_OPERATION_SDPA_FWD_ODESC));
+static_assert(agree(dnn::kAttentionLse, CUDNN_ATTR_OPERATION_SDPA_FWD_STATSDESC) && agree(dnn::kAttentionScale, CUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC));
+static_assert(agree(dnn::kAttentionChange, CUDNN_ATTR_OPERATION_SDPA_FWD_SUBGRAPH) && agree(dnn::kAttentionChangeInput, CUDNN_ATTR_OPERATION_SDPA_FWD_SUBGRAPH_INPUT_UID));
+static_assert(agree(dnn::kAttentionChangeOutput, CUDNN_ATTR_OPERATION_SDPA_FWD_SUBGRAPH_OUTPUT_UID));
+static_assert(agree(dnn::kMaskX, CUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_XDESC) && agree(dnn::kMaskY, CUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_YDESC));
+static_assert(agree(dnn::kMaskRight, CUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_SHIFT_RIGHT_BOUND_DESC) && agree(dnn::kMaskFill, CUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_BDESC));
+static_assert(agree(dnn::kMaskComparison, CUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_COMPARISON_MODE) && agree(dnn::kGreaterOrEqual, CUDNN_POINTWISE_CMP_GE));
+static_assert(agree(dnn::kComparisons, CUDNN_TYPE_POINTWISE_MODE) && agree(dnn::kCharacters, CUDNN_TYPE_CHAR) && sizeof(cudnnPointwiseMode_t) == 4);
+#endif
+static_assert(agree(dnn::kTensorIsVirtual, CUDNN_ATTR_TENSOR_IS_VIRTUAL) && agree(dnn::kTensorIsByValue, CUDNN_ATTR_TENSOR_IS_BY_VALUE));
+static_assert(agree(dnn::kFlags, CUDNN_TYPE_BOOLEAN) && agree(dnn::kDoubles, CUDNN_TYPE_DOUBLE) && agree(dnn::kI32, CUDNN_DATA_INT32));
+static_assert(agree(dnn::kF64, CUDNN_DATA_DOUBLE) && agree(dnn::kF16, CUDNN_DATA_HALF) && agree(dnn::kBf16, CUDNN_DATA_BFLOAT16));
 static_assert(agree(dnn::kConvolutionCompute, CUDNN_ATTR_CONVOLUTION_COMP_TYPE) && agree(dnn::kConvolutionMode, CUDNN_ATTR_CONVOLUTION_CONV_MODE));
 static_assert(agree(dnn::kConvolutionDilation, CUDNN_ATTR_CONVOLUTION_DILATIONS) && agree(dnn::kConvolutionStrides, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES));
 static_assert(agree(dnn::kConvolutionPaddingHigh, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS) && agree(dnn::kConvolutionPaddingLow, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS));
@@ -97,4 +115,74 @@ TEST_CASE("cuDNN takes the descriptions of convolutions without an accelerator")
   Convolution wrong = cases[0];
   wrong.y[2] = 6;
   CHECK_FALSE(describe(*f, wrong).back().is_good());
+}
+
+namespace {
+
+// A device that is not here, as cuDNN writes one down.
+struct Absent {
+  int version, multiprocessors, shared, clock, memory_clock, bus, cache;
+  uint64_t memory;
+  const char* name;
+};
+constexpr Absent kDevices[] = {{800, 108, 166912, 1410000, 1215000, 5120, 41943040, 42505273344, "NVIDIA A100-SXM4-40GB"},
+                               {900, 132, 232448, 1980000, 3201000, 6144, 62914560, 150754820096, "NVIDIA H200"},
+                               {1000, 148, 232448, 1965000, 3996000, 8192, 132644864, 191503138816, "NVIDIA B200"}};
+
+std::string text_of(const Absent& d) {
+  std::ostringstream out;
+  out << R"({"deviceVer":)" << d.version << R"(,"driverVer":13000,"cudaDeviceId":0,"deviceName":")" << d.name << R"(","totalGlobalMem":)" << d.memory
+      << R"(,"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,"multiProcessorCount":)" << d.multiprocessors
+      << R"(,"smCountOrigin":0,"warpSize":32,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":)" << d.shared
+      << R"(,"oversizedSharedMemoryPerBlock":0,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024)"
+      << R"(,"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,"smClockRateKHz":)" << d.clock << R"(,"memClockRateKHz":)" << d.memory_clock
+      << R"(,"memoryBusWidth":)" << d.bus << R"(,"l2CacheSize":)" << d.cache << "}";
+  return out.str();
+}
+
+}  // namespace
+
+// Where cuDNN 9.21 is, and a libcuda.so.1: build/*/tests/absent_driver has one that only answers, for machines without a driver.
+TEST_CASE("cuDNN plans convolutions and attention for devices that are not here") {
+  std::string why;
+  const DnnFunctions* f = open_cudnn(why);
+  if (f && f->version() < 92100) why = "this cuDNN is older than 9.21";
+  if (!why.empty()) {
+    WARN("nothing is tested: " << why);
+    return;
+  }
+  for (const Absent& device : kDevices) {
+    INFO(device.name);
+    const std::string text = text_of(device);
+    Descriptor properties(*f, dnn::kProperties);
+    properties.set(dnn::kPropertiesText, dnn::kCharacters, static_cast<int64_t>(text.size()), text.data()).finalize();
+    if (properties.code() / 1000 == 1) {
+      WARN("nothing is tested: cuDNN does not start: " << f->status_text(properties.code()));
+      return;
+    }
+    REQUIRE(properties.is_good());
+    const DnnTarget target{nullptr, &properties};
+    using Pass = Convolution::Pass;
+    for (const Pass pass : {Pass::forward, Pass::input, Pass::weight})
+      for (const uint32_t dtype : {HX_F32, HX_F64, HX_F16, HX_BF16})
+        for (const bool may_round : {false, true}) {
+          Convolution c{pass, {64, 32, 26, 26}, {64, 32, 3, 3}, {64, 64, 24, 24}, {1, 1}, {1, 1}, {0, 0}, {0, 0}};
+          c.dtype = dtype, c.may_round = may_round;
+          const bool two_bytes = dtype == HX_F16 || dtype == HX_BF16;
+          const DnnPlan plan = plan_operation(*f, target, describe(*f, c), {may_round || two_bytes, may_round}, why);
+          INFO("pass " << static_cast<int>(pass) << ", type " << dtype << (may_round ? ", may round: " : ": ") << why);
+          CHECK_FALSE(plan.parts.empty());
+        }
+    for (const bool causal : {false, true})
+      for (const bool positions_first : {false, true})
+        for (const uint32_t dtype : {HX_F16, HX_BF16})
+          for (const int64_t shared : {8, 2}) {
+            Attention a;
+            a.dtype = dtype, a.batch = 16, a.heads = 8, a.shared = shared, a.queries = 100, a.keys = 128, a.width = 32, a.value_width = 32;
+            a.positions_first = positions_first, a.is_causal = causal;
+            const DnnPlan plan = plan_operation(*f, target, describe(*f, a, nullptr), {true, false}, why);
+            INFO("type " << dtype << ", " << shared << " shared heads" << (causal ? ", causal" : "") << (positions_first ? ", positions first: " : ": ") << why);
+            CHECK_FALSE(plan.parts.empty());
+          }
+  }
 }

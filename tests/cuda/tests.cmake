@@ -16,6 +16,10 @@ set_target_properties(harmonics_cuda_emulated PROPERTIES LINKER_LANGUAGE CXX)
 add_test(NAME "cuda emulated: plugin check" COMMAND harmonics_cli plugin check $<TARGET_FILE:harmonics_cuda_emulated>)
 set_tests_properties("cuda emulated: plugin check" PROPERTIES TIMEOUT 900 LABELS slow ENVIRONMENT XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/tests/cache)
 
+# What machines without a driver give to cuDNN, for test_cudnn.cpp.
+add_library(absent_driver SHARED ${CMAKE_CURRENT_LIST_DIR}/absent_driver.cpp)
+set_target_properties(absent_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/absent_driver)
+
 hm_tests(cuda cuda LABELS slow)
 if(TARGET test_cuda)
   target_sources(test_cuda PRIVATE $<TARGET_OBJECTS:cuda_emulated>)

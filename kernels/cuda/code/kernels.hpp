@@ -97,7 +97,12 @@ struct FinishParameters {
   Activation activation;
   uint32_t has_bias;
 };
-Function finish_function();  // bias, y: y = activation(y + bias)
+Function finish_function(uint32_t dtype);  // bias, y of one type of floats: y = activation(y + bias)
+struct RoundParameters {
+  uint32_t count;
+};
+Function round_function();  // f32, f16: what is beyond its range becomes the largest it has
+Function widen_function();  // f16, f32
 
 // ---- rows.cu: rows of numbers side by side
 struct RowsParameters {

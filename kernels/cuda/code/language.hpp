@@ -6,6 +6,8 @@
 #ifdef HM_EMULATED
 #include HM_EMULATED
 #else
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #define HM_FUNCTION(...) reinterpret_cast<::harmonics::cuda::Function>(&__VA_ARGS__)
 #endif
@@ -13,6 +15,11 @@
 #include <harmonics/abi.h>
 
 namespace harmonics::cuda {
+
+#ifndef HM_EMULATED
+using Half = __half;
+using BFloat16 = __nv_bfloat16;
+#endif
 
 constexpr uint32_t kWarp = 32;
 constexpr uint32_t kAllLanes = 0xffffffffu;

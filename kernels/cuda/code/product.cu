@@ -46,21 +46,51 @@ template <typename T> __global__ void __launch_bounds__(kThreads) product(const 
     }
 }
 
-__global__ void finish(const float* bias, float* y, FinishParameters p) {
+__device__ inline float tanh_of(float x) { return tanhf(x); }
+__device__ inline double tanh_of(double x) { return tanh(x); }
+__device__ inline float exp_of(float x) { return expf(x); }
+__device__ inline double exp_of(double x) { return exp(x); }
+__device__ inline float erf_of(float x) { return erff(x); }
+__device__ inline double erf_of(double x) { return erf(x); }
+
+template <typename T> struct WideOf {
+  using type = float;
+};
+template <> struct WideOf<double> {
+  using type = double;
+};
+
+template <typename T> __global__ void finish(const T* bias, T* y, FinishParameters p) {
+  using S = typename WideOf<T>::type;
   const uint32_t i = thread_number();
   if (i >= p.count) return;
-  const float x = p.has_bias ? y[i] + bias[i / p.places % p.columns] : y[i];
+  const S x = p.has_bias ? static_cast<S>(y[i]) + static_cast<S>(bias[i / p.places % p.columns]) : static_cast<S>(y[i]);
+  S result = x;
   switch (p.activation) {
-    case Activation::relu: y[i] = x != x || x > 0 ? x : 0; break;
-    case Activation::tanh: y[i] = tanhf(x); break;
+    case Activation::relu: result = x != x || x > 0 ? x : S(0); break;
+    case Activation::tanh: result = tanh_of(x); break;
     case Activation::logistic: {
-      const float e = expf(-fabsf(x));
-      y[i] = (x >= 0 ? 1 : e) / (1 + e);
+      const S e = exp_of(x < 0 ? x : -x);
+      result = (x >= 0 ? S(1) : e) / (S(1) + e);
       break;
     }
-    case Activation::gelu: y[i] = 0.5f * x * (1 + erff(x * 0.70710678118654752f)); break;
-    default: y[i] = x;
+    case Activation::gelu: result = S(0.5) * x * (S(1) + erf_of(x * S(0.70710678118654752440))); break;
+    default: break;
   }
+  y[i] = static_cast<T>(result);
+}
+
+__global__ void round_to_half(const float* from, Half* to, RoundParameters p) {
+  constexpr float kLargest = 65504;
+  const uint32_t i = thread_number();
+  if (i >= p.count) return;
+  const float x = from[i];
+  to[i] = static_cast<Half>(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
+}
+
+__global__ void widen_half(const Half* from, float* to, RoundParameters p) {
+  const uint32_t i = thread_number();
+  if (i < p.count) to[i] = static_cast<float>(from[i]);
 }
 
 }  // namespace
@@ -75,6 +105,15 @@ Function product_function(uint32_t dtype) {
     default: return nullptr;
   }
 }
-Function finish_function() { return HM_FUNCTION(finish); }
+Function finish_function(uint32_t dtype) {
+  switch (dtype) {
+    case HX_F64: return HM_FUNCTION(finish<double>);
+    case HX_F16: return HM_FUNCTION(finish<Half>);
+    case HX_BF16: return HM_FUNCTION(finish<BFloat16>);
+    default: return HM_FUNCTION(finish<float>);
+  }
+}
+Function round_function() { return HM_FUNCTION(round_to_half); }
+Function widen_function() { return HM_FUNCTION(widen_half); }
 
 }  // namespace harmonics::cuda

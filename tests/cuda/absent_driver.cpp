@@ -1,0 +1,49 @@
+// A driver's library on a machine without one: the functions that cuDNN looks for, which answer that there is no device, and that modules
+// are loaded. With it cuDNN plans for devices that are not here (test_cudnn.cpp); nothing can run.
+namespace {
+constexpr int kNoDevice = 100;
+int something;
+}  // namespace
+
+#define HM_ABSENT(name) \
+  extern "C" __attribute__((visibility("default"))) int name() { return kNoDevice; }
+#define HM_NOTHING_TO_DO(name) \
+  extern "C" __attribute__((visibility("default"))) int name() { return 0; }
+#define HM_SOMETHING(name)                                                \
+  extern "C" __attribute__((visibility("default"))) int name(void** out) { \
+    *out = &something;                                                    \
+    return 0;                                                             \
+  }
+HM_ABSENT(cuCtxGetCurrent)
+HM_ABSENT(cuCtxGetLimit)
+HM_ABSENT(cuCtxPopCurrent)
+HM_ABSENT(cuCtxPushCurrent)
+HM_ABSENT(cuDeviceGet)
+HM_ABSENT(cuDeviceGetCount)
+HM_ABSENT(cuGetErrorName)
+HM_ABSENT(cuGetErrorString)
+HM_NOTHING_TO_DO(cuKernelGetAttribute)
+HM_SOMETHING(cuKernelGetFunction)
+HM_NOTHING_TO_DO(cuKernelSetAttribute)
+HM_ABSENT(cuLaunchCooperativeKernel)
+HM_ABSENT(cuLaunchKernel)
+HM_ABSENT(cuLaunchKernelEx)
+HM_SOMETHING(cuLibraryGetKernel)
+HM_SOMETHING(cuLibraryLoadData)
+HM_SOMETHING(cuLibraryLoadFromFile)
+HM_NOTHING_TO_DO(cuLibraryUnload)
+HM_ABSENT(cuLinkAddData)
+HM_ABSENT(cuLinkComplete)
+HM_ABSENT(cuLinkCreate)
+HM_ABSENT(cuLinkDestroy)
+HM_ABSENT(cuModuleGetFunction)
+HM_ABSENT(cuModuleLoadData)
+HM_ABSENT(cuModuleUnload)
+HM_ABSENT(cuOccupancyMaxPotentialClusterSize)
+HM_ABSENT(cuStreamGetCtx)
+HM_ABSENT(cuTensorMapEncodeIm2col)
+HM_ABSENT(cuTensorMapEncodeTiled)
+extern "C" __attribute__((visibility("default"))) int cuDriverGetVersion(int* version) {
+  *version = 13000;
+  return 0;
+}

@@ -1,0 +1,124 @@
+// How attention is told to cuDNN: against one that is played as its documentation has it, compared with what the body says.
+#include <cmath>
+
+#include "tests/cuda/played.hpp"
+#include "tests/engine/execution/training_program.hpp"
+
+using namespace harmonics;
+using namespace harmonics::cuda;
+using namespace harmonics::cuda::testing;
+
+namespace {
+
+struct Case {
+  int64_t batch, heads, shared, queries, keys, width, value_width;
+  bool causal, positions_first;
+  double scale;  // 0: as it is unless something is said
+
+  Shape shape(int64_t n, int64_t positions, int64_t last) const { return positions_first ? Shape{batch, positions, n, last} : Shape{batch, n, positions, last}; }
+  Attributes attributes() const {
+    Attributes a;
+    a.set("causal", causal).set("positions_first", positions_first);
+    if (scale > 0) a.set("scale", scale);
+    return a;
+  }
+  std::map<std::string, HTensor> given() const {
+    return {{"q", harmonics::testing::noise(shape(heads, queries, width), 1, 1.0f)},
+            {"k", harmonics::testing::noise(shape(shared, keys, width), 2, 1.0f)},
+            {"v", harmonics::testing::noise(shape(shared, keys, value_width), 3, 1.0f)}};
+  }
+};
+
+constexpr Case kCases[] = {
+    {2, 3, 3, 5, 5, 8, 8, false, false, 0},   {2, 4, 2, 5, 7, 8, 16, false, false, 0.7},  // heads that share keys; values of another width
+    {1, 4, 1, 6, 6, 16, 16, true, false, 0},  {2, 2, 2, 3, 9, 8, 8, true, false, 0},      // the last query sees all
+    {2, 4, 2, 5, 7, 8, 8, true, true, 0},     {1, 1, 1, 1, 1, 8, 8, false, true, 2},
+};
+
+// out and lse of attention in this type; which kernel served it.
+struct Result {
+  HTensor out, lse;
+  std::string kernel;
+};
+Result attend(const Case& c, DType dtype, Precision precision) {
+  Tracer tracer("attention");
+  std::vector<HTensor> in;
+  for (const auto& [name, value] : c.given()) in.push_back(cast(tracer.input(name, {DType::F32, value.shape()}), dtype));
+  const auto results = call("attention", {in[1], in[0], in[2]}, c.attributes());  // a map has k before q
+  tracer.output("out", cast(results[0], DType::F32));
+  tracer.output("lse", results[1]);
+  Played with;
+  CompileOptions options = with.options();
+  options.precision = precision;
+  const Program program = tracer.take();
+  const auto plan = compile(program, nullptr, *with.executor, options);
+  plan->run(harmonics::testing::input_pointers(*plan, c.given()).data());
+  Result r{harmonics::testing::copy_of(plan->output("out")), harmonics::testing::copy_of(plan->output("lse")), ""};
+  for (const PlanStep& s : plan->steps())
+    if (s.kernel == "cuDNN attention") r.kernel = s.kernel;
+  return r;
+}
+
+void require_close(const HTensor& a, const HTensor& b, double margin) {
+  REQUIRE(a.shape() == b.shape());
+  for (int64_t i = 0; i < a.size(); ++i) {
+    INFO("element " << i);
+    REQUIRE(static_cast<double>(a.data<float>()[i]) == Approx(static_cast<double>(b.data<float>()[i])).margin(margin));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("attention by cuDNN in two bytes an element, and in f32 where products may round") {
+  const FreshSettings fresh;
+  struct Kind {
+    DType dtype;
+    Precision precision;
+    double margin;  // of results rounded to it, beside the body's, which rounds elsewhere
+  };
+  for (const Case& c : kCases)
+    for (const Kind kind : {Kind{DType::F16, Precision::fp32, 2e-3}, Kind{DType::BF16, Precision::fp32, 2e-2}, Kind{DType::F32, Precision::fp16, 4e-3}}) {
+      INFO(c.heads << " heads of " << c.width << ", " << c.queries << " queries, " << c.keys << " keys, type " << static_cast<int>(kind.dtype));
+      emulated::settings() = {};
+      const Result by_dnn = attend(c, kind.dtype, kind.precision);
+      CHECK(by_dnn.kernel == "cuDNN attention");
+      CHECK(emulated::settings().attentions == 1);
+      emulated::settings().has_dnn = false;
+      const Result by_body = attend(c, kind.dtype, kind.precision);
+      CHECK(by_body.kernel.empty());
+      require_close(by_dnn.out, by_body.out, kind.margin);
+      require_close(by_dnn.lse, by_body.lse, kind.margin);
+    }
+  CHECK(emulated::settings().dnn_descriptions == 0);
+}
+
+TEST_CASE("numbers beyond f16 stay finite in attention that may round") {
+  const FreshSettings fresh;
+  Machine own{open_driver(), open_compiler()};
+  Buffer q = numbers({1, 1, 1, 8}, 1), k = q, v = q;
+  std::fill(q.numbers.begin(), q.numbers.end(), 0.0f);
+  std::fill(v.numbers.begin(), v.numbers.end(), -1e6f);
+  DeviceCall call("attention", {}, {q, k, v}, {1, 1, 1, 8});
+  call.second({1, 1, 1}).flags(HX_SITE_FP16_CHUNKS);
+  REQUIRE(call.plan(own, plan_attention) == "cuDNN attention");
+  for (const float x : call.run()) CHECK(x == -65504.0f);
+}
+
+TEST_CASE("attention says why it is left to its body") {
+  const FreshSettings fresh;
+  const auto why = [](const AttributeMap& a, int64_t queries, int64_t keys, int64_t width, uint32_t flags) {
+    Machine own{open_driver(), open_compiler()};
+    DeviceCall call("attention", a, {numbers({1, 2, queries, width}, 1), numbers({1, 2, keys, width}, 2), numbers({1, 2, keys, width}, 3)}, {1, 2, queries, width});
+    call.second({1, 2, queries}).flags(flags);
+    CHECK(call.plan(own, plan_attention).empty());
+    return std::string(harmonics_api()->last_error(nullptr));
+  };
+  CHECK(why({}, 3, 3, 8, 0) == "attends in two bytes an element, f32 only where products may round");
+  CHECK(why(AttributeMap().set("causal", true), 4, 3, 8, HX_SITE_FP16_CHUNKS) == "gives every query a key that it sees");
+  CHECK(why({}, 3, 3, 7, HX_SITE_FP16_CHUNKS) == "cuDNN does not take the description: an error");
+  emulated::settings().dnn_version = 92000;
+  CHECK(why({}, 3, 3, 8, HX_SITE_FP16_CHUNKS) == "cuDNN is older than 9.21 (92000), which attends in one operation");
+  emulated::settings().has_dnn = false;
+  CHECK(why({}, 3, 3, 8, HX_SITE_FP16_CHUNKS) == "libcudnn.so.9 is not found");
+  CHECK(emulated::settings().attentions == 0);
+}
