@@ -102,10 +102,10 @@ consume_slowly() {
 }
 
 soak() {
-  local chaos port through repeats
+  local chaos port through repeats lost
   chaos=$(dirname "$program")/transport_chaos
   port=$((20000 + RANDOM % 12000))
-  repeats=$(((rate * seconds + 59999) / 60000))
+  repeats=$((rate * seconds / 60000 + 2))  # more than is asked for: it still learns when it is judged
   "$program" run samples/live_zmq/live.hmx --producer "image=tcp:127.0.0.1:$port#image" --producer "label=tcp:127.0.0.1:$port#label" --threads 1 --seed 11 \
     --checkpoint "$work/checkpoints" --every 10s --keep 2 --control "$work/control" --save "$work/live.safetensors" --quiet >"$work/learner.out" 2>"$work/learner.err" &
   learner=$!
@@ -119,7 +119,8 @@ soak() {
   processes+=("$sender")
   await learning 60
   watch "$seconds" >"$work/rows"
-  [ "$(status lost)" = 0 ] || fail "samples are lost"
+  lost=$(status lost) || fail "the learner does not answer any more"
+  [ "$lost" = 0 ] || fail "$lost samples are lost"
   awk -v minutes="$minutes" '
     { t[NR] = $1; m[NR] = $2; s[NR] = $3; f[NR] = $4; n[NR] = $5; c[NR] = $6 }
     function slope(of,    i, k, x, y, xx, xy) {  # KiB an hour, by regression

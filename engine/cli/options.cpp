@@ -51,9 +51,9 @@ void dead_letter_options(CLI::App* app, Options& o) {
 }
 
 void precision_option(CLI::App* app, Options& o) {
-  app->add_option_function<std::string>("--precision", [&o](const std::string& v) { o.run.precision = parse_precision(v); }, "of products: fp32 (default), fp16 (operands and short sums in fp16, totals and weights in fp32), or auto: fp16 where the processor has it")
+  app->add_option_function<std::string>("--precision", [&o](const std::string& v) { o.run.precision = parse_precision(v); }, "of products: fp32 (default), fp16 (operands and short sums in fp16, totals and weights in fp32), bf16 or fp8 (operands; for devices that multiply in them), or auto: fp16 where the device has it")
       ->type_name("NAME")
-      ->check(CLI::IsMember({"fp32", "fp16", "auto"}));
+      ->check(CLI::IsMember({"fp32", "fp16", "bf16", "fp8", "auto"}));
 }
 
 void override_option(CLI::App* app, Options& o) {

@@ -43,10 +43,10 @@ class DeviceChecks {
   Finding keeps_to_memory();
   Finding means_the_same() const;
   Finding on_threads() const;
-  Finding in_half();
+  Finding rounded(Precision precision, double tolerance);
   Finding many_times();
   bool serves_any() const { return !served_.empty(); }
-  bool has_flags() const { return flags() != 0; }
+  bool rounds_to(uint32_t flag) const { return (flags() & flag) != 0; }
   bool says_times() const {
     const auto& table = item_->table<hx_device_vt>();
     return HM_TABLE_HAS(table, record_time) || HM_TABLE_HAS(table, elapsed);
@@ -151,8 +151,8 @@ Finding DeviceChecks::describes() const {
   const char* text = table.describe ? table.describe(item_->self) : nullptr;
   if (!text || !*text) return {Outcome::Failed, "it says nothing", "describe() gives one line: name, instruction set, libraries"};
   if (std::string(text).find('\n') != std::string::npos) return {Outcome::Failed, "it says more than one line", "describe() gives one line: name, instruction set, libraries"};
-  if (const uint32_t other = flags() & ~uint32_t{HX_SITE_FP16_CHUNKS})
-    return {Outcome::Failed, fmt::format("it claims kernels for flags {:#x}, which no device is asked with", other), "flags() gives HX_SITE_FP16_CHUNKS or 0"};
+  if (const uint32_t other = flags() & ~uint32_t{HX_SITE_FP16_CHUNKS | HX_SITE_BF16 | HX_SITE_FP8})
+    return {Outcome::Failed, fmt::format("it claims kernels for flags {:#x}, which no device is asked with", other), "flags() gives those of HX_SITE_FP16_CHUNKS, HX_SITE_BF16 and HX_SITE_FP8 that it has"};
   return {Outcome::Passed, text, ""};
 }
 
@@ -287,8 +287,8 @@ Finding DeviceChecks::on_threads() const {
   return {};
 }
 
-Finding DeviceChecks::in_half() {
-  KernelSource source = ask_anew(Precision::automatic);
+Finding DeviceChecks::rounded(Precision precision, double tolerance) {
+  KernelSource source = ask_anew(precision);
   Faults faults;
   size_t other = 0;
   for (const Asked& a : asked_) {
@@ -303,10 +303,10 @@ Finding DeviceChecks::in_half() {
     ++other;
     const Values meant = text.empty() ? a.call.meaning() : Values();
     for (size_t i = 0; i < meant.size() && text.empty(); ++i)
-      text = difference(given[i], meant[i], "the reference", std::max(tolerance_of(DType::F16), tolerance_of(meant[i].dtype())));
-    if (!text.empty()) faults.add(site, "with fp16 chunks allowed, its kernel " + text);
+      text = difference(given[i], meant[i], "the reference", std::max(tolerance, tolerance_of(meant[i].dtype())));
+    if (!text.empty()) faults.add(site, fmt::format("with {} allowed, its kernel {}", precision_name(precision), text));
   }
-  return faults.finding(fmt::format("of the calls, {} in another way", other), "operands may be rounded to fp16 and short sums kept in it; totals are in f32");
+  return faults.finding(fmt::format("of the calls, {} in another way", other), "operands of products may be rounded, and of fp16 short sums; totals are in f32");
 }
 
 // One call after another is found anew, run and given back; so few different ones that the first half sees each: what a device keeps of a
@@ -349,7 +349,10 @@ void check_device(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
   if (!careful) return;
   attempt(log, "computes what calls mean", [&] { return checks.means_the_same(); });
   attempt(log, "threads", [&] { return checks.on_threads(); });
-  if (checks.has_flags()) attempt(log, "products in fp16 chunks", [&] { return checks.in_half(); });
+  if (checks.rounds_to(HX_SITE_FP16_CHUNKS)) attempt(log, "products in fp16 chunks", [&] { return checks.rounded(Precision::fp16, tolerance_of(DType::F16)); });
+  if (checks.rounds_to(HX_SITE_BF16)) attempt(log, "products in bf16", [&] { return checks.rounded(Precision::bf16, tolerance_of(DType::BF16)); });
+  constexpr double kOfFp8 = 0.15;  // three bits of mantissa
+  if (checks.rounds_to(HX_SITE_FP8)) attempt(log, "products in fp8", [&] { return checks.rounded(Precision::fp8, kOfFp8); });
   attempt(log, "many calls", [&] { return checks.many_times(); });
 }
 

@@ -51,9 +51,12 @@ enum class Precision : uint8_t {
   fp32,
   fp16,       // operands rounded to fp16, sums of few terms in it, totals in fp32; a device without it is ErrorKind::Device
   automatic,  // fp16 where the device has it
+  bf16,       // operands rounded to bf16, sums in fp32
+  fp8,        // operands scaled and rounded to fp8 (E4M3), sums in fp32; what does not suit, as bf16
 };
-// "fp32", "fp16" or "auto"; throws ErrorKind::Usage.
+// "fp32", "fp16", "bf16", "fp8" or "auto"; throws ErrorKind::Usage.
 Precision parse_precision(const std::string& text);
+const char* precision_name(Precision precision);
 
 // What a program runs on, and how.
 struct DeviceSettings {

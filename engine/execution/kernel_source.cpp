@@ -42,29 +42,51 @@ KernelPtr own_kernel(const HostFunction& function) {
 
 }  // namespace
 
-Precision parse_precision(const std::string& text) {
-  if (text == "fp32") return Precision::fp32;
-  if (text == "fp16") return Precision::fp16;
-  if (text == "auto") return Precision::automatic;
-  throw Error(ErrorKind::Usage, fmt::format("there is no precision '{}'", text), {}, {"use fp32, fp16 or auto"});
+namespace {
+
+struct PrecisionRow {
+  Precision precision;
+  const char* name;
+  uint32_t flag;  // of call sites
+};
+constexpr PrecisionRow kPrecisions[] = {{Precision::fp32, "fp32", 0},
+                                        {Precision::fp16, "fp16", HX_SITE_FP16_CHUNKS},
+                                        {Precision::bf16, "bf16", HX_SITE_BF16},
+                                        {Precision::fp8, "fp8", HX_SITE_FP8},
+                                        {Precision::automatic, "auto", HX_SITE_FP16_CHUNKS}};
+
+const PrecisionRow& row_of(Precision p) {
+  return *std::find_if(std::begin(kPrecisions), std::end(kPrecisions), [&](const PrecisionRow& r) { return r.precision == p; });
 }
+
+uint32_t roundings_of(const Item& device) {
+  const auto& table = device.table<hx_device_vt>();
+  return table.struct_size > offsetof(hx_device_vt, flags) && table.flags ? table.flags(device.self) : 0;
+}
+
+}  // namespace
+
+Precision parse_precision(const std::string& text) {
+  for (const PrecisionRow& r : kPrecisions)
+    if (text == r.name) return r.precision;
+  throw Error(ErrorKind::Usage, fmt::format("there is no precision '{}'", text), {}, {"use fp32, fp16, bf16, fp8 or auto"});
+}
+
+const char* precision_name(Precision precision) { return row_of(precision).name; }
 
 KernelSource::KernelSource(const std::string& device, Registry& registry, Precision precision) : name_(device) {
   if (device != "reference") device_ = registry.need(HX_DEVICE, device);
   if (device_) expect_available(*device_);
-  if (precision == Precision::fp32) return;
-  if (has_fp16_chunks())
-    flags_ = HX_SITE_FP16_CHUNKS;
-  else if (precision == Precision::fp16)
-    throw Error(ErrorKind::Device, fmt::format("device '{}' does not compute in fp16 here", device), {},
-                {device == "cpu" ? "this processor has no AVX512-FP16; use fp32, or auto to take fp16 where there is"
-                                 : "use fp32, or auto to take fp16 where there is"});
-}
-
-bool KernelSource::has_fp16_chunks() const {
-  if (!device_) return false;
-  const auto& table = device_->table<hx_device_vt>();
-  return table.struct_size > offsetof(hx_device_vt, flags) && table.flags && (table.flags(device_->self) & HX_SITE_FP16_CHUNKS);
+  const PrecisionRow& wanted = row_of(precision);
+  const uint32_t had = device_ ? roundings_of(*device_) : 0;
+  flags_ = wanted.flag & had;
+  if (flags_ || wanted.flag == 0 || precision == Precision::automatic) return;
+  std::string others = "fp32";
+  for (const PrecisionRow& r : kPrecisions)
+    if ((r.flag & had) && r.precision != Precision::automatic) others += std::string(", ") + r.name;
+  throw Error(ErrorKind::Device, fmt::format("device '{}' does not compute in {} here", device, wanted.name), {},
+              {device == "cpu" && precision == Precision::fp16 ? "this processor has no AVX512-FP16; use fp32, or auto to take fp16 where there is"
+                                                               : "it has " + others + "; auto takes fp16 where there is"});
 }
 
 KernelPtr KernelSource::find(const Program& program, const Node& node) {

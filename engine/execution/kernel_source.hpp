@@ -53,7 +53,6 @@ class KernelSource {
   const Answer& answer(const std::string& op, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
                        const std::vector<TensorType>& outputs);
   Answer ask(const hx_call_site& site, const std::string& what);
-  bool has_fp16_chunks() const;
 
   std::string name_;
   ItemPtr device_;

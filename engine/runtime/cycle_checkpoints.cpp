@@ -60,7 +60,7 @@ RunState CycleRun::state() {
   s.identity = identity_of(g.source ? g.source->text() : "");
   s.seed = plan_.settings.seed;
   s.training = plan_.settings.training();
-  s.device = plan_.run.device + (plan_.run.precision == Precision::fp32 ? "" : ", fp16");
+  s.device = plan_.run.device + (plan_.run.precision == Precision::fp32 ? "" : plan_.run.precision == Precision::automatic ? ", fp16" : std::string(", ") + precision_name(plan_.run.precision));
   s.batch = plan_.settings.batch;
   s.accumulate = plan_.settings.accumulate;
   s.implementations = programs_.implementations();

@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 #define HX_ABI_MAJOR 1
-#define HX_ABI_MINOR 3
+#define HX_ABI_MINOR 4
 #define HX_ABI_MIN_MINOR 0
 #define HX_MAX_RANK 8
 
@@ -339,7 +339,11 @@ typedef struct hx_scalar_op {
 enum {
   HX_SITE_FP16_CHUNKS = 1, /* f32 products may have their operands rounded to fp16 and short partial sums kept in it,
                             * with totals in f32 */
-  HX_SITE_TRAINING = 2     /* asked of implementations: the call belongs to a training step */
+  HX_SITE_TRAINING = 2,    /* asked of implementations: the call belongs to a training step */
+  /* Contract 1.4. f32 products may have their operands rounded to bf16; or to fp8 (E4M3), each operand scaled as a whole so
+   * that its largest number fits. Sums are in f32. Where an operand does not suit, it may be rounded less. */
+  HX_SITE_BF16 = 4,
+  HX_SITE_FP8 = 8
 };
 
 typedef struct hx_call_site {
@@ -408,7 +412,8 @@ typedef struct hx_device_vt {
   const char* (*describe)(void* self);                                     /* one line: name, instruction set, libraries */
   hx_status (*find)(void* self, const hx_call_site* site, hx_kernel* out); /* HX_DECLINED: no kernel */
   void (*destroy)(void* self);
-  /* Optional. Has the device kernels that make use of these HX_SITE_... flags? The flags it has any for. */
+  /* Optional. Has the device kernels that make use of these HX_SITE_... flags? The flags it has any for: of FP16_CHUNKS, BF16
+   * and FP8. */
   uint32_t (*flags)(void* self);
   /* The rest is of contract 1.2. info: optional, also for devices that share the host's memory. */
   hx_status (*info)(void* self, hx_device_info* out);

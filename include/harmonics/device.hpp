@@ -13,6 +13,8 @@ class Device {
   virtual bool find(const hx_call_site& site, hx_kernel& out) = 0;
   // Does it compute f32 products in fp16 chunks where HX_SITE_FP16_CHUNKS allows it?
   virtual bool has_fp16_chunks() const { return false; }
+  // All that its products may round to: HX_SITE_FP16_CHUNKS, HX_SITE_BF16, HX_SITE_FP8.
+  virtual uint32_t roundings() const { return has_fp16_chunks() ? uint32_t{HX_SITE_FP16_CHUNKS} : 0; }
   virtual ~Device() = default;
 };
 

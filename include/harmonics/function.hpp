@@ -417,7 +417,7 @@ HARMONICS_FACE inline const hx_device_vt* device_vt() {
     };
     vt.destroy = [](void* self) { delete static_cast<std::shared_ptr<Device>*>(self); };
     vt.flags = [](void* self) -> uint32_t {
-      return (*static_cast<std::shared_ptr<Device>*>(self))->has_fp16_chunks() ? HX_SITE_FP16_CHUNKS : 0;
+      return (*static_cast<std::shared_ptr<Device>*>(self))->roundings();
     };
     return vt;
   }();

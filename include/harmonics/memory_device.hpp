@@ -80,7 +80,7 @@ HARMONICS_FACE inline const hx_device_vt* memory_device_vt() {
       return guarded([&] { return memory_device(self).find(*site, *out) ? HX_OK : HX_DECLINED; });
     };
     vt.destroy = [](void* self) { delete static_cast<std::shared_ptr<MemoryDevice>*>(self); };
-    vt.flags = [](void* self) -> uint32_t { return memory_device(self).has_fp16_chunks() ? HX_SITE_FP16_CHUNKS : 0; };
+    vt.flags = [](void* self) -> uint32_t { return memory_device(self).roundings(); };
     vt.info = [](void* self, hx_device_info* out) {
       return guarded([&] {
         const uint32_t room = std::min<uint32_t>(out->struct_size, sizeof(hx_device_info));

@@ -24,7 +24,7 @@ bool read(const Site& site, Attention& a) {
 bool plan_attention(const Site& site, hx_kernel& out) {
   const uint32_t dtype = site.in(0).dtype;
   const bool as_they_are = (dtype == HX_F16 || dtype == HX_BF16) && site.in(1).dtype == dtype && site.in(2).dtype == dtype && site.out().dtype == dtype;
-  if (!as_they_are && !(site.all_f32() && site.allows_half())) return declined("attends in two bytes an element, f32 only where products may round");
+  if (!as_they_are && !(site.all_f32() && site.may_round())) return declined("attends in two bytes an element, f32 only where products may round");
   Attention a;
   if (!read(site, a)) return false;
   Work work(site.machine());
@@ -35,7 +35,7 @@ bool plan_attention(const Site& site, hx_kernel& out) {
     for (uint32_t i = 0; i < 3; ++i) {
       const auto n = static_cast<uint32_t>(count(site.in(i)));
       *rounded[i] = work.take_workspace(site, uint64_t{n} * 2);
-      work.over(n, round_function(), {{i}, *rounded[i]}, RoundParameters{n});
+      work.over(n, round_function(HX_F16), {{i}, *rounded[i]}, RoundParameters{n});
     }
     a.out = work.take_workspace(site, static_cast<uint64_t>(count(site.out())) * 2);
   }

@@ -22,7 +22,7 @@ bool read(const Site& site, const hx_type& x, const hx_type& weight, const hx_ty
     for (auto* ones : {&c.strides, &c.dilation}) ones->insert(ones->begin(), 1);
     for (auto* zeros : {&c.low, &c.high}) zeros->insert(zeros->begin(), 0);
   }
-  c.may_round = site.allows_half();
+  c.may_round = site.may_round();
   return true;
 }
 

@@ -115,7 +115,12 @@ class CudaDevice final : public CapturingDevice {
     put_text(i.capability, capability() + (missing.empty() ? "" : "; " + missing) + (no_dnn.empty() ? "" : "; " + no_dnn) + (no_compiler.empty() ? "" : "; " + no_compiler));
     return i;
   }
-  bool has_fp16_chunks() const override { return unavailable().empty(); }  // products in TF32
+  uint32_t roundings() const override {
+    if (!unavailable().empty()) return 0;
+    const Facts& facts = machine_->facts();
+    const bool has_fp8 = facts.major * 10 + facts.minor >= 89;
+    return HX_SITE_FP16_CHUNKS | HX_SITE_BF16 | (has_fp8 ? uint32_t{HX_SITE_FP8} : 0);
+  }
 
   hx_queue* open_queue() override {
     void* stream = nullptr;

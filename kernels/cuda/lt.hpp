@@ -12,10 +12,10 @@ namespace lt {
 using Handle = void*;
 using Description = void*;  // of a product, a matrix, a preference
 
-enum DataType : int { kF32 = 0, kF64 = 1, kF16 = 2, kBf16 = 14 };
+enum DataType : int { kF32 = 0, kF64 = 1, kF16 = 2, kBf16 = 14, kE4m3 = 28 };
 enum ComputeType : int { kComputeF32 = 68, kComputeF32Tf32 = 77, kComputeF64 = 70 };
 enum Operation : int32_t { kAsIs = 0, kTransposed = 1 };
-enum ProductAttribute : int { kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8 };
+enum ProductAttribute : int { kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8, kScaleA = 17, kScaleB = 18 };
 enum MatrixAttribute : int { kBatchCount = 5, kBatchStride = 6 };
 enum PreferenceAttribute : int { kMostWorkspace = 1, kLeastAlignmentA = 5, kLeastAlignmentB = 6, kLeastAlignmentC = 7, kLeastAlignmentD = 8 };
 // The sums are of an operand over what is contracted, and go where the bias would come from.

@@ -36,8 +36,8 @@ int data_type(uint32_t dtype) {
     default: return -1;
   }
 }
-// f32 stays f32 unless rounding is allowed: TF32 has the mantissa of f16 and the range of f32.
-int compute_type(const Product& p) { return p.dtype == HX_F64 ? lt::kComputeF64 : p.dtype == HX_F32 && p.may_round ? lt::kComputeF32Tf32 : lt::kComputeF32; }
+int compute_type(const Product& p) { return p.dtype == HX_F64 ? lt::kComputeF64 : p.dtype == HX_F32 && p.rounding == Rounding::tf32 ? lt::kComputeF32Tf32 : lt::kComputeF32; }
+int operand_type(const Product& p) { return p.rounding == Rounding::bf16 ? lt::kBf16 : p.rounding == Rounding::fp8 ? lt::kE4m3 : data_type(p.dtype); }
 
 class LtStep final : public Step {
  public:
@@ -61,20 +61,18 @@ class LtStep final : public Step {
                               : p_.has_bias ? (p_.relu ? lt::kReluBias : lt::kBias) : p_.relu ? lt::kRelu : lt::kPlain;
     const int32_t first = b.transposed ? lt::kTransposed : lt::kAsIs, second = a.transposed ? lt::kTransposed : lt::kAsIs;
     const bool described = f_.product_create(&product_, compute_type(p_), scale) == 0 && set_product(lt::kTransposeA, first) &&
-                           set_product(lt::kTransposeB, second) && set_product(lt::kEpilogue, epilogue) && describe(b_, type, b, p_.b_batch) &&
-                           describe(a_, type, a, p_.a_batch) && describe(c_, type, {p_.n, p_.m, p_.n, false}, p_.m * p_.n);
+                           set_product(lt::kTransposeB, second) && set_product(lt::kEpilogue, epilogue) && describe(b_, operand_type(p_), b, p_.b_batch) &&
+                           describe(a_, operand_type(p_), a, p_.a_batch) && describe(c_, type, {p_.n, p_.m, p_.n, false}, p_.m * p_.n);
     if (!described) return "cuBLASLt does not take the description";
     return choose();
   }
   uint64_t workspace() const { return chosen_.workspace; }
 
   void enqueue(Machine& machine, void* stream, const hx_place* places) const override {
-    if (p_.has_bias || p_.sum != Product::Sum::none) {
-      const void* bias = p_.bias.at(places);
-      if (bias != bias_) {
-        f_.product_set(product_, lt::kBiasPointer, &bias, sizeof bias);
-        bias_ = bias;
-      }
+    if (p_.has_bias || p_.sum != Product::Sum::none) tell(lt::kBiasPointer, p_.bias.at(places), bias_);
+    if (p_.rounding == Rounding::fp8) {
+      tell(lt::kScaleA, p_.scale_b.at(places), scales_[0]);  // the first operand is b
+      tell(lt::kScaleB, p_.scale_a.at(places), scales_[1]);
     }
     machine.check(machine.driver().become_current(), "become the device of a thread");
     const float one = 1, zero = 0;
@@ -90,6 +88,11 @@ class LtStep final : public Step {
   void place_workspace(uint64_t offset) { workspace_.offset = offset; }
 
  private:
+  void tell(int attribute, const void* address, const void*& told) const {
+    if (address == told) return;
+    f_.product_set(product_, attribute, &address, sizeof address);
+    told = address;
+  }
   template <typename T> bool set_product(int attribute, T value) { return f_.product_set(product_, attribute, &value, sizeof value) == 0; }
   bool describe(lt::Description& to, int type, const Matrix& m, int64_t batch_stride) const {
     const auto batch = static_cast<int32_t>(p_.batch);
@@ -117,7 +120,7 @@ class LtStep final : public Step {
   Operand workspace_;
   lt::Description product_ = nullptr, a_ = nullptr, b_ = nullptr, c_ = nullptr;
   lt::Heuristic chosen_{};
-  mutable const void* bias_ = nullptr;  // what the description has
+  mutable const void *bias_ = nullptr, *scales_[2] = {};  // what the description has
 };
 
 }  // namespace

@@ -80,17 +80,69 @@ void finish(Work& work, const Product& p, Activation activation, bool adds_bias)
   work.over(n, finish_function(HX_F32), {adds_bias ? p.bias : p.c, p.c}, FinishParameters{n, static_cast<uint32_t>(p.n), 1, activation, adds_bias});
 }
 
+// By cuBLASLt, its operands rounded before where the product says so.
+bool add_lt_product(const Site& site, Work& work, Product p, std::string& why) {
+  constexpr int64_t kSuits = 16;  // fp8: the length of rows, and how many columns
+  const Product given = p;
+  uint64_t at = work.workspace();
+  const auto room = [&](int64_t bytes) {
+    const Operand o{site.workspace(), at};
+    at += (static_cast<uint64_t>(bytes) + 255) / 256 * 256;
+    return o;
+  };
+  const int64_t a_count = p.batch * p.m * p.k, b_count = p.batch * p.k * p.n;
+  Operand parts_a, parts_b;
+  if (p.rounding == Rounding::bf16) {
+    p.a = room(2 * a_count), p.b = room(2 * b_count);
+  } else if (p.rounding == Rounding::fp8) {
+    if (p.k % kSuits || p.n % kSuits || p.batch > kMostBlocks || std::max(p.m, p.n) / kRoundedTile >= kMostBlocks) return why = "does not suit fp8", false;
+    parts_a = room(kLargestParts * 4), parts_b = room(kLargestParts * 4);
+    p.a = room(a_count), p.b = room(b_count), p.scale_a = room(4), p.scale_b = room(4);
+    p.a_row = p.k, p.a_column = 1, p.a_batch = p.m * p.k;
+    p.b_row = 1, p.b_column = p.k, p.b_batch = p.n * p.k;
+  }
+  auto step = lt_step(site.machine(), p, at, site.workspace(), why);
+  if (!step) return false;
+  work.take_workspace(site, at - work.workspace());
+  if (p.rounding == Rounding::bf16) {
+    work.over(a_count, round_function(HX_BF16), {given.a, p.a}, RoundParameters{static_cast<uint32_t>(a_count)});
+    work.over(b_count, round_function(HX_BF16), {given.b, p.b}, RoundParameters{static_cast<uint32_t>(b_count)});
+  } else if (p.rounding == Rounding::fp8) {
+    const auto scaled = [&](const Operand& from, const Operand& parts, const Operand& to, const Operand& scale, const ScaledParameters& s) {
+      const auto n = static_cast<uint32_t>(p.batch * s.rows * s.columns);
+      const auto tiles = [](uint32_t size) { return (size + kRoundedTile - 1) / kRoundedTile; };
+      work.launch(largest_function(), {kLargestParts, 1, 1, kThreads}, {from, parts}, RoundParameters{n});
+      work.launch(round_scaled_function(), {tiles(s.columns), tiles(s.rows), static_cast<uint32_t>(p.batch), kThreads}, {from, parts, to, scale}, s);
+    };
+    const auto m = static_cast<uint32_t>(p.m), n = static_cast<uint32_t>(p.n), k = static_cast<uint32_t>(p.k);
+    scaled(given.a, parts_a, p.a, p.scale_a, {m, k, given.a_row, given.a_column, given.a_batch});
+    scaled(given.b, parts_b, p.b, p.scale_b, {n, k, given.b_column, given.b_row, given.b_batch});
+  }
+  work.add(std::move(step));
+  return true;
+}
+
+// What the call allows, the one that rounds most first.
+std::vector<Rounding> roundings(const Site& site, uint32_t dtype) {
+  std::vector<Rounding> all;
+  if (dtype == HX_F32 && site.may_round_to_fp8()) all.push_back(Rounding::fp8);
+  if (dtype == HX_F32 && site.may_round_to_bf16()) all.push_back(Rounding::bf16);
+  all.push_back(dtype == HX_F32 && site.may_round() ? Rounding::tf32 : Rounding::none);
+  return all;
+}
+const char* product_name(Rounding rounding) { return rounding == Rounding::bf16 ? "cuBLASLt product, bf16" : rounding == Rounding::fp8 ? "cuBLASLt product, fp8" : "cuBLASLt product"; }
+
 // The product, with as much of what follows as cuBLASLt takes along.
 bool answer_product(const Site& site, Work work, Product p, bool has_bias, Activation activation, hx_kernel& out) {
-  p.relu = activation == Activation::relu;
-  p.has_bias = has_bias;
-  uint64_t workspace = work.workspace();
   std::string why;
-  if (auto step = lt_step(site.machine(), p, workspace, site.workspace(), why)) {
-    work.add(std::move(step));
-    work.take_workspace(site, workspace - work.workspace());
-    if (!p.relu) finish(work, p, activation, false);
-    answer(out, std::move(work), "cuBLASLt product");
+  for (const Rounding rounding : roundings(site, p.dtype)) {
+    const bool alone = rounding == Rounding::fp8;  // its biases would be bf16
+    p.rounding = rounding;
+    p.relu = !alone && activation == Activation::relu;
+    p.has_bias = !alone && has_bias;
+    if (!add_lt_product(site, work, p, why)) continue;
+    if (!p.relu) finish(work, p, activation, has_bias && !p.has_bias);
+    answer(out, std::move(work), product_name(rounding));
     return true;
   }
   if ((has_bias || activation != Activation::none) && p.dtype != HX_F32) return declined("adds a bias in f32");
@@ -132,7 +184,6 @@ std::optional<Product> product_of(const Site& site, Work& work) {
   p.a_row = m.stride, p.a_column = ka.stride, p.a_batch = ba.stride;
   p.b_row = kb.stride, p.b_column = n.stride, p.b_batch = bb.stride;
   p.dtype = site.in(0).dtype;
-  p.may_round = site.allows_half();
   p.a = a.place, p.b = b.place, p.c = {2};
   return p;
 }
@@ -152,14 +203,15 @@ bool plan_dot_sum(const Site& site, hx_kernel& out) {
   if (!p) return false;
   p->sum = site.integer("sum") == 0 ? Product::Sum::a : Product::Sum::b;
   p->bias = {3};
-  uint64_t workspace = work.workspace();
   std::string why;
-  auto step = lt_step(site.machine(), *p, workspace, site.workspace(), why);
-  if (!step) return declined(why);
-  work.add(std::move(step));
-  work.take_workspace(site, workspace - work.workspace());
-  answer(out, std::move(work), "cuBLASLt product and sum");
-  return true;
+  for (const Rounding rounding : roundings(site, HX_F32)) {
+    if (rounding == Rounding::fp8) continue;  // sums of what was scaled would have to be scaled back
+    p->rounding = rounding;
+    if (!add_lt_product(site, work, *p, why)) continue;
+    answer(out, std::move(work), rounding == Rounding::bf16 ? "cuBLASLt product and sum, bf16" : "cuBLASLt product and sum");
+    return true;
+  }
+  return declined(why);
 }
 
 bool activation_of(const Site& site, Activation& activation) {
@@ -179,7 +231,6 @@ bool plan_linear(const Site& site, hx_kernel& out) {
   p.k = last(x), p.m = count(x) / p.k, p.n = last(site.out());
   p.a_row = p.k, p.a_column = 1;
   p.b_row = transposed ? weight.dims[1] : 1, p.b_column = transposed ? 1 : p.k;
-  p.may_round = site.allows_half();
   p.a = {0}, p.b = {1}, p.c = {site.inputs()}, p.bias = {2};
   return answer_product(site, Work(site.machine()), p, site.inputs() == 3, activation, out);
 }

@@ -47,8 +47,10 @@ class Site {
   bool all_f32() const {
     return std::all_of(raw_.inputs, raw_.inputs + raw_.n_inputs, is_f32) && std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32);
   }
-  // May products round their operands?
-  bool allows_half() const { return raw_.flags & HX_SITE_FP16_CHUNKS; }
+  // May products round their operands? TF32 is what fp16 means here: its mantissa, and the range of f32.
+  bool may_round() const { return raw_.flags & (HX_SITE_FP16_CHUNKS | HX_SITE_BF16 | HX_SITE_FP8); }
+  bool may_round_to_bf16() const { return raw_.flags & (HX_SITE_BF16 | HX_SITE_FP8); }
+  bool may_round_to_fp8() const { return raw_.flags & HX_SITE_FP8; }
   int64_t integer(const char* name, int64_t otherwise = 0) const { return int_attribute(raw_.attributes, name, otherwise); }
   double number(const char* name, double otherwise = 0) const { return float_attribute(raw_.attributes, name, otherwise); }
   bool flag(const char* name) const { return integer(name) != 0; }

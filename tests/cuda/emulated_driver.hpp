@@ -28,7 +28,7 @@ struct Settings {
   // Seen since they were last set.
   int allocations = 0, launches = 0, compiled = 0, graphs = 0, products = 0, waits = 0;
   uint32_t last_epilogue = 0;
-  int last_compute = 0;
+  int last_compute = 0, last_type = 0;
   size_t dnn_version = 92800;
   int convolutions = 0, attentions = 0, last_engine = -1, dnn_handles = 0, dnn_descriptions = 0;  // of these so many as there are now
 };

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/tensor/half.hpp"
+#include "tests/cuda/e4m3.hpp"
 
 namespace harmonics::cuda::emulated {
 
@@ -63,6 +64,11 @@ template <typename T> T __shfl_xor_sync(uint32_t, T value, uint32_t apart) {
   std::memcpy(&value, slot(place.thread.x ^ apart), sizeof value);
   meet_warp();
   return value;
+}
+inline int32_t __float_as_int(float f) {
+  int32_t bits;
+  std::memcpy(&bits, &f, sizeof bits);
+  return bits;
 }
 inline float __int_as_float(int32_t bits) {
   float f;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "kernels/cuda/lt.hpp"
+#include "tests/cuda/e4m3.hpp"
 #include "tests/cuda/emulated_driver.hpp"
 
 namespace harmonics::cuda {
@@ -44,6 +45,7 @@ double element(const void* at, int type, int64_t i) {
   switch (type) {
     case lt::kF32: return static_cast<const float*>(at)[i];
     case lt::kF64: return static_cast<const double*>(at)[i];
+    case lt::kE4m3: return static_cast<double>(e4m3_value(static_cast<const uint8_t*>(at)[i]));
     case lt::kF16: {
       _Float16 h;
       std::memcpy(&h, static_cast<const uint16_t*>(at) + i, 2);
@@ -87,6 +89,11 @@ bool fits(const Description& p, const Description& a, const Description& b, cons
   for (const Description* m : {&a, &b, &d})
     if (m->leading < static_cast<int64_t>(m->rows)) return false;
   const int64_t batch = d.get(lt::kBatchCount, 1);
+  // Of eight bits: the first one transposed, the second not, rows of whole sixteens, and nothing after it.
+  if (a.type == lt::kE4m3 && (b.type != lt::kE4m3 || d.type != lt::kF32 || !p.get(lt::kTransposeA, 0) || p.get(lt::kTransposeB, 0) || a.rows % 16 || a.columns % 16 ||
+                              p.get(lt::kEpilogue, lt::kPlain) != lt::kPlain))
+    return false;
+  if (a.type != b.type) return false;
   return x.columns == y.rows && x.rows == static_cast<int64_t>(d.rows) && y.columns == static_cast<int64_t>(d.columns) && a.get(lt::kBatchCount, 1) == batch &&
          b.get(lt::kBatchCount, 1) == batch;
 }
@@ -104,6 +111,9 @@ void multiply(const Description& p, const void* a, const Description& da, const 
       sum += of_a ? element(a, da.type, ta ? t + i * da.leading : i + t * da.leading) : element(b, db.type, tb ? i + t * db.leading : t + i * db.leading);
     put(sums, dd.type, i, sum);
   }
+  double scale = 1;
+  for (const int which : {lt::kScaleA, lt::kScaleB})
+    if (da.type == lt::kE4m3) scale *= static_cast<double>(*reinterpret_cast<const float*>(p.get(which, 0)));
   for (int64_t n = 0; n < dd.get(lt::kBatchCount, 1); ++n)
     for (int64_t j = 0; j < static_cast<int64_t>(dd.columns); ++j)
       for (int64_t i = 0; i < static_cast<int64_t>(dd.rows); ++i) {
@@ -111,6 +121,7 @@ void multiply(const Description& p, const void* a, const Description& da, const 
         for (int64_t t = 0; t < k; ++t)
           sum += element(a, da.type, n * da.get(lt::kBatchStride, 0) + (ta ? t + i * da.leading : i + t * da.leading)) *
                  element(b, db.type, n * db.get(lt::kBatchStride, 0) + (tb ? j + t * db.leading : t + j * db.leading));
+        sum *= scale;
         if (epilogue & lt::kBias) sum += element(bias, dd.type, i);
         if (epilogue & lt::kRelu && sum < 0) sum = 0;
         put(d, dd.type, n * dd.get(lt::kBatchStride, 0) + i + j * dd.leading, sum);
@@ -163,6 +174,7 @@ const LtFunctions kFunctions = [] {
     ++seen.products;
     seen.last_epilogue = static_cast<uint32_t>(of(p).get(lt::kEpilogue, 1));
     seen.last_compute = of(p).compute;
+    seen.last_type = of(da).type;
     emulated::put(stream, [=, product = of(p), x = of(da), y = of(db), z = of(dd)] {
       std::memset(workspace, 0xff, bytes);
       multiply(product, a, x, b, y, d, z);

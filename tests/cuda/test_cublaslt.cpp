@@ -14,6 +14,7 @@ using namespace harmonics::cuda;
 #include <cublasLt.h>
 constexpr bool agree(int64_t ours, int64_t theirs) { return ours == theirs; }
 static_assert(agree(lt::kF32, CUDA_R_32F) && agree(lt::kF64, CUDA_R_64F) && agree(lt::kF16, CUDA_R_16F) && agree(lt::kBf16, CUDA_R_16BF));
+static_assert(agree(lt::kE4m3, CUDA_R_8F_E4M3) && agree(lt::kScaleA, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER) && agree(lt::kScaleB, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER));
 static_assert(agree(lt::kComputeF32, CUBLAS_COMPUTE_32F) && agree(lt::kComputeF32Tf32, CUBLAS_COMPUTE_32F_FAST_TF32) && agree(lt::kComputeF64, CUBLAS_COMPUTE_64F));
 static_assert(agree(lt::kAsIs, CUBLAS_OP_N) && agree(lt::kTransposed, CUBLAS_OP_T));
 static_assert(agree(lt::kTransposeA, CUBLASLT_MATMUL_DESC_TRANSA) && agree(lt::kTransposeB, CUBLASLT_MATMUL_DESC_TRANSB));
@@ -71,11 +72,13 @@ TEST_CASE("cuBLASLt takes the descriptions of products without an accelerator") 
       INFO("epilogue " << epilogue);
       CHECK(f->product_set(product, lt::kEpilogue, &epilogue, sizeof epilogue) == 0);
     }
-    CHECK(f->product_set(product, lt::kBiasPointer, &bias, sizeof bias) == 0);
+    for (const int which : {lt::kBiasPointer, lt::kScaleA, lt::kScaleB}) {
+      CHECK(f->product_set(product, which, &bias, sizeof bias) == 0);
+    }
     CHECK(f->product_set(product, lt::kTransposeA, &batch, 1) != 0);  // it looks at what it is given
     CHECK(f->product_destroy(product) == 0);
   }
-  for (const int type : {lt::kF32, lt::kF64, lt::kF16, lt::kBf16}) {
+  for (const int type : {lt::kF32, lt::kF64, lt::kF16, lt::kBf16, lt::kE4m3}) {
     INFO("type " << type);
     lt::Description matrix = nullptr;
     REQUIRE(f->matrix_create(&matrix, type, 3, 4, 5) == 0);

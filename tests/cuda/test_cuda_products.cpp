@@ -78,6 +78,122 @@ TEST_CASE("without cuBLASLt products are made by own tiles") {
   CHECK(emulated::settings().products == 0);
 }
 
+namespace {
+
+// The squared error over the squared result.
+double error_of(const std::vector<float>& got, const std::vector<double>& meant) {
+  double error = 0, all = 0;
+  for (size_t i = 0; i < meant.size(); ++i) {
+    error += (static_cast<double>(got[i]) - meant[i]) * (static_cast<double>(got[i]) - meant[i]);
+    all += meant[i] * meant[i];
+  }
+  return error / all;
+}
+// x [m, k] with weight [n, k] and a bias of n.
+std::vector<double> mapped(const Buffer& x, const Buffer& w, const Buffer& b, bool relu) {
+  const auto m = static_cast<size_t>(x.type.dims[0]), k = static_cast<size_t>(x.type.dims[1]), n = static_cast<size_t>(w.type.dims[0]);
+  std::vector<double> y;
+  for (size_t i = 0; i < m; ++i)
+    for (size_t j = 0; j < n; ++j) {
+      double sum = static_cast<double>(b.numbers[j]);
+      for (size_t t = 0; t < k; ++t) sum += static_cast<double>(x.numbers[i * k + t]) * static_cast<double>(w.numbers[j * k + t]);
+      y.push_back(relu ? std::max(sum, 0.0) : sum);
+    }
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("products in bf16 and fp8 where the call allows it, sums and biases in f32") {
+  const FreshSettings fresh;
+  Machine own = machine();
+  struct Row {
+    int64_t m, k, n;
+    uint32_t flags;
+    const char* kernel;
+    int type;
+    double most;  // of the squared error
+  };
+  constexpr Row kRows[] = {{5, 33, 7, HX_SITE_BF16, "cuBLASLt product, bf16", lt::kBf16, 1e-5},
+                           {37, 48, 80, HX_SITE_BF16, "cuBLASLt product, bf16", lt::kBf16, 1e-5},
+                           {37, 48, 80, HX_SITE_FP8, "cuBLASLt product, fp8", lt::kE4m3, 2e-3},
+                           {37, 48, 81, HX_SITE_FP8, "cuBLASLt product, bf16", lt::kBf16, 1e-5},   // columns
+                           {37, 47, 80, HX_SITE_FP8, "cuBLASLt product, bf16", lt::kBf16, 1e-5},   // rows
+                           {1, 16, 16, HX_SITE_FP8, "cuBLASLt product, fp8", lt::kE4m3, 5e-3}};
+  for (const Row& r : kRows)
+    for (const char* activation : {"", "relu"}) {
+      INFO(r.m << " x " << r.k << " x " << r.n << ' ' << r.kernel << ' ' << activation);
+      const Buffer x = numbers({r.m, r.k}, 1), w = numbers({r.n, r.k}, 2), b = numbers({r.n}, 3);
+      AttributeMap a;
+      if (*activation) a.set("activation", activation);
+      DeviceCall call("linear", a, {x, w, b}, {r.m, r.n});
+      call.flags(r.flags);
+      REQUIRE(call.plan(own, plan_linear) == r.kernel);
+      const double error = error_of(call.run(), mapped(x, w, b, *activation));
+      CHECK(error < r.most);
+      CHECK(error > 0);
+      CHECK(emulated::settings().last_type == r.type);
+      CHECK(error_of(call.run(), mapped(x, w, b, *activation)) == error);         // again, in the same places
+      CHECK(error_of(call.move().run(), mapped(x, w, b, *activation)) == error);  // and in others
+    }
+}
+
+TEST_CASE("fp8 scales each operand by a power of two, and keeps what is no number") {
+  const FreshSettings fresh;
+  Machine own = machine();
+  Buffer x = numbers({16, 32}, 1), w = numbers({16, 32}, 2);
+  const auto product = [&](float of_x, float of_w) {
+    Buffer large = x, small = w;
+    for (float& v : large.numbers) v *= of_x;
+    for (float& v : small.numbers) v *= of_w;
+    DeviceCall call("linear", {}, {large, small}, {16, 16});
+    call.flags(HX_SITE_FP8);
+    REQUIRE(call.plan(own, plan_linear) == "cuBLASLt product, fp8");
+    return call.run();
+  };
+  const std::vector<float> as_is = product(1, 1), scaled = product(0x1p40f, 0x1p-50f);
+  for (size_t i = 0; i < as_is.size(); ++i) CHECK(scaled[i] == as_is[i] * 0x1p-10f);
+  for (float& v : x.numbers) v = v < 0 ? -3.0f : 448.0f;  // which it has
+  for (float& v : w.numbers) v = v < 0 ? 0.5f : 13.0f;
+  const Buffer none{type_for({16}), std::vector<float>(16, 0.0f)};
+  CHECK(error_of(product(1, 1), mapped(x, w, none, false)) == 0);
+  CHECK(product(0, 1)[0] == 0);
+  x.numbers[33] = std::numeric_limits<float>::infinity();
+  const std::vector<float> with = product(1, 1);
+  for (size_t i = 0; i < with.size(); ++i) CHECK(std::isnan(with[i]) == (i / 16 == 1));
+}
+
+TEST_CASE("dot of any axes in fp8, and sums beside a product in bf16") {
+  const FreshSettings fresh;
+  Machine own = machine();
+  // a [k, batch, m], b [batch, k, n]
+  const Buffer a = numbers({48, 3, 40}, 1), b = numbers({3, 48, 32}, 2);
+  const AttributeMap attributes = AttributeMap().set("lhs_contract", std::vector<int64_t>{0}).set("rhs_contract", std::vector<int64_t>{1}).set("lhs_batch", std::vector<int64_t>{1}).set("rhs_batch", std::vector<int64_t>{0});
+  DeviceCall call("dot", attributes, {a, b}, {3, 40, 32});
+  call.flags(HX_SITE_FP8);
+  REQUIRE(call.plan(own, plan_dot) == "cuBLASLt product, fp8");
+  std::vector<double> meant;
+  for (size_t n = 0; n < 3; ++n)
+    for (size_t i = 0; i < 40; ++i)
+      for (size_t j = 0; j < 32; ++j) {
+        double sum = 0;
+        for (size_t t = 0; t < 48; ++t) sum += static_cast<double>(a.numbers[(t * 3 + n) * 40 + i]) * static_cast<double>(b.numbers[(n * 48 + t) * 32 + j]);
+        meant.push_back(sum);
+      }
+  CHECK(error_of(call.run(), meant) < 2e-3);
+
+  const Buffer dy = numbers({48, 32}, 3), x = numbers({48, 16}, 4);
+  const AttributeMap sums = AttributeMap().set("lhs_contract", std::vector<int64_t>{0}).set("rhs_contract", std::vector<int64_t>{0}).set("sum", 0);
+  DeviceCall beside("dot_sum", sums, {dy, x}, {32, 16});
+  beside.second({32}).flags(HX_SITE_FP8);
+  REQUIRE(beside.plan(own, plan_dot_sum) == "cuBLASLt product and sum, bf16");
+  beside.run();
+  std::vector<double> summed(32, 0.0);
+  for (size_t t = 0; t < 48; ++t)
+    for (size_t j = 0; j < 32; ++j) summed[j] += static_cast<double>(dy.numbers[t * 32 + j]);
+  CHECK(error_of(beside.second_result(), summed) < 1e-5);
+}
+
 TEST_CASE("f32 stays f32 unless the call may round") {
   const FreshSettings fresh;
   Machine own = machine();

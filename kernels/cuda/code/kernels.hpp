@@ -101,8 +101,17 @@ Function finish_function(uint32_t dtype);  // bias, y of one type of floats: y =
 struct RoundParameters {
   uint32_t count;
 };
-Function round_function();  // f32, f16: what is beyond its range becomes the largest it has
-Function widen_function();  // f16, f32
+Function round_function(uint32_t dtype);  // f32, f16 or bf16: what is finite and beyond the range of f16 becomes the largest it has
+Function widen_function();                // f16, f32
+constexpr uint32_t kLargestParts = kThreads;
+Function largest_function();  // x f32 [count], the largest finite |x| of each of so many parts; a block for each
+// To fp8 (E4M3), divided by a power of two that brings the largest within its range: to [batch, rows, columns] dense, and that power.
+struct ScaledParameters {
+  uint32_t rows, columns;
+  int64_t row, column, batch;  // distances in x
+};
+constexpr uint32_t kRoundedTile = 32;
+Function round_scaled_function();  // x f32, largest of parts, y, scale; blocks {columns, rows, batch}
 
 // ---- rows.cu: rows of numbers side by side
 struct RowsParameters {

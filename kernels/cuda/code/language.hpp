@@ -8,6 +8,7 @@
 #else
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 #define HM_FUNCTION(...) reinterpret_cast<::harmonics::cuda::Function>(&__VA_ARGS__)
 #endif
@@ -19,6 +20,8 @@ namespace harmonics::cuda {
 #ifndef HM_EMULATED
 using Half = __half;
 using BFloat16 = __nv_bfloat16;
+// Beyond 448 as 448.
+__device__ inline uint8_t e4m3_bits(float x) { return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3); }
 #endif
 
 constexpr uint32_t kWarp = 32;

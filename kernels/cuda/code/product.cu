@@ -85,7 +85,47 @@ __global__ void round_to_half(const float* from, Half* to, RoundParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
   const float x = from[i];
-  to[i] = static_cast<Half>(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
+  to[i] = static_cast<Half>(fabsf(x) < infinity() ? (x > kLargest ? kLargest : x < -kLargest ? -kLargest : x) : x);
+}
+
+__global__ void round_to_bfloat(const float* from, BFloat16* to, RoundParameters p) {
+  const uint32_t i = thread_number();
+  if (i < p.count) to[i] = static_cast<BFloat16>(from[i]);
+}
+
+__global__ void largest(const float* from, float* parts, RoundParameters p) {
+  float most = 0;
+  for (uint32_t i = thread_number(); i < p.count; i += kLargestParts * kThreads) {
+    const float x = fabsf(from[i]);
+    if (x > most && x < infinity()) most = x;
+  }
+  most = join_block<Largest>(most);
+  if (threadIdx.x == 0) parts[blockIdx.x] = most;
+}
+
+// The least power of two by which no number is beyond 448.
+__device__ inline float scale_for(float most) {
+  if (most == 0) return 1;
+  return __int_as_float((__float_as_int(most / 448) + 0x7fffff) & 0x7f800000);
+}
+
+// A tile of 32 x 32, what is not finite as NaN, comes in along what are neighbours in x, and goes out along its rows.
+__global__ void round_scaled(const float* from, const float* parts, uint8_t* to, float* scale, ScaledParameters p) {
+  __shared__ float tile[kRoundedTile][kRoundedTile + 1];
+  const float unit = scale_for(join_block<Largest>(parts[threadIdx.x]));
+  if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0) *scale = unit;
+  const uint32_t x = threadIdx.x % kRoundedTile, y = threadIdx.x / kRoundedTile, row = blockIdx.y * kRoundedTile, column = blockIdx.x * kRoundedTile;
+  const bool by_rows = p.column == 1;
+  for (uint32_t j = y; j < kRoundedTile; j += kThreads / kRoundedTile) {
+    const uint32_t r = by_rows ? j : x, c = by_rows ? x : j;
+    if (row + r < p.rows && column + c < p.columns) tile[r][c] = from[blockIdx.z * p.batch + (row + r) * p.row + (column + c) * p.column];
+  }
+  __syncthreads();
+  for (uint32_t j = y; j < kRoundedTile; j += kThreads / kRoundedTile)
+    if (row + j < p.rows && column + x < p.columns) {
+      const float v = tile[j][x] / unit;
+      to[(static_cast<int64_t>(blockIdx.z) * p.rows + row + j) * p.columns + column + x] = fabsf(v) < infinity() ? e4m3_bits(v) : uint8_t{0x7f};
+    }
 }
 
 __global__ void widen_half(const Half* from, float* to, RoundParameters p) {
@@ -113,7 +153,9 @@ Function finish_function(uint32_t dtype) {
     default: return HM_FUNCTION(finish<float>);
   }
 }
-Function round_function() { return HM_FUNCTION(round_to_half); }
+Function round_function(uint32_t dtype) { return dtype == HX_F16 ? HM_FUNCTION(round_to_half) : HM_FUNCTION(round_to_bfloat); }
+Function largest_function() { return HM_FUNCTION(largest); }
+Function round_scaled_function() { return HM_FUNCTION(round_scaled); }
 Function widen_function() { return HM_FUNCTION(widen_half); }
 
 }  // namespace harmonics::cuda

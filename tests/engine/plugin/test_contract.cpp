@@ -92,7 +92,7 @@ static_assert(HX_TAKES_CLASSES == 1 && HX_SHIFTS_TARGET == 2 && HX_IDENTITY_SKIP
                   HX_TWO_CLASSES_IN_ONE == 32 && HX_TAKES_NUMBERS == 64 && HX_OWN_GRADIENT == 128 && HX_NEEDS_END == 256 && HX_BY_CLOCK == 512, "");
 static_assert(HX_ARG_INT == 1 && HX_ARG_FLOAT == 2 && HX_ARG_BOOL == 3 && HX_ARG_STRING == 4 && HX_ARG_INTS == 5 && HX_ARG_LAYER == 6, "");
 static_assert(HX_ATTR_INT == 1 && HX_ATTR_FLOAT == 2 && HX_ATTR_STRING == 3 && HX_ATTR_BOOL == 4 && HX_ATTR_INTS == 5 && HX_ATTR_FLOATS == 6 && HX_ATTR_VALUE == 7, "");
-static_assert(HX_SITE_FP16_CHUNKS == 1 && HX_SITE_TRAINING == 2 && HX_PARAMETER_HIDDEN == 1, "");
+static_assert(HX_SITE_FP16_CHUNKS == 1 && HX_SITE_TRAINING == 2 && HX_SITE_BF16 == 4 && HX_SITE_FP8 == 8 && HX_PARAMETER_HIDDEN == 1, "");
 
 TEST_CASE("every kind that is advertised has a row, and no other") {
   std::vector<uint32_t> kinds;
