@@ -122,11 +122,13 @@ bool add_lt_product(const Site& site, Work& work, Product p, std::string& why) {
   return true;
 }
 
-// What the call allows, the one that rounds most first.
+// What the call allows, the one that rounds most first. Products with batch axes are those of attention, whose gradient makes scores
+// again that have to fit their sums: they keep the digits of TF32.
 std::vector<Rounding> roundings(const Site& site, uint32_t dtype) {
   std::vector<Rounding> all;
-  if (dtype == HX_F32 && site.may_round_to_fp8()) all.push_back(Rounding::fp8);
-  if (dtype == HX_F32 && site.may_round_to_bf16()) all.push_back(Rounding::bf16);
+  const bool rounds = dtype == HX_F32 && site.integers("lhs_batch").empty();
+  if (rounds && site.may_round_to_fp8()) all.push_back(Rounding::fp8);
+  if (rounds && site.may_round_to_bf16()) all.push_back(Rounding::bf16);
   all.push_back(dtype == HX_F32 && site.may_round() ? Rounding::tf32 : Rounding::none);
   return all;
 }

@@ -163,24 +163,31 @@ TEST_CASE("fp8 scales each operand by a power of two, and keeps what is no numbe
   for (size_t i = 0; i < with.size(); ++i) CHECK(std::isnan(with[i]) == (i / 16 == 1));
 }
 
-TEST_CASE("dot of any axes in fp8, and sums beside a product in bf16") {
+TEST_CASE("dot of any axes in fp8, sums beside a product in bf16, batched products in TF32") {
   const FreshSettings fresh;
   Machine own = machine();
-  // a [k, batch, m], b [batch, k, n]
-  const Buffer a = numbers({48, 3, 40}, 1), b = numbers({3, 48, 32}, 2);
-  const AttributeMap attributes = AttributeMap().set("lhs_contract", std::vector<int64_t>{0}).set("rhs_contract", std::vector<int64_t>{1}).set("lhs_batch", std::vector<int64_t>{1}).set("rhs_batch", std::vector<int64_t>{0});
-  DeviceCall call("dot", attributes, {a, b}, {3, 40, 32});
+  // a [k, m], b [k, n]: the contracted axis comes first in both.
+  const Buffer a = numbers({48, 40}, 1), b = numbers({48, 32}, 2);
+  const AttributeMap first = AttributeMap().set("lhs_contract", std::vector<int64_t>{0}).set("rhs_contract", std::vector<int64_t>{0});
+  DeviceCall call("dot", first, {a, b}, {40, 32});
   call.flags(HX_SITE_FP8);
   REQUIRE(call.plan(own, plan_dot) == "cuBLASLt product, fp8");
   std::vector<double> meant;
-  for (size_t n = 0; n < 3; ++n)
-    for (size_t i = 0; i < 40; ++i)
-      for (size_t j = 0; j < 32; ++j) {
-        double sum = 0;
-        for (size_t t = 0; t < 48; ++t) sum += static_cast<double>(a.numbers[(t * 3 + n) * 40 + i]) * static_cast<double>(b.numbers[(n * 48 + t) * 32 + j]);
-        meant.push_back(sum);
-      }
+  for (size_t i = 0; i < 40; ++i)
+    for (size_t j = 0; j < 32; ++j) {
+      double sum = 0;
+      for (size_t t = 0; t < 48; ++t) sum += static_cast<double>(a.numbers[t * 40 + i]) * static_cast<double>(b.numbers[t * 32 + j]);
+      meant.push_back(sum);
+    }
   CHECK(error_of(call.run(), meant) < 2e-3);
+
+  const std::vector<int64_t> zero{0}, two{2};
+  const AttributeMap batched = AttributeMap().set("lhs_contract", two).set("rhs_contract", two).set("lhs_batch", zero).set("rhs_batch", zero);
+  DeviceCall scores("dot", batched, {numbers({3, 32, 16}, 5), numbers({3, 16, 16}, 6)}, {3, 32, 16});
+  scores.flags(HX_SITE_FP8);
+  REQUIRE(scores.plan(own, plan_dot) == "cuBLASLt product");
+  scores.run();
+  CHECK(emulated::settings().last_compute == lt::kComputeF32Tf32);
 
   const Buffer dy = numbers({48, 32}, 3), x = numbers({48, 16}, 4);
   const AttributeMap sums = AttributeMap().set("lhs_contract", std::vector<int64_t>{0}).set("rhs_contract", std::vector<int64_t>{0}).set("sum", 0);

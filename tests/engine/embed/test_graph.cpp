@@ -232,5 +232,7 @@ TEST_CASE("mistakes say what to do") {
   CHECK_THROWS_AS(g.fit(o), Error);
   o.optimizer = "adam";
   o.precision = "fp8";
-  CHECK_THROWS_WITH(g.fit(o), "there is no precision 'fp8'");
+  CHECK_THROWS_WITH(g.fit(o), "device 'cpu' does not compute in fp8 here");
+  o.precision = "fp12";
+  CHECK_THROWS_WITH(g.fit(o), "there is no precision 'fp12'");
 }
