@@ -82,7 +82,7 @@ void finish(Work& work, const Product& p, Activation activation, bool adds_bias)
 
 // By cuBLASLt, its operands rounded before where the product says so.
 bool add_lt_product(const Site& site, Work& work, Product p, std::string& why) {
-  constexpr int64_t kSuits = 16;  // fp8: the length of rows, and how many columns
+  constexpr int64_t kSuits = 16;  // fp8: bytes, so terms of a sum
   const Product given = p;
   uint64_t at = work.workspace();
   const auto room = [&](int64_t bytes) {
@@ -95,7 +95,7 @@ bool add_lt_product(const Site& site, Work& work, Product p, std::string& why) {
   if (p.rounding == Rounding::bf16) {
     p.a = room(2 * a_count), p.b = room(2 * b_count);
   } else if (p.rounding == Rounding::fp8) {
-    if (p.k % kSuits || p.n % kSuits || p.batch > kMostBlocks || std::max(p.m, p.n) / kRoundedTile >= kMostBlocks) return why = "does not suit fp8", false;
+    if (p.k % kSuits || p.batch > kMostBlocks || std::max(p.m, p.n) / kRoundedTile >= kMostBlocks) return why = "does not suit fp8", false;
     parts_a = room(kLargestParts * 4), parts_b = room(kLargestParts * 4);
     p.a = room(a_count), p.b = room(b_count), p.scale_a = room(4), p.scale_b = room(4);
     p.a_row = p.k, p.a_column = 1, p.a_batch = p.m * p.k;

@@ -89,8 +89,8 @@ bool fits(const Description& p, const Description& a, const Description& b, cons
   for (const Description* m : {&a, &b, &d})
     if (m->leading < static_cast<int64_t>(m->rows)) return false;
   const int64_t batch = d.get(lt::kBatchCount, 1);
-  // Of eight bits: the first one transposed, the second not, rows of whole sixteens, and nothing after it.
-  if (a.type == lt::kE4m3 && (b.type != lt::kE4m3 || d.type != lt::kF32 || !p.get(lt::kTransposeA, 0) || p.get(lt::kTransposeB, 0) || a.rows % 16 || a.columns % 16 ||
+  // Of eight bits: the first one transposed, the second not, columns at multiples of 16 bytes, and nothing after it.
+  if (a.type == lt::kE4m3 && (b.type != lt::kE4m3 || d.type != lt::kF32 || !p.get(lt::kTransposeA, 0) || p.get(lt::kTransposeB, 0) || a.rows % 16 || d.rows * 4 % 16 ||
                               p.get(lt::kEpilogue, lt::kPlain) != lt::kPlain))
     return false;
   if (a.type != b.type) return false;

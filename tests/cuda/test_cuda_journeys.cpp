@@ -37,6 +37,26 @@ TEST_CASE("mnist_cnn.hmx trains on the played accelerator, its convolutions by c
   CHECK_FALSE(has(cuda.err, "has no kernel"));
 }
 
+TEST_CASE("training in bf16 and fp8 on the played accelerator stays near the losses of fp32") {
+  const std::string run = "run " + kSamples + "mnist.hmx" + kDigits + "--steps 2 --json --quiet ";
+  const double exact = loss_of(harmonics(run));
+  REQUIRE(std::isfinite(exact));
+  double last = exact;
+  for (const auto& [precision, margin] : {std::pair("bf16", 0.01), std::pair("fp8", 0.05)}) {
+    INFO(precision);
+    const Result r = harmonics(run + kEmulated + "--precision " + precision, 280);
+    INFO(r.err);
+    REQUIRE(r.code == 0);
+    CHECK(loss_of(r) == Approx(exact).epsilon(margin));
+    CHECK(loss_of(r) != last);
+    last = loss_of(r);
+  }
+  const Result refused = harmonics(run + "--precision fp8");
+  CHECK(refused.code == 1);
+  CHECK(has(refused.err, "device 'cpu' does not compute in fp8 here"));
+  CHECK(has(refused.err, "it has fp32"));
+}
+
 #ifdef HARMONICS_CUDA_PLUGIN
 namespace {
 

@@ -117,8 +117,9 @@ TEST_CASE("products in bf16 and fp8 where the call allows it, sums and biases in
   constexpr Row kRows[] = {{5, 33, 7, HX_SITE_BF16, "cuBLASLt product, bf16", lt::kBf16, 1e-5},
                            {37, 48, 80, HX_SITE_BF16, "cuBLASLt product, bf16", lt::kBf16, 1e-5},
                            {37, 48, 80, HX_SITE_FP8, "cuBLASLt product, fp8", lt::kE4m3, 2e-3},
-                           {37, 48, 81, HX_SITE_FP8, "cuBLASLt product, bf16", lt::kBf16, 1e-5},   // columns
-                           {37, 47, 80, HX_SITE_FP8, "cuBLASLt product, bf16", lt::kBf16, 1e-5},   // rows
+                           {37, 48, 84, HX_SITE_FP8, "cuBLASLt product, fp8", lt::kE4m3, 2e-3},
+                           {37, 48, 81, HX_SITE_FP8, "cuBLASLt product, bf16", lt::kBf16, 1e-5},   // columns of the result
+                           {37, 47, 80, HX_SITE_FP8, "cuBLASLt product, bf16", lt::kBf16, 1e-5},   // terms
                            {1, 16, 16, HX_SITE_FP8, "cuBLASLt product, fp8", lt::kE4m3, 5e-3}};
   for (const Row& r : kRows)
     for (const char* activation : {"", "relu"}) {
