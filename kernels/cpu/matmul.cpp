@@ -47,8 +47,8 @@ bool is_deep(const Product& p) {
 void answer_deep(const Product& p, double nanoseconds, hx_kernel& out) {
   auto c = std::make_unique<DeepContext>();
   c->product = p;
-  // Few parts and square ones: each packs what it reads.
-  const uint32_t wanted = nanoseconds < 100000 ? 1 : std::max(2u, parts_for(nanoseconds, INT32_MAX, 500000));
+  // Few parts and square ones: each reads its rows and columns itself.
+  const uint32_t wanted = nanoseconds < 100000 ? 1 : std::max(2u, parts_for(nanoseconds, INT32_MAX, 2000000));
   while (c->row_parts * c->column_parts < wanted) {
     const int64_t rows = p.m / c->row_parts, columns = p.n / c->column_parts;
     if (std::max(rows, columns) < 96) break;

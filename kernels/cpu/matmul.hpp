@@ -45,8 +45,8 @@ struct DeepContext {
 // Panels: rows of A and columns of B whose sums fill most registers (12 x 2 of 32, 6 x 2 of 16), so that a tile does much between its beginning and its end.
 constexpr int64_t packed_row_panel(int64_t vector) { return vector < 16 ? 6 : 12; }
 constexpr int64_t packed_column_panel(int64_t vector) { return vector < 8 ? 16 : 2 * vector; }
-// Blocks that the second-level cache holds: B's 256 KiB and A's 96 KiB.
-constexpr int64_t kPackedDepth = 256, kPackedRows = 96, kPackedColumns = 256;
+// Blocks that the second-level cache holds: B's 256 KiB and A's 132 KiB.
+constexpr int64_t kPackedDepth = 256, kPackedRows = 132, kPackedColumns = 256;
 
 // Where slice `i` of `slices` begins: whole granules, spread evenly.
 constexpr int64_t kRowGranule = 6, kColumnGranule = 8;

@@ -1,5 +1,6 @@
-// Products of long sums and few results, as slopes of weights are. Every part goes down the depth once, packs a block of its rows and columns
-// at a time where the second-level cache keeps it, and fetches the next while it multiplies: the operands are read once and lie in no cache.
+// Products of long sums and few results, as slopes of weights are. Every part goes down the depth once, a block of its rows and columns at a
+// time that the second-level cache keeps, and fetches the next while it multiplies: the operands are read once and lie in no cache. Whole
+// panels of columns are read where they are, for neighbours of one depth lie side by side in both operands; others are packed.
 #include "kernels.hpp"
 #include "packed.hpp"
 
@@ -28,12 +29,20 @@ HM_INLINE void pack_block(const float* a, int64_t a_step, int64_t rows, int64_t 
       pack_rows(a + k * a_step + i, a_step, rows - i < kRows ? rows - i : kRows, depth - k < kFew ? depth - k : kFew, to + i * depth + k * kRows);
 }
 
-HM_INLINE void multiply_ahead(const float* a, int64_t rows, const float* b, int64_t columns, int64_t depth, float* to, int64_t c_row, bool add, Ahead& ahead) {
-  const int64_t tiles = (rows + kRows - 1) / kRows * ((columns + kColumns - 1) / kColumns), each = (ahead.depth + tiles - 1) / tiles;
-  for (int64_t j = 0; j < columns; j += kColumns)
-    for (int64_t i = 0; i < rows; i += kRows) {
+// A block from where it lies, or packed: a_step 0.
+struct Block {
+  const float *a, *b;
+  int64_t a_step, b_step, rows, columns, depth;
+};
+HM_INLINE void multiply_ahead(const Block& x, float* to, int64_t c_row, bool add, Ahead& ahead) {
+  const int64_t tiles = (x.rows + kRows - 1) / kRows * ((x.columns + kColumns - 1) / kColumns), each = (ahead.depth + tiles - 1) / tiles;
+  for (int64_t j = 0; j < x.columns; j += kColumns)
+    for (int64_t i = 0; i < x.rows; i += kRows) {
       ahead.fetch(each);
-      kTiles<true>[(rows - i < kRows ? rows - i : kRows) - 1](a + i * depth, 1, b + j * depth, depth, to + i * c_row + j, c_row, columns - j, add);
+      const int64_t last = (x.rows - i < kRows ? x.rows - i : kRows) - 1;
+      float* const c = to + i * c_row + j;
+      if (x.a_step == 0) kTiles<Lie::packed>[last](x.a + i * x.depth, 1, x.b + j * x.depth, 0, x.depth, c, c_row, x.columns - j, add);
+      else kTiles<Lie::by_depth>[last](x.a + i, x.a_step, x.b + j, x.b_step, x.depth, c, c_row, x.columns - j, add);
     }
 }
 
@@ -52,14 +61,19 @@ void deep_matmul(const void* context, void* const* buffers, uint32_t, uint32_t p
     const int64_t depth = p.k - k < kPackedDepth ? p.k - k : kPackedDepth, next = k + depth, left = p.k - next;
     for (int64_t j = j0; j < j1; j += kPackedColumns) {
       const int64_t columns = j1 - j < kPackedColumns ? j1 - j : kPackedColumns;
-      pack_b(p, b + k * p.b_row + j, columns, depth, packed_b, depth * kColumns);
+      const bool packs = columns % kColumns != 0;
+      if (packs) pack_b(p, b + k * p.b_row + j, columns, depth, packed_b, depth * kColumns);
       for (int64_t i = i0; i < i1; i += kPackedRows) {
         const int64_t rows = i1 - i < kPackedRows ? i1 - i : kPackedRows;
-        pack_block(a + i + k * p.a_column, p.a_column, rows, depth, packed_a);
+        Block block{a + i + k * p.a_column, b + k * p.b_row + j, p.a_column, p.b_row, rows, columns, depth};
+        if (packs) {
+          pack_block(block.a, p.a_column, rows, depth, packed_a);
+          block.a = packed_a, block.b = packed_b, block.a_step = 0;
+        }
         // The same rows and columns a block further down; what lies there is read by the first who comes to it.
         Ahead ahead{a + i + next * p.a_column, b + next * p.b_row + j, p.a_column, p.b_row, j == j0 ? rows : 0, i == i0 ? columns : 0,
                     left < kPackedDepth ? left : kPackedDepth};
-        multiply_ahead(packed_a, rows, packed_b, columns, depth, to + i * p.n + j, p.n, p.accumulate || k > 0, ahead);
+        multiply_ahead(block, to + i * p.n + j, p.n, p.accumulate || k > 0, ahead);
       }
     }
   }

@@ -17,9 +17,12 @@ constexpr int kRows = packed_row_panel(kWidth);
 constexpr int64_t kColumns = packed_column_panel(kWidth);
 constexpr int kVectors = kColumns / kWidth;
 
-// a(i, k) = a[i * a_row + k * kStep]; b: depth x kColumns, packed. A packed A has a_row 1 and steps of kRows.
-template <int kUsed, bool kPacked>
-HM_INLINE void tile(const float* a, int64_t a_row, const float* b, int64_t depth, float* c, int64_t c_row, int64_t columns,
+// How the operands of a tile lie. by_rows: a(i, k) = a[i * a_step + k], b packed: depth x kColumns. packed: a(i, k) = a[i + k * kRows], b packed.
+// by_depth: a(i, k) = a[i + k * a_step], b(k, j) = b[j + k * b_step], where all columns are.
+enum class Lie { by_rows, packed, by_depth };
+
+template <int kUsed, Lie kLie>
+HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c, int64_t c_row, int64_t columns,
                     bool add) {
   vf sum[kUsed][kVectors];
 #pragma GCC unroll 12
@@ -29,13 +32,13 @@ HM_INLINE void tile(const float* a, int64_t a_row, const float* b, int64_t depth
   // Results are fetched while they are computed, or their stores would wait for memory one after the other.
   for (int i = 0; i < kUsed; ++i)
     for (int64_t j = 0; j < kColumns && j < columns; j += 16) __builtin_prefetch(c + i * c_row + j, 1);
-  for (int64_t k = 0; k < depth; ++k, a += kPacked ? kRows : 1, b += kColumns) {
+  for (int64_t k = 0; k < depth; ++k, a += kLie == Lie::by_rows ? 1 : kLie == Lie::packed ? kRows : a_step, b += kLie == Lie::by_depth ? b_step : kColumns) {
     vf row[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kWidth);
 #pragma GCC unroll 12
     for (int i = 0; i < kUsed; ++i) {
-      const vf x = splat(a[kPacked ? i : i * a_row]);
+      const vf x = splat(a[kLie == Lie::by_rows ? i * a_step : i]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sum[i][v] = fma(x, row[v], sum[i][v]);
     }
@@ -53,17 +56,17 @@ HM_INLINE void tile(const float* a, int64_t a_row, const float* b, int64_t depth
     }
 }
 
-template <int kUsed, bool kPacked>
-[[gnu::noinline, maybe_unused]] void tile_out(const float* a, int64_t a_row, const float* b, int64_t depth, float* c, int64_t c_row,
+template <int kUsed, Lie kLie>
+[[gnu::noinline, maybe_unused]] void tile_out(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c, int64_t c_row,
                                               int64_t columns, bool add) {
-  tile<kUsed, kPacked>(a, a_row, b, depth, c, c_row, columns, add);
+  tile<kUsed, kLie>(a, a_step, b, b_step, depth, c, c_row, columns, add);
 }
-using Tile = void (*)(const float*, int64_t, const float*, int64_t, float*, int64_t, int64_t, bool);
-template <bool kPacked, int... kLess> constexpr std::array<Tile, sizeof...(kLess)> tiles_of(std::integer_sequence<int, kLess...>) {
-  return {tile_out<kLess + 1, kPacked>...};
+using Tile = void (*)(const float*, int64_t, const float*, int64_t, int64_t, float*, int64_t, int64_t, bool);
+template <Lie kLie, int... kLess> constexpr std::array<Tile, sizeof...(kLess)> tiles_of(std::integer_sequence<int, kLess...>) {
+  return {tile_out<kLess + 1, kLie>...};
 }
 // By the number of rows, less one.
-template <bool kPacked> constexpr auto kTiles = tiles_of<kPacked>(std::make_integer_sequence<int, kRows>());
+template <Lie kLie> constexpr auto kTiles = tiles_of<kLie>(std::make_integer_sequence<int, kRows>());
 
 // One panel of rows over all of the depth; what is missing of the last is never used.
 HM_INLINE void pack_rows(const float* a, int64_t a_column, int64_t used, int64_t depth, float* to) {
@@ -95,15 +98,15 @@ HM_INLINE void pack_b(const Product& p, const float* b, int64_t columns, int64_t
 }
 
 // Rows [i, i + rows) of A over the depth from k on, against packed columns.
-template <bool kPacked>
+template <Lie kLie>
 HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64_t rows, const float* b, int64_t b_panel,
                         int64_t columns, int64_t depth, float* to, int64_t c_row, bool add) {
   // Rows a page apart meet in one set of the first-level cache, which holds eight lines.
-  const int64_t step = !kPacked && a_row % 1024 == 0 && kRows > 6 ? 6 : kRows;
+  const int64_t step = kLie == Lie::by_rows && a_row % 1024 == 0 && kRows > 6 ? 6 : kRows;
   for (int64_t jj = 0; jj < columns; jj += kColumns)
     for (int64_t ii = 0; ii < rows; ii += step)
-      kTiles<kPacked>[(rows - ii < step ? rows - ii : step) - 1](a + ii * panel_step, a_row, b + jj / kColumns * b_panel, depth,
-                                                                 to + ii * c_row + jj, c_row, columns - jj, add);
+      kTiles<kLie>[(rows - ii < step ? rows - ii : step) - 1](a + ii * panel_step, a_row, b + jj / kColumns * b_panel, 0, depth, to + ii * c_row + jj,
+                                                              c_row, columns - jj, add);
 }
 
 }  // namespace

@@ -52,9 +52,9 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
         const int64_t rows = i1 - i < kPackedRows ? i1 - i : kPackedRows;
         const bool add = p.accumulate || k > 0;
         if (c.packs_a)
-          multiply<true>(packed_a + i * p.k + k * kRows, 1, p.k, rows, columns_at, b_panel, columns, depth, to + i * p.n + j, p.n, add);
+          multiply<Lie::packed>(packed_a + i * p.k + k * kRows, 1, p.k, rows, columns_at, b_panel, columns, depth, to + i * p.n + j, p.n, add);
         else
-          multiply<false>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns, depth, to + i * p.n + j, p.n, add);
+          multiply<Lie::by_rows>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns, depth, to + i * p.n + j, p.n, add);
       }
     }
   }
