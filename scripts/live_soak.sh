@@ -142,7 +142,8 @@ soak() {
       # In less than half an hour one page of a table more is many an hour.
       exit !((worst < 1024 || worst * (t[NR] - t[from]) / 3600 < 512 && t[NR] < 1800) && f0 == f1)
     }' "$work/rows" || fail "that is not what was promised"
-  echo "connections: $(tail -n 1 "$work/proxy"); samples twice: $(status duplicates), lost: $(status lost)"
+  for _ in $(seq 100); do [ "$(wc -l <"$work/proxy")" -gt 1 ] && break; sleep 0.1; done  # the proxy has ended, and says what it did
+  echo "connections: $(tail -n +2 "$work/proxy"); samples twice: $(status duplicates), lost: $(status lost)"
 }
 
 echo "$([ $slow = yes ] && echo 'slow consumer' || echo soak): $minutes min, seed $seed"

@@ -20,7 +20,7 @@ Storage::Storage(size_t bytes) : bytes_(bytes), owned_(true) {
     data_ = std::aligned_alloc(kLine, rounded);
   } else {
     // Rows that lie far apart would each want a page of their own translated. Whole pages only: no memory beyond what is asked for.
-    data_ = std::aligned_alloc(kHugePage, (rounded + kHugePage - 1) / kHugePage * kHugePage);
+    if (posix_memalign(&data_, kHugePage, rounded) != 0) data_ = nullptr;  // any size, other than aligned_alloc
     if (data_) madvise(data_, rounded / kHugePage * kHugePage, MADV_HUGEPAGE);  // or not, where the system has none
   }
   if (!data_) throw std::bad_alloc();

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <iterator>
 #include <mutex>
+#include <utility>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
@@ -36,31 +37,36 @@ Heap heap, aligned;
 
 int64_t size_of(void* p) { return static_cast<int64_t>(p ? malloc_usable_size(p) : 0); }
 
-// The aligned blocks there are.
+// The aligned blocks there are, with what was asked for: behind a block that begins at a huge page lies address space that nobody touches.
 class Blocks {
  public:
-  void add(void* p) {
+  void add(void* p, int64_t bytes) {
     const std::lock_guard lock(mutex_);
-    if (void** slot = find(nullptr)) *slot = p;
-    else if (used_ < std::size(slots_)) slots_[used_++] = p;
-    else std::abort();  // more than any workload has
+    Block* block = find(nullptr);
+    if (!block && used_ < std::size(blocks_)) block = &blocks_[used_++];
+    if (!block) std::abort();  // more than any workload has
+    *block = {p, bytes};
   }
-  bool take(void* p) {
-    if (reinterpret_cast<uintptr_t>(p) % 32 != 0) return false;
+  // What was asked for; 0: it is none of them.
+  int64_t take(void* p) {
+    if (reinterpret_cast<uintptr_t>(p) % 32 != 0) return 0;
     const std::lock_guard lock(mutex_);
-    void** slot = find(p);
-    if (slot) *slot = nullptr;
-    return slot != nullptr;
+    Block* block = find(p);
+    return block ? std::exchange(*block, {}).bytes : 0;
   }
 
  private:
-  void** find(void* p) {
-    void** end = slots_ + used_;
-    void** slot = std::find(slots_, end, p);
-    return slot == end ? nullptr : slot;
+  struct Block {
+    void* at = nullptr;
+    int64_t bytes = 0;
+  };
+  Block* find(void* p) {
+    Block* end = blocks_ + used_;
+    Block* block = std::find_if(blocks_, end, [&](const Block& b) { return b.at == p; });
+    return block == end ? nullptr : block;
   }
   std::mutex mutex_;
-  void* slots_[65536] = {};
+  Block blocks_[65536];
   size_t used_ = 0;
 };
 Blocks blocks;
@@ -69,16 +75,16 @@ void* note(void* p) {
   heap.add(size_of(p));
   return p;
 }
-void* note_aligned(void* p) {
+void* note_aligned(void* p, size_t n) {
   if (!p) return p;
-  aligned.add(size_of(p));
-  blocks.add(p);
+  aligned.add(static_cast<int64_t>(n));
+  blocks.add(p, static_cast<int64_t>(n));
   return note(p);
 }
 void forget(void* p) {
   if (!p) return;
   heap.add(-size_of(p));
-  if (blocks.take(p)) aligned.add(-size_of(p));
+  aligned.add(-blocks.take(p));
 }
 
 }  // namespace
@@ -98,10 +104,10 @@ void* realloc(void* p, size_t n) {
   forget(p);
   return note(__libc_realloc(p, n));
 }
-void* memalign(size_t alignment, size_t n) { return note_aligned(__libc_memalign(alignment, n)); }
-void* aligned_alloc(size_t alignment, size_t n) { return note_aligned(__libc_memalign(alignment, n)); }
+void* memalign(size_t alignment, size_t n) { return note_aligned(__libc_memalign(alignment, n), n); }
+void* aligned_alloc(size_t alignment, size_t n) { return note_aligned(__libc_memalign(alignment, n), n); }
 int posix_memalign(void** p, size_t alignment, size_t n) {
-  *p = note_aligned(__libc_memalign(alignment, n));
+  *p = note_aligned(__libc_memalign(alignment, n), n);
   return *p ? 0 : 12;
 }
 void free(void* p) {
