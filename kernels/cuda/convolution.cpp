@@ -34,6 +34,13 @@ bool add_step(const Site& site, Work& work, const Convolution& c) {
   return true;
 }
 
+bool answer_slope(const Site& site, const Convolution& c, hx_kernel& out) {
+  Work work(site.machine());
+  if (!add_step(site, work, c)) return false;
+  answer(out, std::move(work), "cuDNN convolution");
+  return true;
+}
+
 }  // namespace
 
 bool plan_conv(const Site& site, hx_kernel& out) {
@@ -60,10 +67,7 @@ bool plan_conv_grad_input(const Site& site, hx_kernel& out) {
   if (!read(site, site.out(), site.in(0), site.in(1), c)) return false;
   c.pass = Convolution::Pass::input;
   c.weight_place = {0}, c.y_place = {1}, c.x_place = {2};
-  Work work(site.machine());
-  if (!add_step(site, work, c)) return false;
-  answer(out, std::move(work), "cuDNN convolution");
-  return true;
+  return answer_slope(site, c, out);
 }
 
 bool plan_conv_grad_weight(const Site& site, hx_kernel& out) {
@@ -71,10 +75,7 @@ bool plan_conv_grad_weight(const Site& site, hx_kernel& out) {
   if (!read(site, site.in(0), site.out(), site.in(1), c)) return false;
   c.pass = Convolution::Pass::weight;
   c.x_place = {0}, c.y_place = {1}, c.weight_place = {2};
-  Work work(site.machine());
-  if (!add_step(site, work, c)) return false;
-  answer(out, std::move(work), "cuDNN convolution");
-  return true;
+  return answer_slope(site, c, out);
 }
 
 }  // namespace harmonics::cuda

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 
+#include "engine/tensor/half.hpp"
 #include "kernels/cuda/lt.hpp"
 #include "tests/cuda/e4m3.hpp"
 #include "tests/cuda/emulated_driver.hpp"
@@ -46,34 +47,16 @@ double element(const void* at, int type, int64_t i) {
     case lt::kF32: return static_cast<const float*>(at)[i];
     case lt::kF64: return static_cast<const double*>(at)[i];
     case lt::kE4m3: return static_cast<double>(e4m3_value(static_cast<const uint8_t*>(at)[i]));
-    case lt::kF16: {
-      _Float16 h;
-      std::memcpy(&h, static_cast<const uint16_t*>(at) + i, 2);
-      return static_cast<double>(h);
-    }
-    default: {
-      const uint32_t bits = static_cast<uint32_t>(static_cast<const uint16_t*>(at)[i]) << 16;
-      float f;
-      std::memcpy(&f, &bits, 4);
-      return static_cast<double>(f);
-    }
+    case lt::kF16: return static_cast<double>(half_to_float(static_cast<const uint16_t*>(at)[i]));
+    default: return static_cast<double>(bfloat_to_float(static_cast<const uint16_t*>(at)[i]));
   }
 }
 void put(void* at, int type, int64_t i, double v) {
   switch (type) {
     case lt::kF32: static_cast<float*>(at)[i] = static_cast<float>(v); break;
     case lt::kF64: static_cast<double*>(at)[i] = v; break;
-    case lt::kF16: {
-      const auto h = static_cast<_Float16>(v);
-      std::memcpy(static_cast<uint16_t*>(at) + i, &h, 2);
-      break;
-    }
-    default: {
-      const auto f = static_cast<float>(v);
-      uint32_t bits;
-      std::memcpy(&bits, &f, 4);
-      static_cast<uint16_t*>(at)[i] = static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    }
+    case lt::kF16: static_cast<uint16_t*>(at)[i] = float_to_half(static_cast<float>(v)); break;
+    default: static_cast<uint16_t*>(at)[i] = float_to_bfloat(static_cast<float>(v));
   }
 }
 
