@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -43,6 +44,7 @@ class DeviceChecks {
   Finding keeps_to_memory();
   Finding means_the_same() const;
   Finding on_threads() const;
+  Finding looks() const;
   Finding rounded(Precision precision, double tolerance);
   Finding many_times();
   bool serves_any() const { return !served_.empty(); }
@@ -51,8 +53,13 @@ class DeviceChecks {
     const auto& table = item_->table<hx_device_vt>();
     return HM_TABLE_HAS(table, record_time) || HM_TABLE_HAS(table, elapsed);
   }
+  bool says_it_looks() const {
+    const auto& table = item_->table<hx_device_vt>();
+    return HM_TABLE_HAS(table, copy_if_finite) || HM_TABLE_HAS(table, await_event);
+  }
 
  private:
+  void look_by_copies() const;
   uint32_t flags() const {
     const auto& table = item_->table<hx_device_vt>();
     return HM_TABLE_HAS(table, flags) ? table.flags(item_->self) : 0;
@@ -309,6 +316,56 @@ Finding DeviceChecks::rounded(Precision precision, double tolerance) {
   return faults.finding(fmt::format("of the calls, {} in another way", other), "operands of products may be rounded, and of fp16 short sums; totals are in f32");
 }
 
+constexpr float kLooked[] = {0.5f, -0.0f, std::numeric_limits<float>::max(), INFINITY, -INFINITY, std::numeric_limits<float>::quiet_NaN()};
+
+// The host waits for events alone.
+void DeviceChecks::look_by_copies() const {
+  const auto queue = std::make_shared<DeviceQueue>(item_);
+  for (const uint64_t bytes : {4, 7, 64, 4099}) {
+    std::vector<std::byte> sent(bytes);
+    for (size_t i = 0; i < bytes; ++i) sent[i] = static_cast<std::byte>(i * 7 + 1);
+    const DeviceBuffer from(queue, bytes), to(queue, bytes + 1), number(queue, sizeof(float));
+    const HostMemory back(queue, bytes + 1);
+    queue->upload(from.at(0), sent.data(), bytes);
+    for (const float looked : kLooked) {
+      const std::vector<std::byte> before(bytes + 1, std::byte{0x5a});
+      queue->upload(to.at(0), before.data(), before.size());
+      queue->upload(number.at(0), &looked, sizeof looked);
+      queue->copy_if_finite(to.at(0), from.at(0), bytes, number.at(0));
+      queue->download(back.at(0), to.at(0), bytes + 1);
+      DeviceEvent(queue).await();
+      const std::vector<std::byte>& meant = std::isfinite(looked) ? sent : before;
+      const std::string of = fmt::format("a copy of {} bytes that looks at {}", bytes, looked);
+      if (!std::equal(meant.begin(), meant.begin() + static_cast<ptrdiff_t>(bytes), back.at(0)))
+        throw Error(ErrorKind::Plugin, of + (std::isfinite(looked) ? " leaves other bytes, or await_event comes back before it is done" : " writes all the same"));
+      if (*back.at(bytes) != before[bytes]) throw Error(ErrorKind::Plugin, of + " writes behind them");
+    }
+  }
+}
+
+Finding DeviceChecks::looks() const {
+  harmonics::looks_at_numbers(*item_);
+  look_by_copies();
+  Faults faults;
+  size_t kernels = 0;
+  std::set<std::string> operations;
+  for (const Asked* a : served_) {
+    if (!a->kernel->raw().enqueue_if_finite) continue;
+    log_.alive();
+    ++kernels;
+    operations.insert(a->call.site.op);
+    std::vector<std::vector<int64_t>> arrangements = replacements(*a);
+    arrangements.emplace_back();
+    std::string text;
+    for (const std::vector<int64_t>& replaced : arrangements)
+      for (const float looked : kLooked)
+        if (text.empty()) text = run_looking(a->kernel->raw(), a->call.call.inputs, a->given, replaced, looked, item_);
+    if (!text.empty()) faults.add(a->call.site, "its kernel " + text);
+  }
+  return faults.finding(kernels == 0 ? "copies, and no kernels: steps that change something wait for the host" : fmt::format("copies, and {} kernels of {}", kernels, joined({operations.begin(), operations.end()})),
+                        "with enqueue_if_finite the outputs keep what they hold when the f32 at `number` is not finite by the time the queue comes there");
+}
+
 // One call after another is found anew, run and given back; so few different ones that the first half sees each: what a device keeps of a
 // call, it keeps once.
 Finding DeviceChecks::many_times() {
@@ -348,6 +405,7 @@ void check_device(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
   });
   if (!careful) return;
   attempt(log, "computes what calls mean", [&] { return checks.means_the_same(); });
+  if (checks.says_it_looks()) attempt(log, "looks at numbers", [&] { return checks.looks(); });
   attempt(log, "threads", [&] { return checks.on_threads(); });
   if (checks.rounds_to(HX_SITE_FP16_CHUNKS)) attempt(log, "products in fp16 chunks", [&] { return checks.rounded(Precision::fp16, tolerance_of(DType::F16)); });
   if (checks.rounds_to(HX_SITE_BF16)) attempt(log, "products in bf16", [&] { return checks.rounded(Precision::bf16, tolerance_of(DType::BF16)); });

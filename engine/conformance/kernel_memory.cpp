@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -40,7 +41,7 @@ class Buffers {
   // `replaced`: the input whose memory a result has, -1: none; empty: none of them.
   Buffers(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<TensorType>& results, unsigned char fill,
           const std::vector<int64_t>& replaced = {})
-      : inputs_(inputs), results_(results), replaced_(replaced) {
+      : inputs_(inputs), results_(results), replaced_(replaced), fill_(fill) {
     for (const HTensor& x : inputs) std::memcpy(add(fmt::format("input {}", memory_.size() + 1), type_of(x).bytes(), 0), x.bytes(), type_of(x).bytes());
     for (size_t i = 0; i < results.size(); ++i)
       if (i < replaced.size() && replaced[i] >= 0) pointers_.push_back(pointers_[static_cast<size_t>(replaced[i])]);
@@ -62,7 +63,8 @@ class Buffers {
     for (uint32_t phase = 0; phase < kernel.phases; ++phase)
       for (uint32_t part = 0; part < kernel.parts[phase]; ++part) run(kernel, phase, backwards ? kernel.parts[phase] - 1 - part : part);
   }
-  void run_queued(const hx_kernel& kernel, const ItemPtr& device) {
+  // `number`: what the kernel looks at before; null: it does not.
+  void run_queued(const hx_kernel& kernel, const ItemPtr& device, const float* number = nullptr) {
     const auto queue = std::make_shared<DeviceQueue>(device);
     std::vector<std::unique_ptr<DeviceBuffer>> there;
     for (GuardedBytes& m : memory_) {
@@ -73,7 +75,10 @@ class Buffers {
     for (const void* p : pointers_)
       for (size_t i = 0; i < memory_.size(); ++i)
         if (memory_[i].data() == p) places.push_back(there[i]->at(GuardedBytes::kGuard));
-    queue->check(kernel.enqueue(kernel.context, queue->raw(), places.data()), "queue its kernel");
+    const DeviceBuffer looked(queue, sizeof *number);
+    const hx_place at = looked.at(0);
+    if (number) queue->upload(at, number, sizeof *number);
+    queue->check(number ? kernel.enqueue_if_finite(kernel.context, queue->raw(), places.data(), &at) : kernel.enqueue(kernel.context, queue->raw(), places.data()), "queue its kernel");
     for (size_t i = 0; i < memory_.size(); ++i) queue->download(memory_[i].whole(), there[i]->at(0), memory_[i].whole_size());
     queue->synchronize();
   }
@@ -89,6 +94,16 @@ class Buffers {
     }
     return "";
   }
+  // Whether inputs and results hold what they held before; the workspace, which comes last, is the kernel's.
+  std::string changed() const {
+    for (size_t i = 0; i + 1 < memory_.size(); ++i) {
+      const unsigned char* data = memory_[i].data();
+      const bool same = i < inputs_.size() ? std::memcmp(data, inputs_[i].bytes(), memory_[i].size()) == 0
+                                           : std::all_of(data, data + memory_[i].size(), [&](unsigned char c) { return c == fill_; });
+      if (!same || !memory_[i].intact()) return "writes into " + names_[i];
+    }
+    return "";
+  }
 
  private:
   unsigned char* add(std::string name, size_t bytes, unsigned char fill) {
@@ -101,6 +116,7 @@ class Buffers {
   const std::vector<HTensor>& inputs_;
   const std::vector<TensorType> results_;
   const std::vector<int64_t> replaced_;
+  const unsigned char fill_;
   std::deque<GuardedBytes> memory_;
   std::vector<std::string> names_;  // of it
   std::vector<void*> pointers_;
@@ -152,6 +168,16 @@ std::string run_replacing(const hx_kernel& kernel, const std::vector<HTensor>& i
   Buffers run(kernel, inputs, types_of(expected), kRubbish, replaced);
   run.run_all(kernel, device);
   return against(run, expected, "when it is written over the input it may replace");
+}
+
+std::string run_looking(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected, const std::vector<int64_t>& replaced,
+                        float number, const ItemPtr& device) {
+  Buffers run(kernel, inputs, types_of(expected), kRubbish, replaced);
+  run.run_queued(kernel, device, &number);
+  const std::string when = fmt::format("when the number it looks at is {}", number);
+  if (std::isfinite(number)) return against(run, expected, when.c_str());
+  const std::string text = run.changed();
+  return text.empty() ? "" : text + " " + when;
 }
 
 std::string run_on_threads(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected, int threads, const ItemPtr& device) {

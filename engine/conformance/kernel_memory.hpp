@@ -25,6 +25,10 @@ std::string run_guarded(const hx_kernel& kernel, const std::vector<HTensor>& inp
 std::string run_replacing(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected,
                           const std::vector<int64_t>& replaced, const ItemPtr& device = nullptr);
 
+// Likewise by enqueue_if_finite. Where `number` is not finite: does it leave inputs and results as they are?
+std::string run_looking(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected,
+                        const std::vector<int64_t>& replaced, float number, const ItemPtr& device);
+
 // Likewise, with the parts of each phase on `threads` threads at once; what is queued runs once.
 std::string run_on_threads(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<HTensor>& expected, int threads,
                            const ItemPtr& device = nullptr);

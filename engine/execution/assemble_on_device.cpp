@@ -194,6 +194,7 @@ class DeviceAssembler {
       for (ValueId v : node.outputs) step.places.push_back(place_of(plan_.values[v]));
       step.places.push_back(place_of(plan_.workspaces[s]));
     }
+    step.changes = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return plan_.values[v].place == Place::state; });
     describe_place(text, plan_.values[node.outputs.at(0)], plan_.in_place[s]);
     p_.steps.push_back(std::move(step));
   }
@@ -230,6 +231,7 @@ class DeviceAssembler {
     DeviceStep step;
     step.places = {place_of(copy.from), place_of(copy.to)};
     step.bytes = copy.bytes;
+    step.changes = copy.to.place == Place::state;
     p_.steps.push_back(std::move(step));
     PlanStep text;
     text.what = what;

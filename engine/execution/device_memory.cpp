@@ -62,6 +62,9 @@ void DeviceQueue::download(void* to, const hx_place& from, uint64_t bytes) {
 void DeviceQueue::copy(const hx_place& to, const hx_place& from, uint64_t bytes) {
   if (bytes) check(table().copy(device_->self, queue_, &to, &from, bytes), "copy within its memory");
 }
+void DeviceQueue::copy_if_finite(const hx_place& to, const hx_place& from, uint64_t bytes, const hx_place& number) {
+  if (bytes) check(table().copy_if_finite(device_->self, queue_, &to, &from, bytes, &number), "copy within its memory");
+}
 void DeviceQueue::submit() {
   if (HM_TABLE_HAS(table(), submit)) check(table().submit(device_->self, queue_), "start what is queued");
 }

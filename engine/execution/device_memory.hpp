@@ -30,6 +30,8 @@ class DeviceQueue {
   void upload(const hx_place& to, const void* from, uint64_t bytes);
   void download(void* to, const hx_place& from, uint64_t bytes);
   void copy(const hx_place& to, const hx_place& from, uint64_t bytes);
+  // Where the device looks at numbers (staging.hpp): `to` keeps what it holds unless the f32 at `number` is finite by then.
+  void copy_if_finite(const hx_place& to, const hx_place& from, uint64_t bytes, const hx_place& number);
   void submit();
   void synchronize();
   // Work that is recorded once and put on the queue as a whole from then on. end_capture: null when this work cannot be recorded.

@@ -40,7 +40,7 @@ DevicePlan::~DevicePlan() {
     p_.queue->synchronize();  // before kernels and buffers go
   } catch (const Error&) {    // whoever waited for the results has been told
   }
-  for (const Recorded* r : {&forward_, &rest_})
+  for (const Recorded* r : {&forward_, &rest_, &whole_})
     if (r->capture) p_.queue->release(r->capture);
 }
 
@@ -79,19 +79,23 @@ void DevicePlan::run_hosted(const HostedStep& step) {
   p_.queue->synchronize();  // the next hosted step may have the same memory
 }
 
-void DevicePlan::run_step(const DeviceStep& step) {
+void DevicePlan::run_step(const DeviceStep& step, const hx_place* number) {
+  const hx_place* looked = step.changes ? number : nullptr;
   if (step.kernel) {
-    const hx_status status = step.kernel->enqueue(step.kernel->context, p_.queue->raw(), step.places.data());
-    if (status != HX_OK) p_.queue->check(status, fmt::format("queue its kernel '{}'", step.kernel->name).c_str());
+    const hx_kernel& k = *step.kernel;
+    const hx_status status = looked ? k.enqueue_if_finite(k.context, p_.queue->raw(), step.places.data(), looked) : k.enqueue(k.context, p_.queue->raw(), step.places.data());
+    if (status != HX_OK) p_.queue->check(status, fmt::format("queue its kernel '{}'", k.name).c_str());
   } else if (step.hosted) {
     run_hosted(*step.hosted);
+  } else if (looked) {
+    p_.queue->copy_if_finite(step.places[1], step.places[0], step.bytes, *looked);
   } else {
     p_.queue->copy(step.places[1], step.places[0], step.bytes);
   }
 }
 
-void DevicePlan::run_steps(size_t step, size_t end) {
-  for (; step != end; ++step) run_step(p_.steps[step]);
+void DevicePlan::run_steps(size_t step, size_t end, const hx_place* number) {
+  for (; step != end; ++step) run_step(p_.steps[step], number);
 }
 
 // The host takes no part in them, and there are several.
@@ -99,14 +103,14 @@ bool DevicePlan::can_record(size_t step, size_t end) const {
   return end - step > 1 && p_.queue->can_capture() && std::none_of(p_.steps.begin() + static_cast<ptrdiff_t>(step), p_.steps.begin() + static_cast<ptrdiff_t>(end), [](const DeviceStep& s) { return s.hosted; });
 }
 
-void DevicePlan::run_recorded(Recorded& recorded, size_t step, size_t end) {
+template <typename Run> void DevicePlan::run_recorded(Recorded& recorded, size_t step, size_t end, Run run) {
   if (recorded.runs < 2) ++recorded.runs;
   if (recorded.runs == 2 && recorded.possible && !recorded.capture) {
     recorded.possible = can_record(step, end);
     if (recorded.possible) {
       p_.queue->begin_capture();
       try {
-        run_steps(step, end);
+        run();
       } catch (...) {
         if (hx_capture* half = p_.queue->end_capture()) p_.queue->release(half);
         throw;
@@ -116,7 +120,11 @@ void DevicePlan::run_recorded(Recorded& recorded, size_t step, size_t end) {
     }
   }
   if (recorded.capture) p_.queue->launch(recorded.capture);
-  else run_steps(step, end);
+  else run();
+}
+
+void DevicePlan::run_half(Recorded& recorded, size_t step, size_t end) {
+  run_recorded(recorded, step, end, [&] { run_steps(step, end); });
 }
 
 void DevicePlan::fetch(const std::vector<Transfer>& results) {
@@ -129,13 +137,13 @@ void DevicePlan::changed() {
 
 void DevicePlan::first(const void* const* inputs) {
   begin(inputs);
-  run_recorded(forward_, 0, p_.rest);
+  run_half(forward_, 0, p_.rest);
   if (p_.rest == p_.steps.size()) changed();
   fetch(p_.results);
 }
 
 void DevicePlan::second() {
-  run_recorded(rest_, p_.rest, p_.steps.size());
+  run_half(rest_, p_.rest, p_.steps.size());
   if (p_.rest != p_.steps.size()) changed();
   fetch(p_.later);
 }
@@ -159,6 +167,40 @@ void DevicePlan::run_rest(const void* const*) {
   second();
   if (p_.later.empty()) p_.queue->submit();
   else p_.queue->synchronize();
+}
+
+// Whether the first half gives `number`, and whoever changes something can look at it there.
+bool DevicePlan::can_look_at(const float* number) {
+  if (asked_ == number) return looked_.has_value();
+  asked_ = number;
+  looked_.reset();
+  const auto result = std::find_if(p_.results.begin(), p_.results.end(), [&](const Transfer& t) { return t.host == number; });
+  const auto looks = [](const DeviceStep& s) { return s.kernel ? !s.changes || s.kernel->enqueue_if_finite : !s.hosted; };
+  if (result != p_.results.end() && p_.rest != p_.steps.size() && looks_at_numbers(p_.queue->device()) && std::all_of(p_.steps.begin(), p_.steps.end(), looks))
+    looked_ = result->place;
+  return looked_.has_value();
+}
+
+void DevicePlan::run_whole(const hx_place& number) {
+  run_steps(0, p_.rest);
+  fetch(p_.results);
+  there_ = DeviceEvent(p_.queue);
+  run_steps(p_.rest, p_.steps.size(), &number);
+  fetch(p_.later);
+}
+
+// Everything is queued at once, or recorded as one: the device does not wait for the host to have looked.
+bool DevicePlan::run_if_finite(const void* const* inputs, const float* number) {
+  const auto lock = p_.queue->lock();
+  if (!can_look_at(number)) return Executable::run_if_finite(inputs, number);
+  begin(inputs);
+  if (!whole_.capture) there_ = {};
+  run_recorded(whole_, 0, p_.steps.size(), [&] { run_whole(*looked_); });
+  changed();
+  p_.queue->submit();
+  if (p_.later.empty()) there_.await();
+  else p_.queue->synchronize();
+  return std::isfinite(*number);
 }
 
 // Tried once: a driver may take such events and then have no times. What is between two of them with no work counts for each step.

@@ -33,6 +33,7 @@ struct DeviceStep {
   const HostedStep* hosted = nullptr;
   std::vector<hx_place> places;       // of a copy: from, to
   uint64_t bytes = 0;                 // of a copy
+  bool changes = false;               // a parameter or state
 };
 
 // An input's place on the device. Small ones that lie side by side go there together, by way of `packed`.
@@ -78,6 +79,7 @@ class DevicePlan final : public Executable {
   void run(const void* const* inputs) override;
   void run_forward(const void* const* inputs) override;
   void run_rest(const void* const* inputs) override;
+  bool run_if_finite(const void* const* inputs, const float* number) override;
   void run_timed(const void* const* inputs, PlanTimes& times) override;
   void run_empty(const void* const* inputs) override;
   const std::vector<std::string>& input_names() const override { return p_.input_names; }
@@ -98,10 +100,14 @@ class DevicePlan final : public Executable {
 
   void begin(const void* const* inputs);
   void send_inputs(const void* const* inputs);
-  void run_steps(size_t step, size_t end);
-  void run_recorded(Recorded& recorded, size_t step, size_t end);
+  // `number`: what steps that change something look at before; null: they do not.
+  void run_steps(size_t step, size_t end, const hx_place* number = nullptr);
+  void run_step(const DeviceStep& step, const hx_place* number = nullptr);
+  template <typename Run> void run_recorded(Recorded& recorded, size_t step, size_t end, Run run);  // which puts these steps on the queue
   bool can_record(size_t step, size_t end) const;
-  void run_step(const DeviceStep& step);
+  void run_half(Recorded& recorded, size_t step, size_t end);
+  void run_whole(const hx_place& number);
+  bool can_look_at(const float* number);
   void run_hosted(const HostedStep& step);
   bool keeps_times();
   void run_on_its_clock(std::vector<uint64_t>& stamps);
@@ -113,7 +119,10 @@ class DevicePlan final : public Executable {
 
   DevicePlanParts p_;
   Executor& executor_;
-  Recorded forward_, rest_;
+  Recorded forward_, rest_, whole_;
+  const float* asked_ = nullptr;     // the number that run_if_finite was last asked to look at,
+  std::optional<hx_place> looked_;   // where it lies; none: it cannot be looked at there
+  DeviceEvent there_;                // results of the first half, while the second runs
   std::optional<bool> keeps_times_;  // not tried yet
   uint64_t nothing_ = 0;             // as of PlanTimes
 };

@@ -1,6 +1,7 @@
 // Executable: a program compiled for one device and one set of shapes. One linear plan, one arena, nothing allocated per step.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <string>
@@ -119,6 +120,14 @@ class Executable {
   // first half is everything, changes included.
   virtual void run_forward(const void* const* inputs) = 0;
   virtual void run_rest(const void* const* inputs) = 0;
+  // run(), but no parameter or state is changed when `number`, an f32 of the first half as output() gives it, is not finite: false then.
+  // A device may still be at work on the second half when it returns; results of the first are there.
+  virtual bool run_if_finite(const void* const* inputs, const float* number) {
+    run_forward(inputs);
+    if (!std::isfinite(*number)) return false;
+    run_rest(inputs);
+    return true;
+  }
   // run() with a clock, for profiles. Nothing of it is in a run that is not timed.
   virtual void run_timed(const void* const* inputs, PlanTimes& times) = 0;
   // run() with an empty function in place of every kernel: what the plan itself costs.

@@ -30,6 +30,14 @@ bool has_clock(const Item& device) {
   return records;
 }
 
+bool looks_at_numbers(const Item& device) {
+  const auto& t = device.table<hx_device_vt>();
+  const bool copies = HM_TABLE_HAS(t, copy_if_finite), awaits = HM_TABLE_HAS(t, await_event);
+  if (copies != awaits || (copies && !(has_events(device) && has_host_memory(device))))
+    throw Error(ErrorKind::Plugin, fmt::format("device '{}' has some of the functions for steps that look at a number, but not all", device.name), {}, {"copy_if_finite, await_event, record, wait, release_event, allocate_host and release_host belong together"});
+  return copies;
+}
+
 HostMemory::HostMemory(DeviceQueuePtr queue, uint64_t bytes) : queue_(std::move(queue)) {
   if (bytes == 0) return;
   if (!has_host_memory(queue_->device())) {
@@ -68,6 +76,7 @@ DeviceEvent& DeviceEvent::operator=(DeviceEvent&& other) noexcept {
 void DeviceEvent::hold_back(DeviceQueue& queue) const {
   queue.check(table_of(queue).wait(queue.device().self, queue.raw(), event_), "make a queue wait for another");
 }
+void DeviceEvent::await() const { queue_->check(table_of(*queue_).await_event(queue_->device().self, event_), "finish what is queued"); }
 std::optional<double> DeviceEvent::since(const DeviceEvent& earlier) const {
   constexpr double kMost = 1e8;  // years
   double seconds = 0;

@@ -17,6 +17,10 @@ bool has_events(const Item& device);
 // still keep none: see DeviceEvent::timed.
 bool has_clock(const Item& device);
 
+// Copies that look at a number before, and events that the host waits for. One without the other, or without events and host memory,
+// is ErrorKind::Plugin.
+bool looks_at_numbers(const Item& device);
+
 // Memory of the host that a device copies from and to without a detour, where it has such; else any. Zeroed.
 class HostMemory {
  public:
@@ -45,6 +49,8 @@ class DeviceEvent {
   explicit operator bool() const { return event_ != nullptr; }
   // What is queued there from now on, on a queue of the same device, waits for this point; the host does not.
   void hold_back(DeviceQueue& queue) const;
+  // The host waits until its queue has come there.
+  void await() const;
   // Seconds since an earlier one; both are timed, and of one queue that was synchronized since. Nothing: none were kept.
   std::optional<double> since(const DeviceEvent& earlier) const;
 

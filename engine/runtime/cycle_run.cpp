@@ -156,9 +156,7 @@ void CycleRun::run_batch(Slot& slot) {
   program.set(slot.pointers.data(), next_rate(), record_.next_batch(), plan_.settings.seed);
   program.set_keep(record_.gathered() > 0);
   if (program.loss()) {
-    program.run_forward();
-    if (!std::isfinite(*program.loss())) diverged(program, slot);
-    program.run_rest();
+    if (!program.run_if_finite()) diverged(program, slot);
   } else {
     program.run();
   }

@@ -393,6 +393,9 @@ typedef struct hx_kernel {
    * are phases and parts. A kernel with run alone gets host memory, to which the host copies. Set only where the host's
    * struct_size, which it writes before it asks, has room for it. */
   hx_status (*enqueue)(const void* context, hx_queue* queue, const hx_place* places);
+  /* Contract 1.4, optional beside enqueue, for what steps parameters: as enqueue, but the outputs keep what they hold when the
+   * f32 at `number` is infinite or no number by the time the queue comes there. Set only where there is room, as above. */
+  hx_status (*enqueue_if_finite)(const void* context, hx_queue* queue, const hx_place* places, const hx_place* number);
 } hx_kernel;
 
 enum { HX_DEVICE_OTHER = 0, HX_DEVICE_CPU = 1, HX_DEVICE_GPU = 2, HX_DEVICE_FPGA = 3 };
@@ -449,6 +452,13 @@ typedef struct hx_device_vt {
    * found both done. HX_DECLINED from either: no times are kept. */
   hx_status (*record_time)(void* self, hx_queue* queue, hx_event** out);
   hx_status (*elapsed)(void* self, hx_event* from, hx_event* to, double* seconds);
+  /* Optional, contract 1.4, both or none, beside record and allocate_host: a whole training step is then queued at once, and the
+   * loss is looked at while the device goes on. copy_if_finite: as copy, but `to` keeps what it holds when the f32 at `number` is
+   * infinite or no number by then. await_event: the host waits until the queue has come to the event; what has failed by then it
+   * may say. Downloads into memory of allocate_host and record may then also come between begin_capture and end_capture: each
+   * launch reaches the event anew, and await_event waits for the last one. */
+  hx_status (*copy_if_finite)(void* self, hx_queue* queue, const hx_place* to, const hx_place* from, uint64_t bytes, const hx_place* number);
+  hx_status (*await_event)(void* self, hx_event* event);
 } hx_device_vt;
 
 /* ---- the host's table --------------------------------------------------------------------------------------------- */

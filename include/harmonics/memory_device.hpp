@@ -40,6 +40,13 @@ class StagingDevice : public MemoryDevice {
   // one of the same queue, both found done by synchronize; nothing: none were kept.
   virtual hx_event* record_time(hx_queue* queue) { return (void)queue, nullptr; }
   virtual std::optional<double> elapsed(hx_event* from, hx_event* to) { return (void)from, (void)to, std::nullopt; }
+  // Whether it has the next two, and kernels with enqueue_if_finite: training steps are then queued whole. As copy, but `to` keeps what
+  // it holds when the f32 at `number` is not finite by then. And: the host waits until the queue of the event has come there.
+  virtual bool looks_at_numbers() const { return false; }
+  virtual void copy_if_finite(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes, const hx_place& number) {
+    (void)queue, (void)to, (void)from, (void)bytes, (void)number;
+  }
+  virtual void await_event(hx_event* event) { (void)event; }
   bool stages() const final { return true; }
 };
 
@@ -161,8 +168,24 @@ HARMONICS_FACE inline const hx_device_vt* capturing_device_vt() {
   return &table;
 }
 
+// The same for one that looks at numbers.
+template <const hx_device_vt* (*kTable)()> HARMONICS_FACE const hx_device_vt* looking_device_vt() {
+  static const hx_device_vt table = [] {
+    hx_device_vt vt = *kTable();
+    vt.copy_if_finite = [](void* self, hx_queue* queue, const hx_place* to, const hx_place* from, uint64_t bytes, const hx_place* number) {
+      return guarded([&] { return staging_device(self).copy_if_finite(queue, *to, *from, bytes, *number), HX_OK; });
+    };
+    vt.await_event = [](void* self, hx_event* event) { return call_staging<&StagingDevice::await_event>(self, event); };
+    return vt;
+  }();
+  return &table;
+}
+
 HARMONICS_FACE inline const hx_device_vt* table_of(const MemoryDevice& device) {
-  return device.captures() ? capturing_device_vt() : device.stages() ? staging_device_vt() : memory_device_vt();
+  if (!device.stages()) return memory_device_vt();
+  const bool looks = static_cast<const StagingDevice&>(device).looks_at_numbers();
+  if (device.captures()) return looks ? looking_device_vt<capturing_device_vt>() : capturing_device_vt();
+  return looks ? looking_device_vt<staging_device_vt>() : staging_device_vt();
 }
 
 }  // namespace detail

@@ -153,6 +153,16 @@ class CudaDevice final : public CapturingDevice {
   }
   void wait(hx_queue* queue, hx_event* event) override { check(driver().wait(queue, event), "wait for an event"); }
   void release_event(hx_event* event) override { driver().release_event(event); }
+  bool looks_at_numbers() const override { return true; }
+  void copy_if_finite(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes, const hx_place& number) override {
+    constexpr uint64_t kMost = 4096;  // blocks
+    char* buffers[] = {address(from), address(to), address(number)};
+    CopyIfFiniteParameters parameters{bytes};
+    void* arguments[] = {&buffers[0], &buffers[1], &buffers[2], &parameters};
+    const uint64_t blocks = std::clamp<uint64_t>(bytes / 4 / kThreads, 1, kMost);
+    check(driver().launch(copy_if_finite_function(), {static_cast<uint32_t>(blocks), 1, 1, kThreads}, arguments, queue), "copy within its memory");
+  }
+  void await_event(hx_event* event) override { check(driver().await_event(event), "finish what is queued"); }
   void begin_capture(hx_queue* queue) override { check(driver().begin_capture(queue), "begin a graph"); }
   hx_capture* end_capture(hx_queue* queue) override {
     void* graph = nullptr;

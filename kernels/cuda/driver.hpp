@@ -42,8 +42,10 @@ class Driver {
   virtual int copy(void* to, const void* from, uint64_t bytes, void* stream) = 0;  // between any two memories
   virtual int launch(const void* function, const Grid& grid, void** arguments, void* stream) = 0;
 
+  // In what is captured too: each start of the graph then reaches the event anew.
   virtual int record(void* stream, bool keeps_time, void** event) = 0;
   virtual int wait(void* stream, void* event) = 0;
+  virtual int await_event(void* event) = 0;  // by the host
   virtual int elapsed(void* from, void* to, double* seconds) = 0;  // between two that keep the time, both done
   virtual int release_event(void* event) = 0;
 

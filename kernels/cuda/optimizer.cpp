@@ -83,13 +83,15 @@ class TableStep final : public Step {
   }
   uint32_t blocks() const { return launches_.back().first + launches_.back().blocks; }
 
-  void enqueue(Machine& machine, void* stream, const hx_place* places) const override {
+  void enqueue(Machine& machine, void* stream, const hx_place* places) const override { enqueue_looking(machine, stream, places, nullptr); }
+  void enqueue_looking(Machine& machine, void* stream, const hx_place* places, const char* number) const override {
     for (const Launch& l : launches_) {
       TensorTable table = l.table;
       for (size_t t = 0; t < l.at.size(); ++t)
         for (size_t i = 0; i < l.at[t].size(); ++i) table.rows[t].at[i] = reinterpret_cast<float*>(l.at[t][i].at(places));
       if (lr_) table.lr = reinterpret_cast<const float*>(lr_->at(places));
       if (step_) table.step = step_->at(places);
+      table.number = reinterpret_cast<const float*>(number);
       if (sums_) table.sums = reinterpret_cast<double*>(sums_->at(places)) + l.first;
       void* arguments[] = {&table};
       machine.check(machine.driver().launch(function_, {l.blocks, 1, 1, kThreads}, arguments, stream), "start a kernel");
@@ -122,6 +124,7 @@ bool answer_updates(const Site& site, std::string_view update, uint32_t paramete
   Work work(site.machine());
   work.add(std::make_unique<TableStep>(update_function(rule->rule), rule->settings, kUpdateRun, list, Operand{all},
                                        rule->with_step ? std::optional(Operand{all + 1}) : std::nullopt, std::nullopt));
+  work.set_looks();
   answer(out, std::move(work), parameters == 1 ? "update" : "joined updates").in_place = 1;
   return true;
 }
@@ -136,15 +139,16 @@ bool plan_update_all(const Site& site, hx_kernel& out) {
 
 bool plan_lamb(const Site& site, hx_kernel& out) {
   if (!takes(site, 1, 4, true)) return false;
-  if (site.integer("adapt", 1) == 0) return declined("steps of LAMB without adapt are left to its body");
   OptimizerParameters p = settings_of(site, 1e-6);
+  p.adapts = site.integer("adapt", 1) != 0;
   p.count = static_cast<uint32_t>(count(site.in(0)));
   p.wide_step = site.in(5).dtype == HX_I64;
   p.blocks = std::min<uint32_t>((p.count + kNormRun - 1) / kNormRun, 1024);
   Work work(site.machine());
   const Operand sums = work.take_workspace(site, uint64_t{p.blocks} * 2 * sizeof(double));
-  work.launch(lamb_moments_function(), {p.blocks, 1, 1, kThreads}, {{0}, {1}, {2}, {3}, {5}, {7}, {8}, sums}, p);
-  work.over(p.count, lamb_step_function(), {{0}, {7}, {8}, {4}, {5}, sums, {6}}, p);
+  work.launch(lamb_moments_function(), {p.blocks, 1, 1, kThreads}, {{0}, {1}, {2}, {3}, {5}, {7}, {8}, sums, {kLooked}}, p);
+  work.over(p.count, lamb_step_function(), {{0}, {7}, {8}, {4}, {5}, sums, {6}, {kLooked}}, p);
+  work.set_looks();
   answer(out, std::move(work), "lamb").in_place = 1;
   return true;
 }

@@ -77,13 +77,18 @@ class RuntimeDriver final : public Driver {
     return then([&] {
       cudaEvent_t made = nullptr;
       cudaError_t code = cudaEventCreateWithFlags(&made, keeps_time ? cudaEventDefault : cudaEventDisableTiming);
-      if (code == cudaSuccess) code = cudaEventRecord(made, of(stream));
+      cudaStreamCaptureStatus captures = cudaStreamCaptureStatusNone;
+      if (code == cudaSuccess) code = cudaStreamIsCapturing(of(stream), &captures);
+      if (code == cudaSuccess) code = cudaEventRecordWithFlags(made, of(stream), captures == cudaStreamCaptureStatusActive ? cudaEventRecordExternal : cudaEventRecordDefault);
       *event = made;
       return code;
     });
   }
   int wait(void* stream, void* event) override {
     return then([&] { return cudaStreamWaitEvent(of(stream), static_cast<cudaEvent_t>(event), 0); });
+  }
+  int await_event(void* event) override {
+    return then([&] { return cudaEventSynchronize(static_cast<cudaEvent_t>(event)); });
   }
   int elapsed(void* from, void* to, double* seconds) override {
     return then([&] {

@@ -39,11 +39,11 @@ LaunchStep::LaunchStep(Function function, const Grid& grid, std::vector<Operand>
   std::memcpy(parameters_.data(), parameters, bytes);
 }
 
-void LaunchStep::enqueue(Machine& machine, void* stream, const hx_place* places) const {
-  void* buffers[kMostBuffers];
+void LaunchStep::enqueue_looking(Machine& machine, void* stream, const hx_place* places, const char* number) const {
+  const void* buffers[kMostBuffers];
   void* arguments[kMostBuffers + 1];
   for (size_t i = 0; i < buffers_.size(); ++i) {
-    buffers[i] = buffers_[i].at(places);
+    buffers[i] = buffers_[i].buffer == kLooked ? number : buffers_[i].at(places);
     arguments[i] = &buffers[i];
   }
   arguments[buffers_.size()] = const_cast<std::max_align_t*>(parameters_.data());
@@ -61,9 +61,9 @@ Operand Work::take_workspace(const Site& site, uint64_t bytes) {
   return {site.workspace(), at};
 }
 
-hx_status Work::enqueue(hx_queue* queue, const hx_place* places) const {
+hx_status Work::enqueue(hx_queue* queue, const hx_place* places, const hx_place* number) const {
   try {
-    for (const auto& step : steps_) step->enqueue(machine_, queue, places);
+    for (const auto& step : steps_) step->enqueue_looking(machine_, queue, places, number ? address(*number) : nullptr);
     return HX_OK;
   } catch (const std::exception& e) {
     detail::api()->set_error(HX_ERROR_DEVICE, e.what());
@@ -72,7 +72,12 @@ hx_status Work::enqueue(hx_queue* queue, const hx_place* places) const {
 }
 
 hx_kernel& answer(hx_kernel& out, Work work, const char* name) {
-  out.struct_size = sizeof(hx_kernel);
+  out.struct_size = std::min<uint32_t>(out.struct_size, sizeof(hx_kernel));
+  const bool has_room = out.struct_size >= offsetof(hx_kernel, enqueue_if_finite) + sizeof out.enqueue_if_finite;
+  if (work.looks() && has_room)
+    out.enqueue_if_finite = [](const void* context, hx_queue* queue, const hx_place* places, const hx_place* number) {
+      return static_cast<const Work*>(context)->enqueue(queue, places, number);
+    };
   out.run = nullptr;
   out.phases = 0;
   out.workspace = work.workspace();

@@ -64,6 +64,8 @@ class Site {
 
 inline char* address(const hx_place& place) { return reinterpret_cast<char*>(place.buffer + place.offset); }
 
+constexpr uint32_t kLooked = ~0u;  // in place of a buffer: the number that a step looks at, or null
+
 // A buffer as a step has it: one of the call's, from some byte on.
 struct Operand {
   uint32_t buffer;
@@ -75,6 +77,11 @@ class Step {
  public:
   virtual ~Step() = default;
   virtual void enqueue(Machine& machine, void* stream, const hx_place* places) const = 0;
+  // Of work whose results stay when `number` is not finite; steps that write into the workspace only need not look.
+  virtual void enqueue_looking(Machine& machine, void* stream, const hx_place* places, const char* number) const {
+    (void)number;
+    enqueue(machine, stream, places);
+  }
 };
 
 class CopyStep final : public Step {
@@ -87,11 +94,12 @@ class CopyStep final : public Step {
   uint64_t bytes_;
 };
 
-// A kernel: its first arguments are the buffers, the last its parameters.
+// A kernel: its first arguments are the buffers, the number it looks at among them if it does, and the last its parameters.
 class LaunchStep final : public Step {
  public:
   LaunchStep(Function function, const Grid& grid, std::vector<Operand> buffers, const void* parameters, size_t bytes);
-  void enqueue(Machine& machine, void* stream, const hx_place* places) const override;
+  void enqueue(Machine& machine, void* stream, const hx_place* places) const override { enqueue_looking(machine, stream, places, nullptr); }
+  void enqueue_looking(Machine& machine, void* stream, const hx_place* places, const char* number) const override;
 
  private:
   static constexpr size_t kMostBuffers = 64;
@@ -119,13 +127,17 @@ class Work {
   // Bytes of the call's workspace that nobody else has.
   Operand take_workspace(const Site& site, uint64_t bytes);
   uint64_t workspace() const { return workspace_; }
+  // Every step that writes results can look at a number before.
+  void set_looks() { looks_ = true; }
+  bool looks() const { return looks_; }
 
-  hx_status enqueue(hx_queue* queue, const hx_place* places) const;
+  hx_status enqueue(hx_queue* queue, const hx_place* places, const hx_place* number = nullptr) const;
 
  private:
   Machine& machine_;
   std::vector<std::unique_ptr<Step>> steps_;
   uint64_t workspace_ = 0;
+  bool looks_ = false;
 };
 
 // Fills `out`: it owns the work.

@@ -1,4 +1,5 @@
 // The OpenCL device: memory, queues, and which call sites have kernels.
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -58,6 +59,16 @@ const std::unordered_map<std::string_view, Plan>& plans() {
   }();
   return table;
 }
+
+// Whole words, and what is left.
+const char* kCopyIfFinite = R"(
+kernel void copy_if_finite(BUFFER(0), BUFFER(1), BUFFER(2), ulong bytes) {
+  const ulong i = get_global_id(0);
+  if (!isfinite(AT(float, 2)[0])) return;
+  if (4 * i + 4 <= bytes) AT(uint, 1)[i] = AT(uint, 0)[i];
+  else for (ulong j = 4 * i; j < bytes; ++j) AT(uchar, 1)[j] = AT(uchar, 0)[j];
+}
+)";
 
 class OpenClDevice final : public StagingDevice {
  public:
@@ -130,6 +141,22 @@ class OpenClDevice final : public StagingDevice {
     check(clEnqueueBarrierWithWaitList(of(queue), 1, &waited, nullptr), "make a queue wait for another");
   }
   void release_event(hx_event* event) override { clReleaseEvent(of(event)); }
+  bool looks_at_numbers() const override { return true; }
+  void copy_if_finite(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes, const hx_place& number) override {
+    const hx_place places[] = {from, to};
+    const std::lock_guard lock(mutex_of_copies_);
+    auto at = copies_.find(bytes);
+    if (at == copies_.end()) {
+      Launch copy(*machine_, kCopyIfFinite, "copy_if_finite", {0, 1, kLooked});
+      copy.with(static_cast<cl_ulong>(bytes)).over(static_cast<int64_t>((bytes + 3) / 4));
+      at = copies_.emplace(bytes, std::move(copy)).first;
+    }
+    at->second.enqueue(of(queue), places, &number);
+  }
+  void await_event(hx_event* event) override {
+    const cl_event awaited = of(event);
+    check(clWaitForEvents(1, &awaited), "finish what is queued");
+  }
   hx_event* record_time(hx_queue* queue) override {
     Queue& q = queue_of(queue);
     if (!q.timed) q.timed = open(CL_QUEUE_PROFILING_ENABLE);
@@ -211,6 +238,8 @@ class OpenClDevice final : public StagingDevice {
   mutable std::mutex mutex_;
   mutable std::unique_ptr<Machine> machine_;
   mutable std::string unavailable_;
+  std::mutex mutex_of_copies_;
+  std::map<uint64_t, Launch> copies_;  // by their bytes; a kernel's arguments are its own
   kernels::MemoryPool memory_{[this](uint64_t bytes) { return create_buffer(bytes); }, [](uint64_t buffer) { clReleaseMemObject(of(buffer)); }};
 };
 

@@ -29,7 +29,7 @@ SUM activated(SUM y, uint activation) {
     default: return y;
   }
 }
-#define FURTHER , BUFFER(3), BUFFER(4), uint ending, uint activation, uint cycle
+#define FURTHER , BUFFER(3), BUFFER(4), BUFFER(5), uint ending, uint activation, uint cycle
 #else
 #define FURTHER
 #endif
@@ -68,6 +68,9 @@ void product(BUFFER(0), BUFFER(1), BUFFER(2) FURTHER, uint m, uint n, uint k, ui
   for (uint i = 0; i < EACH; ++i)
     for (uint j = 0; j < EACH; ++j) room[(ty * EACH + i) * TILE + tx * EACH + j] = sums[i][j];
   barrier(CLK_LOCAL_MEM_FENCE);
+#ifdef ENDINGS
+  if (b5 && !isfinite(AT(float, 5)[0])) return;
+#endif
   for (uint e = me; e < min((uint)TILE, m - row) * TILE; e += GROUP * GROUP) {
     const uint r = row + e / TILE, q = column + e % TILE, place = to + (batch * m + r) * n + q;
     if (q >= n) continue;
@@ -179,7 +182,7 @@ Launch product(Machine& machine, Product p, const Ending& ending) {
   std::vector<uint32_t> buffers{p.a.buffer, p.b.buffer, p.to};
   if (endings) {
     body += kernels::kScalarMacros + element_macros("EXTRA", ending.kind == Ending::none ? p.dtype : ending.dtype) + "#define ENDINGS\n#define SQRT1_2 " + literal(p.dtype, M_SQRT1_2) + "\n";
-    buffers.insert(buffers.end(), {ending.extra, ending.number});
+    buffers.insert(buffers.end(), {ending.extra, ending.number, kLooked});
   }
   body += replaced(replaced(kProduct, "WALK_PARAMETERS", p.batches.parameters("w_")), "WALK\n", p.batches.text("batch", "w_", {"a_at", "b_at"}));
   Launch launch(machine, body, "product", buffers);
@@ -233,6 +236,7 @@ bool plan_dot_add(const Site& site, hx_kernel& out) {
   Room room;
   add_product(site, work, room, {site.in(1), 1, site.integers("lhs_batch"), site.integers("lhs_contract")}, {site.in(2), 2, site.integers("rhs_batch"), site.integers("rhs_contract")},
               site.out(), site.inputs(), ending);
+  work.looks = true;
   hx_kernel& kernel = answer(out, std::move(work), "sum of products");
   kernel.workspace = room.bytes();
   kernel.in_place = 1;  // each sum is read where it is written
@@ -258,6 +262,7 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
   step.dtype = HX_F32;
   step.number = 3;
   add_product(site, work, room, {a, 1, {}, leading}, {b, 2, {}, leading}, site.out(), 4, step);
+  work.looks = true;
   hx_kernel& kernel = answer(out, std::move(work), "sgd of a product");
   kernel.workspace = room.bytes();
   kernel.in_place = 1;

@@ -8,7 +8,8 @@ namespace {
 
 enum Rule : uint32_t { kSgd, kAdam, kAdamW, kRmsprop, kLion, kLamb, kLambStep };
 
-// Buffers: w, g, up to three moments, lr, the step's number, w', the next moments. What a rule has none of is not touched.
+// Buffers: w, g, up to three moments, lr, the step's number, w', the next moments, and the number that is looked at, or null. What a rule
+// has none of is not touched.
 // 1 - beta^step keeps its digits as -expm1(step log beta), in f32 too.
 const char* kUpdate = R"(
 #define OLD0 AT(float, 2)[i]
@@ -18,10 +19,10 @@ const char* kUpdate = R"(
 #define NEW0 AT(float, 8)[i]
 #define NEW1 AT(float, 9)[i]
 #define NEW2 AT(float, 10)[i]
-kernel void update(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6), BUFFER(7), BUFFER(8), BUFFER(9), BUFFER(10), uint n, uint rule,
+kernel void update(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6), BUFFER(7), BUFFER(8), BUFFER(9), BUFFER(10), BUFFER(11), uint n, uint rule,
                    uint variant, float decay, float momentum, float keep1, float rest1, float keep2, float rest2, float log1, float log2, float epsilon) {
   const uint i = get_global_id(0);
-  if (i >= n) return;
+  if (i >= n || (b11 && !isfinite(AT(float, 11)[0]))) return;
   const float lr = AT(float, 5)[0];
   float w = AT(float, 0)[i], g = AT(float, 1)[i];
   if (rule == SGD) {  // variant: 0 without a velocity, 1 with it, 2 Nesterov's
@@ -96,12 +97,12 @@ struct Rates {
 // `moments` of them; `step`: the input with the step's number, 0: none.
 Launch update(const Site& site, Rule rule, uint32_t variant, const Rates& rates, uint32_t moments, uint32_t step = 0) {
   const uint32_t outputs = site.inputs(), lr = 2 + moments;
-  std::vector<uint32_t> buffers{0, 1, 0, 0, 0, lr, step, outputs, outputs, outputs, outputs};
+  std::vector<uint32_t> buffers{0, 1, 0, 0, 0, lr, step, outputs, outputs, outputs, outputs, kLooked};
   for (uint32_t k = 0; k < moments; ++k) {
     buffers[2 + k] = 2 + k;
     buffers[8 + k] = outputs + 1 + k;
   }
-  if (rule == kLambStep) buffers = {0, site.workspace(), site.workspace(), 0, 0, lr, 0, outputs, outputs, outputs, outputs};
+  if (rule == kLambStep) buffers = {0, site.workspace(), site.workspace(), 0, 0, lr, 0, outputs, outputs, outputs, outputs, kLooked};
   else if (rule == kLamb && (variant & 2)) buffers[7] = site.workspace();
   Launch launch(site.machine(), program(), "update", buffers);
   launch.with(static_cast<cl_uint>(count(site.in(0)))).with(static_cast<cl_uint>(rule)).with(variant);
@@ -114,6 +115,7 @@ Launch update(const Site& site, Rule rule, uint32_t variant, const Rates& rates,
 bool answer_update(hx_kernel& out, Launch launch, const char* name) {
   Work work;
   work.launches.push_back(std::move(launch));
+  work.looks = true;
   answer(out, std::move(work), name).in_place = 1;  // and every further output may be the moment it replaces
   return true;
 }
@@ -160,6 +162,7 @@ bool plan_lamb(const Site& site, hx_kernel& out) {
     work.launches.push_back(root_of_sum(site.machine(), HX_F32, site.workspace(), n, parts, site.workspace(), lengths + (of != 0)));
   }
   work.launches.push_back(update(site, kLambStep, static_cast<uint32_t>(lengths), rates, 2));
+  work.looks = true;
   hx_kernel& kernel = answer(out, std::move(work), "lamb");
   kernel.workspace = static_cast<uint64_t>(lengths + 2) * sizeof(float);
   kernel.in_place = 1;

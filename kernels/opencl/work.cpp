@@ -148,9 +148,10 @@ Launch& Launch::groups(size_t x, size_t y, size_t z, size_t local_x, size_t loca
 }
 
 // Places seldom change: their arguments are set when they do.
-void Launch::enqueue(cl_command_queue queue, const hx_place* places) const {
+void Launch::enqueue(cl_command_queue queue, const hx_place* places, const hx_place* number) const {
+  const hx_place none{0, 0};
   for (cl_uint i = 0; i < buffers_.size(); ++i) {
-    const hx_place& p = places[buffers_[i]];
+    const hx_place& p = buffers_[i] != kLooked ? places[buffers_[i]] : number ? *number : none;
     if (p.buffer == set_[i].buffer && p.offset == set_[i].offset) continue;
     const auto memory = reinterpret_cast<cl_mem>(p.buffer);
     const cl_ulong offset = p.offset;
@@ -170,8 +171,24 @@ Constant::~Constant() {
   if (memory_) clReleaseMemObject(memory_);
 }
 
+namespace {
+
+hx_status enqueue_all(const void* context, hx_queue* queue, const hx_place* places, const hx_place* number) {
+  try {
+    for (const Launch& launch : static_cast<const Work*>(context)->launches) launch.enqueue(queue_of(queue).now, places, number);
+    return HX_OK;
+  } catch (const std::exception& e) {
+    detail::api()->set_error(HX_ERROR_DEVICE, e.what());
+    return HX_ERROR;
+  }
+}
+
+}  // namespace
+
 hx_kernel& answer(hx_kernel& out, Work work, const char* name) {
-  out.struct_size = sizeof(hx_kernel);
+  out.struct_size = std::min<uint32_t>(out.struct_size, sizeof(hx_kernel));
+  const bool has_room = out.struct_size >= offsetof(hx_kernel, enqueue_if_finite) + sizeof out.enqueue_if_finite;
+  if (work.looks && has_room) out.enqueue_if_finite = enqueue_all;
   out.context = new Work(std::move(work));
   out.destroy = [](void* p) { delete static_cast<Work*>(p); };
   out.run = nullptr;
@@ -179,15 +196,7 @@ hx_kernel& answer(hx_kernel& out, Work work, const char* name) {
   out.workspace = 0;
   out.in_place = 0;
   out.name = name;
-  out.enqueue = [](const void* context, hx_queue* queue, const hx_place* places) -> hx_status {
-    try {
-      for (const Launch& launch : static_cast<const Work*>(context)->launches) launch.enqueue(queue_of(queue).now, places);
-      return HX_OK;
-    } catch (const std::exception& e) {
-      detail::api()->set_error(HX_ERROR_DEVICE, e.what());
-      return HX_ERROR;
-    }
-  };
+  out.enqueue = [](const void* context, hx_queue* queue, const hx_place* places) { return enqueue_all(context, queue, places, nullptr); };
   return out;
 }
 

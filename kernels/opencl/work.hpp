@@ -56,6 +56,8 @@ class Site {
   Machine& machine_;
 };
 
+constexpr uint32_t kLooked = ~0u;  // in place of a buffer: the number that a kernel looks at, or null
+
 // One kernel on the queue. Its first arguments are the buffers, each with its offset: BUFFER(0), BUFFER(1) ... in `buffers`' order.
 class Launch {
  public:
@@ -74,7 +76,7 @@ class Launch {
   // So many threads in one row; the kernel leaves out what is beyond.
   Launch& over(int64_t threads);
   Launch& groups(size_t x, size_t y, size_t z, size_t local_x, size_t local_y = 1);
-  void enqueue(cl_command_queue queue, const hx_place* places) const;
+  void enqueue(cl_command_queue queue, const hx_place* places, const hx_place* number = nullptr) const;
 
  private:
   Launch& set(size_t bytes, const void* value);
@@ -103,6 +105,7 @@ class Constant {
 struct Work {
   std::vector<Launch> launches;
   std::vector<Constant> constants = {};
+  bool looks = false;  // every kernel that writes results can look at a number before
 };
 
 // Fills `out`: it owns the work.

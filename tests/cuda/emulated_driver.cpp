@@ -57,8 +57,10 @@ std::recursive_mutex& order() {
 }
 int open_streams = 0;
 
+struct Point;
 struct Queue {
   Stream work, captured;
+  std::vector<std::shared_ptr<Point>> recorded;  // among what is captured
   bool captures = false, hurries = false;
 
   void put(std::function<void()> job) {
@@ -76,13 +78,20 @@ struct Queue {
   }
 };
 
-// Reached once the stream has run up to it. Jobs hold it too.
+// Reached once the stream has run up to it as often as it was put there. Jobs hold it too.
 struct Point {
   Queue* queue;
-  bool reached = false, keeps_time = false;
+  bool keeps_time = false;
+  int expected = 0;
+  bool reached() const { return expected == 0; }
   std::chrono::steady_clock::time_point time = {};
 };
 using Event = std::shared_ptr<Point>;
+
+struct Graph {
+  Stream jobs;
+  std::vector<Event> events;
+};
 
 class EmulatedDriver final : public Driver {
  public:
@@ -147,11 +156,15 @@ class EmulatedDriver final : public Driver {
 
   int record(void* stream, bool keeps_time, void** event) override {
     if (const int code = failing("record")) return code;
-    const auto point = std::make_shared<Point>(Point{&of(stream), false, keeps_time});
+    const std::lock_guard lock(order());
+    Queue& queue = of(stream);
+    const auto point = std::make_shared<Point>(Point{&queue, keeps_time});
     *event = new Event(point);
-    of(stream).put([=] {
+    if (queue.captures) queue.recorded.push_back(point);
+    else point->expected = 1;
+    queue.put([=] {
       if (keeps_time) point->time = std::chrono::steady_clock::now();
-      point->reached = true;
+      --point->expected;
     });
     return 0;
   }
@@ -159,7 +172,7 @@ class EmulatedDriver final : public Driver {
     if (const int code = failing("elapsed")) return code;
     const Point &first = **static_cast<Event*>(from), &last = **static_cast<Event*>(to);
     if (!first.keeps_time || !last.keeps_time) return kInvalidHandle;  // as the driver says it
-    if (!first.reached || !last.reached) return kNotReady;
+    if (!first.reached() || !last.reached()) return kNotReady;
     *seconds = static_cast<double>(std::chrono::duration<float, std::milli>(last.time - first.time).count()) * 1e-3;
     return 0;
   }
@@ -167,9 +180,16 @@ class EmulatedDriver final : public Driver {
     ++settings().waits;
     const Event point = *static_cast<Event*>(event);
     of(stream).put([=] {
-      while (!point->reached) point->queue->run_one();
+      while (!point->reached()) point->queue->run_one();
     });
     return 0;
+  }
+  int await_event(void* event) override {
+    const std::lock_guard lock(order());
+    const Event point = *static_cast<Event*>(event);
+    while (!point->reached()) point->queue->run_one();
+    ++settings().awaited;
+    return failing("await_event");
   }
   int release_event(void* event) override { return delete static_cast<Event*>(event), 0; }
 
@@ -179,17 +199,20 @@ class EmulatedDriver final : public Driver {
   int end_capture(void* stream, void** graph) override {
     Queue& queue = of(stream);
     queue.captures = false;
-    Stream captured = std::exchange(queue.captured, {});
+    auto captured = std::make_unique<Graph>(Graph{std::exchange(queue.captured, {}), std::exchange(queue.recorded, {})});
     if (const int code = failing("end_capture")) return code;
-    *graph = new Stream(std::move(captured));
+    *graph = captured.release();
     return 0;
   }
   int launch_graph(void* graph, void* stream) override {
+    const std::lock_guard lock(order());
     ++settings().graphs;
-    for (const auto& job : *static_cast<Stream*>(graph)) of(stream).put(job);
+    const Graph& g = *static_cast<Graph*>(graph);
+    for (const Event& e : g.events) ++e->expected;
+    for (const auto& job : g.jobs) of(stream).put(job);
     return 0;
   }
-  int release_graph(void* graph) override { return delete static_cast<Stream*>(graph), 0; }
+  int release_graph(void* graph) override { return delete static_cast<Graph*>(graph), 0; }
 
   // An image is a library of the processor.
   int load(const std::string& image, void** program) override {

@@ -26,7 +26,7 @@ struct Settings {
   bool has_compiler = true;
   bool hurries = false;  // streams opened from now on, beside a first one, run what they are given at once
   // Seen since they were last set.
-  int allocations = 0, launches = 0, compiled = 0, graphs = 0, products = 0, waits = 0;
+  int allocations = 0, launches = 0, compiled = 0, graphs = 0, products = 0, waits = 0, awaited = 0;
   uint32_t last_epilogue = 0;
   int last_compute = 0, last_type = 0;
   size_t dnn_version = 92800;

@@ -11,12 +11,14 @@ struct Played {
   Registry registry{&Registry::global()};
   std::unique_ptr<Executor> executor = make_sequential_executor();
 
-  Played() {
+  Played() { add_to(registry); }
+  static void add_to(Registry& registry) {
     auto item = std::make_shared<Item>();
     item->kind = HX_DEVICE;
     item->name = "played";
-    item->self = new std::shared_ptr<MemoryDevice>(make_device());
-    item->vtable = harmonics::detail::capturing_device_vt();
+    const std::shared_ptr<MemoryDevice> device = make_device();
+    item->self = new std::shared_ptr<MemoryDevice>(device);
+    item->vtable = harmonics::detail::table_of(*device);
     registry.add(item);
   }
   CompileOptions options(std::vector<std::string> disabled = {}) {

@@ -40,6 +40,10 @@ struct RandomParameters {
   uint64_t stream;
 };
 Function copy_function(uint32_t element_bytes);       // from, to
+struct CopyIfFiniteParameters {
+  uint64_t bytes;
+};
+Function copy_if_finite_function();                   // from, to, number: whole words of 4 bytes and what is left, by as many threads as there are
 Function transpose_function(uint32_t element_bytes);  // from, to; tiles of 32 x 32, by blocks {columns, rows, batch}
 Function fill_function(uint32_t element_bytes);       // to
 Function iota_function();                             // to
@@ -154,7 +158,7 @@ Function group_norm_sums_function();   // x, mean, rstd, dy, dgain, dbias; a blo
 struct OptimizerParameters {
   uint32_t count;      // LAMB
   uint32_t wide_step;  // the step's number is i64, else i32
-  uint32_t decoupled, nesterov, blocks;
+  uint32_t decoupled, nesterov, adapts, blocks;
   double momentum, beta1, beta2, epsilon, weight_decay, alpha;
 };
 // What belongs to one parameter, and the first of its blocks.
@@ -169,6 +173,7 @@ struct TensorTable {
   const float* lr;
   const void* step;
   double* sums;
+  const float* number;  // updates: looked at before; null: not
   uint32_t tensors;
   TensorRow rows[kMostTensors];
 };
@@ -176,8 +181,8 @@ static_assert(sizeof(TensorTable) <= 4096, "more than a launch takes");
 enum class UpdateRule : uint32_t { sgd, sgd_momentum, adam, rmsprop, rmsprop_moving, rmsprop_centered, rmsprop_both, lion };
 constexpr uint32_t kUpdateRun = 1024;        // numbers that one block of an update takes
 Function update_function(UpdateRule rule);   // rows: w, g, moments ..., w', moments' ...
-Function lamb_moments_function();            // w, g, m, v, step, m', v', sums [blocks, 2]
-Function lamb_step_function();               // w, m', v', lr, step, sums, w'; a thread for each number
+Function lamb_moments_function();            // w, g, m, v, step, m', v', sums [blocks, 2], number
+Function lamb_step_function();               // w, m', v', lr, step, sums, w', number; a thread for each number
 constexpr uint32_t kNormRun = 8192;          // numbers that one block of the length's kernel takes
 struct LengthParameters {
   uint32_t count;  // of sums

@@ -30,6 +30,9 @@ constexpr uint32_t kAllLanes = 0xffffffffu;
 // The number of this thread in one row of blocks.
 __device__ inline uint32_t thread_number() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
+// Whether what a kernel changes is to stay: the number it looks at, if it does, is infinite or none.
+__device__ inline bool stays(const float* number) { return number && *number - *number != 0; }
+
 template <int kArrays> __device__ inline void places_of(const Steps<kArrays>& walk, uint32_t number, int64_t (&at)[kArrays]) {
   for (int a = 0; a < kArrays; ++a) at[a] = walk.offsets[a];
   for (uint32_t i = walk.rank; i-- > 0;) {

@@ -12,6 +12,13 @@ template <typename T> __global__ void copy(const T* from, T* to, CopyParameters 
   to[at[0]] = from[at[1]];
 }
 
+__global__ void copy_if_finite(const uint8_t* from, uint8_t* to, const float* number, CopyIfFiniteParameters p) {
+  if (stays(number)) return;
+  const uint64_t words = p.bytes / 4, threads = static_cast<uint64_t>(gridDim.x) * blockDim.x;
+  for (uint64_t i = thread_number(); i < words; i += threads) reinterpret_cast<uint32_t*>(to)[i] = reinterpret_cast<const uint32_t*>(from)[i];
+  if (thread_number() < p.bytes % 4) to[words * 4 + thread_number()] = from[words * 4 + thread_number()];
+}
+
 // 32 x 8 threads bring a tile of 32 x 32 into shared memory by rows of one side and take it out by rows of the other.
 template <typename T> __global__ void transpose(const T* from, T* to, TransposeParameters p) {
   __shared__ T tile[32][33];
@@ -81,6 +88,7 @@ __global__ void random(const int64_t* counter, float* to, RandomParameters p) {
   }
 
 Function copy_function(uint32_t element_bytes) { HM_BY_WIDTH(copy) }
+Function copy_if_finite_function() { return HM_FUNCTION(copy_if_finite); }
 Function transpose_function(uint32_t element_bytes) { HM_BY_WIDTH(transpose) }
 Function fill_function(uint32_t element_bytes) { HM_BY_WIDTH(fill) }
 Function iota_function() { return HM_FUNCTION(iota); }

@@ -129,6 +129,7 @@ __device__ inline Part part_of_block(const TensorRow& row, uint32_t run) {
 }
 
 template <typename Rule> __global__ void __launch_bounds__(kThreads) update(const __grid_constant__ TensorTable table) {
+  if (stays(table.number)) return;
   const Rule rule(table);
   const TensorRow& row = row_of_block(table);
   const Part part = part_of_block(row, kUpdateRun);
@@ -157,7 +158,8 @@ __device__ inline float direction(float w, float m, float v, const Scale& scale,
   return p.weight_decay != 0 ? d + static_cast<float>(p.weight_decay) * w : d;
 }
 __global__ void __launch_bounds__(kThreads) lamb_moments(const float* w, const float* g, const float* m, const float* v, const void* step, float* new_m, float* new_v,
-                                                         double* sums, OptimizerParameters p) {
+                                                         double* sums, const float* number, OptimizerParameters p) {
+  if (stays(number)) return;
   const Scale scale = scale_of(1, step, p);
   double length = 0, reach = 0;
   for (uint32_t i = thread_number(); i < p.count; i += p.blocks * kThreads) {
@@ -176,10 +178,11 @@ __global__ void __launch_bounds__(kThreads) lamb_moments(const float* w, const f
   sums[2 * blockIdx.x + 1] = reach;
 }
 __global__ void __launch_bounds__(kThreads) lamb_step(const float* w, const float* m, const float* v, const float* lr, const void* step, const double* sums,
-                                                      float* new_w, OptimizerParameters p) {
+                                                      float* new_w, const float* number, OptimizerParameters p) {
+  if (stays(number)) return;
   const Scale scale = scale_of(1, step, p);
   double length = 0, reach = 0;
-  for (uint32_t b = 0; b < p.blocks; ++b) {
+  for (uint32_t b = 0; p.adapts && b < p.blocks; ++b) {
     length += sums[2 * b];
     reach += sums[2 * b + 1];
   }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -28,7 +29,10 @@ class FakeAccelerator : public StagingDevice {
   size_t uploads = 0, downloads = 0, kernels = 0, synchronized = 0;
   uint64_t uploaded = 0, downloaded = 0;
   bool hurries = false;     // queues beside a first one do at once what they are given
+  bool looks = false;       // at numbers: kernels of updates, and copies,
+  std::set<std::string> blind;  // but these kernels not
   size_t waits = 0;         // of a queue for another
+  size_t awaited = 0;       // events by the host
   bool keeps_times = true;
   std::optional<double> tells;       // instead of the seconds that have passed
   bool forgets = false;              // the times it kept
@@ -123,6 +127,17 @@ class FakeAccelerator : public StagingDevice {
     delete &of(event);
   }
 
+  bool looks_at_numbers() const override { return looks; }
+  void copy_if_finite(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes, const hx_place& number) override {
+    put(queue, [=, this] {
+      if (is_finite(number)) std::memcpy(at(to, bytes), at(from, bytes), bytes);
+    });
+  }
+  void await_event(hx_event* event) override {
+    const std::lock_guard lock(order_);
+    ++awaited;
+    while (!of(event)->reached) of(event)->queue->run_one();
+  }
   hx_event* record_time(hx_queue* queue) override { return keeps_times ? record(queue) : nullptr; }
   std::optional<double> elapsed(hx_event* from, hx_event* to) override {
     const std::lock_guard lock(order_);
@@ -147,7 +162,9 @@ class FakeAccelerator : public StagingDevice {
     out.in_place = k->inner.in_place;
     out.context = k.release();
     out.destroy = [](void* context) { delete static_cast<Queued*>(context); };
-    out.enqueue = enqueue;
+    out.enqueue = [](const void* context, hx_queue* queue, const hx_place* places) { return enqueue(context, queue, places, nullptr); };
+    const std::string_view op = site.op;
+    if (looks && !blind.count(site.op) && (op == "sgd" || op == "sgd_outer" || op == "adamw" || op == "update_all")) out.enqueue_if_finite = enqueue;
     return true;
   }
 
@@ -202,11 +219,19 @@ class FakeAccelerator : public StagingDevice {
     return buffer->second.data() + place.offset;
   }
 
-  static hx_status enqueue(const void* context, hx_queue* queue, const hx_place* places) {
+  bool is_finite(const hx_place& number) {
+    float value;
+    std::memcpy(&value, at(number, sizeof value), sizeof value);
+    return std::isfinite(value);
+  }
+
+  static hx_status enqueue(const void* context, hx_queue* queue, const hx_place* places, const hx_place* number) {
     const auto& k = *static_cast<const Queued*>(context);
     ++k.device->kernels;
     const std::vector<hx_place> own(places, places + k.bytes.size());
-    k.device->put(queue, [&k, own] {
+    const std::optional<hx_place> looked = number ? std::optional(*number) : std::nullopt;
+    k.device->put(queue, [&k, own, looked] {
+      if (looked && !k.device->is_finite(*looked)) return;
       if (k.fails) throw Error(ErrorKind::Device, "a kernel broke");
       std::vector<void*> buffers;
       for (size_t i = 0; i < own.size(); ++i) buffers.push_back(k.device->at(own[i], k.bytes[i]));
@@ -224,14 +249,15 @@ class FakeAccelerator : public StagingDevice {
   uint64_t last_ = 1000;  // no address
 };
 
-// `stages`: with pinned memory, events and times.
-inline std::shared_ptr<FakeAccelerator> add_fake_accelerator(Registry& registry, const std::string& name = "fake", bool stages = false) {
+// `stages`: with pinned memory, events and times. `looks`: at numbers too.
+inline std::shared_ptr<FakeAccelerator> add_fake_accelerator(Registry& registry, const std::string& name = "fake", bool stages = false, bool looks = false) {
   auto device = std::make_shared<FakeAccelerator>();
+  device->looks = looks;
   auto item = std::make_shared<Item>();
   item->kind = HX_DEVICE;
   item->name = name;
   item->self = new std::shared_ptr<MemoryDevice>(device);
-  item->vtable = stages ? detail::staging_device_vt() : detail::memory_device_vt();
+  item->vtable = stages ? detail::table_of(*device) : detail::memory_device_vt();
   registry.add(item);
   return device;
 }

@@ -18,7 +18,7 @@ struct Accelerated {
   Registry registry{&Registry::global()};
   std::shared_ptr<FakeAccelerator> device;
   std::unique_ptr<Executor> executor = make_sequential_executor();
-  explicit Accelerated(bool stages = false) : device(add_fake_accelerator(registry, "fake", stages)) {}
+  explicit Accelerated(bool stages = false, bool looks = false) : device(add_fake_accelerator(registry, "fake", stages, looks)) {}
   ItemPtr item() { return registry.need(HX_DEVICE, "fake"); }
   CompileOptions options() {
     CompileOptions o = on("fake");
@@ -295,18 +295,95 @@ TEST_CASE("a device with one of the functions for times, or without events, is r
     CHECK(message_of([&] { clock(i); }) == "device 'half' has some of the functions for times of its own, but not all\nrecord_time, elapsed, record, wait and release_event belong together");
 }
 
+namespace {
+
+// Steps, one of whose batches has what is no number; the weights after all of them, and how often the loss was finite.
+std::map<std::string, HTensor> trained_past_nan(const CompileOptions& options, Executor& executor, int& finite) {
+  ParameterStore store;
+  declare(store, step());
+  const auto plan = compile(step().program, &store, executor, options);
+  const auto at = static_cast<size_t>(std::find(plan->input_names().begin(), plan->input_names().end(), "x") - plan->input_names().begin());
+  const float* loss = plan->output("loss").data<float>();
+  for (int i = 0; i < 6; ++i) {
+    auto inputs = input_pointers(*plan, step().numbers);
+    HTensor x = copy_of(step().numbers.at("x"));
+    if (i == 3) x.mutable_data<float>()[5] = std::nanf("");
+    inputs[at] = x.bytes();
+    const auto before = i == 3 ? all_of(store) : std::map<std::string, HTensor>();
+    finite += plan->run_if_finite(inputs.data(), loss);
+    CHECK(std::isfinite(*loss) == (i != 3));
+    if (i == 3) CHECK(same(all_of(store), before));
+  }
+  return all_of(store);
+}
+
+}  // namespace
+
+TEST_CASE("a device that looks at the loss gets whole steps at once, and changes nothing when it is not finite") {
+  const auto executor = make_sequential_executor();
+  int finite = 0;
+  const auto expected = trained_past_nan(on("cpu"), *executor, finite);
+  REQUIRE(finite == 5);
+  struct Way {
+    bool looks;
+    std::set<std::string> declined, blind;
+    size_t awaited;
+  };
+  const std::set<std::string> updates{"adamw", "update_all"};  // whose body is stored by copies
+  for (const Way& way : {Way{true, {}, {}, 6}, Way{true, {"reduce_sum"}, {}, 0}, Way{true, updates, {}, 6}, Way{true, {}, updates, 0}, Way{false, {}, {}, 0}}) {
+    INFO(way.looks << way.declined.size() << way.blind.size());
+    Accelerated with(true, way.looks);
+    with.device->declined = way.declined;
+    with.device->blind = way.blind;
+    finite = 0;
+    const auto given = trained_past_nan(with.options(), *with.executor, finite);
+    CHECK(finite == 5);
+    CHECK(with.device->awaited == way.awaited);
+    if (way.declined.empty()) CHECK(same(given, expected));
+  }
+  CHECK(FakeAccelerator::leaked == 0);
+}
+
+TEST_CASE("a device with one of the functions for looking at numbers, or without events, is refused") {
+  static const auto tables = [] {
+    FakeAccelerator looking;
+    looking.looks = true;
+    std::vector<hx_device_vt> vts(5, *detail::table_of(looking));
+    vts[1].await_event = nullptr;
+    vts[2].record = nullptr;
+    vts[3].allocate_host = nullptr;
+    vts[4].struct_size = offsetof(hx_device_vt, copy_if_finite);  // built for 1.3
+    return vts;
+  }();
+  Accelerated with(true);
+  Item item;
+  item.kind = HX_DEVICE;
+  item.name = "half";
+  item.self = new std::shared_ptr<MemoryDevice>(with.device);
+  const auto looks = [&](size_t i) {
+    item.vtable = &tables[i];
+    return looks_at_numbers(item);
+  };
+  CHECK(looks(0));
+  CHECK_FALSE(looks(4));
+  for (const size_t i : {1, 2, 3})
+    CHECK(message_of([&] { looks(i); }) == "device 'half' has some of the functions for steps that look at a number, but not all\ncopy_if_finite, await_event, record, wait, release_event, allocate_host and release_host belong together");
+}
+
 TEST_CASE("batches that set out while a step runs arrive before the step that takes them") {
   const auto executor = make_sequential_executor();
   const auto expected = trained_on_batches(step(), 8, *executor, on("cpu"), false);
-  for (const bool hurries : {false, true}) {
-    INFO(hurries);
-    Accelerated with(true);
-    with.device->hurries = hurries;
-    CHECK(same(trained_on_batches(step(), 8, *with.executor, with.options(), false), expected));
-    CHECK(with.device->waits == 0);
-    CHECK(same(trained_on_batches(step(), 8, *with.executor, with.options(), true), expected));
-    CHECK(with.device->waits == 8);
-  }
+  for (const bool looks : {false, true})
+    for (const bool hurries : {false, true}) {
+      INFO(looks << hurries);
+      Accelerated with(true, looks);
+      with.device->hurries = hurries;
+      CHECK(same(trained_on_batches(step(), 8, *with.executor, with.options(), false), expected));
+      CHECK(with.device->waits == 0);
+      CHECK(same(trained_on_batches(step(), 8, *with.executor, with.options(), true), expected));
+      CHECK(with.device->waits == 8);
+      CHECK(with.device->awaited == (looks ? 16 : 0));
+    }
   CHECK(FakeAccelerator::leaked == 0);
 }
 

@@ -27,11 +27,11 @@ std::shared_ptr<FakeAccelerator> accelerator() {
   return device;
 }
 
-// Batches go to these while the last step runs. The second one copies them at once, and works as late as it may.
+// Batches go to these while the last step runs. One copies them at once, and works as late as it may; one looks at the loss itself.
 const std::map<std::string, std::shared_ptr<FakeAccelerator>>& staging() {
   static const auto devices = [] {
     std::map<std::string, std::shared_ptr<FakeAccelerator>> made;
-    for (const char* name : {"fake_staging", "fake_hurried"}) made[name] = add_fake_accelerator(Registry::global(), name, true);
+    for (const char* name : {"fake_staging", "fake_hurried", "fake_looking"}) made[name] = add_fake_accelerator(Registry::global(), name, true, std::string_view(name) == "fake_looking");
     return made;
   }();
   return devices;
@@ -216,5 +216,10 @@ TEST_CASE("a loss that is not finite stops a cycle on a device before any weight
     s.shuffle = false;
     return message_of([&] { CycleRuntime(*g, 0, s).run(); }) + learned_bytes(*g);
   };
-  CHECK((message("fake_of_cycles") == message("cpu")));
+  const std::string on_cpu = message("cpu");
+  CHECK((message("fake_of_cycles") == on_cpu));
+  const FakeAccelerator& looking = *staging().at("fake_looking");
+  const size_t before = looking.awaited;
+  CHECK((message("fake_looking") == on_cpu));
+  CHECK(looking.awaited > before + 1);  // of the steps before, and of the one that changed nothing
 }
