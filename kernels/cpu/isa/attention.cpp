@@ -28,6 +28,51 @@ struct Staircase {
   HM_INLINE int64_t full() const { return offset < 0 ? 0 : least(offset, seen()); }
 };
 
+// The rows of the next head, which lie in no cache: fetched into the second level, a line for each sum of the products of this one.
+class NextHead {
+ public:
+  HM_INLINE void one() {
+    if (left_ == 0 && !advance()) return;
+    __builtin_prefetch(at_, 0, 2);
+    at_ += step_;
+    --left_;
+  }
+  // Nothing is fetched of what would drive out what this head needs.
+  void set(int64_t floats) {
+    areas_ = left_ = 0;
+    fits_ = floats * static_cast<int64_t>(sizeof(float)) <= 256 * 1024;
+  }
+  void add(const float* rows, int64_t step, int64_t n, int64_t width) {
+    if (fits_ && n > 0) area_[areas_++] = {rows, step, n, (width + 15) / 16};
+  }
+
+ private:
+  struct Area {
+    const float* at;
+    int64_t step, rows, lines;
+  };
+  bool advance() {
+    if (areas_ == 0) return false;
+    Area& a = area_[areas_ - 1];
+    at_ = a.at;
+    step_ = a.step;
+    left_ = a.rows;
+    a.at += 16;
+    if (--a.lines == 0) --areas_;
+    return true;
+  }
+
+  const float* at_ = nullptr;
+  int64_t step_ = 0, left_ = 0;
+  Area area_[8];
+  int areas_ = 0;
+  bool fits_ = false;
+};
+struct FetchNext {
+  NextHead* next;
+  HM_INLINE void one() { next->one(); }
+};
+
 void scale_row(float* x, int64_t n, float factor) {
   for (int64_t i = 0; i < n; i += kWidth) store_some(x + i, load_some(x + i, lanes_at(i, n)) * factor, lanes_at(i, n));
 }
@@ -66,27 +111,28 @@ HM_INLINE vf power(vf s, vf scale, vf shift) {
 }
 
 // scores[key][query] = k q for what the block's queries see, by vectors of queries.
-void scores_of(const Staircase& at, Matrix keys, const float* by_column, int64_t width, float* scores) {
+void scores_of(const Staircase& at, Matrix keys, const float* by_column, int64_t width, float* scores, NextHead& next) {
   for (int64_t v = 0; v < at.rows; v += 2 * kWidth) {
     const int64_t both = at.seen(v + kWidth), one = at.seen(v + 2 * kWidth);
     const bool two = v + kWidth < at.rows;
     gemm_broadcast(both, two ? 2 * kWidth : kWidth, width, keys, by_column + v, kQueryBlock, scores + v, kQueryBlock,
-                   false);
+                   false, FetchNext{&next});
     if (two) {
       const int64_t w = v + kWidth;
       gemm_broadcast(one - both, kWidth, width, {keys.at(both, 0), keys.row, keys.column}, by_column + w, kQueryBlock,
-                     scores + both * kQueryBlock + w, kQueryBlock, false);
+                     scores + both * kQueryBlock + w, kQueryBlock, false, FetchNext{&next});
     }
   }
 }
 
 // out[query] += sum of weights[key][query] values[key], over the keys that queries see, eight queries at a time.
 void join_values(const Staircase& at, const float* weights, const float* values, int64_t width, float* out,
-                 int64_t out_row, bool add) {
+                 int64_t out_row, bool add, NextHead& next) {
   for (int64_t r = 0; r < at.rows; r += kStep) {
     const int64_t rows = least(kStep, at.rows - r), depth = at.seen(r + rows);
     if (depth > 0)
-      gemm_broadcast(rows, width, depth, {weights + r, 1, kQueryBlock}, values, width, out + r * out_row, out_row, add);
+      gemm_broadcast(rows, width, depth, {weights + r, 1, kQueryBlock}, values, width, out + r * out_row, out_row, add,
+                     FetchNext{&next});
     else if (!add)
       for (int64_t i = 0; i < rows; ++i) clear(out + (r + i) * out_row, width);
   }
@@ -94,13 +140,14 @@ void join_values(const Staircase& at, const float* weights, const float* values,
 
 // out[key] += sum of weights[key][query] rows[query], over the queries that see it.
 void join_queries(const Staircase& at, const float* weights, const float* queries, int64_t row, int64_t width,
-                  float* out) {
+                  float* out, NextHead& ahead) {
   const int64_t full = at.full(), seen = at.seen();
-  gemm_broadcast(full, width, at.rows, {weights, kQueryBlock, 1}, queries, row, out, width, true);
+  gemm_broadcast(full, width, at.rows, {weights, kQueryBlock, 1}, queries, row, out, width, true,
+                 FetchNext{&ahead});
   for (int64_t k = full; k < seen;) {
     const int64_t first = (k - at.offset) / kStep * kStep, next = least(seen, at.offset + first + kStep);
     gemm_broadcast(next - k, width, at.rows - first, {weights + k * kQueryBlock + first, kQueryBlock, 1},
-                   queries + first * row, row, out + k * width, width, true);
+                   queries + first * row, row, out + k * width, width, true, FetchNext{&ahead});
     k = next;
   }
 }
@@ -162,6 +209,7 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
   float* sums = largest + whole_blocks(c.queries);
   float* values_copy = sums + whole_blocks(c.queries);
   const Range items = share(c.batch * heads * c.query_chunks, c.parts, part);
+  NextHead next;
   for (int64_t item = items.begin; item < items.end; ++item) {
     const int64_t head = item / c.query_chunks, chunk = item % c.query_chunks;
     const int64_t begin = c.queries * chunk / c.query_chunks, end = c.queries * (chunk + 1) / c.query_chunks;
@@ -170,6 +218,13 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
     const float* v = head_of(static_cast<const float*>(buffers[2]), c.v, head / c.group, c.shared);
     float* out = head_of(static_cast<float*>(buffers[3]), c.out, head, heads);
     float* lse = static_cast<float*>(buffers[4]) + head * c.queries;
+    next.set(c.keys * (c.width + c.value_width) + c.queries * (c.width + c.value_width));
+    if (const int64_t other = (item + 1) / c.query_chunks; item + 1 < items.end && other != head) {
+      next.add(head_of(static_cast<const float*>(buffers[3]), c.out, other, heads), c.out.row, c.queries, c.value_width);
+      next.add(head_of(static_cast<const float*>(buffers[2]), c.v, other / c.group, c.shared), c.v.row, c.keys, c.value_width);
+      next.add(head_of(static_cast<const float*>(buffers[1]), c.k, other / c.group, c.shared), c.k.row, c.keys, c.width);
+      next.add(head_of(static_cast<const float*>(buffers[0]), c.q, other, heads), c.q.row, c.queries, c.width);
+    }
     for (int64_t i = 0; i < whole_blocks(end - begin); i += kWidth)
       store(largest + i, splat(-kInfinity)), store(sums + i, vf{});
     for (int64_t k0 = 0; k0 < c.keys; k0 += kKeyBlock) {
@@ -180,9 +235,9 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
         const Staircase at(c, q0, least(kQueryBlock, end - q0), k0, keys);
         if (k0 > 0 && at.seen() == 0) continue;
         transpose(q + q0 * c.q.row, c.q.row, queries_by_column, kQueryBlock, at.rows, c.width);
-        scores_of(at, {k + k0 * c.k.row, c.k.row, 1}, queries_by_column, c.width, scores);
+        scores_of(at, {k + k0 * c.k.row, c.k.row, 1}, queries_by_column, c.width, scores, next);
         join_scores(c, at, scores, k0 == 0, largest + q0 - begin, sums + q0 - begin, out + q0 * c.out.row);
-        join_values(at, scores, values, c.value_width, out + q0 * c.out.row, c.out.row, k0 > 0);
+        join_values(at, scores, values, c.value_width, out + q0 * c.out.row, c.out.row, k0 > 0, next);
       }
     }
     for (int64_t i = begin; i < end; i += kWidth) {
@@ -228,6 +283,7 @@ struct GradientBlock {
   Matrix values;             // of the block
   const float* keys;         // of the block
   float *dk, *dv;            // of the block
+  NextHead& next;
 
   // p = exp(scores - lse), dp = p (dp - delta) scale.
   void weigh(const Staircase& at, int64_t q0) const {
@@ -251,12 +307,12 @@ struct GradientBlock {
     const float *queries = q + q0 * c.q.row, *d = dout + q0 * c.out.row;
     transpose(queries, c.q.row, room.queries_by_column, kQueryBlock, at.rows, c.width);
     transpose(d, c.out.row, room.douts_by_column, kQueryBlock, at.rows, c.value_width);
-    scores_of(at, {keys, c.width, 1}, room.queries_by_column, c.width, room.p);
-    scores_of(at, values, room.douts_by_column, c.value_width, room.dp);
+    scores_of(at, {keys, c.width, 1}, room.queries_by_column, c.width, room.p, next);
+    scores_of(at, values, room.douts_by_column, c.value_width, room.dp, next);
     weigh(at, q0);
-    join_queries(at, room.p, d, c.out.row, c.value_width, dv);
-    join_queries(at, room.dp, queries, c.q.row, c.width, dk);
-    join_values(at, room.dp, keys, c.width, dq + q0 * c.q.row, c.q.row, !first_block);
+    join_queries(at, room.p, d, c.out.row, c.value_width, dv, next);
+    join_queries(at, room.dp, queries, c.q.row, c.width, dk, next);
+    join_values(at, room.dp, keys, c.width, dq + q0 * c.q.row, c.q.row, !first_block, next);
   }
 };
 
@@ -270,7 +326,7 @@ void products_of_rows(const float* a, const float* b, int64_t stride, int64_t ro
 }
 
 // The slopes of one key and value head from all query heads that share it.
-void gradient_of_item(const AttentionContext& c, void* const* buffers, int64_t item, const GradientRoom& room) {
+void gradient_of_item(const AttentionContext& c, void* const* buffers, int64_t item, const GradientRoom& room, NextHead& next) {
   const int64_t heads = c.shared * c.group, first = item * c.group;
   const auto in = [&](uint32_t i) { return static_cast<const float*>(buffers[i]); };
   const float *k = head_of(in(1), c.k, item, c.shared), *v = head_of(in(2), c.v, item, c.shared);
@@ -297,7 +353,8 @@ void gradient_of_item(const AttentionContext& c, void* const* buffers, int64_t i
                                 {v + k0 * c.v.row, c.v.row, 1},
                                 block_keys,
                                 block_dk,
-                                block_dv};
+                                block_dv,
+                                next};
       for (int64_t q0 = 0; q0 < c.queries; q0 += kQueryBlock) {
         const Staircase at(c, q0, least(kQueryBlock, c.queries - q0), k0, keys);
         if (k0 == 0 || at.seen() > 0) block.run(at, q0, k0 == 0);
@@ -316,7 +373,25 @@ void attention_grad(const void* context, void* const* buffers, uint32_t, uint32_
   const auto& c = *static_cast<const AttentionContext*>(context);
   const GradientRoom room(c, static_cast<float*>(buffers[9]) + part * c.part_workspace);
   const Range items = share(c.batch * c.shared, c.parts, part);
-  for (int64_t item = items.begin; item < items.end; ++item) gradient_of_item(c, buffers, item, room);
+  NextHead next;
+  for (int64_t item = items.begin; item < items.end; ++item) {
+    const int64_t other = item + 1, query_head = other * c.group, heads = c.shared * c.group;
+    next.set(2 * (c.keys + c.queries) * (c.width + c.value_width));
+    const auto add = [&](uint32_t i, const HeadRows& at, int64_t head, int64_t of, int64_t rows, int64_t width) {
+      next.add(head_of(static_cast<const float*>(buffers[i]), at, head, of), at.row, rows, width);
+    };
+    if (other < items.end && c.group == 1) {
+      add(8, c.v, other, c.shared, c.keys, c.value_width);
+      add(7, c.k, other, c.shared, c.keys, c.width);
+      add(6, c.q, query_head, heads, c.queries, c.width);
+      add(2, c.v, other, c.shared, c.keys, c.value_width);
+      add(1, c.k, other, c.shared, c.keys, c.width);
+      add(0, c.q, query_head, heads, c.queries, c.width);
+      add(3, c.out, query_head, heads, c.queries, c.value_width);
+      add(5, c.out, query_head, heads, c.queries, c.value_width);
+    }
+    gradient_of_item(c, buffers, item, room, next);
+  }
 }
 
 }  // namespace harmonics::cpu::HM_ISA

@@ -7,17 +7,17 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Rows of both operands that the next block reads.
-struct Ahead {
+// What the next block reads of both operands: a tile fetches a line of each of its rows.
+struct NextBlock {
   const float *a, *b;
-  int64_t a_step, b_step, a_floats, b_floats, depth, at = 0;
+  int64_t a_step, b_step, a_floats, b_floats, depth, fetched = 0;
 
-  HM_INLINE void fetch(int64_t rows) {
-    const int64_t end = at + rows < depth ? at + rows : depth;
-    for (; at < end; ++at) {
-      for (int64_t i = 0; i < a_floats; i += 16) __builtin_prefetch(a + at * a_step + i, 0, 2);
-      for (int64_t j = 0; j < b_floats; j += 16) __builtin_prefetch(b + at * b_step + j, 0, 2);
-    }
+  // With nothing left, or less than a tile has sums, lines that are there.
+  HM_INLINE Ahead lines(const float* there, int64_t sums) {
+    const int64_t at = fetched;
+    if (depth < sums || at >= a_floats + b_floats) return {there, 16, sums};
+    fetched += 16;
+    return at < b_floats ? Ahead{b + at, b_step, sums} : Ahead{a + at - b_floats, a_step, sums};
   }
 };
 
@@ -34,15 +34,14 @@ struct Block {
   const float *a, *b;
   int64_t a_step, b_step, rows, columns, depth;
 };
-HM_INLINE void multiply_ahead(const Block& x, float* to, int64_t c_row, bool add, Ahead& ahead) {
-  const int64_t tiles = (x.rows + kRows - 1) / kRows * ((x.columns + kColumns - 1) / kColumns), each = (ahead.depth + tiles - 1) / tiles;
+HM_INLINE void multiply_ahead(const Block& x, float* to, int64_t c_row, bool add, NextBlock& next) {
   for (int64_t j = 0; j < x.columns; j += kColumns)
     for (int64_t i = 0; i < x.rows; i += kRows) {
-      ahead.fetch(each);
+      const Ahead ahead = next.lines(x.b, x.depth);
       const int64_t last = (x.rows - i < kRows ? x.rows - i : kRows) - 1;
       float* const c = to + i * c_row + j;
-      if (x.a_step == 0) kTiles<Lie::packed>[last](x.a + i * x.depth, 1, x.b + j * x.depth, 0, x.depth, c, c_row, x.columns - j, add);
-      else kTiles<Lie::by_depth>[last](x.a + i, x.a_step, x.b + j, x.b_step, x.depth, c, c_row, x.columns - j, add);
+      if (x.a_step == 0) kTiles<Lie::packed>[last](x.a + i * x.depth, 1, x.b + j * x.depth, 0, x.depth, c, c_row, x.columns - j, add, ahead);
+      else kTiles<Lie::by_depth>[last](x.a + i, x.a_step, x.b + j, x.b_step, x.depth, c, c_row, x.columns - j, add, ahead);
     }
 }
 
@@ -71,7 +70,7 @@ void deep_matmul(const void* context, void* const* buffers, uint32_t, uint32_t p
           block.a = packed_a, block.b = packed_b, block.a_step = 0;
         }
         // The same rows and columns a block further down; what lies there is read by the first who comes to it.
-        Ahead ahead{a + i + next * p.a_column, b + next * p.b_row + j, p.a_column, p.b_row, j == j0 ? rows : 0, i == i0 ? columns : 0,
+        NextBlock ahead{a + i + next * p.a_column, b + next * p.b_row + j, p.a_column, p.b_row, j == j0 ? rows : 0, i == i0 ? columns : 0,
                     left < kPackedDepth ? left : kPackedDepth};
         multiply_ahead(block, to + i * p.n + j, p.n, p.accumulate || k > 0, ahead);
       }

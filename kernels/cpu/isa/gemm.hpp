@@ -23,10 +23,15 @@ struct Matrix {
 // ---- B's rows are contiguous: a column of A is broadcast over vectors of B
 // ---------------------------------------------
 
+// What is called once for each sum of a tile, to fetch memory that is read later; nothing.
+struct NoFetch {
+  HM_INLINE void one() {}
+};
+
 // kRows x (kVectors * kWidth) of C over `depth`; the last vector holds `lanes_left` columns.
-template <int kRows, int kVectors, bool kFull>
+template <int kRows, int kVectors, bool kFull, typename Fetch>
 HM_INLINE void panel(Matrix a, const float* b, int64_t b_row, float* c, int64_t c_row, int64_t depth, bool add,
-                     int64_t lanes_left) {
+                     int64_t lanes_left, Fetch& fetch) {
   vf sum[kRows][kVectors];
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i)
@@ -36,6 +41,7 @@ HM_INLINE void panel(Matrix a, const float* b, int64_t b_row, float* c, int64_t 
       sum[i][v] = !add ? vf{} : kFull || v + 1 < kVectors ? load(p) : load_part(p, lanes_left);
     }
   for (int64_t k = 0; k < depth; ++k) {
+    fetch.one();
     vf row[kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v)
@@ -60,21 +66,22 @@ HM_INLINE void panel(Matrix a, const float* b, int64_t b_row, float* c, int64_t 
     }
 }
 
-template <int kRows, int kVectors>
+template <int kRows, int kVectors, typename Fetch>
 HM_INLINE void panel_of_rows(Matrix a, const float* b, int64_t b_row, float* c, int64_t c_row, int64_t n, int64_t depth,
-                             bool add) {
+                             bool add, Fetch& fetch) {
   int64_t j = 0;
   for (; j + kVectors * kWidth <= n; j += kVectors * kWidth)
-    panel<kRows, kVectors, true>(a, b + j, b_row, c + j, c_row, depth, add, kWidth);
+    panel<kRows, kVectors, true>(a, b + j, b_row, c + j, c_row, depth, add, kWidth, fetch);
   if constexpr (kVectors > 2)
     for (; j + 2 * kWidth <= n; j += 2 * kWidth)
-      panel<kRows, 2, true>(a, b + j, b_row, c + j, c_row, depth, add, kWidth);
-  for (; j + kWidth <= n; j += kWidth) panel<kRows, 1, true>(a, b + j, b_row, c + j, c_row, depth, add, kWidth);
-  if (j < n) panel<kRows, 1, false>(a, b + j, b_row, c + j, c_row, depth, add, n - j);
+      panel<kRows, 2, true>(a, b + j, b_row, c + j, c_row, depth, add, kWidth, fetch);
+  for (; j + kWidth <= n; j += kWidth) panel<kRows, 1, true>(a, b + j, b_row, c + j, c_row, depth, add, kWidth, fetch);
+  if (j < n) panel<kRows, 1, false>(a, b + j, b_row, c + j, c_row, depth, add, n - j, fetch);
 }
 
+template <typename Fetch = NoFetch>
 [[gnu::noinline, maybe_unused]] void gemm_broadcast(int64_t m, int64_t n, int64_t depth, Matrix a, const float* b,
-                                                    int64_t b_row, float* c, int64_t c_row, bool add) {
+                                                    int64_t b_row, float* c, int64_t c_row, bool add, Fetch fetch = {}) {
   for (int64_t k = 0; k < depth; k += kPanelDepth, add = true) {
     const int64_t d = depth - k < kPanelDepth ? depth - k : kPanelDepth;
     const float* bk = b + k * b_row;
@@ -85,30 +92,30 @@ HM_INLINE void panel_of_rows(Matrix a, const float* b, int64_t b_row, float* c, 
       if constexpr (kPanelVectors > 2) {  // narrow: as many sums in registers by twice the rows
         for (; w <= 2 * kWidth && i + 2 * kPanelRows <= m; i += 2 * kPanelRows)
           panel_of_rows<2 * kPanelRows, 2>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row, w, d,
-                                           add);
+                                           add, fetch);
         for (; w <= 2 * kWidth && i + 8 <= m; i += 8)
-          panel_of_rows<8, 2>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row, w, d, add);
+          panel_of_rows<8, 2>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row, w, d, add, fetch);
       }
       for (; i + kPanelRows <= m; i += kPanelRows)
         panel_of_rows<kPanelRows, kPanelVectors>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row,
-                                                 w, d, add);
+                                                 w, d, add, fetch);
       const Matrix rest{a.at(i, k), a.row, a.column};
       float* to = c + i * c_row + j;
       switch (m - i) {
         case 5:
-          panel_of_rows<5, kPanelVectors>(rest, bk + j, b_row, to, c_row, w, d, add);
+          panel_of_rows<5, kPanelVectors>(rest, bk + j, b_row, to, c_row, w, d, add, fetch);
           break;
         case 4:
-          panel_of_rows<4, kPanelVectors>(rest, bk + j, b_row, to, c_row, w, d, add);
+          panel_of_rows<4, kPanelVectors>(rest, bk + j, b_row, to, c_row, w, d, add, fetch);
           break;
         case 3:
-          panel_of_rows<3, kPanelVectors>(rest, bk + j, b_row, to, c_row, w, d, add);
+          panel_of_rows<3, kPanelVectors>(rest, bk + j, b_row, to, c_row, w, d, add, fetch);
           break;
         case 2:
-          panel_of_rows<2, 4>(rest, bk + j, b_row, to, c_row, w, d, add);
+          panel_of_rows<2, 4>(rest, bk + j, b_row, to, c_row, w, d, add, fetch);
           break;
         case 1:
-          panel_of_rows<1, 8>(rest, bk + j, b_row, to, c_row, w, d, add);
+          panel_of_rows<1, 8>(rest, bk + j, b_row, to, c_row, w, d, add, fetch);
           break;
         default:
           break;
