@@ -38,10 +38,10 @@ HM_INLINE void multiply_ahead(const Block& x, float* to, int64_t c_row, bool add
   for (int64_t j = 0; j < x.columns; j += kColumns)
     for (int64_t i = 0; i < x.rows; i += kRows) {
       const Ahead ahead = next.lines(x.b, x.depth);
-      const int64_t last = (x.rows - i < kRows ? x.rows - i : kRows) - 1;
+      const int64_t rows = x.rows - i, columns = x.columns - j;
       float* const c = to + i * c_row + j;
-      if (x.a_step == 0) kTiles<Lie::packed>[last](x.a + i * x.depth, 1, x.b + j * x.depth, 0, x.depth, c, c_row, x.columns - j, add, ahead);
-      else kTiles<Lie::by_depth>[last](x.a + i, x.a_step, x.b + j, x.b_step, x.depth, c, c_row, x.columns - j, add, ahead);
+      if (x.a_step == 0) tile_for<Lie::packed>(rows, columns)(x.a + i * x.depth, 1, x.b + j * x.depth, 0, x.depth, c, c_row, columns, add, ahead);
+      else tile_for<Lie::by_depth>(rows, columns)(x.a + i, x.a_step, x.b + j, x.b_step, x.depth, c, c_row, columns, add, ahead);
     }
 }
 

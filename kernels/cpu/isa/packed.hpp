@@ -28,36 +28,37 @@ struct Ahead {
   int64_t step, rows;
 };
 
-template <int kUsed, Lie kLie>
+// Of a panel's columns the first kUsedVectors: all, or half of them.
+template <int kUsed, Lie kLie, int kUsedVectors>
 HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c, int64_t c_row, int64_t columns,
                     bool add, Ahead ahead) {
-  vf sum[kUsed][kVectors];
+  vf sum[kUsed][kUsedVectors];
 #pragma GCC unroll 12
   for (int i = 0; i < kUsed; ++i)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) sum[i][v] = vf{};
+    for (int v = 0; v < kUsedVectors; ++v) sum[i][v] = vf{};
   // Results are fetched while they are computed, or their stores would wait for memory one after the other.
   for (int i = 0; i < kUsed; ++i)
-    for (int64_t j = 0; j < kColumns && j < columns; j += 16) __builtin_prefetch(c + i * c_row + j, 1);
+    for (int64_t j = 0; j < kUsedVectors * kWidth && j < columns; j += 16) __builtin_prefetch(c + i * c_row + j, 1);
   int64_t fetched = 0;
   for (int64_t k = 0; k < depth; ++k, a += kLie == Lie::by_rows ? 1 : kLie == Lie::packed ? kRows : a_step, b += kLie == Lie::by_depth ? b_step : kColumns) {
     __builtin_prefetch(ahead.at, 0, kLie == Lie::by_rows ? 3 : 2);
     ahead.at += ahead.step;
     if (++fetched == ahead.rows) fetched = 0, ahead.at += 16 - ahead.rows * ahead.step;
-    vf row[kVectors];
+    vf row[kUsedVectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) row[v] = load(b + v * kWidth);
+    for (int v = 0; v < kUsedVectors; ++v) row[v] = load(b + v * kWidth);
 #pragma GCC unroll 12
     for (int i = 0; i < kUsed; ++i) {
       const vf x = splat(a[kLie == Lie::by_rows ? i * a_step : i]);
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) sum[i][v] = fma(x, row[v], sum[i][v]);
+      for (int v = 0; v < kUsedVectors; ++v) sum[i][v] = fma(x, row[v], sum[i][v]);
     }
   }
 #pragma GCC unroll 12
   for (int i = 0; i < kUsed; ++i)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
+    for (int v = 0; v < kUsedVectors; ++v) {
       float* to = c + i * c_row + v * kWidth;
       const int64_t n = columns - v * kWidth;
       if (n >= kWidth)
@@ -67,17 +68,22 @@ HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_st
     }
 }
 
-template <int kUsed, Lie kLie>
+template <int kUsed, Lie kLie, int kUsedVectors>
 [[gnu::noinline, maybe_unused]] void tile_out(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c, int64_t c_row,
                                               int64_t columns, bool add, const Ahead& ahead) {
-  tile<kUsed, kLie>(a, a_step, b, b_step, depth, c, c_row, columns, add, ahead);
+  tile<kUsed, kLie, kUsedVectors>(a, a_step, b, b_step, depth, c, c_row, columns, add, ahead);
 }
 using Tile = void (*)(const float*, int64_t, const float*, int64_t, int64_t, float*, int64_t, int64_t, bool, const Ahead&);
-template <Lie kLie, int... kLess> constexpr std::array<Tile, sizeof...(kLess)> tiles_of(std::integer_sequence<int, kLess...>) {
-  return {tile_out<kLess + 1, kLie>...};
+template <Lie kLie, int kUsedVectors, int... kLess> constexpr std::array<Tile, sizeof...(kLess)> tiles_of(std::integer_sequence<int, kLess...>) {
+  return {tile_out<kLess + 1, kLie, kUsedVectors>...};
 }
 // By the number of rows, less one.
-template <Lie kLie> constexpr auto kTiles = tiles_of<kLie>(std::make_integer_sequence<int, kRows>());
+template <Lie kLie, int kUsedVectors> constexpr auto kTiles = tiles_of<kLie, kUsedVectors>(std::make_integer_sequence<int, kRows>());
+// For so many rows and columns, or the first of more.
+template <Lie kLie> HM_INLINE Tile tile_for(int64_t rows, int64_t columns) {
+  const auto at = static_cast<size_t>((rows < kRows ? rows : kRows) - 1);
+  return columns <= kColumns / 2 ? kTiles<kLie, kVectors / 2>[at] : kTiles<kLie, kVectors>[at];
+}
 
 // One panel of rows over all of the depth; what is missing of the last is never used.
 HM_INLINE void pack_rows(const float* a, int64_t a_column, int64_t used, int64_t depth, float* to) {
@@ -118,8 +124,8 @@ HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64
     for (int64_t ii = 0; ii < rows; ii += step) {
       const float* next = a + (ii + step) * panel_step;  // behind the last rows there may be others, or nothing that is touched
       const Ahead ahead = kLie == Lie::by_rows ? Ahead{next, a_row, step} : Ahead{next, 16, depth};
-      kTiles<kLie>[(rows - ii < step ? rows - ii : step) - 1](a + ii * panel_step, a_row, b + jj / kColumns * b_panel, 0, depth, to + ii * c_row + jj,
-                                                              c_row, columns - jj, add, ahead);
+      tile_for<kLie>(rows - ii < step ? rows - ii : step, columns - jj)(a + ii * panel_step, a_row, b + jj / kColumns * b_panel, 0, depth, to + ii * c_row + jj, c_row,
+                                                                        columns - jj, add, ahead);
     }
 }
 

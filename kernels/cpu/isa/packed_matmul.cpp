@@ -33,10 +33,11 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
   const auto& c = *static_cast<const PackedContext*>(context);
   if ((c.packs_a || c.shares_b) && phase == 0) return pack_shared(c, buffers, part);
   const Product& p = c.product;
+  const int64_t granule = c.shares_b ? kColumns : kColumns / 2;  // who packs its own part begins where it likes
   const int64_t i0 = slice_begin(p.m, kRows, c.row_parts, part / c.column_parts),
                 i1 = slice_begin(p.m, kRows, c.row_parts, part / c.column_parts + 1),
-                j0 = slice_begin(p.n, kColumns, c.column_parts, part % c.column_parts),
-                j1 = slice_begin(p.n, kColumns, c.column_parts, part % c.column_parts + 1);
+                j0 = slice_begin(p.n, granule, c.column_parts, part % c.column_parts),
+                j1 = slice_begin(p.n, granule, c.column_parts, part % c.column_parts + 1);
   const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]);
   float* to = static_cast<float*>(buffers[p.c]);
   const float* packed_a = static_cast<const float*>(buffers[p.c + 1]);
