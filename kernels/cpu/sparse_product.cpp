@@ -8,7 +8,6 @@
 namespace harmonics::cpu {
 namespace {
 
-constexpr int64_t kPiece = 96;                // rows of B; with the widest panel 24 KiB
 constexpr int64_t kLeastColumns = 32;         // narrower products gain nothing
 constexpr int64_t kLeastProducts = 1 << 15;   // multiplications of the whole product
 constexpr int64_t kFewRows = 4;               // of A: B goes by once for each, and nothing else is faster
@@ -103,7 +102,7 @@ bool worth_looking(const Product& p) {
 void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   const Product& p = c->product;
   cut(*c);
-  c->piece = p.m == 1 ? p.k : std::min(p.k, kPiece);
+  c->piece = p.m == 1 ? p.k : std::min(p.k, kSparsePiece);
   c->pieces = (p.k + c->piece - 1) / c->piece;
   const int64_t rows = (p.m + c->build_parts - 1) / c->build_parts;
   const double share = c->always ? 1 : kSparse;

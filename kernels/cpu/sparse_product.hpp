@@ -8,6 +8,8 @@
 
 namespace harmonics::cpu {
 
+constexpr int64_t kSparsePiece = 96;  // rows of B; with the widest panel 24 KiB
+
 // Rows of A as lists of (value, where B's row begins), cut into pieces of `piece` columns so that the rows of B used at
 // a time stay in the first-level cache.
 struct SparseContext {

@@ -2,6 +2,7 @@
 
 #include "kernels.hpp"
 #include "simd.hpp"
+#include "transpose.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
@@ -66,60 +67,65 @@ HM_INLINE bool is_sparse(const Product& p, const float* a, Range rows) {
   return static_cast<double>(count_nonzeros(p, a, rows, 1)) <= kSparse * static_cast<double>(own * p.k);
 }
 
+// What of a run of A is not zero, at the end of the lists; offsets count from column `k`'s row of B.
+HM_INLINE int32_t list_run(const Lists& lists, int32_t n, const float* from, int64_t k, int64_t columns, int64_t b_row) {
+#if defined(__AVX512F__)
+  vi offset = (lanes() + static_cast<int32_t>(k)) * static_cast<int32_t>(b_row);
+  for (int64_t j = 0; j < columns; j += kWidth, offset += static_cast<int32_t>(kWidth * b_row)) {
+    const vf v = load_some(from + j, lanes_at(j, columns));
+    const auto mask = static_cast<__mmask16>(nonzero_mask(v));
+    // Whole vectors: the lists have room for one behind their last number.
+    store(lists.values + n, _mm512_maskz_compress_ps(mask, v));
+    _mm512_storeu_si512(lists.offsets + n, _mm512_maskz_compress_epi32(mask, (__m512i)offset));
+    n += __builtin_popcount(mask);
+  }
+#else
+  for (int64_t j = 0; j < columns; j += kWidth)
+    for (uint32_t mask = nonzero_mask(load_some(from + j, lanes_at(j, columns))); mask; mask &= mask - 1, ++n) {
+      const int64_t lane = __builtin_ctz(mask);
+      lists.values[n] = from[j + lane];
+      lists.offsets[n] = static_cast<int32_t>((k + j + lane) * b_row);
+    }
+#endif
+  return n;
+}
+
 // One list after the other: A's rows are contiguous.
 HM_INLINE void list_rows(const SparseContext& c, const float* a, Range rows, const Lists& lists) {
   const Product& p = c.product;
   int32_t n = 0;
   for (int64_t i = rows.begin; i < rows.end; ++i)
     for (int64_t piece = 0; piece < c.pieces; ++piece) {
-      const int64_t end = piece + 1 < c.pieces ? (piece + 1) * c.piece : p.k;
+      const int64_t begin = piece * c.piece, end = piece + 1 < c.pieces ? begin + c.piece : p.k;
       SparseSegment& s = lists.segments[piece * p.m + i];
       s.begin = n;
-      for (int64_t k = piece * c.piece; k < end; k += kWidth) {
-        const float* from = a + i * p.a_row + k;
-        const int64_t left = end - k;
-        uint32_t mask = nonzero_mask(left >= kWidth ? load(from) : load_part(from, left));
-        for (; mask; mask &= mask - 1, ++n) {
-          const int64_t lane = __builtin_ctz(mask);
-          lists.values[n] = from[lane];
-          lists.offsets[n] = static_cast<int32_t>((k + lane) * p.b_row);
-        }
-      }
+      n = list_run(lists, n, a + i * p.a_row + begin, begin, end - begin, p.b_row);
       s.count = n - s.begin;
     }
 }
 
-// All lists at once, column by column: A's columns are contiguous.
+// A's columns are contiguous: a few rows at a time are brought into runs. A single row has one piece, however long.
 HM_INLINE void list_columns(const SparseContext& c, const float* a, Range rows, const Lists& lists) {
+  constexpr int64_t kRuns = 16;
+  alignas(64) float runs[kRuns * kSparsePiece];
   const Product& p = c.product;
   int32_t n = 0;
   for (int64_t piece = 0; piece < c.pieces; ++piece) {
     const int64_t begin = piece * c.piece, end = piece + 1 < c.pieces ? begin + c.piece : p.k;
     SparseSegment* segments = lists.segments + piece * p.m;
-    for (int64_t i = rows.begin; i < rows.end; i += kWidth) {
-      const int64_t left = rows.end - i;
-      vi counts{};
-      for (int64_t k = begin; k < end; ++k) {
-        const float* from = a + k * p.a_column + i;
-        counts -= (left >= kWidth ? load(from) : load_part(from, left)) != vf{};
-      }
-      for (int64_t lane = 0; lane < kWidth && lane < left; ++lane) {
-        segments[i + lane] = {n, 0};
-        n += counts[lane];
-      }
-    }
-    for (int64_t k = begin; k < end; ++k)
-      for (int64_t i = rows.begin; i < rows.end; i += kWidth) {
-        const float* from = a + k * p.a_column + i;
-        const int64_t left = rows.end - i;
-        for (uint32_t mask = nonzero_mask(left >= kWidth ? load(from) : load_part(from, left)); mask;
-             mask &= mask - 1) {
-          const int64_t lane = __builtin_ctz(mask);
-          SparseSegment& s = segments[i + lane];
-          lists.values[s.begin + s.count] = from[lane];
-          lists.offsets[s.begin + s.count++] = static_cast<int32_t>(k * p.b_row);
+    for (int64_t i = rows.begin; i < rows.end; i += kRuns) {
+      const int64_t own = rows.end - i < kRuns ? rows.end - i : kRuns;
+      for (int64_t k = begin; k < end; k += kSparsePiece) {
+        const int64_t columns = end - k < kSparsePiece ? end - k : kSparsePiece;
+        transpose(a + k * p.a_column + i, p.a_column, runs, kSparsePiece, columns, own);
+        for (int64_t r = 0; r < own; ++r) {
+          SparseSegment& s = segments[i + r];
+          if (k == begin) s.begin = n;
+          n = list_run(lists, n, runs + r * kSparsePiece, k, columns, p.b_row);
+          s.count = n - s.begin;
         }
       }
+    }
   }
 }
 
