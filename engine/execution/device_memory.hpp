@@ -26,7 +26,7 @@ class DeviceQueue {
 
   const Item& device() const { return *device_; }
   hx_queue* raw() const { return queue_; }
-  // Host memory stays as it is until synchronize().
+  // Host memory stays as it is until synchronize(), or until an event that was made later is awaited.
   void upload(const hx_place& to, const void* from, uint64_t bytes);
   void download(void* to, const hx_place& from, uint64_t bytes);
   void copy(const hx_place& to, const hx_place& from, uint64_t bytes);

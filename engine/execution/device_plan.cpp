@@ -55,7 +55,7 @@ void DevicePlan::begin(const void* const* inputs) {
   send_inputs(inputs);
 }
 
-// The host's memory of small inputs is free: the run before this one has waited for the device since it wrote there.
+// The host's memory of small inputs is free: the run before this one has waited for the device since it wrote there, or for an event behind that.
 void DevicePlan::send_inputs(const void* const* inputs) {
   Arrivals* arrivals = Arrivals::on(*p_.queue);
   for (size_t i = 0; i < p_.inputs.size(); ++i) {

@@ -427,7 +427,7 @@ typedef struct hx_device_vt {
   void (*close_queue)(void* self, hx_queue* queue); /* waits for what is in it */
   hx_status (*allocate)(void* self, uint64_t bytes, uint64_t* buffer); /* bytes > 0; what it holds at first is nobody's business */
   void (*release)(void* self, uint64_t buffer);                        /* nothing that is queued uses it */
-  /* These return at once where the device can; host memory stays as it is until synchronize. */
+  /* These return at once where the device can; host memory stays as it is until synchronize, or await_event of a later event. */
   hx_status (*upload)(void* self, hx_queue* queue, const hx_place* to, const void* from, uint64_t bytes);
   hx_status (*download)(void* self, hx_queue* queue, void* to, const hx_place* from, uint64_t bytes);
   hx_status (*copy)(void* self, hx_queue* queue, const hx_place* to, const hx_place* from, uint64_t bytes); /* which do not overlap */
