@@ -48,7 +48,8 @@ class PreparedStep {
   size_t next();  // points the next run at its batch, whose number it gives; run() does it by itself
   size_t run() {
     const size_t batch = next();
-    step_->run();
+    if (step_->loss()) step_->run_if_finite();  // as a cycle runs it
+    else step_->run();
     return batch;
   }
   CompiledStep& step() { return *step_; }
