@@ -27,6 +27,21 @@ struct Accelerated {
   }
 };
 
+// One whose table of functions is another's in part.
+struct HalfDevice {
+  Accelerated accelerated{true};
+  Item item;
+  HalfDevice() {
+    item.kind = HX_DEVICE;
+    item.name = "half";
+    item.self = new std::shared_ptr<MemoryDevice>(accelerated.device);
+  }
+  const Item& with(const hx_device_vt& table) {
+    item.vtable = &table;
+    return item;
+  }
+};
+
 const TrainingStep& step() {
   static const TrainingStep s = training_step(16, {24, 32, 10});
   return s;
@@ -280,15 +295,8 @@ TEST_CASE("a device with one of the functions for times, or without events, is r
     vts[3].struct_size = offsetof(hx_device_vt, record_time);  // built for 1.2
     return vts;
   }();
-  Accelerated with(true);
-  Item item;
-  item.kind = HX_DEVICE;
-  item.name = "half";
-  item.self = new std::shared_ptr<MemoryDevice>(with.device);
-  const auto clock = [&](size_t i) {
-    item.vtable = &tables[i];
-    return has_clock(item);
-  };
+  HalfDevice half;
+  const auto clock = [&](size_t i) { return has_clock(half.with(tables[i])); };
   CHECK(clock(0));
   CHECK_FALSE(clock(3));
   for (const size_t i : {1, 2})
@@ -355,15 +363,8 @@ TEST_CASE("a device with one of the functions for looking at numbers, or without
     vts[4].struct_size = offsetof(hx_device_vt, copy_if_finite);  // built for 1.3
     return vts;
   }();
-  Accelerated with(true);
-  Item item;
-  item.kind = HX_DEVICE;
-  item.name = "half";
-  item.self = new std::shared_ptr<MemoryDevice>(with.device);
-  const auto looks = [&](size_t i) {
-    item.vtable = &tables[i];
-    return looks_at_numbers(item);
-  };
+  HalfDevice half;
+  const auto looks = [&](size_t i) { return looks_at_numbers(half.with(tables[i])); };
   CHECK(looks(0));
   CHECK_FALSE(looks(4));
   for (const size_t i : {1, 2, 3})
