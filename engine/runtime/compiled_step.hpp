@@ -25,7 +25,6 @@ class CompiledStep {
   void set_scale(float scale) { scale_ = scale; }  // programs that step from gathered gradients: times this
   void run() { executable_->run(inputs_.data()); }
   void run_forward() { executable_->run_forward(inputs_.data()); }
-  void run_rest() { executable_->run_rest(inputs_.data()); }
   bool run_if_finite() { return executable_->run_if_finite(inputs_.data(), loss_); }  // of programs with a loss
   void run_timed(PlanTimes& times) { executable_->run_timed(inputs_.data(), times); }
   void run_empty() { executable_->run_empty(inputs_.data()); }
