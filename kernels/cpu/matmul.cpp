@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "families.hpp"
+#include "half_product.hpp"
 #include "onednn/matmul.hpp"
 
 namespace harmonics::cpu {
@@ -102,7 +103,7 @@ bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std:
   return true;
 }
 
-// Declined when a matrix is contiguous neither along its rows nor along its columns.
+// Declined when a matrix is contiguous neither along its rows nor along its columns, and where nobody descends.
 bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
                     hx_kernel& out) {
   struct Owned : MatmulContext {
@@ -125,6 +126,7 @@ bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets
   const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   const bool small = std::min(p.m, p.n) <= 12 || flops < 1e5;
   const double batch = static_cast<double>(p.batch);
+  if (p.descends && (small || !is_packed_here(p) || (p.half && half_product()))) return false;
   if (small && (broadcasts || inner)) {
     const double moved = 0.1 * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.n);
     cut(*c, batch * std::max(flops / 75, moved), kGrain);
@@ -133,7 +135,7 @@ bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets
                           inner && !broadcasts ? "inner products" : "small matmul", {parts});
     return true;
   }
-  if (p.half && answer_half_product(p, out)) return true;
+  if (p.half && !p.descends && answer_half_product(p, out)) return true;
   if (is_packed_here(p)) {
     if (is_deep(p)) return answer_deep(p, flops / 95, out), true;
     answer_packed(*c, flops / 95, out);

@@ -17,6 +17,8 @@ struct Product {
   int activation;
   bool accumulate = false;  // C += A B
   bool half = false;        // may be computed in fp16 chunks
+  bool descends = false;    // C = old - rate A B; only packed products do
+  uint32_t old = 0, rate = 0;  // buffers
 };
 
 struct MatmulContext {

@@ -19,7 +19,8 @@ struct SparseOrDense : SparseContext {
   std::array<uint32_t, 6> dense_buffers{};  // which of ours each of its buffers is
   uint32_t dense_count = 0;                 // of them, its workspace apart
   uint64_t dense_offset = 0;                // its workspace, in ours
-  bool scales = false;                      // the dense way is C += A (-rate B): B is scaled first
+  enum Scaled { nothing, a, b };
+  Scaled scales = nothing;                  // the dense way is C += (-rate A) B or A (-rate B), the smaller one scaled first
   uint64_t scaled_offset = 0;
   std::vector<uint32_t> parts;              // of every phase: the more of either way
 
@@ -37,13 +38,15 @@ void run_dense(const SparseOrDense& c, void* const* buffers, uint32_t phase, uin
   c.dense.run(c.dense.context, own, phase, part);
 }
 
-// What C += A (-rate B) starts from: the old C in C's place, and B times -rate.
+int64_t scaled_count(const SparseOrDense& c) { return c.scales == SparseOrDense::a ? c.product.m * c.product.k : c.product.k * c.product.n; }
+
+// What C += (-rate A) B starts from: the old C in C's place, and A, or B, times -rate.
 void prepare_update(const SparseOrDense& c, void* const* buffers) {
   const Product& p = c.product;
-  const auto* b = static_cast<const float*>(buffers[p.b]);
+  const auto* from = static_cast<const float*>(buffers[c.scales == SparseOrDense::a ? p.a : p.b]);
   auto* scaled = reinterpret_cast<float*>(static_cast<char*>(buffers[c.workspace]) + c.scaled_offset);
   const float rate = *static_cast<const float*>(buffers[c.rate]);
-  for (int64_t i = 0; i < p.k * p.n; ++i) scaled[i] = -rate * b[i];
+  for (int64_t i = 0; i < scaled_count(c); ++i) scaled[i] = -rate * from[i];
   if (buffers[c.old] != buffers[p.c])
     std::memcpy(buffers[p.c], buffers[c.old], static_cast<size_t>(p.m * p.n) * sizeof(float));
 }
@@ -60,7 +63,7 @@ bool spread(uint32_t& part, uint32_t all, uint32_t own) {
   return at % all < own;
 }
 
-// Phase 0: lists. 1: the sparse product, or B scaled. 1 or 2 on: the dense product.
+// Phase 0: lists. 1: the sparse product, or an operand scaled. 1 or 2 on: the dense product.
 void run(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const SparseOrDense*>(context);
   if (phase == 0) return isa().sparse_build(static_cast<const SparseContext*>(&c), buffers, 0, part);
@@ -111,7 +114,7 @@ void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   const uint64_t lists = kVerdictBytes + static_cast<uint64_t>(segment_bytes(*c) + c->build_parts * c->list_bytes);
   // The dense way needs no lists: only the verdicts stay.
   c->scaled_offset = kVerdictBytes;
-  c->dense_offset = kVerdictBytes + (c->scales ? rounded(static_cast<uint64_t>(p.k * p.n) * sizeof(float)) : 0);
+  c->dense_offset = kVerdictBytes + (c->scales ? rounded(static_cast<uint64_t>(scaled_count(*c)) * sizeof(float)) : 0);
   const uint64_t workspace = std::max(lists, c->dense_offset + c->dense.workspace);
   std::vector<uint32_t>& parts = c->parts = {c->build_parts, c->row_parts * c->column_parts};
   const uint32_t before = c->scales ? 2 : 1;
@@ -143,6 +146,27 @@ bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& 
   return true;
 }
 
+// The dense way of an update: by whom takes the rate, or a sum in place.
+bool answer_descent(SparseOrDense& c) {
+  Product step = c.product;
+  step.descends = true;
+  step.old = c.old, step.rate = c.rate;
+  if (answer_dense_product(step, {0}, {0}, c.dense)) {
+    c.dense_count = c.workspace;
+    for (uint32_t i = 0; i < c.dense_count; ++i) c.dense_buffers[i] = i;
+    return true;
+  }
+  Product sum = c.product;  // a, b, w
+  sum.a = 0, sum.b = 1, sum.c = 2;
+  sum.accumulate = true;
+  if (!answer_dense_product(sum, {0}, {0}, c.dense)) return false;
+  c.scales = sum.m < sum.n ? SparseOrDense::a : SparseOrDense::b;
+  c.dense_buffers = {c.product.a, c.product.b, c.product.c};
+  c.dense_buffers[c.scales == SparseOrDense::a ? 0 : 1] = kUnused;
+  c.dense_count = 3;
+  return true;
+}
+
 // w [m, n], a [..., m], b [..., n], lr -> w - lr a^T b, slope?
 bool plan_sgd_outer(const Site& site, hx_kernel& out) {
   if (!site.all_f32() || count(site.in(3)) != 1) return false;
@@ -168,13 +192,7 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
   c->workspace = 5;
   c->always = k <= kFewRows;
   if (!c->always) {
-    Product sum = p;  // a, scaled b, w
-    sum.a = 0, sum.b = 1, sum.c = 2;
-    sum.accumulate = true;
-    if (!answer_dense_product(sum, {0}, {0}, c->dense)) return false;
-    c->scales = true;
-    c->dense_buffers = {1, kUnused, 4};
-    c->dense_count = 3;
+    if (!answer_descent(*c)) return false;
   }
   answer_sparse(std::move(c), out);
   out.in_place = 1;

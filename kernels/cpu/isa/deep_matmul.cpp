@@ -34,14 +34,15 @@ struct Block {
   const float *a, *b;
   int64_t a_step, b_step, rows, columns, depth;
 };
-HM_INLINE void multiply_ahead(const Block& x, float* to, int64_t c_row, bool add, NextBlock& next) {
+HM_INLINE void multiply_ahead(const Block& x, float* to, int64_t c_row, const Ending& end, NextBlock& next) {
   for (int64_t j = 0; j < x.columns; j += kColumns)
     for (int64_t i = 0; i < x.rows; i += kRows) {
       const Ahead ahead = next.lines(x.b, x.depth);
       const int64_t rows = x.rows - i, columns = x.columns - j;
       float* const c = to + i * c_row + j;
-      if (x.a_step == 0) tile_for<Lie::packed>(rows, columns)(x.a + i * x.depth, 1, x.b + j * x.depth, 0, x.depth, c, c_row, columns, add, ahead);
-      else tile_for<Lie::by_depth>(rows, columns)(x.a + i, x.a_step, x.b + j, x.b_step, x.depth, c, c_row, columns, add, ahead);
+      const Ending ending = end.at(i * c_row + j);
+      if (x.a_step == 0) tile_for<Lie::packed>(rows, columns)(x.a + i * x.depth, 1, x.b + j * x.depth, 0, x.depth, c, c_row, columns, ending, ahead);
+      else tile_for<Lie::by_depth>(rows, columns)(x.a + i, x.a_step, x.b + j, x.b_step, x.depth, c, c_row, columns, ending, ahead);
     }
 }
 
@@ -58,6 +59,7 @@ void deep_matmul(const void* context, void* const* buffers, uint32_t, uint32_t p
   float* to = static_cast<float*>(buffers[p.c]);
   for (int64_t k = 0; k < p.k; k += kPackedDepth) {
     const int64_t depth = p.k - k < kPackedDepth ? p.k - k : kPackedDepth, next = k + depth, left = p.k - next;
+    const Ending end = ending_of(p, buffers, k);
     for (int64_t j = j0; j < j1; j += kPackedColumns) {
       const int64_t columns = j1 - j < kPackedColumns ? j1 - j : kPackedColumns;
       const bool packs = columns % kColumns != 0;
@@ -72,7 +74,7 @@ void deep_matmul(const void* context, void* const* buffers, uint32_t, uint32_t p
         // The same rows and columns a block further down; what lies there is read by the first who comes to it.
         NextBlock ahead{a + i + next * p.a_column, b + next * p.b_row + j, p.a_column, p.b_row, j == j0 ? rows : 0, i == i0 ? columns : 0,
                     left < kPackedDepth ? left : kPackedDepth};
-        multiply_ahead(block, to + i * p.n + j, p.n, p.accumulate || k > 0, ahead);
+        multiply_ahead(block, to + i * p.n + j, p.n, end.at(i * p.n + j), ahead);
       }
     }
   }

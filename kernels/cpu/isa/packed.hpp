@@ -28,10 +28,17 @@ struct Ahead {
   int64_t step, rows;
 };
 
+// What becomes of a sum: it is stored, or C = old + factor * sum. `old` lies as C does and may be C.
+struct Ending {
+  const float* old;  // null: stored
+  float factor;
+  HM_INLINE Ending at(int64_t place) const { return {old ? old + place : nullptr, factor}; }
+};
+
 // Of a panel's columns the first kUsedVectors: all, or half of them.
 template <int kUsed, Lie kLie, int kUsedVectors>
 HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c, int64_t c_row, int64_t columns,
-                    bool add, Ahead ahead) {
+                    const Ending& end, Ahead ahead) {
   vf sum[kUsed][kUsedVectors];
 #pragma GCC unroll 12
   for (int i = 0; i < kUsed; ++i)
@@ -55,25 +62,26 @@ HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_st
       for (int v = 0; v < kUsedVectors; ++v) sum[i][v] = fma(x, row[v], sum[i][v]);
     }
   }
+  const float* const old = end.old;
+  const vf factor = splat(end.factor);
 #pragma GCC unroll 12
   for (int i = 0; i < kUsed; ++i)
 #pragma GCC unroll 4
     for (int v = 0; v < kUsedVectors; ++v) {
-      float* to = c + i * c_row + v * kWidth;
-      const int64_t n = columns - v * kWidth;
+      const int64_t at = i * c_row + v * kWidth, n = columns - v * kWidth;
       if (n >= kWidth)
-        store(to, add ? load(to) + sum[i][v] : sum[i][v]);
+        store(c + at, old ? fma(factor, sum[i][v], load(old + at)) : sum[i][v]);
       else if (n > 0)
-        store_part(to, add ? load_part(to, n) + sum[i][v] : sum[i][v], n);
+        store_part(c + at, old ? fma(factor, sum[i][v], load_part(old + at, n)) : sum[i][v], n);
     }
 }
 
 template <int kUsed, Lie kLie, int kUsedVectors>
 [[gnu::noinline, maybe_unused]] void tile_out(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c, int64_t c_row,
-                                              int64_t columns, bool add, const Ahead& ahead) {
-  tile<kUsed, kLie, kUsedVectors>(a, a_step, b, b_step, depth, c, c_row, columns, add, ahead);
+                                              int64_t columns, const Ending& end, const Ahead& ahead) {
+  tile<kUsed, kLie, kUsedVectors>(a, a_step, b, b_step, depth, c, c_row, columns, end, ahead);
 }
-using Tile = void (*)(const float*, int64_t, const float*, int64_t, int64_t, float*, int64_t, int64_t, bool, const Ahead&);
+using Tile = void (*)(const float*, int64_t, const float*, int64_t, int64_t, float*, int64_t, int64_t, const Ending&, const Ahead&);
 template <Lie kLie, int kUsedVectors, int... kLess> constexpr std::array<Tile, sizeof...(kLess)> tiles_of(std::integer_sequence<int, kLess...>) {
   return {tile_out<kLess + 1, kLie, kUsedVectors>...};
 }
@@ -83,6 +91,13 @@ template <Lie kLie, int kUsedVectors> constexpr auto kTiles = tiles_of<kLie, kUs
 template <Lie kLie> HM_INLINE Tile tile_for(int64_t rows, int64_t columns) {
   const auto at = static_cast<size_t>((rows < kRows ? rows : kRows) - 1);
   return columns <= kColumns / 2 ? kTiles<kLie, kVectors / 2>[at] : kTiles<kLie, kVectors>[at];
+}
+
+// Of a product's sums from depth `k` on.
+HM_INLINE Ending ending_of(const Product& p, void* const* buffers, int64_t k) {
+  const float* c = static_cast<const float*>(buffers[p.c]);
+  if (p.descends) return {k > 0 ? c : static_cast<const float*>(buffers[p.old]), -*static_cast<const float*>(buffers[p.rate])};
+  return {p.accumulate || k > 0 ? c : nullptr, 1};
 }
 
 // One panel of rows over all of the depth; what is missing of the last is never used.
@@ -117,7 +132,7 @@ HM_INLINE void pack_b(const Product& p, const float* b, int64_t columns, int64_t
 // Rows [i, i + rows) of A over the depth from k on, against packed columns.
 template <Lie kLie>
 HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64_t rows, const float* b, int64_t b_panel,
-                        int64_t columns, int64_t depth, float* to, int64_t c_row, bool add) {
+                        int64_t columns, int64_t depth, float* to, int64_t c_row, const Ending& end) {
   // Rows a page apart meet in one set of the first-level cache, which holds eight lines.
   const int64_t step = kLie == Lie::by_rows && a_row % 1024 == 0 && kRows > 6 ? 6 : kRows;
   for (int64_t jj = 0; jj < columns; jj += kColumns)
@@ -125,7 +140,7 @@ HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64
       const float* next = a + (ii + step) * panel_step;  // behind the last rows there may be others, or nothing that is touched
       const Ahead ahead = kLie == Lie::by_rows ? Ahead{next, a_row, step} : Ahead{next, 16, depth};
       tile_for<kLie>(rows - ii < step ? rows - ii : step, columns - jj)(a + ii * panel_step, a_row, b + jj / kColumns * b_panel, 0, depth, to + ii * c_row + jj, c_row,
-                                                                        columns - jj, add, ahead);
+                                                                        columns - jj, end.at(ii * c_row + jj), ahead);
     }
 }
 

@@ -46,16 +46,17 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
     const int64_t columns = j1 - j < kPackedColumns ? j1 - j : kPackedColumns;
     for (int64_t k = 0; k < p.k; k += kPackedDepth) {
       const int64_t depth = p.k - k < kPackedDepth ? p.k - k : kPackedDepth;
+      const Ending end = ending_of(p, buffers, k);
       const float* columns_at = packed_b + (c.shares_b ? j * p.k + k * kColumns : 0);
       const int64_t b_panel = (c.shares_b ? p.k : depth) * kColumns;
       if (!c.shares_b) pack_b(p, b + k * p.b_row + j * p.b_column, columns, depth, packed_b, b_panel);
       for (int64_t i = i0; i < i1; i += kPackedRows) {
         const int64_t rows = i1 - i < kPackedRows ? i1 - i : kPackedRows;
-        const bool add = p.accumulate || k > 0;
+        const Ending ending = end.at(i * p.n + j);
         if (c.packs_a)
-          multiply<Lie::packed>(packed_a + i * p.k + k * kRows, 1, p.k, rows, columns_at, b_panel, columns, depth, to + i * p.n + j, p.n, add);
+          multiply<Lie::packed>(packed_a + i * p.k + k * kRows, 1, p.k, rows, columns_at, b_panel, columns, depth, to + i * p.n + j, p.n, ending);
         else
-          multiply<Lie::by_rows>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns, depth, to + i * p.n + j, p.n, add);
+          multiply<Lie::by_rows>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns, depth, to + i * p.n + j, p.n, ending);
       }
     }
   }
