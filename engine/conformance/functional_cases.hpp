@@ -154,6 +154,10 @@ inline void add_linear_cases(Cases& cases, Sizes& sizes) {
     cases.push_back({"sgd_outer",
                      AttributeMap().set("slope", std::string(slope)),
                      {numbers({in, out}), numbers({3, in}), numbers({3, out}), rate()}});
+  const AttributeMap scale = AttributeMap().set("scale", 0.0625);
+  cases.push_back({"linear", AttributeMap(scale).set("activation", "tanh"), {indices({3, in}, 256, DType::U8), numbers({out, in}), numbers({out})}});
+  cases.push_back({"linear", AttributeMap(scale).set("transposed", true), {indices({in}, 256, DType::U8), numbers({in, out})}});
+  cases.push_back({"sgd_outer", scale, {numbers({in, out}), indices({5, in}, 256, DType::U8), numbers({5, out}), rate()}});
 }
 
 inline void add_fused_cases(Cases& cases, Sizes& sizes) {

@@ -59,6 +59,9 @@ Program run_transpose_weights(const Program& p, Context& c) {
 Program run_fuse_updates(const Program& p, Context& c) {
   return c.options.fuse && !c.kernels.is_reference() ? fuse_updates(p, accepts_call(c)) : p;
 }
+Program run_fuse_scales(const Program& p, Context& c) {
+  return c.options.fuse && !c.kernels.is_reference() ? fuse_scales(p, accepts_call(c)) : p;
+}
 Program run_accumulate_products(const Program& p, Context& c) {
   return c.options.fuse && !c.kernels.is_reference() ? accumulate_products(p, accepts_call(c)) : p;
 }
@@ -141,7 +144,7 @@ constexpr PassRow kPasses[] = {
     {"select", run_select},
     {"simplify", run_simplify},   {"cse", run_cse},
     {"dce", run_dce},             {"fuse_pooling", run_fuse_pooling},
-    {"fuse_updates", run_fuse_updates}, {"accumulate_products", run_accumulate_products}, {"sum_with_products", run_sum_with_products},
+    {"fuse_updates", run_fuse_updates}, {"fuse_scales", run_fuse_scales}, {"accumulate_products", run_accumulate_products}, {"sum_with_products", run_sum_with_products},
     {"fuse_elementwise", run_fuse_elementwise}, {"fuse_reductions", run_fuse_reductions},
     {"advance_updates", run_advance_updates}, {"join_updates", run_join_updates},
 };

@@ -5,9 +5,16 @@
 namespace harmonics::reference {
 namespace {
 
+// What a product multiplies: x, or, where x holds whole numbers, x * scale.
+HTensor scaled(const char* name, const AttributeMap& a, const HTensor& x, const HTensor& like) {
+  if (!a.has("scale")) return x;
+  expect(is_integer(x.dtype()), name, "scale is for whole numbers, not for " + text_of(x), ErrorKind::Type);
+  return cast(x, like.dtype()) * a.number("scale");
+}
+
 Values linear(const AttributeMap& a, Inputs in) {
   expect_inputs("linear", in, 2, 3);
-  const HTensor &x = in[0], &weight = in[1];
+  const HTensor &weight = in[1], x = scaled("linear", a, in[0], weight);
   const uint32_t from = a.flag("transposed") ? 0 : 1;  // the weight's axis of inputs
   expect(x.rank() >= 1 && weight.rank() == 2 && x.shape().back() == weight.shape()[from], "linear",
          "x " + text_of(x) + " and weight " + text_of(weight) + " do not fit: x is [..., in], the weight " +
@@ -22,13 +29,15 @@ Values linear(const AttributeMap& a, Inputs in) {
 }
 
 Values linear_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs gradients) {
-  const HTensor &x = in[0], &weight = in[1];
+  const HTensor &weight = in[1], x = scaled("linear", a, in[0], weight);
   const bool transposed = a.flag("transposed");
   const HTensor dy = before_activation(a, out[0], gradients[0], [&] {
-    return one("linear", transposed ? AttributeMap().set("transposed", true) : AttributeMap(), {in.begin(), in.end()});
+    std::vector<HTensor> numbers{in.begin(), in.end()};
+    numbers[0] = x;
+    return one("linear", transposed ? AttributeMap().set("transposed", true) : AttributeMap(), numbers);
   });
   const std::vector<int64_t> leading = leading_axes(x);
-  Values result{dot(dy, weight, last_axis(dy), {transposed}),
+  Values result{a.has("scale") ? HTensor() : dot(dy, weight, last_axis(dy), {transposed}),
                 transposed ? dot(x, dy, leading, leading) : dot(dy, x, leading, leading)};
   if (in.size() == 3) result.push_back(leading.empty() ? dy : reduce_sum(dy, leading));
   return result;
@@ -58,7 +67,7 @@ Values dot_sum(const AttributeMap& attributes, Inputs in) {
 
 Values sgd_outer(const AttributeMap& attributes, Inputs in) {
   expect_inputs("sgd_outer", in, 4, 4);
-  const HTensor &w = in[0], &a = in[1], &b = in[2];
+  const HTensor &w = in[0], a = scaled("sgd_outer", attributes, in[1], w), &b = in[2];
   expect(w.rank() == 2 && a.rank() >= 1 && a.rank() == b.rank() && a.shape().back() == w.shape()[0] &&
              b.shape().back() == w.shape()[1],
          "sgd_outer", "w " + text_of(w) + ", a " + text_of(a) + " and b " + text_of(b) +
@@ -77,8 +86,8 @@ Values sgd_outer(const AttributeMap& attributes, Inputs in) {
 
 std::vector<Functional> linears() {
   return {{"linear", "affine map of the last axis",
-           "x [..., in], weight [out, in], bias [out]? {activation = \"\", transposed = false} -> y [..., out]; with "
-           "transposed the weight is [in, out]",
+           "x [..., in], weight [out, in], bias [out]? {activation = \"\", transposed = false, scale?} -> y [..., out]; with "
+           "transposed the weight is [in, out]; with scale x holds whole numbers and x * scale is multiplied",
            linear, linear_gradient},
           {"dot_add", "a product of tensors added to a sum, which it may be written over",
            "sum [...], a, b, keep []? {lhs_contract, rhs_contract, lhs_batch, rhs_batch} -> sum + dot(a, b) [...]; the product "
@@ -88,8 +97,9 @@ std::vector<Functional> linears() {
            "a, b {lhs_contract, rhs_contract, sum = 0} -> dot(a, b) [...], a summed over lhs_contract [...]; b over rhs_contract where sum is 1",
            dot_sum, nullptr},
           {"sgd_outer", "one step of gradient descent on an affine map's weight, whose slope is never stored",
-           "w [m, n], a [..., m], b [..., n], lr [] {slope = \"\"} -> w - lr sum(a b^T) [m, n], b w^T [..., m]?; slope "
-           "\"all\" gives the second result (with the old w), \"active\" only where a > 0, else zero",
+           "w [m, n], a [..., m], b [..., n], lr [] {slope = \"\", scale?} -> w - lr sum(a b^T) [m, n], b w^T [..., m]?; slope "
+           "\"all\" gives the second result (with the old w), \"active\" only where a > 0, else zero; with scale a holds whole "
+           "numbers, and a * scale is meant",
            sgd_outer, nullptr}};
 }
 

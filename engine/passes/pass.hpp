@@ -36,6 +36,9 @@ Program transpose_weights(const Program& program, const IsTransposed& is_transpo
 // Plain gradient descent and the product that makes its slope into one `sgd_outer`, with the slope of the map's input
 // where one sample makes all three out of one reading of the weight. Rounds differently; only where `accepts` the call.
 Program fuse_updates(const Program& program, const AcceptsCall& accepts);
+// Bytes times a scale (an image's, say) that nothing reads but `linear` and `sgd_outer`: these read the bytes. Where `accepts` takes all of
+// these calls with {scale}; same bits.
+Program fuse_scales(const Program& program, const AcceptsCall& accepts);
 // Sums of a product and what is there before it and dies with the sum (slopes of a value that is used twice, gradients gathered
 // over micro-batches in a state) into one `dot_add`, which writes over the sum. Rounds differently; only where `accepts` the call.
 Program accumulate_products(const Program& program, const AcceptsCall& accepts);

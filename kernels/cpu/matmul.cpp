@@ -63,6 +63,14 @@ void answer_deep(const Product& p, double nanoseconds, hx_kernel& out) {
   answer(out, std::move(c), isa().deep_matmul, "packed matmul by depth", {parts}).workspace = workspace;
 }
 
+// How much more than its share the longest of `parts` slices has, counted in whole granules.
+double imbalance(int64_t length, int64_t granule, uint32_t parts) {
+  int64_t most = 0;
+  for (uint32_t i = 0; i < parts; ++i)
+    most = std::max(most, panels(slice_begin(length, granule, parts, i + 1) - slice_begin(length, granule, parts, i), granule));
+  return static_cast<double>(most * granule * parts) / static_cast<double>(length);
+}
+
 void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out) {
   auto c = std::make_unique<PackedContext>();
   static_cast<MatmulContext&>(*c) = grid;
@@ -71,7 +79,9 @@ void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out
   const int64_t row_panel = packed_row_panel(isa().vector), column_panel = packed_column_panel(isa().vector);
   const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, 25000);
   c->batch_parts = c->row_parts = c->column_parts = 1;
-  while ((p.a_column != 1 || p.n >= p.m) && c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts)) c->column_parts *= 2;
+  // Where A is packed for all anyway, slices of rows cost no more: then what comes out evener.
+  const bool by_columns = p.a_column != 1 ? imbalance(p.n, column_panel / 2, wanted) <= imbalance(p.m, row_panel, wanted) + 0.05 : p.n >= p.m;
+  while (by_columns && c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts)) c->column_parts *= 2;
   while (c->row_parts * c->column_parts < wanted && p.m >= 24 * static_cast<int64_t>(c->row_parts)) c->row_parts *= 2;
   const auto pack_parts = [](int64_t floats, int64_t most) { return parts_for(static_cast<double>(floats) * 0.5, most); };
   c->packs_a = p.a_column != 1;
@@ -97,10 +107,13 @@ void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out
 bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
                     hx_kernel& out) {
   hx_kernel dense{};
-  if (!answer_dense_product(product, std::move(a_offsets), std::move(b_offsets), dense)) return false;
-  if (!answer_sparse_product(product, dense, out)) out = dense;
-  else if (dense.destroy) dense.destroy(dense.context);  // not taken over: few rows need no other way
-  return true;
+  Product numbers = product;
+  numbers.scale = 0;
+  if (!answer_dense_product(numbers, std::move(a_offsets), std::move(b_offsets), dense)) return false;
+  const bool looks = answer_sparse_product(product, dense, out);
+  if (!looks && product.scale == 0) return out = dense, true;
+  if (dense.destroy) dense.destroy(dense.context);  // not taken over: few rows need no other way
+  return looks;
 }
 
 // Declined when a matrix is contiguous neither along its rows nor along its columns, and where nobody descends.
@@ -157,7 +170,9 @@ bool activation_of(const Site& site, int& activation) {
 
 bool plan_linear(const Site& site, hx_kernel& out) {
   Product p{};
-  if (!site.all_f32() || !activation_of(site, p.activation)) return false;
+  if (!activation_of(site, p.activation)) return false;
+  if (site.all_f32_but_scaled(0)) p.scale = static_cast<float>(site.number("scale"));
+  else if (!site.all_f32() || site.number("scale") != 0) return false;
   p.k = last(site.in(0));
   p.m = count(site.in(0)) / p.k;
   const bool transposed = site.flag("transposed");

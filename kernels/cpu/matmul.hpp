@@ -19,6 +19,7 @@ struct Product {
   bool half = false;        // may be computed in fp16 chunks
   bool descends = false;    // C = old - rate A B; only packed products do
   uint32_t old = 0, rate = 0;  // buffers
+  float scale = 0;          // not 0: A holds bytes, each times this; only products that look for zeros read them
 };
 
 struct MatmulContext {

@@ -66,6 +66,12 @@ class Site {
     return std::all_of(raw_.inputs, raw_.inputs + raw_.n_inputs, is_f32) &&
            std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32);
   }
+  // All but input `i`, which holds bytes that {scale} makes numbers.
+  bool all_f32_but_scaled(uint32_t i) const {
+    for (uint32_t k = 0; k < inputs(); ++k)
+      if (k == i ? in(k).dtype != HX_U8 : !is_f32(in(k))) return false;
+    return number("scale") != 0 && std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32);
+  }
   int64_t integer(const char* name, int64_t otherwise = 0) const {
     return int_attribute(raw_.attributes, name, otherwise);
   }

@@ -11,7 +11,6 @@ namespace {
 constexpr int64_t kLeastColumns = 32;         // narrower products gain nothing
 constexpr int64_t kLeastProducts = 1 << 15;   // multiplications of the whole product
 constexpr int64_t kFewRows = 4;               // of A: B goes by once for each, and nothing else is faster
-constexpr uint32_t kUnused = ~0u;
 
 // The product by lists, or the same by another kernel when there are too few zeros.
 struct SparseOrDense : SparseContext {
@@ -19,11 +18,18 @@ struct SparseOrDense : SparseContext {
   std::array<uint32_t, 6> dense_buffers{};  // which of ours each of its buffers is
   uint32_t dense_count = 0;                 // of them, its workspace apart
   uint64_t dense_offset = 0;                // its workspace, in ours
-  enum Scaled { nothing, a, b };
-  Scaled scales = nothing;                  // the dense way is C += (-rate A) B or A (-rate B), the smaller one scaled first
-  uint64_t scaled_offset = 0;
-  std::vector<uint32_t> parts;              // of every phase: the more of either way
+  // What the dense way reads from the workspace, made before: A as numbers, and, where it is C += (-rate A) B or A (-rate B), the
+  // smaller one times -rate.
+  struct Prepared {
+    bool is = false, scaled = false;
+    uint64_t offset = 0;
+  } a, b;
+  std::vector<uint32_t> parts;  // of every phase: the more of either way
 
+  bool prepares() const { return a.is || b.is; }
+  uint64_t prepared_bytes(const Prepared& x) const {
+    return x.is ? (static_cast<uint64_t>((&x == &a ? product.m : product.n) * product.k) * sizeof(float) + 63) / 64 * 64 : 0;
+  }
   ~SparseOrDense() {
     if (dense.destroy) dense.destroy(dense.context);
   }
@@ -32,23 +38,42 @@ struct SparseOrDense : SparseContext {
 void run_dense(const SparseOrDense& c, void* const* buffers, uint32_t phase, uint32_t part) {
   char* workspace = static_cast<char*>(buffers[c.workspace]);
   void* own[8];
-  for (uint32_t i = 0; i < c.dense_count; ++i)
-    own[i] = c.dense_buffers[i] == kUnused ? workspace + c.scaled_offset : buffers[c.dense_buffers[i]];
+  for (uint32_t i = 0; i < c.dense_count; ++i) {
+    const uint32_t from = c.dense_buffers[i];
+    own[i] = c.a.is && from == c.product.a ? workspace + c.a.offset : c.b.is && from == c.product.b ? workspace + c.b.offset : buffers[from];
+  }
   own[c.dense_count] = workspace + c.dense_offset;
   c.dense.run(c.dense.context, own, phase, part);
 }
 
-int64_t scaled_count(const SparseOrDense& c) { return c.scales == SparseOrDense::a ? c.product.m * c.product.k : c.product.k * c.product.n; }
+template <typename T> void scale_numbers(const T* from, float* to, int64_t n, float by) {
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(from[i]) * by;
+}
 
-// What C += (-rate A) B starts from: the old C in C's place, and A, or B, times -rate.
-void prepare_update(const SparseOrDense& c, void* const* buffers) {
+// One share of what the dense way starts from. A sum in place starts from the old C in C's place.
+void prepare(const SparseOrDense& c, void* const* buffers, uint32_t part, uint32_t parts) {
   const Product& p = c.product;
-  const auto* from = static_cast<const float*>(buffers[c.scales == SparseOrDense::a ? p.a : p.b]);
-  auto* scaled = reinterpret_cast<float*>(static_cast<char*>(buffers[c.workspace]) + c.scaled_offset);
-  const float rate = *static_cast<const float*>(buffers[c.rate]);
-  for (int64_t i = 0; i < scaled_count(c); ++i) scaled[i] = -rate * from[i];
-  if (buffers[c.old] != buffers[p.c])
-    std::memcpy(buffers[p.c], buffers[c.old], static_cast<size_t>(p.m * p.n) * sizeof(float));
+  char* workspace = static_cast<char*>(buffers[c.workspace]);
+  const float down = c.update ? -*static_cast<const float*>(buffers[c.rate]) : 1;
+  const auto share = [&](int64_t n, auto run) {
+    const int64_t begin = n * part / parts;
+    run(begin, n * (part + 1) / parts - begin);
+  };
+  if (c.a.is)
+    share(p.m * p.k, [&](int64_t at, int64_t n) {
+      float* to = reinterpret_cast<float*>(workspace + c.a.offset) + at;
+      if (p.scale == 0) return scale_numbers(static_cast<const float*>(buffers[p.a]) + at, to, n, down);
+      scale_numbers(static_cast<const uint8_t*>(buffers[p.a]) + at, to, n, p.scale);
+      if (c.a.scaled) scale_numbers(to, to, n, down);
+    });
+  if (c.b.is)
+    share(p.k * p.n, [&](int64_t at, int64_t n) {
+      scale_numbers(static_cast<const float*>(buffers[p.b]) + at, reinterpret_cast<float*>(workspace + c.b.offset) + at, n, down);
+    });
+  if ((c.a.scaled || c.b.scaled) && buffers[c.old] != buffers[p.c])
+    share(p.m * p.n, [&](int64_t at, int64_t n) {
+      std::memcpy(static_cast<float*>(buffers[p.c]) + at, static_cast<const float*>(buffers[c.old]) + at, static_cast<size_t>(n) * sizeof(float));
+    });
 }
 
 bool is_sparse(const SparseOrDense& c, void* const* buffers) {
@@ -63,7 +88,7 @@ bool spread(uint32_t& part, uint32_t all, uint32_t own) {
   return at % all < own;
 }
 
-// Phase 0: lists. 1: the sparse product, or an operand scaled. 1 or 2 on: the dense product.
+// Phase 0: lists. 1: the sparse product, or what the dense one reads. 1 or 2 on: the dense product.
 void run(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const SparseOrDense*>(context);
   if (phase == 0) return isa().sparse_build(static_cast<const SparseContext*>(&c), buffers, 0, part);
@@ -72,9 +97,9 @@ void run(const void* context, void* const* buffers, uint32_t phase, uint32_t par
       isa().sparse_multiply(static_cast<const SparseContext*>(&c), buffers, 0, part);
     return;
   }
-  const uint32_t before = c.scales ? 2 : 1;
+  const uint32_t before = c.prepares() ? 2 : 1;
   if (phase < before) {
-    if (part == 0) prepare_update(c, buffers);
+    prepare(c, buffers, part, c.parts[phase]);
   } else if (phase - before < c.dense.phases && spread(part, c.parts[phase], c.dense.parts[phase - before])) {
     run_dense(c, buffers, phase - before, part);
   }
@@ -93,7 +118,7 @@ void cut(SparseContext& c) {
   // Slices of columns share the lists and part B and C, but narrow ones read the lists for little. Neighbours have the same columns: a thread finds
   // its slice of a weight in its own cache, in the product as in the update.
   c.column_parts = at_most(parts, p.n / 96);
-  c.row_parts = at_most(parts / c.column_parts, p.m / 16);
+  c.row_parts = at_most(parts / c.column_parts, p.m / 32);
   c.build_parts = by_rows ? c.row_parts : parts_for(static_cast<double>(p.m * p.k) * 0.5, p.m);
 }
 
@@ -105,6 +130,7 @@ bool worth_looking(const Product& p) {
 void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   const Product& p = c->product;
   cut(*c);
+  c->packs_bytes = __builtin_cpu_supports("avx512vbmi2");
   c->piece = p.m == 1 ? p.k : std::min(p.k, kSparsePiece);
   c->pieces = (p.k + c->piece - 1) / c->piece;
   const int64_t rows = (p.m + c->build_parts - 1) / c->build_parts;
@@ -113,11 +139,12 @@ void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   c->list_bytes = static_cast<int64_t>(2 * rounded(static_cast<uint64_t>(entries) * sizeof(float)));
   const uint64_t lists = kVerdictBytes + static_cast<uint64_t>(segment_bytes(*c) + c->build_parts * c->list_bytes);
   // The dense way needs no lists: only the verdicts stay.
-  c->scaled_offset = kVerdictBytes;
-  c->dense_offset = kVerdictBytes + (c->scales ? rounded(static_cast<uint64_t>(scaled_count(*c)) * sizeof(float)) : 0);
+  c->a.offset = kVerdictBytes;
+  c->b.offset = c->a.offset + c->prepared_bytes(c->a);
+  c->dense_offset = c->b.offset + c->prepared_bytes(c->b);
   const uint64_t workspace = std::max(lists, c->dense_offset + c->dense.workspace);
   std::vector<uint32_t>& parts = c->parts = {c->build_parts, c->row_parts * c->column_parts};
-  const uint32_t before = c->scales ? 2 : 1;
+  const uint32_t before = c->prepares() ? 2 : 1;
   for (uint32_t i = 0; i < c->dense.phases; ++i) {
     if (before + i < parts.size())
       parts[before + i] = std::max(parts[before + i], c->dense.parts[i]);
@@ -141,6 +168,7 @@ bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& 
     c->dense = std::exchange(dense, hx_kernel{});
     c->dense_count = product.c + 1;
     for (uint32_t i = 0; i < c->dense_count; ++i) c->dense_buffers[i] = i;
+    c->a.is = product.scale != 0;
   }
   answer_sparse(std::move(c), out);
   return true;
@@ -148,7 +176,9 @@ bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& 
 
 // The dense way of an update: by whom takes the rate, or a sum in place.
 bool answer_descent(SparseOrDense& c) {
+  c.a.is = c.product.scale != 0;
   Product step = c.product;
+  step.scale = 0;
   step.descends = true;
   step.old = c.old, step.rate = c.rate;
   if (answer_dense_product(step, {0}, {0}, c.dense)) {
@@ -157,22 +187,25 @@ bool answer_descent(SparseOrDense& c) {
     return true;
   }
   Product sum = c.product;  // a, b, w
+  sum.scale = 0;
   sum.a = 0, sum.b = 1, sum.c = 2;
   sum.accumulate = true;
   if (!answer_dense_product(sum, {0}, {0}, c.dense)) return false;
-  c.scales = sum.m < sum.n ? SparseOrDense::a : SparseOrDense::b;
+  SparseOrDense::Prepared& smaller = sum.m < sum.n ? c.a : c.b;
+  smaller.is = smaller.scaled = true;
   c.dense_buffers = {c.product.a, c.product.b, c.product.c};
-  c.dense_buffers[c.scales == SparseOrDense::a ? 0 : 1] = kUnused;
   c.dense_count = 3;
   return true;
 }
 
 // w [m, n], a [..., m], b [..., n], lr -> w - lr a^T b, slope?
 bool plan_sgd_outer(const Site& site, hx_kernel& out) {
-  if (!site.all_f32() || count(site.in(3)) != 1) return false;
+  const bool scaled = site.all_f32_but_scaled(1);
+  if ((!scaled && (!site.all_f32() || site.number("scale") != 0)) || count(site.in(3)) != 1) return false;
   const int64_t m = site.in(0).dims[0], n = site.in(0).dims[1], k = count(site.in(1)) / m;
   const std::string slope = site.text("slope");
   if (k == 1) {
+    if (scaled) return false;
     auto c = std::make_unique<OuterContext>();
     c->rows = m;
     c->columns = n;
@@ -185,6 +218,7 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
   Product& p = c->product;
   p = {1, m, n, k, 1, m, n, 1, 1, 2, 4, 0, false, 0};
   p.half = site.allows_half();
+  if (scaled) p.scale = static_cast<float>(site.number("scale"));
   if (!slope.empty() || !worth_looking(p)) return false;
   c->update = true;
   c->old = 0;

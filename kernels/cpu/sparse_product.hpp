@@ -16,6 +16,7 @@ struct SparseContext {
   Product product;  // one batch entry; B's rows are contiguous, A's rows or columns
   int64_t piece, pieces;
   bool always;  // whatever the number of zeros
+  bool packs_bytes;  // the processor brings the bytes of a mask together (AVX512-VBMI2)
   uint32_t build_parts, row_parts, column_parts;
   uint32_t workspace;  // buffer
   int64_t list_bytes;  // of one build part

@@ -24,6 +24,19 @@ std::vector<double> product(const Tensor& a, const Tensor& b, int64_t m, int64_t
   return c;
 }
 
+// Bytes with as many zeros, and the numbers they stand for.
+constexpr float kScale = 1.0f / 255;
+Tensor bytes_like(const Tensor& numbers) {
+  std::vector<uint8_t> bytes;
+  for (int64_t i = 0; i < numbers.size(); ++i) bytes.push_back(numbers[i] == 0 ? 0 : static_cast<uint8_t>(1 + std::abs(numbers[i]) * 254));
+  return {numbers.dims, bytes};
+}
+Tensor numbers_of(const Tensor& bytes) {
+  std::vector<float> numbers;
+  for (const uint8_t b : bytes.values<uint8_t>()) numbers.push_back(static_cast<float>(b) * kScale);
+  return {bytes.dims, numbers};
+}
+
 struct Sizes {
   int64_t m, n, k;
 };
@@ -113,6 +126,51 @@ TEST_CASE("gradient descent with the slope of the map's input") {
         require_close(out[0], weight, 1e-6, 1e-6);
         require_close(out[1], slopes, 1e-6, 2e-5);
       }
+}
+
+TEST_CASE("products of bytes and a scale have the bits of those of numbers") {
+  Random random(76);
+  std::vector<Sizes> all(std::begin(kSizes), std::end(kSizes));
+  all.push_back({64, 40, 33}), all.push_back({100, 64, 1100}), all.push_back({20, 300, 31});
+  for (const Sizes& s : all)
+    for (double density : kDensities) {
+      const Tensor bytes = bytes_like(sparse(random, {s.m, s.k}, density)), w = random.floats({s.k, s.n}), bias = random.floats({s.n});
+      KernelCall scaled("linear"), plain("linear");
+      scaled.set("scale", static_cast<double>(kScale)).in(bytes);
+      plain.in(numbers_of(bytes));
+      for (KernelCall* call : {&scaled, &plain}) call->set("transposed", 1).set("activation", "relu").in(w).in(bias).out({s.m, s.n});
+      INFO(s.m << " x " << s.n << " x " << s.k << ", density " << density);
+      CHECK(scaled.run_one().bytes == plain.run_one().bytes);
+    }
+}
+
+TEST_CASE("gradient descent on a map of bytes has the bits of that of numbers") {
+  Random random(77);
+  const Tensor rate({}, std::vector<float>{0.125f});
+  for (const Sizes& s : {Sizes{300, 100, 3}, Sizes{784, 392, 64}, Sizes{120, 65, 130}, Sizes{100, 70, 1100}, Sizes{37, 41, 97}, Sizes{50, 300, 40}})
+    for (double density : kDensities)
+      for (bool in_place : {false, true}) {
+        const Tensor w = random.floats({s.m, s.n}), bytes = bytes_like(sparse(random, {s.k, s.m}, density)), b = random.floats({s.k, s.n});
+        KernelCall scaled("sgd_outer"), plain("sgd_outer");
+        scaled.set("scale", static_cast<double>(kScale)).in(w).in(bytes);
+        plain.in(w).in(numbers_of(bytes));
+        for (KernelCall* call : {&scaled, &plain}) {
+          call->in(b).in(rate).out({s.m, s.n});
+          if (in_place) call->alias(0, 0);
+        }
+        INFO(s.m << " x " << s.n << " x " << s.k << ", density " << density);
+        CHECK(scaled.run_one().bytes == plain.run_one().bytes);
+      }
+}
+
+TEST_CASE("bytes are left to others where nobody looks for zeros") {
+  Random random(78);
+  const Tensor bytes = random.integers<uint8_t>({64, 50}, 0, 256), numbers = random.floats({50, 64});
+  KernelCall unscaled("linear"), narrow("linear"), one("sgd_outer"), both("linear");
+  CHECK_FALSE(unscaled.set("transposed", 1).in(bytes).in(numbers).out({64, 64}).served());
+  CHECK_FALSE(narrow.set("transposed", 1).set("scale", 0.5).in(bytes).in(random.floats({50, 3})).out({64, 3}).served());
+  CHECK_FALSE(one.set("scale", 0.5).in(numbers).in(random.integers<uint8_t>({1, 50}, 0, 256)).in(random.floats({1, 64})).in(random.floats({})).out({50, 64}).served());
+  CHECK_FALSE(both.set("transposed", 1).set("scale", 0.5).in(numbers).in(random.floats({64, 64})).out({50, 64}).served());
 }
 
 }  // namespace harmonics::kernel_tests

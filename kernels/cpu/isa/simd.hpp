@@ -132,6 +132,20 @@ HM_INLINE vf load_some(const float* p, int64_t n) { return n == kWidth ? load(p)
 HM_INLINE void store_some(float* p, vf v, int64_t n) { n == kWidth ? store(p, v) : store_part(p, v, n); }
 HM_INLINE int64_t lanes_at(int64_t i, int64_t n) { return n - i < kWidth ? n - i : kWidth; }
 
+// The lower half of a vector, for what does not reach beyond it: half the work where wide vectors are two halves one after the other.
+#if defined(__AVX512F__)
+constexpr bool kHalves = true;
+typedef float vh __attribute__((vector_size(32), may_alias));
+HM_INLINE vh load_half(const float* p, int64_t n) { return _mm256_maskz_loadu_ps(static_cast<__mmask8>((1u << n) - 1), p); }
+HM_INLINE void store_half(float* p, vh v, int64_t n) { _mm256_mask_storeu_ps(p, static_cast<__mmask8>((1u << n) - 1), v); }
+HM_INLINE vh fma(vf x, vh b, vh c) { return _mm256_fmadd_ps(_mm512_castps512_ps256(x), b, c); }
+#else
+constexpr bool kHalves = false;
+typedef vf vh;
+HM_INLINE vh load_half(const float* p, int64_t n) { return load_part(p, n); }
+HM_INLINE void store_half(float* p, vh v, int64_t n) { store_part(p, v, n); }
+#endif
+
 // The range of items that part `part` of `parts` has.
 struct Range {
   int64_t begin, end;

@@ -39,14 +39,58 @@ HM_INLINE Lists lists_of(const SparseContext& c, void* const* buffers, uint32_t 
 }
 HM_INLINE Range build_range(const SparseContext& c, uint32_t part) { return share(c.product.m, c.build_parts, part); }
 
+// A's elements: numbers, or bytes that a scale makes numbers.
+struct Numbers {
+  using Element = float;
+  HM_INLINE vf some(const float* p, int64_t n) const { return load_some(p, n); }
+  HM_INLINE float one(float x) const { return x; }
+};
+struct Bytes {
+  using Element = uint8_t;
+  float scale;
+  bool packs;  // SparseContext::packs_bytes
+  HM_INLINE vf some(const uint8_t* p, int64_t n) const {
+    uint8_t few[kWidth] = {};
+    if (n < kWidth) __builtin_memcpy(few, p, static_cast<size_t>(n)), p = few;
+#if defined(__AVX512F__)
+    const vf v = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+#elif defined(__AVX2__)
+    const vf v = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+#else
+    int32_t four;
+    __builtin_memcpy(&four, p, sizeof four);
+    const vf v = _mm_cvtepi32_ps(_mm_cvtepu8_epi32(_mm_cvtsi32_si128(four)));
+#endif
+    return v * scale;
+  }
+  HM_INLINE float one(uint8_t x) const { return static_cast<float>(x) * scale; }
+};
+
 HM_INLINE int64_t count_run(const float* p, int64_t n) {
   int64_t count = 0, i = 0;
   for (; i + kWidth <= n; i += kWidth) count += __builtin_popcount(nonzero_mask(load(p + i)));
   if (i < n) count += __builtin_popcount(nonzero_mask(load_part(p + i, n - i)));
   return count;
 }
+// Bit i: byte i of 16 is zero.
+HM_INLINE uint32_t zero_bytes(const uint8_t* p) {
+  return static_cast<uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), _mm_setzero_si128())));
+}
+HM_INLINE int64_t count_run(const uint8_t* p, int64_t n) {
+  int64_t count = 0, i = 0;
+#if defined(__AVX512BW__)
+  for (; i + 64 <= n; i += 64) {
+    const __m512i v = _mm512_loadu_si512(p + i);
+    count += __builtin_popcountll(_mm512_test_epi8_mask(v, v));
+  }
+#endif
+  for (; i + 16 <= n; i += 16) count += 16 - __builtin_popcount(zero_bytes(p + i));
+  for (; i < n; ++i) count += p[i] != 0;
+  return count;
+}
 // Runs of memory: rows of A, or the parts of its columns that belong to `rows`. Every `step`th of them.
-HM_INLINE int64_t count_nonzeros(const Product& p, const float* a, Range rows, int64_t step) {
+template <typename T>
+HM_INLINE int64_t count_nonzeros(const Product& p, const T* a, Range rows, int64_t step) {
   int64_t count = 0;
   if (p.a_column == 1)
     for (int64_t i = rows.begin; i < rows.end; i += step) count += count_run(a + i * p.a_row, p.k);
@@ -56,7 +100,8 @@ HM_INLINE int64_t count_nonzeros(const Product& p, const float* a, Range rows, i
 }
 
 // A sample decides where it is clear: products with few zeros are not to pay for looking.
-HM_INLINE bool is_sparse(const Product& p, const float* a, Range rows) {
+template <typename T>
+HM_INLINE bool is_sparse(const Product& p, const T* a, Range rows) {
   constexpr int64_t kStep = 16;
   constexpr double kClear = 0.6;
   const int64_t own = rows.end - rows.begin, runs = p.a_column == 1 ? own : p.k, length = p.a_column == 1 ? p.k : own;
@@ -67,31 +112,85 @@ HM_INLINE bool is_sparse(const Product& p, const float* a, Range rows) {
   return static_cast<double>(count_nonzeros(p, a, rows, 1)) <= kSparse * static_cast<double>(own * p.k);
 }
 
+// Are the 32 elements from `p` on zeros? Numbers are not looked at twice.
+HM_INLINE bool zeros(const float*) { return false; }
+HM_INLINE bool zeros(const uint8_t* p) { return (zero_bytes(p) & zero_bytes(p + 16)) == 0xffff; }
+
 // What of a run of A is not zero, at the end of the lists; offsets count from column `k`'s row of B.
-HM_INLINE int32_t list_run(const Lists& lists, int32_t n, const float* from, int64_t k, int64_t columns, int64_t b_row) {
-#if defined(__AVX512F__)
-  vi offset = (lanes() + static_cast<int32_t>(k)) * static_cast<int32_t>(b_row);
-  for (int64_t j = 0; j < columns; j += kWidth, offset += static_cast<int32_t>(kWidth * b_row)) {
-    const vf v = load_some(from + j, lanes_at(j, columns));
-    const auto mask = static_cast<__mmask16>(nonzero_mask(v));
-    // Whole vectors: the lists have room for one behind their last number.
-    store(lists.values + n, _mm512_maskz_compress_ps(mask, v));
-    _mm512_storeu_si512(lists.offsets + n, _mm512_maskz_compress_epi32(mask, (__m512i)offset));
-    n += __builtin_popcount(mask);
-  }
-#else
-  for (int64_t j = 0; j < columns; j += kWidth)
-    for (uint32_t mask = nonzero_mask(load_some(from + j, lanes_at(j, columns))); mask; mask &= mask - 1, ++n) {
+template <typename Elements>
+HM_INLINE int32_t list_lanes(const Elements& elements, const Lists& lists, int32_t n, const typename Elements::Element* from, int64_t k, int64_t columns,
+                             int64_t b_row) {
+  for (int64_t j = 0; j < columns;) {
+    if (columns - j >= 32 && zeros(from + j)) {
+      j += 32;
+      continue;
+    }
+    for (uint32_t mask = nonzero_mask(elements.some(from + j, lanes_at(j, columns))); mask; mask &= mask - 1, ++n) {
       const int64_t lane = __builtin_ctz(mask);
-      lists.values[n] = from[j + lane];
+      lists.values[n] = elements.one(from[j + lane]);
       lists.offsets[n] = static_cast<int32_t>((k + j + lane) * b_row);
     }
-#endif
+    j += kWidth;
+  }
   return n;
 }
 
+#if defined(__AVX512F__)
+// The same of bytes, 64 at a time: few of them are not zero, and only these become numbers.
+[[gnu::target("avx512vbmi2"), gnu::noinline, maybe_unused]] int32_t list_packed(float scale, const Lists& lists, int32_t n, const uint8_t* from, int64_t k,
+                                                                                int64_t columns, int64_t b_row) {
+  alignas(64) static constexpr uint8_t kPlaces[64] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+                                                      22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
+                                                      44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+  const __m512i places = _mm512_load_si512(kPlaces), step = _mm512_set1_epi32(static_cast<int32_t>(b_row));
+  for (int64_t j = 0; j < columns; j += 64) {
+    const __mmask64 there = columns - j < 64 ? (__mmask64{1} << (columns - j)) - 1 : ~__mmask64{0};
+    const __m512i bytes = _mm512_maskz_loadu_epi8(there, from + j);
+    const __mmask64 mask = _mm512_test_epi8_mask(bytes, bytes);
+    if (mask == 0) continue;
+    alignas(64) uint8_t values[64], at[64];
+    _mm512_store_si512(values, _mm512_maskz_compress_epi8(mask, bytes));
+    _mm512_store_si512(at, _mm512_maskz_compress_epi8(mask, places));
+    const auto count = static_cast<int32_t>(__builtin_popcountll(mask));
+    const __m512i first = _mm512_set1_epi32(static_cast<int32_t>((k + j) * b_row));
+    for (int32_t i = 0; i < count; i += 16) {  // whole vectors: the lists have room for one behind their last number
+      const auto wide = [i](const uint8_t* b) __attribute__((always_inline, target("avx512vbmi2"))) {
+        return _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(b + i)));
+      };
+      _mm512_storeu_ps(lists.values + n + i, _mm512_mul_ps(_mm512_cvtepi32_ps(wide(values)), _mm512_set1_ps(scale)));
+      _mm512_storeu_si512(lists.offsets + n + i, _mm512_add_epi32(first, _mm512_mullo_epi32(wide(at), step)));
+    }
+    n += count;
+  }
+  return n;
+}
+#endif
+
+HM_INLINE int32_t list_run(const Numbers& elements, const Lists& lists, int32_t n, const float* from, int64_t k, int64_t columns, int64_t b_row) {
+#if defined(__AVX512F__)
+  vi offset = (lanes() + static_cast<int32_t>(k)) * static_cast<int32_t>(b_row);
+  for (int64_t j = 0; j < columns; j += kWidth, offset += static_cast<int32_t>(kWidth * b_row)) {
+    const vf v = elements.some(from + j, lanes_at(j, columns));
+    const auto mask = static_cast<__mmask16>(nonzero_mask(v));
+    store(lists.values + n, _mm512_maskz_compress_ps(mask, v));  // whole vectors, as above
+    _mm512_storeu_si512(lists.offsets + n, _mm512_maskz_compress_epi32(mask, (__m512i)offset));
+    n += __builtin_popcount(mask);
+  }
+  return n;
+#else
+  return list_lanes(elements, lists, n, from, k, columns, b_row);
+#endif
+}
+HM_INLINE int32_t list_run(const Bytes& elements, const Lists& lists, int32_t n, const uint8_t* from, int64_t k, int64_t columns, int64_t b_row) {
+#if defined(__AVX512F__)
+  if (elements.packs) return list_packed(elements.scale, lists, n, from, k, columns, b_row);
+#endif
+  return list_lanes(elements, lists, n, from, k, columns, b_row);
+}
+
 // One list after the other: A's rows are contiguous.
-HM_INLINE void list_rows(const SparseContext& c, const float* a, Range rows, const Lists& lists) {
+template <typename Elements>
+HM_INLINE void list_rows(const Elements& elements, const SparseContext& c, const typename Elements::Element* a, Range rows, const Lists& lists) {
   const Product& p = c.product;
   int32_t n = 0;
   for (int64_t i = rows.begin; i < rows.end; ++i)
@@ -99,15 +198,16 @@ HM_INLINE void list_rows(const SparseContext& c, const float* a, Range rows, con
       const int64_t begin = piece * c.piece, end = piece + 1 < c.pieces ? begin + c.piece : p.k;
       SparseSegment& s = lists.segments[piece * p.m + i];
       s.begin = n;
-      n = list_run(lists, n, a + i * p.a_row + begin, begin, end - begin, p.b_row);
+      n = list_run(elements, lists, n, a + i * p.a_row + begin, begin, end - begin, p.b_row);
       s.count = n - s.begin;
     }
 }
 
 // A's columns are contiguous: a few rows at a time are brought into runs. A single row has one piece, however long.
-HM_INLINE void list_columns(const SparseContext& c, const float* a, Range rows, const Lists& lists) {
+template <typename Elements>
+HM_INLINE void list_columns(const Elements& elements, const SparseContext& c, const typename Elements::Element* a, Range rows, const Lists& lists) {
   constexpr int64_t kRuns = 16;
-  alignas(64) float runs[kRuns * kSparsePiece];
+  alignas(64) typename Elements::Element runs[kRuns * kSparsePiece];
   const Product& p = c.product;
   int32_t n = 0;
   for (int64_t piece = 0; piece < c.pieces; ++piece) {
@@ -121,12 +221,22 @@ HM_INLINE void list_columns(const SparseContext& c, const float* a, Range rows, 
         for (int64_t r = 0; r < own; ++r) {
           SparseSegment& s = segments[i + r];
           if (k == begin) s.begin = n;
-          n = list_run(lists, n, runs + r * kSparsePiece, k, columns, p.b_row);
+          n = list_run(elements, lists, n, runs + r * kSparsePiece, k, columns, p.b_row);
           s.count = n - s.begin;
         }
       }
     }
   }
+}
+
+template <typename Elements>
+HM_INLINE void build(const Elements& elements, const SparseContext& c, const typename Elements::Element* a, Range rows, const Lists& lists, int32_t& verdict) {
+  verdict = c.always || is_sparse(c.product, a, rows);
+  if (!verdict) return;
+  if (c.product.a_column == 1)
+    list_rows(elements, c, a, rows, lists);
+  else
+    list_columns(elements, c, a, rows, lists);
 }
 
 struct List {
@@ -142,50 +252,56 @@ struct Finish {
   float rate;
 };
 
+// How the last vector of a panel is filled: wholly, in part, or not beyond its lower half, which costs half as much.
+enum class Last { whole, part, half };
+
 // kVectors vectors of one row of C; the last holds `lanes_left`.
-template <int kVectors, bool kFull>
+template <int kVectors, Last kLast>
 HM_INLINE void sum_rows(const List& list, const float* b, float* c, const Finish& f, int64_t lanes_left) {
-  vf sum[kVectors];
+  constexpr int kWhole = kVectors - (kLast == Last::half);  // and a half
+  constexpr int64_t kRest = kWhole * kWidth;
+  const auto some = [&](const float* p, int v) __attribute__((always_inline)) {
+    return kLast != Last::part || v + 1 < kVectors ? load(p + v * kWidth) : load_part(p + v * kWidth, lanes_left);
+  };
+  vf sum[kWhole > 0 ? kWhole : 1];
+  vh rest{};
 #pragma GCC unroll 16
-  for (int v = 0; v < kVectors; ++v)
-    sum[v] = !f.add ? vf{} : kFull || v + 1 < kVectors ? load(c + v * kWidth) : load_part(c + v * kWidth, lanes_left);
+  for (int v = 0; v < kWhole; ++v) sum[v] = f.add ? some(c, v) : vf{};
+  if (kLast == Last::half && f.add) rest = load_half(c + kRest, lanes_left);
   for (int64_t e = 0; e < list.count; ++e) {
     const vf x = splat(list.values[e]);
     const float* row = b + list.offsets[e];
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v)
-      sum[v] = fma(x, kFull || v + 1 < kVectors ? load(row + v * kWidth) : load_part(row + v * kWidth, lanes_left),
-                   sum[v]);
+    for (int v = 0; v < kWhole; ++v) sum[v] = fma(x, some(row, v), sum[v]);
+    if (kLast == Last::half) rest = fma(x, load_half(row + kRest, lanes_left), rest);
   }
 #pragma GCC unroll 16
-  for (int v = 0; v < kVectors; ++v) {
-    const bool whole = kFull || v + 1 < kVectors;
+  for (int v = 0; v < kWhole; ++v) {
     float* to = c + v * kWidth;
-    if (f.old) {
-      const float* from = f.old + v * kWidth;
-      sum[v] = (whole ? load(from) : load_part(from, lanes_left)) - f.rate * sum[v];
-    }
-    if (whole)
+    if (f.old) sum[v] = some(f.old, v) - f.rate * sum[v];
+    if (kLast != Last::part || v + 1 < kVectors)
       store(to, sum[v]);
     else
       store_part(to, sum[v], lanes_left);
   }
+  if (kLast == Last::half) {
+    if (f.old) rest = load_half(f.old + kRest, lanes_left) - f.rate * rest;
+    store_half(c + kRest, rest, lanes_left);
+  }
 }
 
 using SumRows = void (*)(const List&, const float*, float*, const Finish&, int64_t);
-template <int kVectors, bool kFull>
+template <int kVectors, Last kLast>
 [[gnu::noinline, maybe_unused]] void sum_rows_out(const List& list, const float* b, float* c, const Finish& f,
                                                   int64_t lanes_left) {
-  sum_rows<kVectors, kFull>(list, b, c, f, lanes_left);
+  sum_rows<kVectors, kLast>(list, b, c, f, lanes_left);
 }
-HM_INLINE SumRows panel_function(int64_t vectors, bool full) {
-  static constexpr SumRows kFull[] = {sum_rows_out<1, true>, sum_rows_out<2, true>, sum_rows_out<3, true>,
-                                      sum_rows_out<4, true>, sum_rows_out<5, true>, sum_rows_out<6, true>,
-                                      sum_rows_out<7, true>, sum_rows_out<8, true>};
-  static constexpr SumRows kPart[] = {sum_rows_out<1, false>, sum_rows_out<2, false>, sum_rows_out<3, false>,
-                                      sum_rows_out<4, false>, sum_rows_out<5, false>, sum_rows_out<6, false>,
-                                      sum_rows_out<7, false>, sum_rows_out<8, false>};
-  return (full ? kFull : kPart)[vectors - 1];
+template <Last kLast>
+constexpr SumRows kSumRows[] = {sum_rows_out<1, kLast>, sum_rows_out<2, kLast>, sum_rows_out<3, kLast>, sum_rows_out<4, kLast>,
+                                sum_rows_out<5, kLast>, sum_rows_out<6, kLast>, sum_rows_out<7, kLast>, sum_rows_out<8, kLast>};
+HM_INLINE SumRows panel_function(int64_t vectors, int64_t lanes_left) {
+  if (lanes_left >= kWidth) return kSumRows<Last::whole>[vectors - 1];
+  return kHalves && lanes_left <= kWidth / 2 ? kSumRows<Last::half>[vectors - 1] : kSumRows<Last::part>[vectors - 1];
 }
 
 // kRows rows of B at once over the whole width: for a single row of C, which stays in cache.
@@ -224,15 +340,11 @@ HM_INLINE void sum_whole_rows(const List& list, const float* b, float* c, int64_
 
 void sparse_build(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const SparseContext*>(context);
-  const float* a = static_cast<const float*>(buffers[c.product.a]);
+  const void* a = buffers[c.product.a];
   const Range rows = build_range(c, part);
   const Lists lists = lists_of(c, buffers, part);
-  lists.verdicts[part] = c.always || is_sparse(c.product, a, rows);
-  if (!lists.verdicts[part]) return;
-  if (c.product.a_column == 1)
-    list_rows(c, a, rows, lists);
-  else
-    list_columns(c, a, rows, lists);
+  if (c.product.scale != 0) build(Bytes{c.product.scale, c.packs_bytes}, c, static_cast<const uint8_t*>(a), rows, lists, lists.verdicts[part]);
+  else build(Numbers{}, c, static_cast<const float*>(a), rows, lists, lists.verdicts[part]);
 }
 
 namespace {
@@ -253,8 +365,8 @@ HM_INLINE void multiply_panel(const SparseContext& c, void* const* buffers, cons
   Finish finish{!c.update && adds, nullptr, c.update ? *static_cast<const float*>(buffers[c.rate]) : 0};
   // Only a first piece that does not write over what it reads has something to do for an empty list.
   const bool skips = c.update ? old == to : adds;
-  const SumRows sum = panel_function(vectors, j + vectors * kWidth <= p.n);
   const int64_t lanes_left = p.n - j - (vectors - 1) * kWidth;
+  const SumRows sum = panel_function(vectors, lanes_left);
   uint32_t builder = 0;
   while (build_range(c, builder).end <= tile.rows.begin) ++builder;
   for (int64_t i = tile.rows.begin; i < tile.rows.end; ++builder) {

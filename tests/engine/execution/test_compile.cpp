@@ -131,5 +131,5 @@ TEST_CASE("observe sees the program after each pass") {
   const auto executor = make_sequential_executor();
   compile(random.program(), &binding, *executor, options);
   CHECK(seen == std::vector<std::string>{"simplify", "cse", "dce", "select", "transpose_weights", "fuse_calls", "recompute", "inline_calls", "select", "simplify", "cse", "dce",
-                                         "fuse_pooling", "fuse_updates", "accumulate_products", "sum_with_products", "fuse_elementwise", "fuse_reductions", "advance_updates", "join_updates"});
+                                         "fuse_pooling", "fuse_updates", "fuse_scales", "accumulate_products", "sum_with_products", "fuse_elementwise", "fuse_reductions", "advance_updates", "join_updates"});
 }
