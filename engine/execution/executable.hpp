@@ -27,8 +27,9 @@ class Executor {
   virtual void run(uint32_t parts, void (*body)(const void* context, uint32_t part), const void* context) = 0;
 };
 std::unique_ptr<Executor> make_sequential_executor();
-std::unique_ptr<Executor> make_tbb_executor(int threads);     // threads <= 1 gives the sequential one
-std::unique_ptr<Executor> make_team_executor(int threads);    // own threads and locks only: what ThreadSanitizer can follow
+// The caller and threads of its own, which look out for work some tens of microseconds and then sleep; one caller at a time. Every thread has its run of
+// neighbouring parts, in each job of as many parts the same, and takes from others when it has done them. threads <= 1 gives the sequential one.
+std::unique_ptr<Executor> make_team_executor(int threads);
 
 // Where parameters and states live: the plan reads and replaces them in place. Addresses stay valid for the plan's life.
 class TensorBinding {

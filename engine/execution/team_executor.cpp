@@ -11,7 +11,7 @@ namespace harmonics {
 
 namespace {
 
-constexpr int kSpins = 2000;  // some tens of microseconds, the pause between two kernels of a plan
+constexpr int kSpins = 2000, kYields = 50;  // some tens of microseconds, the pause between two kernels of a plan
 
 void relax() {
 #if defined(__x86_64__)
@@ -21,12 +21,36 @@ void relax() {
 #endif
 }
 
-// A job is a word {number of the job, parts not yet taken}. Whoever takes a part by lowering the word may read the job's
-// fields: the caller of run() writes them only after every part taken is done.
+// The parts of a job that nobody has taken yet, [begin, end), of one thread. It takes them from the front, so that it finds in its caches what it
+// had there in the job before; others take from the back once they have none of their own.
+class alignas(64) Share {
+ public:
+  void give(uint32_t begin, uint32_t end) { range_.store(uint64_t{begin} << 32 | end, std::memory_order_seq_cst); }
+  bool empty() const { return is_empty(range_.load(std::memory_order_seq_cst)); }
+  bool take_first(uint32_t& part) {
+    return take([&](uint64_t range) { return part = static_cast<uint32_t>(range >> 32), range + (uint64_t{1} << 32); });
+  }
+  bool take_last(uint32_t& part) {
+    return take([&](uint64_t range) { return part = static_cast<uint32_t>(range) - 1, range - 1; });
+  }
+
+ private:
+  static bool is_empty(uint64_t range) { return static_cast<uint32_t>(range >> 32) >= static_cast<uint32_t>(range); }
+  template <typename Rest> bool take(Rest rest) {
+    uint64_t range = range_.load(std::memory_order_acquire);
+    while (!is_empty(range))
+      if (range_.compare_exchange_weak(range, rest(range), std::memory_order_acq_rel, std::memory_order_acquire)) return true;
+    return false;
+  }
+
+  std::atomic<uint64_t> range_{0};
+};
+
+// Whoever has taken a part may read the job's fields: the caller of run() writes them only after every part is done.
 class TeamExecutor final : public Executor {
  public:
-  explicit TeamExecutor(int threads) {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+  explicit TeamExecutor(int threads) : shares_(static_cast<size_t>(threads)) {
+    for (size_t i = 1; i < shares_.size(); ++i) workers_.emplace_back([this, i] { work(i); });
   }
   ~TeamExecutor() override {
     {
@@ -37,7 +61,7 @@ class TeamExecutor final : public Executor {
     for (std::thread& t : workers_) t.join();
   }
 
-  int threads() const override { return static_cast<int>(workers_.size()) + 1; }
+  int threads() const override { return static_cast<int>(shares_.size()); }
 
   void run(uint32_t parts, void (*body)(const void*, uint32_t), const void* context) override {
     if (parts == 0) return;
@@ -45,36 +69,45 @@ class TeamExecutor final : public Executor {
     body_ = body;
     context_ = context;
     left_.store(parts, std::memory_order_relaxed);
-    ++number_;
-    job_.store(uint64_t{number_} << 32 | parts, std::memory_order_seq_cst);
+    const auto begin = [&](size_t i) { return static_cast<uint32_t>((uint64_t{parts} * i + shares_.size() - 1) / shares_.size()); };
+    for (size_t i = shares_.size(); i-- > 0;) shares_[i].give(begin(i), begin(i + 1));
     if (parked_.load(std::memory_order_seq_cst) > 0) {
       { std::lock_guard lock(mutex_); }  // a worker about to wait has seen the job or hears the call
       wake_.notify_all();
     }
-    while (take_one()) {
-    }
+    take_part(0);
     for (int spins = 0; left_.load(std::memory_order_acquire) != 0; ++spins) spins < kSpins ? relax() : std::this_thread::yield();
   }
 
  private:
-  bool take_one() {
-    uint64_t word = job_.load(std::memory_order_acquire);
-    while (static_cast<uint32_t>(word) != 0) {
-      if (!job_.compare_exchange_weak(word, word - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
-      body_(context_, static_cast<uint32_t>(word) - 1);
-      left_.fetch_sub(1, std::memory_order_acq_rel);
-      return true;
-    }
+  // What is left of the job: of one's own, then of others.
+  void take_part(size_t own) {
+    uint32_t part = 0, done = 0;
+    for (; shares_[own].take_first(part); ++done) body_(context_, part);
+    for (size_t i = 1; i < shares_.size(); ++i)
+      for (Share& other = shares_[(own + i) % shares_.size()]; other.take_last(part); ++done) body_(context_, part);
+    if (done > 0) left_.fetch_sub(done, std::memory_order_acq_rel);
+  }
+
+  bool has_work() const {
+    for (const Share& s : shares_)
+      if (!s.empty()) return true;
     return false;
   }
 
-  bool has_work() const { return static_cast<uint32_t>(job_.load(std::memory_order_seq_cst)) != 0; }
+  // One's own share is looked at often, those of others rarely: each look takes the line from a thread that works.
+  bool comes_soon(size_t own) const {
+    for (int i = 0; i < kSpins; ++i, relax())
+      if (!shares_[own].empty() || (i % 64 == 63 && has_work())) return true;
+    for (int i = 0; i < kYields; ++i, std::this_thread::yield())
+      if (has_work()) return true;
+    return false;
+  }
 
-  void work() {
+  void work(size_t own) {
     while (!stop_.load(std::memory_order_relaxed)) {
-      if (take_one()) continue;
-      for (int spins = 0; spins < kSpins && !has_work(); ++spins) relax();
-      if (has_work()) continue;
+      take_part(own);
+      if (comes_soon(own)) continue;
       std::unique_lock lock(mutex_);
       parked_.fetch_add(1, std::memory_order_seq_cst);
       wake_.wait(lock, [this] { return stop_.load() || has_work(); });
@@ -82,15 +115,14 @@ class TeamExecutor final : public Executor {
     }
   }
 
+  std::vector<Share> shares_;  // the caller's, then the workers'
   std::vector<std::thread> workers_;
   std::mutex callers_, mutex_;
   std::condition_variable wake_;
   std::atomic<bool> stop_{false};
   std::atomic<int> parked_{0};
-  alignas(64) std::atomic<uint64_t> job_{0};
   void (*body_)(const void*, uint32_t) = nullptr;
   const void* context_ = nullptr;
-  uint32_t number_ = 0;
   alignas(64) std::atomic<uint32_t> left_{0};  // parts not yet done
 };
 

@@ -192,7 +192,7 @@ CompileOptions HarmonicGraph::compile_options(const DeviceSettings& device, bool
 Executor& HarmonicGraph::executor(int threads) {
   if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   if (!executor_ || executor_threads_ != threads) {
-    executor_ = make_tbb_executor(threads);
+    executor_ = make_team_executor(threads);
     executor_threads_ = threads;
   }
   return *executor_;

@@ -15,7 +15,7 @@ constexpr int64_t kOperations = 1024;
 
 // A chain of additions of single numbers that nothing joins.
 struct Chain {
-  explicit Chain(int threads) : executor(make_tbb_executor(threads)) {
+  explicit Chain(int threads) : executor(make_team_executor(threads)) {
     Tracer tracer("chain");
     const HTensor x = tracer.input("x", {DType::F32, {1}});
     HTensor sum = x;

@@ -8,7 +8,7 @@
 namespace harmonics::bench {
 
 PreparedProgram::PreparedProgram(const std::vector<Shape>& inputs, const Trace& trace, int threads)
-    : executor_(make_tbb_executor(threads)) {
+    : executor_(make_team_executor(threads)) {
   Tracer tracer("bench");
   std::vector<HTensor> traced;
   PhiloxStream random(philox_key(1, 0), 0);

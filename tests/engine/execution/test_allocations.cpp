@@ -46,7 +46,7 @@ TEST_CASE("a steady training step on the CPU device allocates nothing outside on
   const TrainingStep step = training_step(16, {64, 32, 10});
   MapBinding binding(step.numbers);
   for (const bool parallel : {false, true}) {
-    const auto executor = parallel ? make_tbb_executor(2) : make_sequential_executor();
+    const auto executor = parallel ? make_team_executor(2) : make_sequential_executor();
     CompileOptions options;
     options.device = "cpu";
     const auto executable = compile(step.program, &binding, *executor, options);

@@ -91,7 +91,7 @@ TEST_CASE("the CPU device agrees with the interpreter on pooled convolutions, fo
   for (const int64_t pool_stride : {1, 2}) {
     const TrainingStep step = blocks(false, pool_stride);
     const Values expected = interpret(step.program, step.numbers);
-    const auto one = make_sequential_executor(), two = make_tbb_executor(2);
+    const auto one = make_sequential_executor(), two = make_team_executor(2);
     const Values values = run_compiled(step.program, step.numbers, *one, on("cpu"));
     CHECK(same_bits(run_compiled(step.program, step.numbers, *two, on("cpu")), values));
     for (size_t i = 0; i < values.size(); ++i)
