@@ -1,3 +1,4 @@
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -55,8 +56,9 @@ class Fuser {
     if (node.op != Op::mul || program_.type(node.outputs[0]).dtype != DType::F32) return std::nullopt;
     for (const size_t which : {size_t{0}, size_t{1}}) {
       const Node &cast = program_.producer(node.inputs[which]), &factor = program_.producer(node.inputs[1 - which]);
-      if (cast.op == Op::cast && factor.op == Op::full && program_.type(cast.inputs[0]).dtype == DType::U8)
-        return Scaled{cast.inputs[0], factor.attributes.number("value")};
+      if (cast.op != Op::cast || factor.op != Op::full || program_.type(cast.inputs[0]).dtype != DType::U8) continue;
+      const double scale = factor.attributes.number("value");
+      if (std::isnormal(static_cast<float>(scale))) return Scaled{cast.inputs[0], scale};  // zeros stay zeros, and nothing else becomes one
     }
     return std::nullopt;
   }

@@ -154,7 +154,7 @@ HM_INLINE int32_t list_lanes(const Elements& elements, const Lists& lists, int32
     const auto count = static_cast<int32_t>(__builtin_popcountll(mask));
     const __m512i first = _mm512_set1_epi32(static_cast<int32_t>((k + j) * b_row));
     for (int32_t i = 0; i < count; i += 16) {  // whole vectors: the lists have room for one behind their last number
-      const auto wide = [i](const uint8_t* b) __attribute__((always_inline, target("avx512vbmi2"))) {
+      const auto wide = [i](const uint8_t* b) __attribute__((always_inline)) {
         return _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(b + i)));
       };
       _mm512_storeu_ps(lists.values + n + i, _mm512_mul_ps(_mm512_cvtepi32_ps(wide(values)), _mm512_set1_ps(scale)));
@@ -301,7 +301,9 @@ constexpr SumRows kSumRows[] = {sum_rows_out<1, kLast>, sum_rows_out<2, kLast>, 
                                 sum_rows_out<5, kLast>, sum_rows_out<6, kLast>, sum_rows_out<7, kLast>, sum_rows_out<8, kLast>};
 HM_INLINE SumRows panel_function(int64_t vectors, int64_t lanes_left) {
   if (lanes_left >= kWidth) return kSumRows<Last::whole>[vectors - 1];
-  return kHalves && lanes_left <= kWidth / 2 ? kSumRows<Last::half>[vectors - 1] : kSumRows<Last::part>[vectors - 1];
+  if constexpr (kHalves)
+    if (lanes_left <= kWidth / 2) return kSumRows<Last::half>[vectors - 1];
+  return kSumRows<Last::part>[vectors - 1];
 }
 
 // kRows rows of B at once over the whole width: for a single row of C, which stays in cache.

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <limits>
 
 #include <harmonics/ops.hpp>
 
@@ -24,10 +25,10 @@ HTensor numbers(const Shape& shape) {
 // An image's bytes into an affine map, whose weight is then stepped; `reads` says who else does what with the numbers.
 class BytesTracer {
  public:
-  Program run(DType dtype, void (*reads)(Tracer&, const HTensor&) = nullptr) {
+  Program run(DType dtype, void (*reads)(Tracer&, const HTensor&) = nullptr, double scale = 0.25) {
     const HTensor bytes = tracer_.input("x", {dtype, {kBatch, kIn}}), w = tracer_.parameter("w", {DType::F32, {kIn, kOut}}),
                   slope = tracer_.input("slope", {DType::F32, {kBatch, kOut}}), rate = tracer_.input("rate", {DType::F32, {}});
-    const HTensor x = cast(bytes, DType::F32) * 0.25;
+    const HTensor x = cast(bytes, DType::F32) * scale;
     tracer_.output("y", apply("linear", AttributeMap().set("transposed", true), {x, w}).at(0));
     tracer_.update("w", apply("sgd_outer", {}, {w, x, slope, rate}).at(0));
     if (reads) reads(tracer_, x);
@@ -92,4 +93,10 @@ TEST_CASE("numbers that somebody else reads are made") {
     CHECK(scaled(fuse_scales(*p, everything)) == 0);
     CHECK(casts(fuse_scales(*p, everything)) == 1);
   }
+}
+
+TEST_CASE("a scale that would make zeros of others, or others of zeros, stays where it is") {
+  for (const double scale : {1e-40, 1e300, -1e300, std::numeric_limits<double>::quiet_NaN()})
+    CHECK(scaled(fuse_scales(BytesTracer().run(DType::U8, nullptr, scale), everything)) == 0);
+  CHECK(scaled(fuse_scales(BytesTracer().run(DType::U8, nullptr, -2.0), everything)) == 2);
 }
