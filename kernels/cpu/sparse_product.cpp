@@ -21,15 +21,13 @@ struct SparseOrDense : SparseContext {
   // What the dense way reads from the workspace, made before: A as numbers, and, where it is C += (-rate A) B or A (-rate B), the
   // smaller one times -rate.
   struct Prepared {
-    bool is = false, scaled = false;
+    int64_t count = 0;  // numbers; none: read where it lies
+    bool scaled = false;
     uint64_t offset = 0;
   } a, b;
   std::vector<uint32_t> parts;  // of every phase: the more of either way
 
-  bool prepares() const { return a.is || b.is; }
-  uint64_t prepared_bytes(const Prepared& x) const {
-    return x.is ? (static_cast<uint64_t>((&x == &a ? product.m : product.n) * product.k) * sizeof(float) + 63) / 64 * 64 : 0;
-  }
+  bool prepares() const { return a.count > 0 || b.count > 0; }
   ~SparseOrDense() {
     if (dense.destroy) dense.destroy(dense.context);
   }
@@ -40,7 +38,7 @@ void run_dense(const SparseOrDense& c, void* const* buffers, uint32_t phase, uin
   void* own[8];
   for (uint32_t i = 0; i < c.dense_count; ++i) {
     const uint32_t from = c.dense_buffers[i];
-    own[i] = c.a.is && from == c.product.a ? workspace + c.a.offset : c.b.is && from == c.product.b ? workspace + c.b.offset : buffers[from];
+    own[i] = c.a.count && from == c.product.a ? workspace + c.a.offset : c.b.count && from == c.product.b ? workspace + c.b.offset : buffers[from];
   }
   own[c.dense_count] = workspace + c.dense_offset;
   c.dense.run(c.dense.context, own, phase, part);
@@ -59,17 +57,15 @@ void prepare(const SparseOrDense& c, void* const* buffers, uint32_t part, uint32
     const int64_t begin = n * part / parts;
     run(begin, n * (part + 1) / parts - begin);
   };
-  if (c.a.is)
-    share(p.m * p.k, [&](int64_t at, int64_t n) {
-      float* to = reinterpret_cast<float*>(workspace + c.a.offset) + at;
-      if (p.scale == 0) return scale_numbers(static_cast<const float*>(buffers[p.a]) + at, to, n, down);
-      scale_numbers(static_cast<const uint8_t*>(buffers[p.a]) + at, to, n, p.scale);
-      if (c.a.scaled) scale_numbers(to, to, n, down);
-    });
-  if (c.b.is)
-    share(p.k * p.n, [&](int64_t at, int64_t n) {
-      scale_numbers(static_cast<const float*>(buffers[p.b]) + at, reinterpret_cast<float*>(workspace + c.b.offset) + at, n, down);
-    });
+  share(c.a.count, [&](int64_t at, int64_t n) {
+    float* to = reinterpret_cast<float*>(workspace + c.a.offset) + at;
+    if (p.scale == 0) return scale_numbers(static_cast<const float*>(buffers[p.a]) + at, to, n, down);
+    scale_numbers(static_cast<const uint8_t*>(buffers[p.a]) + at, to, n, p.scale);
+    if (c.a.scaled) scale_numbers(to, to, n, down);
+  });
+  share(c.b.count, [&](int64_t at, int64_t n) {
+    scale_numbers(static_cast<const float*>(buffers[p.b]) + at, reinterpret_cast<float*>(workspace + c.b.offset) + at, n, down);
+  });
   if ((c.a.scaled || c.b.scaled) && buffers[c.old] != buffers[p.c])
     share(p.m * p.n, [&](int64_t at, int64_t n) {
       std::memcpy(static_cast<float*>(buffers[p.c]) + at, static_cast<const float*>(buffers[c.old]) + at, static_cast<size_t>(n) * sizeof(float));
@@ -140,8 +136,8 @@ void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   const uint64_t lists = kVerdictBytes + static_cast<uint64_t>(segment_bytes(*c) + c->build_parts * c->list_bytes);
   // The dense way needs no lists: only the verdicts stay.
   c->a.offset = kVerdictBytes;
-  c->b.offset = c->a.offset + c->prepared_bytes(c->a);
-  c->dense_offset = c->b.offset + c->prepared_bytes(c->b);
+  c->b.offset = c->a.offset + rounded(static_cast<uint64_t>(c->a.count) * sizeof(float));
+  c->dense_offset = c->b.offset + rounded(static_cast<uint64_t>(c->b.count) * sizeof(float));
   const uint64_t workspace = std::max(lists, c->dense_offset + c->dense.workspace);
   std::vector<uint32_t>& parts = c->parts = {c->build_parts, c->row_parts * c->column_parts};
   const uint32_t before = c->prepares() ? 2 : 1;
@@ -168,7 +164,7 @@ bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& 
     c->dense = std::exchange(dense, hx_kernel{});
     c->dense_count = product.c + 1;
     for (uint32_t i = 0; i < c->dense_count; ++i) c->dense_buffers[i] = i;
-    c->a.is = product.scale != 0;
+    if (product.scale != 0) c->a.count = product.m * product.k;
   }
   answer_sparse(std::move(c), out);
   return true;
@@ -176,7 +172,7 @@ bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& 
 
 // The dense way of an update: by whom takes the rate, or a sum in place.
 bool answer_descent(SparseOrDense& c) {
-  c.a.is = c.product.scale != 0;
+  if (c.product.scale != 0) c.a.count = c.product.m * c.product.k;
   Product step = c.product;
   step.scale = 0;
   step.descends = true;
@@ -192,7 +188,8 @@ bool answer_descent(SparseOrDense& c) {
   sum.accumulate = true;
   if (!answer_dense_product(sum, {0}, {0}, c.dense)) return false;
   SparseOrDense::Prepared& smaller = sum.m < sum.n ? c.a : c.b;
-  smaller.is = smaller.scaled = true;
+  smaller.count = std::min(sum.m, sum.n) * sum.k;
+  smaller.scaled = true;
   c.dense_buffers = {c.product.a, c.product.b, c.product.c};
   c.dense_count = 3;
   return true;
