@@ -16,7 +16,7 @@ hx_type type_of(const std::vector<int64_t>& shape) {
   return t;
 }
 
-// Parts of whole groups of rows; where those are few, the columns are sliced as well.
+// Parts of whole groups of rows; where those are few, the columns are sliced as well, and first where there are more of them than rows, as products do.
 void cut(ChainReduceContext& c, double nanoseconds) {
   const ReduceStage& s = c.stages.stage[0];
   c.slices = 1;
@@ -29,7 +29,8 @@ void cut(ChainReduceContext& c, double nanoseconds) {
     c.groups = (rows + kReduceGroup - 1) / kReduceGroup;
     units *= c.groups;
     const int64_t wanted = parts_for(nanoseconds, INT32_MAX), most = s.inner / (kSliceGranule * kLeastSlice);
-    c.slices = static_cast<uint32_t>(std::clamp<int64_t>((wanted + units - 1) / units, 1, std::max<int64_t>(1, most)));
+    const int64_t slices = s.inner > rows ? wanted : (wanted + units - 1) / units;
+    c.slices = static_cast<uint32_t>(std::clamp<int64_t>(slices, 1, std::max<int64_t>(1, most)));
     if (c.groups > 1)
       c.join_parts = parts_for(0.1 * static_cast<double>(units * s.inner), s.outer * s.chunks * ((s.inner + kSliceGranule - 1) / kSliceGranule));
     units *= c.slices;

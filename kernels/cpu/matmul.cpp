@@ -81,24 +81,28 @@ void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out
   c->batch_parts = c->row_parts = c->column_parts = 1;
   // Where A is packed for all anyway, slices of rows cost no more: then what comes out evener.
   const bool by_columns = p.a_column != 1 ? imbalance(p.n, column_panel / 2, wanted) <= imbalance(p.m, row_panel, wanted) + 0.05 : p.n >= p.m;
-  while (by_columns && c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts)) c->column_parts *= 2;
-  while (c->row_parts * c->column_parts < wanted && p.m >= 24 * static_cast<int64_t>(c->row_parts)) c->row_parts *= 2;
-  const auto pack_parts = [](int64_t floats, int64_t most) { return parts_for(static_cast<double>(floats) * 0.5, most); };
+  // The longer side of B is sliced, whatever is computed from it: then every thread finds its own part of a weight where it left it. Slices of the
+  // depth hand over sums of C, which is less than the A that slices of columns all read.
+  if (by_columns && wanted > 1 && p.a_column == 1 && p.k > p.n && !p.descends) c->depth_parts = 2;
+  while (by_columns && c->depth_parts * c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts)) c->column_parts *= 2;
+  while (c->depth_parts * c->row_parts * c->column_parts < wanted && p.m >= 24 * static_cast<int64_t>(c->row_parts)) c->row_parts *= 2;
   c->packs_a = p.a_column != 1;
-  if (c->packs_a) {
-    c->a_floats = lines(panels(p.m, row_panel) * row_panel * p.k);
-    c->pack_parts[0] = pack_parts(c->a_floats, panels(p.m, row_panel));
-  }
+  if (c->packs_a) c->a_floats = lines(panels(p.m, row_panel) * row_panel * p.k);
   c->shares_b = c->row_parts > 1;
-  const uint32_t parts = c->row_parts * c->column_parts;
+  const uint32_t parts = c->depth_parts * c->row_parts * c->column_parts;
   const int64_t columns = panels(panels(p.n, column_panel), c->column_parts) * column_panel;  // of a part, at most
   c->b_part_floats = block_floats(columns, column_panel, kPackedColumns, p.k);
   c->b_floats = c->shares_b ? panels(p.n, column_panel) * column_panel * p.k : c->b_part_floats * parts;
-  if (c->shares_b) c->pack_parts[1] = pack_parts(c->b_floats, panels(p.n, column_panel));
-  const uint64_t workspace = static_cast<uint64_t>(c->a_floats + c->b_floats) * sizeof(float);
+  if (c->packs_a || c->shares_b) {
+    const int64_t packed = c->a_floats + (c->shares_b ? c->b_floats : 0);
+    c->pack_parts = parts_for(static_cast<double>(packed) * 0.5, std::max(c->packs_a ? panels(p.m, row_panel) : 0, c->shares_b ? panels(p.n, column_panel) : 0));
+  }
+  c->b_floats = lines(c->b_floats);
+  const uint64_t workspace = static_cast<uint64_t>(c->a_floats + c->b_floats + (c->depth_parts - 1) * p.m * p.n) * sizeof(float);
   std::vector<uint32_t> phases;
-  if (c->packs_a || c->shares_b) phases.push_back(c->pack_parts[0] + c->pack_parts[1]);
+  if (c->packs_a || c->shares_b) phases.push_back(c->pack_parts);
   phases.push_back(parts);
+  if (c->depth_parts > 1) phases.push_back(c->sum_parts = parts_for(static_cast<double>(p.m * p.n) * 0.3, p.m, 1000));
   answer<PackedContext>(out, std::move(c), isa().packed_matmul, "packed matmul", phases).workspace = workspace;
 }
 

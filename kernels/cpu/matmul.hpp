@@ -29,11 +29,13 @@ struct MatmulContext {
   uint32_t batch_parts, row_parts, column_parts;
 };
 
-// A product by packed panels. Phase 0 packs what several parts read, phase 1 multiplies.
+// A product by packed panels. One phase packs what several parts read, one multiplies, one adds up what slices of the depth came to.
 struct PackedContext : MatmulContext {
+  uint32_t depth_parts = 1;     // slices of the depth: the first is summed in C, each other behind what is packed
+  uint32_t sum_parts = 0;       // slices of rows in which they are added
   bool packs_a = false;       // A's rows are no runs of memory; all of A lies packed at the start of the workspace
   bool shares_b = false;      // all of B lies packed behind it; else every part packs the block it works on
-  uint32_t pack_parts[2] = {};  // of phase 0: of A, of B
+  uint32_t pack_parts = 0;      // of phase 0, each of both operands
   int64_t a_floats = 0, b_floats = 0;
   int64_t b_part_floats = 0;    // of a part's own block
 };
@@ -52,7 +54,7 @@ constexpr int64_t packed_column_panel(int64_t vector) { return vector < 8 ? 16 :
 constexpr int64_t kPackedDepth = 256, kPackedRows = 132, kPackedColumns = 256;
 
 // Where slice `i` of `slices` begins: whole granules, spread evenly.
-constexpr int64_t kRowGranule = 6, kColumnGranule = 8;
+constexpr int64_t kRowGranule = 6, kColumnGranule = 8, kDepthGranule = 16;
 [[gnu::always_inline]] static inline int64_t slice_begin(int64_t length, int64_t granule, uint32_t slices, uint32_t i) {
   const int64_t at = (length + granule - 1) / granule * i / slices * granule;
   return at < length ? at : length;

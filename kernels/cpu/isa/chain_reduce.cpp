@@ -128,10 +128,11 @@ void reduce_groups(const ChainReduceContext& c, void* const* buffers, uint32_t p
   const ReduceStage& s = c.stages.stage[0];
   ChainRun run(c.chain, buffers);
   const int64_t granules = (s.inner + kSliceGranule - 1) / kSliceGranule;
-  const Range units = share(s.outer * s.chunks * c.groups * c.slices, c.parts, part);
+  const int64_t groups = s.outer * s.chunks * c.groups;
+  const Range units = share(groups * c.slices, c.parts, part);
   for (int64_t u = units.begin; u < units.end; ++u) {
-    const int64_t group = u / c.slices, item = group / c.groups, outer = item / s.chunks;
-    const Range slice = share(granules, c.slices, static_cast<uint32_t>(u % c.slices)), chunk = rows_of(s, item % s.chunks);
+    const int64_t group = u % groups, item = group / c.groups, outer = item / s.chunks;
+    const Range slice = share(granules, c.slices, static_cast<uint32_t>(u / groups)), chunk = rows_of(s, item % s.chunks);
     const int64_t j0 = slice.begin * kSliceGranule, j1 = slice.end * kSliceGranule < s.inner ? slice.end * kSliceGranule : s.inner;
     const int64_t r0 = chunk.begin + group % c.groups * kGroup, r1 = r0 + kGroup < chunk.end ? r0 + kGroup : chunk.end;
     float* to = partials(c, buffers) + group * s.inner;

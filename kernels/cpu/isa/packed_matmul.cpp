@@ -6,11 +6,12 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
+// A share of both operands: where a part reads slices of A, the thread that has packed its neighbours has packed them.
 void pack_shared(const PackedContext& c, void* const* buffers, uint32_t part) {
   const Product& p = c.product;
   float* workspace = static_cast<float*>(buffers[p.c + 1]);
-  if (part < c.pack_parts[0]) {
-    const Range panels = share((p.m + kRows - 1) / kRows, c.pack_parts[0], part);
+  if (c.packs_a) {
+    const Range panels = share((p.m + kRows - 1) / kRows, c.pack_parts, part);
     const float* a = static_cast<const float*>(buffers[p.a]);
     // A few pages of A at a time.
     constexpr int64_t kBlock = 64;
@@ -18,35 +19,63 @@ void pack_shared(const PackedContext& c, void* const* buffers, uint32_t part) {
       for (int64_t i = panels.begin * kRows; i < panels.end * kRows && i < p.m; i += kRows)
         pack_rows(a + i * p.a_row + k * p.a_column, p.a_column, p.m - i < kRows ? p.m - i : kRows,
                   p.k - k < kBlock ? p.k - k : kBlock, workspace + i * p.k + k * kRows);
-    return;
   }
-  const Range panels = share((p.n + kColumns - 1) / kColumns, c.pack_parts[1], part - c.pack_parts[0]);
+  if (!c.shares_b) return;
+  const Range panels = share((p.n + kColumns - 1) / kColumns, c.pack_parts, part);
   const int64_t j = panels.begin * kColumns, end = panels.end * kColumns < p.n ? panels.end * kColumns : p.n;
   if (j < end)
     pack_b(p, static_cast<const float*>(buffers[p.b]) + j * p.b_column, end - j, p.k, workspace + c.a_floats + j * p.k,
            p.k * kColumns);
 }
 
+// The sums of a slice of the depth that has no place in C.
+HM_INLINE float* slice_of(const PackedContext& c, void* const* buffers, uint32_t slice) {
+  return static_cast<float*>(buffers[c.product.c + 1]) + c.a_floats + c.b_floats + (slice - 1) * c.product.m * c.product.n;
+}
+
+HM_INLINE void finish(const Product& p, void* const* buffers, Range rows, Range columns) {
+  if (!p.has_bias && !p.activation) return;
+  epilogue(static_cast<float*>(buffers[p.c]) + rows.begin * p.n + columns.begin, rows.end - rows.begin, columns.end - columns.begin, p.n,
+           p.has_bias ? static_cast<const float*>(buffers[p.bias]) + columns.begin : nullptr, p.activation);
+}
+
+void add_slices(const PackedContext& c, void* const* buffers, uint32_t part) {
+  const Product& p = c.product;
+  const Range rows = share(p.m, c.sum_parts, part);
+  const int64_t begin = rows.begin * p.n, end = rows.end * p.n;
+  float* to = static_cast<float*>(buffers[p.c]);
+  for (uint32_t slice = 1; slice < c.depth_parts; ++slice) {
+    const float* more = slice_of(c, buffers, slice);
+    for (int64_t i = begin; i < end; i += kWidth) {
+      const int64_t lanes = lanes_at(i, end);
+      store_some(to + i, load_some(to + i, lanes) + load_some(more + i, lanes), lanes);
+    }
+  }
+  finish(p, buffers, rows, {0, p.n});
+}
+
 }  // namespace
 
 void packed_matmul(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const PackedContext*>(context);
-  if ((c.packs_a || c.shares_b) && phase == 0) return pack_shared(c, buffers, part);
+  const bool packs = c.packs_a || c.shares_b;
+  if (packs && phase == 0) return pack_shared(c, buffers, part);
+  if (phase == (packs ? 2 : 1)) return add_slices(c, buffers, part);
   const Product& p = c.product;
   const int64_t granule = c.shares_b ? kColumns : kColumns / 2;  // who packs its own part begins where it likes
-  const int64_t i0 = slice_begin(p.m, kRows, c.row_parts, part / c.column_parts),
-                i1 = slice_begin(p.m, kRows, c.row_parts, part / c.column_parts + 1),
-                j0 = slice_begin(p.n, granule, c.column_parts, part % c.column_parts),
-                j1 = slice_begin(p.n, granule, c.column_parts, part % c.column_parts + 1);
+  const uint32_t grid = c.row_parts * c.column_parts, slice = part / grid, row = part % grid / c.column_parts, column = part % c.column_parts;
+  const int64_t i0 = slice_begin(p.m, kRows, c.row_parts, row), i1 = slice_begin(p.m, kRows, c.row_parts, row + 1);
+  const int64_t j0 = slice_begin(p.n, granule, c.column_parts, column), j1 = slice_begin(p.n, granule, c.column_parts, column + 1);
+  const int64_t k0 = slice_begin(p.k, kDepthGranule, c.depth_parts, slice), k1 = slice_begin(p.k, kDepthGranule, c.depth_parts, slice + 1);
   const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]);
-  float* to = static_cast<float*>(buffers[p.c]);
+  float* to = slice == 0 ? static_cast<float*>(buffers[p.c]) : slice_of(c, buffers, slice);
   const float* packed_a = static_cast<const float*>(buffers[p.c + 1]);
   float* packed_b = static_cast<float*>(buffers[p.c + 1]) + c.a_floats + (c.shares_b ? 0 : part * c.b_part_floats);
   for (int64_t j = j0; j < j1; j += kPackedColumns) {
     const int64_t columns = j1 - j < kPackedColumns ? j1 - j : kPackedColumns;
-    for (int64_t k = 0; k < p.k; k += kPackedDepth) {
-      const int64_t depth = p.k - k < kPackedDepth ? p.k - k : kPackedDepth;
-      const Ending end = ending_of(p, buffers, k);
+    for (int64_t k = k0; k < k1; k += kPackedDepth) {
+      const int64_t depth = k1 - k < kPackedDepth ? k1 - k : kPackedDepth;
+      const Ending end = slice == 0 ? ending_of(p, buffers, k) : Ending{k > k0 ? to : nullptr, 1};
       const float* columns_at = packed_b + (c.shares_b ? j * p.k + k * kColumns : 0);
       const int64_t b_panel = (c.shares_b ? p.k : depth) * kColumns;
       if (!c.shares_b) pack_b(p, b + k * p.b_row + j * p.b_column, columns, depth, packed_b, b_panel);
@@ -60,9 +89,7 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
       }
     }
   }
-  if (p.has_bias || p.activation)
-    epilogue(to + i0 * p.n + j0, i1 - i0, j1 - j0, p.n,
-             p.has_bias ? static_cast<const float*>(buffers[p.bias]) + j0 : nullptr, p.activation);
+  if (c.depth_parts == 1) finish(p, buffers, {i0, i1}, {j0, j1});
 }
 
 }  // namespace harmonics::cpu::HM_ISA
