@@ -12,7 +12,7 @@ constexpr int64_t kLeastColumns = 32;         // narrower products gain nothing
 constexpr int64_t kLeastProducts = 1 << 15;   // multiplications of the whole product
 constexpr int64_t kFewRows = 4;               // of A: B goes by once for each, and nothing else is faster
 
-// The product by lists, or the same by another kernel when there are too few zeros.
+// The product without zeros, or the same by another kernel when there are too few zeros.
 struct SparseOrDense : SparseContext {
   hx_kernel dense{};
   std::array<uint32_t, 6> dense_buffers{};  // which of ours each of its buffers is
@@ -84,7 +84,7 @@ bool spread(uint32_t& part, uint32_t all, uint32_t own) {
   return at % all < own;
 }
 
-// Phase 0: lists. 1: the sparse product, or what the dense one reads. 1 or 2 on: the dense product.
+// Phase 0: marks. 1: the sparse product, or what the dense one reads. 1 or 2 on: the dense product.
 void run(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const SparseOrDense*>(context);
   if (phase == 0) return isa().sparse_build(static_cast<const SparseContext*>(&c), buffers, 0, part);
@@ -111,7 +111,7 @@ void cut(SparseContext& c) {
   const auto at_most = [](uint32_t wanted, int64_t pieces) {
     return static_cast<uint32_t>(std::min<int64_t>(wanted, std::max<int64_t>(1, pieces)));
   };
-  // Slices of columns share the lists and part B and C, but narrow ones read the lists for little. Neighbours have the same columns: a thread finds
+  // Slices of columns share the marks and part B and C, but narrow ones read A for little. Neighbours have the same columns: a thread finds
   // its slice of a weight in its own cache, in the product as in the update.
   c.column_parts = at_most(parts, p.n / 96);
   c.row_parts = at_most(parts / c.column_parts, p.m / 32);
@@ -119,26 +119,20 @@ void cut(SparseContext& c) {
 }
 
 bool worth_looking(const Product& p) {
-  return p.batch == 1 && p.b_column == 1 && (p.a_column == 1 || p.a_row == 1) && p.n >= kLeastColumns && p.k > 1 &&
+  return p.batch == 1 && p.b_column == 1 && (p.a_column == 1 || (p.a_row == 1 && p.m > 1)) && p.n >= kLeastColumns && p.k > 1 &&
          p.m * p.n * p.k >= kLeastProducts && p.k * p.b_row < INT32_MAX && p.m * p.k < INT32_MAX;
 }
 
 void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   const Product& p = c->product;
   cut(*c);
-  c->packs_bytes = __builtin_cpu_supports("avx512vbmi2");
-  c->piece = p.m == 1 ? p.k : std::min(p.k, kSparsePiece);
-  c->pieces = (p.k + c->piece - 1) / c->piece;
-  const int64_t rows = (p.m + c->build_parts - 1) / c->build_parts;
-  const double share = c->always ? 1 : kSparse;
-  const auto entries = static_cast<int64_t>(share * static_cast<double>(rows * p.k)) + 16;
-  c->list_bytes = static_cast<int64_t>(2 * rounded(static_cast<uint64_t>(entries) * sizeof(float)));
-  const uint64_t lists = kVerdictBytes + static_cast<uint64_t>(segment_bytes(*c) + c->build_parts * c->list_bytes);
-  // The dense way needs no lists: only the verdicts stay.
+  c->pieces = (p.k + kSparsePiece - 1) / kSparsePiece;
+  const uint64_t marks = kVerdictBytes + static_cast<uint64_t>(marks_bytes(*c));
+  // The dense way needs no marks: only the verdicts stay.
   c->a.offset = kVerdictBytes;
   c->b.offset = c->a.offset + rounded(static_cast<uint64_t>(c->a.count) * sizeof(float));
   c->dense_offset = c->b.offset + rounded(static_cast<uint64_t>(c->b.count) * sizeof(float));
-  const uint64_t workspace = std::max(lists, c->dense_offset + c->dense.workspace);
+  const uint64_t workspace = std::max(marks, c->dense_offset + c->dense.workspace);
   std::vector<uint32_t>& parts = c->parts = {c->build_parts, c->row_parts * c->column_parts};
   const uint32_t before = c->prepares() ? 2 : 1;
   for (uint32_t i = 0; i < c->dense.phases; ++i) {

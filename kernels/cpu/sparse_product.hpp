@@ -8,18 +8,16 @@
 
 namespace harmonics::cpu {
 
-constexpr int64_t kSparsePiece = 96;  // rows of B; with the widest panel 24 KiB
+constexpr int64_t kSparsePiece = 64;  // elements of a row of A that a word marks: with the widest panel, 32 KiB of B's rows
 
-// Rows of A as lists of (value, where B's row begins), cut into pieces of `piece` columns so that the rows of B used at
-// a time stay in the first-level cache.
+// Which elements of A are not zero, a bit each, cut into pieces so that the rows of B used at a time stay in the first-level cache. Threads
+// share little else than these bits, and the elements are read where they are.
 struct SparseContext {
   Product product;  // one batch entry; B's rows are contiguous, A's rows or columns
-  int64_t piece, pieces;
+  int64_t pieces;
   bool always;  // whatever the number of zeros
-  bool packs_bytes;  // the processor brings the bytes of a mask together (AVX512-VBMI2)
   uint32_t build_parts, row_parts, column_parts;
   uint32_t workspace;  // buffer
-  int64_t list_bytes;  // of one build part
   bool update;         // C = old - rate A B
   uint32_t old, rate;  // buffers
 };
@@ -27,13 +25,14 @@ struct SparseContext {
 // More non-zeros than this share are multiplied faster by whom does not look.
 constexpr double kSparse = 0.45;
 
-struct SparseSegment {
-  int32_t begin, count;
-};
-// The workspace: a verdict per build part (1: its lists are there), the segments [pieces][m], the lists of each part.
+// A single row of C, which stays in cache while B goes by once, is made from a list of (value, where B's row begins).
+[[gnu::always_inline]] static inline bool is_listed(const SparseContext& c) { return c.product.m == 1 && !c.update; }
+// Room for a list and a vector behind it.
+[[gnu::always_inline]] static inline int64_t list_floats(const Product& p) { return (p.k + 31) / 16 * 16; }
+// The workspace: a verdict per build part (1: its words are there), then the words or the list. A list's length is the second verdict.
 constexpr int64_t kVerdictBytes = 64;
-[[gnu::always_inline]] static inline int64_t segment_bytes(const SparseContext& c) {
-  return (c.pieces * c.product.m * static_cast<int64_t>(sizeof(SparseSegment)) + 63) / 64 * 64;
+[[gnu::always_inline]] static inline int64_t marks_bytes(const SparseContext& c) {
+  return is_listed(c) ? 2 * list_floats(c.product) * static_cast<int64_t>(sizeof(float)) : c.pieces * c.product.m * static_cast<int64_t>(sizeof(uint64_t));
 }
 
 // w = w - rate a b^T for one sample, and with it the slope of what was multiplied with the old w.

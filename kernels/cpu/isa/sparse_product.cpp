@@ -2,7 +2,6 @@
 
 #include "kernels.hpp"
 #include "simd.hpp"
-#include "transpose.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
@@ -31,225 +30,168 @@ HM_INLINE uint32_t nonzero_mask(vf v) {
 #endif
 }
 
-struct Lists {
-  int32_t* verdicts;
-  SparseSegment* segments;
-  float* values;
-  int32_t* offsets;
-};
-HM_INLINE Lists lists_of(const SparseContext& c, void* const* buffers, uint32_t build_part) {
-  char* base = static_cast<char*>(buffers[c.workspace]);
-  char* own = base + kVerdictBytes + segment_bytes(c) + build_part * c.list_bytes;
-  return {reinterpret_cast<int32_t*>(base), reinterpret_cast<SparseSegment*>(base + kVerdictBytes),
-          reinterpret_cast<float*>(own), reinterpret_cast<int32_t*>(own + c.list_bytes / 2)};
+// The workspace, from behind the verdicts on: which elements of A are not zero, 64 of a row a word, [pieces][m]; or the only row as a list.
+HM_INLINE int32_t* verdicts_of(const SparseContext& c, void* const* buffers) { return static_cast<int32_t*>(buffers[c.workspace]); }
+HM_INLINE uint64_t* words_of(const SparseContext& c, void* const* buffers) {
+  return reinterpret_cast<uint64_t*>(static_cast<char*>(buffers[c.workspace]) + kVerdictBytes);
 }
 HM_INLINE Range build_range(const SparseContext& c, uint32_t part) { return share(c.product.m, c.build_parts, part); }
 
-// A's elements: numbers, or bytes that a scale makes numbers.
+// Elements of A, `step` from one to the next: numbers, or bytes that a scale makes numbers.
 struct Numbers {
   using Element = float;
-  HM_INLINE vf some(const float* p, int64_t n) const { return load_some(p, n); }
-  HM_INLINE float one(float x) const { return x; }
+  const float* at;
+  int64_t step;
+  HM_INLINE Numbers from(int64_t place) const { return {at + place, step}; }
+  HM_INLINE float one(int64_t i) const { return at[i * step]; }
 };
 struct Bytes {
   using Element = uint8_t;
+  const uint8_t* at;
+  int64_t step;
   float scale;
-  bool packs;  // SparseContext::packs_bytes
-  HM_INLINE vf some(const uint8_t* p, int64_t n) const {
-    uint8_t few[kWidth] = {};
-    if (n < kWidth) __builtin_memcpy(few, p, static_cast<size_t>(n)), p = few;
-#if defined(__AVX512F__)
-    const vf v = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-#elif defined(__AVX2__)
-    const vf v = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
-#else
-    int32_t four;
-    __builtin_memcpy(&four, p, sizeof four);
-    const vf v = _mm_cvtepi32_ps(_mm_cvtepu8_epi32(_mm_cvtsi32_si128(four)));
-#endif
-    return v * scale;
-  }
-  HM_INLINE float one(uint8_t x) const { return static_cast<float>(x) * scale; }
+  HM_INLINE Bytes from(int64_t place) const { return {at + place, step, scale}; }
+  HM_INLINE float one(int64_t i) const { return static_cast<float>(at[i * step]) * scale; }
 };
-
-HM_INLINE int64_t count_run(const float* p, int64_t n) {
-  int64_t count = 0, i = 0;
-  for (; i + kWidth <= n; i += kWidth) count += __builtin_popcount(nonzero_mask(load(p + i)));
-  if (i < n) count += __builtin_popcount(nonzero_mask(load_part(p + i, n - i)));
-  return count;
-}
-// Bit i: byte i of 16 is zero.
-HM_INLINE uint32_t zero_bytes(const uint8_t* p) {
-  return static_cast<uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), _mm_setzero_si128())));
-}
-HM_INLINE int64_t count_run(const uint8_t* p, int64_t n) {
-  int64_t count = 0, i = 0;
-#if defined(__AVX512BW__)
-  for (; i + 64 <= n; i += 64) {
-    const __m512i v = _mm512_loadu_si512(p + i);
-    count += __builtin_popcountll(_mm512_test_epi8_mask(v, v));
-  }
-#endif
-  for (; i + 16 <= n; i += 16) count += 16 - __builtin_popcount(zero_bytes(p + i));
-  for (; i < n; ++i) count += p[i] != 0;
-  return count;
-}
-// Runs of memory: rows of A, or the parts of its columns that belong to `rows`. Every `step`th of them.
-template <typename T>
-HM_INLINE int64_t count_nonzeros(const Product& p, const T* a, Range rows, int64_t step) {
-  int64_t count = 0;
-  if (p.a_column == 1)
-    for (int64_t i = rows.begin; i < rows.end; i += step) count += count_run(a + i * p.a_row, p.k);
+// Calls `run` with A's elements from its first on.
+template <typename Run>
+HM_INLINE void with_elements(const SparseContext& c, void* const* buffers, Run run) {
+  const Product& p = c.product;
+  if (p.scale != 0)
+    run(Bytes{static_cast<const uint8_t*>(buffers[p.a]), p.a_column, p.scale});
   else
-    for (int64_t k = 0; k < p.k; k += step) count += count_run(a + k * p.a_column + rows.begin, rows.end - rows.begin);
-  return count;
+    run(Numbers{static_cast<const float*>(buffers[p.a]), p.a_column});
 }
 
-// A sample decides where it is clear: products with few zeros are not to pay for looking.
+// Bit i: element i of `n`, at most 64, is not zero.
+HM_INLINE uint64_t nonzeros(const float* p, int64_t n) {
+  uint64_t bits = 0;
+  int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) bits |= uint64_t{nonzero_mask(load(p + i))} << i;
+  if (i < n) bits |= uint64_t{nonzero_mask(load_part(p + i, n - i))} << i;
+  return bits;
+}
+HM_INLINE uint64_t nonzeros(const uint8_t* p, int64_t n) {
+#if defined(__AVX512BW__)
+  const __m512i v = _mm512_maskz_loadu_epi8(n < 64 ? (__mmask64{1} << n) - 1 : ~__mmask64{0}, p);
+  return _mm512_test_epi8_mask(v, v);
+#else
+  uint8_t few[64] = {};
+  if (n < 64) __builtin_memcpy(few, p, static_cast<size_t>(n)), p = few;
+  uint64_t zeros = 0;
+  for (int i = 0; i < 64; i += 16)
+    zeros |= uint64_t{static_cast<uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i)), _mm_setzero_si128())))} << i;
+  return ~zeros;
+#endif
+}
+HM_INLINE int64_t left(int64_t i, int64_t n) { return n - i < kSparsePiece ? n - i : kSparsePiece; }
+
+// A sample decides where it is clear: products with few zeros are not to pay for looking. Looks at every 16th run of memory: rows of A, or the parts
+// of its columns that belong to `rows`.
 template <typename T>
-HM_INLINE bool is_sparse(const Product& p, const T* a, Range rows) {
+HM_INLINE bool is_clearly_dense(const Product& p, const T* a, Range rows) {
   constexpr int64_t kStep = 16;
   constexpr double kClear = 0.6;
   const int64_t own = rows.end - rows.begin, runs = p.a_column == 1 ? own : p.k, length = p.a_column == 1 ? p.k : own;
-  if (runs >= 4 * kStep) {
-    const double sampled = static_cast<double>((runs + kStep - 1) / kStep * length);
-    if (static_cast<double>(count_nonzeros(p, a, rows, kStep)) > kClear * sampled) return false;
+  if (runs < 4 * kStep) return false;
+  int64_t count = 0, seen = 0;
+  for (int64_t r = 0; r < runs; r += kStep, seen += length) {
+    const T* run = p.a_column == 1 ? a + (rows.begin + r) * p.a_row : a + r * p.a_column + rows.begin;
+    for (int64_t i = 0; i < length; i += kSparsePiece) count += __builtin_popcountll(nonzeros(run + i, left(i, length)));
   }
-  return static_cast<double>(count_nonzeros(p, a, rows, 1)) <= kSparse * static_cast<double>(own * p.k);
+  return static_cast<double>(count) > kClear * static_cast<double>(seen);
 }
 
-// Are the 32 elements from `p` on zeros? Numbers are not looked at twice.
-HM_INLINE bool zeros(const float*) { return false; }
-HM_INLINE bool zeros(const uint8_t* p) { return (zero_bytes(p) & zero_bytes(p + 16)) == 0xffff; }
-
-// What of a run of A is not zero, at the end of the lists; offsets count from column `k`'s row of B.
-template <typename Elements>
-HM_INLINE int32_t list_lanes(const Elements& elements, const Lists& lists, int32_t n, const typename Elements::Element* from, int64_t k, int64_t columns,
-                             int64_t b_row) {
-  for (int64_t j = 0; j < columns;) {
-    if (columns - j >= 32 && zeros(from + j)) {
-      j += 32;
-      continue;
-    }
-    for (uint32_t mask = nonzero_mask(elements.some(from + j, lanes_at(j, columns))); mask; mask &= mask - 1, ++n) {
-      const int64_t lane = __builtin_ctz(mask);
-      lists.values[n] = elements.one(from[j + lane]);
-      lists.offsets[n] = static_cast<int32_t>((k + j + lane) * b_row);
-    }
-    j += kWidth;
-  }
-  return n;
+// Row i's bit k becomes row k's bit i (Warren, Hacker's Delight, 7-3).
+HM_INLINE void transpose_bits(uint64_t* rows) {
+  uint64_t mask = 0x00000000ffffffff;
+  for (int half = 32; half > 0; half /= 2, mask ^= mask << half)
+    for (int block = 0; block < 64; block += 2 * half)
+      for (int r = block; r < block + half; ++r) {
+        const uint64_t swapped = (rows[r] >> half ^ rows[r + half]) & mask;
+        rows[r + half] ^= swapped;
+        rows[r] ^= swapped << half;
+      }
 }
 
-#if defined(__AVX512F__)
-// The same of bytes, 64 at a time: few of them are not zero, and only these become numbers.
-[[gnu::target("avx512vbmi2"), gnu::noinline, maybe_unused]] int32_t list_packed(float scale, const Lists& lists, int32_t n, const uint8_t* from, int64_t k,
-                                                                                int64_t columns, int64_t b_row) {
-  alignas(64) static constexpr uint8_t kPlaces[64] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
-                                                      22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
-                                                      44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
-  const __m512i places = _mm512_load_si512(kPlaces), step = _mm512_set1_epi32(static_cast<int32_t>(b_row));
-  for (int64_t j = 0; j < columns; j += 64) {
-    const __mmask64 there = columns - j < 64 ? (__mmask64{1} << (columns - j)) - 1 : ~__mmask64{0};
-    const __m512i bytes = _mm512_maskz_loadu_epi8(there, from + j);
-    const __mmask64 mask = _mm512_test_epi8_mask(bytes, bytes);
-    if (mask == 0) continue;
-    alignas(64) uint8_t values[64], at[64];
-    _mm512_store_si512(values, _mm512_maskz_compress_epi8(mask, bytes));
-    _mm512_store_si512(at, _mm512_maskz_compress_epi8(mask, places));
-    const auto count = static_cast<int32_t>(__builtin_popcountll(mask));
-    const __m512i first = _mm512_set1_epi32(static_cast<int32_t>((k + j) * b_row));
-    for (int32_t i = 0; i < count; i += 16) {  // whole vectors: the lists have room for one behind their last number
-      const auto wide = [i](const uint8_t* b) __attribute__((always_inline)) {
-        return _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(b + i)));
-      };
-      _mm512_storeu_ps(lists.values + n + i, _mm512_mul_ps(_mm512_cvtepi32_ps(wide(values)), _mm512_set1_ps(scale)));
-      _mm512_storeu_si512(lists.offsets + n + i, _mm512_add_epi32(first, _mm512_mullo_epi32(wide(at), step)));
-    }
-    n += count;
-  }
-  return n;
-}
-#endif
-
-HM_INLINE int32_t list_run(const Numbers& elements, const Lists& lists, int32_t n, const float* from, int64_t k, int64_t columns, int64_t b_row) {
-#if defined(__AVX512F__)
-  vi offset = (lanes() + static_cast<int32_t>(k)) * static_cast<int32_t>(b_row);
-  for (int64_t j = 0; j < columns; j += kWidth, offset += static_cast<int32_t>(kWidth * b_row)) {
-    const vf v = elements.some(from + j, lanes_at(j, columns));
-    const auto mask = static_cast<__mmask16>(nonzero_mask(v));
-    store(lists.values + n, _mm512_maskz_compress_ps(mask, v));  // whole vectors, as above
-    _mm512_storeu_si512(lists.offsets + n, _mm512_maskz_compress_epi32(mask, (__m512i)offset));
-    n += __builtin_popcount(mask);
-  }
-  return n;
-#else
-  return list_lanes(elements, lists, n, from, k, columns, b_row);
-#endif
-}
-HM_INLINE int32_t list_run(const Bytes& elements, const Lists& lists, int32_t n, const uint8_t* from, int64_t k, int64_t columns, int64_t b_row) {
-#if defined(__AVX512F__)
-  if (elements.packs) return list_packed(elements.scale, lists, n, from, k, columns, b_row);
-#endif
-  return list_lanes(elements, lists, n, from, k, columns, b_row);
-}
-
-// One list after the other: A's rows are contiguous.
-template <typename Elements>
-HM_INLINE void list_rows(const Elements& elements, const SparseContext& c, const typename Elements::Element* a, Range rows, const Lists& lists) {
+// Marks what is not zero of some rows and returns how many that are.
+template <typename T>
+HM_INLINE int64_t mark_rows(const SparseContext& c, const T* a, Range rows, uint64_t* words) {
   const Product& p = c.product;
-  int32_t n = 0;
+  int64_t count = 0;
   for (int64_t i = rows.begin; i < rows.end; ++i)
     for (int64_t piece = 0; piece < c.pieces; ++piece) {
-      const int64_t begin = piece * c.piece, end = piece + 1 < c.pieces ? begin + c.piece : p.k;
-      SparseSegment& s = lists.segments[piece * p.m + i];
-      s.begin = n;
-      n = list_run(elements, lists, n, a + i * p.a_row + begin, begin, end - begin, p.b_row);
-      s.count = n - s.begin;
+      const int64_t k = piece * kSparsePiece;
+      const uint64_t bits = words[piece * p.m + i] = nonzeros(a + i * p.a_row + k, left(k, p.k));
+      count += __builtin_popcountll(bits);
     }
+  return count;
 }
-
-// A's columns are contiguous: a few rows at a time are brought into runs. A single row has one piece, however long.
-template <typename Elements>
-HM_INLINE void list_columns(const Elements& elements, const SparseContext& c, const typename Elements::Element* a, Range rows, const Lists& lists) {
-  constexpr int64_t kRuns = 16;
-  alignas(64) typename Elements::Element runs[kRuns * kSparsePiece];
+// The same where A's columns are contiguous.
+template <typename T>
+HM_INLINE int64_t mark_columns(const SparseContext& c, const T* a, Range rows, uint64_t* words) {
   const Product& p = c.product;
-  int32_t n = 0;
-  for (int64_t piece = 0; piece < c.pieces; ++piece) {
-    const int64_t begin = piece * c.piece, end = piece + 1 < c.pieces ? begin + c.piece : p.k;
-    SparseSegment* segments = lists.segments + piece * p.m;
-    for (int64_t i = rows.begin; i < rows.end; i += kRuns) {
-      const int64_t own = rows.end - i < kRuns ? rows.end - i : kRuns;
-      for (int64_t k = begin; k < end; k += kSparsePiece) {
-        const int64_t columns = end - k < kSparsePiece ? end - k : kSparsePiece;
-        transpose(a + k * p.a_column + i, p.a_column, runs, kSparsePiece, columns, own);
-        for (int64_t r = 0; r < own; ++r) {
-          SparseSegment& s = segments[i + r];
-          if (k == begin) s.begin = n;
-          n = list_run(elements, lists, n, runs + r * kSparsePiece, k, columns, p.b_row);
-          s.count = n - s.begin;
-        }
+  alignas(64) uint64_t block[64];
+  int64_t count = 0;
+  for (int64_t piece = 0; piece < c.pieces; ++piece)
+    for (int64_t i = rows.begin; i < rows.end; i += 64) {
+      const int64_t own = left(i, rows.end), begin = piece * kSparsePiece, columns = left(begin, p.k);
+      for (int64_t k = 0; k < columns; ++k) {
+        block[k] = nonzeros(a + (begin + k) * p.a_column + i, own);
+        count += __builtin_popcountll(block[k]);
       }
+      for (int64_t k = columns; k < 64; ++k) block[k] = 0;
+      transpose_bits(block);
+      __builtin_memcpy(words + piece * p.m + i, block, static_cast<size_t>(own) * sizeof *block);
     }
-  }
+  return count;
 }
 
-template <typename Elements>
-HM_INLINE void build(const Elements& elements, const SparseContext& c, const typename Elements::Element* a, Range rows, const Lists& lists, int32_t& verdict) {
-  verdict = c.always || is_sparse(c.product, a, rows);
-  if (!verdict) return;
-  if (c.product.a_column == 1)
-    list_rows(elements, c, a, rows, lists);
-  else
-    list_columns(elements, c, a, rows, lists);
+template <typename T>
+HM_INLINE bool mark(const SparseContext& c, const T* a, Range rows, uint64_t* words) {
+  const Product& p = c.product;
+  if (!c.always && is_clearly_dense(p, a, rows)) return false;
+  const int64_t count = p.a_column == 1 ? mark_rows(c, a, rows, words) : mark_columns(c, a, rows, words);
+  return c.always || static_cast<double>(count) <= kSparse * static_cast<double>((rows.end - rows.begin) * p.k);
 }
 
 struct List {
-  const float* values;
-  const int32_t* offsets;
+  float* values;
+  int32_t* offsets;  // where B's row begins
   int64_t count;
 };
+HM_INLINE List list_of(const SparseContext& c, void* const* buffers) {
+  auto* values = reinterpret_cast<float*>(static_cast<char*>(buffers[c.workspace]) + kVerdictBytes);
+  return {values, reinterpret_cast<int32_t*>(values + list_floats(c.product)), verdicts_of(c, buffers)[1]};
+}
+
+// The only row's elements that are not zero.
+template <typename Elements>
+HM_INLINE int32_t list_run(const Elements& a, const Product& p, const List& list) {
+  int32_t n = 0;
+  for (int64_t k = 0; k < p.k; k += 64)
+    for (uint64_t bits = nonzeros(a.at + k, left(k, p.k)); bits; bits &= bits - 1, ++n) {
+      const int64_t at = k + __builtin_ctzll(bits);
+      list.values[n] = a.one(at);
+      list.offsets[n] = static_cast<int32_t>(at * p.b_row);
+    }
+  return n;
+}
+#if defined(__AVX512F__)
+HM_INLINE int32_t list_run(const Numbers& a, const Product& p, const List& list) {
+  const auto b_row = static_cast<int32_t>(p.b_row);
+  int32_t n = 0;
+  vi offset = lanes() * b_row;
+  for (int64_t k = 0; k < p.k; k += kWidth, offset += static_cast<int32_t>(kWidth * b_row)) {
+    const vf v = load_some(a.at + k, lanes_at(k, p.k));
+    const auto mask = static_cast<__mmask16>(nonzero_mask(v));
+    store(list.values + n, _mm512_maskz_compress_ps(mask, v));  // whole vectors: the list has room for one behind its last number
+    _mm512_storeu_si512(list.offsets + n, _mm512_maskz_compress_epi32(mask, (__m512i)offset));
+    n += __builtin_popcount(mask);
+  }
+  return n;
+}
+#endif
 
 // How a panel of C begins and ends.
 struct Finish {
@@ -262,8 +204,8 @@ struct Finish {
 enum class Last { whole, part, half };
 
 // kVectors vectors of one row of C; the last holds `lanes_left`.
-template <int kVectors, Last kLast>
-HM_INLINE void sum_rows(const List& list, const float* b, float* c, const Finish& f, int64_t lanes_left) {
+template <int kVectors, Last kLast, typename Elements>
+HM_INLINE void sum_rows(const Elements& a, uint64_t bits, const float* b, int64_t b_row, float* c, const Finish& f, int64_t lanes_left) {
   constexpr int kWhole = kVectors - (kLast == Last::half);  // and a half
   constexpr int64_t kRest = kWhole * kWidth;
   const auto some = [&](const float* p, int v) __attribute__((always_inline)) {
@@ -274,9 +216,10 @@ HM_INLINE void sum_rows(const List& list, const float* b, float* c, const Finish
 #pragma GCC unroll 16
   for (int v = 0; v < kWhole; ++v) sum[v] = f.add ? some(c, v) : vf{};
   if (kLast == Last::half && f.add) rest = load_half(c + kRest, lanes_left);
-  for (int64_t e = 0; e < list.count; ++e) {
-    const vf x = splat(list.values[e]);
-    const float* row = b + list.offsets[e];
+  for (; bits; bits &= bits - 1) {
+    const int64_t k = __builtin_ctzll(bits);
+    const vf x = splat(a.one(k));
+    const float* row = b + k * b_row;
 #pragma GCC unroll 16
     for (int v = 0; v < kWhole; ++v) sum[v] = fma(x, some(row, v), sum[v]);
     if (kLast == Last::half) rest = fma(x, load_half(row + kRest, lanes_left), rest);
@@ -296,20 +239,20 @@ HM_INLINE void sum_rows(const List& list, const float* b, float* c, const Finish
   }
 }
 
-using SumRows = void (*)(const List&, const float*, float*, const Finish&, int64_t);
-template <int kVectors, Last kLast>
-[[gnu::noinline, maybe_unused]] void sum_rows_out(const List& list, const float* b, float* c, const Finish& f,
+template <typename Elements> using SumRows = void (*)(const Elements&, uint64_t, const float*, int64_t, float*, const Finish&, int64_t);
+template <int kVectors, Last kLast, typename Elements>
+[[gnu::noinline, maybe_unused]] void sum_rows_out(const Elements& a, uint64_t bits, const float* b, int64_t b_row, float* c, const Finish& f,
                                                   int64_t lanes_left) {
-  sum_rows<kVectors, kLast>(list, b, c, f, lanes_left);
+  sum_rows<kVectors, kLast>(a, bits, b, b_row, c, f, lanes_left);
 }
-template <Last kLast>
-constexpr SumRows kSumRows[] = {sum_rows_out<1, kLast>, sum_rows_out<2, kLast>, sum_rows_out<3, kLast>, sum_rows_out<4, kLast>,
-                                sum_rows_out<5, kLast>, sum_rows_out<6, kLast>, sum_rows_out<7, kLast>, sum_rows_out<8, kLast>};
-HM_INLINE SumRows panel_function(int64_t vectors, int64_t lanes_left) {
-  if (lanes_left >= kWidth) return kSumRows<Last::whole>[vectors - 1];
+template <Last kLast, typename E>
+constexpr SumRows<E> kSumRows[] = {sum_rows_out<1, kLast, E>, sum_rows_out<2, kLast, E>, sum_rows_out<3, kLast, E>, sum_rows_out<4, kLast, E>,
+                                   sum_rows_out<5, kLast, E>, sum_rows_out<6, kLast, E>, sum_rows_out<7, kLast, E>, sum_rows_out<8, kLast, E>};
+template <typename Elements> HM_INLINE SumRows<Elements> panel_function(int64_t vectors, int64_t lanes_left) {
+  if (lanes_left >= kWidth) return kSumRows<Last::whole, Elements>[vectors - 1];
   if constexpr (kHalves)
-    if (lanes_left <= kWidth / 2) return kSumRows<Last::half>[vectors - 1];
-  return kSumRows<Last::part>[vectors - 1];
+    if (lanes_left <= kWidth / 2) return kSumRows<Last::half, Elements>[vectors - 1];
+  return kSumRows<Last::part, Elements>[vectors - 1];
 }
 
 // kRows rows of B at once over the whole width: for a single row of C, which stays in cache.
@@ -348,11 +291,15 @@ HM_INLINE void sum_whole_rows(const List& list, const float* b, float* c, int64_
 
 void sparse_build(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const SparseContext*>(context);
-  const void* a = buffers[c.product.a];
-  const Range rows = build_range(c, part);
-  const Lists lists = lists_of(c, buffers, part);
-  if (c.product.scale != 0) build(Bytes{c.product.scale, c.packs_bytes}, c, static_cast<const uint8_t*>(a), rows, lists, lists.verdicts[part]);
-  else build(Numbers{}, c, static_cast<const float*>(a), rows, lists, lists.verdicts[part]);
+  int32_t* verdicts = verdicts_of(c, buffers);
+  with_elements(c, buffers, [&](const auto& a) __attribute__((always_inline)) {
+    if (!is_listed(c)) {
+      verdicts[part] = mark(c, a.at, build_range(c, part), words_of(c, buffers));
+    } else {
+      verdicts[0] = 1;
+      verdicts[1] = list_run(a, c.product, list_of(c, buffers));
+    }
+  });
 }
 
 namespace {
@@ -363,30 +310,24 @@ struct Tile {
 };
 
 // One panel of columns from j on, over one piece of A.
-HM_INLINE void multiply_panel(const SparseContext& c, void* const* buffers, const Tile& tile, int64_t piece, int64_t j,
-                              int64_t vectors) {
+template <typename Elements>
+HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* const* buffers, const Tile& tile, int64_t piece, int64_t j, int64_t vectors) {
   const Product& p = c.product;
-  const float* b = static_cast<const float*>(buffers[p.b]) + j;
+  const int64_t begin = piece * kSparsePiece;
+  const float* b = static_cast<const float*>(buffers[p.b]) + begin * p.b_row + j;
   float* to = static_cast<float*>(buffers[p.c]) + j;
   const float* old = c.update ? (piece ? to : static_cast<const float*>(buffers[c.old]) + j) : nullptr;
   const bool adds = piece > 0 || p.accumulate;
   Finish finish{!c.update && adds, nullptr, c.update ? *static_cast<const float*>(buffers[c.rate]) : 0};
-  // Only a first piece that does not write over what it reads has something to do for an empty list.
+  // Only a first piece that does not write over what it reads has something to do where all are zeros.
   const bool skips = c.update ? old == to : adds;
   const int64_t lanes_left = p.n - j - (vectors - 1) * kWidth;
-  const SumRows sum = panel_function(vectors, lanes_left);
-  uint32_t builder = 0;
-  while (build_range(c, builder).end <= tile.rows.begin) ++builder;
-  for (int64_t i = tile.rows.begin; i < tile.rows.end; ++builder) {
-    const Lists lists = lists_of(c, buffers, builder);
-    const int64_t built = build_range(c, builder).end, end = built < tile.rows.end ? built : tile.rows.end;
-    const SparseSegment* segments = lists.segments + piece * p.m;
-    for (; i < end; ++i) {
-      const SparseSegment& s = segments[i];
-      if (s.count == 0 && skips) continue;
-      if (c.update) finish.old = old + i * p.n;
-      sum({lists.values + s.begin, lists.offsets + s.begin, s.count}, b, to + i * p.n, finish, lanes_left);
-    }
+  const SumRows<Elements> sum = panel_function<Elements>(vectors, lanes_left);
+  const uint64_t* words = words_of(c, buffers) + piece * p.m;
+  for (int64_t i = tile.rows.begin; i < tile.rows.end; ++i) {
+    if (words[i] == 0 && skips) continue;
+    if (c.update) finish.old = old + i * p.n;
+    sum(a.from(i * p.a_row + begin * p.a_column), words[i], b, p.b_row, to + i * p.n, finish, lanes_left);
   }
 }
 
@@ -399,18 +340,17 @@ void sparse_multiply(const void* context, void* const* buffers, uint32_t, uint32
   const int64_t last = vectors.end * kWidth < p.n ? vectors.end * kWidth : p.n;
   const Tile tile{share(p.m, c.row_parts, part % c.row_parts), {vectors.begin * kWidth, last}};
   float* to = static_cast<float*>(buffers[p.c]) + tile.columns.begin;
-  if (p.m == 1 && c.pieces == 1 && !c.update) {
-    const Lists lists = lists_of(c, buffers, 0);
-    const SparseSegment& s = lists.segments[0];
-    sum_whole_rows({lists.values + s.begin, lists.offsets + s.begin, s.count},
-                   static_cast<const float*>(buffers[p.b]) + tile.columns.begin, to, last - tile.columns.begin, p.accumulate);
+  if (is_listed(c)) {
+    sum_whole_rows(list_of(c, buffers), static_cast<const float*>(buffers[p.b]) + tile.columns.begin, to, last - tile.columns.begin, p.accumulate);
   } else {
     const int64_t own = vectors.end - vectors.begin, panels = (own + kPanel - 1) / kPanel;
-    for (int64_t panel = 0; panel < panels; ++panel) {
-      const Range r = share(own, static_cast<uint32_t>(panels), static_cast<uint32_t>(panel));
-      for (int64_t piece = 0; piece < c.pieces; ++piece)
-        multiply_panel(c, buffers, tile, piece, (vectors.begin + r.begin) * kWidth, r.end - r.begin);
-    }
+    with_elements(c, buffers, [&](const auto& a) __attribute__((always_inline)) {
+      for (int64_t panel = 0; panel < panels; ++panel) {
+        const Range r = share(own, static_cast<uint32_t>(panels), static_cast<uint32_t>(panel));
+        for (int64_t piece = 0; piece < c.pieces; ++piece)
+          multiply_panel(c, a, buffers, tile, piece, (vectors.begin + r.begin) * kWidth, r.end - r.begin);
+      }
+    });
   }
   if (p.has_bias || p.activation)
     epilogue(to + tile.rows.begin * p.n, tile.rows.end - tile.rows.begin, last - tile.columns.begin, p.n,
