@@ -107,7 +107,6 @@ void cut(SparseContext& c) {
   const Product& p = c.product;
   const double products = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   const uint32_t parts = parts_for(products * 2 / 85, INT32_MAX, 12000);
-  const bool by_rows = p.m >= p.n;
   const auto at_most = [](uint32_t wanted, int64_t pieces) {
     return static_cast<uint32_t>(std::min<int64_t>(wanted, std::max<int64_t>(1, pieces)));
   };
@@ -115,7 +114,7 @@ void cut(SparseContext& c) {
   // its slice of a weight in its own cache, in the product as in the update.
   c.column_parts = at_most(parts, p.n / 96);
   c.row_parts = at_most(parts / c.column_parts, p.m / 32);
-  c.build_parts = by_rows ? c.row_parts : parts_for(static_cast<double>(p.m * p.k) * 0.5, p.m);
+  c.build_parts = parts_for(static_cast<double>(p.m * p.k) * 0.25, p.a_column == 1 ? p.m : (p.m + 63) / 64);
 }
 
 bool worth_looking(const Product& p) {

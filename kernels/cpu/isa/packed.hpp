@@ -137,8 +137,10 @@ HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64
   const int64_t step = kLie == Lie::by_rows && a_row % 1024 == 0 && kRows > 6 ? 6 : kRows;
   for (int64_t jj = 0; jj < columns; jj += kColumns)
     for (int64_t ii = 0; ii < rows; ii += step) {
-      const float* next = a + (ii + step) * panel_step;  // behind the last rows there may be others, or nothing that is touched
-      const Ahead ahead = kLie == Lie::by_rows ? Ahead{next, a_row, step} : Ahead{next, 16, depth};
+      // The next rows, or the first, which the next columns begin with; nothing beyond, since lines that another thread writes are dear to both. There
+      // are as many sums as lines in 16 rows.
+      const float* next = a + (ii + step < rows ? ii + step : 0) * panel_step;
+      const Ahead ahead = kLie == Lie::by_rows ? Ahead{next, a_row, 16} : Ahead{next, 16, depth};
       tile_for<kLie>(rows - ii < step ? rows - ii : step, columns - jj)(a + ii * panel_step, a_row, b + jj / kColumns * b_panel, 0, depth, to + ii * c_row + jj, c_row,
                                                                         columns - jj, end.at(ii * c_row + jj), ahead);
     }

@@ -35,7 +35,6 @@ HM_INLINE int32_t* verdicts_of(const SparseContext& c, void* const* buffers) { r
 HM_INLINE uint64_t* words_of(const SparseContext& c, void* const* buffers) {
   return reinterpret_cast<uint64_t*>(static_cast<char*>(buffers[c.workspace]) + kVerdictBytes);
 }
-HM_INLINE Range build_range(const SparseContext& c, uint32_t part) { return share(c.product.m, c.build_parts, part); }
 
 // Elements of A, `step` from one to the next: numbers, or bytes that a scale makes numbers.
 struct Numbers {
@@ -86,19 +85,31 @@ HM_INLINE uint64_t nonzeros(const uint8_t* p, int64_t n) {
 }
 HM_INLINE int64_t left(int64_t i, int64_t n) { return n - i < kSparsePiece ? n - i : kSparsePiece; }
 
-// A sample decides where it is clear: products with few zeros are not to pay for looking. Looks at every 16th run of memory: rows of A, or the parts
-// of its columns that belong to `rows`.
-template <typename T>
-HM_INLINE bool is_clearly_dense(const Product& p, const T* a, Range rows) {
-  constexpr int64_t kStep = 16;
-  constexpr double kClear = 0.6;
-  const int64_t own = rows.end - rows.begin, runs = p.a_column == 1 ? own : p.k, length = p.a_column == 1 ? p.k : own;
-  if (runs < 4 * kStep) return false;
-  int64_t count = 0, seen = 0;
-  for (int64_t r = 0; r < runs; r += kStep, seen += length) {
-    const T* run = p.a_column == 1 ? a + (rows.begin + r) * p.a_row : a + r * p.a_column + rows.begin;
-    for (int64_t i = 0; i < length; i += kSparsePiece) count += __builtin_popcountll(nonzeros(run + i, left(i, length)));
+// What a part marks, as it lies: runs of memory, whole rows of A or pieces of its columns. `row` is the first row's number.
+template <typename T> struct Region {
+  const T* at;
+  int64_t runs, step, length, row;
+};
+template <typename T> HM_INLINE Region<T> region_of(const SparseContext& c, const T* a, uint32_t part) {
+  const Product& p = c.product;
+  if (p.a_column == 1) {
+    const Range rows = share(p.m, c.build_parts, part);
+    return {a + rows.begin * p.a_row, rows.end - rows.begin, p.a_row, p.k, rows.begin};
   }
+  const Range blocks = share((p.m + 63) / 64, c.build_parts, part);
+  const int64_t begin = blocks.begin * 64, end = blocks.end * 64 < p.m ? blocks.end * 64 : p.m;
+  return {a + begin, p.k, p.a_column, end - begin, begin};
+}
+
+// A sample decides where it is clear: products with few zeros are not to pay for looking, nor to take the lines of who wrote them.
+template <typename T>
+HM_INLINE bool is_clearly_dense(const Region<T>& a) {
+  constexpr int64_t kStep = 8;
+  constexpr double kClear = 0.6;
+  if (a.runs < 4 * kStep) return false;
+  int64_t count = 0, seen = 0;
+  for (int64_t r = 0; r < a.runs; r += kStep, seen += a.length)
+    for (int64_t i = 0; i < a.length; i += 64) count += __builtin_popcountll(nonzeros(a.at + r * a.step + i, left(i, a.length)));
   return static_cast<double>(count) > kClear * static_cast<double>(seen);
 }
 
@@ -114,45 +125,43 @@ HM_INLINE void transpose_bits(uint64_t* rows) {
       }
 }
 
-// Marks what is not zero of some rows and returns how many that are.
+// Marks what is not zero and returns how much that is. Runs are rows.
 template <typename T>
-HM_INLINE int64_t mark_rows(const SparseContext& c, const T* a, Range rows, uint64_t* words) {
-  const Product& p = c.product;
+HM_INLINE int64_t mark_rows(const Region<T>& a, int64_t rows, uint64_t* words) {
   int64_t count = 0;
-  for (int64_t i = rows.begin; i < rows.end; ++i)
-    for (int64_t piece = 0; piece < c.pieces; ++piece) {
-      const int64_t k = piece * kSparsePiece;
-      const uint64_t bits = words[piece * p.m + i] = nonzeros(a + i * p.a_row + k, left(k, p.k));
+  for (int64_t r = 0; r < a.runs; ++r)
+    for (int64_t k = 0; k < a.length; k += kSparsePiece) {
+      const uint64_t bits = words[k / kSparsePiece * rows + r] = nonzeros(a.at + r * a.step + k, left(k, a.length));
       count += __builtin_popcountll(bits);
     }
   return count;
 }
-// The same where A's columns are contiguous.
+// Runs are columns.
 template <typename T>
-HM_INLINE int64_t mark_columns(const SparseContext& c, const T* a, Range rows, uint64_t* words) {
-  const Product& p = c.product;
+HM_INLINE int64_t mark_columns(const Region<T>& a, int64_t rows, uint64_t* words) {
   alignas(64) uint64_t block[64];
   int64_t count = 0;
-  for (int64_t piece = 0; piece < c.pieces; ++piece)
-    for (int64_t i = rows.begin; i < rows.end; i += 64) {
-      const int64_t own = left(i, rows.end), begin = piece * kSparsePiece, columns = left(begin, p.k);
+  for (int64_t begin = 0; begin < a.runs; begin += kSparsePiece)
+    for (int64_t i = 0; i < a.length; i += 64) {
+      const int64_t own = left(i, a.length), columns = left(begin, a.runs);
       for (int64_t k = 0; k < columns; ++k) {
-        block[k] = nonzeros(a + (begin + k) * p.a_column + i, own);
+        block[k] = nonzeros(a.at + (begin + k) * a.step + i, own);
         count += __builtin_popcountll(block[k]);
       }
       for (int64_t k = columns; k < 64; ++k) block[k] = 0;
       transpose_bits(block);
-      __builtin_memcpy(words + piece * p.m + i, block, static_cast<size_t>(own) * sizeof *block);
+      __builtin_memcpy(words + begin / kSparsePiece * rows + i, block, static_cast<size_t>(own) * sizeof *block);
     }
   return count;
 }
 
 template <typename T>
-HM_INLINE bool mark(const SparseContext& c, const T* a, Range rows, uint64_t* words) {
+HM_INLINE bool mark(const SparseContext& c, const T* at, uint32_t part, uint64_t* words) {
   const Product& p = c.product;
-  if (!c.always && is_clearly_dense(p, a, rows)) return false;
-  const int64_t count = p.a_column == 1 ? mark_rows(c, a, rows, words) : mark_columns(c, a, rows, words);
-  return c.always || static_cast<double>(count) <= kSparse * static_cast<double>((rows.end - rows.begin) * p.k);
+  const Region<T> a = region_of(c, at, part);
+  if (!c.always && is_clearly_dense(a)) return false;
+  const int64_t count = p.a_column == 1 ? mark_rows(a, p.m, words + a.row) : mark_columns(a, p.m, words + a.row);
+  return c.always || static_cast<double>(count) <= kSparse * static_cast<double>(a.runs * a.length);
 }
 
 struct List {
@@ -294,7 +303,7 @@ void sparse_build(const void* context, void* const* buffers, uint32_t, uint32_t 
   int32_t* verdicts = verdicts_of(c, buffers);
   with_elements(c, buffers, [&](const auto& a) __attribute__((always_inline)) {
     if (!is_listed(c)) {
-      verdicts[part] = mark(c, a.at, build_range(c, part), words_of(c, buffers));
+      verdicts[part] = mark(c, a.at, part, words_of(c, buffers));
     } else {
       verdicts[0] = 1;
       verdicts[1] = list_run(a, c.product, list_of(c, buffers));
