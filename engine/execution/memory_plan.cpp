@@ -187,16 +187,19 @@ class Planner {
     const Node& node = program_.nodes[step.node];
     const ValueId out = node.outputs.empty() ? kNobody : node.outputs[0];
     if (out == kNobody || blocks_[out].home.place != Place::nowhere) return out != kNobody && replaces_state(node, blocks_[out]);
+    // Of several the one that was made last: it is likeliest to be in a cache, and nobody else's.
+    std::optional<ValueId> latest;
     for (size_t i = 0; i < node.inputs.size() && i < 32; ++i) {
       if (!(step.in_place >> i & 1)) continue;
-      Block& in = block(node.inputs[i]);
+      const Block& in = block(node.inputs[i]);
       if (in.home.place != Place::nowhere || in.last != s || !covers(node.inputs[i]) || in.bytes != blocks_[out].bytes) continue;
       if (read_otherwise(step, node, in)) continue;
-      in.last = std::max(in.last, blocks_[out].last);
-      blocks_[out].joined = root_of(node.inputs[i]);
-      return true;
+      if (!latest || in.maker > blocks_[*latest].maker) latest = root_of(node.inputs[i]);
     }
-    return false;
+    if (!latest) return false;
+    blocks_[*latest].last = std::max(blocks_[*latest].last, blocks_[out].last);
+    blocks_[out].joined = *latest;
+    return true;
   }
 
   bool replaces_state(const Node& node, const Block& out) {

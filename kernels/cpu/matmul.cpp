@@ -32,6 +32,8 @@ bool is_packed_here(const Product& p) {
   return isa().vector >= 8 && p.batch == 1 && p.m >= 48 && p.n >= 64 && p.k >= 64;
 }
 
+constexpr int64_t kShortDepth = 128;
+
 int64_t panels(int64_t n, int64_t panel) { return (n + panel - 1) / panel; }
 // Whole cache lines of floats: vectors of B are not to lie across two.
 int64_t lines(int64_t floats) { return (floats + 15) / 16 * 16; }
@@ -40,27 +42,10 @@ int64_t block_floats(int64_t n, int64_t panel, int64_t most, int64_t depth) {
   return std::min(most, panels(n, panel) * panel) * std::min(kPackedDepth, depth);
 }
 
-// Long sums of few results whose operands both lie depth by depth.
-bool is_deep(const Product& p) {
-  return p.a_column != 1 && p.b_column == 1 && p.k >= 1024 && p.k >= 4 * std::max(p.m, p.n) && !p.has_bias && !p.activation;
-}
-
-void answer_deep(const Product& p, double nanoseconds, hx_kernel& out) {
-  auto c = std::make_unique<DeepContext>();
-  c->product = p;
-  // Few parts and square ones: each reads its rows and columns itself.
-  const uint32_t wanted = nanoseconds < 100000 ? 1 : std::max(2u, parts_for(nanoseconds, INT32_MAX, 2000000));
-  while (c->row_parts * c->column_parts < wanted) {
-    const int64_t rows = p.m / c->row_parts, columns = p.n / c->column_parts;
-    if (std::max(rows, columns) < 96) break;
-    rows >= columns ? c->row_parts *= 2 : c->column_parts *= 2;
-  }
-  const int64_t row_panel = packed_row_panel(isa().vector), column_panel = packed_column_panel(isa().vector);
-  c->a_floats = lines(block_floats(panels(panels(p.m, row_panel), c->row_parts) * row_panel, row_panel, kPackedRows, p.k));
-  c->part_floats = lines(c->a_floats + block_floats(panels(panels(p.n, column_panel), c->column_parts) * column_panel, column_panel, kPackedColumns, p.k));
-  const uint32_t parts = c->row_parts * c->column_parts;
-  const uint64_t workspace = parts * static_cast<uint64_t>(c->part_floats) * sizeof(float);
-  answer(out, std::move(c), isa().deep_matmul, "packed matmul by depth", {parts}).workspace = workspace;
+// Do both operands lie depth by depth, and is the product read best like that: short sums, or long ones of few results?
+bool is_by_depth(const Product& p) {
+  const bool is_long = p.k >= 1024 && p.k >= 4 * std::max(p.m, p.n);
+  return p.a_column != 1 && p.b_column == 1 && (p.k <= kShortDepth || is_long) && !p.has_bias && !p.activation;
 }
 
 // How much more than its share the longest of `parts` slices has, counted in whole granules.
@@ -69,6 +54,28 @@ double imbalance(int64_t length, int64_t granule, uint32_t parts) {
   for (uint32_t i = 0; i < parts; ++i)
     most = std::max(most, panels(slice_begin(length, granule, parts, i + 1) - slice_begin(length, granule, parts, i), granule));
   return static_cast<double>(most * granule * parts) / static_cast<double>(length);
+}
+
+void answer_by_depth(const Product& p, double nanoseconds, hx_kernel& out) {
+  auto c = std::make_unique<DeepContext>();
+  c->product = p;
+  if (p.k <= kShortDepth) {
+    // Whole slices of the longer side, or of what comes out evener: threads find their part of a weight again.
+    const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, 25000);
+    const int64_t row_panel = packed_row_panel(isa().vector), column_panel = packed_column_panel(isa().vector);
+    (imbalance(p.n, column_panel, wanted) <= imbalance(p.m, row_panel, wanted) + 0.05 ? c->column_parts : c->row_parts) = wanted;
+  } else {
+    // Few parts and square ones: each reads its rows and columns itself.
+    const uint32_t wanted = nanoseconds < 100000 ? 1 : std::max(2u, parts_for(nanoseconds, INT32_MAX, 2000000));
+    while (c->row_parts * c->column_parts < wanted) {
+      const int64_t rows = p.m / c->row_parts, columns = p.n / c->column_parts;
+      if (std::max(rows, columns) < 96) break;
+      rows >= columns ? c->row_parts *= 2 : c->column_parts *= 2;
+    }
+  }
+  const uint32_t parts = c->row_parts * c->column_parts;
+  const uint64_t workspace = parts * static_cast<uint64_t>(kPackedDepth * packed_column_panel(isa().vector)) * sizeof(float);
+  answer(out, std::move(c), isa().deep_matmul, "packed matmul by depth", {parts}).workspace = workspace;
 }
 
 void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out) {
@@ -154,7 +161,7 @@ bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets
   }
   if (p.half && !p.descends && answer_half_product(p, out)) return true;
   if (is_packed_here(p)) {
-    if (is_deep(p)) return answer_deep(p, flops / 95, out), true;
+    if (is_by_depth(p)) return answer_by_depth(p, flops / 95, out), true;
     answer_packed(*c, flops / 95, out);
     return true;
   }

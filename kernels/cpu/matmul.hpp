@@ -40,11 +40,10 @@ struct PackedContext : MatmulContext {
   int64_t b_part_floats = 0;    // of a part's own block
 };
 
-// A product of a long depth. Workspace, for each part of the grid: a packed block of A, a packed block of B.
+// A product whose operands both lie depth by depth. Workspace, for each part of the grid: a panel of the columns that fill none.
 struct DeepContext {
   Product product;
   uint32_t row_parts = 1, column_parts = 1;
-  int64_t part_floats, a_floats;  // a_floats: of the block of A
 };
 
 // Panels: rows of A and columns of B whose sums fill most registers (12 x 2 of 32, 6 x 2 of 16), so that a tile does much between its beginning and its end.

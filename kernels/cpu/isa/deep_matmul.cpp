@@ -1,6 +1,6 @@
-// Products of long sums and few results, as slopes of weights are. Every part goes down the depth once, a block of its rows and columns at a
-// time that the second-level cache keeps, and fetches the next while it multiplies: the operands are read once and lie in no cache. Whole
-// panels of columns are read where they are, for neighbours of one depth lie side by side in both operands; others are packed.
+// Products whose operands both lie depth by depth, as slopes of weights do: neighbours of one depth lie side by side, and are read where they are.
+// Every part goes down the depth once, a block of its rows and columns at a time that the second-level cache keeps, and fetches the next while it
+// multiplies: long operands are read once and lie in no cache.
 #include "kernels.hpp"
 #include "packed.hpp"
 
@@ -21,17 +21,9 @@ struct NextBlock {
   }
 };
 
-// Panels of rows over `depth` sums, a few at a time so that what is read of them stays in the first-level cache.
-HM_INLINE void pack_block(const float* a, int64_t a_step, int64_t rows, int64_t depth, float* to) {
-  constexpr int64_t kFew = 8;
-  for (int64_t k = 0; k < depth; k += kFew)
-    for (int64_t i = 0; i < rows; i += kRows)
-      pack_rows(a + k * a_step + i, a_step, rows - i < kRows ? rows - i : kRows, depth - k < kFew ? depth - k : kFew, to + i * depth + k * kRows);
-}
-
-// A block from where it lies, or packed: a_step 0.
+// A block from where it lies, but for the last columns that fill no panel: those are packed.
 struct Block {
-  const float *a, *b;
+  const float *a, *b, *last_b;
   int64_t a_step, b_step, rows, columns, depth;
 };
 HM_INLINE void multiply_ahead(const Block& x, float* to, int64_t c_row, const Ending& end, NextBlock& next) {
@@ -39,10 +31,9 @@ HM_INLINE void multiply_ahead(const Block& x, float* to, int64_t c_row, const En
     for (int64_t i = 0; i < x.rows; i += kRows) {
       const Ahead ahead = next.lines(x.b, x.depth);
       const int64_t rows = x.rows - i, columns = x.columns - j;
-      float* const c = to + i * c_row + j;
-      const Ending ending = end.at(i * c_row + j);
-      if (x.a_step == 0) tile_for<Lie::packed>(rows, columns)(x.a + i * x.depth, 1, x.b + j * x.depth, 0, x.depth, c, c_row, columns, ending, ahead);
-      else tile_for<Lie::by_depth>(rows, columns)(x.a + i, x.a_step, x.b + j, x.b_step, x.depth, c, c_row, columns, ending, ahead);
+      const bool whole = columns >= kColumns;
+      tile_for<Lie::by_depth>(rows, columns)(x.a + i, x.a_step, whole ? x.b + j : x.last_b, whole ? x.b_step : kColumns, x.depth, to + i * c_row + j, c_row, columns,
+                                             end.at(i * c_row + j), ahead);
     }
 }
 
@@ -53,8 +44,7 @@ void deep_matmul(const void* context, void* const* buffers, uint32_t, uint32_t p
   const Product& p = c.product;
   const int64_t i0 = slice_begin(p.m, kRows, c.row_parts, part / c.column_parts), i1 = slice_begin(p.m, kRows, c.row_parts, part / c.column_parts + 1);
   const int64_t j0 = slice_begin(p.n, kColumns, c.column_parts, part % c.column_parts), j1 = slice_begin(p.n, kColumns, c.column_parts, part % c.column_parts + 1);
-  float* packed_a = static_cast<float*>(buffers[p.c + 1]) + part * c.part_floats;
-  float* packed_b = packed_a + c.a_floats;
+  float* last_b = static_cast<float*>(buffers[p.c + 1]) + part * kPackedDepth * kColumns;
   const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]);
   float* to = static_cast<float*>(buffers[p.c]);
   for (int64_t k = 0; k < p.k; k += kPackedDepth) {
@@ -62,15 +52,11 @@ void deep_matmul(const void* context, void* const* buffers, uint32_t, uint32_t p
     const Ending end = ending_of(p, buffers, k);
     for (int64_t j = j0; j < j1; j += kPackedColumns) {
       const int64_t columns = j1 - j < kPackedColumns ? j1 - j : kPackedColumns;
-      const bool packs = columns % kColumns != 0;
-      if (packs) pack_b(p, b + k * p.b_row + j, columns, depth, packed_b, depth * kColumns);
+      const int64_t rest = columns % kColumns;
+      if (rest > 0) pack_columns(b + k * p.b_row + j + columns - rest, p.b_row, rest, depth, last_b, 0);
       for (int64_t i = i0; i < i1; i += kPackedRows) {
         const int64_t rows = i1 - i < kPackedRows ? i1 - i : kPackedRows;
-        Block block{a + i + k * p.a_column, b + k * p.b_row + j, p.a_column, p.b_row, rows, columns, depth};
-        if (packs) {
-          pack_block(block.a, p.a_column, rows, depth, packed_a);
-          block.a = packed_a, block.b = packed_b, block.a_step = 0;
-        }
+        const Block block{a + i + k * p.a_column, b + k * p.b_row + j, last_b, p.a_column, p.b_row, rows, columns, depth};
         // The same rows and columns a block further down; what lies there is read by the first who comes to it.
         NextBlock ahead{a + i + next * p.a_column, b + next * p.b_row + j, p.a_column, p.b_row, j == j0 ? rows : 0, i == i0 ? columns : 0,
                     left < kPackedDepth ? left : kPackedDepth};
