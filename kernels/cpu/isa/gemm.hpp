@@ -196,7 +196,8 @@ HM_INLINE void inner_rows(const float* a, int64_t a_row, const float* b, int64_t
   int64_t j = 0;
   for (; j + kColumns <= n; j += kColumns)
     inner_products<kRows, kColumns>(a, a_row, b + j * b_column, b_column, c + j, c_row, depth, add);
-  for (; j < n; ++j) inner_products<kRows, 1>(a, a_row, b + j * b_column, b_column, c + j, c_row, depth, add);
+  for (; j + 2 <= n; j += 2) inner_products<kRows, 2>(a, a_row, b + j * b_column, b_column, c + j, c_row, depth, add);
+  if (j < n) inner_products<kRows, 1>(a, a_row, b + j * b_column, b_column, c + j, c_row, depth, add);
 }
 
 [[gnu::noinline, maybe_unused]] void gemm_inner(int64_t m, int64_t n, int64_t depth, const float* a, int64_t a_row,

@@ -83,6 +83,29 @@ HM_INLINE bool beats(T b, T a, bool largest) {
   if (a != a || b != b) return a == a;
   return largest ? b > a : b < a;
 }
+// Of a row in memory: the extreme itself, then where it is first.
+template <bool kLargest> HM_INLINE int64_t row_extreme(const float* x, int64_t n) {
+  const auto at = [&](int64_t i) __attribute__((always_inline)) {
+    const vf v = first(load_some(x + i, lanes_at(i, n)), n - i, splat(kLargest ? -kInfinity : kInfinity));
+    return kLargest ? v : -v;
+  };
+  vf best = splat(-kInfinity);
+  vi nan{};
+  for (int64_t i = 0; i < n; i += kWidth) {
+    const vf v = at(i);
+    nan |= v != v;
+    best = vmax(v, best);
+  }
+  const vf extreme = splat(max_of(best));
+  for (int64_t i = 0; i < n; i += kWidth) {
+    const vf v = at(i);
+    if (const uint32_t bits = mask_bits(any(nan) ? v != v : v == extreme)) return i + __builtin_ctz(bits);
+  }
+  return 0;  // not reached
+}
+void find_row_extremes(const AxisContext& c, const float* x, int64_t* y, Range rows) {
+  for (int64_t r = rows.begin; r < rows.end; ++r) y[r] = c.largest ? row_extreme<true>(x + r * c.size, c.size) : row_extreme<false>(x + r * c.size, c.size);
+}
 template <typename T>
 void find_extremes(const AxisContext& c, const void* from, int64_t* y, Range lanes) {
   const T* x = static_cast<const T*>(from);
@@ -134,7 +157,9 @@ void arg_extreme(const void* context, void* const* buffers, uint32_t, uint32_t p
   const auto& c = *static_cast<const AxisContext*>(context);
   const Range lanes = share(c.outer * c.inner, c.parts, part);
   int64_t* y = static_cast<int64_t*>(buffers[1]);
-  if (c.dtype == HX_F32)
+  if (c.dtype == HX_F32 && c.inner == 1)
+    find_row_extremes(c, static_cast<const float*>(buffers[0]), y, lanes);
+  else if (c.dtype == HX_F32)
     find_extremes<float>(c, buffers[0], y, lanes);
   else if (c.dtype == HX_F64)
     find_extremes<double>(c, buffers[0], y, lanes);

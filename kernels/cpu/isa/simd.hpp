@@ -83,13 +83,23 @@ HM_INLINE void store_part(float* p, vf v, int64_t n) {
 }
 #endif
 
+// Bit i: lane i of a comparison.
+HM_INLINE uint32_t mask_bits(vi mask) {
 #if defined(__AVX512F__)
-HM_INLINE bool any(vi mask) { return _mm512_movepi32_mask((__m512i)mask) != 0; }
-#elif defined(__AVX2__)
-HM_INLINE bool any(vi mask) { return _mm256_movemask_ps((__m256)mask) != 0; }
-#else
-HM_INLINE bool any(vi mask) { return _mm_movemask_ps((__m128)mask) != 0; }
+  uint32_t lanes = _mm512_movepi32_mask((__m512i)mask);
+#if defined(__SANITIZE_ADDRESS__)
+  // g++ 12 with both sanitizers leaves bits above the sixteen, and takes them for zeros.
+  asm("" : "+r"(lanes));
+  lanes &= 0xffff;
 #endif
+  return lanes;
+#elif defined(__AVX2__)
+  return static_cast<uint32_t>(_mm256_movemask_ps((__m256)mask));
+#else
+  return static_cast<uint32_t>(_mm_movemask_ps((__m128)mask));
+#endif
+}
+HM_INLINE bool any(vi mask) { return mask_bits(mask) != 0; }
 
 HM_INLINE vf vabs(vf v) { return as_float(bits(v) & 0x7fffffff); }
 HM_INLINE vf copy_sign(vf size, vf sign) { return as_float((bits(size) & 0x7fffffff) | (bits(sign) & INT32_MIN)); }

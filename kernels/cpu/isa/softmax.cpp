@@ -51,6 +51,23 @@ float log_sum_exp(const float* x, int64_t n) {
   return vector_log(sum_of_exponentials<false>(x, nullptr, shift, n)) + shift;
 }
 
+// Of kRows rows that a vector holds each: what they wait for is waited for once.
+template <int kRows> HM_INLINE void log_sums_exp(const float* x, int64_t n, float* to) {
+  vf row[kRows], sums = splat(1);
+  float shift[kRows];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) row[r] = first(load_some(x + r * n, n), n, splat(-kInfinity));
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) shift[r] = max_of(vmax(row[r], splat(-kInfinity)));
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) row[r] = first(vexp(row[r] - shift[r]), n, vf{});
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) sums[r] = sum_of(row[r]);
+  sums = vlog(sums);
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) to[r] = sums[r] + shift[r];
+}
+
 template <typename F>
 HM_INLINE void map_row(float* y, int64_t n, F f) {
   int64_t i = 0;
@@ -127,12 +144,15 @@ void log_softmax_grad(const void* context, void* const* buffers, uint32_t, uint3
 void softmax_cross_entropy(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const RowsContext*>(context);
   const Range rows = share(c.rows, c.parts, part);
-  for (int64_t r = rows.begin; r < rows.end; ++r) {
-    const float* x = static_cast<const float*>(buffers[0]) + r * c.columns;
+  const float* x = static_cast<const float*>(buffers[0]);
+  float *loss = static_cast<float*>(buffers[2]), *lse = static_cast<float*>(buffers[3]);
+  int64_t r = rows.begin;
+  if (c.columns <= kWidth)
+    for (; r + 4 <= rows.end; r += 4) log_sums_exp<4>(x + r * c.columns, c.columns, lse + r);
+  for (; r < rows.end; ++r) lse[r] = log_sum_exp(x + r * c.columns, c.columns);
+  for (r = rows.begin; r < rows.end; ++r) {
     const int64_t label = label_at(buffers[1], c.index_dtype, r);
-    const float lse = log_sum_exp(x, c.columns);
-    static_cast<float*>(buffers[2])[r] = label >= 0 && label < c.columns ? lse - x[label] : kInfinity;
-    static_cast<float*>(buffers[3])[r] = lse;
+    loss[r] = label >= 0 && label < c.columns ? lse[r] - x[r * c.columns + label] : kInfinity;
   }
 }
 

@@ -14,21 +14,7 @@ struct Count {
 constexpr int kPanel = HM_VECTOR_BYTES == 16 ? 4 : 8;  // vectors of C in registers
 
 // Bit i: lane i is not zero (NaN is not).
-HM_INLINE uint32_t nonzero_mask(vf v) {
-#if defined(__AVX512F__)
-  uint32_t mask = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NEQ_UQ);
-#if defined(__SANITIZE_ADDRESS__)
-  // g++ 12 with both sanitizers leaves bits above the sixteen, and takes them for zeros.
-  asm("" : "+r"(mask));
-  mask &= 0xffff;
-#endif
-  return mask;
-#elif defined(__AVX2__)
-  return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_NEQ_UQ)));
-#else
-  return static_cast<uint32_t>(_mm_movemask_ps(_mm_cmpneq_ps(v, _mm_setzero_ps())));
-#endif
-}
+HM_INLINE uint32_t nonzero_mask(vf v) { return mask_bits(v != vf{}); }
 
 // The workspace, from behind the verdicts on: which elements of A are not zero, 64 of a row a word, [pieces][m]; or the only row as a list.
 HM_INLINE int32_t* verdicts_of(const SparseContext& c, void* const* buffers) { return static_cast<int32_t*>(buffers[c.workspace]); }
