@@ -53,7 +53,8 @@ constexpr int64_t packed_column_panel(int64_t vector) { return vector < 8 ? 16 :
 constexpr int64_t kPackedDepth = 256, kPackedRows = 132, kPackedColumns = 256;
 
 // Where slice `i` of `slices` begins: whole granules, spread evenly.
-constexpr int64_t kRowGranule = 6, kColumnGranule = 8, kDepthGranule = 16;
+// Where whole panels would be uneven shares, a few rows or places of the depth: two threads of three panels each wait less than of three and four.
+constexpr int64_t kRowGranule = 6, kColumnGranule = 8, kEvenGranule = 4;
 [[gnu::always_inline]] static inline int64_t slice_begin(int64_t length, int64_t granule, uint32_t slices, uint32_t i) {
   const int64_t at = (length + granule - 1) / granule * i / slices * granule;
   return at < length ? at : length;

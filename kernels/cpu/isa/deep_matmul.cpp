@@ -42,7 +42,7 @@ HM_INLINE void multiply_ahead(const Block& x, float* to, int64_t c_row, const En
 void deep_matmul(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const DeepContext*>(context);
   const Product& p = c.product;
-  const int64_t i0 = slice_begin(p.m, kRows, c.row_parts, part / c.column_parts), i1 = slice_begin(p.m, kRows, c.row_parts, part / c.column_parts + 1);
+  const int64_t i0 = slice_begin(p.m, kEvenGranule, c.row_parts, part / c.column_parts), i1 = slice_begin(p.m, kEvenGranule, c.row_parts, part / c.column_parts + 1);
   const int64_t j0 = slice_begin(p.n, kColumns, c.column_parts, part % c.column_parts), j1 = slice_begin(p.n, kColumns, c.column_parts, part % c.column_parts + 1);
   float* last_b = static_cast<float*>(buffers[p.c + 1]) + part * kPackedDepth * kColumns;
   const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]);

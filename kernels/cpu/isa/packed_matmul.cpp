@@ -66,7 +66,7 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
   const uint32_t grid = c.row_parts * c.column_parts, slice = part / grid, row = part % grid / c.column_parts, column = part % c.column_parts;
   const int64_t i0 = slice_begin(p.m, kRows, c.row_parts, row), i1 = slice_begin(p.m, kRows, c.row_parts, row + 1);
   const int64_t j0 = slice_begin(p.n, granule, c.column_parts, column), j1 = slice_begin(p.n, granule, c.column_parts, column + 1);
-  const int64_t k0 = slice_begin(p.k, kDepthGranule, c.depth_parts, slice), k1 = slice_begin(p.k, kDepthGranule, c.depth_parts, slice + 1);
+  const int64_t k0 = slice_begin(p.k, kEvenGranule, c.depth_parts, slice), k1 = slice_begin(p.k, kEvenGranule, c.depth_parts, slice + 1);
   const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]);
   float* to = slice == 0 ? static_cast<float*>(buffers[p.c]) : slice_of(c, buffers, slice);
   const float* packed_a = static_cast<const float*>(buffers[p.c + 1]);
