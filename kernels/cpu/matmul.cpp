@@ -60,10 +60,7 @@ void answer_by_depth(const Product& p, double nanoseconds, hx_kernel& out) {
   auto c = std::make_unique<DeepContext>();
   c->product = p;
   if (p.k <= kShortDepth) {
-    // Whole slices of the longer side, or of what comes out evener: threads find their part of a weight again.
-    const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, 25000);
-    const int64_t row_panel = packed_row_panel(isa().vector), column_panel = packed_column_panel(isa().vector);
-    (imbalance(p.n, column_panel, wanted) <= imbalance(p.m, row_panel, wanted) + 0.05 ? c->column_parts : c->row_parts) = wanted;
+    (p.n >= p.m ? c->column_parts : c->row_parts) = parts_for(nanoseconds, INT32_MAX, 25000);  // the longer side, as everywhere
   } else {
     // Few parts and square ones: each reads its rows and columns itself.
     const uint32_t wanted = nanoseconds < 100000 ? 1 : std::max(2u, parts_for(nanoseconds, INT32_MAX, 2000000));
@@ -89,8 +86,8 @@ void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out
   // Where A is packed for all anyway, slices of rows cost no more: then what comes out evener.
   const bool by_columns = p.a_column != 1 ? imbalance(p.n, column_panel / 2, wanted) <= imbalance(p.m, row_panel, wanted) + 0.05 : p.n >= p.m;
   // The longer side of B is sliced, whatever is computed from it: then every thread finds its own part of a weight where it left it. Slices of the
-  // depth hand over sums of C, which is less than the A that slices of columns all read.
-  if (by_columns && wanted > 1 && p.a_column == 1 && p.k > p.n && !p.descends) c->depth_parts = 2;
+  // depth hand over sums of C, which is less than the A that slices of columns all read. Not where C holds a sum that another phase puts there.
+  if (by_columns && wanted > 1 && 16 * static_cast<int64_t>(wanted) <= p.n && p.n < p.k && p.a_column == 1 && !p.descends && !p.accumulate) c->depth_parts = 2;
   while (by_columns && c->depth_parts * c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts)) c->column_parts *= 2;
   while (c->depth_parts * c->row_parts * c->column_parts < wanted && p.m >= 24 * static_cast<int64_t>(c->row_parts)) c->row_parts *= 2;
   c->packs_a = p.a_column != 1;
@@ -98,7 +95,8 @@ void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out
   c->shares_b = c->row_parts > 1;
   const uint32_t parts = c->depth_parts * c->row_parts * c->column_parts;
   const int64_t columns = panels(panels(p.n, column_panel), c->column_parts) * column_panel;  // of a part, at most
-  c->b_part_floats = block_floats(columns, column_panel, kPackedColumns, p.k);
+  const int64_t depth = panels(panels(p.k, kEvenGranule), c->depth_parts) * kEvenGranule;  // likewise
+  c->b_part_floats = block_floats(columns, column_panel, kPackedColumns, std::min(depth, p.k));
   c->b_floats = c->shares_b ? panels(p.n, column_panel) * column_panel * p.k : c->b_part_floats * parts;
   if (c->packs_a || c->shares_b) {
     const int64_t packed = c->a_floats + (c->shares_b ? c->b_floats : 0);
@@ -182,8 +180,9 @@ bool activation_of(const Site& site, int& activation) {
 bool plan_linear(const Site& site, hx_kernel& out) {
   Product p{};
   if (!activation_of(site, p.activation)) return false;
-  if (site.all_f32_but_scaled(0)) p.scale = static_cast<float>(site.number("scale"));
-  else if (!site.all_f32() || site.number("scale") != 0) return false;
+  const auto scale = site.scale_of(0);
+  if (!scale) return false;
+  p.scale = *scale;
   p.k = last(site.in(0));
   p.m = count(site.in(0)) / p.k;
   const bool transposed = site.flag("transposed");

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -66,11 +67,13 @@ class Site {
     return std::all_of(raw_.inputs, raw_.inputs + raw_.n_inputs, is_f32) &&
            std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32);
   }
-  // All but input `i`, which holds bytes that {scale} makes numbers.
-  bool all_f32_but_scaled(uint32_t i) const {
+  // All are f32: 0. Input `i` holds bytes that the attribute `scale` makes numbers, all else is f32: the scale. Nothing otherwise.
+  std::optional<float> scale_of(uint32_t i) const {
+    const auto scale = static_cast<float>(number("scale"));
+    if (scale == 0) return all_f32() ? std::optional(scale) : std::nullopt;
     for (uint32_t k = 0; k < inputs(); ++k)
-      if (k == i ? in(k).dtype != HX_U8 : !is_f32(in(k))) return false;
-    return number("scale") != 0 && std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32);
+      if (k == i ? in(k).dtype != HX_U8 : !is_f32(in(k))) return std::nullopt;
+    return std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32) ? std::optional(scale) : std::nullopt;
   }
   int64_t integer(const char* name, int64_t otherwise = 0) const {
     return int_attribute(raw_.attributes, name, otherwise);

@@ -190,12 +190,12 @@ bool answer_descent(SparseOrDense& c) {
 
 // w [m, n], a [..., m], b [..., n], lr -> w - lr a^T b, slope?
 bool plan_sgd_outer(const Site& site, hx_kernel& out) {
-  const bool scaled = site.all_f32_but_scaled(1);
-  if ((!scaled && (!site.all_f32() || site.number("scale") != 0)) || count(site.in(3)) != 1) return false;
+  const auto scale = site.scale_of(1);
+  if (!scale || count(site.in(3)) != 1) return false;
   const int64_t m = site.in(0).dims[0], n = site.in(0).dims[1], k = count(site.in(1)) / m;
   const std::string slope = site.text("slope");
   if (k == 1) {
-    if (scaled) return false;
+    if (*scale != 0) return false;
     auto c = std::make_unique<OuterContext>();
     c->rows = m;
     c->columns = n;
@@ -208,7 +208,7 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
   Product& p = c->product;
   p = {1, m, n, k, 1, m, n, 1, 1, 2, 4, 0, false, 0};
   p.half = site.allows_half();
-  if (scaled) p.scale = static_cast<float>(site.number("scale"));
+  p.scale = *scale;
   if (!slope.empty() || !worth_looking(p)) return false;
   c->update = true;
   c->old = 0;

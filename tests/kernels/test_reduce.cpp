@@ -122,4 +122,29 @@ TEST_CASE("argmax, argmin and running sums") {
   }
 }
 
+TEST_CASE("the extreme of a row of numbers is the first of equals, and the first NaN of all") {
+  Random random(24);
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (int64_t size : {1, 3, 10, 16, 17, 64, 100}) {
+    std::vector<float> v;
+    for (int64_t i = 0; i < 60 * size; ++i) v.push_back(static_cast<float>(random.below(5)) - 2);
+    for (int64_t i = 0; i < size; ++i) v[static_cast<size_t>(i)] = -infinity, v[static_cast<size_t>(size + i)] = infinity;
+    for (int64_t r = 2; r < 20; ++r) v[static_cast<size_t>(r * size + random.below(size))] = r % 3 == 0 ? nan : r % 3 == 1 ? infinity : -infinity;
+    for (int64_t r = 2; r < 10; ++r) v[static_cast<size_t>(r * size + random.below(size))] = nan;
+    const Tensor x({60, size}, v);
+    for (const char* name : {"argmax", "argmin"}) {
+      const Tensor y = KernelCall(name).set("axis", 1).in(x).out({60}, HX_I64).run_one();
+      for (int64_t r = 0; r < 60; ++r) {
+        int64_t best = 0;
+        for (int64_t k = 1; k < size; ++k) {
+          const float a = v[static_cast<size_t>(r * size + best)], b = v[static_cast<size_t>(r * size + k)];
+          if (!std::isnan(a) && (std::isnan(b) || (name[3] == 'm' && name[4] == 'a' ? b > a : b < a))) best = k;
+        }
+        INFO(name << ", row " << r << " of " << size);
+        REQUIRE(y.data<int64_t>()[r] == best);
+      }
+    }
+  }
+}
+
 }  // namespace harmonics::kernel_tests

@@ -77,6 +77,28 @@ TEST_CASE("softmax cross entropy and its gradient for every label type") {
   }
 }
 
+TEST_CASE("the loss of a narrow row does not depend on its neighbours") {
+  Random random(75);
+  for (const int64_t columns : {1, 2, 3, 4, 7, 10, 16, 17}) {
+    std::vector<float> v = random.floats({11, columns}).values<float>();
+    for (int64_t i = 0; i < columns; ++i) v[static_cast<size_t>(2 * columns + i)] = -std::numeric_limits<float>::infinity();
+    v[static_cast<size_t>(5 * columns)] = std::numeric_limits<float>::quiet_NaN();
+    v[static_cast<size_t>(7 * columns - 1)] = 200;
+    const Tensor labels = Tensor::zeros({11}, HX_I64);
+    const Tensor x({11, columns}, v);
+    const auto out = KernelCall("softmax_cross_entropy").in(x).in(labels).out({11}).out({11}).run();
+    for (int64_t r = 0; r < 11; ++r) {
+      INFO("row " << r << " of " << columns << " columns");
+      if (r == 2 || r == 5) {
+        CHECK(std::isnan(out[1][r]));
+        continue;
+      }
+      CHECK(std::abs(out[1][r] - log_sum(x, r, columns)) <= 1e-6 * (1 + std::abs(out[1][r])));
+      CHECK(std::abs(out[0][r] - (log_sum(x, r, columns) - x[r * columns])) <= 2e-6 * (1 + std::abs(out[1][r])));
+    }
+  }
+}
+
 TEST_CASE("a label outside the classes costs infinitely much and reads nothing else") {
   const Tensor x({3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6}), labels({3}, std::vector<int64_t>{-1, 1, 2});
   const auto out = KernelCall("softmax_cross_entropy").in(x).in(labels).out({3}).out({3}).run();

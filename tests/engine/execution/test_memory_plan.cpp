@@ -66,6 +66,17 @@ TEST_CASE("a chain of steps over dying inputs needs the memory of one") {
   CHECK(plan_memory(b.program, apart, all_forward(apart)).placement.bytes == 512);
 }
 
+TEST_CASE("of two dying inputs a result replaces the one that was made last") {
+  Builder b;
+  const ValueId x = b.input("x", {64}), early = b.apply(Op::neg, {x}), late = b.apply(Op::tanh, {x});
+  const ValueId sum = b.apply(Op::add, {early, late});
+  b.output("y", b.apply(Op::neg, {sum}));
+  const auto steps = steps_of(b.program, 3);
+  const MemoryPlan plan = plan_memory(b.program, steps, all_forward(steps));
+  CHECK(plan.values[sum].offset == plan.values[late].offset);
+  CHECK(plan.values[sum].offset != plan.values[early].offset);
+}
+
 TEST_CASE("reshapes and contiguous slices share memory, strided slices do not") {
   Builder b;
   const ValueId x = b.apply(Op::neg, {b.input("x", {8, 16})});
