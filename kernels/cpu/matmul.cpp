@@ -72,7 +72,7 @@ void answer_by_depth(const Product& p, double nanoseconds, hx_kernel& out) {
   }
   const uint32_t parts = c->row_parts * c->column_parts;
   const uint64_t workspace = parts * static_cast<uint64_t>(kPackedDepth * packed_column_panel(isa().vector)) * sizeof(float);
-  answer(out, std::move(c), isa().deep_matmul, "packed matmul by depth", {parts}).workspace = workspace;
+  answer(out, std::move(c), isa().deep_matmul, "matmul by depth", {parts}).workspace = workspace;
 }
 
 void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out) {

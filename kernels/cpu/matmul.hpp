@@ -52,8 +52,7 @@ constexpr int64_t packed_column_panel(int64_t vector) { return vector < 8 ? 16 :
 // Blocks that the second-level cache holds: B's 256 KiB and A's 132 KiB.
 constexpr int64_t kPackedDepth = 256, kPackedRows = 132, kPackedColumns = 256;
 
-// Where slice `i` of `slices` begins: whole granules, spread evenly.
-// Where whole panels would be uneven shares, a few rows or places of the depth: two threads of three panels each wait less than of three and four.
+// Where slice `i` of `slices` begins: whole granules, spread evenly. The even one is for slices that whole panels would make uneven.
 constexpr int64_t kRowGranule = 6, kColumnGranule = 8, kEvenGranule = 4;
 [[gnu::always_inline]] static inline int64_t slice_begin(int64_t length, int64_t granule, uint32_t slices, uint32_t i) {
   const int64_t at = (length + granule - 1) / granule * i / slices * granule;
