@@ -137,8 +137,8 @@ HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64
   const int64_t step = kLie == Lie::by_rows && a_row % 1024 == 0 && kRows > 6 ? 6 : kRows;
   for (int64_t jj = 0; jj < columns; jj += kColumns)
     for (int64_t ii = 0; ii < rows; ii += step) {
-      // The next rows, or the first, which the next columns begin with; nothing beyond, since lines that another thread writes are dear to both. There
-      // are as many sums as lines in 16 rows.
+      // The next rows, or the first, which the next columns begin with. As many sums as there are make lines of 16 rows: further along them lie
+      // columns of other threads, and a line that one reads is dear to write for the other.
       const float* next = a + (ii + step < rows ? ii + step : 0) * panel_step;
       const Ahead ahead = kLie == Lie::by_rows ? Ahead{next, a_row, 16} : Ahead{next, 16, depth};
       tile_for<kLie>(rows - ii < step ? rows - ii : step, columns - jj)(a + ii * panel_step, a_row, b + jj / kColumns * b_panel, 0, depth, to + ii * c_row + jj, c_row,
