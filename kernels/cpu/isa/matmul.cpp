@@ -36,6 +36,12 @@ void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const flo
   }
 }
 
+void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
+  if (!p.has_bias && !p.activation) return;
+  epilogue(static_cast<float*>(buffers[p.c]) + row * p.n + column, row_end - row, column_end - column, p.n,
+           p.has_bias ? static_cast<const float*>(buffers[p.bias]) + column : nullptr, p.activation);
+}
+
 // B is contiguous along n, or A and B are along k.
 void small_matmul(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const MatmulContext*>(context);

@@ -33,12 +33,6 @@ HM_INLINE float* slice_of(const PackedContext& c, void* const* buffers, uint32_t
   return static_cast<float*>(buffers[c.product.c + 1]) + c.a_floats + c.b_floats + (slice - 1) * c.product.m * c.product.n;
 }
 
-HM_INLINE void finish(const Product& p, void* const* buffers, Range rows, Range columns) {
-  if (!p.has_bias && !p.activation) return;
-  epilogue(static_cast<float*>(buffers[p.c]) + rows.begin * p.n + columns.begin, rows.end - rows.begin, columns.end - columns.begin, p.n,
-           p.has_bias ? static_cast<const float*>(buffers[p.bias]) + columns.begin : nullptr, p.activation);
-}
-
 void add_slices(const PackedContext& c, void* const* buffers, uint32_t part) {
   const Product& p = c.product;
   const Range rows = share(p.m, c.sum_parts, part);
@@ -51,7 +45,7 @@ void add_slices(const PackedContext& c, void* const* buffers, uint32_t part) {
       store_some(to + i, load_some(to + i, lanes) + load_some(more + i, lanes), lanes);
     }
   }
-  finish(p, buffers, rows, {0, p.n});
+  end_product(p, buffers, rows.begin, rows.end, 0, p.n);
 }
 
 }  // namespace
@@ -89,7 +83,7 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
       }
     }
   }
-  if (c.depth_parts == 1) finish(p, buffers, {i0, i1}, {j0, j1});
+  if (c.depth_parts == 1) end_product(p, buffers, i0, i1, j0, j1);
 }
 
 }  // namespace harmonics::cpu::HM_ISA

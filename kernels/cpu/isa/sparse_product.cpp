@@ -24,14 +24,12 @@ HM_INLINE uint64_t* words_of(const SparseContext& c, void* const* buffers) {
 
 // Elements of A, `step` from one to the next: numbers, or bytes that a scale makes numbers.
 struct Numbers {
-  using Element = float;
   const float* at;
   int64_t step;
   HM_INLINE Numbers from(int64_t place) const { return {at + place, step}; }
   HM_INLINE float one(int64_t i) const { return at[i * step]; }
 };
 struct Bytes {
-  using Element = uint8_t;
   const uint8_t* at;
   int64_t step;
   float scale;
@@ -299,14 +297,9 @@ void sparse_build(const void* context, void* const* buffers, uint32_t, uint32_t 
 
 namespace {
 
-// What one part computes: rows and columns (in elements) of C.
-struct Tile {
-  Range rows, columns;
-};
-
 // One panel of columns from j on, over one piece of A.
 template <typename Elements>
-HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* const* buffers, const Tile& tile, int64_t piece, int64_t j, int64_t vectors) {
+HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* const* buffers, Range rows, int64_t piece, int64_t j, int64_t vectors) {
   const Product& p = c.product;
   const int64_t begin = piece * kSparsePiece;
   const float* b = static_cast<const float*>(buffers[p.b]) + begin * p.b_row + j;
@@ -319,7 +312,7 @@ HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* c
   const int64_t lanes_left = p.n - j - (vectors - 1) * kWidth;
   const SumRows<Elements> sum = panel_function<Elements>(vectors, lanes_left);
   const uint64_t* words = words_of(c, buffers) + piece * p.m;
-  for (int64_t i = tile.rows.begin; i < tile.rows.end; ++i) {
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
     if (words[i] == 0 && skips) continue;
     if (c.update) finish.old = old + i * p.n;
     sum(a.from(i * p.a_row + begin * p.a_column), words[i], b, p.b_row, to + i * p.n, finish, lanes_left);
@@ -331,25 +324,22 @@ HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* c
 void sparse_multiply(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const SparseContext*>(context);
   const Product& p = c.product;
-  const Range vectors = share((p.n + kWidth - 1) / kWidth, c.column_parts, part / c.row_parts);
-  const int64_t last = vectors.end * kWidth < p.n ? vectors.end * kWidth : p.n;
-  const Tile tile{share(p.m, c.row_parts, part % c.row_parts), {vectors.begin * kWidth, last}};
-  float* to = static_cast<float*>(buffers[p.c]) + tile.columns.begin;
+  const Range vectors = share((p.n + kWidth - 1) / kWidth, c.column_parts, part / c.row_parts), rows = share(p.m, c.row_parts, part % c.row_parts);
+  const Range columns{vectors.begin * kWidth, vectors.end * kWidth < p.n ? vectors.end * kWidth : p.n};
   if (is_listed(c)) {
-    sum_whole_rows(list_of(c, buffers), static_cast<const float*>(buffers[p.b]) + tile.columns.begin, to, last - tile.columns.begin, p.accumulate);
+    sum_whole_rows(list_of(c, buffers), static_cast<const float*>(buffers[p.b]) + columns.begin, static_cast<float*>(buffers[p.c]) + columns.begin,
+                   columns.end - columns.begin, p.accumulate);
   } else {
     const int64_t own = vectors.end - vectors.begin, panels = (own + kPanel - 1) / kPanel;
     with_elements(c, buffers, [&](const auto& a) __attribute__((always_inline)) {
       for (int64_t panel = 0; panel < panels; ++panel) {
         const Range r = share(own, static_cast<uint32_t>(panels), static_cast<uint32_t>(panel));
         for (int64_t piece = 0; piece < c.pieces; ++piece)
-          multiply_panel(c, a, buffers, tile, piece, (vectors.begin + r.begin) * kWidth, r.end - r.begin);
+          multiply_panel(c, a, buffers, rows, piece, (vectors.begin + r.begin) * kWidth, r.end - r.begin);
       }
     });
   }
-  if (p.has_bias || p.activation)
-    epilogue(to + tile.rows.begin * p.n, tile.rows.end - tile.rows.begin, last - tile.columns.begin, p.n,
-             p.has_bias ? static_cast<const float*>(buffers[p.bias]) + tile.columns.begin : nullptr, p.activation);
+  end_product(p, buffers, rows.begin, rows.end, columns.begin, columns.end);
 }
 
 namespace {
