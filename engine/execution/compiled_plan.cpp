@@ -10,13 +10,8 @@ namespace harmonics {
 
 namespace {
 
-struct JobsOfPhase {
-  const Step* steps;
-  const WaveJob* jobs;
-};
-
 void run_job(const void* context, uint32_t number) {
-  const auto& at = *static_cast<const JobsOfPhase*>(context);
+  const auto& at = *static_cast<const PhaseJobs*>(context);
   const WaveJob& job = at.jobs[number];
   const Step& step = at.steps[job.step];
   step.run(step.context, step.buffers, job.phase, job.part);
@@ -29,6 +24,7 @@ CompiledPlan::CompiledPlan(PlanParts parts, Executor& executor) : p_(std::move(p
   std::vector<StepShape> shapes;
   for (const Step& s : p_.steps) shapes.push_back({s.context, s.phases, s.parts});
   waves_ = make_waves(shapes, p_.access, p_.rest);
+  for (const WavePhase& p : waves_.phases) jobs_.push_back({p_.steps.data(), waves_.jobs.data() + p.first});
 }
 
 void CompiledPlan::point_at(const void* const* inputs) {
@@ -46,7 +42,8 @@ void CompiledPlan::run_steps(const Step* step, const Step* end) {
 void CompiledPlan::run_waves(const Step* steps, size_t phase, size_t end) {
   for (; phase != end; ++phase) {
     const WavePhase& p = waves_.phases[phase];
-    const JobsOfPhase at{steps, waves_.jobs.data() + p.first};
+    PhaseJobs& at = jobs_[phase];
+    if (at.steps != steps) at.steps = steps;  // nothing is written from run to run: other threads keep the line
     if (p.parallel) executor_.run(p.count, run_job, &at);
     else
       for (uint32_t i = 0; i < p.count; ++i) run_job(&at, i);

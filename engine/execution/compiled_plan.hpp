@@ -58,6 +58,12 @@ const HTensor& named_output(const Program& program, const std::map<std::string, 
 // Chooses a kernel for every node, plans the memory and lays out the steps. Every call must have a kernel.
 PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels);
 
+// What the threads that run a phase of a wave read.
+struct PhaseJobs {
+  const Step* steps;
+  const WaveJob* jobs;
+};
+
 class CompiledPlan final : public Executable {
  public:
   CompiledPlan(PlanParts parts, Executor& executor);
@@ -86,6 +92,7 @@ class CompiledPlan final : public Executable {
   PlanParts p_;
   Executor& executor_;
   Waves waves_;  // empty on one thread
+  std::vector<PhaseJobs> jobs_;  // by phase of the waves
   std::vector<Step> empty_;  // made by the first run_empty()
 };
 

@@ -21,11 +21,22 @@ void relax() {
 #endif
 }
 
+struct Job {
+  void (*body)(const void*, uint32_t);
+  const void* context;
+};
+
 // The parts of a job that nobody has taken yet, [begin, end), of one thread. It takes them from the front, so that it finds in its caches what it
-// had there in the job before; others take from the back once they have none of their own.
+// had there in the job before; others take from the back once they have none of their own. All in one line of memory, which is what a thread that
+// waits has to fetch.
 class alignas(64) Share {
  public:
-  void give(uint32_t begin, uint32_t end) { range_.store(uint64_t{begin} << 32 | end, std::memory_order_seq_cst); }
+  void give(const Job& job, uint32_t begin, uint32_t end) {
+    job_ = job;
+    range_.store(uint64_t{begin} << 32 | end, std::memory_order_seq_cst);
+  }
+  // Of whom has taken a part.
+  void run(uint32_t part) const { job_.body(job_.context, part); }
   bool empty() const { return is_empty(range_.load(std::memory_order_seq_cst)); }
   bool take_first(uint32_t& part) {
     return take([&](uint64_t range) { return part = static_cast<uint32_t>(range >> 32), range + (uint64_t{1} << 32); });
@@ -44,9 +55,10 @@ class alignas(64) Share {
   }
 
   std::atomic<uint64_t> range_{0};
+  Job job_{};
 };
 
-// Whoever has taken a part may read the job's fields: the caller of run() writes them only after every part is done.
+// Whoever has taken a part may read the job: the caller of run() writes another only after every part is done.
 class TeamExecutor final : public Executor {
  public:
   explicit TeamExecutor(int threads) : shares_(static_cast<size_t>(threads)) {
@@ -66,11 +78,10 @@ class TeamExecutor final : public Executor {
   void run(uint32_t parts, void (*body)(const void*, uint32_t), const void* context) override {
     if (parts == 0) return;
     std::lock_guard one_job(callers_);
-    body_ = body;
-    context_ = context;
+    const Job job{body, context};
     left_.store(parts, std::memory_order_relaxed);
     const auto begin = [&](size_t i) { return static_cast<uint32_t>((uint64_t{parts} * i + shares_.size() - 1) / shares_.size()); };
-    for (size_t i = shares_.size(); i-- > 0;) shares_[i].give(begin(i), begin(i + 1));
+    for (size_t i = shares_.size(); i-- > 0;) shares_[i].give(job, begin(i), begin(i + 1));
     if (parked_.load(std::memory_order_seq_cst) > 0) {
       { std::lock_guard lock(mutex_); }  // a worker about to wait has seen the job or hears the call
       wake_.notify_all();
@@ -83,9 +94,9 @@ class TeamExecutor final : public Executor {
   // What is left of the job: of one's own, then of others.
   void take_part(size_t own) {
     uint32_t part = 0, done = 0;
-    for (; shares_[own].take_first(part); ++done) body_(context_, part);
+    for (; shares_[own].take_first(part); ++done) shares_[own].run(part);
     for (size_t i = 1; i < shares_.size(); ++i)
-      for (Share& other = shares_[(own + i) % shares_.size()]; other.take_last(part); ++done) body_(context_, part);
+      for (Share& other = shares_[(own + i) % shares_.size()]; other.take_last(part); ++done) other.run(part);
     if (done > 0) left_.fetch_sub(done, std::memory_order_acq_rel);
   }
 
@@ -117,12 +128,11 @@ class TeamExecutor final : public Executor {
 
   std::vector<Share> shares_;  // the caller's, then the workers'
   std::vector<std::thread> workers_;
-  std::mutex callers_, mutex_;
+  std::mutex mutex_;
   std::condition_variable wake_;
   std::atomic<bool> stop_{false};
   std::atomic<int> parked_{0};
-  void (*body_)(const void*, uint32_t) = nullptr;
-  const void* context_ = nullptr;
+  alignas(64) std::mutex callers_;              // written for every job, in a line that no worker reads
   alignas(64) std::atomic<uint32_t> left_{0};  // parts not yet done
 };
 

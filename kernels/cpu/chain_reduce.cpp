@@ -22,20 +22,21 @@ void cut(ChainReduceContext& c, double nanoseconds) {
   c.slices = 1;
   c.groups = 1;
   c.join_parts = 0;
-  int64_t units = s.outer * s.chunks;
+  int64_t units = s.outer * s.chunks, wanted = parts_for(nanoseconds, INT32_MAX);
   if (s.inner > 1) {
     constexpr int64_t kLeastSlice = 4;  // granules
     const int64_t rows = (s.rows + s.chunks - 1) / s.chunks;
     c.groups = (rows + kReduceGroup - 1) / kReduceGroup;
     units *= c.groups;
-    const int64_t wanted = parts_for(nanoseconds, INT32_MAX), most = s.inner / (kSliceGranule * kLeastSlice);
+    wanted = std::max<int64_t>(wanted, parts_for_rows(nanoseconds, rows));
+    const int64_t most = s.inner / (kSliceGranule * kLeastSlice);
     const int64_t slices = s.inner > rows ? wanted : (wanted + units - 1) / units;
     c.slices = static_cast<uint32_t>(std::clamp<int64_t>(slices, 1, std::max<int64_t>(1, most)));
     if (c.groups > 1)
       c.join_parts = parts_for(0.1 * static_cast<double>(units * s.inner), s.outer * s.chunks * ((s.inner + kSliceGranule - 1) / kSliceGranule));
     units *= c.slices;
   }
-  c.parts = parts_for(nanoseconds, units);
+  c.parts = static_cast<uint32_t>(std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, units)));
 }
 
 }  // namespace

@@ -45,12 +45,9 @@ void run(const void* context, void* const* buffers, uint32_t, uint32_t part) {
                 i1 = slice_begin(p.m, kHalfRowGranule, c.row_parts, row + 1),
                 j0 = slice_begin(p.n, kHalfColumns, c.column_parts, column),
                 j1 = slice_begin(p.n, kHalfColumns, c.column_parts, column + 1);
-  auto* y = static_cast<float*>(buffers[p.c]);
-  c.multiply(p, static_cast<const float*>(buffers[p.a]), static_cast<const float*>(buffers[p.b]), y, i0, i1, j0, j1,
+  c.multiply(p, static_cast<const float*>(buffers[p.a]), static_cast<const float*>(buffers[p.b]), static_cast<float*>(buffers[p.c]), i0, i1, j0, j1,
              static_cast<HalfWorkspace*>(buffers[p.c + 1])[part]);
-  if (p.has_bias || p.activation)
-    isa().epilogue(y + i0 * p.n + j0, i1 - i0, j1 - j0, p.n,
-                   p.has_bias ? static_cast<const float*>(buffers[p.bias]) + j0 : nullptr, p.activation);
+  isa().end_product(p, buffers, i0, i1, j0, j1);
 }
 
 // Parts of whole tiles, rows first: every part packs its part of A and B for itself.

@@ -13,6 +13,8 @@ namespace harmonics::cpu {
 
 using Run = void (*)(const void* context, void* const* buffers, uint32_t phase, uint32_t part);
 
+struct Product;
+
 struct IsaTable {
   const char* name;
   int64_t vector;  // f32 numbers in a vector
@@ -20,6 +22,8 @@ struct IsaTable {
   Block (*block)(ScalarOp op, uint32_t operand_dtype, uint32_t result_dtype);
   // y = activation(y + bias) over a block of rows.
   void (*epilogue)(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation);
+  // What becomes of a part of C, [row, row_end) x [column, column_end), once it is summed: bias and activation.
+  void (*end_product)(const Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column, int64_t column_end);
 #define HM_KERNEL(name) Run name;
 #include "kernel_list.inc"
 #undef HM_KERNEL

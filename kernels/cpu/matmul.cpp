@@ -10,9 +10,8 @@ namespace harmonics::cpu {
 namespace {
 
 // The grid of parts: batches first, then rows and columns so that as little as possible is read twice.
-void cut(MatmulContext& c, double nanoseconds, double grain) {
+void cut(MatmulContext& c, uint32_t all) {
   const Product& p = c.product;
-  const uint32_t all = parts_for(nanoseconds, INT32_MAX, grain);
   c.batch_parts = static_cast<uint32_t>(std::min<int64_t>(all, p.batch));
   const uint32_t wanted = all / c.batch_parts;
   c.row_parts = c.column_parts = 1;
@@ -27,9 +26,10 @@ void cut(MatmulContext& c, double nanoseconds, double grain) {
   }
 }
 
+constexpr int64_t kLeastPackedDepth = 64;  // shorter sums read rows of B where they lie
 // Where our own packing is at least as fast as oneDNN's, which besides takes memory of its own in every run.
 bool is_packed_here(const Product& p) {
-  return isa().vector >= 8 && p.batch == 1 && p.m >= 48 && p.n >= 64 && p.k >= 64;
+  return isa().vector >= 8 && p.batch == 1 && p.m >= 48 && p.n >= 64 && p.k >= kLeastPackedDepth;
 }
 
 constexpr int64_t kShortDepth = 128;
@@ -71,7 +71,7 @@ void answer_by_depth(const Product& p, double nanoseconds, hx_kernel& out) {
     }
   }
   const uint32_t parts = c->row_parts * c->column_parts;
-  const uint64_t workspace = parts * static_cast<uint64_t>(kPackedDepth * packed_column_panel(isa().vector)) * sizeof(float);
+  const uint64_t workspace = parts * static_cast<uint64_t>(std::min(kPackedDepth, p.k) * packed_column_panel(isa().vector)) * sizeof(float);
   answer(out, std::move(c), isa().deep_matmul, "matmul by depth", {parts}).workspace = workspace;
 }
 
@@ -96,7 +96,9 @@ void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out
   const uint32_t parts = c->depth_parts * c->row_parts * c->column_parts;
   const int64_t columns = panels(panels(p.n, column_panel), c->column_parts) * column_panel;  // of a part, at most
   const int64_t depth = panels(panels(p.k, kEvenGranule), c->depth_parts) * kEvenGranule;  // likewise
-  c->b_part_floats = block_floats(columns, column_panel, kPackedColumns, std::min(depth, p.k));
+  // Where one block of rows reads what a part packs, that is a panel at a time, which the first-level cache keeps.
+  c->block_columns = !c->shares_b && p.m <= kPackedRows ? column_panel : kPackedColumns;
+  c->b_part_floats = block_floats(columns, column_panel, c->block_columns, std::min(depth, p.k));
   c->b_floats = c->shares_b ? panels(p.n, column_panel) * column_panel * p.k : c->b_part_floats * parts;
   if (c->packs_a || c->shares_b) {
     const int64_t packed = c->a_floats + (c->shares_b ? c->b_floats : 0);
@@ -149,21 +151,25 @@ bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets
   const bool small = std::min(p.m, p.n) <= 12 || flops < 1e5;
   const double batch = static_cast<double>(p.batch);
   if (p.descends && (small || !is_packed_here(p) || (p.half && half_product()))) return false;
-  if (small && (broadcasts || inner)) {
+  const auto answer_small = [&] {
     const double moved = 0.1 * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.n);
-    cut(*c, batch * std::max(flops / 75, moved), kGrain);
+    const double nanoseconds = batch * std::max(flops / 75, moved);
+    // Rows of a batch: of A, or those that the slope of a weight sums over.
+    cut(*c, std::max(parts_for(nanoseconds, INT32_MAX), parts_for_rows(nanoseconds, p.a_column == 1 ? p.m : p.k)));
     const uint32_t parts = c->batch_parts * c->row_parts * c->column_parts;
     answer<MatmulContext>(out, std::move(c), isa().small_matmul,
                           inner && !broadcasts ? "inner products" : "small matmul", {parts});
     return true;
-  }
+  };
+  if (small && (broadcasts || inner)) return answer_small();
   if (p.half && !p.descends && answer_half_product(p, out)) return true;
+  if (broadcasts && p.k < kLeastPackedDepth) return answer_small();
   if (is_packed_here(p)) {
     if (is_by_depth(p)) return answer_by_depth(p, flops / 95, out), true;
     answer_packed(*c, flops / 95, out);
     return true;
   }
-  cut(*c, batch * flops / 85, 40000);
+  cut(*c, parts_for(batch * flops / 85, INT32_MAX, 40000));
   answer_onednn_matmul(*c, out);
   return true;
 }

@@ -37,6 +37,7 @@ struct PackedContext : MatmulContext {
   bool shares_b = false;      // all of B lies packed behind it; else every part packs the block it works on
   uint32_t pack_parts = 0;      // of phase 0, each of both operands
   int64_t a_floats = 0, b_floats = 0;
+  int64_t block_columns = 0;    // of B that are packed, or worked on, at a time
   int64_t b_part_floats = 0;    // of a part's own block
 };
 

@@ -102,6 +102,14 @@ inline uint32_t parts_for(double nanoseconds, int64_t items, double grain = kGra
   return static_cast<uint32_t>(std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, items)));
 }
 
+// The same for work on rows that neighbouring steps cut alike: two halves are worth it sooner, since each thread has in its caches what it made
+// of its rows in the step before. Few rows come from single samples, whose steps are over before another thread has begun.
+inline uint32_t parts_for_rows(double nanoseconds, int64_t rows) {
+  constexpr double kShortGrain = 640;
+  constexpr int64_t kLeastRows = 16;  // of a half
+  return std::max(parts_for(nanoseconds, rows), nanoseconds >= 2 * kShortGrain && rows >= 2 * kLeastRows ? 2u : 1u);
+}
+
 // Fills `out` with a kernel that owns `context`; Plain is the struct the kernel reads, the owner may add storage behind
 // it. Without `parts` there is one phase of context->parts parts.
 template <typename Plain = void, typename Owner>

@@ -8,7 +8,7 @@ std::unique_ptr<RowsContext> rows_of(const hx_type& x, double nanoseconds) {
   auto c = std::make_unique<RowsContext>();
   c->columns = last(x);
   c->rows = count(x) / c->columns;
-  c->parts = parts_for(nanoseconds * static_cast<double>(count(x)) + 10.0 * static_cast<double>(c->rows), c->rows);
+  c->parts = parts_for_rows(nanoseconds * static_cast<double>(count(x)) + 10.0 * static_cast<double>(c->rows), c->rows);
   return c;
 }
 

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kLeastColumns = 32;         // narrower products gain nothing
 constexpr int64_t kLeastProducts = 1 << 15;   // multiplications of the whole product
+constexpr int64_t kLeastDepth = 16;           // shorter sums are made sooner than looked at
 constexpr int64_t kFewRows = 4;               // of A: B goes by once for each, and nothing else is faster
 
 // The product without zeros, or the same by another kernel when there are too few zeros.
@@ -148,7 +149,7 @@ void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
 }  // namespace
 
 bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& out) {
-  if (!worth_looking(product)) return false;
+  if (!worth_looking(product) || (product.k < kLeastDepth && product.m > kFewRows)) return false;
   auto c = std::make_unique<SparseOrDense>();
   c->product = product;
   c->workspace = product.c + 1;

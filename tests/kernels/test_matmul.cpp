@@ -17,7 +17,8 @@ struct Sizes {
 const Sizes kSizes[] = {{1, 1, 1},      {1, 392, 784}, {2, 33, 65},    {3, 17, 31},   {5, 4, 3},    {8, 100, 257},
                         {12, 50, 300},  {64, 10, 196}, {64, 392, 784}, {33, 65, 129}, {100, 7, 64}, {392, 784, 1},
                         {200, 300, 17}, {13, 13, 13},  {301, 3, 1000}, {70, 100, 1500}, {200, 130, 300}, {150, 700, 128}, {390, 66, 2100}, {391, 64, 2101}, {100, 288, 1300}, {128, 128, 2048}, {50, 600, 2401}, {9, 7, 1},     {100, 1, 70}, {1, 90, 1},
-                        {64, 196, 392}, {80, 130, 701}, {392, 196, 64}, {70, 330, 100}, {53, 257, 128}};
+                        {64, 196, 392}, {80, 130, 701}, {392, 196, 64}, {70, 330, 100}, {53, 257, 128},
+                        {64, 196, 10}, {129, 67, 20}, {64, 200, 63}, {130, 392, 33}, {48, 68, 70}, {61, 104, 200}};
 
 }  // namespace
 
@@ -42,6 +43,27 @@ TEST_CASE("products of both layouts of both operands") {
       INFO(s.m << " x " << s.n << " x " << s.k << (ta ? " T" : " N") << (tb ? "T by " : "N by ") << call.kernel());
       require_close(c, e, 1e-6, 1e-6 * std::sqrt(static_cast<double>(s.k)) + 1e-7);
     }
+}
+
+TEST_CASE("short sums read rows of the right operand where they lie") {
+  Random random(37);
+  for (const Sizes& s : {Sizes{64, 196, 16}, Sizes{200, 96, 40}, Sizes{50, 130, 63}})
+    for (bool along : {false, true}) {
+      KernelCall call("dot");
+      call.set("lhs_contract", Dims{along ? 0 : 1}).set("rhs_contract", Dims{0}).in(random.floats(along ? Dims{s.k, s.m} : Dims{s.m, s.k})).in(random.floats({s.k, s.n})).out({s.m, s.n});
+      call.run_one();
+      INFO(s.m << " x " << s.n << " x " << s.k << ": " << call.kernel());
+      CHECK(call.kernel().find("oneDNN") == std::string::npos);
+    }
+}
+
+TEST_CASE("rows of a batch are cut in two where a single row is not") {
+  Random random(38);
+  for (const auto& [rows, parts] : {std::pair<int64_t, uint32_t>{64, 2}, {48, 2}, {1, 1}, {8, 1}}) {
+    KernelCall product("dot");
+    product.set("lhs_contract", Dims{1}).set("rhs_contract", Dims{1}).in(random.floats({rows, 196})).in(random.floats({10, 196})).out({rows, 10}).run_one();
+    CHECK(product.parts() == parts);
+  }
 }
 
 TEST_CASE("batched products with axes in any place") {

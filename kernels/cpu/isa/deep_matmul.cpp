@@ -44,7 +44,7 @@ void deep_matmul(const void* context, void* const* buffers, uint32_t, uint32_t p
   const Product& p = c.product;
   const int64_t i0 = slice_begin(p.m, kEvenGranule, c.row_parts, part / c.column_parts), i1 = slice_begin(p.m, kEvenGranule, c.row_parts, part / c.column_parts + 1);
   const int64_t j0 = slice_begin(p.n, kColumns / 2, c.column_parts, part % c.column_parts), j1 = slice_begin(p.n, kColumns / 2, c.column_parts, part % c.column_parts + 1);
-  float* last_b = static_cast<float*>(buffers[p.c + 1]) + part * kPackedDepth * kColumns;
+  float* last_b = static_cast<float*>(buffers[p.c + 1]) + part * (p.k < kPackedDepth ? p.k : kPackedDepth) * kColumns;
   const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]);
   float* to = static_cast<float*>(buffers[p.c]);
   for (int64_t k = 0; k < p.k; k += kPackedDepth) {

@@ -52,7 +52,6 @@ void small_matmul(const void* context, void* const* buffers, uint32_t, uint32_t 
                 j = slice_begin(p.n, kColumnGranule, c.column_parts, column_part);
   const int64_t rows = slice_begin(p.m, kRowGranule, c.row_parts, row_part + 1) - i;
   const int64_t columns = slice_begin(p.n, kColumnGranule, c.column_parts, column_part + 1) - j;
-  const float* bias = p.has_bias ? static_cast<const float*>(buffers[p.bias]) + j : nullptr;
   for (int64_t batch = batches.begin; batch < batches.end; ++batch) {
     const float* a = static_cast<const float*>(buffers[p.a]) + c.a_offsets[batch] + i * p.a_row;
     const float* b = static_cast<const float*>(buffers[p.b]) + c.b_offsets[batch] + j * p.b_column;
@@ -61,7 +60,7 @@ void small_matmul(const void* context, void* const* buffers, uint32_t, uint32_t 
       gemm_broadcast(rows, columns, p.k, {a, p.a_row, p.a_column}, b, p.b_row, y, p.n, p.accumulate);
     else
       gemm_inner(rows, columns, p.k, a, p.a_row, b, p.b_column, y, p.n, p.accumulate);
-    if (bias || p.activation) epilogue(y, rows, columns, p.n, bias, p.activation);
+    end_product(p, buffers, batch * p.m + i, batch * p.m + i + rows, j, j + columns);
   }
 }
 

@@ -25,8 +25,16 @@ enum class Lie { by_rows, packed, by_depth };
 // that the fetches hold up nothing; the first touch of what lies in no cache costs a quarter of a short sum.
 struct Ahead {
   const float* at;
-  int64_t step, rows;
+  int64_t step, rows, fetched = 0;
+  template <Lie kLie> HM_INLINE void fetch() {
+    __builtin_prefetch(at, 0, kLie == Lie::by_rows ? 3 : 2);
+    at += step;
+    if (++fetched == rows) fetched = 0, at += 16 - rows * step;
+  }
 };
+// From one depth to the next.
+template <Lie kLie> HM_INLINE int64_t a_stride(int64_t a_step) { return kLie == Lie::by_rows ? 1 : kLie == Lie::packed ? kRows : a_step; }
+template <Lie kLie> HM_INLINE int64_t b_stride(int64_t b_step) { return kLie == Lie::by_depth ? b_step : kColumns; }
 
 // What becomes of a sum: it is stored, or C = old + factor * sum. `old` lies as C does and may be C.
 struct Ending {
@@ -47,11 +55,8 @@ HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_st
   // Results are fetched while they are computed, or their stores would wait for memory one after the other.
   for (int i = 0; i < kUsed; ++i)
     for (int64_t j = 0; j < kUsedVectors * kWidth && j < columns; j += 16) __builtin_prefetch(c + i * c_row + j, 1);
-  int64_t fetched = 0;
-  for (int64_t k = 0; k < depth; ++k, a += kLie == Lie::by_rows ? 1 : kLie == Lie::packed ? kRows : a_step, b += kLie == Lie::by_depth ? b_step : kColumns) {
-    __builtin_prefetch(ahead.at, 0, kLie == Lie::by_rows ? 3 : 2);
-    ahead.at += ahead.step;
-    if (++fetched == ahead.rows) fetched = 0, ahead.at += 16 - ahead.rows * ahead.step;
+  for (int64_t k = 0; k < depth; ++k, a += a_stride<kLie>(a_step), b += b_stride<kLie>(b_step)) {
+    ahead.fetch<kLie>();
     vf row[kUsedVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kUsedVectors; ++v) row[v] = load(b + v * kWidth);
@@ -76,20 +81,45 @@ HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_st
     }
 }
 
+// The same of columns that fill no more than half a vector.
+template <int kUsed, Lie kLie>
+HM_INLINE void narrow_tile(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c, int64_t c_row, int64_t columns,
+                           const Ending& end, Ahead ahead) {
+  vh sum[kUsed];
+#pragma GCC unroll 12
+  for (int i = 0; i < kUsed; ++i) sum[i] = vh{}, __builtin_prefetch(c + i * c_row, 1);
+  for (int64_t k = 0; k < depth; ++k, a += a_stride<kLie>(a_step), b += b_stride<kLie>(b_step)) {
+    ahead.fetch<kLie>();
+    const vh row = load_half(b, kWidth / 2);
+#pragma GCC unroll 12
+    for (int i = 0; i < kUsed; ++i) sum[i] = fma_half(a[kLie == Lie::by_rows ? i * a_step : i], row, sum[i]);
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < kUsed; ++i) {
+    const int64_t at = i * c_row;
+    store_half(c + at, end.old ? fma_half(end.factor, sum[i], load_half(end.old + at, columns)) : sum[i], columns);
+  }
+}
+
 template <int kUsed, Lie kLie, int kUsedVectors>
 [[gnu::noinline, maybe_unused]] void tile_out(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c, int64_t c_row,
                                               int64_t columns, const Ending& end, const Ahead& ahead) {
-  tile<kUsed, kLie, kUsedVectors>(a, a_step, b, b_step, depth, c, c_row, columns, end, ahead);
+  if constexpr (kUsedVectors == 0)
+    narrow_tile<kUsed, kLie>(a, a_step, b, b_step, depth, c, c_row, columns, end, ahead);
+  else
+    tile<kUsed, kLie, kUsedVectors>(a, a_step, b, b_step, depth, c, c_row, columns, end, ahead);
 }
 using Tile = void (*)(const float*, int64_t, const float*, int64_t, int64_t, float*, int64_t, int64_t, const Ending&, const Ahead&);
 template <Lie kLie, int kUsedVectors, int... kLess> constexpr std::array<Tile, sizeof...(kLess)> tiles_of(std::integer_sequence<int, kLess...>) {
   return {tile_out<kLess + 1, kLie, kUsedVectors>...};
 }
-// By the number of rows, less one.
+// By the number of rows, less one. No vectors: half of one.
 template <Lie kLie, int kUsedVectors> constexpr auto kTiles = tiles_of<kLie, kUsedVectors>(std::make_integer_sequence<int, kRows>());
 // For so many rows and columns, or the first of more.
 template <Lie kLie> HM_INLINE Tile tile_for(int64_t rows, int64_t columns) {
   const auto at = static_cast<size_t>((rows < kRows ? rows : kRows) - 1);
+  if constexpr (kHalves)
+    if (columns <= kWidth / 2) return kTiles<kLie, 0>[at];
   return columns <= kColumns / 2 ? kTiles<kLie, kVectors / 2>[at] : kTiles<kLie, kVectors>[at];
 }
 

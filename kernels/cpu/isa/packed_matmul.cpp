@@ -65,8 +65,8 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
   float* to = slice == 0 ? static_cast<float*>(buffers[p.c]) : slice_of(c, buffers, slice);
   const float* packed_a = static_cast<const float*>(buffers[p.c + 1]);
   float* packed_b = static_cast<float*>(buffers[p.c + 1]) + c.a_floats + (c.shares_b ? 0 : part * c.b_part_floats);
-  for (int64_t j = j0; j < j1; j += kPackedColumns) {
-    const int64_t columns = j1 - j < kPackedColumns ? j1 - j : kPackedColumns;
+  for (int64_t j = j0; j < j1; j += c.block_columns) {
+    const int64_t columns = j1 - j < c.block_columns ? j1 - j : c.block_columns;
     for (int64_t k = k0; k < k1; k += kPackedDepth) {
       const int64_t depth = k1 - k < kPackedDepth ? k1 - k : kPackedDepth;
       const Ending end = slice == 0 ? ending_of(p, buffers, k) : Ending{k > k0 ? to : nullptr, 1};
@@ -80,10 +80,10 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
           multiply<Lie::packed>(packed_a + i * p.k + k * kRows, 1, p.k, rows, columns_at, b_panel, columns, depth, to + i * p.n + j, p.n, ending);
         else
           multiply<Lie::by_rows>(a + i * p.a_row + k, p.a_row, p.a_row, rows, columns_at, b_panel, columns, depth, to + i * p.n + j, p.n, ending);
+        if (k + depth == p.k && c.depth_parts == 1) end_product(p, buffers, i, i + rows, j, j + columns);
       }
     }
   }
-  if (c.depth_parts == 1) end_product(p, buffers, i0, i1, j0, j1);
 }
 
 }  // namespace harmonics::cpu::HM_ISA

@@ -13,6 +13,7 @@ const IsaTable table = {
     kWidth,
     find_block,
     epilogue,
+    end_product,
 #define HM_KERNEL(name) name,
 #include "../kernel_list.inc"
 #undef HM_KERNEL

@@ -80,9 +80,7 @@ void run(const void* context, void* const* buffers, uint32_t phase, uint32_t par
     const float* b = from_b + c.b_offsets[static_cast<size_t>(batch)] + s.column * p.b_column;
     float* y = static_cast<float*>(buffers[p.c]) + batch * p.m * p.n + s.row * p.n + s.column;
     s.execution->run({a, b, y, scratch});
-    if (p.has_bias || p.activation)
-      isa().epilogue(y, s.rows, s.columns, p.n,
-                     p.has_bias ? static_cast<const float*>(buffers[p.bias]) + s.column : nullptr, p.activation);
+    isa().end_product(p, buffers, batch * p.m + s.row, batch * p.m + s.row + s.rows, s.column, s.column + s.columns);
   }
 }
 
