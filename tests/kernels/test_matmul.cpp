@@ -47,7 +47,7 @@ TEST_CASE("products of both layouts of both operands") {
 
 TEST_CASE("short sums read rows of the right operand where they lie") {
   Random random(37);
-  for (const Sizes& s : {Sizes{64, 196, 16}, Sizes{200, 96, 40}, Sizes{50, 130, 63}})
+  for (const Sizes& s : {Sizes{64, 196, 13}, Sizes{200, 96, 10}, Sizes{50, 130, 15}})  // longer ones bear the name of who looks for zeros
     for (bool along : {false, true}) {
       KernelCall call("dot");
       call.set("lhs_contract", Dims{along ? 0 : 1}).set("rhs_contract", Dims{0}).in(random.floats(along ? Dims{s.k, s.m} : Dims{s.m, s.k})).in(random.floats({s.k, s.n})).out({s.m, s.n});
