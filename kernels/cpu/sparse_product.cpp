@@ -12,6 +12,7 @@ constexpr int64_t kLeastColumns = 32;         // narrower products gain nothing
 constexpr int64_t kLeastProducts = 1 << 15;   // multiplications of the whole product
 constexpr int64_t kLeastDepth = 16;           // shorter sums are made sooner than looked at
 constexpr int64_t kFewRows = 4;               // of A: B goes by once for each, and nothing else is faster
+constexpr int64_t kMostSums = 1 << 17;        // of a batch, for halves: the second-level cache keeps both
 
 // The product without zeros, or the same by another kernel when there are too few zeros.
 struct SparseOrDense : SparseContext {
@@ -85,13 +86,13 @@ bool spread(uint32_t& part, uint32_t all, uint32_t own) {
   return at % all < own;
 }
 
-// Phase 0: marks. 1: the sparse product, or what the dense one reads. 1 or 2 on: the dense product.
+// Phase 0: marks. 1: the sparse product, or what the dense one reads. 1 or 2 on: the dense product. 2: the sum of the sparse one's halves.
 void run(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const SparseOrDense*>(context);
   if (phase == 0) return isa().sparse_build(static_cast<const SparseContext*>(&c), buffers, 0, part);
   if (is_sparse(c, buffers)) {
-    if (phase == 1 && spread(part, c.parts[1], c.row_parts * c.column_parts))
-      isa().sparse_multiply(static_cast<const SparseContext*>(&c), buffers, 0, part);
+    const uint32_t own = phase == 1 ? multiply_parts(c) : phase == 2 ? c.sum_parts : 0;
+    if (spread(part, c.parts[phase], own)) isa().sparse_multiply(static_cast<const SparseContext*>(&c), buffers, phase - 1, part);
     return;
   }
   const uint32_t before = c.prepares() ? 2 : 1;
@@ -108,14 +109,22 @@ void cut(SparseContext& c) {
   const Product& p = c.product;
   const double products = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   const uint32_t parts = parts_for(products * 2 / 85, INT32_MAX, 12000);
-  const auto at_most = [](uint32_t wanted, int64_t pieces) {
-    return static_cast<uint32_t>(std::min<int64_t>(wanted, std::max<int64_t>(1, pieces)));
-  };
+  const auto at_most = [](uint32_t wanted, int64_t pieces) { return std::max(1u, static_cast<uint32_t>(std::min<int64_t>(wanted, pieces))); };
+  // Of one weight, the product and the update come to the same answer.
+  if (parts > 1 && !c.always && !p.accumulate && (c.update ? p.k : p.m) * p.n <= kMostSums) {
+    if (c.update && p.m > p.n) c.halves = Halves::rows;
+    if (!c.update && p.k > p.n && p.a_column == 1) c.halves = Halves::depth;
+  }
+  const uint32_t each = c.halves == Halves::none ? parts : parts / 2;
   // Slices of columns share the marks and part B and C, but narrow ones read A for little. Neighbours have the same columns: a thread finds
   // its slice of a weight in its own cache, in the product as in the update.
-  c.column_parts = at_most(parts, p.n / 96);
-  c.row_parts = at_most(parts / c.column_parts, p.m / 32);
+  c.column_parts = at_most(each, p.n / 96);
+  c.row_parts = at_most(each / c.column_parts, p.m / 32);
   c.build_parts = parts_for(static_cast<double>(p.m * p.k) * 0.25, p.a_column == 1 ? p.m : (p.m + 63) / 64);
+  c.pieces = (p.k + kSparsePiece - 1) / kSparsePiece;
+  if (c.halves != Halves::depth) return;
+  c.pieces += c.pieces % 2;
+  c.sum_parts = parts_for(static_cast<double>(p.m * p.n) * 0.3, p.m, 1000);
 }
 
 bool worth_looking(const Product& p) {
@@ -126,14 +135,18 @@ bool worth_looking(const Product& p) {
 void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
   const Product& p = c->product;
   cut(*c);
-  c->pieces = (p.k + kSparsePiece - 1) / kSparsePiece;
-  const uint64_t marks = kVerdictBytes + static_cast<uint64_t>(marks_bytes(*c));
+  uint64_t marks = kVerdictBytes + static_cast<uint64_t>(marks_bytes(*c));
+  if (c->halves == Halves::depth) {
+    c->sums_offset = static_cast<int64_t>(rounded(marks));
+    marks = rounded(marks) + static_cast<uint64_t>(p.m * p.n) * sizeof(float);
+  }
   // The dense way needs no marks: only the verdicts stay.
   c->a.offset = kVerdictBytes;
   c->b.offset = c->a.offset + rounded(static_cast<uint64_t>(c->a.count) * sizeof(float));
   c->dense_offset = c->b.offset + rounded(static_cast<uint64_t>(c->b.count) * sizeof(float));
   const uint64_t workspace = std::max(marks, c->dense_offset + c->dense.workspace);
-  std::vector<uint32_t>& parts = c->parts = {c->build_parts, c->row_parts * c->column_parts};
+  std::vector<uint32_t>& parts = c->parts = {c->build_parts, multiply_parts(*c)};
+  if (c->sum_parts > 0) parts.push_back(c->sum_parts);
   const uint32_t before = c->prepares() ? 2 : 1;
   for (uint32_t i = 0; i < c->dense.phases; ++i) {
     if (before + i < parts.size())

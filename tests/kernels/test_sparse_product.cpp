@@ -41,7 +41,8 @@ struct Sizes {
   int64_t m, n, k;
 };
 const Sizes kSizes[] = {{1, 392, 784}, {1, 33, 1001}, {2, 65, 400},  {4, 40, 300},   {5, 196, 100},
-                        {64, 392, 784}, {33, 77, 129}, {130, 50, 97}, {300, 64, 193}, {784, 392, 64}};
+                        {64, 392, 784}, {33, 77, 129}, {130, 50, 97}, {300, 64, 193}, {784, 392, 64},
+                        {70, 100, 500}, {100, 300, 333}, {36, 33, 2081}};  // the last ones by halves of the depth
 const double kDensities[] = {0, 0.02, 0.2, 0.44, 0.6, 1};
 
 }  // namespace
@@ -88,7 +89,8 @@ TEST_CASE("a NaN is no zero") {
 TEST_CASE("gradient descent on an affine map in one step") {
   Random random(74);
   const Tensor rate({}, std::vector<float>{0.125f});
-  for (const Sizes& s : {Sizes{784, 392, 1}, Sizes{37, 41, 1}, Sizes{300, 100, 3}, Sizes{784, 392, 64}, Sizes{120, 65, 130}, Sizes{100, 70, 1100}})
+  for (const Sizes& s : {Sizes{784, 392, 1}, Sizes{37, 41, 1}, Sizes{300, 100, 3}, Sizes{784, 392, 64}, Sizes{120, 65, 130}, Sizes{100, 70, 1100},
+                         Sizes{1001, 65, 80}, Sizes{333, 100, 70}})  // and by halves of the rows
     for (double density : kDensities)
       for (bool in_place : {false, true}) {
         const Tensor w = random.floats({s.m, s.n}), a = sparse(random, {s.k, s.m}, density), b = random.floats({s.k, s.n});

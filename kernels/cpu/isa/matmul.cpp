@@ -7,33 +7,49 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
+// y = f(y + more + bias); more lies as y does.
 template <typename F>
-HM_INLINE void map_rows(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, F f) {
+HM_INLINE void map_rows(float* y, const float* more, int64_t rows, int64_t columns, int64_t stride, const float* bias, F f) {
   for (int64_t r = 0; r < rows; ++r, y += stride) {
     int64_t j = 0;
-    for (; j + kWidth <= columns; j += kWidth) store(y + j, f(bias ? load(y + j) + load(bias + j) : load(y + j)));
+    for (; j + kWidth <= columns; j += kWidth) {
+      vf v = load(y + j);
+      if (more) v = v + load(more + j);
+      store(y + j, f(bias ? v + load(bias + j) : v));
+    }
     if (j < columns) {
-      const vf v = load_part(y + j, columns - j);
+      vf v = load_part(y + j, columns - j);
+      if (more) v = v + load_part(more + j, columns - j);
       store_part(y + j, f(bias ? v + load_part(bias + j, columns - j) : v), columns - j);
     }
+    if (more) more += stride;
+  }
+}
+
+void map_all(float* y, const float* more, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation) {
+  switch (activation) {
+    case kRelu:
+      return map_rows(y, more, rows, columns, stride, bias, [](vf x) { return maximum(x, vf{}); });
+    case kTanh:
+      return map_rows(y, more, rows, columns, stride, bias, [](vf x) { return vtanh(x); });
+    case kLogistic:
+      return map_rows(y, more, rows, columns, stride, bias, [](vf x) { return vlogistic(x); });
+    case kGelu:
+      return map_rows(y, more, rows, columns, stride, bias, [](vf x) { return vgelu(x); });
+    default:
+      if (bias || more) map_rows(y, more, rows, columns, stride, bias, [](vf x) { return x; });
   }
 }
 
 }  // namespace
 
 void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation) {
-  switch (activation) {
-    case kRelu:
-      return map_rows(y, rows, columns, stride, bias, [](vf x) { return maximum(x, vf{}); });
-    case kTanh:
-      return map_rows(y, rows, columns, stride, bias, [](vf x) { return vtanh(x); });
-    case kLogistic:
-      return map_rows(y, rows, columns, stride, bias, [](vf x) { return vlogistic(x); });
-    case kGelu:
-      return map_rows(y, rows, columns, stride, bias, [](vf x) { return vgelu(x); });
-    default:
-      if (bias) map_rows(y, rows, columns, stride, bias, [](vf x) { return x; });
-  }
+  map_all(y, nullptr, rows, columns, stride, bias, activation);
+}
+
+void end_sums(const cpu::Product& p, void* const* buffers, const float* more, int64_t row, int64_t row_end) {
+  map_all(static_cast<float*>(buffers[p.c]) + row * p.n, more + row * p.n, row_end - row, p.n, p.n,
+          p.has_bias ? static_cast<const float*>(buffers[p.bias]) : nullptr, p.activation);
 }
 
 void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column, int64_t column_end) {

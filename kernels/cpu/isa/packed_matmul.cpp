@@ -28,24 +28,15 @@ void pack_shared(const PackedContext& c, void* const* buffers, uint32_t part) {
            p.k * kColumns);
 }
 
-// The sums of a slice of the depth that has no place in C.
-HM_INLINE float* slice_of(const PackedContext& c, void* const* buffers, uint32_t slice) {
-  return static_cast<float*>(buffers[c.product.c + 1]) + c.a_floats + c.b_floats + (slice - 1) * c.product.m * c.product.n;
+// The sums of the second slice of the depth; those of the first are in C.
+HM_INLINE float* second_sums(const PackedContext& c, void* const* buffers) {
+  return static_cast<float*>(buffers[c.product.c + 1]) + c.a_floats + c.b_floats;
 }
 
 void add_slices(const PackedContext& c, void* const* buffers, uint32_t part) {
   const Product& p = c.product;
   const Range rows = share(p.m, c.sum_parts, part);
-  const int64_t begin = rows.begin * p.n, end = rows.end * p.n;
-  float* to = static_cast<float*>(buffers[p.c]);
-  for (uint32_t slice = 1; slice < c.depth_parts; ++slice) {
-    const float* more = slice_of(c, buffers, slice);
-    for (int64_t i = begin; i < end; i += kWidth) {
-      const int64_t lanes = lanes_at(i, end);
-      store_some(to + i, load_some(to + i, lanes) + load_some(more + i, lanes), lanes);
-    }
-  }
-  end_product(p, buffers, rows.begin, rows.end, 0, p.n);
+  end_sums(p, buffers, second_sums(c, buffers), rows.begin, rows.end);
 }
 
 }  // namespace
@@ -62,7 +53,7 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
   const int64_t j0 = slice_begin(p.n, granule, c.column_parts, column), j1 = slice_begin(p.n, granule, c.column_parts, column + 1);
   const int64_t k0 = slice_begin(p.k, kEvenGranule, c.depth_parts, slice), k1 = slice_begin(p.k, kEvenGranule, c.depth_parts, slice + 1);
   const float *a = static_cast<const float*>(buffers[p.a]), *b = static_cast<const float*>(buffers[p.b]);
-  float* to = slice == 0 ? static_cast<float*>(buffers[p.c]) : slice_of(c, buffers, slice);
+  float* to = slice == 0 ? static_cast<float*>(buffers[p.c]) : second_sums(c, buffers);
   const float* packed_a = static_cast<const float*>(buffers[p.c + 1]);
   float* packed_b = static_cast<float*>(buffers[p.c + 1]) + c.a_floats + (c.shares_b ? 0 : part * c.b_part_floats);
   for (int64_t j = j0; j < j1; j += c.block_columns) {

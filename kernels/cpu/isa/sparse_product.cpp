@@ -120,6 +120,21 @@ HM_INLINE int64_t mark_rows(const Region<T>& a, int64_t rows, uint64_t* words) {
     }
   return count;
 }
+// The same for halves of the depth: of two pieces, one word has the lower halves and the next one the upper.
+template <typename T>
+HM_INLINE int64_t mark_halves(const Region<T>& a, int64_t rows, uint64_t* words) {
+  int64_t count = 0;
+  for (int64_t r = 0; r < a.runs; ++r)
+    for (int64_t k = 0; k < a.length; k += 2 * kSparsePiece) {
+      const T* at = a.at + r * a.step + k;
+      const uint64_t first = nonzeros(at, left(k, a.length)), next = k + kSparsePiece < a.length ? nonzeros(at + kSparsePiece, left(k + kSparsePiece, a.length)) : 0;
+      uint64_t* to = words + k / kSparsePiece * rows + r;
+      to[0] = (first & 0xffffffff) | next << 32;
+      to[rows] = first >> 32 | (next & ~uint64_t{0xffffffff});
+      count += __builtin_popcountll(first) + __builtin_popcountll(next);
+    }
+  return count;
+}
 // Runs are columns.
 template <typename T>
 HM_INLINE int64_t mark_columns(const Region<T>& a, int64_t rows, uint64_t* words) {
@@ -144,7 +159,9 @@ HM_INLINE bool mark(const SparseContext& c, const T* at, uint32_t part, uint64_t
   const Product& p = c.product;
   const Region<T> a = region_of(c, at, part);
   if (!c.always && is_clearly_dense(a)) return false;
-  const int64_t count = p.a_column == 1 ? mark_rows(a, p.m, words + a.row) : mark_columns(a, p.m, words + a.row);
+  const int64_t count = c.halves == Halves::depth ? mark_halves(a, p.m, words + a.row)
+                        : p.a_column == 1         ? mark_rows(a, p.m, words + a.row)
+                                                  : mark_columns(a, p.m, words + a.row);
   return c.always || static_cast<double>(count) <= kSparse * static_cast<double>(a.runs * a.length);
 }
 
@@ -186,66 +203,82 @@ HM_INLINE int32_t list_run(const Numbers& a, const Product& p, const List& list)
 }
 #endif
 
-// How a panel of C begins and ends.
-struct Finish {
-  bool add;           // to what C holds
-  const float* old;   // null, or C = old - rate * sum
+// What one pass over A adds to rows of C, a panel of columns wide.
+template <typename Elements>
+struct Panel {
+  Elements a;  // from the first that the pass has of the first row
+  int64_t a_row;
+  const uint64_t* words;  // which of them are not zero, a word for each row
+  int64_t gap;            // added to the places that the upper halves of the words mark
+  const float* b;
+  int64_t b_row;
+  float* c;
+  int64_t c_row, rows;
+  int64_t lanes_left;     // of the last vector
+  bool adds;              // to what C holds
+  const float* old;       // of an update, C = old - rate * sum; lies as C does
   float rate;
 };
 
 // How the last vector of a panel is filled: wholly, in part, or not beyond its lower half, which costs half as much.
 enum class Last { whole, part, half };
 
-// kVectors vectors of one row of C; the last holds `lanes_left`.
-template <int kVectors, Last kLast, typename Elements>
-HM_INLINE void sum_rows(const Elements& a, uint64_t bits, const float* b, int64_t b_row, float* c, const Finish& f, int64_t lanes_left) {
+// kVectors vectors of every row of C.
+template <int kVectors, Last kLast, bool kUpdate, typename Elements>
+[[gnu::noinline, maybe_unused]] void sum_rows(const Panel<Elements>& panel) {
   constexpr int kWhole = kVectors - (kLast == Last::half);  // and a half
   constexpr int64_t kRest = kWhole * kWidth;
-  const auto some = [&](const float* p, int v) __attribute__((always_inline)) {
+  const int64_t lanes_left = panel.lanes_left, b_row = panel.b_row, gap = panel.gap, c_row = panel.c_row;
+  const auto some = [=](const float* p, int v) __attribute__((always_inline)) {
     return kLast != Last::part || v + 1 < kVectors ? load(p + v * kWidth) : load_part(p + v * kWidth, lanes_left);
   };
-  vf sum[kWhole > 0 ? kWhole : 1];
-  vh rest{};
+  const float* const b = panel.b;
+  const float* old = panel.old;
+  const float rate = panel.rate;
+  float* to = panel.c;
+  // Rows without marks stay what they are, unless they come from elsewhere or begin here.
+  const bool adds = panel.adds, skips = kUpdate ? old == to : adds;
+  Elements a = panel.a;
+  for (int64_t i = 0; i < panel.rows; ++i, a = a.from(panel.a_row), to += c_row, old += kUpdate ? c_row : 0) {
+    uint64_t bits = panel.words[i];
+    if (bits == 0 && skips) continue;
+    vf sum[kWhole > 0 ? kWhole : 1];
+    vh rest{};
 #pragma GCC unroll 16
-  for (int v = 0; v < kWhole; ++v) sum[v] = f.add ? some(c, v) : vf{};
-  if (kLast == Last::half && f.add) rest = load_half(c + kRest, lanes_left);
-  for (; bits; bits &= bits - 1) {
-    const int64_t k = __builtin_ctzll(bits);
-    const vf x = splat(a.one(k));
-    const float* row = b + k * b_row;
+    for (int v = 0; v < kWhole; ++v) sum[v] = !kUpdate && adds ? some(to, v) : vf{};
+    if (kLast == Last::half && !kUpdate && adds) rest = load_half(to + kRest, lanes_left);
+    for (; bits; bits &= bits - 1) {
+      const int64_t bit = __builtin_ctzll(bits), k = bit + (bit & gap);
+      const vf x = splat(a.one(k));
+      const float* row = b + k * b_row;
 #pragma GCC unroll 16
-    for (int v = 0; v < kWhole; ++v) sum[v] = fma(x, some(row, v), sum[v]);
-    if (kLast == Last::half) rest = fma(x, load_half(row + kRest, lanes_left), rest);
-  }
+      for (int v = 0; v < kWhole; ++v) sum[v] = fma(x, some(row, v), sum[v]);
+      if (kLast == Last::half) rest = fma(x, load_half(row + kRest, lanes_left), rest);
+    }
 #pragma GCC unroll 16
-  for (int v = 0; v < kWhole; ++v) {
-    float* to = c + v * kWidth;
-    if (f.old) sum[v] = some(f.old, v) - f.rate * sum[v];
-    if (kLast != Last::part || v + 1 < kVectors)
-      store(to, sum[v]);
-    else
-      store_part(to, sum[v], lanes_left);
-  }
-  if (kLast == Last::half) {
-    if (f.old) rest = load_half(f.old + kRest, lanes_left) - f.rate * rest;
-    store_half(c + kRest, rest, lanes_left);
+    for (int v = 0; v < kWhole; ++v) {
+      if (kUpdate) sum[v] = some(old, v) - rate * sum[v];
+      if (kLast != Last::part || v + 1 < kVectors)
+        store(to + v * kWidth, sum[v]);
+      else
+        store_part(to + v * kWidth, sum[v], lanes_left);
+    }
+    if (kLast == Last::half) {
+      if (kUpdate) rest = load_half(old + kRest, lanes_left) - rate * rest;
+      store_half(to + kRest, rest, lanes_left);
+    }
   }
 }
 
-template <typename Elements> using SumRows = void (*)(const Elements&, uint64_t, const float*, int64_t, float*, const Finish&, int64_t);
-template <int kVectors, Last kLast, typename Elements>
-[[gnu::noinline, maybe_unused]] void sum_rows_out(const Elements& a, uint64_t bits, const float* b, int64_t b_row, float* c, const Finish& f,
-                                                  int64_t lanes_left) {
-  sum_rows<kVectors, kLast>(a, bits, b, b_row, c, f, lanes_left);
-}
-template <Last kLast, typename E>
-constexpr SumRows<E> kSumRows[] = {sum_rows_out<1, kLast, E>, sum_rows_out<2, kLast, E>, sum_rows_out<3, kLast, E>, sum_rows_out<4, kLast, E>,
-                                   sum_rows_out<5, kLast, E>, sum_rows_out<6, kLast, E>, sum_rows_out<7, kLast, E>, sum_rows_out<8, kLast, E>};
-template <typename Elements> HM_INLINE SumRows<Elements> panel_function(int64_t vectors, int64_t lanes_left) {
-  if (lanes_left >= kWidth) return kSumRows<Last::whole, Elements>[vectors - 1];
+template <typename Elements> using SumRows = void (*)(const Panel<Elements>&);
+template <Last kLast, bool kUpdate, typename E>
+constexpr SumRows<E> kSumRows[] = {sum_rows<1, kLast, kUpdate, E>, sum_rows<2, kLast, kUpdate, E>, sum_rows<3, kLast, kUpdate, E>, sum_rows<4, kLast, kUpdate, E>,
+                                   sum_rows<5, kLast, kUpdate, E>, sum_rows<6, kLast, kUpdate, E>, sum_rows<7, kLast, kUpdate, E>, sum_rows<8, kLast, kUpdate, E>};
+template <bool kUpdate, typename Elements> HM_INLINE void sum_panel(const Panel<Elements>& panel, int64_t vectors) {
+  if (panel.lanes_left >= kWidth) return kSumRows<Last::whole, kUpdate, Elements>[vectors - 1](panel);
   if constexpr (kHalves)
-    if (lanes_left <= kWidth / 2) return kSumRows<Last::half, Elements>[vectors - 1];
-  return kSumRows<Last::part, Elements>[vectors - 1];
+    if (panel.lanes_left <= kWidth / 2) return kSumRows<Last::half, kUpdate, Elements>[vectors - 1](panel);
+  kSumRows<Last::part, kUpdate, Elements>[vectors - 1](panel);
 }
 
 // kRows rows of B at once over the whole width: for a single row of C, which stays in cache.
@@ -297,49 +330,99 @@ void sparse_build(const void* context, void* const* buffers, uint32_t, uint32_t 
 
 namespace {
 
-// One panel of columns from j on, over one piece of A.
-template <typename Elements>
-HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* const* buffers, Range rows, int64_t piece, int64_t j, int64_t vectors) {
-  const Product& p = c.product;
-  const int64_t begin = piece * kSparsePiece;
-  const float* b = static_cast<const float*>(buffers[p.b]) + begin * p.b_row + j;
-  float* to = static_cast<float*>(buffers[p.c]) + j;
-  const float* old = c.update ? (piece ? to : static_cast<const float*>(buffers[c.old]) + j) : nullptr;
-  const bool adds = piece > 0 || p.accumulate;
-  Finish finish{!c.update && adds, nullptr, c.update ? *static_cast<const float*>(buffers[c.rate]) : 0};
-  // Only a first piece that does not write over what it reads has something to do where all are zeros.
-  const bool skips = c.update ? old == to : adds;
-  const int64_t lanes_left = p.n - j - (vectors - 1) * kWidth;
-  const SumRows<Elements> sum = panel_function<Elements>(vectors, lanes_left);
-  const uint64_t* words = words_of(c, buffers) + piece * p.m;
-  for (int64_t i = rows.begin; i < rows.end; ++i) {
-    if (words[i] == 0 && skips) continue;
-    if (c.update) finish.old = old + i * p.n;
-    sum(a.from(i * p.a_row + begin * p.a_column), words[i], b, p.b_row, to + i * p.n, finish, lanes_left);
+// What a part of the product has: a half, vectors of columns, and a slice of its rows.
+struct Slice {
+  uint32_t half, row;
+  Range vectors;
+};
+HM_INLINE Slice slice_at(const SparseContext& c, uint32_t part) {
+  const uint32_t each = c.row_parts * c.column_parts, at = part % each;
+  return {part / each, at % c.row_parts, share((c.product.n + kWidth - 1) / kWidth, c.column_parts, at / c.row_parts)};
+}
+
+// Calls `run` with each run of rows that a slice has.
+template <typename Run>
+HM_INLINE void for_rows(const SparseContext& c, const Slice& slice, Run run) {
+  const int64_t m = c.product.m;
+  if (c.halves != Halves::rows) return run(share(m, c.row_parts, slice.row));
+  const Range pieces = share((m + kSparsePiece - 1) / kSparsePiece, c.row_parts, slice.row);
+  for (int64_t i = pieces.begin; i < pieces.end; ++i) {
+    const int64_t begin = i * kSparsePiece + slice.half * kHalfPiece, end = begin + kHalfPiece < m ? begin + kHalfPiece : m;
+    if (begin < end) run(Range{begin, end});
   }
+}
+
+// The sums of the second half of the depth; those of the first are in C.
+HM_INLINE float* second_sums(const SparseContext& c, void* const* buffers) {
+  return reinterpret_cast<float*>(static_cast<char*>(buffers[c.workspace]) + c.sums_offset);
+}
+
+// A pass over A: a word of each row, and the rows of B that it marks.
+struct Pass {
+  int64_t word, begin;  // its number; the first row of B
+  bool is_first;
+};
+HM_INLINE int64_t passes_of(const SparseContext& c) { return c.halves == Halves::depth ? c.pieces / 2 : c.pieces; }
+HM_INLINE Pass pass_at(const SparseContext& c, uint32_t half, int64_t i) {
+  // From the middle on, where most of an image is: lines of C that come from far away are waited for while there is something to add up.
+  const int64_t passes = passes_of(c), at = (i + passes / 2) % passes;
+  if (c.halves == Halves::depth) return {2 * at + half, 2 * at * kSparsePiece + half * kHalfPiece, i == 0};
+  return {at, at * kSparsePiece, i == 0};
+}
+
+// One panel of columns from j on.
+template <typename Elements>
+HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* const* buffers, const Slice& slice, const Pass& pass, int64_t j, int64_t vectors) {
+  const Product& p = c.product;
+  float* to = c.halves == Halves::depth && slice.half ? second_sums(c, buffers) : static_cast<float*>(buffers[p.c]);
+  const float* old = c.update ? static_cast<const float*>(pass.is_first ? buffers[c.old] : to) : nullptr;
+  Panel<Elements> panel{};
+  panel.a_row = p.a_row;
+  panel.gap = c.halves == Halves::depth ? kHalfPiece : 0;
+  panel.b = static_cast<const float*>(buffers[p.b]) + pass.begin * p.b_row + j;
+  panel.b_row = p.b_row;
+  panel.c_row = p.n;
+  panel.lanes_left = p.n - j - (vectors - 1) * kWidth;
+  panel.adds = !pass.is_first || p.accumulate;
+  panel.rate = c.update ? *static_cast<const float*>(buffers[c.rate]) : 0;
+  for_rows(c, slice, [&](Range rows) __attribute__((always_inline)) {
+    const int64_t place = rows.begin * p.n + j;
+    panel.a = a.from(rows.begin * p.a_row + pass.begin * p.a_column);
+    panel.words = words_of(c, buffers) + pass.word * p.m + rows.begin;
+    panel.c = to + place;
+    panel.rows = rows.end - rows.begin;
+    panel.old = old ? old + place : nullptr;
+    c.update ? sum_panel<true>(panel, vectors) : sum_panel<false>(panel, vectors);
+  });
 }
 
 }  // namespace
 
-void sparse_multiply(const void* context, void* const* buffers, uint32_t, uint32_t part) {
+// Phase 0: the product, or that of both halves of the depth. 1: their sum.
+void sparse_multiply(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const SparseContext*>(context);
   const Product& p = c.product;
-  const Range vectors = share((p.n + kWidth - 1) / kWidth, c.column_parts, part / c.row_parts), rows = share(p.m, c.row_parts, part % c.row_parts);
-  const Range columns{vectors.begin * kWidth, vectors.end * kWidth < p.n ? vectors.end * kWidth : p.n};
+  if (phase == 1) {
+    const Range rows = share(p.m, c.sum_parts, part);
+    return end_sums(p, buffers, second_sums(c, buffers), rows.begin, rows.end);
+  }
+  const Slice slice = slice_at(c, part);
+  const Range v = slice.vectors, columns{v.begin * kWidth, v.end * kWidth < p.n ? v.end * kWidth : p.n};
   if (is_listed(c)) {
     sum_whole_rows(list_of(c, buffers), static_cast<const float*>(buffers[p.b]) + columns.begin, static_cast<float*>(buffers[p.c]) + columns.begin,
                    columns.end - columns.begin, p.accumulate);
   } else {
-    const int64_t own = vectors.end - vectors.begin, panels = (own + kPanel - 1) / kPanel;
+    const int64_t panels = (v.end - v.begin + kPanel - 1) / kPanel;
     with_elements(c, buffers, [&](const auto& a) __attribute__((always_inline)) {
       for (int64_t panel = 0; panel < panels; ++panel) {
-        const Range r = share(own, static_cast<uint32_t>(panels), static_cast<uint32_t>(panel));
-        for (int64_t piece = 0; piece < c.pieces; ++piece)
-          multiply_panel(c, a, buffers, rows, piece, (vectors.begin + r.begin) * kWidth, r.end - r.begin);
+        const Range r = share(v.end - v.begin, static_cast<uint32_t>(panels), static_cast<uint32_t>(panel));
+        for (int64_t i = 0; i < passes_of(c); ++i)
+          multiply_panel(c, a, buffers, slice, pass_at(c, slice.half, i), (v.begin + r.begin) * kWidth, r.end - r.begin);
       }
     });
   }
-  end_product(p, buffers, rows.begin, rows.end, columns.begin, columns.end);
+  if (c.halves == Halves::none && !c.update)
+    for_rows(c, slice, [&](Range rows) __attribute__((always_inline)) { end_product(p, buffers, rows.begin, rows.end, columns.begin, columns.end); });
 }
 
 namespace {
