@@ -8,7 +8,12 @@ namespace harmonics {
 
 namespace {
 
-std::string place_of(const RunState& s) { return fmt::format("{}/{}/{}/{}/{}", s.cycle, s.step, s.epoch, s.index, s.identity); }
+// Where streams stand belongs to it: that one has ended may be heard after the last step, and who sends keeps the end until it is safe.
+std::string place_of(const RunState& s) {
+  std::string place = fmt::format("{}/{}/{}/{}/{}", s.cycle, s.step, s.epoch, s.index, s.identity);
+  for (const auto& [name, live] : s.live) place += fmt::format("/{}/{}/{}", name, live.index, live.position);
+  return place;
+}
 
 }  // namespace
 

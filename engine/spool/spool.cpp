@@ -166,23 +166,44 @@ void Spool::write() {
   }
 }
 
-// What has arrived of every source up to the sample that all of its streams have; false: nothing.
+// What has arrived of every source up to the sample that all of its streams have, and ends; false: nothing.
 bool Spool::commit_groups() {
+  const bool ends = commit_ends();
   std::vector<StreamPtr> committed;
   for (const auto& group : groups_) {
-    uint64_t level = std::numeric_limits<uint64_t>::max(), bytes = 0;
+    const uint64_t level = level_of(group);
+    if (level == group[0]->committed()) continue;
+    uint64_t bytes = 0;
     for (const StreamPtr& stream : group) {
-      level = std::min(level, stream->arrived());
       const uint64_t waiting = stream->bytes_waiting();
       bytes += waiting + waiting / 16 + kAroundSamples;
     }
-    if (level == group[0]->committed()) continue;
     if (!wait_for_room(bytes)) return false;
     for (const StreamPtr& stream : group) stream->commit(level, std::min(kLargestSegment, share()));
     committed.insert(committed.end(), group.begin(), group.end());
   }
   for (const StreamPtr& stream : committed) stream->tell_durable();
-  return !committed.empty();
+  return ends || !committed.empty();
+}
+
+uint64_t Spool::level_of(const std::vector<StreamPtr>& group) {
+  uint64_t level = std::numeric_limits<uint64_t>::max();
+  for (const StreamPtr& stream : group) level = std::min(level, stream->arrived());
+  return level;
+}
+
+// Who sends keeps the end like a sample, until it is safe. Where one stream of a source has all it will have, no sample comes to be safe any more.
+bool Spool::commit_ends() {
+  bool any = false;
+  for (const auto& group : groups_) {
+    const bool over = std::any_of(group.begin(), group.end(), [](const StreamPtr& s) { return s->is_over(); });
+    if (!over || level_of(group) != group[0]->committed() || !ended_.insert(group[0]->source()).second) continue;
+    for (const StreamPtr& stream : group) stream->commit_end();
+    for (const StreamPtr& stream : group) stream->tell_durable();
+    for (const StreamPtr& stream : group) stream->tell_end();
+    any = true;
+  }
+  return any;
 }
 
 // What waits of one stream, and its newest segment, which cannot be let go: all of them together leave room.
@@ -203,6 +224,7 @@ bool Spool::wait_for_room(uint64_t bytes) {
                                    : "what it holds is let go when a checkpoint covers it: add --checkpoint DIR; or allow more with --spool-limit");
     full_ = true;
     if (!bell_->wait()) return false;
+    commit_ends();  // or who reads another source waits for its end, and writes no checkpoint
   }
   full_ = false;
   return true;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -57,6 +58,8 @@ class Spool {
   void recover(const std::vector<StreamPtr>& group);
   void write();
   bool commit_groups();
+  bool commit_ends();
+  static uint64_t level_of(const std::vector<StreamPtr>& group);  // the sample up to which all have arrived
   bool wait_for_room(uint64_t bytes);
   uint64_t share() const;
   uint64_t bytes_on_disk() const;
@@ -65,6 +68,7 @@ class Spool {
   int lock_ = -1;
   std::vector<StreamPtr> streams_;
   std::vector<std::vector<StreamPtr>> groups_;  // by source
+  std::set<std::string> ended_;                 // sources whose end is safe
   bool begun_ = false;
   std::atomic<bool> keeps_{false}, full_{false};  // somebody releases what it holds; it waits for that
   std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();

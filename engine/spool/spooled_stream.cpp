@@ -105,6 +105,7 @@ void SpooledStream::pump(uint64_t most_waiting) {
     pumped_ = true;
   }
   changed_.notify_all();
+  on_news();
 }
 
 uint64_t SpooledStream::arrived() {
@@ -177,6 +178,32 @@ void SpooledStream::tell_durable() {
   if (has_positions_) upstream_->durable(committed());
 }
 
+bool SpooledStream::is_over() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return pumped_ && arrived_ == committed_;
+}
+
+void SpooledStream::commit_end() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!has_positions_ || stopping_ || source_failure_) return;
+  }
+  const std::string position = upstream_->position(committed());
+  if (position == position_) return;  // the end had come with the last samples
+  position_ = position;
+  writer_->commit(position_);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  segments_.back().bytes = writer_->bytes();
+}
+
+void SpooledStream::tell_end() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    end_told_ = true;
+  }
+  changed_.notify_all();
+}
+
 void SpooledStream::go_to(uint64_t index) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (index < segments_.front().first)
@@ -228,7 +255,7 @@ uint64_t SpooledStream::read(uint64_t n, void* to) {
     uint64_t committed = 0;
     {
       std::unique_lock<std::mutex> lock(mutex_);
-      changed_.wait(lock, [this] { return at_ < committed_ || cancelled_ || failure_ || (ended_ && arrived_ == committed_); });
+      changed_.wait(lock, [this] { return at_ < committed_ || cancelled_ || failure_ || (ended_ && arrived_ == committed_ && (end_told_ || source_failure_)); });
       if (at_ >= committed_) {
         if (cancelled_) return got;
         if (failure_) std::rethrow_exception(failure_);

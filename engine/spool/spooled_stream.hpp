@@ -53,6 +53,12 @@ class SpooledStream {
   void commit(uint64_t level, uint64_t segment_bytes);
   // Tells the source what is on the disk.
   void tell_durable();
+  // Is the source's thread over, with all it brought on the disk?
+  bool is_over();
+  // Brings to the disk that the source says it has ended: it hears so by tell_durable(), as of a sample.
+  void commit_end();
+  // read() says so from now on.
+  void tell_end();
   uint64_t bytes_waiting();
 
   // ---- the reader's thread ----
@@ -72,7 +78,7 @@ class SpooledStream {
   bool stop();
   StreamHealth health();
 
-  // Called when samples arrived or were released.
+  // Called when samples arrived or were released, and when the source has ended.
   std::function<void()> on_news;
 
  private:
@@ -102,6 +108,7 @@ class SpooledStream {
   std::deque<Segment> segments_;    // oldest first; the last is being written
   bool ended_ = false, cancelled_ = false, stopping_ = false;
   bool pumped_ = false;             // the source's thread is over
+  bool end_told_ = false;           // who reads may hear that it has ended: the source has heard that this is safe
   std::exception_ptr failure_, source_failure_;  // of the disk; of the source, after its last sample
 
   // Of the writer alone.

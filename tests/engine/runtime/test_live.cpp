@@ -34,6 +34,7 @@ class Sender {
   std::condition_variable changed;
   uint64_t arrived = 0, durable = 0;
   bool over = false;           // no sample follows those that arrived
+  bool end_told = false, end_durable = false;  // a position said so; and was durable
   uint64_t may_keep = 1 << 30; // samples
 };
 
@@ -57,15 +58,22 @@ class Live final : public Producer {
   }
   bool restore(uint64_t index, const std::string& position) override {
     const std::lock_guard<std::mutex> lock(sender_.mutex);
-    if (position != (index ? "sample " + std::to_string(index) : "")) throw Error(ErrorKind::Stream, "that is not where it stood: " + position);
+    const std::string at = index ? "sample " + std::to_string(index) : "";
+    if (position != at && position != at + " over") throw Error(ErrorKind::Stream, "that is not where it stood: " + position);
     if (index < sender_.durable) throw Error(ErrorKind::Stream, "samples were forgotten that are asked for again");
     at_ = index;
     return true;
   }
-  std::string position(uint64_t index) override { return "sample " + std::to_string(index); }
+  std::string position(uint64_t index) override {
+    const std::lock_guard<std::mutex> lock(sender_.mutex);
+    const bool ends = sender_.over && index == sender_.arrived;
+    sender_.end_told |= ends;
+    return "sample " + std::to_string(index) + (ends ? " over" : "");
+  }
   void durable(uint64_t index) override {
     const std::lock_guard<std::mutex> lock(sender_.mutex);
     sender_.durable = std::max(sender_.durable, index);
+    sender_.end_durable |= sender_.end_told && index == sender_.arrived;
   }
   bool cancel() override {
     const std::lock_guard<std::mutex> lock(sender_.mutex);
@@ -199,6 +207,28 @@ TEST_CASE("a checkpoint is written when who sends can keep no more, and when it 
   running.get();
 }
 
+TEST_CASE("an end that is heard after the last checkpoint is safe before the run is over", "[live]") {
+  Sender sender;
+  FilesInMemory files;
+  auto g = graph_for(sender);
+  Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 3, files);
+  CycleRuntime runtime(*g, 0, settings(8));
+  runtime.set_checkpoints(&writer);
+  auto running = std::async(std::launch::async, [&] { return runtime.run(); });
+  sender.arrive(16);
+  CHECK(soon([&] { return sender.durable_until() == 16; }));
+  {
+    const std::lock_guard<std::mutex> lock(sender.mutex);
+    sender.over = true;
+    sender.changed.notify_all();
+  }
+  REQUIRE(running.wait_for(10s) == std::future_status::ready);
+  CHECK(running.get().steps == 2);
+  CHECK(sender.end_durable);
+  std::vector<std::string> notes;
+  CHECK(CheckpointFolder("runs", files).newest(notes)->state.live.at("x").position == "sample 16 over");
+}
+
 TEST_CASE("live runs that cannot go on say why", "[live]") {
   Sender sender;
   sender.arrive(16);
@@ -214,7 +244,7 @@ TEST_CASE("live runs that cannot go on say why", "[live]") {
   std::vector<std::string> notes;
   Checkpoint from = *CheckpointFolder("runs", files).newest(notes);
   CHECK(from.state.live.at("x").index == 16);
-  CHECK(from.state.live.at("x").position == "sample 16");
+  CHECK(from.state.live.at("x").position == "sample 16 over");
   auto g = graph_for(sender);
   CycleRuntime without(*g, 0, settings(8));
   without.resume(from);

@@ -26,6 +26,7 @@ class NumberedSender {
   uint64_t arrived;
   uint64_t durable = 0;
   bool over = false;  // nothing follows what arrived
+  bool end_told = false, end_durable = false;  // a position said so; and was durable
 };
 
 // Sample i is {i * scale, i * scale + 1}.
@@ -53,16 +54,23 @@ class Numbered final : public Producer {
   }
   bool restore(uint64_t index, const std::string& position) override {
     const std::lock_guard<std::mutex> lock(sender_.mutex);
-    if (position != (index ? "at " + std::to_string(index) : "")) throw Error(ErrorKind::Stream, "sample " + std::to_string(index) + " and position '" + position + "'");
+    const std::string at = index ? "at " + std::to_string(index) : "";
+    if (position != at && position != at + " over") throw Error(ErrorKind::Stream, "sample " + std::to_string(index) + " and position '" + position + "'");
     if (index < sender_.durable) throw Error(ErrorKind::Stream, "sample " + std::to_string(index) + " was said to be durable and is asked for again");
     restored = index;
     at_ = index;
     return true;
   }
-  std::string position(uint64_t index) override { return index ? "at " + std::to_string(index) : ""; }
+  std::string position(uint64_t index) override {
+    const std::lock_guard<std::mutex> lock(sender_.mutex);
+    const bool ends = sender_.over && index == sender_.arrived;
+    sender_.end_told |= ends;
+    return (index ? "at " + std::to_string(index) : "") + (ends ? " over" : "");
+  }
   void durable(uint64_t index) override {
     const std::lock_guard<std::mutex> lock(sender_.mutex);
     sender_.durable = std::max(sender_.durable, index);
+    sender_.end_durable |= sender_.end_told && index == sender_.arrived;
   }
   bool cancel() override {
     const std::lock_guard<std::mutex> lock(sender_.mutex);

@@ -99,6 +99,31 @@ TEST_CASE("a spool goes on where it ended, and gives again what is asked for", "
   CHECK(notes.empty());
 }
 
+TEST_CASE("who sends hears that its end is safe before who reads hears of it", "[spool]") {
+  FilesInMemory files;
+  NumberedSender sender(20);
+  for (int twice = 0; twice < 2; ++twice) {  // the second time the spool knows
+    Spool spool(options(files));
+    const auto upstream = std::make_shared<Numbered>(sender, 1);
+    const auto x = spool.add("x", "a:", upstream), y = spool.add("y", "a:", std::make_shared<Numbered>(sender, 3));
+    expect_samples(*x, 0, 20, 1);
+    expect_samples(*y, 0, 20, 3);
+    CHECK(soon([&] { return sender.durable_until() == 20; }));
+    CHECK(upstream->restored == (twice ? 20 : 0));
+    {
+      const std::lock_guard<std::mutex> lock(sender.mutex);
+      sender.over = true;  // after the last sample was committed
+      sender.changed.notify_all();
+    }
+    CHECK_FALSE(x->next());
+    {
+      const std::lock_guard<std::mutex> lock(sender.mutex);
+      CHECK(sender.end_durable);
+    }
+    CHECK_FALSE(y->next());
+  }
+}
+
 TEST_CASE("a spool that is opened again and again keeps what it had", "[spool]") {
   FilesInMemory files;
   NumberedSender sender(0);
