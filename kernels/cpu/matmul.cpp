@@ -109,11 +109,13 @@ void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out
   std::vector<uint32_t> phases;
   if (c->packs_a || c->shares_b) phases.push_back(c->pack_parts);
   phases.push_back(parts);
-  if (c->depth_parts > 1) phases.push_back(c->sum_parts = parts_for(static_cast<double>(p.m * p.n) * 0.3, p.m, 1000));
+  if (c->depth_parts > 1) phases.push_back(c->sum_parts = parts_of_sum(p));
   answer<PackedContext>(out, std::move(c), isa().packed_matmul, "packed matmul", phases).workspace = workspace;
 }
 
 }  // namespace
+
+uint32_t parts_of_sum(const Product& p) { return parts_for(static_cast<double>(p.m * p.n) * 0.3, p.m, 1000); }
 
 bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
                     hx_kernel& out) {

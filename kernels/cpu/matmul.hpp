@@ -47,6 +47,9 @@ struct DeepContext {
   uint32_t row_parts = 1, column_parts = 1;
 };
 
+// In how many slices of rows the sums of two halves of the depth are added.
+uint32_t parts_of_sum(const Product& p);
+
 // Panels: rows of A and columns of B whose sums fill most registers (12 x 2 of 32, 6 x 2 of 16), so that a tile does much between its beginning and its end.
 constexpr int64_t packed_row_panel(int64_t vector) { return vector < 16 ? 6 : 12; }
 constexpr int64_t packed_column_panel(int64_t vector) { return vector < 8 ? 16 : 2 * vector; }

@@ -124,7 +124,7 @@ void cut(SparseContext& c) {
   c.pieces = (p.k + kSparsePiece - 1) / kSparsePiece;
   if (c.halves != Halves::depth) return;
   c.pieces += c.pieces % 2;
-  c.sum_parts = parts_for(static_cast<double>(p.m * p.n) * 0.3, p.m, 1000);
+  c.sum_parts = parts_of_sum(p);
 }
 
 bool worth_looking(const Product& p) {

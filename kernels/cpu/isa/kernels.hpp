@@ -11,7 +11,8 @@ namespace harmonics::cpu::HM_ISA {
 Block find_block(ScalarOp op, uint32_t operand_dtype, uint32_t result_dtype);
 Block find_cast(uint32_t from, uint32_t to);
 void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation);
-void end_sums(const cpu::Product& p, void* const* buffers, const float* more, int64_t row, int64_t row_end);
+// A part of `parts`, each a slice of rows: C, which has the sums of one half of the depth, and those of the other, then bias and activation.
+void end_halves(const cpu::Product& p, void* const* buffers, const float* more, uint32_t parts, uint32_t part);
 void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column, int64_t column_end);
 
 #define HM_KERNEL(name) void name(const void* context, void* const* buffers, uint32_t phase, uint32_t part);

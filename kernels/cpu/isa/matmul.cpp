@@ -47,8 +47,10 @@ void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const flo
   map_all(y, nullptr, rows, columns, stride, bias, activation);
 }
 
-void end_sums(const cpu::Product& p, void* const* buffers, const float* more, int64_t row, int64_t row_end) {
-  map_all(static_cast<float*>(buffers[p.c]) + row * p.n, more + row * p.n, row_end - row, p.n, p.n,
+void end_halves(const cpu::Product& p, void* const* buffers, const float* more, uint32_t parts, uint32_t part) {
+  const Range rows = share(p.m, parts, part);
+  const int64_t begin = rows.begin * p.n;
+  map_all(static_cast<float*>(buffers[p.c]) + begin, more + begin, rows.end - rows.begin, p.n, p.n,
           p.has_bias ? static_cast<const float*>(buffers[p.bias]) : nullptr, p.activation);
 }
 

@@ -33,19 +33,13 @@ HM_INLINE float* second_sums(const PackedContext& c, void* const* buffers) {
   return static_cast<float*>(buffers[c.product.c + 1]) + c.a_floats + c.b_floats;
 }
 
-void add_slices(const PackedContext& c, void* const* buffers, uint32_t part) {
-  const Product& p = c.product;
-  const Range rows = share(p.m, c.sum_parts, part);
-  end_sums(p, buffers, second_sums(c, buffers), rows.begin, rows.end);
-}
-
 }  // namespace
 
 void packed_matmul(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const PackedContext*>(context);
   const bool packs = c.packs_a || c.shares_b;
   if (packs && phase == 0) return pack_shared(c, buffers, part);
-  if (phase == (packs ? 2 : 1)) return add_slices(c, buffers, part);
+  if (phase == (packs ? 2 : 1)) return end_halves(c.product, buffers, second_sums(c, buffers), c.sum_parts, part);
   const Product& p = c.product;
   const int64_t granule = c.shares_b ? kColumns : kColumns / 2;  // who packs its own part begins where it likes
   const uint32_t grid = c.row_parts * c.column_parts, slice = part / grid, row = part % grid / c.column_parts, column = part % c.column_parts;

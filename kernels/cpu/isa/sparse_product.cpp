@@ -402,10 +402,7 @@ HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* c
 void sparse_multiply(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const SparseContext*>(context);
   const Product& p = c.product;
-  if (phase == 1) {
-    const Range rows = share(p.m, c.sum_parts, part);
-    return end_sums(p, buffers, second_sums(c, buffers), rows.begin, rows.end);
-  }
+  if (phase == 1) return end_halves(p, buffers, second_sums(c, buffers), c.sum_parts, part);
   const Slice slice = slice_at(c, part);
   const Range v = slice.vectors, columns{v.begin * kWidth, v.end * kWidth < p.n ? v.end * kWidth : p.n};
   if (is_listed(c)) {
