@@ -196,8 +196,8 @@ uint64_t Spool::level_of(const std::vector<StreamPtr>& group) {
 bool Spool::commit_ends() {
   bool any = false;
   for (const auto& group : groups_) {
-    const bool over = std::any_of(group.begin(), group.end(), [](const StreamPtr& s) { return s->is_over(); });
-    if (!over || level_of(group) != group[0]->committed() || !ended_.insert(group[0]->source()).second) continue;
+    const bool ends = std::any_of(group.begin(), group.end(), [](const StreamPtr& s) { return s->is_ending(); });
+    if (!ends || level_of(group) != group[0]->committed()) continue;
     for (const StreamPtr& stream : group) stream->commit_end();
     for (const StreamPtr& stream : group) stream->tell_durable();
     for (const StreamPtr& stream : group) stream->tell_end();

@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -68,7 +67,6 @@ class Spool {
   int lock_ = -1;
   std::vector<StreamPtr> streams_;
   std::vector<std::vector<StreamPtr>> groups_;  // by source
-  std::set<std::string> ended_;                 // sources whose end is safe
   bool begun_ = false;
   std::atomic<bool> keeps_{false}, full_{false};  // somebody releases what it holds; it waits for that
   std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();

@@ -178,9 +178,9 @@ void SpooledStream::tell_durable() {
   if (has_positions_) upstream_->durable(committed());
 }
 
-bool SpooledStream::is_over() {
+bool SpooledStream::is_ending() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return pumped_ && arrived_ == committed_;
+  return pumped_ && arrived_ == committed_ && !end_told_;
 }
 
 void SpooledStream::commit_end() {

@@ -53,8 +53,8 @@ class SpooledStream {
   void commit(uint64_t level, uint64_t segment_bytes);
   // Tells the source what is on the disk.
   void tell_durable();
-  // Is the source's thread over, with all it brought on the disk?
-  bool is_over();
+  // Is the source's thread over, with all it brought on the disk, and that not told?
+  bool is_ending();
   // Brings to the disk that the source says it has ended: it hears so by tell_durable(), as of a sample.
   void commit_end();
   // read() says so from now on.

@@ -123,14 +123,15 @@ HM_INLINE int64_t mark_rows(const Region<T>& a, int64_t rows, uint64_t* words) {
 // The same for halves of the depth: of two pieces, one word has the lower halves and the next one the upper.
 template <typename T>
 HM_INLINE int64_t mark_halves(const Region<T>& a, int64_t rows, uint64_t* words) {
+  constexpr uint64_t kLower = (uint64_t{1} << kHalfPiece) - 1;
   int64_t count = 0;
   for (int64_t r = 0; r < a.runs; ++r)
     for (int64_t k = 0; k < a.length; k += 2 * kSparsePiece) {
       const T* at = a.at + r * a.step + k;
       const uint64_t first = nonzeros(at, left(k, a.length)), next = k + kSparsePiece < a.length ? nonzeros(at + kSparsePiece, left(k + kSparsePiece, a.length)) : 0;
       uint64_t* to = words + k / kSparsePiece * rows + r;
-      to[0] = (first & 0xffffffff) | next << 32;
-      to[rows] = first >> 32 | (next & ~uint64_t{0xffffffff});
+      to[0] = (first & kLower) | next << kHalfPiece;
+      to[rows] = first >> kHalfPiece | (next & ~kLower);
       count += __builtin_popcountll(first) + __builtin_popcountll(next);
     }
   return count;
@@ -418,8 +419,9 @@ void sparse_multiply(const void* context, void* const* buffers, uint32_t phase, 
       }
     });
   }
-  if (c.halves == Halves::none && !c.update)
-    for_rows(c, slice, [&](Range rows) __attribute__((always_inline)) { end_product(p, buffers, rows.begin, rows.end, columns.begin, columns.end); });
+  if (c.halves == Halves::depth || c.update) return;  // bias and activation come with the sum, or not at all
+  const Range rows = share(p.m, c.row_parts, slice.row);
+  end_product(p, buffers, rows.begin, rows.end, columns.begin, columns.end);
 }
 
 namespace {
