@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "engine/conformance/call_text.hpp"
 #include "engine/plugin/arguments.hpp"
 #include "engine/plugin/kinds.hpp"
 #include "engine/plugin/range.hpp"
@@ -44,7 +45,10 @@ std::string setting_of(const CatalogueEntry& e) {
 
 std::string example_of(const CatalogueEntry& e) {
   if (e.kind == "activation" || e.kind == "layer" || (e.kind == "functional" && !e.plugin.empty())) return fmt::format("a -({})-> b;", call_of(e));
-  if (e.kind == "functional" || e.kind == "primitive") return fmt::format("call(\"{}\", {{x}})", e.name);
+  if (e.kind == "functional" || e.kind == "primitive") {
+    const std::optional<CallExample> call = shortest_call(e.name);
+    return call ? call_text(*call) : "";
+  }
   if (e.kind == "loss") return fmt::format("output <-({})- target;", call_of(e));
   if (e.kind == "producer") return fmt::format("--producer NAME={}:PATH", e.name);
   if (e.kind == "consumer") return fmt::format("--consumer NAME={}:PATH", e.name);
@@ -112,18 +116,21 @@ std::vector<CatalogueEntry> own_augmentations() {
   return all;
 }
 
-std::vector<CatalogueEntry> own(const std::string& kind) {
+// Those of the library itself; `name`: that one alone.
+std::vector<CatalogueEntry> own(const std::string& kind, const std::string& name = "") {
   std::vector<CatalogueEntry> all;
+  const auto asked = [&](std::string_view candidate) { return name.empty() || candidate == name; };
   if (kind == "optimizer")
     for (const NamedRow& row : optimizer_rows()) all.push_back(entry_of("optimizer", row));
   if (kind == "schedule")
     for (const NamedRow& row : schedule_rows()) all.push_back(entry_of("schedule", row));
   if (kind == "augmentation") all = own_augmentations();
   if (kind == "functional")
-    for (const FunctionalPtr& f : FunctionalTable::global().all()) all.push_back(finished({kind, f->name, f->formula, f->description, "", "", {}, ""}));
+    for (const FunctionalPtr& f : FunctionalTable::global().all())
+      if (asked(f->name)) all.push_back(finished({kind, f->name, f->formula, f->description, "", "", {}, ""}));
   if (kind == "primitive")
     for (const OpRow& row : op_rows())
-      all.push_back(finished({kind, std::string(row.name), std::string(row.name), row.gradient ? "differentiable" : "no gradient", "", "", {}, ""}));
+      if (asked(row.name)) all.push_back(finished({kind, std::string(row.name), std::string(row.name), row.gradient ? "differentiable" : "no gradient", "", "", {}, ""}));
   return all;
 }
 
@@ -162,7 +169,7 @@ std::vector<CatalogueEntry> catalogue_of(const std::string& name) {
   for (const uint32_t kind : item_kinds())
     if (const ItemPtr item = Registry::global().find(kind, name)) all.push_back(entry_of(*item));
   for (const std::string& kind : catalogue_kinds())
-    for (CatalogueEntry& e : own(singular(kind)))
+    for (CatalogueEntry& e : own(singular(kind), name))
       if (e.name == name) all.push_back(std::move(e));
   return all;
 }

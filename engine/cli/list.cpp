@@ -71,7 +71,7 @@ void show(const CatalogueEntry& e) {
     fmt::print("of every producer\n");
     for (const StreamOption& o : stream_options()) fmt::print("  {:<14} {}\n", o.name, o.description);
   }
-  fmt::print("example\n  {}\n", e.example);
+  if (!e.example.empty()) fmt::print("example\n  {}\n", e.example);
 }
 
 bool ends_with(const std::string& s, const std::string& end) { return s.size() > end.size() && s.compare(s.size() - end.size(), end.size(), end) == 0; }

@@ -83,6 +83,50 @@ Finding finite(const Call& f) {
   return {};
 }
 
+// A prediction and a target as flows hand them over: whole numbers as i32 where the loss says that it takes classes,
+// everything else as f32 of the prediction's shape.
+struct Pair {
+  HTensor prediction, target;
+  bool classes;
+};
+
+std::vector<Pair> pairs_of_flows(const Item& item, uint64_t seed) {
+  const auto probabilities = [&](const Shape& shape, uint64_t more) {
+    return random_tensor(shape, seed + more, 0.1, 0.9, DType::F32);
+  };
+  const auto classes = [&](const Shape& shape, int64_t count) { return cast(random_indices(shape, seed + 3, count), DType::I32); };
+  std::vector<Pair> pairs;
+  if (item.flags & HX_TAKES_CLASSES) {
+    pairs.push_back({probabilities({4, 3}, 0), classes({4}, 3), true});
+    pairs.push_back({probabilities({2, 4, 3}, 0), classes({2, 4}, 3), true});
+  }
+  if (item.flags & HX_TWO_CLASSES_IN_ONE) pairs.push_back({probabilities({4, 1}, 0), classes({4}, 2), true});
+  pairs.push_back({probabilities({4, 3}, 0), probabilities({4, 3}, 2), false});
+  return pairs;
+}
+
+using LossCall = std::function<HTensor(const HTensor& prediction, const HTensor& target)>;
+
+// The first pair that it takes goes to p and target; one that takes classes must take some.
+Finding takes_a_target(const Item& item, const std::vector<Pair>& pairs, const LossCall& loss, HTensor& p, HTensor& target) {
+  const bool takes_classes = item.flags & HX_TAKES_CLASSES;
+  std::string taken, refused;
+  for (const Pair& pair : pairs) {
+    try {
+      loss(pair.prediction, pair.target);
+      if (!target && (pair.classes || !takes_classes)) p = pair.prediction, target = pair.target;
+      taken += (taken.empty() ? "" : ", ") + type_of(pair.target).str();
+    } catch (const Error& e) {
+      if (refused.empty()) refused = fmt::format("{} with {}: {}", type_of(pair.prediction).str(), type_of(pair.target).str(), e.what());
+    }
+  }
+  if (target) return {Outcome::Passed, taken, ""};
+  if (takes_classes)
+    throw Error(ErrorKind::Plugin, "no classes: " + refused).note("flows hand classes over as i32, one rank below the prediction");
+  throw Error(ErrorKind::Plugin, "no numbers of the prediction's shape: " + refused)
+      .note("flows hand numbers over as f32; classes, as i32, only to a loss that is registered with HX_TAKES_CLASSES");
+}
+
 }  // namespace
 
 void check_activation(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
@@ -108,33 +152,12 @@ void check_activation(const ItemPtr& item, const CheckSettings& settings, CheckL
 
 void check_loss(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
   const AttributeMap arguments = arguments_to_try(*item);
-  const auto probabilities = [&](const Shape& shape, uint64_t seed) {
-    return random_tensor(shape, settings.seed + seed, 0.1, 0.9, DType::F32);
-  };
-  // Numbers, classes, and symbols of a sequence.
-  const std::vector<std::pair<HTensor, HTensor>> pairs = {
-      {probabilities({4, 3}, 0), probabilities({4, 3}, 2)},
-      {probabilities({4, 3}, 0), random_indices({4}, settings.seed + 3, 3)},
-      {probabilities({2, 4, 3}, 0), random_indices({2, 4}, settings.seed + 3, 3)}};
+  const std::vector<Pair> pairs = pairs_of_flows(*item, settings.seed);
   HTensor p, target;
   const auto loss = [&](const HTensor& prediction, const HTensor& t) {
     return call_loss(item, arguments, "", prediction, prediction, t);
   };
-  attempt(log, "takes a target", [&]() -> Finding {
-    std::string refused;
-    for (const auto& [prediction, t] : pairs) {
-      try {
-        loss(prediction, t);
-        if (!target) p = prediction, target = t;
-      } catch (const Error& e) {
-        if (refused.empty()) refused = e.what();
-      }
-    }
-    if (!target)
-      throw Error(ErrorKind::Plugin, "neither numbers of the prediction's shape nor classes nor symbols: " + refused)
-          .note("a loss takes one of them");
-    return {Outcome::Passed, type_of(target).str(), ""};
-  });
+  attempt(log, "takes a target", [&] { return takes_a_target(*item, pairs, loss, p, target); });
   if (!target) return;
   const Call f = [&](const HTensor& x) { return loss(x, target); };
   attempt(log, "depends on its input alone", [&] { return repeats(f, p); });

@@ -31,6 +31,17 @@ std::string types_of(const Values& values) {
   return text;
 }
 
+// "[3, 5]" of inputs of one shape, else "[3, 5]x[4, 5]".
+std::string shapes_of(const CallExample& call) {
+  std::string text;
+  bool one = true;
+  for (const HTensor& x : call.inputs) {
+    text += (text.empty() ? "" : "x") + x.shape().str();
+    one = one && x.shape() == call.inputs[0].shape();
+  }
+  return one ? call.inputs[0].shape().str() : text;
+}
+
 // The body in a program of its own, recorded now.
 Program record(const CallExample& call) {
   const FunctionalPtr functional = FunctionalTable::global().find(call.op);
@@ -128,10 +139,10 @@ void check_functional(const ItemPtr& item, const CheckSettings& settings, CheckL
       calls = calls_of_item(*item, DType::F32, settings.seed);
     } catch (const Error& e) {
       return {Outcome::Noted, fmt::format("none of the inputs that were tried: {}", e.what()),
-              "it is given up to four inputs of one shape; what takes others is tried by tests of yours"};
+              "it is given up to four inputs, of one shape or as those of maps, norms and products; what takes others is tried by tests of yours"};
     }
     std::string shapes;
-    for (const CallExample& call : calls) shapes += (shapes.empty() ? "" : " ") + call.inputs[0].shape().str();
+    for (const CallExample& call : calls) shapes += (shapes.empty() ? "" : " ") + shapes_of(call);
     return {Outcome::Passed, fmt::format("{} input{} of {}", calls[0].inputs.size(), calls[0].inputs.size() == 1 ? "" : "s", shapes), ""};
   });
   if (calls.empty()) return;

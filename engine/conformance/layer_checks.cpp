@@ -49,11 +49,12 @@ struct Sample {
   TensorType type;
   uint32_t leading;
 };
-// Features, positions with features, pictures, symbols.
+// Features, positions with features, pictures.
 const std::vector<Sample> kSamples = {{{DType::F32, {3, 6}}, 1},
                                       {{DType::F32, {3, 5, 4}}, 2},
-                                      {{DType::F32, {3, 2, 8, 8}}, 1},
-                                      {{DType::I64, {3, 5}}, 2}};
+                                      {{DType::F32, {3, 2, 8, 8}}, 1}};
+// Symbols, as flows hand them to layers that take classes: of the stream's own type.
+const std::vector<Sample> kSymbols = {{{DType::I64, {3, 5}}, 2}, {{DType::I32, {3, 5}}, 2}, {{DType::U8, {3, 5}}, 2}};
 
 Program trace(const ItemPtr& item, const Sample& sample, bool training, bool differentiate) {
   const AttributeMap arguments = arguments_to_try(*item);
@@ -103,16 +104,26 @@ Sample of_batch(const Sample& sample, int64_t batch) {
 void check_layer(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
   std::vector<Sample> taken;
   attempt(log, "takes samples and keeps the batch axis", [&]() -> Finding {
-    std::string accepted, refused;
-    for (const Sample& sample : kSamples) {
+    std::string accepted, refused, symbol;
+    size_t symbols = 0;
+    const auto offer = [&](const Sample& sample) {
       try {
         trace(item, sample, false, false);
         taken.push_back(sample);
         accepted += (accepted.empty() ? "" : ", ") + sample.type.str();
+        return true;
       } catch (const Error& e) {
         if (refused.empty()) refused = e.what();
+        symbol = fmt::format("{}: {}", sample.type.str(), e.what());
+        return false;
       }
-    }
+    };
+    for (const Sample& sample : kSamples) offer(sample);
+    if (item->flags & HX_TAKES_CLASSES)
+      for (const Sample& sample : kSymbols) symbols += offer(sample);
+    if (symbols > 0 && symbols < kSymbols.size())
+      throw Error(ErrorKind::Plugin, fmt::format("takes {}, but not {}", accepted, symbol))
+          .note("flows hand symbols over in the stream's own type, bytes among them: cast(x, DType::I64)");
     if (taken.empty())
       throw Error(ErrorKind::Plugin, refused).note("of features, sequences, pictures and symbols one should be taken");
     return {Outcome::Passed, accepted, ""};

@@ -1,0 +1,201 @@
+#include "engine/conformance/call_text.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+#include <fmt/core.h>
+
+#include "engine/conformance/functional_cases.hpp"
+#include "engine/program/op.hpp"
+#include "engine/program/tracer.hpp"
+
+namespace harmonics {
+
+namespace {
+
+// The inputs of a formula, "x [..., in], weight [out, in], bias [out]? {...} -> ...", by name.
+struct FormulaInput {
+  std::string name;
+  bool optional = false;
+};
+
+bool of_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+std::string before_attributes(const std::string& formula) {
+  return formula.substr(0, std::min(formula.find('{'), formula.find(" -> ")));
+}
+
+// "(a, b)?" may be left out, "(a, b) ..." may be repeated: of that there are two, a1, b1, a2, b2.
+class FormulaInputs {
+ public:
+  explicit FormulaInputs(const std::string& formula) : text_(before_attributes(formula)) {
+    list(false);
+  }
+  std::vector<FormulaInput> take() { return std::move(inputs_); }
+
+ private:
+  void list(bool optional) {
+    while (at_ < text_.size() && text_[at_] != ')') {
+      if (text_[at_] == '(') group(optional);
+      else if (of_name(text_[at_])) single(optional);
+      else ++at_;
+    }
+  }
+  void group(bool optional) {
+    const size_t first = inputs_.size();
+    ++at_;
+    list(optional);
+    ++at_;
+    if (at_ < text_.size() && text_[at_] == '?')
+      for (size_t i = first; i < inputs_.size(); ++i) inputs_[i].optional = true;
+    if (text_.compare(at_, 4, " ...") == 0) repeat(first);
+  }
+  void repeat(size_t first) {
+    const std::vector<FormulaInput> once(inputs_.begin() + static_cast<std::ptrdiff_t>(first), inputs_.end());
+    for (size_t i = first; i < inputs_.size(); ++i) inputs_[i].name += "1";
+    for (const FormulaInput& input : once) inputs_.push_back({input.name + "2", input.optional});
+  }
+  // A name, then words and a shape up to the comma.
+  void single(bool optional) {
+    const size_t start = at_;
+    while (at_ < text_.size() && of_name(text_[at_])) ++at_;
+    FormulaInput input{text_.substr(start, at_ - start), optional};
+    int depth = 0;
+    for (; at_ < text_.size(); ++at_) {
+      const char c = text_[at_];
+      depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+      if (depth == 0 && (c == ',' || c == ')')) break;
+      input.optional = input.optional || (depth == 0 && c == '?') || (c == ']' && text_.compare(at_ + 1, 3, "...") == 0);
+    }
+    inputs_.push_back(std::move(input));
+  }
+
+  std::string text_;
+  size_t at_ = 0;
+  std::vector<FormulaInput> inputs_;
+};
+
+std::vector<std::string> names_of(const CallExample& call) {
+  std::vector<std::string> names;
+  if (const FunctionalPtr functional = find_op(call.op) ? nullptr : FunctionalTable::global().find(call.op)) {
+    const std::vector<FormulaInput> inputs = FormulaInputs(functional->formula).take();
+    for (const bool all : {false, true}) {
+      if (names.size() == call.inputs.size()) break;
+      names.clear();
+      for (const FormulaInput& input : inputs)
+        if (all || !input.optional) names.push_back(input.name);
+    }
+    names.resize(std::min(names.size(), call.inputs.size()));
+  } else if (call.op == "select") {
+    names = {"condition", "x", "y"};
+  }
+  for (const char* more = "xyzuvw"; names.size() < call.inputs.size(); ++more)
+    names.push_back(*more ? std::string(1, *more) : fmt::format("x{}", names.size()));
+  return names;
+}
+
+std::string value_text(const AttributeValue& value) {
+  const auto listed = [](const auto& numbers, const char* type) {
+    std::string text;
+    for (const auto n : numbers) text += fmt::format("{}{}", text.empty() ? "" : ", ", n);
+    return fmt::format("std::vector<{}>{{{}}}", type, text);
+  };
+  if (const auto* i = std::get_if<int64_t>(&value)) return fmt::format("{}", *i);
+  if (const auto* f = std::get_if<double>(&value)) return fmt::format("{}", *f);
+  if (const auto* b = std::get_if<bool>(&value)) return *b ? "true" : "false";
+  if (const auto* s = std::get_if<std::string>(&value)) return "\"" + *s + "\"";
+  if (const auto* ints = std::get_if<std::vector<int64_t>>(&value)) return listed(*ints, "int64_t");
+  return listed(std::get<std::vector<double>>(value), "double");
+}
+
+bool works(const CallExample& call) {
+  try {
+    return !apply(call.op, call.attributes, call.inputs).empty();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Without what may be left out.
+CallExample shortened(CallExample call) {
+  const AttributeMap all = call.attributes;
+  for (const auto& [name, value] : all.entries()) {
+    CallExample without = call;
+    without.attributes = {};
+    for (const auto& [other, kept] : call.attributes.entries())
+      if (other != name) without.attributes.set(other, kept);
+    if (works(without)) call = std::move(without);
+  }
+  return call;
+}
+
+std::optional<CallExample> shortest(const std::vector<CallExample>& calls) {
+  const CallExample* least = nullptr;
+  for (const CallExample& call : calls)
+    if (!least || call.inputs.size() < least->inputs.size()) least = &call;
+  return least ? std::optional<CallExample>(shortened(*least)) : std::nullopt;
+}
+
+// Of primitives that the library's functionals do not use.
+std::vector<CallExample> further_calls(const std::string& primitive) {
+  const HTensor x = HTensor::from<float>({2, 3}, {1, 2, 3, 4, 5, 6});
+  const HTensor first = HTensor::from<int64_t>({2}, {0, 1}), scale = HTensor::scalar(0.5f);
+  const std::vector<CallExample> all = {
+      {"full", AttributeMap().set("dtype", int64_t{HX_F32}).set("shape", std::vector<int64_t>{2, 3}).set("value", 1.0), {}},
+      {"random_uniform", AttributeMap().set("stream", int64_t{1}).set("shape", std::vector<int64_t>{2, 3}), {first}},
+      {"pad", AttributeMap().set("low", std::vector<int64_t>{0, 1}).set("high", std::vector<int64_t>{0, 1}).set("interior", std::vector<int64_t>{0, 0}).set("value", 0.0), {x}},
+      {"reverse", AttributeMap().set("axes", std::vector<int64_t>{0}), {x}},
+      {"argmax", AttributeMap().set("axis", int64_t{1}), {x}},
+      {"argmin", AttributeMap().set("axis", int64_t{1}), {x}},
+      {"cumsum", AttributeMap().set("axis", int64_t{1}), {x}},
+      {"top_k", AttributeMap().set("k", int64_t{2}), {x}},
+      {"reduce_min", AttributeMap().set("axes", std::vector<int64_t>{1}), {x}},
+      {"reduce_prod", AttributeMap().set("axes", std::vector<int64_t>{1}), {x}},
+      {"dynamic_slice", AttributeMap().set("sizes", std::vector<int64_t>{1, 2}), {x, first}},
+      {"update_slice", {}, {x, HTensor(DType::F32, {1, 2}), first}},
+      {"stop_gradient", {}, {x}},
+      {"quantize", AttributeMap().set("dtype", int64_t{HX_I8}), {x, scale, HTensor(DType::I8, {})}},
+      {"dequantize", {}, {HTensor(DType::I8, {2, 3}), scale, HTensor(DType::I8, {})}},
+  };
+  std::vector<CallExample> found;
+  for (const CallExample& call : all)
+    if (call.op == primitive) found.push_back(call);
+  return found;
+}
+
+// Numbers, whole ones or flags of one shape, whichever an elementwise primitive takes.
+std::vector<CallExample> elementwise_calls(const std::string& primitive) {
+  std::vector<CallExample> calls;
+  const HTensor flags(DType::Bool, {2, 3}), numbers(DType::F32, {2, 3});
+  for (const std::vector<HTensor>& inputs : std::vector<std::vector<HTensor>>{
+           {numbers}, {flags}, {numbers, numbers}, {flags, flags}, {flags, numbers, numbers}}) {
+    CallExample call{primitive, primitive == "cast" ? AttributeMap().set("dtype", int64_t{HX_I32}) : AttributeMap(), inputs};
+    if (works(call)) calls.push_back(std::move(call));
+  }
+  return calls;
+}
+
+}  // namespace
+
+std::optional<CallExample> shortest_call(const std::string& op) {
+  const OpRow* row = find_op(op);
+  if (!row) return shortest(calls_of(op, DType::F32, 0));
+  if (is_elementwise(row->op)) return shortest(elementwise_calls(op));
+  if (std::optional<CallExample> call = shortest(further_calls(op))) return call;
+  return shortest(calls_of(op, DType::F32, 0));
+}
+
+std::string call_text(const CallExample& call) {
+  const std::vector<std::string> names = names_of(call);
+  std::string inputs, types, attributes;
+  for (size_t i = 0; i < names.size(); ++i) {
+    inputs += (i ? ", " : "") + names[i];
+    types += (i ? ", " : "") + names[i] + " " + type_of(call.inputs[i]).str();
+  }
+  for (const auto& [name, value] : call.attributes.entries()) attributes += fmt::format(".set(\"{}\", {})", name, value_text(value));
+  return fmt::format("call(\"{}\", {{{}}}{}){}", call.op, inputs, attributes.empty() ? "" : ", Attributes()" + attributes,
+                     types.empty() ? "" : "  // " + types);
+}
+
+}  // namespace harmonics
