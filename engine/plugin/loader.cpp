@@ -1,12 +1,15 @@
 #include "engine/plugin/loader.hpp"
 
-#include <cstring>
+#include <deque>
 #include <dlfcn.h>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define BOOST_DLL_USE_STD_FS  // then it is headers alone
+#include <boost/dll/shared_library.hpp>
 #include <fmt/core.h>
 
 #include "engine/base/file.hpp"
@@ -24,7 +27,7 @@ FileStamp stamp_of(const std::string& path) {
   return {s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
 }
 
-void* Library::symbol(const char* name) const { return dlsym(handle_, name); }
+void* Library::symbol(const char* name) const { return opened_.has(name) ? &opened_.get<char>(name) : nullptr; }
 
 namespace {
 
@@ -59,6 +62,26 @@ std::span<const std::byte> bytes_of(const MappedFile& file) {
   else if (text.find("cannot open shared object file") != std::string::npos)
     error.note("install the library it needs, or build the plugin with its folder in the run path");
   throw error;
+}
+
+// Everything it needs is looked for now, and nothing of it is seen by other libraries. It is not closed again: objects
+// of plugins with unique symbols would crash.
+const boost::dll::shared_library& open_for_good(const std::string& path, const std::string& file) {
+  namespace dll = boost::dll;
+  static std::mutex mutex;
+  static auto* const libraries = new std::deque<dll::shared_library>;  // never destroyed
+  std::error_code failed;
+  dll::shared_library library;
+  library.load(file, dll::load_mode::rtld_now | dll::load_mode::rtld_local, failed);
+  if (failed) refuse_by_system(path, file);
+  const std::lock_guard lock(mutex);
+  return libraries->emplace_back(std::move(library));
+}
+
+// Boost.DLL would hand out the program where the system refuses to open it as a library.
+bool is_this_program(const std::string& file) {
+  std::error_code unknown;
+  return fs::equivalent(file, "/proc/self/exe", unknown);
 }
 
 std::string stem_of(const fs::path& path) {
@@ -111,11 +134,10 @@ Opened open_library(const std::string& path, bool beside) {
   const FileStamp stamp = stamp_of(file);
   const std::optional<Beside> copy = beside ? std::optional<Beside>(std::in_place, file) : std::nullopt;
   const std::string& opened = copy ? copy->path() : file;
-  void* handle = dlopen(opened.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle) refuse_by_system(path, opened);
-  auto library = std::make_shared<Library>(file, handle, stamp);
+  if (is_this_program(file)) throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' is this program itself, not a library", path));
+  auto library = std::make_shared<Library>(file, open_for_good(path, opened), stamp);
   const auto entry = reinterpret_cast<Entry>(library->symbol("harmonics_register"));
-  if (!entry) refuse_by_system(path, file);
+  if (!entry) throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' does not export harmonics_register", path));
   return {std::move(library), descriptor.id[0] ? descriptor.id : stem_of(path), entry};
 }
 

@@ -7,6 +7,10 @@
 
 #include "engine/plugin/registry.hpp"
 
+namespace boost::dll {
+class shared_library;
+}
+
 namespace harmonics {
 
 // Size and time of the last change of a file, by which another build is known; all zero: there is no such file.
@@ -19,14 +23,14 @@ FileStamp stamp_of(const std::string& path);
 // An opened shared library. Never closed while the process lives (objects of plugins with unique symbols would crash).
 class Library {
  public:
-  Library(std::string path, void* handle, FileStamp stamp) : path_(std::move(path)), handle_(handle), stamp_(stamp) {}
+  Library(std::string path, const boost::dll::shared_library& opened, FileStamp stamp) : path_(std::move(path)), opened_(opened), stamp_(stamp) {}
   const std::string& path() const { return path_; }
-  void* symbol(const char* name) const;
+  void* symbol(const char* name) const;  // null: it has none of that name
   const FileStamp& stamp() const { return stamp_; }  // of the file when it was opened
 
  private:
   std::string path_;
-  void* handle_;
+  const boost::dll::shared_library& opened_;
   FileStamp stamp_;
 };
 
