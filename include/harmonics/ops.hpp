@@ -4,6 +4,8 @@
 // shapes; the broadcast is recorded). Operands share one dtype; numbers written in C++ take the tensor's dtype.
 #pragma once
 
+#include <optional>
+
 #include <harmonics/tensor.hpp>
 
 namespace harmonics {
@@ -151,6 +153,30 @@ HARMONICS_FACE inline HTensor select(const HTensor& condition, const HTensor& a,
   return call1("select", {broadcast(condition, s), broadcast(a, s), broadcast(b, s)});
 }
 
+// As select; a number stands for a tensor of it.
+HARMONICS_FACE inline HTensor where(const HTensor& condition, const HTensor& a, const HTensor& b) {
+  return select(condition, a, b);
+}
+HARMONICS_FACE inline HTensor where(const HTensor& condition, const HTensor& a, double b) {
+  return select(condition, a, full(a.dtype(), {}, b));
+}
+HARMONICS_FACE inline HTensor where(const HTensor& condition, double a, const HTensor& b) {
+  return select(condition, full(b.dtype(), {}, a), b);
+}
+// x held between low and high, each of which may be left out: std::nullopt, or an empty tensor; with high below low it
+// is high. NaN stays. The gradient is 1 from bound to bound, both included, and 0 outside, where it flows to a bound
+// that is a tensor, as PyTorch's.
+HARMONICS_FACE inline HTensor clamp(const HTensor& x, const HTensor& low, const HTensor& high) {
+  HTensor y = x;
+  if (low) y = select(less(y, low), low, y);
+  if (high) y = select(less(high, y), high, y);
+  return y;
+}
+HARMONICS_FACE inline HTensor clamp(const HTensor& x, std::optional<double> low, std::optional<double> high) {
+  const auto bound = [&](std::optional<double> value) { return value ? full(x.dtype(), {}, *value) : HTensor(); };
+  return clamp(x, bound(low), bound(high));
+}
+
 // ---- reductions -----------------------------------------------------------------------------------------------------
 #define HARMONICS_REDUCTION(name)                                                                              \
   HARMONICS_FACE inline HTensor name(const HTensor& x, const std::vector<int64_t>& axes, bool keep = false) { \
@@ -221,7 +247,71 @@ HARMONICS_FACE inline HTensor matmul(const HTensor& a, const HTensor& b) {
 HARMONICS_FACE inline HTensor linear(const HTensor& x, const HTensor& weight, const HTensor& bias = {}) {
   return bias ? call1("linear", {x, weight, bias}) : call1("linear", {x, weight});
 }
+HARMONICS_FACE inline HTensor relu(const HTensor& x) { return call1("relu", {x}); }
+HARMONICS_FACE inline HTensor leaky_relu(const HTensor& x, double slope = 0.01) {
+  return call1("leaky_relu", {x}, Attributes().set("slope", slope));
+}
+HARMONICS_FACE inline HTensor elu(const HTensor& x, double alpha = 1) {
+  return call1("elu", {x}, Attributes().set("alpha", alpha));
+}
+HARMONICS_FACE inline HTensor sigmoid(const HTensor& x) { return logistic(x); }
+HARMONICS_FACE inline HTensor silu(const HTensor& x) { return call1("silu", {x}); }
+// `approximate`: "none" or "tanh".
+HARMONICS_FACE inline HTensor gelu(const HTensor& x, const char* approximate = "none") {
+  return call1("gelu", {x}, Attributes().set("approximate", approximate));
+}
+HARMONICS_FACE inline HTensor softplus(const HTensor& x) { return call1("softplus", {x}); }
 HARMONICS_FACE inline HTensor softmax(const HTensor& x) { return call1("softmax", {x}); }          // last axis
 HARMONICS_FACE inline HTensor log_softmax(const HTensor& x) { return call1("log_softmax", {x}); }  // last axis
+
+// ---- methods --------------------------------------------------------------------------------------------------------
+#define HARMONICS_METHOD(name) \
+  inline HTensor HTensor::name() const { return harmonics::name(*this); }
+#define HARMONICS_METHOD_OF_TWO(name)                                                                  \
+  inline HTensor HTensor::name(const HTensor& b) const { return harmonics::name(*this, b); }           \
+  inline HTensor HTensor::name(double b) const { return harmonics::name(*this, b); }
+#define HARMONICS_REDUCING_METHOD(name)                                                                \
+  inline HTensor HTensor::name(const std::vector<int64_t>& axes, bool keep) const {                    \
+    return harmonics::name(*this, axes, keep);                                                         \
+  }
+HARMONICS_METHOD_OF_TWO(add)
+HARMONICS_METHOD_OF_TWO(sub)
+HARMONICS_METHOD_OF_TWO(mul)
+HARMONICS_METHOD_OF_TWO(div)
+HARMONICS_METHOD_OF_TWO(pow)
+HARMONICS_METHOD_OF_TWO(maximum)
+HARMONICS_METHOD_OF_TWO(minimum)
+HARMONICS_METHOD(neg)
+HARMONICS_METHOD(abs)
+HARMONICS_METHOD(exp)
+HARMONICS_METHOD(log)
+HARMONICS_METHOD(sqrt)
+HARMONICS_METHOD(tanh)
+HARMONICS_METHOD(relu)
+HARMONICS_METHOD(sigmoid)
+HARMONICS_METHOD(silu)
+HARMONICS_METHOD(gelu)
+HARMONICS_METHOD(softmax)
+HARMONICS_METHOD(log_softmax)
+HARMONICS_REDUCING_METHOD(reduce_sum)
+HARMONICS_REDUCING_METHOD(reduce_max)
+HARMONICS_REDUCING_METHOD(reduce_min)
+HARMONICS_REDUCING_METHOD(reduce_mean)
+#undef HARMONICS_METHOD
+#undef HARMONICS_METHOD_OF_TWO
+#undef HARMONICS_REDUCING_METHOD
+inline HTensor HTensor::matmul(const HTensor& b) const { return harmonics::matmul(*this, b); }
+inline HTensor HTensor::clamp(std::optional<double> low, std::optional<double> high) const {
+  return harmonics::clamp(*this, low, high);
+}
+inline HTensor HTensor::clamp(const HTensor& low, const HTensor& high) const {
+  return harmonics::clamp(*this, low, high);
+}
+inline HTensor HTensor::reshape(const Shape& shape) const { return harmonics::reshape(*this, shape); }
+inline HTensor HTensor::transpose(const std::vector<int64_t>& permutation) const {
+  return harmonics::transpose(*this, permutation);
+}
+inline HTensor HTensor::broadcast(const Shape& shape) const { return harmonics::broadcast(*this, shape); }
+inline HTensor HTensor::cast(DType dtype) const { return harmonics::cast(*this, dtype); }
 
 }  // namespace harmonics

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -210,6 +211,47 @@ class HTensor {
     if (size() != 1) throw Error(ErrorKind::Shape, "item() needs one element, the shape is " + shape().str());
     return *data<T>();
   }
+
+  // The functions of <harmonics/ops.hpp> as methods, defined there: x.sub(mean).mul(2).relu(). A new tensor each, of
+  // the shape that the function gives; errors are theirs.
+  HTensor add(const HTensor& b) const;
+  HTensor add(double b) const;
+  HTensor sub(const HTensor& b) const;
+  HTensor sub(double b) const;
+  HTensor mul(const HTensor& b) const;
+  HTensor mul(double b) const;
+  HTensor div(const HTensor& b) const;
+  HTensor div(double b) const;
+  HTensor pow(const HTensor& b) const;
+  HTensor pow(double b) const;
+  HTensor maximum(const HTensor& b) const;
+  HTensor maximum(double b) const;
+  HTensor minimum(const HTensor& b) const;
+  HTensor minimum(double b) const;
+  HTensor matmul(const HTensor& b) const;
+  HTensor neg() const;
+  HTensor abs() const;
+  HTensor exp() const;
+  HTensor log() const;
+  HTensor sqrt() const;
+  HTensor tanh() const;
+  HTensor relu() const;
+  HTensor sigmoid() const;
+  HTensor silu() const;
+  HTensor gelu() const;
+  HTensor softmax() const;
+  HTensor log_softmax() const;
+  // Without a bound: std::nullopt, or an empty tensor.
+  HTensor clamp(std::optional<double> low, std::optional<double> high) const;
+  HTensor clamp(const HTensor& low, const HTensor& high) const;
+  HTensor reshape(const Shape& shape) const;
+  HTensor transpose(const std::vector<int64_t>& permutation) const;
+  HTensor broadcast(const Shape& shape) const;
+  HTensor cast(DType dtype) const;
+  HTensor reduce_sum(const std::vector<int64_t>& axes, bool keep = false) const;
+  HTensor reduce_max(const std::vector<int64_t>& axes, bool keep = false) const;
+  HTensor reduce_min(const std::vector<int64_t>& axes, bool keep = false) const;
+  HTensor reduce_mean(const std::vector<int64_t>& axes, bool keep = false) const;
 
   // The raw handle: borrowed, and taking over one reference.
   hx_value* raw() const { return v_; }
