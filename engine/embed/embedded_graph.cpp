@@ -8,9 +8,11 @@
 #include "dsl/load.hpp"
 #include "engine/base/address.hpp"
 #include "engine/base/spelling.hpp"
+#include "engine/embed/fit_checkpoints.hpp"
 #include "engine/execution/device_choice.hpp"
 #include "engine/model/safetensors.hpp"
 #include "engine/plugin/pending_items.hpp"
+#include "engine/runtime/cycle_plan.hpp"
 
 using namespace harmonics;
 
@@ -38,6 +40,7 @@ RunSettings run_settings(const hx_fit_settings& s) {
   if (r.device == "auto") r.device = choose_device(Registry::global()).device;
   if (s.precision) r.precision = parse_precision(s.precision);
   r.until.assign(s.until, s.until + s.n_until);
+  r.metrics.assign(s.metrics, s.metrics + s.n_metrics);
   r.threads = std::max(0, s.threads);
   r.deterministic = s.deterministic != 0;
   return r;
@@ -64,19 +67,28 @@ std::unique_ptr<hx_graph> hx_graph::restored(const void* data, uint64_t bytes) {
 }
 
 HarmonicGraph& hx_graph::graph() {
-  const bool more = !pending_.pending.empty();
+  stale_ = stale_ || !pending_.pending.empty();
   commit_pending(pending_, registered_);
-  if (graph_ && more) {
+  stale_ = chain_.relink() || stale_;
+  Registry& names = chain_.innermost();
+  if (graph_ && stale_) {
     inference_.step.reset();
-    graph_->replace_functions(make_graph(flow_, registered_, name_));
+    graph_->registry().set_outer(&names);
+    graph_->replace_functions(make_graph(flow_, names, name_));
+    stale_ = false;
   }
   if (graph_) return *graph_;
-  graph_ = std::make_unique<HarmonicGraph>(make_graph(flow_, registered_, name_), &registered_);
+  graph_ = std::make_unique<HarmonicGraph>(make_graph(flow_, names, name_), &names);
+  stale_ = false;
   if (!weights_.empty()) graph_->load_weights(read_safetensors(weights_.data(), weights_.size(), "the saved graph"), "the saved graph");
   return *graph_;
 }
 
-StreamSet& hx_graph::streams(uint32_t purpose) { return purpose == HX_FOR_TEST ? graph().test_streams() : graph().streams(); }
+StreamSet& hx_graph::streams(uint32_t purpose) {
+  if (purpose > HX_FOR_VALIDATION) throw Error(ErrorKind::Usage, fmt::format("streams have no purpose {}", purpose));
+  HarmonicGraph& g = graph();
+  return purpose == HX_FOR_TEST ? g.test_streams() : purpose == HX_FOR_VALIDATION ? g.validation_streams() : g.streams();
+}
 
 std::string hx_graph::stream_name(const char* name) const { return name ? name : "producer"; }
 
@@ -119,9 +131,17 @@ void hx_graph::fit(const hx_fit_settings& settings, hx_fit_report& report) {
   inference_.step.reset();
   CycleReport result;
   bool stopped = false;
-  std::vector<std::string> notes;
-  for (int cycle = 0; cycle < static_cast<int>(g.graph().cycles.size()) && !stopped; ++cycle) {
+  const int cycles = static_cast<int>(g.graph().cycles.size());
+  for (int cycle = 0; cycle < cycles; ++cycle) expect_validation(g, cycle, g.settings(cycle, last_));
+  FitCheckpoints checkpoints(settings, g);
+  std::vector<std::string> notes = checkpoints.notes();
+  for (int cycle = 0; cycle < cycles && !stopped; ++cycle) {
     CycleRuntime runtime(g, cycle, last_);
+    if (checkpoints.over(cycle)) {
+      if (g.graph().trains(cycle)) runtime.declare_parameters();
+      continue;
+    }
+    if (g.graph().trains(cycle)) checkpoints.attach(runtime);
     runtime.on_progress([&](const Progress& p) {
       const hx_progress c = to_c(p);
       if (!stopped && settings.progress && !settings.progress(settings.context, &c)) runtime.stop(), stopped = true;
@@ -131,6 +151,7 @@ void hx_graph::fit(const hx_fit_settings& settings, hx_fit_report& report) {
     if (g.graph().trains(cycle) || cycle == 0) result = std::move(one);
   }
   for (auto& [node, sink] : g.sinks()) sink->finish();
+  if (!result.no_checkpoint.empty()) notes.push_back("the last checkpoint was not written: " + result.no_checkpoint);
   notes.insert(notes.end(), g.weight_notes().begin(), g.weight_notes().end());
   stopped_by_ = result.stopped_by;
   handed(notes);
@@ -143,6 +164,26 @@ void hx_graph::fit(const hx_fit_settings& settings, hx_fit_report& report) {
   report.stopped_by = stopped_by_.c_str();
   report.notes = pointers_.data();
   report.n_notes = static_cast<uint32_t>(pointers_.size());
+  checkpoint_ = checkpoints.newest();
+  report.checkpoint = checkpoint_.c_str();
+  report_figures(result, report);
+}
+
+void hx_graph::report_figures(const CycleReport& result, hx_fit_report& report) {
+  figures_.clear();
+  epochs_.clear();
+  for (const EpochReport& e : result.by_epoch) {
+    const std::vector<hx_figure>& figures = figures_.add(e.figures);
+    const std::vector<hx_figure>& validation = figures_.add(e.validation ? e.validation->all() : std::map<std::string, double>());
+    epochs_.push_back({sizeof(hx_epoch), static_cast<uint32_t>(figures.size()), static_cast<uint32_t>(validation.size()), 0, e.epoch, e.steps, e.samples,
+                       e.seconds, e.loss, e.accuracy, e.learning_rate, figures.data(), validation.data()});
+  }
+  const std::vector<hx_figure>& metrics = figures_.add(result.metrics);
+  report.metrics = metrics.data();
+  report.n_metrics = static_cast<uint32_t>(metrics.size());
+  report.by_epoch = epochs_.data();
+  report.n_epochs = static_cast<uint32_t>(epochs_.size());
+  report.resumed_at = result.resumed_at;
 }
 
 void hx_graph::evaluate(hx_evaluation& out) {
@@ -151,7 +192,21 @@ void hx_graph::evaluate(hx_evaluation& out) {
   out.samples = e.samples;
   out.loss = e.loss;
   out.accuracy = e.accuracy;
+  figures_.clear();
+  const std::vector<hx_figure>& figures = figures_.add(e.all());
+  out.figures = figures.data();
+  out.n_figures = figures.size();
 }
+
+void hx_graph::load(const std::string& path) {
+  HarmonicGraph& g = graph();
+  inference_.step.reset();
+  g.load_weights(path);
+}
+
+void hx_graph::save(const std::string& path) { save_safetensors(graph().weights(), path); }
+
+void hx_graph::close_scope(const std::shared_ptr<NameScope>& scope) { std::erase(chain_.of_graph, scope); }
 
 std::string hx_graph::set_override(const std::string& functional, const std::string& implementation) {
   inference_.step.reset();

@@ -8,6 +8,8 @@
 
 #include <harmonics/graph_abi.h>
 
+#include "engine/embed/figure_lists.hpp"
+#include "engine/embed/name_scope.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/runtime/compiled_step.hpp"
 #include "engine/runtime/cycle_runtime.hpp"
@@ -26,6 +28,10 @@ struct hx_graph {
   void bind_consumer(const char* name, const std::string& address);
   void fit(const hx_fit_settings& settings, hx_fit_report& report);
   void evaluate(hx_evaluation& out);
+  void load(const std::string& path);
+  void save(const std::string& path);
+  void open_scope(std::shared_ptr<harmonics::NameScope> scope) { chain_.of_graph.push_back(std::move(scope)); }
+  void close_scope(const std::shared_ptr<harmonics::NameScope>& scope);
   std::vector<harmonics::HTensor> infer(const char* const* names, hx_value* const* inputs, uint32_t n_inputs);
   const std::vector<const char*>& results();
   const std::string& save();
@@ -43,6 +49,7 @@ struct hx_graph {
   };
 
   harmonics::HarmonicGraph& graph();
+  void report_figures(const harmonics::CycleReport& result, hx_fit_report& report);
   harmonics::StreamSet& streams(uint32_t purpose);
   int node_named(const char* name, uint32_t purpose);
   harmonics::CompiledStep& step_of(int64_t batch);
@@ -51,6 +58,8 @@ struct hx_graph {
   std::string name_;
   harmonics::Registry registered_;  // over the global one
   hx_registry pending_;
+  harmonics::NameChain chain_{registered_};
+  bool stale_ = false;  // names have changed since the graph looked them up
   harmonics::Flow flow_;
   std::unique_ptr<harmonics::HarmonicGraph> graph_;  // made by the first call that needs it, after registrations
   std::string weights_;                              // what a restored graph starts from; kept, since tensors are views into it
@@ -60,5 +69,7 @@ struct hx_graph {
   std::vector<std::string> texts_;
   std::vector<const char*> pointers_;
   std::vector<hx_layer_info> layers_;
-  std::string saved_, stopped_by_;
+  std::vector<hx_epoch> epochs_;
+  harmonics::FigureLists figures_;
+  std::string saved_, stopped_by_, checkpoint_;
 };

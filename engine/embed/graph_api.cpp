@@ -5,6 +5,7 @@
 
 #include "dsl/load.hpp"
 #include "engine/embed/embedded_graph.hpp"
+#include "engine/embed/name_scope.hpp"
 #include "engine/execution/device_choice.hpp"
 #include "engine/functional/guard.hpp"
 #include "engine/plugin/loader.hpp"
@@ -25,6 +26,13 @@ hx_fit_settings whole(const hx_fit_settings* given) {
   s.seconds = s.lr = s.clip = -1;
   if (given) std::memcpy(&s, given, std::min<size_t>(given->struct_size, sizeof s));
   return s;
+}
+
+// A result for a program that knows as much of it as it says, and at least what contract 1.0 had.
+template <typename T> void give(const T& result, T* out, size_t least) {
+  const uint32_t known = out->struct_size;
+  std::memcpy(out, &result, std::clamp(static_cast<size_t>(known), least, sizeof result));
+  out->struct_size = known;
 }
 
 hx_status parse(const char* text, const char* source, const char* name, hx_graph** out) {
@@ -61,10 +69,18 @@ hx_status bind_consumer_address(hx_graph* graph, const char* name, const char* a
   return guard([&] { valid(graph).bind_consumer(name, text_of(address)); });
 }
 hx_status fit(hx_graph* graph, const hx_fit_settings* settings, hx_fit_report* report) {
-  return guard([&] { valid(graph).fit(whole(settings), *report); });
+  return guard([&] {
+    hx_fit_report result{};
+    valid(graph).fit(whole(settings), result);
+    give(result, report, offsetof(hx_fit_report, metrics));
+  });
 }
 hx_status evaluate_graph(hx_graph* graph, hx_evaluation* out) {
-  return guard([&] { valid(graph).evaluate(*out); });
+  return guard([&] {
+    hx_evaluation result{};
+    valid(graph).evaluate(result);
+    give(result, out, offsetof(hx_evaluation, figures));
+  });
 }
 hx_status infer(hx_graph* graph, const char* const* names, hx_value* const* inputs, uint32_t n_inputs, hx_value** outs, uint32_t max_outs,
                 uint32_t* n_outs) {
@@ -126,9 +142,33 @@ hx_status accelerator(uint32_t sort, const char** device, const char** note) {
   });
 }
 
+hx_status load(hx_graph* graph, const char* path) {
+  return guard([&] { valid(graph).load(text_of(path)); });
+}
+hx_status save_file(hx_graph* graph, const char* path) {
+  return guard([&] { valid(graph).save(text_of(path)); });
+}
+hx_status open_scope(hx_graph* graph, hx_name_scope** out) {
+  return guard([&] {
+    auto opened = std::make_unique<hx_name_scope>(hx_name_scope{graph, std::make_shared<NameScope>()});
+    if (graph) graph->open_scope(opened->scope);
+    else thread_scopes().push_back(opened->scope);
+    *out = opened.release();
+  });
+}
+hx_registry* scope_registry(hx_name_scope* scope) { return scope ? scope->scope->registry() : nullptr; }
+void close_scope(hx_name_scope* scope) {
+  if (!scope) return;
+  if (scope->graph) scope->graph->close_scope(scope->scope);
+  else std::erase(thread_scopes(), scope->scope);
+  scope->scope->close();
+  delete scope;
+}
+
 constexpr hx_graph_api kGraphs = {
     sizeof(hx_graph_api), HX_ABI_MAJOR, HX_ABI_MINOR, parse,   parse_file, restore, destroy, open_plugin, registry, bind_producer, bind_consumer,
     bind_producer_address, bind_consumer_address, fit, evaluate_graph, infer, results, save, layers, weights, weight, set_override, accelerator,
+    load, save_file, open_scope, scope_registry, close_scope,
 };
 
 }  // namespace

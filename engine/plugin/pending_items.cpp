@@ -123,6 +123,7 @@ void add_pending(hx_registry& registry, const hx_item& from) {
     refuse(*item, "its table lacks the function '" + missing + "'");
   copy_arguments(*item, given);
   check_shape(*item);
+  if (registry.take) return registry.take(std::move(item));
   registry.pending.push_back(std::move(item));
 }
 

@@ -173,6 +173,12 @@ std::vector<std::string> Registry::passed_over() {
   return all;
 }
 
+void Registry::clear() {
+  std::map<Key, ItemPtr> gone;  // destroyed without the lock
+  std::lock_guard lock(mutex_);
+  gone.swap(items_);
+}
+
 bool Registry::knows(uint32_t kind, const std::string& name) {
   const std::vector<std::string> known = names(kind);
   return std::binary_search(known.begin(), known.end(), name);

@@ -92,6 +92,10 @@ class Registry {
   // A library that was found and cannot be used, for whoever misses a name.
   void pass_over(std::string reason);
   std::vector<std::string> passed_over();
+  // What it falls back to from now on, while nobody looks for anything.
+  void set_outer(Registry* outer) { outer_ = outer; }
+  // Forgets what was added; who uses it keeps it.
+  void clear();
   // An item of a library that was opened because of its manifest: it replaces nothing that was added since, nor what
   // another library has announced.
   void add_announced(std::shared_ptr<Item> item);
@@ -130,6 +134,7 @@ class ScopedOverride {
 // What hx_api.register_item receives: items wait here until harmonics_register has returned without error.
 struct hx_registry {
   std::vector<std::shared_ptr<harmonics::Item>> pending;
+  std::function<void(std::shared_ptr<harmonics::Item>)> take;  // instead: at once
   std::string plugin, path;
   std::shared_ptr<harmonics::Library> library;
 };

@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 #define HX_ABI_MAJOR 1
-#define HX_ABI_MINOR 4
+#define HX_ABI_MINOR 5
 #define HX_ABI_MIN_MINOR 0
 #define HX_MAX_RANK 8
 

@@ -20,6 +20,7 @@
 
 #include <harmonics/function.hpp>
 #include <harmonics/graph_abi.h>
+#include <harmonics/registering.hpp>
 #include <harmonics/stream.hpp>
 
 namespace harmonics {
@@ -58,6 +59,28 @@ struct FitOptions {
   int threads = 0;                                     // 0: all
   bool deterministic = false;
   std::function<bool(const FitProgress&)> progress;    // false: stop after the running step
+
+  // Checkpoints: weights, moments, random numbers and positions of the streams in one file, from which a run goes on to
+  // the bit as if it had never stopped. Written beside the run, and at its end; producers that cannot go back to a
+  // sample make it say so.
+  std::string checkpoint;       // their folder, which one fit at a time has; "": none
+  std::string every;            // "90s", "5m", "500steps", "1epoch"; "": every 5 minutes
+  std::optional<int64_t> keep;  // so many of the newest; 3
+  // A checkpoint, or a folder of them, whose newest undamaged one counts; "": from the beginning. With the folder of
+  // `checkpoint` a run that has none yet starts at the beginning, and one that has some must name it here.
+  std::string resume;
+  // "f1", "topk(5)": measured besides what the task suggests, in training, in validation and in test().
+  std::vector<std::string> metrics;
+};
+
+// By name: "loss", "f1", or "output.f1" where several layers are judged. NaN: undefined.
+using Figures = std::map<std::string, double>;
+
+struct EpochFigures {
+  int64_t epoch = 0, steps = 0, samples = 0;  // epoch from 1
+  double seconds = 0, loss = 0, accuracy = -1, learning_rate = 0;
+  Figures metrics;     // what FitOptions::metrics asked for, over the epoch
+  Figures validation;  // of the streams bound for validation, after it; empty: there are none
 };
 
 struct FitReport {
@@ -65,11 +88,16 @@ struct FitReport {
   double seconds = 0, loss = 0, accuracy = -1;
   std::string stopped_by;
   std::vector<std::string> notes;
+  Figures metrics;                     // at the end of the run
+  std::vector<EpochFigures> by_epoch;  // of the whole run, those before a checkpoint it went on from included
+  int64_t resumed_at = 0;              // the step of the checkpoint it went on from; 0: the beginning
+  std::string checkpoint;              // the newest one's file; "": none
 };
 
 struct TestReport {
   int64_t samples = 0;
   double loss = 0, accuracy = -1;
+  Figures figures;  // the same, and what the last FitOptions::metrics asked for
 };
 
 struct LayerInfo {
@@ -88,6 +116,34 @@ HARMONICS_FACE inline int32_t call_progress(void* context, const hx_progress* p)
   int32_t result = 0;
   harmonics::detail::guarded([&] { return result = (*static_cast<const std::function<bool(const FitProgress&)>*>(context))(progress), HX_OK; });
   return result;
+}
+
+// What an older library cannot do is an error, not left out.
+HARMONICS_FACE inline void expect(bool has, const char* what) {
+  if (has) return;
+  throw Error(ErrorKind::Plugin, std::string("the Harmonics library that this program runs with has no ") + what +
+                                     ": it is older than contract 1.5");
+}
+HARMONICS_FACE inline Figures figures(const hx_figure* first, uint64_t count) {
+  Figures all;
+  for (uint64_t i = 0; i < count; ++i) all[first[i].name] = first[i].value;
+  return all;
+}
+HARMONICS_FACE inline std::vector<EpochFigures> epochs(const hx_fit_report& report) {
+  std::vector<EpochFigures> all;
+  const char* at = reinterpret_cast<const char*>(report.by_epoch);
+  for (uint32_t i = 0; i < report.n_epochs; ++i) {
+    const auto& e = *reinterpret_cast<const hx_epoch*>(at);
+    all.push_back({e.epoch, e.steps, e.samples, e.seconds, e.loss, e.accuracy, e.learning_rate,
+                   figures(e.figures, e.n_figures), figures(e.validation, e.n_validation)});
+    at += e.struct_size;
+  }
+  return all;
+}
+HARMONICS_FACE inline std::vector<const char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<const char*> all;
+  for (const std::string& text : texts) all.push_back(text.c_str());
+  return all;
 }
 
 // A finite producer that says no more than next() and size(): what its samples are is found out by reading, and where it
@@ -161,7 +217,7 @@ struct DestroyGraph {
 
 }  // namespace calls
 
-class HarmonicGraph {
+class HarmonicGraph : public Registering<HarmonicGraph> {
  public:
   // ---- streams ----
   // The graph holds the producer; it is asked from threads of the run, by one at a time.
@@ -169,6 +225,11 @@ class HarmonicGraph {
     bind(name, HX_FOR_TRAINING, std::move(producer));
   }
   HARMONICS_FACE void bindTest(const std::string& name, std::shared_ptr<Producer> producer) { bind(name, HX_FOR_TEST, std::move(producer)); }
+  // Judged after every epoch of fit(), with weights as they are then.
+  HARMONICS_FACE void bindValidation(const std::string& name, std::shared_ptr<Producer> producer) {
+    expect_validation();
+    bind(name, HX_FOR_VALIDATION, std::move(producer));
+  }
   HARMONICS_FACE void bindConsumer(const std::string& name, std::shared_ptr<Consumer> consumer) {
     if (!consumer) throw Error(ErrorKind::Usage, "consumer '" + name + "' is bound to nothing");
     check(api().bind_consumer(graph(), name.c_str(), harmonics::detail::consumer_vt(), new std::shared_ptr<Consumer>(std::move(consumer))));
@@ -180,21 +241,28 @@ class HarmonicGraph {
   HARMONICS_FACE void bindTest(const std::string& name, const std::string& address) {
     check(api().bind_producer_address(graph(), calls::or_null(name), HX_FOR_TEST, address.c_str()));
   }
+  HARMONICS_FACE void bindValidation(const std::string& name, const std::string& address) {
+    expect_validation();
+    check(api().bind_producer_address(graph(), calls::or_null(name), HX_FOR_VALIDATION, address.c_str()));
+  }
   HARMONICS_FACE void bindConsumer(const std::string& name, const std::string& address) {
     check(api().bind_consumer_address(graph(), calls::or_null(name), address.c_str()));
   }
 
   // ---- functions of this graph alone ----
-  // In place of what is known by that name; later plugins do not change it. A name the flow uses and nobody else has must be
-  // registered before the first stream is bound.
-  HARMONICS_FACE void registerActivation(const std::string& name, std::shared_ptr<ActivationFunction> f) { registry().register_activation(name, std::move(f)); }
-  HARMONICS_FACE void registerLoss(const std::string& name, std::shared_ptr<LossFunction> f) { registry().register_loss(name, std::move(f)); }
-  HARMONICS_FACE void registerLayer(const std::string& name, std::shared_ptr<LayerFunction> f) { registry().register_layer(name, std::move(f)); }
+  // registerActivation() and the others of registering.hpp: in place of what is known by that name; later plugins do
+  // not change it. A name the flow uses and nobody else has must be registered before the first stream is bound. As
+  // harmonics_register receives it:
+  HARMONICS_FACE FunctionRegistry& registry() {
+    registration_ = {sizeof(hx_registration), harmonics_api(), api().registry(graph())};
+    return reinterpret_cast<FunctionRegistry&>(registration_);  // a view of the struct, as every plugin gets it
+  }
 
   // ---- training and testing ----
   HARMONICS_FACE FitReport fit(const FitOptions& options = {}, PrecisionPolicy policy = PrecisionPolicy()) {
-    std::vector<const char*> until;
-    for (const std::string& condition : options.until) until.push_back(condition.c_str());
+    const std::vector<const char*> until = calls::pointers(options.until), metrics = calls::pointers(options.metrics);
+    if (!options.checkpoint.empty() || !options.resume.empty() || !metrics.empty())
+      calls::expect(newer(), "checkpoints and metrics for fit()");
     hx_fit_settings s{};
     s.struct_size = sizeof s;
     s.threads = options.threads;
@@ -213,6 +281,12 @@ class HarmonicGraph {
     s.until = until.data();
     s.n_until = static_cast<uint32_t>(until.size());
     s.deterministic = options.deterministic;
+    s.checkpoint = calls::or_null(options.checkpoint);
+    s.every = calls::or_null(options.every);
+    s.resume = calls::or_null(options.resume);
+    s.keep = options.keep.value_or(0);
+    s.metrics = metrics.data();
+    s.n_metrics = static_cast<uint32_t>(metrics.size());
     if (options.progress) {
       s.progress = calls::call_progress;
       s.context = const_cast<std::function<bool(const FitProgress&)>*>(&options.progress);
@@ -221,7 +295,9 @@ class HarmonicGraph {
     r.struct_size = sizeof r;
     changed();
     check(api().fit(graph(), &s, &r));
-    FitReport report{r.epochs, r.steps, r.samples, r.seconds, r.loss, r.accuracy, r.stopped_by, {r.notes, r.notes + r.n_notes}};
+    FitReport report{r.epochs, r.steps, r.samples, r.seconds, r.loss, r.accuracy, r.stopped_by,
+                     {r.notes, r.notes + r.n_notes}, calls::figures(r.metrics, r.n_metrics), calls::epochs(r),
+                     r.resumed_at, r.checkpoint ? r.checkpoint : ""};
     if (policy.kind() == PrecisionPolicy::Kind::automatic)
       report.notes.push_back("precision is not negotiated yet: everything ran in f32");
     return report;
@@ -238,7 +314,7 @@ class HarmonicGraph {
     hx_evaluation e{};
     e.struct_size = sizeof e;
     check(api().evaluate(graph(), &e));
-    return {e.samples, e.loss, e.accuracy};
+    return {e.samples, e.loss, e.accuracy, calls::figures(e.figures, e.n_figures)};
   }
 
   // ---- inference on demand ----
@@ -273,6 +349,20 @@ class HarmonicGraph {
   // parse_blob() makes the graph again.
   HARMONICS_FACE const void* data() const { return blob().first; }
   HARMONICS_FACE std::size_t size() const { return static_cast<std::size_t>(blob().second); }
+  // The same as a file, written atomically. ErrorKind::Output where that fails.
+  HARMONICS_FACE void save(const std::string& path) const {
+    calls::expect(newer(), "save()");
+    check(api().save_file(graph(), path.c_str()));
+  }
+  // The weights of a safetensors file or checkpoint in place of those the graph has; before or after streams are bound.
+  // Loaded weights decide widths. ErrorKind::NoInput, or Weights where they are damaged or another graph's. What the
+  // graph has and the file lacks is an error of the next infer() or test(), and starts fresh in fit(), whose notes name
+  // it.
+  HARMONICS_FACE void load(const std::string& path) {
+    calls::expect(newer(), "load()");
+    changed();
+    check(api().load(graph(), path.c_str()));
+  }
   HARMONICS_FACE std::vector<std::string> weights() const {
     const char* const* names = nullptr;
     uint32_t count = 0;
@@ -300,6 +390,12 @@ class HarmonicGraph {
 
  private:
   friend class ScopedOverride;
+  friend class ScopedRegistry;
+  // Has the library what came with contract 1.5?
+  HARMONICS_FACE static bool newer() {
+    return api().struct_size >= offsetof(hx_graph_api, close_scope) + sizeof(void*);
+  }
+  HARMONICS_FACE static void expect_validation() { calls::expect(newer(), "streams for validation"); }
   HARMONICS_FACE static const hx_graph_api& api() { return calls::graphs(); }
   HARMONICS_FACE static void check(hx_status status) { harmonics::detail::check(status); }
   HARMONICS_FACE hx_graph* graph() const {
@@ -310,10 +406,6 @@ class HarmonicGraph {
     if (!producer) throw Error(ErrorKind::Usage, "producer '" + name + "' is bound to nothing");
     check(api().bind_producer(graph(), calls::or_null(name), purpose, harmonics::detail::producer_vt(),
                               new harmonics::detail::HeldProducer{calls::described(std::move(producer)), std::nullopt, {}}));
-  }
-  HARMONICS_FACE FunctionRegistry& registry() {
-    registration_ = {sizeof(hx_registration), harmonics_api(), api().registry(graph())};
-    return reinterpret_cast<FunctionRegistry&>(registration_);  // a view of the struct, as every plugin gets it
   }
   HARMONICS_FACE std::pair<const void*, uint64_t> blob() const {
     if (!blob_.first) check(api().save(graph(), &blob_.first, &blob_.second));

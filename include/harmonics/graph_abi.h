@@ -5,6 +5,7 @@
 #define HARMONICS_GRAPH_ABI_H
 
 #include <harmonics/abi.h>
+#include <harmonics/metric_abi.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,7 +35,24 @@ typedef struct hx_fit_settings {
   /* Called about ten times a second from the calling thread's run; 0 stops after the running step. May be NULL. */
   int32_t (*progress)(void* context, const hx_progress* progress);
   void* context;
+  /* Contract 1.5. Checkpoints of cycles that train: their folder, NULL: none; how often, "90s", "5m", "500steps" or
+   * "1epoch", NULL: "5m"; what to go on from, a checkpoint or a folder of them, NULL: the beginning; how many of the
+   * newest stay, 0: 3. */
+  const char *checkpoint, *every, *resume;
+  int64_t keep;
+  const char* const* metrics; /* "f1", "topk(5)": measured besides what the task suggests, by evaluate too */
+  uint32_t n_metrics, reserved;
 } hx_fit_settings;
+
+/* Contract 1.5. One epoch. Names are "f1", or "output.f1" where several layers are judged. */
+typedef struct hx_epoch {
+  uint32_t struct_size; /* also the stride of an array */
+  uint32_t n_figures, n_validation, reserved;
+  int64_t epoch, steps, samples; /* from 1 */
+  double seconds, loss, accuracy, learning_rate; /* loss and accuracy are means; accuracy below 0: none */
+  const hx_figure* figures;    /* what metrics asked for */
+  const hx_figure* validation; /* on the streams bound for HX_FOR_VALIDATION; none: was not validated */
+} hx_epoch;
 
 typedef struct hx_fit_report {
   uint32_t struct_size;
@@ -43,6 +61,12 @@ typedef struct hx_fit_report {
   double seconds, loss, accuracy; /* loss and accuracy of the last 100 steps; accuracy below 0: none */
   const char* stopped_by;         /* "epochs", "for", "until loss<0.05", ... */
   const char* const* notes;
+  /* Contract 1.5; written where struct_size, which the caller sets, has room. */
+  const hx_figure* metrics; /* at the end of the run: "loss", "accuracy", and those that were asked for */
+  const hx_epoch* by_epoch;
+  uint32_t n_metrics, n_epochs;
+  int64_t resumed_at;       /* the step of the checkpoint it went on from; 0: the beginning */
+  const char* checkpoint;   /* the newest one's file; "": none */
 } hx_fit_report;
 
 typedef struct hx_evaluation {
@@ -50,6 +74,9 @@ typedef struct hx_evaluation {
   uint32_t reserved;
   int64_t samples;
   double loss, accuracy;
+  /* Contract 1.5; written where struct_size, which the caller sets, has room. */
+  const hx_figure* figures; /* "loss", "accuracy", what metrics asked for */
+  uint64_t n_figures;
 } hx_evaluation;
 
 typedef struct hx_layer_info {
@@ -59,7 +86,9 @@ typedef struct hx_layer_info {
   int64_t dims[HX_MAX_RANK];
 } hx_layer_info;
 
-enum { HX_FOR_TRAINING = 0, HX_FOR_TEST = 1 };
+enum { HX_FOR_TRAINING = 0, HX_FOR_TEST = 1, HX_FOR_VALIDATION = 2 /* contract 1.5: after every epoch */ };
+
+typedef struct hx_name_scope hx_name_scope; /* names that are known until it is closed */
 
 typedef struct hx_graph_api {
   uint32_t struct_size;
@@ -107,6 +136,19 @@ typedef struct hx_graph_api {
   /* Contract 1.2. The device to train on, for hx_fit_settings: of that sort (HX_DEVICE_GPU, HX_DEVICE_FPGA), or HX_DEVICE_OTHER: whichever
    * accelerator can be used. Where there is none it is "cpu", and `note` says why in one line; else "". Both until this thread's next call. */
   hx_status (*accelerator)(uint32_t sort, const char** device, const char** note);
+
+  /* Contract 1.5. load: weights of a safetensors file or checkpoint, in place of those the graph has; what it has
+   * and the file lacks is an error of the first call that needs it, or a note of fit. save_file: what save() gives,
+   * into a file, atomically. */
+  hx_status (*load)(hx_graph* graph, const char* path);
+  hx_status (*save_file)(hx_graph* graph, const char* path);
+  /* Contract 1.5. Items registered with scope_registry come before those of plugins and the library in this graph,
+   * or, graph NULL, in every graph while this thread calls it, until close_scope, by the same thread. The one opened
+   * last comes first. Functionals are known to the whole process meanwhile. A scope of a graph is closed before the
+   * graph is destroyed. */
+  hx_status (*open_scope)(hx_graph* graph, hx_name_scope** out);
+  hx_registry* (*scope_registry)(hx_name_scope* scope);
+  void (*close_scope)(hx_name_scope* scope);
 } hx_graph_api;
 
 const hx_graph_api* harmonics_graphs(void);

@@ -1,14 +1,29 @@
-// Everything a program that embeds Harmonics or a plugin sees.
+// Everything: what a program that embeds Harmonics needs (graphs, streams, deployment) and what a plugin needs
+// (functions of every kind, the descriptor). A plugin that includes it links nothing, as long as it makes no graph of
+// its own; a program links Harmonics::harmonics. Programs that send samples to a run include <harmonics/sender.hpp>
+// besides.
 #pragma once
 
+#include <harmonics/async.hpp>
+#include <harmonics/augment.hpp>
 #include <harmonics/augmentation.hpp>
+#include <harmonics/cache.hpp>
+#include <harmonics/deploy.hpp>
 #include <harmonics/device.hpp>
 #include <harmonics/error.hpp>
 #include <harmonics/function.hpp>
 #include <harmonics/functional.hpp>
+#include <harmonics/graph.hpp>
+#include <harmonics/memory.hpp>
 #include <harmonics/memory_device.hpp>
 #include <harmonics/metric.hpp>
 #include <harmonics/ops.hpp>
+#include <harmonics/philox.hpp>
+#include <harmonics/plugin.hpp>
+#include <harmonics/registering.hpp>
+#include <harmonics/scoped_registry.hpp>
+#include <harmonics/select.hpp>
 #include <harmonics/stream.hpp>
 #include <harmonics/tensor.hpp>
 #include <harmonics/training.hpp>
+#include <harmonics/wrappers.hpp>

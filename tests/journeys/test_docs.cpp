@@ -158,6 +158,13 @@ TEST_CASE("every block of the page on plugins does what it says, from an install
   check_document(fs::path(HARMONICS_SOURCE_DIR) / "docs/plugins.md", newcomer, 240);
 }
 
+TEST_CASE("every block of the page on embedding does what it says, from an installation, in an empty home") {
+  Newcomer newcomer;
+  const std::string prefix = newcomer.folder / "home/.local";
+  REQUIRE(std::system(("cmake --install '" HARMONICS_BINARY_DIR "' --prefix '" + prefix + "' >/dev/null").c_str()) == 0);
+  check_document(fs::path(HARMONICS_SOURCE_DIR) / "docs/embedding.md", newcomer, 240);
+}
+
 TEST_CASE("every piece of C++ in a document is a plugin that passes its checks, or what every plugin defines") {
   int built = 0;
   for (const char* document : {"docs/plugins.md", "docs/adding.md", "docs/embedding.md"})

@@ -233,7 +233,7 @@ TEST_CASE("text is learned in windows, and infer writes some") {
 }
 
 TEST_CASE("looking around: version, list, inspect, explain, validate") {
-  CHECK(has(harmonics("version").out, "plugin contract 1.4"));
+  CHECK(has(harmonics("version").out, "plugin contract 1.5"));
   const Result all = harmonics("list functions");
   for (const char* name : {"relu", "leaky_relu", "sigmoid", "tanh", "softmax", "gelu", "silu", "elu", "softplus", "identity", "cross_entropy", "binary_cross_entropy", "mse", "mae", "huber",
                            "affine", "conv", "maxpool", "avgpool", "norm", "dropout", "flatten", "embed", "attention", "skip", "concat", "lstm", "gru", "prelu", "nll", "hinge"}) {

@@ -61,7 +61,7 @@ TEST_CASE("a library that cannot be loaded leaves nothing behind and is refused 
         "plugin '" + library("missing_symbol") + "' cannot be loaded: undefined symbol: a_function_nobody_has\n"
         "link it with the library that has the symbol, or define it; plugins get nothing from the program");
   CHECK(loading(library("other_contract")) ==
-        "plugin '" + library("other_contract") + "' is built for contract 7.3, this program speaks 1.4\n"
+        "plugin '" + library("other_contract") + "' is built for contract 7.3, this program speaks 1.5\n"
         "build it again with this program's headers, or get the release made for it");
   CHECK(loading(library("no_descriptor")) == "'" + library("no_descriptor") +
                                                  "' is not a Harmonics plugin: it has no descriptor\ninclude "

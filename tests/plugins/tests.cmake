@@ -93,7 +93,15 @@ foreach(sanitizer IN LISTS HARMONICS_SANITIZE)
 endforeach()
 hm_out_of_tree(embedder ${CMAKE_CURRENT_LIST_DIR}/out_of_tree ${CMAKE_CXX_COMPILER} "${as_the_library}")
 add_test(NAME "plugins: embedder" COMMAND ${out_of_tree}/embedder/embedder)
-set_tests_properties("plugins: embedder" PROPERTIES FIXTURES_REQUIRED built_embedder TIMEOUT 60)
+add_test(NAME "plugins: design listing" WORKING_DIRECTORY ${out_of_tree}/embedder
+         COMMAND ${out_of_tree}/embedder/design_listing ${PROJECT_SOURCE_DIR}/samples/mnist.hmx)
+add_test(NAME "plugins: design plugin" COMMAND harmonics_cli plugin check ${out_of_tree}/embedder/libmy_plugin.so)
+set_tests_properties("plugins: embedder" "plugins: design listing" "plugins: design plugin"
+                     PROPERTIES FIXTURES_REQUIRED built_embedder TIMEOUT 60)
+set_tests_properties("plugins: design plugin" PROPERTIES PASS_REGULAR_EXPRESSION "7 passed, 0 failed")
+if(CLANG_COMPILER)
+  hm_out_of_tree(embedder_clang ${CMAKE_CURRENT_LIST_DIR}/out_of_tree ${CLANG_COMPILER} "-Wall -Wextra -Wpedantic -Werror -std=c++20")
+endif()
 
 # The embedding sample, on files it reads by itself and on drawn digits.
 hm_out_of_tree(embed_mnist ${PROJECT_SOURCE_DIR}/samples/embed_mnist ${CMAKE_CXX_COMPILER} "${as_the_library}")

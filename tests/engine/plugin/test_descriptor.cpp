@@ -118,10 +118,10 @@ TEST_CASE("a descriptor that is not well formed is refused") {
 
 TEST_CASE("other contracts are refused with both versions") {
   CHECK(contract(HX_ABI_MAJOR, HX_ABI_MINOR, HX_ABI_MIN_MINOR) == "accepted");
-  CHECK(contract(2, 3, 0) == "plugin 'x.so' is built for contract 2.3, this program speaks 1.4");
-  CHECK(contract(1, 9, 9) == "plugin 'x.so' is built for contract 1.9, this program speaks 1.4");
+  CHECK(contract(2, 3, 0) == "plugin 'x.so' is built for contract 2.3, this program speaks 1.5");
+  CHECK(contract(1, 9, 9) == "plugin 'x.so' is built for contract 1.9, this program speaks 1.5");
   CHECK(contract(1, 9, 0) == "accepted");  // built later, content with this one
-  CHECK(contract(0, 3, 1) == "plugin 'x.so' is built for contract 0.3, this program speaks 1.4");
+  CHECK(contract(0, 3, 1) == "plugin 'x.so' is built for contract 0.3, this program speaks 1.5");
 }
 
 TEST_CASE("a plugin cut short anywhere is refused or read, never overrun") {

@@ -1,0 +1,37 @@
+// The checkpoints of one fit(): where they go, and what it goes on from.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <harmonics/graph_abi.h>
+
+#include "engine/runtime/checkpointer.hpp"
+#include "engine/runtime/cycle_runtime.hpp"
+
+namespace harmonics {
+
+class FitCheckpoints {
+ public:
+  // Takes the folder and reads what the fit goes on from.
+  FitCheckpoints(const hx_fit_settings& settings, const HarmonicGraph& graph);
+
+  // Was this cycle over when the checkpoint was written?
+  bool over(int cycle) const { return from_ && cycle < from_->state.cycle; }
+  // Of a cycle that trains and is not over.
+  void attach(CycleRuntime& runtime);
+  // The newest file; "": none.
+  std::string newest() const { return writer_ ? writer_->last() : ""; }
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  void read(const std::string& path, const std::string& folder);
+  void expect_training(const HarmonicGraph& graph) const;
+
+  std::optional<Checkpoint> from_;
+  std::optional<Checkpointer> writer_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace harmonics
