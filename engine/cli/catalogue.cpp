@@ -29,10 +29,15 @@ std::string example_value(const CatalogueArgument& a) {
   return a.range.substr(0, std::min(a.range.find('<'), a.range.find("..")));  // where it begins
 }
 
+// With what it cannot do without: required arguments, and a functional's further inputs.
 std::string call_of(const CatalogueEntry& e) {
   std::string list;
-  for (const CatalogueArgument& a : e.arguments)
-    if (a.required) list += (list.empty() ? "" : ", ") + example_value(a);
+  bool by_name = false;  // something before it is left out
+  for (const CatalogueArgument& a : e.arguments) {
+    const bool input = e.kind == "functional" && a.type == argument_type_name(HX_ARG_LAYER);
+    by_name = by_name || !(a.required || input);
+    if (a.required || input) list += (list.empty() ? "" : ", ") + (by_name ? a.name + "=" : "") + example_value(a);
+  }
   return list.empty() ? e.name : e.name + "(" + list + ")";
 }
 
@@ -164,10 +169,27 @@ std::vector<CatalogueEntry> catalogue(const std::string& kind) {
   return all;
 }
 
+namespace {
+
+// A plugin's functional whose further inputs no argument names cannot be an arrow: it is shown as a call.
+CatalogueEntry with_call(CatalogueEntry e) {
+  if (e.kind != "functional" || e.plugin.empty()) return e;
+  const auto is_layer = [](const CatalogueArgument& a) { return a.type == argument_type_name(HX_ARG_LAYER); };
+  const size_t inputs = 1 + static_cast<size_t>(std::count_if(e.arguments.begin(), e.arguments.end(), is_layer));
+  try {
+    const std::optional<CallExample> call = shortest_call(e.name);
+    if (call && call->inputs.size() > inputs) e.example = call_text(*call);
+  } catch (const Error&) {  // takes inputs that are not known here
+  }
+  return e;
+}
+
+}  // namespace
+
 std::vector<CatalogueEntry> catalogue_of(const std::string& name) {
   std::vector<CatalogueEntry> all;
   for (const uint32_t kind : item_kinds())
-    if (const ItemPtr item = Registry::global().find(kind, name)) all.push_back(entry_of(*item));
+    if (const ItemPtr item = Registry::global().find(kind, name)) all.push_back(with_call(entry_of(*item)));
   for (const std::string& kind : catalogue_kinds())
     for (CatalogueEntry& e : own(singular(kind), name))
       if (e.name == name) all.push_back(std::move(e));

@@ -157,6 +157,9 @@ TEST_CASE("every kind is listed and inspected") {
         "example\n  --optimizer 'heavy_ball(lr=0.1)'\n");
   CHECK(has(journeys::harmonics("inspect swish2.fast" + kPlugin).out, "  --override swish2=fast\n"));
   CHECK(has(journeys::harmonics("inspect conv").out, "  a -(conv(16))-> b;\n"));
+  CHECK(has(journeys::harmonics("inspect attention").out, "  call(\"attention\", {q, k, v})  // q f32["));
+  CHECK(has(journeys::harmonics("inspect blend" + kPlugin).out, "  a -(blend(other))-> b;\n"));
+  CHECK(has(journeys::harmonics("inspect swish2" + kPlugin).out, "  a -(swish2)-> b;\n"));
   CHECK(has(journeys::harmonics("inspect scale").out, "  --producer 'NAME=file:PATH?augment=scale(0.1)'\n"));
   CHECK(has(journeys::harmonics("list predicates").out, "no predicates are registered"));
   const Result kind = journeys::harmonics("list importers");
