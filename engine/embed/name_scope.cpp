@@ -1,8 +1,39 @@
 #include "engine/embed/name_scope.hpp"
 
-#include <algorithm>
+#include <map>
+#include <mutex>
 
 namespace harmonics {
+
+namespace {
+
+// Functionals of scopes stand in the process's registry; each gives its name back to what had it before, whichever
+// scope ends first.
+class LentNames {
+ public:
+  static LentNames& global() {
+    static auto* const names = new LentNames;  // never destroyed: as the registry
+    return *names;
+  }
+  void add(std::shared_ptr<Item> item) {
+    const std::lock_guard lock(mutex_);
+    before_[item] = Registry::global().find(HX_FUNCTIONAL, item->name);
+    Registry::global().add(std::move(item));
+  }
+  void give_back(const ItemPtr& item) {
+    const std::lock_guard lock(mutex_);
+    const ItemPtr before = before_.extract(item).mapped();
+    for (auto& [later, stood_before] : before_)
+      if (stood_before == item) return void(stood_before = before);
+    Registry::global().put_back({{item, before}});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<ItemPtr, ItemPtr> before_;  // null: nothing had the name
+};
+
+}  // namespace
 
 NameScope::NameScope() : names_(&Registry::global()) {
   given_.take = [this](std::shared_ptr<Item> item) { take(std::move(item)); };
@@ -11,17 +42,14 @@ NameScope::NameScope() : names_(&Registry::global()) {
 void NameScope::take(std::shared_ptr<Item> item) {
   ++version_;
   if (item->kind != HX_FUNCTIONAL) return names_.add(std::move(item));
-  Registry& everywhere = Registry::global();
-  const ItemPtr before = everywhere.find(HX_FUNCTIONAL, item->name);
-  functionals_.emplace_back(item, before);
-  everywhere.add(std::move(item));
+  functionals_.push_back(item);
+  LentNames::global().add(std::move(item));
 }
 
 void NameScope::close() {
   ++version_;
   names_.clear();
-  // The last first: of two with one name it gives back what the first had put there.
-  for (auto at = functionals_.rbegin(); at != functionals_.rend(); ++at) Registry::global().put_back({*at});
+  for (const ItemPtr& item : functionals_) LentNames::global().give_back(item);
   functionals_.clear();
 }
 

@@ -28,7 +28,7 @@ class NameScope {
 
   hx_registry given_;
   Registry names_;
-  std::vector<std::pair<ItemPtr, ItemPtr>> functionals_;  // and what had their names before
+  std::vector<ItemPtr> functionals_;
   uint64_t version_ = 1;
 };
 

@@ -9,8 +9,7 @@
 #include <fstream>
 #include <vector>
 
-#include <harmonics/graph.hpp>
-#include <harmonics/ops.hpp>
+#include <harmonics/harmonics.hpp>
 
 using harmonics::DType;
 using harmonics::HarmonicGraph;

@@ -75,7 +75,7 @@ TEST_CASE("scoped registry: a name that nobody else has is unknown before and af
   CHECK(first(g) == 15);
 }
 
-TEST_CASE("scoped registry: of one graph, before its own functions; another graph does not see it") {
+TEST_CASE("scoped registry: of one graph, before its own functions, and unseen by another") {
   HarmonicGraph a = through("relu"), b = through("relu");
   a.registerActivation("relu", times(2));
   CHECK(first(a) == 6);
@@ -105,6 +105,21 @@ TEST_CASE("scoped registry: scopes may end in any order") {
   CHECK(first(g) == 9);
   two.reset();
   CHECK(first(g) == 3);
+}
+
+TEST_CASE("scoped registry: functionals give their names back in any order") {
+  const auto factor = [] { return call1("times_in_turn", {line_row(1, 1)}).data<float>()[0]; };
+  std::optional<ScopedRegistry> one(std::in_place), two(std::in_place), three(std::in_place);
+  one->registerFunctional("times_in_turn", std::make_shared<TimesBody>(1));
+  two->registerFunctional("times_in_turn", std::make_shared<TimesBody>(2));
+  three->registerFunctional("times_in_turn", std::make_shared<TimesBody>(3));
+  CHECK(factor() == 3);
+  two.reset();
+  CHECK(factor() == 3);
+  three.reset();
+  CHECK(factor() == 1);
+  one.reset();
+  CHECK(refused([&] { factor(); }).find("there is no operation 'times_in_turn'") == 0);
 }
 
 TEST_CASE("scoped registry: another thread does not see it") {
