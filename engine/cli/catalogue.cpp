@@ -135,7 +135,15 @@ std::vector<CatalogueEntry> own(const std::string& kind, const std::string& name
       if (asked(f->name)) all.push_back(finished({kind, f->name, f->formula, f->description, "", "", {}, ""}));
   if (kind == "primitive")
     for (const OpRow& row : op_rows())
-      if (asked(row.name)) all.push_back(finished({kind, std::string(row.name), std::string(row.name), row.gradient ? "differentiable" : "no gradient", "", "", {}, ""}));
+      if (asked(row.name))
+        all.push_back(finished({kind,
+                                std::string(row.name),
+                                std::string(row.name),
+                                row.gradient ? "differentiable" : "no gradient",
+                                "",
+                                "",
+                                {},
+                                ""}));
   return all;
 }
 

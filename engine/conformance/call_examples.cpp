@@ -33,17 +33,20 @@ std::vector<HTensor> same_shaped(size_t count, const Shape& shape, DType type, u
 
 // Inputs of different shapes that belong together: a map's, a norm's, a product's of batches.
 const std::vector<std::vector<Shape>> kTogether = {
-    {{3, 5}, {4, 5}},      {{3, 5}, {5, 4}},      {{3, 5}, {5}},      {{2, 3, 5}, {2, 5, 4}}, {{2, 3, 5}, {2, 4, 5}}, {{3, 5}, {3}},
-    {{3, 5}, {}},          {{5}, {4, 5}},         {{3, 5}, {4, 5}, {4}}, {{3, 5}, {5, 4}, {4}}, {{3, 5}, {5}, {5}},      {{3, 5}, {5}, {}},
+    {{3, 5}, {4, 5}},         {{3, 5}, {5, 4}},      {{3, 5}, {5}},      {{2, 3, 5}, {2, 5, 4}},
+    {{2, 3, 5}, {2, 4, 5}},   {{3, 5}, {3}},         {{3, 5}, {}},       {{5}, {4, 5}},
+    {{3, 5}, {4, 5}, {4}},    {{3, 5}, {5, 4}, {4}}, {{3, 5}, {5}, {5}}, {{3, 5}, {5}, {}},
     {{3, 5}, {7, 5}, {7, 4}}, {{3, 5}, {5}, {5}, {}}};
 
 // Those of kTogether with so many inputs that the body takes; 0: of any number.
-std::vector<CallExample> taken_together(const std::string& op, const AttributeMap& attributes, size_t inputs, DType type, uint64_t seed) {
+std::vector<CallExample> taken_together(const std::string& op, const AttributeMap& attributes, size_t inputs,
+                                        DType type, uint64_t seed) {
   std::vector<CallExample> calls;
   for (const std::vector<Shape>& shapes : kTogether) {
     if (inputs ? shapes.size() != inputs : !calls.empty() && shapes.size() != calls.front().inputs.size()) continue;
     CallExample call{op, attributes, {}};
-    for (const Shape& shape : shapes) call.inputs.push_back(random_tensor(shape, seed + call.inputs.size(), 0.1, 0.9, type));
+    for (const Shape& shape : shapes)
+      call.inputs.push_back(random_tensor(shape, seed + call.inputs.size(), 0.1, 0.9, type));
     try {
       apply(call.op, call.attributes, call.inputs);
       calls.push_back(std::move(call));
@@ -132,7 +135,8 @@ std::vector<CallExample> calls_of_item(const Item& functional, DType type, uint6
   for (size_t more = 0; more < 4; ++more) {
     std::vector<CallExample> calls = taken(functional.name, attributes, inputs + more, type, seed, refused);
     if (calls.empty()) continue;
-    for (CallExample& call : taken_together(functional.name, attributes, inputs + more, type, seed)) calls.push_back(std::move(call));
+    for (CallExample& call : taken_together(functional.name, attributes, inputs + more, type, seed))
+      calls.push_back(std::move(call));
     return calls;
   }
   std::vector<CallExample> calls = taken_together(functional.name, attributes, 0, type, seed);

@@ -18,9 +18,9 @@ struct CallExample {
   std::string str() const;  // "silu(f32[3, 5])"
 };
 
-// Calls of a plugin's functional, its arguments as arguments_to_try has them: x and one more input for each argument that
-// names a layer, in shapes with odd sizes; where it refuses these, more inputs; of one shape, and of shapes that belong
-// together.
+// Calls of a plugin's functional, its arguments as arguments_to_try has them: x and one more input for each argument
+// that names a layer, in shapes with odd sizes; where it refuses these, more inputs; of one shape, and of shapes that
+// belong together.
 std::vector<CallExample> calls_of_item(const Item& functional, DType type, uint64_t seed);
 
 // Calls that the named functional or primitive takes: the conformance cases of the library's own, for primitives where they

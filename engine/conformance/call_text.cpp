@@ -29,17 +29,18 @@ std::string before_attributes(const std::string& formula) {
 // "(a, b)?" may be left out, "(a, b) ..." may be repeated: of that there are two, a1, b1, a2, b2.
 class FormulaInputs {
  public:
-  explicit FormulaInputs(const std::string& formula) : text_(before_attributes(formula)) {
-    list(false);
-  }
+  explicit FormulaInputs(const std::string& formula) : text_(before_attributes(formula)) { list(false); }
   std::vector<FormulaInput> take() { return std::move(inputs_); }
 
  private:
   void list(bool optional) {
     while (at_ < text_.size() && text_[at_] != ')') {
-      if (text_[at_] == '(') group(optional);
-      else if (of_name(text_[at_])) single(optional);
-      else ++at_;
+      if (text_[at_] == '(')
+        group(optional);
+      else if (of_name(text_[at_]))
+        single(optional);
+      else
+        ++at_;
     }
   }
   void group(bool optional) {
@@ -66,7 +67,8 @@ class FormulaInputs {
       const char c = text_[at_];
       depth += c == '[' ? 1 : c == ']' ? -1 : 0;
       if (depth == 0 && (c == ',' || c == ')')) break;
-      input.optional = input.optional || (depth == 0 && c == '?') || (c == ']' && text_.compare(at_ + 1, 3, "...") == 0);
+      input.optional =
+          input.optional || (depth == 0 && c == '?') || (c == ']' && text_.compare(at_ + 1, 3, "...") == 0);
     }
     inputs_.push_back(std::move(input));
   }
@@ -142,9 +144,17 @@ std::vector<CallExample> further_calls(const std::string& primitive) {
   const HTensor x = HTensor::from<float>({2, 3}, {1, 2, 3, 4, 5, 6});
   const HTensor first = HTensor::from<int64_t>({2}, {0, 1}), scale = HTensor::scalar(0.5f);
   const std::vector<CallExample> all = {
-      {"full", AttributeMap().set("dtype", int64_t{HX_F32}).set("shape", std::vector<int64_t>{2, 3}).set("value", 1.0), {}},
+      {"full",
+       AttributeMap().set("dtype", int64_t{HX_F32}).set("shape", std::vector<int64_t>{2, 3}).set("value", 1.0),
+       {}},
       {"random_uniform", AttributeMap().set("stream", int64_t{1}).set("shape", std::vector<int64_t>{2, 3}), {first}},
-      {"pad", AttributeMap().set("low", std::vector<int64_t>{0, 1}).set("high", std::vector<int64_t>{0, 1}).set("interior", std::vector<int64_t>{0, 0}).set("value", 0.0), {x}},
+      {"pad",
+       AttributeMap()
+           .set("low", std::vector<int64_t>{0, 1})
+           .set("high", std::vector<int64_t>{0, 1})
+           .set("interior", std::vector<int64_t>{0, 0})
+           .set("value", 0.0),
+       {x}},
       {"reverse", AttributeMap().set("axes", std::vector<int64_t>{0}), {x}},
       {"argmax", AttributeMap().set("axis", int64_t{1}), {x}},
       {"argmin", AttributeMap().set("axis", int64_t{1}), {x}},
@@ -170,7 +180,8 @@ std::vector<CallExample> elementwise_calls(const std::string& primitive) {
   const HTensor flags(DType::Bool, {2, 3}), numbers(DType::F32, {2, 3});
   for (const std::vector<HTensor>& inputs : std::vector<std::vector<HTensor>>{
            {numbers}, {flags}, {numbers, numbers}, {flags, flags}, {flags, numbers, numbers}}) {
-    CallExample call{primitive, primitive == "cast" ? AttributeMap().set("dtype", int64_t{HX_I32}) : AttributeMap(), inputs};
+    CallExample call{primitive, primitive == "cast" ? AttributeMap().set("dtype", int64_t{HX_I32}) : AttributeMap(),
+                     inputs};
     if (works(call)) calls.push_back(std::move(call));
   }
   return calls;
@@ -193,9 +204,10 @@ std::string call_text(const CallExample& call) {
     inputs += (i ? ", " : "") + names[i];
     types += (i ? ", " : "") + names[i] + " " + type_of(call.inputs[i]).str();
   }
-  for (const auto& [name, value] : call.attributes.entries()) attributes += fmt::format(".set(\"{}\", {})", name, value_text(value));
-  return fmt::format("call(\"{}\", {{{}}}{}){}", call.op, inputs, attributes.empty() ? "" : ", Attributes()" + attributes,
-                     types.empty() ? "" : "  // " + types);
+  for (const auto& [name, value] : call.attributes.entries())
+    attributes += fmt::format(".set(\"{}\", {})", name, value_text(value));
+  return fmt::format("call(\"{}\", {{{}}}{}){}", call.op, inputs,
+                     attributes.empty() ? "" : ", Attributes()" + attributes, types.empty() ? "" : "  // " + types);
 }
 
 }  // namespace harmonics

@@ -94,7 +94,9 @@ std::vector<Pair> pairs_of_flows(const Item& item, uint64_t seed) {
   const auto probabilities = [&](const Shape& shape, uint64_t more) {
     return random_tensor(shape, seed + more, 0.1, 0.9, DType::F32);
   };
-  const auto classes = [&](const Shape& shape, int64_t count) { return cast(random_indices(shape, seed + 3, count), DType::I32); };
+  const auto classes = [&](const Shape& shape, int64_t count) {
+    return cast(random_indices(shape, seed + 3, count), DType::I32);
+  };
   std::vector<Pair> pairs;
   if (item.flags & HX_TAKES_CLASSES) {
     pairs.push_back({probabilities({4, 3}, 0), classes({4}, 3), true});
@@ -108,7 +110,8 @@ std::vector<Pair> pairs_of_flows(const Item& item, uint64_t seed) {
 using LossCall = std::function<HTensor(const HTensor& prediction, const HTensor& target)>;
 
 // The first pair that it takes goes to p and target; one that takes classes must take some.
-Finding takes_a_target(const Item& item, const std::vector<Pair>& pairs, const LossCall& loss, HTensor& p, HTensor& target) {
+Finding takes_a_target(const Item& item, const std::vector<Pair>& pairs, const LossCall& loss, HTensor& p,
+                       HTensor& target) {
   const bool takes_classes = item.flags & HX_TAKES_CLASSES;
   std::string taken, refused;
   for (const Pair& pair : pairs) {
@@ -117,12 +120,14 @@ Finding takes_a_target(const Item& item, const std::vector<Pair>& pairs, const L
       if (!target && (pair.classes || !takes_classes)) p = pair.prediction, target = pair.target;
       taken += (taken.empty() ? "" : ", ") + type_of(pair.target).str();
     } catch (const Error& e) {
-      if (refused.empty()) refused = fmt::format("{} with {}: {}", type_of(pair.prediction).str(), type_of(pair.target).str(), e.what());
+      if (refused.empty())
+        refused = fmt::format("{} with {}: {}", type_of(pair.prediction).str(), type_of(pair.target).str(), e.what());
     }
   }
   if (target) return {Outcome::Passed, taken, ""};
   if (takes_classes)
-    throw Error(ErrorKind::Plugin, "no classes: " + refused).note("flows hand classes over as i32, one rank below the prediction");
+    throw Error(ErrorKind::Plugin, "no classes: " + refused)
+        .note("flows hand classes over as i32, one rank below the prediction");
   throw Error(ErrorKind::Plugin, "no numbers of the prediction's shape: " + refused)
       .note("flows hand numbers over as f32; classes, as i32, only to a loss that is registered with HX_TAKES_CLASSES");
 }

@@ -50,9 +50,8 @@ struct Sample {
   uint32_t leading;
 };
 // Features, positions with features, pictures.
-const std::vector<Sample> kSamples = {{{DType::F32, {3, 6}}, 1},
-                                      {{DType::F32, {3, 5, 4}}, 2},
-                                      {{DType::F32, {3, 2, 8, 8}}, 1}};
+const std::vector<Sample> kSamples = {
+    {{DType::F32, {3, 6}}, 1}, {{DType::F32, {3, 5, 4}}, 2}, {{DType::F32, {3, 2, 8, 8}}, 1}};
 // Symbols, as flows hand them to layers that take classes: of the stream's own type.
 const std::vector<Sample> kSymbols = {{{DType::I64, {3, 5}}, 2}, {{DType::I32, {3, 5}}, 2}, {{DType::U8, {3, 5}}, 2}};
 

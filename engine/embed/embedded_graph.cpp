@@ -87,7 +87,9 @@ HarmonicGraph& hx_graph::graph() {
 StreamSet& hx_graph::streams(uint32_t purpose) {
   if (purpose > HX_FOR_VALIDATION) throw Error(ErrorKind::Usage, fmt::format("streams have no purpose {}", purpose));
   HarmonicGraph& g = graph();
-  return purpose == HX_FOR_TEST ? g.test_streams() : purpose == HX_FOR_VALIDATION ? g.validation_streams() : g.streams();
+  return purpose == HX_FOR_TEST         ? g.test_streams()
+         : purpose == HX_FOR_VALIDATION ? g.validation_streams()
+                                        : g.streams();
 }
 
 std::string hx_graph::stream_name(const char* name) const { return name ? name : "producer"; }
@@ -174,9 +176,11 @@ void hx_graph::report_figures(const CycleReport& result, hx_fit_report& report) 
   epochs_.clear();
   for (const EpochReport& e : result.by_epoch) {
     const std::vector<hx_figure>& figures = figures_.add(e.figures);
-    const std::vector<hx_figure>& validation = figures_.add(e.validation ? e.validation->all() : std::map<std::string, double>());
-    epochs_.push_back({sizeof(hx_epoch), static_cast<uint32_t>(figures.size()), static_cast<uint32_t>(validation.size()), 0, e.epoch, e.steps, e.samples,
-                       e.seconds, e.loss, e.accuracy, e.learning_rate, figures.data(), validation.data()});
+    const std::vector<hx_figure>& validation =
+        figures_.add(e.validation ? e.validation->all() : std::map<std::string, double>());
+    epochs_.push_back({sizeof(hx_epoch), static_cast<uint32_t>(figures.size()),
+                       static_cast<uint32_t>(validation.size()), 0, e.epoch, e.steps, e.samples, e.seconds, e.loss,
+                       e.accuracy, e.learning_rate, figures.data(), validation.data()});
   }
   const std::vector<hx_figure>& metrics = figures_.add(result.metrics);
   report.metrics = metrics.data();

@@ -16,12 +16,14 @@ std::string text_of(const char* text) { return text ? text : ""; }
 FitCheckpoints::FitCheckpoints(const hx_fit_settings& settings, const HarmonicGraph& graph) {
   const std::string folder = text_of(settings.checkpoint), resume = text_of(settings.resume);
   if (folder.empty() && (settings.every || settings.keep > 0))
-    throw Error(ErrorKind::Usage, fmt::format("'{}' says nothing without a folder for checkpoints", settings.every ? "every" : "keep"));
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' says nothing without a folder for checkpoints", settings.every ? "every" : "keep"));
   if (!folder.empty()) {
     const std::string every = settings.every ? settings.every : "5m";
     writer_.emplace(folder, parse_interval(every), settings.keep > 0 ? static_cast<size_t>(settings.keep) : 3);
     if (resume.empty() && !writer_->last().empty())
-      throw Error(ErrorKind::Usage, fmt::format("'{}' holds the checkpoints of a run", folder), {}, {"go on with that run: name it as 'resume' too; or give this one a directory of its own"});
+      throw Error(ErrorKind::Usage, fmt::format("'{}' holds the checkpoints of a run", folder), {},
+                  {"go on with that run: name it as 'resume' too; or give this one a directory of its own"});
   }
   if (!resume.empty()) read(resume, folder);
   expect_training(graph);
@@ -29,8 +31,10 @@ FitCheckpoints::FitCheckpoints(const hx_fit_settings& settings, const HarmonicGr
 
 void FitCheckpoints::read(const std::string& path, const std::string& folder) {
   std::error_code none;
-  if (std::filesystem::is_directory(path, none) || path == folder) from_ = CheckpointFolder(path).newest(notes_);
-  else from_ = read_checkpoint(path);
+  if (std::filesystem::is_directory(path, none) || path == folder)
+    from_ = CheckpointFolder(path).newest(notes_);
+  else
+    from_ = read_checkpoint(path);
   if (!from_ && path != folder) throw Error(ErrorKind::NoInput, fmt::format("there is no checkpoint in '{}'", path));
   if (!from_) notes_.push_back(fmt::format("there is no checkpoint in '{}' yet: starting at the beginning", path));
   if (from_ && writer_) writer_->continue_from(*from_);
@@ -39,10 +43,13 @@ void FitCheckpoints::read(const std::string& path, const std::string& folder) {
 void FitCheckpoints::expect_training(const HarmonicGraph& graph) const {
   const int cycles = static_cast<int>(graph.graph().cycles.size());
   if (from_ && from_->state.cycle >= cycles)
-    throw Error(ErrorKind::Weights, fmt::format("'{}' was written in cycle {}; '{}' has {}", from_->path, from_->state.cycle + 1, graph.graph().name, cycles));
+    throw Error(ErrorKind::Weights, fmt::format("'{}' was written in cycle {}; '{}' has {}", from_->path,
+                                                from_->state.cycle + 1, graph.graph().name, cycles));
   for (int cycle = 0; cycle < cycles; ++cycle)
     if (graph.graph().trains(cycle)) return;
-  if (from_ || writer_) throw Error(ErrorKind::Usage, fmt::format("'{}' does not train: it has nothing to keep in a checkpoint", graph.graph().name));
+  if (from_ || writer_)
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' does not train: it has nothing to keep in a checkpoint", graph.graph().name));
 }
 
 void FitCheckpoints::attach(CycleRuntime& runtime) {

@@ -134,7 +134,8 @@ Opened open_library(const std::string& path, bool beside) {
   const FileStamp stamp = stamp_of(file);
   const std::optional<Beside> copy = beside ? std::optional<Beside>(std::in_place, file) : std::nullopt;
   const std::string& opened = copy ? copy->path() : file;
-  if (is_this_program(file)) throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' is this program itself, not a library", path));
+  if (is_this_program(file))
+    throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' is this program itself, not a library", path));
   auto library = std::make_shared<Library>(file, open_for_good(path, opened), stamp);
   const auto entry = reinterpret_cast<Entry>(library->symbol("harmonics_register"));
   if (!entry) throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' does not export harmonics_register", path));

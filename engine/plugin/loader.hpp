@@ -23,9 +23,10 @@ FileStamp stamp_of(const std::string& path);
 // An opened shared library. Never closed while the process lives (objects of plugins with unique symbols would crash).
 class Library {
  public:
-  Library(std::string path, const boost::dll::shared_library& opened, FileStamp stamp) : path_(std::move(path)), opened_(opened), stamp_(stamp) {}
+  Library(std::string path, const boost::dll::shared_library& opened, FileStamp stamp)
+      : path_(std::move(path)), opened_(opened), stamp_(stamp) {}
   const std::string& path() const { return path_; }
-  void* symbol(const char* name) const;  // null: it has none of that name
+  void* symbol(const char* name) const;              // null: it has none of that name
   const FileStamp& stamp() const { return stamp_; }  // of the file when it was opened
 
  private:

@@ -295,9 +295,18 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     r.struct_size = sizeof r;
     changed();
     check(api().fit(graph(), &s, &r));
-    FitReport report{r.epochs, r.steps, r.samples, r.seconds, r.loss, r.accuracy, r.stopped_by,
-                     {r.notes, r.notes + r.n_notes}, calls::figures(r.metrics, r.n_metrics), calls::epochs(r),
-                     r.resumed_at, r.checkpoint ? r.checkpoint : ""};
+    FitReport report{r.epochs,
+                     r.steps,
+                     r.samples,
+                     r.seconds,
+                     r.loss,
+                     r.accuracy,
+                     r.stopped_by,
+                     {r.notes, r.notes + r.n_notes},
+                     calls::figures(r.metrics, r.n_metrics),
+                     calls::epochs(r),
+                     r.resumed_at,
+                     r.checkpoint ? r.checkpoint : ""};
     if (policy.kind() == PrecisionPolicy::Kind::automatic)
       report.notes.push_back("precision is not negotiated yet: everything ran in f32");
     return report;

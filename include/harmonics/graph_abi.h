@@ -48,9 +48,9 @@ typedef struct hx_fit_settings {
 typedef struct hx_epoch {
   uint32_t struct_size; /* also the stride of an array */
   uint32_t n_figures, n_validation, reserved;
-  int64_t epoch, steps, samples; /* from 1 */
+  int64_t epoch, steps, samples;                 /* from 1 */
   double seconds, loss, accuracy, learning_rate; /* loss and accuracy are means; accuracy below 0: none */
-  const hx_figure* figures;    /* what metrics asked for */
+  const hx_figure* figures;                      /* what metrics asked for */
   const hx_figure* validation; /* on the streams bound for HX_FOR_VALIDATION; none: was not validated */
 } hx_epoch;
 
@@ -65,8 +65,8 @@ typedef struct hx_fit_report {
   const hx_figure* metrics; /* at the end of the run: "loss", "accuracy", and those that were asked for */
   const hx_epoch* by_epoch;
   uint32_t n_metrics, n_epochs;
-  int64_t resumed_at;       /* the step of the checkpoint it went on from; 0: the beginning */
-  const char* checkpoint;   /* the newest one's file; "": none */
+  int64_t resumed_at;     /* the step of the checkpoint it went on from; 0: the beginning */
+  const char* checkpoint; /* the newest one's file; "": none */
 } hx_fit_report;
 
 typedef struct hx_evaluation {

@@ -267,12 +267,12 @@ HARMONICS_FACE inline HTensor log_softmax(const HTensor& x) { return call1("log_
 // ---- methods --------------------------------------------------------------------------------------------------------
 #define HARMONICS_METHOD(name) \
   inline HTensor HTensor::name() const { return harmonics::name(*this); }
-#define HARMONICS_METHOD_OF_TWO(name)                                                                  \
-  inline HTensor HTensor::name(const HTensor& b) const { return harmonics::name(*this, b); }           \
+#define HARMONICS_METHOD_OF_TWO(name)                                                        \
+  inline HTensor HTensor::name(const HTensor& b) const { return harmonics::name(*this, b); } \
   inline HTensor HTensor::name(double b) const { return harmonics::name(*this, b); }
-#define HARMONICS_REDUCING_METHOD(name)                                                                \
-  inline HTensor HTensor::name(const std::vector<int64_t>& axes, bool keep) const {                    \
-    return harmonics::name(*this, axes, keep);                                                         \
+#define HARMONICS_REDUCING_METHOD(name)                                             \
+  inline HTensor HTensor::name(const std::vector<int64_t>& axes, bool keep) const { \
+    return harmonics::name(*this, axes, keep);                                      \
   }
 HARMONICS_METHOD_OF_TWO(add)
 HARMONICS_METHOD_OF_TWO(sub)

@@ -19,7 +19,8 @@ inline namespace embedding {
 
 // `Owner` has FunctionRegistry& registry(). Objects are held until the owner and everything compiled with them are
 // gone; they are called from threads of the run. Errors: ErrorKind::Plugin, with the reason.
-template <typename Owner> class Registering {
+template <typename Owner>
+class Registering {
  public:
   HARMONICS_FACE void registerActivation(const std::string& name, std::shared_ptr<ActivationFunction> f,
                                          const std::string& description = "",
@@ -38,13 +39,11 @@ template <typename Owner> class Registering {
   }
   // For addresses: bindProducer("x", "scheme:path?option=1").
   HARMONICS_FACE void registerProducer(const std::string& scheme, ProducerFactory open,
-                                       const std::string& description = "",
-                                       const std::vector<Argument>& options = {}) {
+                                       const std::string& description = "", const std::vector<Argument>& options = {}) {
     registry_of_owner().register_producer(scheme, std::move(open), description, options);
   }
   HARMONICS_FACE void registerConsumer(const std::string& scheme, ConsumerFactory open,
-                                       const std::string& description = "",
-                                       const std::vector<Argument>& options = {}) {
+                                       const std::string& description = "", const std::vector<Argument>& options = {}) {
     registry_of_owner().register_consumer(scheme, std::move(open), description, options);
   }
   // For FitOptions::device.
@@ -79,8 +78,8 @@ template <typename Owner> class Registering {
     registry_of_owner().register_optimizer(name, std::move(f), description, arguments);
   }
   HARMONICS_FACE void registerSchedule(const std::string& name, std::shared_ptr<ScheduleFunction> f,
-                                       const std::string& description = "",
-                                       const std::vector<Argument>& arguments = {}, uint32_t flags = 0) {
+                                       const std::string& description = "", const std::vector<Argument>& arguments = {},
+                                       uint32_t flags = 0) {
     registry_of_owner().register_schedule(name, std::move(f), description, arguments, flags);
   }
   HARMONICS_FACE void registerPredicate(const std::string& name, std::shared_ptr<PredicateFunction> f,

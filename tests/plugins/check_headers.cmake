@@ -1,14 +1,14 @@
-# cmake -DINCLUDE=folder -DCOMPILER=c++ -P: every public header compiles by itself as C++17, the one that has them all as C++20 too, the
-# contract as C11, without a warning.
+# cmake -DINCLUDE=folder -DCOMPILER=c++ -P: every public header compiles by itself as C++17, the one that has them all as
+# C++20 too, the contract as C11, without a warning.
 set(warnings -Wall -Wextra -Wpedantic -Werror)
 file(GLOB headers ${INCLUDE}/harmonics/*.hpp)
 foreach(header IN LISTS headers)
   execute_process(COMMAND ${COMPILER} -std=c++17 ${warnings} -fsyntax-only -I${INCLUDE} -include ${header} -x c++ /dev/null
                   COMMAND_ERROR_IS_FATAL ANY)
 endforeach()
-execute_process(COMMAND ${COMPILER} -std=c++20 ${warnings} -fsyntax-only -I${INCLUDE} -include ${INCLUDE}/harmonics/harmonics.hpp -x c++ /dev/null
-                COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${COMPILER} -std=c++20 ${warnings} -fsyntax-only -I${INCLUDE}
+                        -include ${INCLUDE}/harmonics/harmonics.hpp -x c++ /dev/null COMMAND_ERROR_IS_FATAL ANY)
 foreach(header IN ITEMS abi.h graph_abi.h)
-  execute_process(COMMAND ${COMPILER} -x c -std=c11 ${warnings} -fsyntax-only -I${INCLUDE} -include ${INCLUDE}/harmonics/${header} /dev/null
-                  COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${COMPILER} -x c -std=c11 ${warnings} -fsyntax-only -I${INCLUDE}
+                          -include ${INCLUDE}/harmonics/${header} /dev/null COMMAND_ERROR_IS_FATAL ANY)
 endforeach()

@@ -11,7 +11,8 @@ using namespace harmonics;
 namespace {
 
 // Items as an embedder registers them.
-template <typename Register> std::vector<ItemPtr> items(Register&& body) {
+template <typename Register>
+std::vector<ItemPtr> items(Register&& body) {
   hx_registry pending;
   hx_registration registration{sizeof(hx_registration), harmonics_api(), &pending};
   body(reinterpret_cast<FunctionRegistry&>(registration));
@@ -83,9 +84,12 @@ TEST_CASE("check types: classes are handed to a loss as i32, as flows do") {
     r.register_loss("hits_alone", std::make_shared<Hits>(DType::I32));
   });
   CHECK(first_line(all[0]) == "takes a target: i32[4], i32[2, 4]");
-  CHECK(first_line(all[1]) == "!takes a target: no classes: f32[4, 3] with i32[4]: loss 'hits_i64': equal: operands are i64[4, 3] and i32[4, 3]; element types must be equal; cast one"
-                              " / flows hand classes over as i32, one rank below the prediction");
-  CHECK(first_line(all[2]).rfind("!takes a target: no numbers of the prediction's shape: f32[4, 3] with f32[4, 3]: ", 0) == 0);
+  CHECK(first_line(all[1]) ==
+        "!takes a target: no classes: f32[4, 3] with i32[4]: loss 'hits_i64': equal: operands are i64[4, 3] and i32[4, "
+        "3]; element types must be equal; cast one"
+        " / flows hand classes over as i32, one rank below the prediction");
+  CHECK(first_line(all[2]).rfind("!takes a target: no numbers of the prediction's shape: f32[4, 3] with f32[4, 3]: ",
+                                 0) == 0);
 }
 
 TEST_CASE("check types: symbols are handed to a layer in every type that streams have") {
@@ -95,12 +99,14 @@ TEST_CASE("check types: symbols are handed to a layer in every type that streams
     r.register_layer("no_symbols", std::make_shared<Symbols>(true));
   });
   CHECK(first_line(all[0]) == "takes samples and keeps the batch axis: i64[3, 5], i32[3, 5], u8[3, 5]");
-  CHECK(first_line(all[1]).rfind("!takes samples and keeps the batch axis: takes i64[3, 5], but not u8[3, 5]: ", 0) == 0);
+  CHECK(first_line(all[1]).rfind("!takes samples and keeps the batch axis: takes i64[3, 5], but not u8[3, 5]: ", 0) ==
+        0);
   CHECK(first_line(all[2]).rfind("!takes samples and keeps the batch axis: ", 0) == 0);
 }
 
 TEST_CASE("check types: a functional of several inputs is given shapes that belong together") {
-  const auto all = items([](FunctionRegistry& r) { r.register_functional("affine_of_three", std::make_shared<Affine>()); });
+  const auto all =
+      items([](FunctionRegistry& r) { r.register_functional("affine_of_three", std::make_shared<Affine>()); });
   CHECK(first_line(all[0]).find("3 inputs of ") != std::string::npos);
   CHECK(first_line(all[0]).find("[3, 5]x[4, 5]x[4]") != std::string::npos);
 }

@@ -15,7 +15,8 @@ const float kNan = std::nanf("");
 }  // namespace
 
 TEST_CASE("names: x * sigmoid(x), traced with its gradient") {
-  const Ran ran = run(floats({3}, {-1, 0, 2}), [](const HTensor& x) { return x * sigmoid(x); }, true);
+  const Ran ran = run(
+      floats({3}, {-1, 0, 2}), [](const HTensor& x) { return x * sigmoid(x); }, true);
   CHECK(ran.count(Op::host_call) == 0);
   const auto s = [](double x) { return 1 / (1 + std::exp(-x)); };
   for (int i = 0; i < 3; ++i) {
@@ -62,9 +63,15 @@ TEST_CASE("names: clamp with both bounds, either and none") {
 
 // As PyTorch's clamp: the bounds belong to what lets the gradient through.
 TEST_CASE("names: the gradient of clamp is 1 from bound to bound") {
-  const Ran ran = run(floats({5}, {-3, -1, 0.5f, 1, 3}), [](const HTensor& x) { return clamp(x, -1, 1); }, true);
+  const Ran ran = run(
+      floats({5}, {-3, -1, 0.5f, 1, 3}), [](const HTensor& x) { return clamp(x, -1, 1); }, true);
   CHECK(numbers(ran.dx) == Floats{0, 1, 1, 1, 0});
-  const Ran bound = run(floats({5}, {-3, -1, 0.5f, 1, 3}), [](const HTensor& x) { return clamp(floats({5}, {0, 0, 0, 2, 4}), HTensor(), x); }, true);
+  const Ran bound = run(
+      floats({5}, {-3, -1, 0.5f, 1, 3}),
+      [](const HTensor& x) {
+        return clamp(floats({5}, {0, 0, 0, 2, 4}), HTensor(), x);
+      },
+      true);
   CHECK(numbers(bound.dx) == Floats{1, 1, 0, 1, 1});
 }
 
@@ -88,6 +95,7 @@ TEST_CASE("names: methods are the functions") {
   CHECK(numbers(x.log().exp())[3] == Approx(4));
   CHECK(numbers(x.softmax())[0] == Approx(1 / (1 + std::exp(1.0))));
   const auto same = [](const HTensor& a, const HTensor& b) { return numbers(a) == numbers(b); };
-  CHECK((same(x.sigmoid(), sigmoid(x)) && same(x.silu(), silu(x)) && same(x.gelu(), gelu(x)) && same(x.tanh(), harmonics::tanh(x))));
+  CHECK((same(x.sigmoid(), sigmoid(x)) && same(x.silu(), silu(x)) && same(x.gelu(), gelu(x)) &&
+         same(x.tanh(), harmonics::tanh(x))));
   CHECK(error_of([&] { x.add(floats({3}, {1, 2, 3})); }).rfind("add: shapes [2, 2] and [3]", 0) == 0);
 }

@@ -100,7 +100,8 @@ set_tests_properties("plugins: embedder" "plugins: design listing" "plugins: des
                      PROPERTIES FIXTURES_REQUIRED built_embedder TIMEOUT 60)
 set_tests_properties("plugins: design plugin" PROPERTIES PASS_REGULAR_EXPRESSION "7 passed, 0 failed")
 if(CLANG_COMPILER)
-  hm_out_of_tree(embedder_clang ${CMAKE_CURRENT_LIST_DIR}/out_of_tree ${CLANG_COMPILER} "-Wall -Wextra -Wpedantic -Werror -std=c++20")
+  hm_out_of_tree(embedder_clang ${CMAKE_CURRENT_LIST_DIR}/out_of_tree ${CLANG_COMPILER}
+                 "-Wall -Wextra -Wpedantic -Werror -std=c++20")
 endif()
 
 # The embedding sample, on files it reads by itself and on drawn digits.

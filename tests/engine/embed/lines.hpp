@@ -29,8 +29,8 @@ class LinePoints : public Producer {
 
 // `arrow` leads from x to o, "affine(1)".
 inline HarmonicGraph line_graph(const std::string& arrow = "affine(1)", const std::string& loss = "mse") {
-  return parse_hmx_text("harmonic line { producer x; producer y; layer o {1}; cycle { x -(" + arrow + ")-> o; o <-(" + loss +
-                        ")- y; } }");
+  return parse_hmx_text("harmonic line { producer x; producer y; layer o {1}; cycle { x -(" + arrow + ")-> o; o <-(" +
+                        loss + ")- y; } }");
 }
 inline void bind_line(HarmonicGraph& g, std::size_t rows = 70) {
   g.bindProducer("x", std::make_shared<LinePoints>(false, rows));
@@ -50,7 +50,8 @@ inline HTensor line_row(float a, float b) {
 }
 inline float asked(HarmonicGraph& g, float a, float b) { return g.infer(line_row(a, b)).data<float>()[0]; }
 // What went wrong; "": nothing.
-template <typename Body> std::string refused(Body&& body) {
+template <typename Body>
+std::string refused(Body&& body) {
   try {
     body();
     return "";

@@ -27,14 +27,16 @@ bool same_weights(HarmonicGraph& a, HarmonicGraph& b) {
   if (names.empty() || names != b.weights()) return false;
   for (const std::string& name : names) {
     const HTensor x = a.weight(name), y = b.weight(name);
-    if (x.shape() != y.shape() || std::memcmp(x.bytes(), y.bytes(), static_cast<std::size_t>(x.size()) * 4) != 0) return false;
+    if (x.shape() != y.shape() || std::memcmp(x.bytes(), y.bytes(), static_cast<std::size_t>(x.size()) * 4) != 0)
+      return false;
   }
   return true;
 }
 
 std::size_t files_in(const std::string& folder) {
   std::size_t n = 0;
-  for (const auto& entry : fs::directory_iterator(folder)) n += entry.path().extension() == ".ckpt" || entry.path().extension() == ".safetensors";
+  for (const auto& entry : fs::directory_iterator(folder))
+    n += entry.path().extension() == ".ckpt" || entry.path().extension() == ".safetensors";
   return n;
 }
 
@@ -112,7 +114,8 @@ TEST_CASE("fit options: mistakes with checkpoints say what to do") {
   o.checkpoint = "";
   o.resume = f / "nowhere";
   CHECK(refused([&] { again.fit(o); }).find("nowhere") != std::string::npos);
-  HarmonicGraph other = parse_hmx_text("harmonic twice { producer x; consumer c; layer o {1}; cycle { x -(affine(1))-> o -> c; } }");
+  HarmonicGraph other =
+      parse_hmx_text("harmonic twice { producer x; consumer c; layer o {1}; cycle { x -(affine(1))-> o -> c; } }");
   other.bindProducer("x", std::make_shared<LinePoints>(false, 12));
   FitOptions inference;
   inference.checkpoint = f / "else";
@@ -121,7 +124,8 @@ TEST_CASE("fit options: mistakes with checkpoints say what to do") {
 
 TEST_CASE("fit options: a producer that cannot go back makes checkpoints of weights alone, and says so") {
   const Folder f;
-  HarmonicGraph g = parse_hmx_text("harmonic l { producer x {2}; layer o {2}; cycle { x -(affine(2))-> o; o <-(mse)- x; } }");
+  HarmonicGraph g =
+      parse_hmx_text("harmonic l { producer x {2}; layer o {2}; cycle { x -(affine(2))-> o; o <-(mse)- x; } }");
   g.bindProducer("x", std::make_shared<Live>());
   FitOptions o = line_options(1);
   o.checkpoint = f / "kept";
@@ -186,7 +190,8 @@ TEST_CASE("files of weights: what does not fit is refused with the reason") {
   f.write("broken.safetensors", "no weights");
   CHECK(refused([&] { g.load(f / "broken.safetensors"); }).find("broken.safetensors") != std::string::npos);
   CHECK(refused([&] { g.save(f / "no/such/folder.safetensors"); }).find("folder.safetensors") != std::string::npos);
-  HarmonicGraph other = parse_hmx_text("harmonic other { producer a; producer b; layer z {1}; cycle { a -(affine(1))-> z; z <-(mse)- b; } }");
+  HarmonicGraph other = parse_hmx_text(
+      "harmonic other { producer a; producer b; layer z {1}; cycle { a -(affine(1))-> z; z <-(mse)- b; } }");
   other.bindProducer("a", std::make_shared<LinePoints>(false, 12));
   other.bindProducer("b", std::make_shared<LinePoints>(true, 12));
   other.fit(line_options(1));
@@ -197,15 +202,17 @@ TEST_CASE("files of weights: what does not fit is refused with the reason") {
 TEST_CASE("results: an older program's structs are written no further than they reach") {
   HarmonicGraph g = taught();
   hx_graph* graph = nullptr;
-  REQUIRE(harmonics_graphs()->parse("harmonic o { producer x {2}; layer o {2}; cycle { x -(relu)-> o; } }", "text", nullptr, &graph) == HX_OK);
+  REQUIRE(harmonics_graphs()->parse("harmonic o { producer x {2}; layer o {2}; cycle { x -(relu)-> o; } }", "text",
+                                    nullptr, &graph) == HX_OK);
   struct {
     hx_fit_report report;
     char after[64];
   } held;
   std::memset(&held, 7, sizeof held);
   held.report.struct_size = offsetof(hx_fit_report, metrics);
-  REQUIRE(harmonics_graphs()->bind_producer(graph, "x", HX_FOR_TRAINING, harmonics::detail::producer_vt(),
-                                            new harmonics::detail::HeldProducer{std::make_shared<LinePoints>(false, 3), std::nullopt, {}}) == HX_OK);
+  REQUIRE(harmonics_graphs()->bind_producer(
+              graph, "x", HX_FOR_TRAINING, harmonics::detail::producer_vt(),
+              new harmonics::detail::HeldProducer{std::make_shared<LinePoints>(false, 3), std::nullopt, {}}) == HX_OK);
   REQUIRE(harmonics_graphs()->fit(graph, nullptr, &held.report) == HX_OK);
   CHECK(held.report.samples == 3);
   CHECK(held.report.struct_size == offsetof(hx_fit_report, metrics));

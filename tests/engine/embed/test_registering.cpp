@@ -15,7 +15,9 @@ struct Halved : ActivationFunction {
   HTensor operator()(const HTensor& x) const override { return x * 0.5; }
 };
 struct HalvedBody : FunctionalBody {
-  std::vector<HTensor> operator()(const std::vector<HTensor>& in, const Arguments&) const override { return {in.at(0) * 0.5}; }
+  std::vector<HTensor> operator()(const std::vector<HTensor>& in, const Arguments&) const override {
+    return {in.at(0) * 0.5};
+  }
 };
 // A hundred times what the functional means, so that it is seen who computes.
 struct HundredTimes : Implementation {
@@ -38,7 +40,9 @@ struct Worst : Metric {
   double worst = 0;
 };
 struct Still : OptimizerFunction {
-  std::vector<HTensor> step(const ParameterInfo&, const UpdateStep& u, const Arguments&) const override { return {u.value}; }
+  std::vector<HTensor> step(const ParameterInfo&, const UpdateStep& u, const Arguments&) const override {
+    return {u.value};
+  }
 };
 struct None : ScheduleFunction {
   double factor(const RunPoint&, const Arguments&) const override { return 0; }
@@ -47,8 +51,10 @@ struct After : PredicateFunction {
   bool operator()(const RunView& run, const Arguments& a) const override { return run.step() >= a.integer("step"); }
 };
 struct Doubled : AugmentationFunction {
-  void operator()(const SampleType& sample, const void* from, PhiloxStream&, const SampleType&, void* to, const Arguments&) const override {
-    for (int64_t i = 0; i < sample.shape.count(); ++i) static_cast<float*>(to)[i] = 2 * static_cast<const float*>(from)[i];
+  void operator()(const SampleType& sample, const void* from, PhiloxStream&, const SampleType&, void* to,
+                  const Arguments&) const override {
+    for (int64_t i = 0; i < sample.shape.count(); ++i)
+      static_cast<float*>(to)[i] = 2 * static_cast<const float*>(from)[i];
   }
 };
 struct Kept : Consumer {
@@ -113,15 +119,19 @@ TEST_CASE("registering: an optimizer that stays where it is, a schedule of nothi
     g.fit(o);
     const float before = asked(g, 0.5f, 0.5f);
     o = line_options(3);
-    if (by_schedule) o.schedule = "none";
-    else o.optimizer = "still(lr=0.5)";
+    if (by_schedule)
+      o.schedule = "none";
+    else
+      o.optimizer = "still(lr=0.5)";
     g.fit(o);
     CHECK(asked(g, 0.5f, 0.5f) == before);
   }
 }
 
 TEST_CASE("registering: a predicate decides a branch") {
-  HarmonicGraph g = parse_hmx_text("harmonic p { producer x; consumer c; layer o; cycle { if from_step(0) { x -(identity)-> o; } else { x -(relu)-> o; } o -> c; } }");
+  HarmonicGraph g = parse_hmx_text(
+      "harmonic p { producer x; consumer c; layer o; cycle { if from_step(0) { x -(identity)-> o; } else { x -(relu)-> "
+      "o; } o -> c; } }");
   g.registerPredicate("from_step", std::make_shared<After>(), "", {Argument::integer("step", "from this step").must()});
   g.bindProducer("x", std::make_shared<MemoryProducer>(std::vector<HTensor>{line_row(-1, 1)}));
   std::vector<float> got;
@@ -133,10 +143,13 @@ TEST_CASE("registering: a predicate decides a branch") {
 TEST_CASE("registering: schemes of producers and consumers, and an augmentation, in addresses") {
   std::vector<float> got;
   HarmonicGraph g = parse_hmx_text("harmonic s { producer x; consumer c; layer o; cycle { x -(identity)-> o -> c; } }");
-  g.registerProducer("rows", [](const std::string& path, const Arguments& options) {
-    std::vector<HTensor> rows(static_cast<std::size_t>(options.integer("count")), line_row(std::stof(path), 1));
-    return std::make_shared<MemoryProducer>(std::move(rows));
-  }, "", {Argument::integer("count", 2, "how many")});
+  g.registerProducer("rows",
+                     [](const std::string& path, const Arguments& options) {
+                       std::vector<HTensor> rows(static_cast<std::size_t>(options.integer("count")),
+                                                 line_row(std::stof(path), 1));
+                       return std::make_shared<MemoryProducer>(std::move(rows));
+                     },
+                     "", {Argument::integer("count", 2, "how many")});
   g.registerConsumer("kept", [&](const std::string&, const Arguments&) { return std::make_shared<Kept>(got); });
   g.registerAugmentation("doubled", std::make_shared<Doubled>());
   g.bindProducer("x", "rows:7?count=3&augment=doubled");
@@ -157,12 +170,15 @@ TEST_CASE("registering: what one graph registers another does not know") {
   HarmonicGraph mine = line_graph("halved_here"), other = line_graph("halved_here");
   mine.registerActivation("halved_here", std::make_shared<Halved>());
   bind_line(mine);
-  CHECK(refused([&] { other.bindProducer("x", std::make_shared<LinePoints>(false, 3)); }).find("halved_here") != std::string::npos);
+  CHECK(refused([&] { other.bindProducer("x", std::make_shared<LinePoints>(false, 3)); }).find("halved_here") !=
+        std::string::npos);
 }
 
 TEST_CASE("registering: mistakes are refused as a plugin's are") {
   HarmonicGraph g = line_graph();
-  CHECK(refused([&] { g.registerActivation("not fine", std::make_shared<Halved>()); }).find("a name starts with a letter") != std::string::npos);
+  CHECK(refused([&] {
+          g.registerActivation("not fine", std::make_shared<Halved>());
+        }).find("a name starts with a letter") != std::string::npos);
   CHECK(refused([&] { g.registerFunctional("relu", std::make_shared<HalvedBody>()); }) ==
         "cannot register functional 'relu': the library itself has one of this name; choose another");
   CHECK(refused([&] { g.registerOptimizer("mine", std::make_shared<Still>()); }).find("'lr'") != std::string::npos);

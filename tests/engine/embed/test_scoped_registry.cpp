@@ -19,7 +19,9 @@ struct Times : ActivationFunction {
 };
 struct TimesBody : FunctionalBody {
   explicit TimesBody(double factor) : factor_(factor) {}
-  std::vector<HTensor> operator()(const std::vector<HTensor>& in, const Arguments&) const override { return {in.at(0) * factor_}; }
+  std::vector<HTensor> operator()(const std::vector<HTensor>& in, const Arguments&) const override {
+    return {in.at(0) * factor_};
+  }
   double factor_;
 };
 struct TimesAll : Implementation {
@@ -150,7 +152,8 @@ TEST_CASE("scoped registry: implementations compute within it, functionals are k
     CHECK(call1("times_functional", {line_row(3, 5)}).data<float>()[0] == 6);
   }
   CHECK(first(g) == plain);
-  CHECK(refused([] { call1("times_functional", {line_row(3, 5)}); }).find("there is no operation 'times_functional'") == 0);
+  CHECK(refused([] { call1("times_functional", {line_row(3, 5)}); }).find("there is no operation 'times_functional'") ==
+        0);
 }
 
 TEST_CASE("scoped registry: a graph trains with it, and keeps what it learned") {

@@ -1,5 +1,6 @@
-// The listing of the architecture's first description, as it stands there, around functions that it leaves to its reader; run for a third
-// of a second in place of its hour. Arguments: the flow. Writes two small files of digits before it.
+// The listing of the architecture's first description, as it stands there, around functions that it leaves to its
+// reader; run for a third of a second in place of its hour. Arguments: the flow. Writes two small files of digits
+// before it.
 #include <harmonics/harmonics.hpp>
 
 #include <cstdio>
@@ -32,7 +33,8 @@ void writeRecords(const char* path, uint32_t bytes) {
   }
 }
 void writeBinary(const char* path, std::span<const std::byte> blob) {
-  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(blob.data()), static_cast<std::streamsize>(blob.size()));
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(blob.data()), static_cast<std::streamsize>(blob.size()));
 }
 
 struct MyFusedReluShader : ActivationFunction {

@@ -40,8 +40,9 @@ bool graphs() {
     rows.push_back(HTensor(DType::F32, {2}, row));
     targets.push_back(HTensor(DType::F32, {1}, &y));
   }
-  HarmonicGraph g = parse_hmx_text("harmonic line { producer x; producer y; layer o {1}; "
-                                   "cycle { x -(affine(1), threefold)-> o; o <-(mse)- y; } }");
+  HarmonicGraph g = parse_hmx_text(
+      "harmonic line { producer x; producer y; layer o {1}; "
+      "cycle { x -(affine(1), threefold)-> o; o <-(mse)- y; } }");
   g.registerActivation("threefold", std::make_shared<Times>(3));
   g.bindProducer("x", std::make_shared<AsyncProducer>(std::make_shared<MemoryProducer>(rows), 8));
   g.bindProducer("y", std::make_shared<MemoryProducer>(targets));
