@@ -152,7 +152,7 @@ hx_status open_scope(hx_graph* graph, hx_name_scope** out) {
   return guard([&] {
     auto opened = std::make_unique<hx_name_scope>(hx_name_scope{graph, std::make_shared<NameScope>()});
     if (graph) graph->open_scope(opened->scope);
-    else thread_scopes().push_back(opened->scope);
+    else open_on_thread(opened->scope);
     *out = opened.release();
   });
 }
@@ -160,7 +160,7 @@ hx_registry* scope_registry(hx_name_scope* scope) { return scope ? scope->scope-
 void close_scope(hx_name_scope* scope) {
   if (!scope) return;
   if (scope->graph) scope->graph->close_scope(scope->scope);
-  else std::erase(thread_scopes(), scope->scope);
+  else close_on_thread(scope->scope);
   scope->scope->close();
   delete scope;
 }

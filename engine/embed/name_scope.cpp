@@ -33,6 +33,9 @@ class LentNames {
   std::map<ItemPtr, ItemPtr> before_;  // null: nothing had the name
 };
 
+// Null: none is open. No object of the thread's own, which would be gone before a scope that is static ends.
+thread_local NameScopes* of_thread = nullptr;
+
 }  // namespace
 
 NameScope::NameScope() : names_(&Registry::global()) {
@@ -53,16 +56,29 @@ void NameScope::close() {
   functionals_.clear();
 }
 
-NameScopes& thread_scopes() {
-  thread_local NameScopes scopes;
-  return scopes;
+const NameScopes& thread_scopes() {
+  static const NameScopes none;
+  return of_thread ? *of_thread : none;
+}
+
+void open_on_thread(std::shared_ptr<NameScope> scope) {
+  if (!of_thread) of_thread = new NameScopes;
+  of_thread->push_back(std::move(scope));
+}
+
+void close_on_thread(const std::shared_ptr<NameScope>& scope) {
+  if (!of_thread) return;
+  std::erase(*of_thread, scope);
+  if (!of_thread->empty()) return;
+  delete of_thread;
+  of_thread = nullptr;
 }
 
 bool NameChain::relink() {
-  const NameScopes& of_thread = thread_scopes();
-  const size_t count = of_thread.size() + of_graph.size();
+  const NameScopes& outer = thread_scopes();
+  const size_t count = outer.size() + of_graph.size();
   const auto scope = [&](size_t i) -> const std::shared_ptr<NameScope>& {
-    return i < of_thread.size() ? of_thread[i] : of_graph[i - of_thread.size()];
+    return i < outer.size() ? outer[i] : of_graph[i - outer.size()];
   };
   bool same = count == linked_.size();
   for (size_t i = 0; same && i < count; ++i) same = scope(i) == linked_[i] && scope(i)->version() == versions_[i];
@@ -71,7 +87,7 @@ bool NameChain::relink() {
   versions_.clear();
   Registry* below = &Registry::global();
   for (size_t i = 0; i < count; ++i) {
-    if (i == of_thread.size()) own_.set_outer(below), below = &own_;
+    if (i == outer.size()) own_.set_outer(below), below = &own_;
     scope(i)->names().set_outer(below);
     below = &scope(i)->names();
     now.push_back(scope(i));

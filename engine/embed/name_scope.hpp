@@ -34,8 +34,10 @@ class NameScope {
 
 using NameScopes = std::vector<std::shared_ptr<NameScope>>;  // the one opened last is the last
 
-// Of this thread.
-NameScopes& thread_scopes();
+// Of this thread. One that another thread closes stays there without names.
+const NameScopes& thread_scopes();
+void open_on_thread(std::shared_ptr<NameScope> scope);
+void close_on_thread(const std::shared_ptr<NameScope>& scope);
 
 // Where a graph looks names up, innermost first: its scopes, its own functions, the scopes of the thread that calls it,
 // the process.

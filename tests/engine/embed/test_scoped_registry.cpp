@@ -169,6 +169,52 @@ TEST_CASE("scoped registry: a graph trains with it, and keeps what it learned") 
   CHECK(asked(g, 0.5f, 0.25f) == Approx(2 * answer));
 }
 
+TEST_CASE("scoped registry: what fit() and addresses name is looked up in it") {
+  struct Still : OptimizerFunction {
+    std::vector<HTensor> step(const ParameterInfo&, const UpdateStep& u, const Arguments&) const override {
+      return {u.value};
+    }
+  };
+  const auto rows = [](bool targets) {
+    return [targets](const std::string& path, const Arguments&) -> std::shared_ptr<Producer> {
+      return std::make_shared<LinePoints>(targets, static_cast<std::size_t>(std::stoi(path)));
+    };
+  };
+  HarmonicGraph g = line_graph();
+  {
+    ScopedRegistry scope;
+    scope.registerProducer("line_x", rows(false));
+    scope.registerProducer("line_y", rows(true));
+    scope.registerOptimizer("still", std::make_shared<Still>(), "", {Argument::number("lr", "0.1", "of no use")});
+    g.bindProducer("x", "line_x:70");
+    g.bindProducer("y", "line_y:70");
+    g.fit(line_options(0));
+    const float before = asked(g, 1, 0);
+    FitOptions o = line_options(2);
+    o.optimizer = "still";
+    g.fit(o);
+    CHECK(asked(g, 1, 0) == before);
+  }
+  FitOptions o = line_options(60);
+  CHECK(g.fit(o).loss < 1e-3);  // its producers go on
+  o.optimizer = "still";
+  CHECK(refused([&] { g.fit(o); }).find("still") != std::string::npos);
+}
+
+namespace {
+
+// Ends after everything of the main thread.
+std::unique_ptr<ScopedRegistry> lasting;
+
+}  // namespace
+
+TEST_CASE("scoped registry: one that is static ends with the process") {
+  lasting = std::make_unique<ScopedRegistry>();
+  lasting->registerActivation("lasting_identity", times(1));
+  HarmonicGraph g = through("lasting_identity");
+  CHECK(first(g) == 3);
+}
+
 TEST_CASE("scoped registry: a plugin's function registers into it") {
   ScopedRegistry scope;
   const auto harmonics_register = [](FunctionRegistry& reg) { reg.register_activation("my_act", times(6)); };
