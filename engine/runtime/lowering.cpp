@@ -57,10 +57,14 @@ class Lowerer : public ParameterSource {
   }
   HTensor state(const std::string& path, const TensorType& type, const hx_init& init) override {
     store_.declare(path, type, Role::state, init, options_.seed);
-    return tracer_.state(path, type);
+    const HTensor kept = tracer_.state(path, type);
+    const auto updated = updated_.find(path);
+    return updated == updated_.end() ? kept : stop_gradient(updated->second);
   }
   void update(const std::string& path, const HTensor& value) override {
-    if (options_.mode == Mode::train) tracer_.update(path, value);
+    if (options_.mode != Mode::train) return;
+    tracer_.update(path, value);
+    updated_[path] = value;
   }
   HTensor random(const std::string& path, const Shape& shape) override {
     const HTensor counter = tracer_.input("@counter", {DType::I64, {2}});
@@ -335,6 +339,7 @@ class Lowerer : public ParameterSource {
   std::map<int, LayerValue> values_;
   std::vector<std::string> parameters_;
   std::set<std::string> frozen_;
+  std::map<std::string, HTensor> updated_;  // states, as this program leaves them
   std::set<std::string> outer_;  // parameters of arrows into tapped layers
   bool into_tapped_ = false;
   std::vector<LossTerm> terms_;

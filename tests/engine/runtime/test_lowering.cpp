@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 
 #include "engine/model/safetensors.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
@@ -170,4 +171,63 @@ TEST_CASE("a joint sample is the same with and without its labels") {
   auto alone = graph_of(kPairs);
   bind_rows(*alone, "x", {3}, numbers(12));
   CHECK(alone->types().at(0).sample == Shape{2, 3});
+}
+
+namespace {
+
+constexpr const char* kNormTwice = R"(harmonic g {
+  producer x {2}; producer z {2}; producer y {2}; layer a {2}; layer b {2};
+  cycle { x -(norm("batch", name="bn"))-> a; z -(norm("batch", name="bn"))-> b; a <- y; b <- y; }
+})";
+
+void bind_two(HarmonicGraph& g) {
+  bind_rows<float>(g, "x", {2}, {1, 2, 3, 6, 5, 10, 7, 14});
+  bind_rows<float>(g, "z", {2}, {0, -1, 4, -3, 8, -5, 12, -7});
+  bind_rows<float>(g, "y", {2}, std::vector<float>(8));
+}
+// Of the first of two numbers, over samples [from, to).
+float mean_of(const std::vector<float>& first, size_t from, size_t to) {
+  return std::accumulate(first.begin() + static_cast<std::ptrdiff_t>(from), first.begin() + static_cast<std::ptrdiff_t>(to), 0.0f) /
+         static_cast<float>(to - from);
+}
+const std::vector<float> kX{1, 3, 5, 7}, kZ{0, 4, 8, 12};
+
+}  // namespace
+
+TEST_CASE("norm: a shared one moves its running statistics at each use, in order") {
+  auto g = graph_of(kNormTwice);
+  bind_two(*g);
+  RunSettings s = settings(4);
+  s.steps = 1;
+  CycleRuntime(*g, 0, s).run();
+  CHECK(weights(*g, "bn.running_mean")[0] == Approx(0.9f * 0.1f * mean_of(kX, 0, 4) + 0.1f * mean_of(kZ, 0, 4)));
+  const float of_x = 20.0f / 3, of_z = 80.0f / 3;  // unbiased
+  CHECK(weights(*g, "bn.running_variance")[0] == Approx(0.9f * (0.9f + 0.1f * of_x) + 0.1f * of_z));
+}
+
+TEST_CASE("norm: a shared one moves its running statistics for each batch of a gathered step") {
+  auto g = graph_of(kNormTwice);
+  bind_two(*g);
+  RunSettings s = settings(2);
+  s.steps = 1;
+  s.accumulate = 2;
+  s.shuffle = false;
+  CycleRuntime(*g, 0, s).run();
+  float mean = 0;
+  for (const size_t from : {0, 2})
+    for (const auto* of : {&kX, &kZ}) mean = 0.9f * mean + 0.1f * mean_of(*of, from, from + 2);
+  CHECK(weights(*g, "bn.running_mean")[0] == Approx(mean));
+}
+
+TEST_CASE("norm: cycles that share one move its running statistics one after the other") {
+  auto g = graph_of(R"(harmonic g {
+    producer x {2}; producer z {2}; producer y {2}; layer a {2}; layer b {2};
+    cycle { x -(norm("batch", name="bn"))-> a; a <- y; }
+    cycle { z -(norm("batch", name="bn"))-> b; b <- y; }
+  })");
+  bind_two(*g);
+  RunSettings s = settings(4);
+  s.steps = 1;
+  for (const int cycle : {0, 1}) CycleRuntime(*g, cycle, s).run();
+  CHECK(weights(*g, "bn.running_mean")[0] == Approx(0.9f * 0.1f * mean_of(kX, 0, 4) + 0.1f * mean_of(kZ, 0, 4)));
 }
