@@ -85,9 +85,7 @@ std::vector<CallExample> library_calls(const std::string& functional, DType type
   for (uint64_t more = 1; more <= 3; ++more)
     for (const conformance::FunctionalCase& c : conformance::functional_cases(seed + more)) {
       if (c.functional != functional) continue;
-      std::vector<HTensor> inputs;
-      for (const conformance::Operand& o : c.inputs) inputs.push_back(conformance::make_operand(o, type, generator));
-      calls.push_back({functional, c.attributes, inputs});
+      calls.push_back({functional, c.attributes, conformance::make_operands(c, type, generator)});
       std::optional<Error> none;
       if (larger.empty() && of_one_shape(c)) larger = taken(functional, c.attributes, c.inputs.size(), type, seed, none);
     }

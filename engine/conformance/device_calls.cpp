@@ -140,12 +140,9 @@ class Collection {
  private:
   void functionals(const conformance::Cases& cases, DType type) {
     for (const conformance::FunctionalCase& c : cases) {
-      Values inputs;
+      Values inputs = conformance::make_operands(c, type, generator_);
       std::vector<TensorType> types;
-      for (const conformance::Operand& o : c.inputs) {
-        inputs.push_back(conformance::make_operand(o, type, generator_));
-        types.push_back(type_of(inputs.back()));
-      }
+      for (const HTensor& x : inputs) types.push_back(type_of(x));
       const auto body = body_program(*FunctionalTable::global().find(c.functional), c.attributes, types);
       std::vector<TensorType> results;
       for (const NamedValue& v : body->outputs) results.push_back(body->type(v.value));

@@ -10,6 +10,7 @@
 #include <harmonics/ops.hpp>
 
 #include "engine/program/functional.hpp"
+#include "engine/program/tracer.hpp"
 
 namespace harmonics::conformance {
 
@@ -76,6 +77,20 @@ inline HTensor make_operand(const Operand& operand, DType dtype, std::mt19937_64
   const bool half = dtype == DType::F16 || dtype == DType::BF16;
   const bool single = operand.kind == Operand::random || operand.kind == Operand::rate || (operand.statistic && half);
   return cast(HTensor::from(operand.shape, values), single ? DType::F32 : dtype);
+}
+
+// The operands of a call. What a gradient takes of its forward call is computed, not drawn: kernels may use it in place
+// of what it was computed from.
+inline std::vector<HTensor> make_operands(const FunctionalCase& c, DType dtype, std::mt19937_64& generator) {
+  std::vector<HTensor> in;
+  for (const Operand& operand : c.inputs) in.push_back(make_operand(operand, dtype, generator));
+  if (c.functional == "softmax_cross_entropy_grad") in[2] = apply("softmax_cross_entropy", {}, {in[0], in[1]}).at(1);
+  if (c.functional == "attention_grad") {
+    const std::vector<HTensor> forward = apply("attention", c.attributes, {in[0], in[1], in[2]});
+    in[3] = forward.at(0);
+    in[4] = forward.at(1);
+  }
+  return in;
 }
 
 // Small odd sizes, reproducible.

@@ -115,11 +115,6 @@ Values log_softmax_grad(const AttributeMap&, Inputs in) {
 
 }  // namespace
 
-HTensor log_sum_exp(const HTensor& x) {
-  const HTensor largest = stop_gradient(reduce_max(x, last_axis(x), true));
-  return log(reduce_sum(exp(x - largest), last_axis(x))) + reshape(largest, x.shape().slice(0, x.rank() - 1));
-}
-
 HTensor activate(const char* name, const AttributeMap& attributes, const HTensor& x) {
   const std::string activation = attributes.text("activation", "");
   if (activation.empty()) return x;

@@ -78,8 +78,11 @@ struct Heads {
   HTensor finite(const HTensor& x) const {
     return has_blind() ? select(equal(x, -std::numeric_limits<double>::infinity()), zeros_like(x), x) : x;
   }
+  // Normalised by their own sum: lse has no more digits than the largest score leaves it. It tells the blind rows.
   HTensor probabilities(const HTensor& scores, const HTensor& lse) const {
-    return exp(scores - column(finite(split(lse))));
+    const HTensor p = one("softmax", {}, {scores});
+    if (!has_blind()) return p;
+    return select(equal(column(split(lse)), -std::numeric_limits<double>::infinity()), zeros_like(p), p);
   }
 };
 
@@ -126,6 +129,7 @@ Values attention_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs g
   }
   return result;
 }
+// Where a query sees one key, sum(p dp) equals dp, and its gradients are exactly 0; sum(dout out) would leave rounding.
 Values attention_grad(const AttributeMap& a, Inputs in) {
   expect_inputs("attention_grad", in, 6, 6);
   if (a.flag("positions_first")) {
@@ -136,13 +140,12 @@ Values attention_grad(const AttributeMap& a, Inputs in) {
     return result;
   }
   const Heads h("attention_grad", a, in[0], in[1], in[2]);
-  const HTensor q = wide(in[0]), k = wide(in[1]), v = wide(in[2]), out = wide(in[3]), dout = wide(in[5]);
+  const HTensor q = wide(in[0]), k = wide(in[1]), v = wide(in[2]), dout = wide(in[5]);
   const HTensor p = h.probabilities(h.scores(q, k), in[4]);
   const HTensor dout_heads = h.split(dout);
   const HTensor dv = dot(p, dout_heads, {2, 3}, {2, 3}, {0, 1}, {0, 1});
   const HTensor dp = dot(dout_heads, v, {4}, {3}, {0, 1}, {0, 1});
-  const HTensor dot_out = reduce_sum(h.split(out) * dout_heads, {4});
-  const HTensor ds = p * (dp - column(dot_out)) * h.scale;
+  const HTensor ds = one("softmax_grad", {}, {p, dp}) * h.scale;
   const HTensor dq = h.join(dot(ds, k, {4}, {2}, {0, 1}, {0, 1}));
   const HTensor dk = dot(ds, h.split(q), {2, 3}, {2, 3}, {0, 1}, {0, 1});
   return {as_type_of(dq, in[0]), as_type_of(dk, in[1]), as_type_of(dv, in[2])};
@@ -159,7 +162,7 @@ std::vector<Functional> attentions() {
        "q [B, H, T, D], k [B, Hkv, S, D], v [B, Hkv, S, D] {causal = false, scale = 1/sqrt(D), positions_first = "
        "false: [B, T, H, D]} -> out like q, lse [B, H, T]",
        attention, attention_gradient},
-      {"attention_grad", "gradient of attention",
+      {"attention_grad", "gradient of attention, whose results out and lse are",
        "q, k, v, out [B, H, T, D], lse [B, H, T], dout [B, H, T, D] {as attention} -> dq, dk, dv",
        attention_grad, nullptr},
   };

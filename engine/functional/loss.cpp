@@ -33,30 +33,32 @@ HTensor at_label(const HTensor& x, const HTensor& labels) {
   return reduce_max(select(hits(labels, x.shape().back()), x, nothing), last_axis(x));
 }
 
-// A label outside [0, classes) hits nothing: its loss is infinite, never silently wrong.
+// A label outside [0, classes) hits nothing: its loss is infinite, never silently wrong. The loss is not lse - x[label]:
+// lse has no more digits than the largest logit leaves it.
 Values softmax_cross_entropy(const AttributeMap&, Inputs in) {
   expect_inputs("softmax_cross_entropy", in, 2, 2);
   expect_labels("softmax_cross_entropy", in[0], in[1]);
   const HTensor x = wide(in[0]);
-  const HTensor lse = log_sum_exp(x);
-  return {lse - at_label(x, in[1]), lse};
+  const HTensor largest = stop_gradient(reduce_max(x, last_axis(x)));
+  const HTensor log_sum = log(reduce_sum(exp(x - column(largest)), last_axis(x)));
+  return {log_sum + (largest - at_label(x, in[1])), log_sum + largest};
 }
 Values softmax_cross_entropy_gradient(const AttributeMap&, Inputs in, Inputs out, Inputs gradients) {
-  const HTensor &logits = in[0], &lse = out[1];
+  const HTensor& logits = in[0];
   HTensor dx;
-  if (gradients[0]) dx = one("softmax_cross_entropy_grad", {}, {logits, in[1], lse, gradients[0]});
+  if (gradients[0]) dx = one("softmax_cross_entropy_grad", {}, {logits, in[1], out[1], gradients[0]});
   if (gradients[1]) {
-    const HTensor more = as_type_of(exp(wide(logits) - column(lse)) * column(gradients[1]), logits);
+    const HTensor more = as_type_of(one("softmax", {}, {wide(logits)}) * column(gradients[1]), logits);
     dx = dx ? dx + more : more;
   }
   return {dx, {}};
 }
+// lse may serve as the shift of the exponentials; the probabilities are normalised by their own sum.
 Values softmax_cross_entropy_grad(const AttributeMap&, Inputs in) {
   expect_inputs("softmax_cross_entropy_grad", in, 4, 4);
   expect_labels("softmax_cross_entropy_grad", in[0], in[1]);
   const HTensor x = wide(in[0]);
-  const HTensor probability = exp(x - column(in[2]));
-  const HTensor excess = probability - cast(hits(in[1], x.shape().back()), x.dtype());
+  const HTensor excess = one("softmax", {}, {x}) - cast(hits(in[1], x.shape().back()), x.dtype());
   return {as_type_of(excess * column(in[3]), in[0])};
 }
 
@@ -162,7 +164,7 @@ std::vector<Functional> losses() {
        "negative log-likelihood of integer labels under softmax of logits; lse is log(sum(exp))",
        "logits [..., classes], labels [...] -> loss [...], lse [...]", softmax_cross_entropy,
        softmax_cross_entropy_gradient},
-      {"softmax_cross_entropy_grad", "gradient of softmax_cross_entropy",
+      {"softmax_cross_entropy_grad", "gradient of softmax_cross_entropy, whose result lse is",
        "logits [..., classes], labels [...], lse [...], dloss [...] -> dlogits [..., classes]",
        softmax_cross_entropy_grad, nullptr},
       {"sigmoid_cross_entropy", "binary cross entropy of the logistic function of logits, per element",

@@ -79,9 +79,6 @@ inline HTensor along(const HTensor& vector, uint32_t rank, uint32_t axis) {
   dims[axis] = vector.size();
   return reshape(vector, Shape(dims));
 }
-// log(sum(exp(x))) over the last axis, which disappears.
-HTensor log_sum_exp(const HTensor& x);
-
 // The activation fused into linear and conv: "", "relu", "tanh", "logistic" or "gelu".
 HTensor activate(const char* name, const AttributeMap& attributes, const HTensor& x);
 // Gradient before it, from its result y where its derivative is a function of y, else from the value before it.

@@ -48,7 +48,7 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   c->query_chunks = gradient || heads >= 8 ? 1 : std::clamp<int64_t>(c->queries / 64, 1, 16 / heads);
   c->parts = parts_for(pairs * per_pair, heads * c->query_chunks);
   const int64_t widths = c->width + c->value_width;
-  c->part_workspace = gradient ? (widths + 2 * kKeyBlock) * kQueryBlock + c->group * c->queries
+  c->part_workspace = gradient ? (widths + 2 * kKeyBlock) * kQueryBlock + 3 * c->group * whole_blocks(c->queries)
                                : (c->width + kKeyBlock) * kQueryBlock + 2 * whole_blocks(c->queries);
   if (c->copies) c->part_workspace += kKeyBlock * (gradient ? widths + c->width : c->value_width);
   c->part_workspace = (c->part_workspace + 15) & ~int64_t{15};

@@ -70,12 +70,13 @@ kernel void attend(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), SIZES)
   QUERY
   const uint q_at = Q_AT(batch, h, t), out_at = OUT_AT(batch, h, t), seen = SEEN(t);
   T q[ROOM], sums[ROOM], largest = -INFINITY, total = 0;
-  for (uint d = 0; d < WIDTH; ++d) q[d] = X_READ(0, q_at + d) * scale;
+  for (uint d = 0; d < WIDTH; ++d) q[d] = X_READ(0, q_at + d);
   for (uint d = 0; d < VALUES; ++d) sums[d] = 0;
   for (uint j = 0; j < seen; ++j) {
     const uint k_at = K_AT(batch, g, j), v_at = V_AT(batch, g, j);
     T score = 0;
     for (uint d = 0; d < WIDTH; ++d) score += q[d] * X_READ(1, k_at + d);
+    score *= scale;
     if (score > largest) {
       const T less = exp(largest - score);
       total *= less;
@@ -91,53 +92,79 @@ kernel void attend(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), SIZES)
 }
 )";
 
-// Leaves sum(out dout) of each query for the keys.
+// Leaves what p and the slope of a score are made of for the keys: p = exp(score - shift) share, and p (slope of p - own). That is
+// lse, 1 and sum(out dout); an lse beyond NEAR lacks digits of the logarithm in it, so the scores are gone through once more.
 const char* kQueries = R"(
+#define NEAR 32
 kernel void queries_of(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6), BUFFER(7), SIZES) {
   QUERY
   const uint q_at = Q_AT(batch, h, t), out_at = OUT_AT(batch, h, t), seen = SEEN(t);
-  T q[ROOM], dq[ROOM], dout[ROOM], own = 0;
-  for (uint d = 0; d < WIDTH; ++d) q[d] = X_READ(0, q_at + d) * scale, dq[d] = 0;
+  T q[ROOM], dq[ROOM], dout[ROOM], own = 0, shift = LSE_READ(4, i), share = 1;
+  for (uint d = 0; d < WIDTH; ++d) q[d] = X_READ(0, q_at + d), dq[d] = 0;
   for (uint d = 0; d < VALUES; ++d) {
     dout[d] = X_READ(5, out_at + d);
     own += dout[d] * X_READ(3, out_at + d);
   }
-  const T lse = LSE_READ(4, i);
+  if (seen && fabs(shift) > NEAR) {
+    own = 0, share = 0, shift = -INFINITY;
+    for (uint j = 0; j < seen; ++j) {
+      const uint k_at = K_AT(batch, g, j), v_at = V_AT(batch, g, j);
+      T score = 0, slope = 0;
+      for (uint d = 0; d < WIDTH; ++d) score += q[d] * X_READ(1, k_at + d);
+      for (uint d = 0; d < VALUES; ++d) slope += dout[d] * X_READ(2, v_at + d);
+      score *= scale;
+      if (score > shift) {
+        const T less = exp(shift - score);
+        own *= less, share *= less, shift = score;
+      }
+      const T e = exp(score - shift);
+      own += e * slope, share += e;
+    }
+    own /= share, share = 1 / share;
+  }
+  const T by = seen == 1 ? 0 : scale;
   for (uint j = 0; j < seen; ++j) {
     const uint k_at = K_AT(batch, g, j), v_at = V_AT(batch, g, j);
     T score = 0, slope = 0;
     for (uint d = 0; d < WIDTH; ++d) score += q[d] * X_READ(1, k_at + d);
     for (uint d = 0; d < VALUES; ++d) slope += dout[d] * X_READ(2, v_at + d);
-    const T ds = exp(score - lse) * (slope - own) * scale;
+    score *= scale;
+    const T ds = exp(score - shift) * share * (slope - own) * by;
     for (uint d = 0; d < WIDTH; ++d) dq[d] += ds * X_READ(1, k_at + d);
   }
   for (uint d = 0; d < WIDTH; ++d) X_WRITE(6, q_at + d, dq[d]);
+  const uint rows = batches * heads * queries;
   AT(T, 7)[i] = own;
+  AT(T, 7)[rows + i] = shift;
+  AT(T, 7)[2 * rows + i] = share;
 }
 )";
 
+// Scores are summed as the queries sum them: far from 0, another rounding would be another probability.
 const char* kKeys = R"(
-kernel void keys_of(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6), BUFFER(7), SIZES) {
+kernel void keys_of(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6), SIZES) {
   const uint i = get_global_id(0);
   if (i >= batches * shared * keys) return;
   const uint j = i % keys, g = i / keys % shared, batch = i / keys / shared, group = heads / shared;
-  const uint k_at = K_AT(batch, g, j), v_at = V_AT(batch, g, j);
+  const uint k_at = K_AT(batch, g, j), v_at = V_AT(batch, g, j), rows = batches * heads * queries;
   T k[ROOM], dk[ROOM], dv[ROOM];
-  for (uint d = 0; d < WIDTH; ++d) k[d] = X_READ(1, k_at + d) * scale, dk[d] = 0;
+  for (uint d = 0; d < WIDTH; ++d) k[d] = X_READ(1, k_at + d), dk[d] = 0;
   for (uint d = 0; d < VALUES; ++d) dv[d] = 0;
   for (uint h = g * group; h < (g + 1) * group; ++h)
     for (uint t = 0; t < queries; ++t) {
-      if (j >= SEEN(t)) continue;
+      const uint seen = SEEN(t);
+      if (j >= seen) continue;
       const uint q_at = Q_AT(batch, h, t), out_at = OUT_AT(batch, h, t), row = (batch * heads + h) * queries + t;
       T score = 0, slope = 0;
-      for (uint d = 0; d < WIDTH; ++d) score += k[d] * X_READ(0, q_at + d);
-      for (uint d = 0; d < VALUES; ++d) slope += X_READ(4, out_at + d) * X_READ(2, v_at + d);
-      const T p = exp(score - LSE_READ(3, row)), ds = p * (slope - AT(T, 7)[row]) * scale;
+      for (uint d = 0; d < WIDTH; ++d) score += X_READ(0, q_at + d) * k[d];
+      for (uint d = 0; d < VALUES; ++d) slope += X_READ(3, out_at + d) * X_READ(2, v_at + d);
+      score *= scale;
+      const T p = exp(score - AT(T, 6)[rows + row]) * AT(T, 6)[2 * rows + row], ds = p * (slope - AT(T, 6)[row]) * (seen == 1 ? 0 : scale);
       for (uint d = 0; d < WIDTH; ++d) dk[d] += ds * X_READ(0, q_at + d);
-      for (uint d = 0; d < VALUES; ++d) dv[d] += p * X_READ(4, out_at + d);
+      for (uint d = 0; d < VALUES; ++d) dv[d] += p * X_READ(3, out_at + d);
     }
-  for (uint d = 0; d < WIDTH; ++d) X_WRITE(5, k_at + d, dk[d]);
-  for (uint d = 0; d < VALUES; ++d) X_WRITE(6, v_at + d, dv[d]);
+  for (uint d = 0; d < WIDTH; ++d) X_WRITE(4, k_at + d, dk[d]);
+  for (uint d = 0; d < VALUES; ++d) X_WRITE(5, v_at + d, dv[d]);
 }
 )";
 
@@ -163,10 +190,10 @@ bool plan_attention_grad(const Site& site, hx_kernel& out) {
   Launch& first = work.launches.emplace_back(site.machine(), head + kQueries, "queries_of", std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6, site.workspace()});
   a.give(site, first);
   first.over(queries);
-  Launch& second = work.launches.emplace_back(site.machine(), head + kKeys, "keys_of", std::vector<uint32_t>{0, 1, 2, 4, 5, 7, 8, site.workspace()});
+  Launch& second = work.launches.emplace_back(site.machine(), head + kKeys, "keys_of", std::vector<uint32_t>{0, 1, 2, 5, 7, 8, site.workspace()});
   a.give(site, second);
   second.over(a.k.batch * a.k.heads * a.k.positions);
-  answer(out, std::move(work), "attention").workspace = static_cast<uint64_t>(queries) * (site.in(0).dtype == HX_F64 ? 8 : 4);
+  answer(out, std::move(work), "attention").workspace = static_cast<uint64_t>(3 * queries) * (site.in(0).dtype == HX_F64 ? 8 : 4);
   return true;
 }
 

@@ -113,7 +113,8 @@ bool plan_softmax(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// A label outside the classes has probability 0: the loss is infinite.
+// A label outside the classes has probability 0: the loss is infinite. Large logits cost no digits: the loss is not made of lse, and
+// the gradient's exponentials relative to lse are divided by their own sum.
 bool plan_softmax_cross_entropy(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
   if (!is_float(x.dtype) || is_float(site.in(1).dtype)) return declined(kOnlyFloats);
@@ -121,12 +122,19 @@ bool plan_softmax_cross_entropy(const Site& site, hx_kernel& out) {
   std::string head = element_macros("X", x.dtype) + element_macros("Y", site.out().dtype), statements = "  const long label = " + read(site.in(1).dtype, 1, "r") + ";\n";
   if (gradient) {
     head += element_macros("LSE", site.in(2).dtype) + element_macros("D", site.in(3).dtype);
-    statements += "  const T all = LSE_READ(2, r), slope = D_READ(3, r);\n"
-                  "  if (inside) EACH Y_WRITE(4, start + i, (exp(X_READ(0, start + i) - all) - ((long)i == label ? 1 : 0)) * slope);\n";
+    statements += R"(  const T lse = LSE_READ(2, r), slope = D_READ(3, r);
+  T sum = 0;
+  EACH sum += exp(X_READ(0, start + i) - lse);
+  sum = TOTAL(sum);
+  if (inside) EACH Y_WRITE(4, start + i, (exp(X_READ(0, start + i) - lse) / sum - ((long)i == label ? 1 : 0)) * slope);
+)";
   } else {
     head += element_macros("LSE", site.out(1).dtype);
-    statements += kExponentials + std::string("  const T all = log(sum) + shift;\n  if (!inside || lane != 0) return;\n"
-                                              "  Y_WRITE(2, r, label >= 0 && label < (long)n ? all - X_READ(0, start + label) : INFINITY);\n  LSE_WRITE(3, r, all);\n");
+    statements += kExponentials + std::string(R"(  const T all = log(sum);
+  if (!inside || lane != 0) return;
+  Y_WRITE(2, r, label >= 0 && label < (long)n ? all + (shift - X_READ(0, start + label)) : INFINITY);
+  LSE_WRITE(3, r, all + shift);
+)");
   }
   answer_rows(site, head, statements, "softmax cross entropy", out).in_place = gradient ? 1 : 0;
   return true;

@@ -56,10 +56,10 @@ HTensor softmax_entropy(const HTensor& logits, const HTensor& target, const Argu
   const double smoothing = smoothing_of(a);
   if (is_integer(target)) {
     const Labels labels(target, a);
-    const std::vector<HTensor> r = call("softmax_cross_entropy", {logits, labels.numbers});
-    if (smoothing == 0) return labels.mean_of_present(r.at(0));
-    const HTensor of_all = r.at(1) - cast(reduce_mean(logits, {last_of(logits)}), r.at(1).dtype());
-    return labels.mean_of_present(r.at(0) * (1 - smoothing) + of_all * smoothing);
+    if (smoothing == 0) return labels.mean_of_present(call("softmax_cross_entropy", {logits, labels.numbers}).at(0));
+    const HTensor log_p = log_softmax(logits);
+    const HTensor of_label = call1("nll", {log_p, labels.numbers}), of_all = -reduce_mean(log_p, {last_of(log_p)});
+    return labels.mean_of_present(of_label * (1 - smoothing) + of_all * smoothing);
   }
   expect_no_absence(a);
   const HTensor smoothed =

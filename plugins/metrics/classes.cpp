@@ -218,7 +218,7 @@ class Perplexity : public Metric {
       const double high = *std::max_element(x, x + b.outputs);
       double sum = 0;
       for (uint64_t c = 0; c < b.outputs; ++c) sum += std::exp(x[c] - high);
-      return std::log(sum) + high - x[label];
+      return std::log(sum) + (high - x[label]);
     }
     probabilities(b, row, scratch_);
     return -std::log(std::max(scratch_[label], static_cast<double>(std::numeric_limits<float>::min())));

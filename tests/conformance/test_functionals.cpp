@@ -18,9 +18,7 @@ const std::vector<uint64_t> kSeeds{1, 2, 3};
 
 Values operands(const FunctionalCase& c, DType dtype, uint64_t seed) {
   std::mt19937_64 generator(seed);
-  Values values;
-  for (const Operand& operand : c.inputs) values.push_back(make_operand(operand, dtype, generator));
-  return values;
+  return make_operands(c, dtype, generator);
 }
 bool differentiated(const Operand& operand) {
   return operand.kind == Operand::number || operand.kind == Operand::positive || operand.kind == Operand::fraction;

@@ -1,5 +1,6 @@
 #include "kernel_call.hpp"
 
+#include <algorithm>
 #include <limits>
 
 namespace harmonics::kernel_tests {
@@ -35,10 +36,11 @@ struct Reference {
         double s = 0;
         for (int64_t d = 0; d < h.width; ++d)
           s += static_cast<double>(q[row * h.width + d]) * k[(head * h.keys + j) * h.width + d];
-        p.push_back(std::exp(s * scale));
-        sum += p.back();
+        p.push_back(s * scale);
       }
-      lse.push_back(seen ? std::log(sum) : -std::numeric_limits<double>::infinity());
+      const double most = seen ? *std::max_element(p.begin(), p.end()) : 0;
+      for (double& e : p) sum += e = std::exp(e - most);
+      lse.push_back(seen ? std::log(sum) + most : -std::numeric_limits<double>::infinity());
       double inner = 0;
       std::vector<double> dp(p.size());
       for (int64_t j = 0; j < seen; ++j) {
@@ -63,6 +65,15 @@ struct Reference {
     }
   }
 };
+
+// Whole numbers whose scores f32 holds, far from 0 and near to each other.
+Tensor far_rows(Random& random, const Dims& dims, float far) {
+  const Tensor near = random.integers<int64_t>(dims, -1, 2);
+  std::vector<float> v;
+  for (int64_t i = 0; i < near.size(); ++i)
+    v.push_back(i % dims.back() == 0 ? far : static_cast<float>(near.data<int64_t>()[i]));
+  return {dims, v};
+}
 
 const Heads kHeads[] = {{2, 4, 4, 33, 33, 32, 32, true},   {1, 2, 2, 128, 128, 32, 32, true},
                         {2, 6, 2, 20, 300, 16, 24, false}, {1, 4, 1, 40, 170, 20, 20, true},
@@ -132,6 +143,45 @@ TEST_CASE("attention over scores far apart does not overflow") {
                v = random.floats({1, 1, 400, 8});
   const auto y = KernelCall("attention").set("scale", 1.0).in(q).in(k).in(v).out({1, 1, 4, 8}).out({1, 1, 4}).run();
   for (int64_t i = 0; i < y[0].size(); ++i) CHECK(std::abs(y[0][i]) <= 1);
+}
+
+TEST_CASE("attention: scores far from zero cost no digits") {
+  Random random(86);
+  for (const Heads& h : kHeads)
+    for (const float far : {64.0f, -256.0f, 1024.0f}) {
+      const Tensor q = far_rows(random, h.q(), far), k = far_rows(random, h.k(), std::abs(far)), v = random.floats(h.v()),
+                   dout = random.floats(h.out());
+      KernelCall forward("attention"), backward("attention_grad");
+      for (KernelCall* call : {&forward, &backward}) call->set("causal", h.causal ? 1 : 0).set("scale", 1.0);
+      const auto y = forward.in(q).in(k).in(v).out(h.out()).out(h.lse()).run();
+      backward.in(q).in(k).in(v).in(y[0]).in(y[1]).in(dout);
+      const auto g = backward.out(h.q()).out(h.k()).out(h.v()).run();
+      const Reference e(h, 1, q, k, v, dout);
+      INFO(h.queries << " queries, " << h.keys << " keys, width " << h.width << (h.causal ? ", causal, " : ", ") << far);
+      require_close(y[0], e.out, 1e-5, 2e-6);
+      require_close(g[0], e.dq, 1e-5, 1e-5 * std::abs(far));
+      require_close(g[1], e.dk, 1e-5, 1e-5 * std::abs(far));
+      require_close(g[2], e.dv, 1e-5, 2e-5);
+    }
+}
+
+TEST_CASE("attention: a query that sees one key has gradients of exactly 0") {
+  Random random(87);
+  for (const Heads& h : {Heads{2, 2, 1, 3, 1, 8, 5, false}, Heads{1, 2, 2, 1, 1, 8, 8, true}, Heads{1, 1, 1, 40, 40, 8, 8, true},
+                         Heads{1, 1, 1, 45, 5, 8, 8, true}}) {
+    const Tensor q = random.floats(h.q()), k = random.floats(h.k()), v = random.floats(h.v()), dout = random.floats(h.out());
+    KernelCall forward("attention"), backward("attention_grad");
+    for (KernelCall* call : {&forward, &backward}) call->set("causal", h.causal ? 1 : 0);
+    const auto y = forward.in(q).in(k).in(v).out(h.out()).out(h.lse()).run();
+    const auto g = backward.in(q).in(k).in(v).in(y[0]).in(y[1]).in(dout).out(h.q()).out(h.k()).out(h.v()).run();
+    INFO(h.queries << " queries, " << h.keys << " keys");
+    const int64_t rows = h.keys == 1 ? h.batch * h.heads * h.queries : h.queries - h.keys + 1;
+    for (int64_t i = 0; i < rows * h.width; ++i) CHECK(g[0][i] == 0);
+    if (h.keys == 1)
+      for (int64_t i = 0; i < g[1].size(); ++i) CHECK(g[1][i] == 0);
+    else
+      CHECK(g[0][rows * h.width] != 0);
+  }
 }
 
 TEST_CASE("attention declines a negative scale, by which the largest score is the least") {

@@ -77,6 +77,31 @@ TEST_CASE("softmax cross entropy and its gradient for every label type") {
   }
 }
 
+TEST_CASE("softmax cross entropy: logits far from zero cost no digits") {
+  Random random(43);
+  for (const int64_t n : {2, 10, 16, 70})
+    for (const float offset : {1e3f, -1e4f, 1e6f, 1e8f, -1e30f}) {
+      INFO(n << " classes at " << offset);
+      const Tensor small = random.integers<int64_t>({9, n}, 0, 5);
+      std::vector<float> far;
+      for (int64_t v : small.values<int64_t>()) far.push_back(offset + static_cast<float>(v));
+      const Tensor x({9, n}, far), labels = random.integers<int64_t>({9}, 0, n), dloss = random.floats({9});
+      const auto out = KernelCall("softmax_cross_entropy").in(x).in(labels).out({9}).out({9}).run();
+      const Tensor dx = KernelCall("softmax_cross_entropy_grad").in(x).in(labels).in(out[1]).in(dloss).out({9, n}).run_one();
+      std::vector<double> loss, g;
+      for (int64_t r = 0; r < 9; ++r) {
+        const int64_t label = labels.data<int64_t>()[r];
+        double most = -INFINITY, sum = 0;
+        for (int64_t i = 0; i < n; ++i) most = std::max<double>(most, x[r * n + i]);
+        for (int64_t i = 0; i < n; ++i) sum += std::exp(x[r * n + i] - most);
+        loss.push_back(std::log(sum) + (most - x[r * n + label]));
+        for (int64_t i = 0; i < n; ++i) g.push_back((std::exp(x[r * n + i] - most) / sum - (i == label)) * dloss[r]);
+      }
+      require_close(out[0], loss, 1e-6, 1e-6);
+      require_close(dx, g, 2e-6, 1e-6);
+    }
+}
+
 TEST_CASE("the loss of a narrow row does not depend on its neighbours") {
   Random random(75);
   for (const int64_t columns : {1, 2, 3, 4, 7, 10, 16, 17}) {

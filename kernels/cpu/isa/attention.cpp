@@ -165,7 +165,7 @@ HM_INLINE void for_keys(const Staircase& at, int64_t v, Body body) {
 
 // One block of scores: joined into the running largest score (times log2(e)), sum and weighted values of its queries.
 void join_scores(const AttentionContext& c, const Staircase& at, float* scores, bool first_block, float* largest,
-                 float* sums, float* out) {
+                 float* sums, float* out, int64_t out_row, int64_t width) {
   const vf scale = splat(c.scale * kLog2E);
   for (int64_t v = 0; v < at.rows; v += kWidth) {
     float* const s = scores + v;
@@ -183,7 +183,7 @@ void join_scores(const AttentionContext& c, const Staircase& at, float* scores, 
       sum *= factor;
       float by[kWidth];
       store(by, factor);
-      for (int64_t r = v; r < least(v + kWidth, at.rows); ++r) scale_row(out + r * c.out.row, c.value_width, by[r - v]);
+      for (int64_t r = v; r < least(v + kWidth, at.rows); ++r) scale_row(out + r * out_row, width, by[r - v]);
     }
     store(largest + v, most);
     vf more{};
@@ -236,7 +236,8 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
         if (k0 > 0 && at.seen() == 0) continue;
         transpose(q + q0 * c.q.row, c.q.row, queries_by_column, kQueryBlock, at.rows, c.width);
         scores_of(at, {k + k0 * c.k.row, c.k.row, 1}, queries_by_column, c.width, scores, next);
-        join_scores(c, at, scores, k0 == 0, largest + q0 - begin, sums + q0 - begin, out + q0 * c.out.row);
+        join_scores(c, at, scores, k0 == 0, largest + q0 - begin, sums + q0 - begin, out + q0 * c.out.row, c.out.row,
+                    c.value_width);
         join_values(at, scores, values, c.value_width, out + q0 * c.out.row, c.out.row, k0 > 0, next);
       }
     }
@@ -254,11 +255,18 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
 
 namespace {
 
+// Of a head's queries: p = 2^(scaled score - shift) share, and the slope of a scaled score is p (dp - delta).
+struct SoftmaxRows {
+  float *shift, *share, *delta;
+
+  SoftmaxRows from(int64_t i) const { return {shift + i, share + i, delta + i}; }
+};
+
 // What a part of the gradient works in.
 struct GradientRoom {
   float *queries_by_column, *douts_by_column, *p, *dp;
   float *keys, *dk, *dv;  // copies
-  float* delta;           // sum(dout * out), of all heads of the item
+  SoftmaxRows rows;       // of all heads of the item, each from a whole block on
 
   GradientRoom(const AttentionContext& c, float* at) {
     const auto take = [&](int64_t n) { return (at += n) - n; };
@@ -269,46 +277,98 @@ struct GradientRoom {
     keys = take(c.copies ? kKeyBlock * c.width : 0);
     dk = take(c.copies ? kKeyBlock * c.width : 0);
     dv = take(c.copies ? kKeyBlock * c.value_width : 0);
-    delta = take(c.group * c.queries);
+    const int64_t rows_of_item = c.group * whole_blocks(c.queries);
+    rows = {take(rows_of_item), take(rows_of_item), take(rows_of_item)};
   }
 };
+
+// An lse of larger magnitude lacks digits of the logarithm in it: rounded to the size of the scores, it would put its
+// error into all probabilities of the row.
+constexpr float kNear = 32;
+
+bool is_far(const float* lse, int64_t queries) {
+  vi far{};
+  for (int64_t i = 0; i < queries; i += kWidth) {
+    const vf x = load_some(lse + i, lanes_at(i, queries));
+    far |= (vabs(x) > kNear) & (x != -kInfinity);
+  }
+  return any(far);
+}
+
+void rows_from_lse(const float* lse, int64_t queries, const SoftmaxRows& rows) {
+  for (int64_t i = 0; i < queries; i += kWidth) {
+    const vf x = load_some(lse + i, lanes_at(i, queries));
+    store(rows.shift + i, choose(x == -kInfinity, splat(kInfinity), x * kLog2E));
+    store(rows.share + i, splat(1));
+  }
+}
 
 // One head's queries against one block of keys.
 struct GradientBlock {
   const AttentionContext& c;
   const GradientRoom& room;
-  const float *q, *dout;     // of the head
-  const float *lse, *delta;  // of the head
-  float* dq;                 // of the head
-  Matrix values;             // of the block
-  const float* keys;         // of the block
-  float *dk, *dv;            // of the block
+  const float *q, *dout;  // of the head
+  SoftmaxRows rows;       // of the head
+  float* dq;              // of the head
+  Matrix values;          // of the block
+  const float* keys;      // of the block
+  float *dk, *dv;         // of the block
   NextHead& next;
+
+  // The probability of a query's only key is 1 whatever its score.
+  vi is_alone(int64_t query) const {
+    if (c.keys == 1) return splat_int(-1);
+    const int64_t lane = c.causal ? c.queries - c.keys - query : -1;
+    return lanes() == splat_int(lane < 0 || lane >= kWidth ? -1 : static_cast<int32_t>(lane));
+  }
 
   // p = exp(scores - lse), dp = p (dp - delta) scale.
   void weigh(const Staircase& at, int64_t q0) const {
     const vf scale = splat(c.scale * kLog2E);
     for (int64_t v = 0; v < at.rows; v += kWidth) {
-      const int64_t n = lanes_at(v, at.rows);
-      const vf total = load_some(lse + q0 + v, n),
-               shift = choose(total == -kInfinity, splat(kInfinity), total * kLog2E);
-      const vf less = load_some(delta + q0 + v, n);
+      const SoftmaxRows r = rows.from(q0 + v);
+      const vf shift = load(r.shift), share = load(r.share), less = load(r.delta);
+      const vf by = choose(is_alone(q0 + v), vf{}, splat(c.scale));
       float *const p = room.p + v, *const dp = room.dp + v;
       for_keys(
           at, v, [&](int64_t k, vi mask) __attribute__((always_inline)) {
-            const vf e = choose(mask, power(load(p + k * kQueryBlock), scale, shift), vf{});
+            const vf e = choose(mask, power(load(p + k * kQueryBlock), scale, shift) * share, vf{});
             store(p + k * kQueryBlock, e);
-            store(dp + k * kQueryBlock, choose(mask, e * (load(dp + k * kQueryBlock) - less) * c.scale, vf{}));
+            store(dp + k * kQueryBlock, choose(mask, e * (load(dp + k * kQueryBlock) - less) * by, vf{}));
           });
+    }
+  }
+
+  // The scores in room.p, and the slopes of the probabilities in room.dp.
+  void multiply(const Staircase& at, int64_t q0) const {
+    transpose(q + q0 * c.q.row, c.q.row, room.queries_by_column, kQueryBlock, at.rows, c.width);
+    transpose(dout + q0 * c.out.row, c.out.row, room.douts_by_column, kQueryBlock, at.rows, c.value_width);
+    scores_of(at, {keys, c.width, 1}, room.queries_by_column, c.width, room.p, next);
+    scores_of(at, values, room.douts_by_column, c.value_width, room.dp, next);
+  }
+
+  // Joins the block into the rows' largest score (shift), sum (share) and sum of p dp (delta).
+  void measure(const Staircase& at, int64_t q0, bool first_block) const {
+    const SoftmaxRows r = rows.from(q0);
+    if (first_block)
+      for (int64_t v = 0; v < at.rows; v += kWidth)
+        store(r.shift + v, splat(-kInfinity)), store(r.share + v, vf{}), store(r.delta + v, vf{});
+    multiply(at, q0);
+    join_scores(c, at, room.p, first_block, r.shift, r.share, r.delta, 1, 1);
+    for (int64_t v = 0; v < at.rows; v += kWidth) {
+      const float *const p = room.p + v, *const dp = room.dp + v;
+      vf sum = load(r.delta + v);
+      for_keys(
+          at, v, [&](int64_t k, vi mask) __attribute__((always_inline)) {
+            sum += choose(mask, load(p + k * kQueryBlock) * load(dp + k * kQueryBlock), vf{});
+          });
+      store(r.delta + v, sum);
     }
   }
 
   void run(const Staircase& at, int64_t q0, bool first_block) const {
     const float *queries = q + q0 * c.q.row, *d = dout + q0 * c.out.row;
-    transpose(queries, c.q.row, room.queries_by_column, kQueryBlock, at.rows, c.width);
-    transpose(d, c.out.row, room.douts_by_column, kQueryBlock, at.rows, c.value_width);
-    scores_of(at, {keys, c.width, 1}, room.queries_by_column, c.width, room.p, next);
-    scores_of(at, values, room.douts_by_column, c.value_width, room.dp, next);
+    multiply(at, q0);
     weigh(at, q0);
     join_queries(at, room.p, d, c.out.row, c.value_width, dv, next);
     join_queries(at, room.dp, queries, c.q.row, c.width, dk, next);
@@ -325,46 +385,107 @@ void products_of_rows(const float* a, const float* b, int64_t stride, int64_t ro
   }
 }
 
-// The slopes of one key and value head from all query heads that share it.
-void gradient_of_item(const AttentionContext& c, void* const* buffers, int64_t item, const GradientRoom& room, NextHead& next) {
-  const int64_t heads = c.shared * c.group, first = item * c.group;
-  const auto in = [&](uint32_t i) { return static_cast<const float*>(buffers[i]); };
-  const float *k = head_of(in(1), c.k, item, c.shared), *v = head_of(in(2), c.v, item, c.shared);
-  float* dk = head_of(static_cast<float*>(buffers[7]), c.k, item, c.shared);
-  float* dv = head_of(static_cast<float*>(buffers[8]), c.v, item, c.shared);
-  for (int64_t g = 0; g < c.group; ++g)
-    products_of_rows(head_of(in(5), c.out, first + g, heads), head_of(in(3), c.out, first + g, heads), c.out.row,
-                     c.queries, c.value_width, room.delta + g * c.queries);
-  for (int64_t k0 = 0; k0 < c.keys; k0 += kKeyBlock) {
-    const int64_t keys = least(kKeyBlock, c.keys - k0);
-    const float* block_keys = dense(k + k0 * c.k.row, c.k.row, keys, c.width, c.copies, room.keys);
-    float* block_dk = c.copies ? room.dk : dk + k0 * c.width;
-    float* block_dv = c.copies ? room.dv : dv + k0 * c.value_width;
-    clear(block_dk, keys * c.width);
-    clear(block_dv, keys * c.value_width);
-    for (int64_t g = 0; g < c.group; ++g) {
-      const GradientBlock block{c,
-                                room,
-                                head_of(in(0), c.q, first + g, heads),
-                                head_of(in(5), c.out, first + g, heads),
-                                in(4) + (first + g) * c.queries,
-                                room.delta + g * c.queries,
-                                head_of(static_cast<float*>(buffers[6]), c.q, first + g, heads),
-                                {v + k0 * c.v.row, c.v.row, 1},
-                                block_keys,
-                                block_dk,
-                                block_dv,
-                                next};
-      for (int64_t q0 = 0; q0 < c.queries; q0 += kQueryBlock) {
-        const Staircase at(c, q0, least(kQueryBlock, c.queries - q0), k0, keys);
-        if (k0 == 0 || at.seen() > 0) block.run(at, q0, k0 == 0);
-      }
-    }
-    if (!c.copies) continue;
-    copy_rows(block_dk, c.width, dk + k0 * c.k.row, c.k.row, keys, c.width);
-    copy_rows(block_dv, c.value_width, dv + k0 * c.v.row, c.v.row, keys, c.value_width);
+// After the last block that was measured.
+void end_measure(const SoftmaxRows& rows, int64_t queries) {
+  for (int64_t i = 0; i < queries; i += kWidth) {
+    const vf largest = load(rows.shift + i), sum = load(rows.share + i);
+    const vi blind = sum == 0.0f;
+    const vf share = choose(blind, vf{}, 1.0f / sum);
+    store(rows.shift + i, choose(blind, splat(kInfinity), largest));
+    store(rows.share + i, share);
+    store(rows.delta + i, load(rows.delta + i) * share);
   }
 }
+
+// The slopes of one key and value head from all query heads that share it.
+struct GradientItem {
+  const AttentionContext& c;
+  void* const* buffers;
+  int64_t item;
+  const GradientRoom& room;
+  NextHead& next;
+
+  const float* in(uint32_t i) const { return static_cast<const float*>(buffers[i]); }
+  float* out(uint32_t i) const { return static_cast<float*>(buffers[i]); }
+  int64_t heads() const { return c.shared * c.group; }
+  int64_t query_head(int64_t g) const { return item * c.group + g; }
+  const float* lse(int64_t g) const { return in(4) + query_head(g) * c.queries; }
+  SoftmaxRows rows(int64_t g) const { return room.rows.from(g * whole_blocks(c.queries)); }
+  int64_t queries_at(int64_t q0) const { return least(kQueryBlock, c.queries - q0); }
+  const float* keys_at(int64_t k0, int64_t n) const {
+    return dense(head_of(in(1), c.k, item, c.shared) + k0 * c.k.row, c.k.row, n, c.width, c.copies, room.keys);
+  }
+
+  // Calls f(block, staircase, q0) for the queries that see something of the n keys from k0 on, and for all of the first keys'.
+  template <typename F>
+  void for_blocks(int64_t k0, int64_t n, const float* keys, float* dk, float* dv, F f) const {
+    const float* values = head_of(in(2), c.v, item, c.shared) + k0 * c.v.row;
+    for (int64_t g = 0; g < c.group; ++g) {
+      const int64_t head = query_head(g);
+      const GradientBlock block{c,
+                                room,
+                                head_of(in(0), c.q, head, heads()),
+                                head_of(in(5), c.out, head, heads()),
+                                rows(g),
+                                head_of(out(6), c.q, head, heads()),
+                                {values, c.v.row, 1},
+                                keys,
+                                dk,
+                                dv,
+                                next};
+      for (int64_t q0 = 0; q0 < c.queries; q0 += kQueryBlock) {
+        const Staircase at(c, q0, queries_at(q0), k0, n);
+        if (k0 == 0 || at.seen() > 0) f(block, at, g, q0);
+      }
+    }
+  }
+
+  void begin() const {
+    bool far = false;
+    for (int64_t g = 0; g < c.group; ++g) {
+      const int64_t head = query_head(g);
+      products_of_rows(head_of(in(5), c.out, head, heads()), head_of(in(3), c.out, head, heads()), c.out.row, c.queries,
+                       c.value_width, rows(g).delta);
+      rows_from_lse(lse(g), c.queries, rows(g));
+      far = far || is_far(lse(g), c.queries);
+    }
+    if (far) measure();
+  }
+
+  // Goes through all scores once more, for the blocks of queries that are far.
+  void measure() const {
+    for (int64_t k0 = 0; k0 < c.keys; k0 += kKeyBlock) {
+      const int64_t n = least(kKeyBlock, c.keys - k0);
+      for_blocks(k0, n, keys_at(k0, n), nullptr, nullptr,
+                 [&](const GradientBlock& block, const Staircase& at, int64_t g, int64_t q0) {
+                   if (is_far(lse(g) + q0, at.rows)) block.measure(at, q0, k0 == 0);
+                 });
+    }
+    for (int64_t g = 0; g < c.group; ++g)
+      for (int64_t q0 = 0; q0 < c.queries; q0 += kQueryBlock)
+        if (is_far(lse(g) + q0, queries_at(q0))) end_measure(rows(g).from(q0), queries_at(q0));
+  }
+
+  void run() const {
+    float* const dk = head_of(out(7), c.k, item, c.shared);
+    float* const dv = head_of(out(8), c.v, item, c.shared);
+    begin();
+    for (int64_t k0 = 0; k0 < c.keys; k0 += kKeyBlock) {
+      const int64_t n = least(kKeyBlock, c.keys - k0);
+      float* const block_dk = c.copies ? room.dk : dk + k0 * c.width;
+      float* const block_dv = c.copies ? room.dv : dv + k0 * c.value_width;
+      clear(block_dk, n * c.width);
+      clear(block_dv, n * c.value_width);
+      for_blocks(k0, n, keys_at(k0, n), block_dk, block_dv,
+                 [&](const GradientBlock& block, const Staircase& at, int64_t, int64_t q0) {
+                   block.run(at, q0, k0 == 0);
+                 });
+      if (!c.copies) continue;
+      copy_rows(block_dk, c.width, dk + k0 * c.k.row, c.k.row, n, c.width);
+      copy_rows(block_dv, c.value_width, dv + k0 * c.v.row, c.v.row, n, c.value_width);
+    }
+  }
+};
 
 }  // namespace
 
@@ -390,7 +511,7 @@ void attention_grad(const void* context, void* const* buffers, uint32_t, uint32_
       add(3, c.out, query_head, heads, c.queries, c.value_width);
       add(5, c.out, query_head, heads, c.queries, c.value_width);
     }
-    gradient_of_item(c, buffers, item, room, next);
+    GradientItem{c, buffers, item, room, next}.run();
   }
 }
 

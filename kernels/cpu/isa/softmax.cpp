@@ -46,13 +46,14 @@ float sum_of_exponentials(const float* x, float* y, float shift, int64_t n) {
 
 float vector_log(float x) { return vlog(splat(x))[0]; }
 
-float log_sum_exp(const float* x, int64_t n) {
-  const float shift = row_max(x, n);
-  return vector_log(sum_of_exponentials<false>(x, nullptr, shift, n)) + shift;
+// The largest number of a row, and the logarithm of the sum of exponentials relative to it.
+void log_sum_exp(const float* x, int64_t n, float& shift, float& log_sum) {
+  shift = row_max(x, n);
+  log_sum = vector_log(sum_of_exponentials<false>(x, nullptr, shift, n));
 }
 
 // Of kRows rows that a vector holds each: what they wait for is waited for once.
-template <int kRows> HM_INLINE void log_sums_exp(const float* x, int64_t n, float* to) {
+template <int kRows> HM_INLINE void log_sums_exp(const float* x, int64_t n, float* shifts, float* log_sums) {
   vf row[kRows], sums = splat(1);
   float shift[kRows];
 #pragma GCC unroll 4
@@ -65,7 +66,7 @@ template <int kRows> HM_INLINE void log_sums_exp(const float* x, int64_t n, floa
   for (int r = 0; r < kRows; ++r) sums[r] = sum_of(row[r]);
   sums = vlog(sums);
 #pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) to[r] = sums[r] + shift[r];
+  for (int r = 0; r < kRows; ++r) shifts[r] = shift[r], log_sums[r] = sums[r];
 }
 
 template <typename F>
@@ -140,7 +141,8 @@ void log_softmax_grad(const void* context, void* const* buffers, uint32_t, uint3
   }
 }
 
-// A label outside the classes has probability 0: the loss is infinite.
+// A label outside the classes has probability 0: the loss is infinite. Shift and logarithm stay apart until the label's
+// logit is subtracted, so that large logits cost no digits.
 void softmax_cross_entropy(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const RowsContext*>(context);
   const Range rows = share(c.rows, c.parts, part);
@@ -148,29 +150,39 @@ void softmax_cross_entropy(const void* context, void* const* buffers, uint32_t, 
   float *loss = static_cast<float*>(buffers[2]), *lse = static_cast<float*>(buffers[3]);
   int64_t r = rows.begin;
   if (c.columns <= kWidth)
-    for (; r + 4 <= rows.end; r += 4) log_sums_exp<4>(x + r * c.columns, c.columns, lse + r);
-  for (; r < rows.end; ++r) lse[r] = log_sum_exp(x + r * c.columns, c.columns);
+    for (; r + 4 <= rows.end; r += 4) log_sums_exp<4>(x + r * c.columns, c.columns, lse + r, loss + r);
+  for (; r < rows.end; ++r) log_sum_exp(x + r * c.columns, c.columns, lse[r], loss[r]);
   for (r = rows.begin; r < rows.end; ++r) {
     const int64_t label = label_at(buffers[1], c.index_dtype, r);
-    loss[r] = label >= 0 && label < c.columns ? lse[r] - x[r * c.columns + label] : kInfinity;
+    const float shift = lse[r], log_sum = loss[r];
+    loss[r] = label >= 0 && label < c.columns ? log_sum + (shift - x[r * c.columns + label]) : kInfinity;
+    lse[r] = log_sum + shift;
   }
 }
 
+// The rounding of lse is common to a row: exponentials relative to it are divided by their own sum.
 void softmax_cross_entropy_grad(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const RowsContext*>(context);
   const Range rows = share(c.rows, c.parts, part);
+  const vi place = lanes();
   for (int64_t r = rows.begin; r < rows.end; ++r) {
     const float* x = static_cast<const float*>(buffers[0]) + r * c.columns;
     const int64_t label = label_at(buffers[1], c.index_dtype, r);
     const float lse = static_cast<const float*>(buffers[2])[r], dloss = static_cast<const float*>(buffers[3])[r];
     float* dx = static_cast<float*>(buffers[4]) + r * c.columns;
-    const vi place = lanes();
-    map_row(dx, c.columns, [&](int64_t i, int64_t n) {
-      const vf p = vexp(load_some(x + i, n) - lse);
+    const auto slope = [&](vf e, float share_of_one, int64_t i, int64_t n) __attribute__((always_inline)) {
+      const vf p = e * share_of_one;
       const int64_t within = label - i;
       if (within < 0 || within >= n) return p * dloss;
       return choose(place == static_cast<int32_t>(within), p - 1.0f, p) * dloss;
-    });
+    };
+    if (c.columns <= kWidth) {
+      const vf e = first(vexp(load_some(x, c.columns) - lse), c.columns, vf{});
+      store_some(dx, slope(e, 1.0f / sum_of(e), 0, c.columns), c.columns);
+      continue;
+    }
+    const float share_of_one = 1.0f / sum_of_exponentials<true>(x, dx, lse, c.columns);
+    map_row(dx, c.columns, [&](int64_t i, int64_t n) { return slope(load_some(dx + i, n), share_of_one, i, n); });
   }
 }
 

@@ -55,25 +55,28 @@ __global__ void __launch_bounds__(kThreads) softmax_grad(const float* y, const f
   }
 }
 
-// A label outside the classes has probability 0: the loss is infinite.
+// A label outside the classes has probability 0: the loss is infinite. Large logits cost no digits: the loss is not made of lse.
 template <uint32_t kLanes>
 __global__ void __launch_bounds__(kThreads) cross_entropy(const float* x, const void* labels, float* loss, float* lse, RowsParameters p) {
   HM_ROW;
   const float shift = largest_of<kLanes>(x + start, n, row.lane);
-  const float all = logf(sum_of_exponentials<kLanes>(x + start, shift, n, row.lane)) + shift;
+  const float log_sum = logf(sum_of_exponentials<kLanes>(x + start, shift, n, row.lane));
   if (row.number >= p.rows || row.lane != 0) return;
   const int64_t label = whole_at(labels, p.label_dtype, r);
-  loss[r] = label >= 0 && label < n ? all - x[start + label] : infinity();
-  lse[r] = all;
+  loss[r] = label >= 0 && label < n ? log_sum + (shift - x[start + label]) : infinity();
+  lse[r] = log_sum + shift;
 }
 
+// The rounding of lse is common to a row: exponentials relative to it are divided by their own sum.
 template <uint32_t kLanes>
-__global__ void cross_entropy_grad(const float* x, const void* labels, const float* lse, const float* dloss, float* dx, RowsParameters p) {
+__global__ void __launch_bounds__(kThreads)
+cross_entropy_grad(const float* x, const void* labels, const float* lse, const float* dloss, float* dx, RowsParameters p) {
   HM_ROW;
-  if (row.number >= p.rows) return;
   const int64_t label = whole_at(labels, p.label_dtype, r);
-  const float all = lse[r], slope = dloss[r];
-  for (uint32_t i = row.lane; i < n; i += kLanes) dx[start + i] = (expf(x[start + i] - all) - (i == label ? 1.0f : 0.0f)) * slope;
+  const float shift = lse[r], slope = dloss[r];
+  const float share = 1.0f / sum_of_exponentials<kLanes>(x + start, shift, n, row.lane);
+  if (row.number >= p.rows) return;
+  for (uint32_t i = row.lane; i < n; i += kLanes) dx[start + i] = (expf(x[start + i] - shift) * share - (i == label ? 1.0f : 0.0f)) * slope;
 }
 
 template <uint32_t kLanes, bool kCentred>
