@@ -77,13 +77,16 @@ Norm by_group(const char* name, const HTensor& x, int64_t groups) {
   return {{s[0], groups, s[1] / groups, s.from(2).count()}, {2, 3}, {1, 2}};
 }
 
-// y = (x - mean) rstd gain + bias; both statistics are results.
+// y = (x - mean) rstd gain + bias; both statistics are results. The mean of large numbers is rounded as they are: what is
+// left of it in the centred ones is subtracted too.
 Values normalise(const char* name, const Norm& norm, const AttributeMap& a, Inputs in) {
   expect_parameter(name, norm, in[1], "gain");
   expect_parameter(name, norm, in[2], "bias");
   const HTensor x = wide(in[0]);
-  const HTensor mean = norm.mean(x);
-  const HTensor centred = x - norm.statistic(mean);
+  const HTensor rounded = stop_gradient(norm.mean(x));
+  const HTensor nearly = x - norm.statistic(rounded);
+  const HTensor rest = norm.mean(nearly), mean = rounded + rest;
+  const HTensor centred = nearly - norm.statistic(rest);
   const HTensor rstd = rsqrt(norm.mean(square(centred)) + a.number("epsilon", 1e-5));
   const HTensor y = centred * norm.statistic(rstd) * norm.parameter(wide(in[1], x)) + norm.parameter(wide(in[2], x));
   return {as_type_of(y, in[0]), mean, rstd};

@@ -27,16 +27,17 @@ bool plan_row_norm(const Site& site, hx_kernel& out) {
   if (columns == 0) return declined(kOnlyFloats);
   const bool centred = is_centred(site);
   const uint32_t dtype = site.in(0).dtype, first = site.inputs();
-  const std::string mean = centred ? " - mean" : "";
   std::string head = std::string("#define T ") + type_name(dtype) + "\n#define EPSILON " + literal(dtype, site.number("epsilon", 1e-5)) + "\n" + numbered_macros("X", site, 0) +
-                     numbered_macros("GAIN", site, 1) + element_macros("Y", site.out().dtype) + element_macros("STATISTIC", site.out(1).dtype);
+                     numbered_macros("GAIN", site, 1) + element_macros("Y", site.out().dtype) + element_macros("STATISTIC", site.out(1).dtype) + kVariance;
   if (centred) head += numbered_macros("BIAS", site, 2);
   std::string s = "  const T count = n;\n";
-  if (centred) s += "  T mean = 0;\n  EACH mean += X_READ(0, start + i);\n  mean = TOTAL(mean) / count;\n";
-  s += "  T square = 0;\n  EACH { const T x = X_READ(0, start + i)" + mean + "; square += x * x; }\n  const T rstd = 1 / sqrt(TOTAL(square) / count + EPSILON);\n" +
-       "  if (!inside) return;\n  EACH Y_WRITE(" + std::to_string(first) + ", start + i, (X_READ(0, start + i)" + mean + ") * rstd * GAIN_READ(1, i)" +
+  if (centred) s += "  T mean = 0, rest = 0;\n  EACH mean += X_READ(0, start + i);\n  mean = TOTAL(mean) / count;\n";
+  else s += "  const T mean = 0;\n";
+  s += std::string("  T square = 0;\n  EACH { const T x = X_READ(0, start + i) - mean; square += x * x;") + (centred ? " rest += x;" : "") + " }\n  square = TOTAL(square) / count;\n";
+  s += centred ? "  rest = TOTAL(rest) / count;\n  square = variance_of(square, rest);\n" : "  const T rest = 0;\n";
+  s += "  const T rstd = 1 / sqrt(square + EPSILON);\n  if (!inside) return;\n  EACH Y_WRITE(" + std::to_string(first) + ", start + i, (X_READ(0, start + i) - mean - rest) * rstd * GAIN_READ(1, i)" +
        (centred ? " + BIAS_READ(2, i)" : "") + ");\n  if (lane != 0) return;\n";
-  if (centred) s += "  STATISTIC_WRITE(" + std::to_string(first + 1) + ", r, mean);\n";
+  if (centred) s += "  STATISTIC_WRITE(" + std::to_string(first + 1) + ", r, mean + rest);\n";
   s += "  STATISTIC_WRITE(" + std::to_string(first + (centred ? 2 : 1)) + ", r, rstd);\n";
   Work work;
   work.launches.push_back(row_launch(site.machine(), head, s, all_buffers(site), count(site.in(0)) / columns, columns));

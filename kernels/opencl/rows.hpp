@@ -11,6 +11,15 @@ namespace harmonics::opencl {
 Launch row_launch(Machine& machine, const std::string& head, const std::string& statements, const std::vector<uint32_t>& buffers, int64_t rows, int64_t columns,
                   uint32_t variant = 0);
 
+// After `T`: the mean of squares less that of the numbers squared. The mean of large numbers is rounded as they are, so
+// kernels take the mean of what it leaves as well.
+inline constexpr const char* kVariance = R"(
+T variance_of(T squares, T mean) {
+  const T more = mean * mean;
+  return isinf(squares) ? squares : squares < more ? 0 : squares - more;
+}
+)";
+
 // Inputs, then outputs.
 std::vector<uint32_t> all_buffers(const Site& site);
 

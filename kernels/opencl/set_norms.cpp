@@ -1,6 +1,6 @@
 // Norms over sets of elements that channels share: a channel of a whole batch (batch_norm), some channels of one sample (group_norm).
 // A group of threads takes a set; the order of sums depends on shapes alone.
-#include "families.hpp"
+#include "rows.hpp"
 
 namespace harmonics::opencl {
 namespace {
@@ -30,14 +30,16 @@ T total_of(T x, local T* parts) {
 ALONE normalise(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), SETS, T epsilon) {
   local T parts[GROUP];
   const uint me = get_local_id(0);
-  T mean = 0, square = 0;
+  T mean = 0, rest = 0, square = 0;
   EACH mean += X_READ(0, PLACE);
   mean = TOTAL(mean) / n;
-  EACH { const T x = X_READ(0, PLACE) - mean; square += x * x; }
-  const T rstd = 1 / sqrt(TOTAL(square) / n + epsilon);
-  EACH X_WRITE(3, PLACE, (X_READ(0, PLACE) - mean) * rstd * GAIN_READ(1, OWN) + GAIN_READ(2, OWN));
+  EACH { const T x = X_READ(0, PLACE) - mean; rest += x; square += x * x; }
+  rest = TOTAL(rest) / n;
+  square = TOTAL(square) / n;
+  const T rstd = 1 / sqrt(variance_of(square, rest) + epsilon);
+  EACH X_WRITE(3, PLACE, (X_READ(0, PLACE) - mean - rest) * rstd * GAIN_READ(1, OWN) + GAIN_READ(2, OWN));
   if (me != 0) return;
-  STATISTIC_WRITE(4, get_group_id(0), mean);
+  STATISTIC_WRITE(4, get_group_id(0), mean + rest);
   STATISTIC_WRITE(5, get_group_id(0), rstd);
 }
 
@@ -106,7 +108,7 @@ bool is_served(const Site& site, uint32_t statistic) {
 
 std::string head(const Site& site, uint32_t statistic) {
   return std::string("#define T ") + type_name(site.in(0).dtype) + "\n" + element_macros("X", site.in(0).dtype) + element_macros("GAIN", site.in(1).dtype) +
-         element_macros("STATISTIC", statistic) + kSets;
+         element_macros("STATISTIC", statistic) + kVariance + kSets;
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "kernel_call.hpp"
 
+#include <algorithm>
+
 namespace harmonics::kernel_tests {
 namespace {
 
@@ -174,7 +176,72 @@ void check_group(const Dims& dims, int64_t groups) {
   require_close(back[2], dbias, 1e-5, 1e-4);
 }
 
+// Numbers of deviation 1 around `offset`; how far the result is from `op` in double. PyTorch's float32, whose mean is rounded to
+// the size of the offset, is 5e-4 off at 10,000.
+double norm_error(const char* op, const Dims& dims, int64_t groups, float offset) {
+  Random random(76);
+  std::vector<float> v = random.floats(dims, -1.7f, 1.7f).values<float>();
+  for (float& x : v) x += offset;
+  const Tensor x(dims, v);
+  const bool layer = std::string(op) == "layer_norm";
+  const Dims own{layer ? dims.back() : dims[1]};
+  const Tensor gain(own, std::vector<float>(static_cast<size_t>(own[0]), 1)), bias = Tensor::zeros(own);
+  const int64_t places = x.size() / dims[0] / dims[1];
+  const auto set_of = [&](int64_t i) {
+    if (layer) return i / dims.back();
+    if (groups == 0) return i / places % dims[1];
+    return i / (x.size() / dims[0] / groups);
+  };
+  const int64_t sets = layer ? x.size() / dims.back() : groups == 0 ? dims[1] : dims[0] * groups;
+  KernelCall call(op);
+  call.set("epsilon", 1e-5).in(x).in(gain).in(bias).out(dims);
+  if (groups > 0) call.set("groups", groups);
+  const Dims statistics = layer ? Dims(dims.begin(), dims.end() - 1) : groups == 0 ? own : Dims{dims[0], groups};
+  const auto out = call.out(statistics).out(statistics).run();
+  double worst = 0;
+  for (int64_t set = 0; set < sets; ++set) {
+    std::vector<int64_t> at;
+    for (int64_t i = 0; i < x.size(); ++i)
+      if (set_of(i) == set) at.push_back(i);
+    const Row row(x, at, true);
+    for (int64_t i : at) worst = std::max(worst, std::abs(out[0][i] - row.unit(x, i)));
+    CHECK(out[1][set] == Approx(row.mean).epsilon(1e-7).margin(1e-6));
+    CHECK(out[2][set] == Approx(row.rstd).epsilon(3e-6));
+  }
+  return worst;
+}
+
 }  // namespace
+
+TEST_CASE("norms: an offset of the numbers costs no digits") {
+  for (const float offset : {0.0f, 1e4f, -3e5f}) {
+    INFO("offset " << offset);
+    CHECK(norm_error("batch_norm", {8, 5, 6, 7}, 0, offset) < 3e-6);
+    CHECK(norm_error("batch_norm", {64, 33}, 0, offset) < 3e-6);
+    CHECK(norm_error("batch_norm", {1000, 5}, 0, offset) < 3e-6);
+    CHECK(norm_error("group_norm", {3, 6, 5, 7}, 2, offset) < 3e-6);
+    CHECK(norm_error("group_norm", {33, 24}, 3, offset) < 3e-6);
+    CHECK(norm_error("layer_norm", {37, 65}, 0, offset) < 3e-6);
+    CHECK(norm_error("layer_norm", {12, 1000}, 0, offset) < 3e-6);
+  }
+}
+
+TEST_CASE("norms: equal numbers give the bias, and a variance that overflows too") {
+  for (const float all : {0.1f, 1e4f, -3e8f, 1e30f})
+    for (const bool spread : {false, true}) {
+      if (spread && all < 1e29f) continue;
+      std::vector<float> v(7 * 5, all);
+      if (spread)
+        for (size_t i = 0; i < v.size(); ++i) v[i] = i % 2 ? all : -all;
+      const Tensor x({7, 5}, v), gain({5}, std::vector<float>(5, 2)), bias({5}, std::vector<float>{1, 2, 3, 4, 5});
+      for (const char* op : {"batch_norm", "layer_norm"}) {
+        INFO(op << " of " << all);
+        const Dims statistics{std::string(op) == "batch_norm" ? 5 : 7};
+        const Tensor y = KernelCall(op).set("epsilon", 1e-5).in(x).in(gain).in(bias).out({7, 5}).out(statistics).out(statistics).run()[0];
+        for (int64_t i = 0; i < y.size(); ++i) CHECK(y[i] == Approx(bias[i % 5]).margin(1e-3));
+      }
+    }
+}
 
 TEST_CASE("layer norm and rms norm with their gradients") {
   for (bool centred : {true, false}) {

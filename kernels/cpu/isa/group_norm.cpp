@@ -54,16 +54,13 @@ void group_norm(const void* context, void* const* buffers, uint32_t, uint32_t pa
     const float* x = static_cast<const float*>(buffers[0]) + r * n;
     float* y = static_cast<float*>(buffers[3]) + r * n;
     const float mean = sum_row(n, [&](int64_t i, int64_t k) { return load_some(x + i, k); }) / static_cast<float>(n);
-    const float square = sum_row(n, [&](int64_t i, int64_t k) {
-      const vf d = load_some(x + i, k) - mean;
-      return first(d * d, k, vf{});
-    });
-    const float rstd = 1.0f / scalar_sqrt(square / static_cast<float>(n) + c.epsilon);
+    const Spread s = spread_of_row(n, [&](int64_t i, int64_t k) { return first(load_some(x + i, k) - mean, k, vf{}); });
+    const float rstd = 1.0f / scalar_sqrt(s.variance + c.epsilon);
     const int64_t own = r % c.groups * c.channels;
     each_vector(c, gain + own, bias + own, [&](int64_t i, int64_t k, vf g, vf b) {
-      store_some(y + i, (load_some(x + i, k) - mean) * rstd * g + b, k);
+      store_some(y + i, (load_some(x + i, k) - mean - s.rest) * rstd * g + b, k);
     });
-    means[r] = mean;
+    means[r] = mean + s.rest;
     rstds[r] = rstd;
   }
 }

@@ -18,20 +18,26 @@ void row_norm(const void* context, void* const* buffers, uint32_t, uint32_t part
   for (int64_t r = rows.begin; r < rows.end; ++r) {
     const float* x = static_cast<const float*>(buffers[0]) + r * n;
     float* y = static_cast<float*>(buffers[outputs]) + r * n;
-    const float mean =
-        c.centred ? sum_row(n, [&](int64_t i, int64_t k) { return load_some(x + i, k); }) / static_cast<float>(n)
-                  : 0.0f;
-    const float square = sum_row(n, [&](int64_t i, int64_t k) {
-      const vf d = load_some(x + i, k) - mean;
-      return first(d * d, k, vf{});
-    });
-    const float rstd = 1.0f / scalar_sqrt(square / static_cast<float>(n) + c.epsilon);
+    float mean = 0, rest = 0, variance;
+    if (c.centred) {
+      mean = sum_row(n, [&](int64_t i, int64_t k) { return load_some(x + i, k); }) / static_cast<float>(n);
+      const Spread s = spread_of_row(n, [&](int64_t i, int64_t k) { return first(load_some(x + i, k) - mean, k, vf{}); });
+      rest = s.rest;
+      variance = s.variance;
+    } else {
+      const auto square = [&](int64_t i, int64_t k) {
+        const vf v = load_some(x + i, k);
+        return v * v;
+      };
+      variance = sum_row(n, square) / static_cast<float>(n);
+    }
+    const float rstd = 1.0f / scalar_sqrt(variance + c.epsilon);
     for (int64_t i = 0; i < n; i += kWidth) {
       const int64_t k = lanes_at(i, n);
-      const vf v = (load_some(x + i, k) - mean) * rstd * load_some(gain + i, k);
+      const vf v = (load_some(x + i, k) - mean - rest) * rstd * load_some(gain + i, k);
       store_some(y + i, bias ? v + load_some(bias + i, k) : v, k);
     }
-    if (mean_out) mean_out[r] = mean;
+    if (mean_out) mean_out[r] = mean + rest;
     rstd_out[r] = rstd;
   }
 }
@@ -106,6 +112,24 @@ HM_INLINE float sum_channel(const BatchNormContext& c, int64_t channel, F f) {
   return sum_of(total);
 }
 
+// Of the numbers of one channel less their mean.
+HM_INLINE Spread spread_of_channel(const BatchNormContext& c, int64_t channel, const float* x, float mean) {
+  vf total{}, totals{};
+  for (int64_t b = 0; b < c.batch; ++b) {
+    const float* plane = x + (b * c.channels + channel) * c.places;
+    vf sum{}, squares{};
+    for (int64_t i = 0; i < c.places; i += kWidth) {
+      const int64_t k = lanes_at(i, c.places);
+      const vf d = first(load_some(plane + i, k) - mean, k, vf{});
+      sum += d;
+      squares += d * d;
+    }
+    total += sum;
+    totals += squares;
+  }
+  return {total, totals, c.batch * c.places};
+}
+
 }  // namespace
 
 // x, gain, bias -> y, mean, rstd. With one place per channel neighbouring channels are neighbours in memory: the same
@@ -120,15 +144,12 @@ void batch_norm(const void* context, void* const* buffers, uint32_t, uint32_t pa
   const Range channels = share(c.channels, c.parts, part);
   for (int64_t ch = channels.begin; ch < channels.end; ++ch) {
     const float mean = sum_channel(c, ch, [&](int64_t i, int64_t k) { return load_some(x + i, k); }) / count;
-    const float square = sum_channel(c, ch, [&](int64_t i, int64_t k) {
-      const vf d = load_some(x + i, k) - mean;
-      return first(d * d, k, vf{});
-    });
-    const float rstd = 1.0f / scalar_sqrt(square / count + c.epsilon);
+    const Spread s = spread_of_channel(c, ch, x, mean);
+    const float rstd = 1.0f / scalar_sqrt(s.variance + c.epsilon);
     for_channel(c, ch, [&](int64_t i, int64_t k) {
-      store_some(y + i, (load_some(x + i, k) - mean) * rstd * gain[ch] + bias[ch], k);
+      store_some(y + i, (load_some(x + i, k) - mean - s.rest) * rstd * gain[ch] + bias[ch], k);
     });
-    means[ch] = mean;
+    means[ch] = mean + s.rest;
     rstds[ch] = rstd;
   }
 }
@@ -169,18 +190,20 @@ void batch_norm_columns(const void* context, void* const* buffers, uint32_t, uin
   const Range vectors = share((n + kWidth - 1) / kWidth, c.parts, part);
   for (int64_t i = vectors.begin * kWidth; i < vectors.end * kWidth; i += kWidth) {
     const int64_t k = lanes_at(i, n);
-    vf mean{}, square{};
+    vf mean{}, rest{}, square{};
     for (int64_t b = 0; b < c.batch; ++b) mean += load_some(x + b * n + i, k);
     mean = mean / count;
     for (int64_t b = 0; b < c.batch; ++b) {
       const vf d = load_some(x + b * n + i, k) - mean;
+      rest += d;
       square += d * d;
     }
-    const vf rstd = 1.0f / vsqrt(square / count + c.epsilon);
+    rest = rest / count;
+    const vf rstd = 1.0f / vsqrt(variance_of(square / count, rest) + c.epsilon);
     const vf g = load_some(gain + i, k), shift = load_some(bias + i, k);
     for (int64_t b = 0; b < c.batch; ++b)
-      store_some(y + b * n + i, (load_some(x + b * n + i, k) - mean) * rstd * g + shift, k);
-    store_some(means + i, mean, k);
+      store_some(y + b * n + i, (load_some(x + b * n + i, k) - mean - rest) * rstd * g + shift, k);
+    store_some(means + i, mean + rest, k);
     store_some(rstds + i, rstd, k);
   }
 }

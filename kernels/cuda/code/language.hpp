@@ -95,4 +95,11 @@ template <uint32_t kLanes, typename Join, typename T> __device__ inline T join_l
 
 __device__ inline float infinity() { return __int_as_float(0x7f800000); }
 
+// The mean of squares less that of the numbers squared. The mean of large numbers is rounded as they are, so kernels take
+// the mean of what it leaves as well.
+__device__ inline float variance_of(float squares, float mean) {
+  const float more = mean * mean;
+  return squares == infinity() ? squares : squares < more ? 0.0f : squares - more;
+}
+
 }  // namespace harmonics::cuda

@@ -75,14 +75,19 @@ __global__ void __launch_bounds__(kThreads) batch_norm(const float* x, const flo
                                                        ChannelParameters p) {
   const uint32_t c = blockIdx.x;
   const float count = static_cast<float>(p.batch) * static_cast<float>(p.places);
-  float sum = 0, square = 0;
+  float sum = 0, rest = 0, square = 0;
   each_of_channel(p, c, [&](int64_t i) { sum += x[i]; });
   const float mean = join_block<Sum>(sum) / count;
-  each_of_channel(p, c, [&](int64_t i) { square += (x[i] - mean) * (x[i] - mean); });
-  const float rstd = 1.0f / sqrtf(join_block<Sum>(square) / count + p.epsilon), g = gain[c], b = bias[c];
-  each_of_channel(p, c, [&](int64_t i) { y[i] = (x[i] - mean) * rstd * g + b; });
+  each_of_channel(p, c, [&](int64_t i) {
+    rest += x[i] - mean;
+    square += (x[i] - mean) * (x[i] - mean);
+  });
+  rest = join_block<Sum>(rest) / count;
+  square = join_block<Sum>(square) / count;
+  const float rstd = 1.0f / sqrtf(variance_of(square, rest) + p.epsilon), g = gain[c], b = bias[c];
+  each_of_channel(p, c, [&](int64_t i) { y[i] = (x[i] - mean - rest) * rstd * g + b; });
   if (threadIdx.x != 0) return;
-  means[c] = mean;
+  means[c] = mean + rest;
   rstds[c] = rstd;
 }
 
@@ -109,17 +114,22 @@ __global__ void __launch_bounds__(kThreads) group_norm(const float* x, const flo
   const uint32_t own = p.channels / p.groups, n = own * p.places, first = blockIdx.x % p.groups * own;
   const int64_t start = static_cast<int64_t>(blockIdx.x) * n;
   const float count = static_cast<float>(n);
-  float sum = 0, square = 0;
+  float sum = 0, rest = 0, square = 0;
   for (uint32_t i = threadIdx.x; i < n; i += kThreads) sum += x[start + i];
   const float mean = join_block<Sum>(sum) / count;
-  for (uint32_t i = threadIdx.x; i < n; i += kThreads) square += (x[start + i] - mean) * (x[start + i] - mean);
-  const float rstd = 1.0f / sqrtf(join_block<Sum>(square) / count + p.epsilon);
+  for (uint32_t i = threadIdx.x; i < n; i += kThreads) {
+    rest += x[start + i] - mean;
+    square += (x[start + i] - mean) * (x[start + i] - mean);
+  }
+  rest = join_block<Sum>(rest) / count;
+  square = join_block<Sum>(square) / count;
+  const float rstd = 1.0f / sqrtf(variance_of(square, rest) + p.epsilon);
   for (uint32_t i = threadIdx.x; i < n; i += kThreads) {
     const uint32_t c = first + i / p.places;
-    y[start + i] = (x[start + i] - mean) * rstd * gain[c] + bias[c];
+    y[start + i] = (x[start + i] - mean - rest) * rstd * gain[c] + bias[c];
   }
   if (threadIdx.x != 0) return;
-  means[blockIdx.x] = mean;
+  means[blockIdx.x] = mean + rest;
   rstds[blockIdx.x] = rstd;
 }
 

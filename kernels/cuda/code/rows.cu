@@ -83,21 +83,26 @@ template <uint32_t kLanes, bool kCentred>
 __device__ inline void norm(const float* x, const float* gain, const float* bias, float* y, float* mean_out, float* rstd_out, const RowsParameters& p) {
   HM_ROW;
   const float count = static_cast<float>(n);
-  float mean = 0;
+  float mean = 0, rest = 0, square = 0;
   if (kCentred) {
     for (uint32_t i = row.lane; i < n; i += kLanes) mean += x[start + i];
     mean = join_lanes<kLanes, Sum>(mean) / count;
   }
-  float square = 0;
-  for (uint32_t i = row.lane; i < n; i += kLanes) square += (x[start + i] - mean) * (x[start + i] - mean);
-  const float rstd = 1.0f / sqrtf(join_lanes<kLanes, Sum>(square) / count + p.epsilon);
+  for (uint32_t i = row.lane; i < n; i += kLanes) {
+    const float v = x[start + i] - mean;
+    square += v * v;
+    if (kCentred) rest += v;
+  }
+  square = join_lanes<kLanes, Sum>(square) / count;
+  if (kCentred) rest = join_lanes<kLanes, Sum>(rest) / count;
+  const float rstd = 1.0f / sqrtf((kCentred ? variance_of(square, rest) : square) + p.epsilon);
   if (row.number >= p.rows) return;
   for (uint32_t i = row.lane; i < n; i += kLanes) {
-    const float v = (x[start + i] - mean) * rstd * gain[i];
+    const float v = (x[start + i] - mean - rest) * rstd * gain[i];
     y[start + i] = kCentred ? v + bias[i] : v;
   }
   if (row.lane != 0) return;
-  if (kCentred) mean_out[r] = mean;
+  if (kCentred) mean_out[r] = mean + rest;
   rstd_out[r] = rstd;
 }
 template <uint32_t kLanes>
