@@ -233,6 +233,8 @@ inline void add_loss_cases(Cases& cases, Sizes& sizes) {
     }
     for (const char* name : {"sigmoid_cross_entropy", "mse", "mae", "kl_div", "hinge"})
       cases.push_back({name, {}, {logits, logits}});
+    const Operand probabilities{Operand::fraction, logits.shape};
+    cases.push_back({"binary_cross_entropy", {}, {probabilities, probabilities}});
     cases.push_back({"huber", AttributeMap().set("delta", 0.6), {logits, logits}});
     cases.push_back({"kl_div", {}, {logits, positives(logits.shape)}});
     cases.push_back({"hinge", AttributeMap().set("margin", 0.4).set("power", int64_t{2}), {logits, logits}});

@@ -77,6 +77,22 @@ Values sigmoid_cross_entropy_grad(const AttributeMap&, Inputs in) {
   return {as_type_of((logistic(x) - target) * dloss, in[0])};
 }
 
+// Logarithms are kept above -100, so that a probability of exactly 0 or 1 has a finite loss.
+Values binary_cross_entropy(const AttributeMap&, Inputs in) {
+  expect_inputs("binary_cross_entropy", in, 2, 2);
+  expect_equal_shapes("binary_cross_entropy", in[0], in[1]);
+  const HTensor p = wide(in[0]), target = wide(in[1]);
+  const HTensor on = maximum(log(p), -100.0), off = maximum(log1p(-p), -100.0);
+  return {as_type_of(-(target * on + (1.0 - target) * off), in[0])};
+}
+// The derivative of the body is infinite at 0 and 1; this one is bounded, as PyTorch's.
+Values binary_cross_entropy_gradient(const AttributeMap&, Inputs in, Inputs, Inputs gradients) {
+  const HTensor p = wide(in[0]), target = wide(in[1]), dloss = wide(gradients[0]);
+  const HTensor dp = dloss * (p - target) / maximum(p * (1.0 - p), 1e-12);
+  const HTensor dtarget = dloss * (maximum(log1p(-p), -100.0) - maximum(log(p), -100.0));
+  return {as_type_of(dp, in[0]), as_type_of(dtarget, in[1])};
+}
+
 Values mse(const AttributeMap&, Inputs in) {
   expect_inputs("mse", in, 2, 2);
   expect_equal_shapes("mse", in[0], in[1]);
@@ -171,6 +187,8 @@ std::vector<Functional> losses() {
        "logits [...], targets [...] -> loss [...]", sigmoid_cross_entropy, sigmoid_cross_entropy_gradient},
       {"sigmoid_cross_entropy_grad", "gradient of sigmoid_cross_entropy",
        "logits [...], targets [...], dloss [...] -> dlogits [...]", sigmoid_cross_entropy_grad, nullptr},
+      {"binary_cross_entropy", "binary cross entropy of probabilities, per element; logarithms are kept above -100",
+       "probabilities [...], targets [...] -> loss [...]", binary_cross_entropy, binary_cross_entropy_gradient},
       {"mse", "squared difference, per element", "prediction [...], target [...] -> loss [...]", mse, nullptr},
       {"mae", "absolute difference, per element", "prediction [...], target [...] -> loss [...]", mae, nullptr},
       {"huber", "squared below delta, linear above, per element",

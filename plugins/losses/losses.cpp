@@ -176,11 +176,8 @@ class NextToken : public LossFunction {
 
 class BinaryCrossEntropy : public LossFunction {
  public:
-  // Logarithms are kept above -100, so that a probability of exactly 0 or 1 gives a finite loss.
-  HTensor operator()(const HTensor& p, const HTensor& given) const override {
-    const HTensor target = by_output(p, given);
-    const HTensor on = maximum(log(p), -100), off = maximum(log1p(-p), -100);
-    return -(target * on + (1.0 - target) * off);
+  HTensor operator()(const HTensor& p, const HTensor& target) const override {
+    return call1("binary_cross_entropy", {p, by_output(p, target)});
   }
   HTensor fused(const std::string& activation, const HTensor& logits, const HTensor& target,
                 const Arguments&) const override {

@@ -44,15 +44,16 @@ struct GoldenCase {
   std::string name, functional;
   AttributeMap attributes;
 };
+inline GoldenCase golden_case(const TensorFile& file, const std::string& name) {
+  const boost::json::object row = boost::json::parse(file.metadata.at(name)).as_object();
+  GoldenCase c{name, std::string(row.at("functional").as_string()), {}};
+  for (const auto& [key, value] : row.at("attributes").as_object())
+    c.attributes.set(std::string(key), attribute_value(value));
+  return c;
+}
 inline std::vector<GoldenCase> golden_cases(const TensorFile& file) {
   std::vector<GoldenCase> cases;
-  for (const auto& [name, text] : file.metadata) {
-    const boost::json::object row = boost::json::parse(text).as_object();
-    GoldenCase c{name, std::string(row.at("functional").as_string()), {}};
-    for (const auto& [key, value] : row.at("attributes").as_object())
-      c.attributes.set(std::string(key), attribute_value(value));
-    cases.push_back(std::move(c));
-  }
+  for (const auto& [name, text] : file.metadata) cases.push_back(golden_case(file, name));
   return cases;
 }
 

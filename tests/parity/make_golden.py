@@ -351,6 +351,58 @@ def add_joined(f, d):
           {**attributes, "weight_decay": 0.125, "update": functional, "parameters": 2}, differentiate=False)
 
 
+def add_saturated(f):
+    """Numbers so large, or so near to a bound, that a formula may lose its digits or divide by zero."""
+    d = Draw(50)
+    near = torch.tensor([0.0, 1.0, 1e-38, 1e-30, 1e-12, 1e-7, 1 - 2.0**-24, 1 - 2.0**-20, 0.5, 0.25]).double()
+    p, t = near.repeat_interleave(3), torch.tensor([0.0, 1.0, 0.375]).double().repeat(10)
+    f.add("binary_cross_entropy/bounds", [p, t],
+          lambda p, t: F.binary_cross_entropy(p, t.detach(), reduction="none"))  # of which PyTorch's gradient is infinite
+    soft = d.uniform(2, 5, 7).double()
+    f.add("binary_cross_entropy/soft", [d.uniform(2, 5, 7).double(), soft],
+          lambda p, t: F.binary_cross_entropy(p, t, reduction="none"))
+
+    def cross_entropy(x, labels):
+        return F.cross_entropy(x, labels, reduction="none"), torch.logsumexp(x, -1)
+
+    offsets = torch.tensor([1e3, -1e3, 1e4, -1e4, 1e5, 1e6, -1e6, 1e7, 1e8, -1e8, 1e30, -1e30]).double()[:, None]
+    f.add("softmax_cross_entropy/equal", [offsets.expand(12, 2), d.whole(2, 12)], cross_entropy)
+    for classes in (7, 70):
+        small = d.whole(16, 7, classes).double() / 4
+        f.add(f"softmax_cross_entropy/offset{classes}", [small + offsets[:7], d.whole(classes, 7)], cross_entropy)
+    f.add("log_softmax/offset", [small + offsets[:7]], lambda x: F.log_softmax(x, -1))
+    f.add("softmax/offset", [small + offsets[:7]], lambda x: F.softmax(x, -1))
+
+    # Whole scores, which float32 holds: 65,536 and a few.
+    def far(batch, heads, positions, others):
+        x = torch.stack([torch.full((batch, heads, positions), 256.0).double(), others.double()], -1)
+        return torch.cat([x, torch.zeros_like(x)], -1)
+
+    for name, heads, shared, queries, keys in (("far", 2, 2, 5, 7), ("far_grouped", 2, 1, 33, 140)):
+        q = far(1, heads, queries, d.whole(3, 1, heads, queries))
+        k = far(1, shared, keys, d.whole(3, 1, shared, keys))
+        v = d.normal(1, shared, keys, 3)
+        for causal in (False, True):
+            f.add(f"attention/{name}{'_causal' if causal else ''}", [q, k, v],
+                  lambda *a, c=causal: attention(*a, causal=c, scale=1.0), {"causal": causal, "scale": 1.0})
+    for name, queries, keys, causal in (("one_key", 3, 1, False), ("one_position", 1, 1, True), ("first_row", 5, 5, True)):
+        f.add(f"attention/{name}", [d.normal(2, 4, queries, 5), d.normal(2, 2, keys, 5), d.normal(2, 2, keys, 7)],
+              lambda *a, c=causal: attention(*a, causal=c), {"causal": causal})
+
+
+def add_offset_norms(f):
+    """The mean of numbers around 10,000, rounded to float32, is up to 5e-4 off."""
+    d = Draw(51)
+    for size in (0, 1e4):
+        name = "offset" if size else "centred"
+        x = (d.normal(3, 5, 7) + size, d.normal(7), d.normal(7))
+        f.add(f"layer_norm/{name}", x, lambda x, g, b: layer_norm(x, g, b, 1e-5, 1), {"epsilon": 1e-5}, differentiate=False)
+        for kind, shape in (("images", (6, 3, 4, 5)), ("rows", (33, 5))):
+            x = (d.normal(*shape) + size, d.normal(shape[1]), d.normal(shape[1]))
+            f.add(f"batch_norm/{name}_{kind}", x, lambda x, g, b: batch_norm(x, g, b, 1e-5), {"epsilon": 1e-5},
+                  differentiate=False)
+
+
 # ---- nets ---------------------------------------------------------------------------------------------------------------
 
 
@@ -445,7 +497,7 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     f = Functionals()
     for add in (add_activations, add_linear, add_norms, add_losses, add_convolutions, add_pools, add_lookups,
-                add_attention, add_optimizers, add_linear_updates):
+                add_attention, add_optimizers, add_linear_updates, add_saturated, add_offset_norms):
         add(f)
     write_safetensors(folder / "functionals.safetensors", f.tensors, f.metadata)
     tensors = {}

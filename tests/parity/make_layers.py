@@ -80,6 +80,13 @@ def add_norms(f):
               given=(0, 1, 2) if name == "images" else (0,))
 
 
+def add_offset_norms(f):
+    d = Draw(25)
+    x = d.normal(2, 6, 3, 4) + 1e4  # its mean, rounded to float32, is up to 5e-4 off
+    f.add("group_norm/offset", [x, d.normal(6), d.normal(6)], lambda x, g, b: group_norm(x, g, b, 3, 1e-5),
+          {"groups": 3, "epsilon": 1e-5}, differentiate=False)
+
+
 def lstm_scan(x, w, h, c, reverse=False):
     ys, cs, gates = [], [], []
     for t in reversed(range(x.shape[1])) if reverse else range(x.shape[1]):
@@ -137,10 +144,12 @@ class Flows:
     def __init__(self):
         self.tensors, self.metadata = {}, {}
 
-    def add(self, name, text, data, parameters, loss_of):
-        """loss_of(parameters, data) -> loss; integers of the data are as stored, other numbers double."""
+    def add(self, name, text, data, parameters, loss_of, buffers=()):
+        """loss_of(parameters, data) -> loss; integers of the data are as stored, other numbers double. `buffers` names
+        what loss_of replaces instead of the gradient."""
         data = {k: v.float().double() if v.is_floating_point() else v for k, v in data.items()}
-        p = {k: nn.Parameter(v.float().double()) for k, v in parameters.items()}
+        p = {k: nn.Parameter(v.float().double(), requires_grad=k not in buffers) for k, v in parameters.items()}
+        trained = {k: v for k, v in p.items() if k not in buffers}
         self.metadata[name] = text
         for k, v in data.items():
             self.tensors[f"{name}/data/{k}"] = v.float() if v.is_floating_point() else v
@@ -149,10 +158,10 @@ class Flows:
         losses = []
         for _ in range(10):
             loss = loss_of(p, data)
-            gradients = torch.autograd.grad(loss, list(p.values()))
+            gradients = torch.autograd.grad(loss, list(trained.values()))
             losses.append(loss.detach())
             with torch.no_grad():
-                for v, g in zip(p.values(), gradients):
+                for v, g in zip(trained.values(), gradients):
                     v -= RATE * g
         self.tensors[f"{name}/loss"] = torch.stack(losses)
         for k, v in p.items():
@@ -255,6 +264,36 @@ def add_norm_flows(f):
                                                                     p["x.o.norm.gain"], 1e-5)), v["y"]))
 
 
+def add_batch_norm_flows(f):
+    d = Draw(35)
+    data = {"x": d.normal(7, 5, scale=2) + 0.5, "y": d.normal(7, 3)}
+
+    def norm(p, path, x):
+        return F.batch_norm(x, p[f"{path}.running_mean"], p[f"{path}.running_variance"], p[f"{path}.gain"], p[f"{path}.bias"],
+                            training=True)
+
+    def own(path, n):
+        return {f"{path}.gain": 1 + d.normal(n, scale=0.1), f"{path}.bias": d.normal(n, scale=0.1),
+                f"{path}.running_mean": torch.zeros(n), f"{path}.running_variance": torch.ones(n)}
+
+    def buffers(path):
+        return {f"{path}.running_mean", f"{path}.running_variance"}
+
+    f.add("batch_norm", flow("producer x {5}; producer y {3}; layer o;", 'x -(norm("batch"), affine)-> o; o <- y;'), data,
+          {**own("x.o.norm", 5), **affine(d, "x.o.affine", 3, 5)},
+          lambda p, v: squares(linear(p, "x.o.affine", norm(p, "x.o.norm", v["x"])), v["y"]), buffers("x.o.norm"))
+
+    def shared(p, v):  # used twice, each use moves the statistics
+        h = norm(p, "bn", F.linear(v["x"], p["x.h.affine.weight"], p["x.h.affine.bias"]))
+        return squares(linear(p, "h.o.affine.2", norm(p, "bn", linear(p, "h.o.affine", h))), v["y"])
+
+    f.add("batch_norm_shared",
+          flow("producer x {5}; producer y {3}; layer h {4}; layer o {3};",
+               'x -(affine, norm("batch", name="bn"))-> h; h -(affine(4), norm("batch", name="bn"), affine)-> o; o <- y;'),
+          data, {**affine(d, "x.h.affine", 4, 5), **own("bn", 4), **affine(d, "h.o.affine", 4, 4), **affine(d, "h.o.affine.2", 3, 4)},
+          shared, buffers("bn"))
+
+
 def add_recurrent_flows(f):
     d = Draw(34)
     x, each, one = d.normal(4, 6, 3), d.normal(4, 6, 2), d.normal(4, 2)
@@ -282,9 +321,9 @@ def add_recurrent_flows(f):
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "golden"
     functionals, flows = Functionals(), Flows()
-    for add in (add_activations, add_losses, add_norms, add_recurrent):
+    for add in (add_activations, add_losses, add_norms, add_recurrent, add_offset_norms):
         add(functionals)
-    for add in (add_activation_flows, add_loss_flows, add_norm_flows, add_recurrent_flows):
+    for add in (add_activation_flows, add_loss_flows, add_norm_flows, add_recurrent_flows, add_batch_norm_flows):
         add(flows)
     write_safetensors(folder / "layers.safetensors", functionals.tensors, functionals.metadata)
     write_safetensors(folder / "flows.safetensors", flows.tensors, flows.metadata)

@@ -152,3 +152,53 @@ TEST_CASE("the gradient of a fused loss is that of what it means") {
   }
   check_close(ran.dx, expected);
 }
+
+TEST_CASE("binary_cross_entropy: probabilities of 0 and 1 have the bounded gradient of PyTorch") {
+  const Floats p{0, 1, 0, 1, 1e-30f, 1 - 0x1p-24f, 0.25f}, t{0, 1, 1, 0, 1, 0.5f, 1};
+  const Ran ran = run(floats({1, 7}, p), [&](const HTensor& x) { return loss("binary_cross_entropy", kRelu, x, x, floats({1, 7}, t)); }, true);
+  for (size_t i = 0; i < p.size(); ++i) {
+    INFO(p[i] << " for " << t[i]);
+    const double bound = std::max(static_cast<double>(p[i]) * (1 - static_cast<double>(p[i])), 1e-12);
+    CHECK(numbers(ran.dx)[i] == Approx((static_cast<double>(p[i]) - t[i]) / bound).epsilon(1e-6));
+  }
+}
+
+// Loss and gradient of saturated outputs; NaN where a formula multiplies 0 with infinity.
+TEST_CASE("losses: saturated outputs have finite losses and gradients") {
+  struct Case {
+    const char *name, *activation;  // the plain name of what the arrow ends in
+    bool classes;
+    Texts texts;
+  };
+  const Case cases[] = {{"cross_entropy", "softmax", true, {}},
+                        {"cross_entropy", "softmax", false, {}},
+                        {"cross_entropy", "", true, {{"label_smoothing", "0.25"}}},
+                        {"cross_entropy", "log_softmax", true, {{"ignore_index", "1"}}},
+                        {"cross_entropy", "sigmoid", true, {}},
+                        {"binary_cross_entropy", "softmax", true, {}},
+                        {"binary_cross_entropy", "softmax", false, {}},
+                        {"binary_cross_entropy", "sigmoid", false, {}},
+                        {"binary_cross_entropy", "hardsigmoid", false, {}},
+                        {"nll", "log_softmax", true, {}},
+                        {"kl_div", "softmax", false, {}},
+                        {"kl_div", "log_softmax", false, {}},
+                        {"hinge", "", true, {{"power", "2"}}},
+                        {"hinge", "tanh", false, {}},
+                        {"mse", "softmax", false, {}},
+                        {"mae", "softmax", false, {}},
+                        {"huber", "sigmoid", false, {}}};
+  const HTensor logits = floats({4, 2}, {17, -17, -120, 120, 1e4f, 1e4f, 3e8f, -3e8f});
+  const HTensor labels = HTensor::from<int32_t>({4}, {0, 0, 1, 1}), hot = floats({4, 2}, {1, 0, 1, 0, 0, 1, 0, 1});
+  for (const Case& c : cases) {
+    INFO(c.name << " after " << c.activation << (c.classes ? ", classes" : ""));
+    const std::string before = *c.activation ? std::string("harmonics.activations/") + c.activation : "";
+    const Ran ran = run(logits,
+                        [&](const HTensor& x) {
+                          const HTensor y = *c.activation ? activation(c.activation, x) : x;
+                          return loss(c.name, before, x, y, c.classes ? labels : hot, c.texts);
+                        },
+                        true);
+    for (const float v : numbers(ran.y)) CHECK(std::isfinite(v));
+    for (const float v : numbers(ran.dx)) CHECK(std::isfinite(v));
+  }
+}

@@ -1,0 +1,26 @@
+// Large and saturated numbers on the played accelerator, against PyTorch.
+#include "tests/cuda/played.hpp"
+#include "tests/engine/execution/compiled.hpp"
+#include "tests/parity/case_program.hpp"
+
+using namespace harmonics;
+using namespace harmonics::cuda::testing;
+
+TEST_CASE("functionals of saturated numbers by CUDA's kernels equal PyTorch's, with their gradients") {
+  const FreshSettings fresh;
+  constexpr parity::Tolerance kNear{3e-4, 2e-5};
+  Played with;
+  for (const char* name : {"functionals.safetensors", "layers.safetensors"}) {
+    const TensorFile file = parity::golden(name);
+    for (const parity::GoldenCase& c : parity::saturated_cases(file)) {
+      const auto stored = parity::below(file, c.name);
+      const Program program = parity::case_program(c, stored, DType::F32);
+      const Values found =
+          harmonics::testing::run_compiled(program, parity::case_inputs(stored, DType::F32), *with.executor, with.options());
+      for (size_t i = 0; i < found.size(); ++i) {
+        INFO(c.name << "/" << program.outputs[i].name);
+        CHECK(parity::difference(found[i], stored.at(program.outputs[i].name), kNear) == "");
+      }
+    }
+  }
+}
