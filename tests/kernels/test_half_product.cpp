@@ -1,4 +1,5 @@
 // Products in fp16 chunks against exact ones.
+#include <algorithm>
 #include <limits>
 
 #include "kernel_call.hpp"
@@ -86,6 +87,46 @@ TEST_CASE("rows and columns of any size keep their precision") {
       INFO(i << " " << j);
       REQUIRE(std::fabs(static_cast<double>(y[i * c.s.n + j]) - sum) <= 2e-3 * size);
     }
+}
+
+// docs/numerics.md: 34 roundings of 2^-11, and what is too small beside the largest of its row or column.
+TEST_CASE("products in fp16 chunks: any operands stay within the documented bound") {
+  Random random(77);
+  const double roundings = std::pow(1 + std::ldexp(1.0, -11), 34) - 1;
+  REQUIRE(roundings < 0.017);
+  std::vector<Case> cases;
+  for (const float all : {0.1f, 1.0f / 3, 0.7f, 1.0005f, 1023.7f}) {  // roundings that do not cancel
+    cases.push_back(random_case(random, {64, 64, 128}, 0, all, all));
+    cases.push_back(random_case(random, {64, 64, 128}, 3, all, std::nextafter(all, 2 * all)));
+  }
+  for (int layout = 0; layout < 4; ++layout) {  // few numbers make a row's whole result
+    Case c = random_case(random, {64, 64, 512}, layout);
+    for (int64_t i = 0; i < c.s.m; ++i)
+      for (int64_t k = 0; k < c.s.k; ++k) number(c.a, c.a_at(i, k)) *= std::ldexp(1.0f, static_cast<int>((i * 31 + k * 17) % 120) - 60);
+    for (int64_t j = 0; j < c.s.n; ++j)
+      for (int64_t k = 0; k < c.s.k; ++k) number(c.b, c.b_at(k, j)) *= std::ldexp(1.0f, static_cast<int>((j * 13 + k * 29) % 100) - 50);
+    cases.push_back(c);
+  }
+  for (const Case& c : cases) {
+    KernelCall call = product(c);
+    const Tensor y = call.run_one();
+    double worst = 0;
+    for (int64_t i = 0; i < c.s.m; ++i)
+      for (int64_t j = 0; j < c.s.n; ++j) {
+        double row = 0, column = 0;
+        for (int64_t k = 0; k < c.s.k; ++k) {
+          row = std::max(row, std::fabs(static_cast<double>(c.a[c.a_at(i, k)])));
+          column = std::max(column, std::fabs(static_cast<double>(c.b[c.b_at(k, j)])));
+        }
+        const auto [sum, size] = c.exact(i, j);
+        const double bound = roundings * size + static_cast<double>(c.s.k) * std::ldexp(row * column, -26) + 1e-6 * size;
+        INFO(i << " " << j << " layout " << (c.ta ? 1 : 0) + (c.tb ? 2 : 0));
+        const double error = std::fabs(static_cast<double>(y[i * c.s.n + j]) - sum);
+        REQUIRE(error <= bound);
+        worst = std::max(worst, error / size);
+      }
+    REQUIRE(worst > 1e-5);  // f32 would be at 1e-7
+  }
 }
 
 TEST_CASE("sums of fp16 chunks cannot overflow before the result does") {
