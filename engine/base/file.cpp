@@ -19,7 +19,20 @@
 
 namespace harmonics {
 
-int FileCalls::open(const char* path, int flags, unsigned mode) { return ::open(path, flags, mode); }
+namespace {
+
+// A signal may interrupt a call that waits, for a network's disk for instance: nothing was done, and it is called again.
+template <typename Call> auto uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+}  // namespace
+
+int FileCalls::open(const char* path, int flags, unsigned mode) {
+  return uninterrupted([&] { return ::open(path, flags, mode); });
+}
 long FileCalls::read(int file, void* to, size_t bytes) { return ::read(file, to, bytes); }
 long long FileCalls::size(int file) {
   struct stat state {};
@@ -29,8 +42,12 @@ long long FileCalls::size(int file) {
   return -1;
 }
 long FileCalls::write(int file, const void* data, size_t bytes) { return ::write(file, data, bytes); }
-int FileCalls::sync(int file) { return ::fsync(file); }
-int FileCalls::truncate(int file, size_t bytes) { return ::ftruncate(file, static_cast<off_t>(bytes)); }
+int FileCalls::sync(int file) {
+  return uninterrupted([&] { return ::fsync(file); });
+}
+int FileCalls::truncate(int file, size_t bytes) {
+  return uninterrupted([&] { return ::ftruncate(file, static_cast<off_t>(bytes)); });
+}
 int FileCalls::close(int file) { return ::close(file); }
 int FileCalls::rename(const char* from, const char* to) { return std::rename(from, to); }
 int FileCalls::remove(const char* path) { return ::unlink(path); }

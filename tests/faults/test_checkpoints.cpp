@@ -1,0 +1,108 @@
+// Checkpoints: at whatever call a run is killed, or the disk fails, it goes on to the weights of one that nobody disturbed.
+#include "tests/faults/faulted.hpp"
+
+using namespace faults;
+
+namespace {
+
+struct World {
+  Folder f;
+  Small small{f};
+  std::string kept = f / "kept", weights = f / "w.safetensors", undisturbed;
+  std::string run = small.from_files() + "--checkpoint " + kept + " --every 4steps --keep 2 --resume --save " + weights;
+
+  World() {
+    REQUIRE(harmonics(small.from_files() + "--quiet --save " + weights).code == 0);
+    undisturbed = read(weights);
+  }
+  void begin_anew() {
+    fs::remove_all(kept);
+    fs::remove(weights);
+  }
+  // Whatever happened before, and without anything being done about it.
+  void goes_on() {
+    const Result rest = harmonics(run);
+    CHECK(rest.code == 0);
+    CHECK(!has(rest.err, "passed over"));  // what has the name of a checkpoint is one
+    CHECK(read(weights) == undisturbed);
+    CHECK(unfinished_in(kept) == 0);
+    CHECK(names_in(kept).size() <= 3);  // two, and the lock
+  }
+};
+
+}  // namespace
+
+TEST_CASE("checkpoints: killed at any call, a run goes on to the same weights") {
+  World w;
+  const std::string what = GENERATE("kill", "tear");
+  size_t writing = 0;
+  const size_t calls = at_every_call({what, 0, w.kept + "*"}, [&](const Fault& fault) {
+    w.begin_anew();
+    const Result killed = harmonics_in(variables(w.f, fault), w.run);
+    const Struck struck = struck_in(w.f);
+    if (struck.number == 0) return false;
+    CHECK(killed.code == kKilled);
+    writing += unfinished_in(w.kept);
+    w.goes_on();
+    return true;
+  });
+  CHECK(calls > 30);
+  CHECK(writing > 20);
+}
+
+TEST_CASE("checkpoints: calls that are interrupted or do half are nothing to notice") {
+  World w;
+  const std::string what = GENERATE("EINTR", "short");
+  const size_t calls = at_every_call({what, 0, w.kept + "*", false, "open,write,sync,truncate"}, [&](const Fault& fault) {
+    w.begin_anew();
+    const Result end = harmonics_in(variables(w.f, fault), w.run);
+    CHECK(end.code == 0);
+    CHECK(!has(end.err, "no checkpoint at"));
+    CHECK(read(w.weights) == w.undisturbed);
+    return struck_in(w.f).number > 0;
+  });
+  CHECK(calls > 30);
+}
+
+TEST_CASE("checkpoints: a call that fails ends no run that trains, and is told") {
+  World w;
+  const std::string what = GENERATE("EIO", "ENOSPC");
+  const size_t calls = at_every_call({what, 0, w.kept + "*"}, [&](const Fault& fault) {
+    w.begin_anew();
+    const Result end = harmonics_in(variables(w.f, fault), w.run);
+    const Struck struck = struck_in(w.f);
+    if (struck.number == 0) return false;
+    CAPTURE(struck.call, struck.path);
+    CHECK(has(end.err, what == "EIO" ? "Input/output error" : "No space left on device"));
+    CHECK(unfinished_in(w.kept) == 0);
+    if (end.code == 0) {
+      CHECK(has(end.err, "no checkpoint at step 4: "));
+      CHECK(read(w.weights) == w.undisturbed);
+    } else if (has(end.err, "the last checkpoint was not written")) {
+      CHECK(end.code == 73);
+      CHECK(read(w.weights) == w.undisturbed);
+    } else {  // before the first step
+      CHECK(end.code == (what == "EIO" ? 74 : 73));
+      CHECK(has(end.err, "cannot write checkpoints to '" + w.kept + "'"));
+      CHECK(!fs::exists(w.weights));
+    }
+    w.goes_on();
+    return true;
+  });
+  CHECK(calls > 30);
+}
+
+TEST_CASE("checkpoints: a disk that is full from any call on costs no weights") {
+  World w;
+  const size_t calls = at_every_call({"ENOSPC", 0, w.kept + "*", true, "open,write,mkdir"}, [&](const Fault& fault) {
+    w.begin_anew();
+    const Result end = harmonics_in(variables(w.f, fault), w.run);
+    if (struck_in(w.f).number == 0) return false;
+    CHECK(end.code == 73);
+    CHECK(has(end.err, "No space left on device"));
+    CHECK((!has(end.err, "the last checkpoint was not written") || read(w.weights) == w.undisturbed));
+    w.goes_on();
+    return true;
+  });
+  CHECK(calls > 30);
+}
