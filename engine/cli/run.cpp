@@ -10,6 +10,7 @@
 #include "engine/cli/checkpointing.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/open_graph.hpp"
+#include "engine/cli/outputs.hpp"
 #include "engine/cli/pictures.hpp"
 #include "engine/cli/report.hpp"
 #include "engine/cli/run_log.hpp"
@@ -164,7 +165,7 @@ std::string epoch_text(const EpochReport& e, bool constant_rate) {
 // The logs that --log and --tensorboard ask for.
 class Logs {
  public:
-  explicit Logs(const Options& options) {
+  Logs(const Options& options, std::function<void(const std::string&)> note) : note_(std::move(note)) {
     for (const std::string& path : options.logs) logs_.push_back(make_run_log(path));
     if (!options.tensorboard.empty()) logs_.push_back(make_tensorboard_log(options.tensorboard));
   }
@@ -183,12 +184,18 @@ class Logs {
       for (const auto& [name, value] : e.validation->all()) row.values["val." + name] = value;
     write(row);
   }
+  void end() const {
+    for (const auto& log : logs_)
+      if (const auto text = log->gap()) note_(*text);
+  }
 
  private:
   void write(const LogRow& row) {
-    for (auto& log : logs_) log->write(row);
+    for (auto& log : logs_)
+      if (const auto text = log->write(row)) note_(*text);
   }
   std::vector<std::unique_ptr<RunLog>> logs_;
+  std::function<void(const std::string&)> note_;
 };
 
 Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving) {
@@ -204,7 +211,11 @@ Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& 
     if (!trains) bind_results(graph, cycle);
     CycleRuntime runtime(graph, cycle, options.run);
     ProgressLine line(options.quiet || !trains);
-    Logs logs(options);
+    const auto note = [&](const std::string& text) {
+      line.clear();
+      print_note(text);
+    };
+    Logs logs(options, note);
     if (trains) logs.attach(runtime, options);
     runtime.on_progress([&](const Progress& p) { line.show(p); });
     runtime.on_epoch([&](const EpochReport& e, const Progress& p) {
@@ -215,14 +226,12 @@ Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& 
       say(epoch_text(e, graph.settings(cycle, options.run).schedule.is_constant()));
     });
     serving.attach(runtime, cycle);
-    runtime.on_note([&](const std::string& note) {
-      line.clear();
-      print_note(note);
-    });
+    runtime.on_note(note);
     CycleReport report = run_cycle(runtime, checkpoints, trains);
     line.clear();
-    for (const std::string& note : report.notes) print_note(note);
-    for (const std::string& note : graph.weight_notes()) print_note(note);
+    logs.end();
+    for (const std::string& text : report.notes) print_note(text);
+    for (const std::string& text : graph.weight_notes()) print_note(text);
     outcome.interrupted = report.stopped_by == "interrupt";
     if (trains || !outcome.trained) outcome.report = std::move(report);
     outcome.trained = outcome.trained || trains;
@@ -286,25 +295,30 @@ void check_pictures(const HarmonicGraph& graph, const Options& options) {
     if (given) throw Error(ErrorKind::Usage, fmt::format("{} is about training, and no cycle of '{}' has a training tap", flag, graph.graph().name), {}, {"write one: LAYER <-(cross_entropy)- LABELS;"});
 }
 
-void draw(HarmonicGraph& graph, const Options& options, const Outcome& outcome) {
+void draw(HarmonicGraph& graph, const Options& options, const Outcome& outcome, Outputs& outputs) {
   const auto drawn = [&](const char* what, const std::string& path) {
     if (!options.quiet) say(fmt::format("{}: {}", what, path));
   };
   std::string command = "harmonics";
   for (size_t i = 1; i < options.command_line.size(); ++i) command += " " + options.command_line[i];
   const ReportedRun run{outcome.report, outcome.test, options.run, command};
-  if (!options.plot.empty()) write_file_atomically(options.plot, curve_svg(outcome.report)), drawn("curve", options.plot);
-  if (!options.confusion.empty()) write_confusion(graph, run, options.confusion), drawn("confusion", options.confusion);
+  if (!options.plot.empty())
+    outputs.attempt([&] { write_file_atomically(options.plot, curve_svg(outcome.report)), drawn("curve", options.plot); });
+  if (!options.confusion.empty())
+    outputs.attempt([&] { write_confusion(graph, run, options.confusion), drawn("confusion", options.confusion); });
   if (options.report.empty()) return;
   const bool picture = options.report.size() > 4 && options.report.compare(options.report.size() - 4, 4, ".svg") == 0;
-  if (picture) write_file_atomically(options.report, curve_svg(outcome.report));
-  else write_report(graph, run, options.report);
-  drawn("report", options.report);
+  outputs.attempt([&] {
+    if (picture) write_file_atomically(options.report, curve_svg(outcome.report));
+    else write_report(graph, run, options.report);
+    drawn("report", options.report);
+  });
 }
 
 // What the exit code is, once all is done; says how to go on where that makes sense.
-int end_of_run(const Outcome& outcome, const Checkpointing& checkpoints) {
+int end_of_run(const Outcome& outcome, const Checkpointing& checkpoints, const Outputs& outputs) {
   if (!outcome.report.no_checkpoint.empty()) print_error(Error(ErrorKind::Output, "the last checkpoint was not written: " + outcome.report.no_checkpoint));
+  outputs.end();
   const bool resumable = outcome.interrupted && checkpoints.tell_how_to_go_on();
   if (!outcome.report.no_checkpoint.empty()) return resumable ? kResumable : kCannotWrite;
   return outcome.interrupted && StopSignals::first() != 0 ? 128 + StopSignals::first() : kDone;  // 0: told so over the control
@@ -313,18 +327,22 @@ int end_of_run(const Outcome& outcome, const Checkpointing& checkpoints) {
 int train_and_save(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving) {
   const Outcome outcome = run_cycles(graph, options, checkpoints, serving);
   summarise(graph, options, outcome);
-  if (!options.save.empty()) {
-    save_safetensors(graph.weights(), options.save);
-    if (!options.quiet) say("saved weights: " + options.save);
-  }
-  draw(graph, options, outcome);
+  Outputs outputs;
+  if (!options.save.empty())
+    outputs.attempt([&] {
+      const bool elsewhere = !outcome.checkpoint.empty() && outcome.report.no_checkpoint.empty();
+      if (elsewhere) save_safetensors(graph.weights(), options.save);
+      else save_or_rescue(graph.weights(), options.save);
+      if (!options.quiet) say("saved weights: " + options.save);
+    });
+  draw(graph, options, outcome, outputs);
   if (options.json) {
     boost::json::object o = json_of(graph, outcome);
     const Evaluation* judged = asks_for_confusion(options) ? judged_last(outcome) : nullptr;
     o["confusion"] = judged ? confusion_json(*judged) : boost::json::value(nullptr);
     fmt::print("{}\n", boost::json::serialize(o));
   }
-  return end_of_run(outcome, checkpoints);
+  return end_of_run(outcome, checkpoints, outputs);
 }
 
 bool passes(ErrorKind kind) { return is_of_streams(kind) || kind == ErrorKind::Output; }

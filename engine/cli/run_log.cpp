@@ -1,10 +1,7 @@
 #include "engine/cli/run_log.hpp"
 
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 #include <fstream>
 
 #include <boost/json.hpp>
@@ -13,6 +10,7 @@
 #include <harmonics/error.hpp>
 
 #include "engine/base/file.hpp"
+#include "engine/cli/row_file.hpp"
 
 namespace harmonics::cli {
 
@@ -20,71 +18,51 @@ namespace {
 
 bool ends_with(const std::string& s, const std::string& end) { return s.size() > end.size() && s.compare(s.size() - end.size(), end.size(), end) == 0; }
 
-// Lines of a text file, appended one at a time.
-class LineFile {
- public:
-  explicit LineFile(std::string path) : path_(std::move(path)) {}
-  ~LineFile() {
-    if (file_) std::fclose(file_);
-  }
-  LineFile(const LineFile&) = delete;
-  LineFile& operator=(const LineFile&) = delete;
-
-  // The lines that stay, as the file's new content.
-  void begin(const std::string& kept) {
-    write_file_atomically(path_, kept);
-    file_ = std::fopen(path_.c_str(), "ab");
-    if (!file_) fail();
-  }
-  void line(const std::string& text) {
-    if (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0) fail();
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  [[noreturn]] void fail() const { throw Error(ErrorKind::Output, fmt::format("cannot write {}: {}", path_, std::strerror(errno))); }
-  std::string path_;
-  std::FILE* file_ = nullptr;
-};
-
 struct Place {
   bool epoch = false;  // a row of a whole epoch
   int64_t number = 0;  // of the epoch
   int64_t step = -1;   // -1: not a row
 };
 
-// The lines of a former file that stay, as `place_of` reads them.
+// The lines of a former file that stay, as `place_of` reads them. A last one without its end was being written when the run was killed.
 template <typename PlaceOf> std::string lines_until(const std::string& path, const Beginning& from, PlaceOf place_of) {
   std::string kept;
   if (from.step == 0) return kept;
   std::ifstream in(path, std::ios::binary);
-  for (std::string line; std::getline(in, line);) {
+  for (std::string line; std::getline(in, line) && !in.eof();) {
     const Place at = place_of(line);
     if (at.step >= 0 && at.step <= from.step && (!at.epoch || at.number <= from.epochs)) kept += line + "\n";
   }
   return kept;
 }
 
+// The lines that stay, as the file's new content.
+std::unique_ptr<RowFile> begun(const std::string& path, const std::string& kept) {
+  write_file_atomically(path, kept);
+  return std::make_unique<RowFile>(path);
+}
+
 class CsvLog final : public RunLog {
  public:
-  explicit CsvLog(const std::string& path) : file_(path) {}
+  explicit CsvLog(const std::string& path) : RunLog(path) {}
 
   void begin(const std::vector<std::string>& names, const Beginning& from) override {
     names_ = names;
     std::string head = "kind,epoch,step,samples,seconds,samples_per_second,learning_rate";
     for (const std::string& name : names_) head += "," + name;
-    std::ifstream in(file_.path(), std::ios::binary);
+    std::ifstream in(path(), std::ios::binary);
     std::string former;
     const bool same = std::getline(in, former) && former == head;
-    file_.begin(head + "\n" + (same ? lines_until(file_.path(), from, place_of) : ""));
+    const std::string kept = same ? lines_until(path(), from, place_of) : "";
+    file_ = begun(path(), head + "\n" + kept);
   }
-  void write(const LogRow& r) override {
+  void put(const LogRow& r) override {
     std::string line = fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6g}", r.kind, r.epoch, r.step, r.samples, r.seconds, r.samples_per_second, r.learning_rate);
     for (const std::string& name : names_) {
       const auto it = r.values.find(name);
       line += it != r.values.end() && std::isfinite(it->second) ? fmt::format(",{:.9g}", it->second) : ",";
     }
-    file_.line(line + "\n");
+    file_->append(line + "\n");
   }
 
  private:
@@ -96,21 +74,23 @@ class CsvLog final : public RunLog {
     std::from_chars(line.data() + two + 1, line.data() + line.size(), at.step);
     return at;
   }
-  LineFile file_;
+  std::unique_ptr<RowFile> file_;
   std::vector<std::string> names_;
 };
 
 class JsonLinesLog final : public RunLog {
  public:
-  explicit JsonLinesLog(const std::string& path) : file_(path) {}
+  explicit JsonLinesLog(const std::string& path) : RunLog(path) {}
 
-  void begin(const std::vector<std::string>&, const Beginning& from) override { file_.begin(lines_until(file_.path(), from, place_of)); }
-  void write(const LogRow& r) override {
+  void begin(const std::vector<std::string>&, const Beginning& from) override {
+    file_ = begun(path(), lines_until(path(), from, place_of));
+  }
+  void put(const LogRow& r) override {
     boost::json::object o{{"version", 1}, {"kind", r.kind}, {"epoch", r.epoch}, {"step", r.step}, {"samples", r.samples}, {"seconds", r.seconds}, {"samples_per_second", r.samples_per_second}, {"learning_rate", r.learning_rate}};
     boost::json::object values;
     for (const auto& [name, value] : r.values) values[name] = std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr);
     o["metrics"] = std::move(values);
-    file_.line(boost::json::serialize(o) + "\n");
+    file_->append(boost::json::serialize(o) + "\n");
   }
 
  private:
@@ -125,10 +105,25 @@ class JsonLinesLog final : public RunLog {
     const boost::json::value* kind = v.as_object().if_contains("kind");
     return {kind && *kind == "epoch", whole("epoch", 0), whole("step", -1)};
   }
-  LineFile file_;
+  std::unique_ptr<RowFile> file_;
 };
 
 }  // namespace
+
+std::optional<std::string> RunLog::write(const LogRow& row) {
+  try {
+    put(row);
+  } catch (const Error& e) {
+    failure_ = e.what();
+    if (lacking_++ == 0) return failure_ + "; the run goes on";
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> RunLog::gap() const {
+  if (lacking_ == 0) return std::nullopt;
+  return fmt::format("{}; the log lacks {} row{}", failure_, lacking_, lacking_ == 1 ? "" : "s");
+}
 
 std::unique_ptr<RunLog> make_run_log(const std::string& path) {
   if (ends_with(path, ".csv")) return std::make_unique<CsvLog>(path);

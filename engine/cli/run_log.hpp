@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,11 +21,24 @@ struct LogRow {
 
 class RunLog {
  public:
+  explicit RunLog(std::string path) : path_(std::move(path)) {}
   virtual ~RunLog() = default;
   // Before the first row: the names that may come, and where the run goes on. What a former run wrote of later steps, and of
-  // epochs that were not over, is taken away.
+  // epochs that were not over, is taken away. Throws ErrorKind::Output when it cannot be begun.
   virtual void begin(const std::vector<std::string>& names, const Beginning& from) = 0;
-  virtual void write(const LogRow& row) = 0;  // at once: whoever reads along sees whole rows
+  // At once: whoever reads along sees whole rows. One that cannot be written is left out, since no run ends for its log; what to
+  // tell people then, the first time.
+  std::optional<std::string> write(const LogRow& row);
+  // How many rows are missing, and why the last one is.
+  std::optional<std::string> gap() const;
+
+ protected:
+  const std::string& path() const { return path_; }
+  virtual void put(const LogRow& row) = 0;  // throws when it cannot be written
+
+ private:
+  std::string path_, failure_;
+  int64_t lacking_ = 0;
 };
 
 // By the ending: .csv, .jsonl. Other endings are ErrorKind::Usage, files that cannot be written ErrorKind::Output.

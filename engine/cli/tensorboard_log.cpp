@@ -3,10 +3,8 @@
 //   record   length u64, masked CRC32C of it, bytes, masked CRC32C of them
 //   Event    1 wall_time double, 2 step int64, 3 file_version string, 5 summary
 //   Summary  1 value { 1 tag string, 2 simple_value float }
-#include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <unistd.h>
@@ -16,6 +14,7 @@
 
 #include <harmonics/error.hpp>
 
+#include "engine/cli/row_file.hpp"
 #include "engine/cli/run_log.hpp"
 
 namespace harmonics::cli {
@@ -53,30 +52,23 @@ double now() { return std::chrono::duration<double>(std::chrono::system_clock::n
 
 class TensorBoardLog final : public RunLog {
  public:
-  explicit TensorBoardLog(std::string folder) : folder_(std::move(folder)) {}
-  ~TensorBoardLog() override {
-    if (file_) std::fclose(file_);
-  }
+  explicit TensorBoardLog(std::string folder) : RunLog(std::move(folder)) {}
 
   void begin(const std::vector<std::string>&, const Beginning& from) override {
     std::error_code failed;
-    fs::create_directories(folder_, failed);
-    if (failed) throw Error(ErrorKind::Output, fmt::format("cannot make the folder {}: {}", folder_, failed.message()));
+    fs::create_directories(path(), failed);
+    if (failed) throw Error(ErrorKind::Output, fmt::format("cannot make the folder {}: {}", path(), failed.message()));
     char host[256] = "host";
     gethostname(host, sizeof host - 1);
-    path_ = fmt::format("{}/events.out.tfevents.{:010}.{}.{}.0", folder_, static_cast<int64_t>(now()), host, getpid());
-    file_ = std::fopen(path_.c_str(), "wb");
-    if (!file_) fail();
+    file_ = std::make_unique<RowFile>(fmt::format("{}/events.out.tfevents.{:010}.{}.{}.0", path(), static_cast<int64_t>(now()), host, getpid()));
     // A file that begins with a later step makes TensorBoard drop what a former run wrote after that step.
     record(head(from.step) + bytes_field(3, "brain.Event:2"));
-    flush();
   }
-  void write(const LogRow& r) override {
+  void put(const LogRow& r) override {
     std::string summary = value("rate/samples_per_second", r.samples_per_second) + value("rate/learning_rate", r.learning_rate) + value("rate/epoch", static_cast<double>(r.epoch));
     for (const auto& [name, v] : r.values)
       if (std::isfinite(v)) summary += value((name.rfind("val.", 0) == 0 ? "validation/" + name.substr(4) : "training/" + name), v);
     record(head(r.step) + bytes_field(5, summary));
-    flush();
   }
 
  private:
@@ -85,16 +77,10 @@ class TensorBoardLog final : public RunLog {
 
   void record(const std::string& event) {
     const std::string length = little(static_cast<uint64_t>(event.size()));
-    const std::string all = length + little(masked_crc(length)) + event + little(masked_crc(event));
-    if (std::fwrite(all.data(), 1, all.size(), file_) != all.size()) fail();
+    file_->append(length + little(masked_crc(length)) + event + little(masked_crc(event)));
   }
-  void flush() const {
-    if (std::fflush(file_) != 0) fail();
-  }
-  [[noreturn]] void fail() const { throw Error(ErrorKind::Output, fmt::format("cannot write {}: {}", path_, std::strerror(errno))); }
 
-  std::string folder_, path_;
-  std::FILE* file_ = nullptr;
+  std::unique_ptr<RowFile> file_;
 };
 
 }  // namespace

@@ -81,8 +81,9 @@ void CycleRun::run() {
     const std::jthread watch = live_.any() ? std::jthread([this](const std::stop_token& over) { watch_live(over); }) : std::jthread();
     arena.execute(flow_graph);
   } catch (const Error& e) {
-    // What the streams did wrong has changed nothing: the steps before it are kept.
-    if (keeps() && record_.step() > 0 && is_of_streams(e.kind())) last_checkpoint();
+    // What the streams did wrong, or who takes results, has changed nothing: the steps before it are kept.
+    const bool kept = is_of_streams(e.kind()) || e.kind() == ErrorKind::Output;
+    if (keeps() && record_.step() > 0 && kept) last_checkpoint();
     throw;
   }
   finish();
