@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Kills a training run at random instants, resumes it each time on other threads and reading ahead otherwise, and compares its final
-# weights, byte for byte, with those of a run that nobody disturbed.
+# Kills a training run at one call to the system after the other that it writes its checkpoints by (chosen by the seed), half of a write
+# done or none of it, resumes it each time on other threads and reading ahead otherwise, and compares its final weights, byte for byte,
+# with those of a run that nobody disturbed. The kills are injected (tests/faults/layer), so it does not matter how fast the machine is.
 # campaign.sh [--kills N] [--seed N] [--data FOLDER] [--program FILE] [--epochs N] [--size N]
-#   --kills    how often (default 50)                       --seed    of the instants (default: of the clock); it is printed
-#   --data     with mnist/ in it (default ../shared/data);  without it digits are drawn: --size of them (default 6000)
+#   --kills    how often (default 50)                       --seed    of the calls (default: of the clock); it is printed
+#   --data     MNIST, with mnist/ in it; else digits are drawn: --size of them (default 600)
 # Campaigns of live streams instead: --live (kills, live_campaign.sh), --chaos (bad weather, live_chaos.sh), --soak and --slow (hours of it, live_soak.sh)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,28 +14,30 @@ case "${1:-}" in
   --soak) exec scripts/live_soak.sh "${@:2}" ;;
   --slow) exec scripts/live_soak.sh --slow "${@:2}" ;;
 esac
-kills=50 seed=$(date +%s) data=../shared/data program='' epochs='' size=6000
+kills=50 seed=$(date +%s) data='' program='' epochs='' size=600
 while [ $# -gt 0 ]; do
   case "$1" in
     --kills | --seed | --data | --program | --epochs | --size)
       declare "${1#--}=${2:?$1 takes a value}"
       shift 2
       ;;
-    *) sed -n '4,7s/^# *//p' "$0" >&2; exit 2 ;;
+    *) sed -n '5,7s/^# *//p' "$0" >&2; exit 2 ;;
   esac
 done
 for candidate in build/release/bin/harmonics build/ci/bin/harmonics; do
   if [ -z "$program" ] && [ -x "$candidate" ]; then program=$candidate; fi
 done
+layer=$(dirname "$program")/../lib/libfault_layer.so
+if [ ! -f "$layer" ]; then layer=build/ci/lib/libfault_layer.so; fi
+[ -f "$layer" ] || { echo "$layer is not there: build the target fault_layer" >&2; exit 1; }
 work=$(mktemp -d)
-running=''
-trap '[ -z "$running" ] || kill -9 "$running" 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'rm -rf "$work"' EXIT
 RANDOM=$((seed % 32768))
 images="$data/mnist/train-images-idx3-ubyte.gz" labels="$data/mnist/train-labels-idx1-ubyte.gz"
-if [ -f "$images" ]; then
-  what=MNIST epochs=${epochs:-12}
+if [ -n "$data" ] && [ -f "$images" ]; then
+  what=MNIST epochs=${epochs:-2} batch=64
 else
-  what="$size drawn digits" epochs=${epochs:-20} images="synth:digits?size=$size&seed=1" labels="synth:digits?size=$size&seed=1#label"
+  what="$size drawn digits" epochs=${epochs:-8} batch=16 images="synth:digits?size=$size&seed=1" labels="synth:digits?size=$size&seed=1#label"
 fi
 echo "campaign: $kills kills of $epochs epochs of $what, seed $seed"
 
@@ -48,36 +51,12 @@ with_async() {
 train() {
   local threads=$1 ahead=$2
   shift 2
-  exec "$program" run samples/mnist.hmx --producer "$(with_async "$images" "$ahead")" --producer "$(with_async "$labels" "$ahead")" \
-    --epochs "$epochs" --seed 11 --schedule 'cosine(warmup=20)' --threads "$threads" --json "$@"
+  "$program" run samples/mnist.hmx --producer "$(with_async "$images" "$ahead")" --producer "$(with_async "$labels" "$ahead")" \
+    --epochs "$epochs" --batch "$batch" --seed 11 --schedule 'cosine(warmup=20)' --threads "$threads" --json "$@"
 }
-now() { date +%s%N; }
+train 2 64 --save "$work/whole.safetensors" >/dev/null 2>&1
 
-began=$(now)
-(train 2 64 --steps 1) >/dev/null 2>&1
-startup=$((($(now) - began) / 1000000))
-began=$(now)
-(train 2 64 --save "$work/whole.safetensors") >/dev/null 2>&1
-whole=$((($(now) - began) / 1000000))
-echo "undisturbed: $whole ms, of which $startup ms until the first step"
-stride=$(((whole - startup) * 3 / 2 / kills + 1))
-
-done_kills=0 after=0 resumed=0 mid_epoch=0 writing=0 finished=0 folder=0
-# pause MILLISECONDS
-pause() { sleep "$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))"; }
-# One instant in eight lies anywhere since the program began, the others after it has opened its streams.
-wait_for_instant() {
-  local random=$((RANDOM * 32768 + RANDOM))
-  if [ $((random % 8)) = 0 ]; then
-    pause $((random % (startup + 1)))
-    return
-  fi
-  for _ in $(seq 600); do
-    if grep -qs 'are scaled to' "$work/err" || ! kill -0 "$running" 2>/dev/null; then break; fi
-    sleep 0.02
-  done
-  pause $((random % (startup + stride)))
-}
+done_kills=0 after=0 resumed=0 mid_epoch=0 writing=0 torn=0 finished=0 folder=0
 # Was the run that just began resumed, and where?
 look() {
   local line
@@ -87,45 +66,37 @@ look() {
     case "$line" in *', sample 0') ;; *) mid_epoch=$((mid_epoch + 1)) ;; esac
   fi
 }
-compare() {
-  finished=$((finished + 1))
-  if ! cmp -s "$work/whole.safetensors" "$work/resumed.safetensors"; then
-    echo "the weights differ after $done_kills kills, seed $seed" >&2
-    exit 1
-  fi
-  rm "$work/resumed.safetensors"
-  folder=$((folder + 1))
+wrong() {
+  echo "$1 after $done_kills kills, seed $seed" >&2
+  cat "$work/err" >&2
+  exit 1
 }
 while :; do
-  : >"$work/err"
-  (train $((1 + RANDOM % 2)) $((1 + RANDOM % 300)) --checkpoint "$work/$folder" --every "$((3 + RANDOM % 20))steps" --keep 3 --resume \
-    --save "$work/resumed.safetensors") >"$work/out" 2>"$work/err" &
-  running=$!
-  if [ "$done_kills" -lt "$kills" ]; then
-    wait_for_instant
-    if kill -9 "$running" 2>/dev/null; then
-      wait "$running" 2>/dev/null || true
-      if [ ! -f "$work/resumed.safetensors" ]; then
-        done_kills=$((done_kills + 1))
-        look
-        if compgen -G "$work/$folder/checkpoint-*" >/dev/null; then after=$((after + 1)); fi
-        if compgen -G "$work/$folder/.harmonics-*.tmp" >/dev/null; then writing=$((writing + 1)); fi
-        continue
-      fi
-    fi
-  fi
-  if ! wait "$running" && [ ! -f "$work/resumed.safetensors" ]; then
-    cat "$work/err" >&2
-    exit 1
-  fi
+  at='' how=kill
+  if [ "$done_kills" -lt "$kills" ]; then at=$((1 + RANDOM % 90)); fi  # a checkpoint takes about 25
+  if [ $((RANDOM % 3)) = 0 ]; then how=tear; fi
+  rm -f "$work/struck"
+  code=0
+  (FAULTS_PATHS="$work/$folder*" FAULTS_AT=$at FAULTS_DO=$how FAULTS_STRUCK="$work/struck" LD_PRELOAD="$layer" \
+    train $((1 + RANDOM % 2)) $((1 + RANDOM % 300)) --checkpoint "$work/$folder" --every "$((3 + RANDOM % 20))steps" --keep 3 --resume \
+    --save "$work/resumed.safetensors") >"$work/out" 2>"$work/err" || code=$?
   look
-  running=''
-  compare
+  if [ -f "$work/struck" ]; then
+    [ "$code" = 137 ] || wrong "it was to be killed, and ended with $code"
+    done_kills=$((done_kills + 1))
+    read -r _ call _ <"$work/struck"
+    if compgen -G "$work/$folder/checkpoint-*" >/dev/null; then after=$((after + 1)); fi
+    if compgen -G "$work/$folder/.harmonics-*.tmp" >/dev/null; then writing=$((writing + 1)); fi
+    if [ $how = tear ] && [ "$call" = write ]; then torn=$((torn + 1)); fi
+    rm -f "$work/resumed.safetensors"
+    continue
+  fi
+  [ "$code" = 0 ] || wrong "it ended with $code"
+  finished=$((finished + 1))
+  cmp -s "$work/whole.safetensors" "$work/resumed.safetensors" || wrong "the weights differ"
+  rm -rf "$work/resumed.safetensors" "${work:?}/$folder"
+  folder=$((folder + 1))
   if [ "$done_kills" -ge "$kills" ]; then break; fi
 done
-echo "kills: $done_kills; after the first checkpoint: $after; while one was written: $writing; runs that went on from one (resumed_at > 0): $resumed, mid-epoch: $mid_epoch"
+echo "kills: $done_kills; after the first checkpoint: $after; while one was written: $writing, within a write: $torn; runs that went on from one (resumed_at > 0): $resumed, mid-epoch: $mid_epoch"
 echo "runs to the end: $finished, each with the weights of the undisturbed run, to the bit"
-if [ "$after" -lt $((kills * 4 / 5)) ] || [ "$mid_epoch" -le $((kills / 2)) ] || { [ "$kills" -ge 50 ] && [ "$writing" = 0 ]; }; then
-  echo "too few of the kills came after a checkpoint, or while one was written, to mean much; run longer: --epochs" >&2
-  exit 1
-fi
