@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <boost/crc.hpp>
 #include <fmt/core.h>
 
 #include "engine/base/file.hpp"
@@ -35,7 +36,21 @@ using Entries = std::map<std::string, Entry>;
 std::string manifest_of(const std::string& library) { return library.substr(0, library.size() - 3) + ".manifest"; }
 
 // What a library can be used by: other releases look again.
-std::string heading() { return fmt::format("harmonics plugins 1, contract {}.{}", HX_ABI_MAJOR, HX_ABI_MINOR); }
+std::string heading() { return fmt::format("harmonics plugins 2, contract {}.{}", HX_ABI_MAJOR, HX_ABI_MINOR); }
+
+// The last line, with a checksum of those before it.
+std::string ending(std::string_view before) {
+  boost::crc_32_type crc;
+  crc.process_bytes(before.data(), before.size());
+  return fmt::format("end\t{:08x}\n", crc.checksum());
+}
+
+// Without it; empty: something is missing or was changed.
+std::string_view checked(std::string_view text) {
+  const size_t last = text.size() - std::min(text.size(), ending({}).size());
+  const std::string_view before = text.substr(0, last);
+  return text.substr(last) == ending(before) ? before : std::string_view();
+}
 
 std::vector<std::string_view> fields_of(std::string_view line) {
   std::vector<std::string_view> fields;
@@ -61,18 +76,19 @@ bool is_own(const std::string& path) {
 }
 
 // Lines of fields between tabs: "plugin" path, stamp of the library, stamp of the manifest, id, version, trouble; "has" kind, name;
-// "end". Nothing when a line is not understood, or the last is missing.
+// "end", checksum. Nothing when a line is not understood or a byte is not what was written.
 Entries read_cache(const std::string& path) {
   if (path.empty() || !is_own(path)) return {};
-  std::string text;
+  std::string file;
   try {
-    text = read_file(path, kLargestCache);
+    file = read_file(path, kLargestCache);
   } catch (const Error&) {
     return {};
   }
+  const std::string_view text = checked(file);
   Entries entries;
   Entry* last = nullptr;
-  bool first = true, ended = false;
+  bool first = true;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     const std::string_view line(text.data() + at, end - at);
@@ -82,10 +98,7 @@ Entries read_cache(const std::string& path) {
       continue;
     }
     const std::vector<std::string_view> f = fields_of(line);
-    if (ended) return {};
-    if (line == "end") {
-      ended = true;
-    } else if (f[0] == "plugin" && f.size() == 11) {
+    if (f[0] == "plugin" && f.size() == 11) {
       Entry e;
       if (!stamp(f, 2, e.library) || !stamp(f, 5, e.manifest)) return {};
       e.found = {std::string(f[1]), std::string(f[8]), std::string(f[9]), e.manifest != Stamp{}, {}, std::string(f[10])};
@@ -96,7 +109,7 @@ Entries read_cache(const std::string& path) {
       return {};
     }
   }
-  return ended ? entries : Entries{};
+  return entries;
 }
 
 bool fits_a_line(const std::string& text) { return text.find_first_of("\t\n") == std::string::npos; }
@@ -116,7 +129,7 @@ void write_cache(const std::string& path, const std::vector<Entry>& entries) {
                         e.manifest.seconds, e.manifest.nanoseconds, p.id, p.version, p.trouble);
     for (const auto& [kind, name] : p.provides) text += fmt::format("has\t{}\t{}\n", kind, name);
   }
-  text += "end\n";
+  text += ending(text);
   try {
     std::error_code ignored;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);

@@ -3,6 +3,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <boost/crc.hpp>
+#include <fmt/core.h>
+
 #include "engine/base/address.hpp"
 #include "engine/plugin/discovery.hpp"
 #include "engine/plugin/kinds.hpp"
@@ -35,14 +38,18 @@ void try_manifest(const std::string& text) {
   }
 }
 
-// As the file of what was found before: what it says of libraries that nobody asks for is dropped.
-void try_memory(const uint8_t* data, size_t size) {
+// As the file of what was found before, with the checksum that belongs to it: what it says of libraries that nobody asks for is dropped.
+void try_memory(const std::string& text) {
   static const int file = [] {
     const int made = ::memfd_create("memory", 0);
     require(made >= 0 && ::fchmod(made, 0600) == 0, "no file in memory");
     return made;
   }();
-  require(::ftruncate(file, 0) == 0 && ::pwrite(file, data, size, 0) == static_cast<ssize_t>(size), "a file that is not written");
+  boost::crc_32_type crc;
+  crc.process_bytes(text.data(), text.size());
+  const std::string whole = text + fmt::format("end\t{:08x}\n", crc.checksum());
+  const bool written = ::ftruncate(file, 0) == 0 && ::pwrite(file, whole.data(), whole.size(), 0) == static_cast<ssize_t>(whole.size());
+  require(written, "a file that is not written");
   require(discover_plugins({}, "/proc/self/fd/" + std::to_string(file)).plugins.empty(), "plugins out of nowhere");
 }
 
@@ -62,6 +69,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     require(parse_schedule(schedule.str()).str() == schedule.str(), "a schedule that is another when it is written");
   });
   refusing([&] { try_manifest(text); });
-  try_memory(data, size);
+  try_memory(text);
   return 0;
 }

@@ -158,6 +158,12 @@ TEST_CASE("what was found is remembered until a file changes") {
     write(cache, good.substr(0, cut));
     CHECK(same(find(), expected));
   }
+  for (size_t at = 0; at < good.size(); at += 5) {
+    std::string flipped = good;
+    flipped[at] ^= 1;
+    write(cache, flipped);
+    CHECK(same(find(), expected));
+  }
   fs::permissions(cache, fs::perms::others_write, fs::perm_options::add);
   CHECK(find().looked_into == 3);
 }

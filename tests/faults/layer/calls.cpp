@@ -115,6 +115,7 @@ template <typename System> ssize_t take_in(const Known& of, size_t bytes, System
   ssize_t result = -1;
   if (verdict.what == Do::Fail) errno = verdict.reason;
   else result = system(verdict.what == Do::Short && bytes > 1 ? bytes / 2 : bytes);
+  if (traces()) trace({Call::Receive, verdict.number, result, of.path});
   if (verdict.what == Do::Tear) die();
   return result;
 }
