@@ -25,10 +25,11 @@ std::vector<int> column(const std::string& file) {
 
 std::string consumers(const Folder& f) { return " --consumer cx=file:" + (f / "cx.csv") + " --consumer cy=file:" + (f / "cy.csv"); }
 
-// Without every third and fourth frame, as the prefixes say where they are (docs/wire.md).
-std::string some_frames(const std::string& all) {
+// Without every third and fourth frame, as the prefixes say where they are (docs/wire.md); and how many there were.
+std::string some_frames(const std::string& all, size_t& number) {
   std::string some;
-  for (size_t at = 0, number = 0; at + 24 <= all.size(); ++number) {
+  number = 0;
+  for (size_t at = 0; at + 24 <= all.size(); ++number) {
     uint32_t header = 0;
     uint64_t payload = 0;
     std::memcpy(&header, all.data() + at + 8, sizeof header);
@@ -38,6 +39,11 @@ std::string some_frames(const std::string& all) {
     at += size;
   }
   return some;
+}
+
+uint64_t first_number_after(const std::string& text, const std::string& key) {
+  const size_t at = text.find("\"" + key + "\":");
+  return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + key.size() + 3, nullptr, 10);
 }
 
 uint64_t number_after(const std::string& text, const std::string& key) {
@@ -51,13 +57,21 @@ TEST_CASE("an edge that drops: pairs stay pairs, and what lost its partner is ke
   Folder f, own;
   const std::string flow = f.write("pairs.hmx", kPairs), data = counting(f, "n.csv", 0, 3000);
   const std::string from = " --from 'v=file:" + data + "?as=number' --quiet";
-  const std::string run = "infer " + flow + " --producer 'x=unix:" + (f / "a") + "?edge=drop_oldest&hold=800' --producer 'y=unix:" + (f / "b") + "?batch=16' --dead-letters " + (f / "dead") + consumers(f);
+  const std::string run = "run " + flow + " --producer 'x=unix:" + (f / "a") + "?edge=drop_oldest&hold=800' --producer 'y=unix:" + (f / "b") + "?batch=1' --dead-letters " + (f / "dead") + " --control " +
+                          (f / "control") + consumers(f);
   Background receiver(f, run);
-  Background slow(own, "send 'unix:" + (f / "b") + "?patience=30' --rate 1500" + from);
   Folder other;
-  Background fast(other, "send 'unix:" + (f / "a") + "?patience=30'" + from);
+  Background fast(other, "send 'unix:" + (f / "a") + "?patience=60'" + from);
+  const std::string sending = "send 'unix:" + (f / "b") + "?patience=60' --producer-name one" + from;
+  {
+    Background slow(own, sending + " --rate 1");  // until the edge holds what it may, and the rest is dropped
+    const auto status = [&] { return harmonics("ctl " + (f / "control") + " status --json").out; };
+    REQUIRE(receiver.await([&] { return first_number_after(status(), "dropped") > 2700; }));
+    slow.signal(SIGKILL);
+    slow.end();
+  }
   CHECK(fast.end().code == 0);
-  CHECK(slow.end().code == 0);
+  CHECK(harmonics(sending).code == 0);
   const Result end = receiver.end();
   INFO(end.err);
   REQUIRE(end.code == 0);
@@ -83,14 +97,19 @@ TEST_CASE("an edge that drops: pairs stay pairs, and what lost its partner is ke
 TEST_CASE("streams of files that were received are joined by number, by last, or stop") {
   Folder f;
   const std::string flow = f.write("pairs.hmx", kPairs), data = counting(f, "n.csv", 0, 600);
-  const Result frames = harmonics("send 'stdout:?format=hxs' --quiet --rate 800 --from 'v=file:" + data + "?as=number'");
-  REQUIRE(frames.code == 0);
-  f.write("all.hxs", frames.out);
-  f.write("some.hxs", some_frames(frames.out));
+  // What comes together goes into one frame: the slower, the more there are.
+  size_t count = 0;
+  for (int rate = 1600; count < 16; rate /= 2) {
+    REQUIRE(rate > 10);
+    const Result frames = harmonics("send 'stdout:?format=hxs' --quiet --rate " + std::to_string(rate) + " --from 'v=file:" + data + "?as=number'");
+    REQUIRE(frames.code == 0);
+    f.write("all.hxs", frames.out);
+    f.write("some.hxs", some_frames(frames.out, count));
+  }
   const std::string both = " --producer 'x=file:" + (f / "all.hxs") + "' --producer 'y=file:" + (f / "some.hxs") + "?join=number";
   REQUIRE(harmonics("infer " + flow + both + "'" + consumers(f)).code == 0);
   const std::vector<int> left = column(f / "cy.csv");
-  CHECK(left.size() > 100);
+  REQUIRE(left.size() > 2);
   CHECK(left.back() - left.front() + 1 > static_cast<int>(left.size()));
   CHECK(column(f / "cx.csv") == left);
   REQUIRE(harmonics("infer " + flow + both + "&unpaired=last'" + consumers(f)).code == 0);
@@ -123,7 +142,7 @@ TEST_CASE("a partner that stays away: late=, the last one stands in, and the sta
   REQUIRE(x.size() == y.size());
   REQUIRE(x.size() >= 3);
   for (size_t i = 0; i < x.size(); ++i) {
-    CHECK(x[i] == static_cast<int>(i));
+    CHECK(x[i] == x[0] + static_cast<int>(i));  // those before the first partner have none
     CHECK(y[i] <= x[i]);
   }
   CHECK(y.back() < x.back());
@@ -148,83 +167,4 @@ TEST_CASE("what joining and edges do not understand is refused with what to writ
   const Result limit = harmonics("infer " + flow + " --dead-letters-limit 1M --producer x=" + data + " --producer y=" + data + consumers(f));
   CHECK(limit.code == 2);
   CHECK(has(limit.err, "--dead-letters-limit says nothing without --dead-letters DIR"));
-}
-
-TEST_CASE("pictures and labels over two addresses: killed, gone on, the same weights") {
-  Folder f, own, other;
-  const std::string a = "unix:" + (f / "a"), b = "unix:" + (f / "b");
-  const std::string live = kSamples + "live_zmq/live.hmx --seed 3 ";
-  const std::string run = "run " + live + "--producer image=" + a + " --producer label=" + b + " --checkpoint " + (f / "kept") + " --every 10steps --resume --save " + (f / "w.safetensors");
-  const std::string sending = "?patience=60' --ack durable --quiet --rate 1500 --producer-name one --from ";
-  Background images(own, "send '" + a + sending + "v=synth:digits?size=3000");
-  Background labels(other, "send '" + b + sending + "'v=synth:digits?size=3000#label'");
-  for (const int ms : {700, 500, 600}) {
-    Folder its;
-    Background learner(its, run);
-    std::this_thread::sleep_for(std::chrono::milliseconds(ms));
-    learner.signal(SIGKILL);
-    learner.end();
-  }
-  const Result end = harmonics(run);
-  INFO(end.err);
-  CHECK(end.code == 0);
-  CHECK(has(end.err, "resuming from"));
-  CHECK(images.end().code == 0);
-  CHECK(labels.end().code == 0);
-  REQUIRE(harmonics("run " + live + "--epochs 1 --quiet --save " + (f / "v.safetensors") + " --producer 'image=synth:digits?size=3000&shuffle=0' --producer 'label=synth:digits?size=3000#label'").code == 0);
-  const auto numbers = [](const std::string& file) {
-    uint64_t header = 0;
-    std::memcpy(&header, file.data(), sizeof header);
-    return file.substr(8 + header);
-  };
-  CHECK(numbers(read(f / "w.safetensors")) == numbers(read(f / "v.safetensors")));
-}
-
-TEST_CASE("two cycles over two addresses with edges: killed in either, gone on, the same weights") {
-  Folder f, own, other;
-  std::string flow = read(kSamples + "live_zmq/live.hmx");
-  const size_t at = flow.find("  cycle {"), end = flow.rfind('}');
-  const std::string cycle = flow.substr(at, end - at);
-  flow = flow.substr(0, at) + "  cycle (steps 20) {" + cycle.substr(9) + cycle + "}\n";
-  const std::string two = f.write("two.hmx", flow), a = "unix:" + (f / "a"), b = "unix:" + (f / "b"), c = "unix:" + (f / "c");
-  const std::string sending = "?patience=60' --ack durable --quiet --producer-name one --rate ";
-  {
-    const Folder its;
-    Background sender(its, "send '" + c + sending + "100000 --from image=synth:digits?size=6000 --from 'label=synth:digits?size=6000#label'");
-    REQUIRE(harmonics("run " + two + " --seed 3 --producer image=" + c + "#image --producer label=" + c + "#label --checkpoint " + (f / "whole") + " --save " + (f / "v.safetensors")).code == 0);
-    CHECK(sender.end().code == 0);
-  }
-  const std::string run = "run " + two + " --seed 3 --producer 'image=" + a + "?edge=block&hold=200K&late=1m' --producer 'label=" + b + "?edge=drop_oldest' --checkpoint " + (f / "kept") +
-                          " --every 4steps --resume --save " + (f / "w.safetensors");
-  Background images(own, "send '" + a + sending + "1000 --from v=synth:digits?size=6000");
-  Background labels(other, "send '" + b + sending + "1000 --from 'v=synth:digits?size=6000#label'");
-  const auto newest = [&] {
-    std::string name;
-    for (const auto& entry : fs::directory_iterator(f / "kept"))
-      if (entry.path().filename().string().starts_with("checkpoint-")) name = std::max(name, entry.path().filename().string());  // others are not whole
-    return name;
-  };
-  fs::create_directory(f / "kept");
-  int kills = 0, resumed = 0;
-  for (bool over = false; !over;) {
-    Folder its;
-    Background learner(its, run);
-    const std::string before = newest();
-    if (kills < 3 && learner.await([&] { return newest() > before; })) learner.signal(SIGKILL);
-    const Result end = learner.end();
-    over = end.code != 128 + SIGKILL;
-    kills += !over;
-    resumed += has(end.err, "resuming from");
-    if (over) CHECK(end.code == 0);
-  }
-  CHECK(kills == 3);
-  CHECK(resumed >= kills);
-  CHECK(images.end().code == 0);
-  CHECK(labels.end().code == 0);
-  const auto numbers = [](const std::string& file) {
-    uint64_t header = 0;
-    std::memcpy(&header, file.data(), sizeof header);
-    return file.substr(8 + header);
-  };
-  CHECK(numbers(read(f / "w.safetensors")) == numbers(read(f / "v.safetensors")));
 }

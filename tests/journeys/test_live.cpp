@@ -86,16 +86,21 @@ TEST_CASE("send and receive: pictures with their labels, as lines and as files")
 
 TEST_CASE("a receiver that is interrupted keeps what it has") {
   Folder f;
-  const std::string address = "unix:" + (f / "socket");
-  Background receiver(f, "receive '" + address + "#label' --to file:" + (f / "got.csv"));
+  const std::string address = "unix:" + (f / "socket"), got = f / "got.csv";
+  Background receiver(f, "receive '" + address + "#image' --to file:" + got);
   const Folder own;
-  Background sender(own, "send " + address + " --from 'label=synth:digits?size=100000#label' --rate 200");
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  Background sender(own, "send " + address + " --from 'image=synth:digits?size=1000000' --rate 200");
+  const auto is_written = [&] {  // aside, until it is finished
+    for (const auto& entry : fs::directory_iterator(f / ""))
+      if (entry.path().string().starts_with(got + ".") && fs::file_size(entry.path()) > 20000) return true;
+    return false;
+  };
+  REQUIRE(receiver.await(is_written));
   receiver.signal(SIGINT);
   const Result end = receiver.end();
   CHECK(end.code == 130);
   CHECK(has(end.err, "received "));
-  CHECK(read(f / "got.csv").size() >= 20);
+  CHECK(read(got).size() > 20000);
 }
 
 TEST_CASE("a sender that is started again goes on where its receiver is") {
@@ -105,8 +110,8 @@ TEST_CASE("a sender that is started again goes on where its receiver is") {
   Background receiver(f, "receive " + address + "#x --count 900 --to file:" + (f / "got.npy"));
   {
     const Folder own;
-    Background first(own, "send " + address + from + " --rate 200");
-    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    Background first(own, "send " + address + from + " --rate 20");  // longer than anybody waits for it
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));      // whatever it has sent by then
     first.signal(SIGKILL);
     first.end();
   }

@@ -127,6 +127,7 @@ Verdict judge(Call call, const std::string& path) {
     put(s.struck, std::to_string(verdict.number) + "\t" + kNames[static_cast<size_t>(call)] + "\t" + escaped(path) + "\n", O_TRUNC);
   }
   if (s.what == "kill") die();
+  if (s.what == "SIGINT" || s.what == "SIGTERM") ::syscall(SYS_kill, ::syscall(SYS_getpid), s.what == "SIGINT" ? SIGINT : SIGTERM);
   if (s.what == "tear") verdict.what = Verdict::Do::Tear;
   else if (s.what == "short") verdict.what = Verdict::Do::Short;
   else if (s.reason != 0) verdict.what = Verdict::Do::Fail, verdict.reason = s.reason;

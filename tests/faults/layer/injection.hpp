@@ -11,6 +11,7 @@
 //                   tear     half of what is written or sent, then SIGKILL; any other call is done, then SIGKILL
 //                   short    half of what is written, sent or received, and says so; other calls are done
 //                   EIO, ENOSPC, EINTR, EDQUOT, EMFILE, ECONNRESET    the call fails with that
+//                   SIGINT, SIGTERM    the process gets that signal, and the call is done
 //   FAULTS_STRUCK   a file that is written when it has happened: number, call, path, separated by tabs
 //   FAULTS_COUNTED  a file to which the number of calls that counted is written at the end of a process that exits
 //   FAULTS_TRACE    a file to which a line is appended for every call that counted (and for closing), whether FAULTS_CALLS names it or not:
