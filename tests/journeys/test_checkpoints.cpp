@@ -31,7 +31,7 @@ Result typed(const std::string& line) {
 TEST_CASE("the second Ctrl-C is a checkpoint at once, also in the midst of a step") {
   Folder f;
   std::string flow = read(kSamples + "mnist.hmx");
-  flow.replace(flow.find("-(relu)-> input"), 9, "-(slow_down(seconds=100, after=20))->");
+  flow.replace(flow.find("-(relu)-> input"), 9, "-(slow_down(seconds=10, after=20))->");
   const std::string slow = "run " + f.write("slow.hmx", flow) + kRun.substr(kRun.find(".hmx") + 4) + "--plugin " + HARMONICS_BINARY_DIR + "/test_plugins/libslow_down.so ";
   Background run(f, slow + "--checkpoint " + (f / "runs") + " --every 1h");
   REQUIRE(run.await([&] { return has(run.errors(), "slow_down: it takes its time\n"); }));

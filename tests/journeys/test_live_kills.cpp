@@ -72,7 +72,7 @@ TEST_CASE("a run that a signal ends leaves no control socket behind") {
     CHECK(!fs::exists(control));
   }
   std::string slow = read(kLive);
-  slow.replace(slow.find("-(relu)->"), 9, "-(slow_down(seconds=100, after=20))->");
+  slow.replace(slow.find("-(relu)->"), 9, "-(slow_down(seconds=10, after=20))->");
   const std::string run = "run " + f.write("slow.hmx", slow) + " --plugin " + std::string(HARMONICS_BINARY_DIR) + "/test_plugins/libslow_down.so --control " + control +
                           " --producer image=synth:digits?size=3000 --producer 'label=synth:digits?size=3000#label'";
   for (const std::string& keeps : {std::string(), " --checkpoint " + (f / "kept")}) {

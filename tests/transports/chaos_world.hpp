@@ -10,6 +10,7 @@ struct ChaosWorld {
   std::string kind = "tcp";  // or "zmq+router"
   uint64_t seed = 0;
   std::vector<Storm> storms;
+  double resumes_within = 60;  // seconds after a storm; tests share their machine
 };
 
 struct ChaosVerdict {
@@ -24,7 +25,7 @@ struct ChaosVerdict {
   std::string str() const;
 };
 
-// Senders look for another connection after five seconds of silence, and find one in less than another.
+// Of a machine of its own: senders look for another connection after five seconds of silence, and find one in less than another.
 constexpr double kResumesWithin = 7;
 
 ChaosVerdict live_through(const ChaosWorld& world);

@@ -13,7 +13,7 @@ namespace transports {
 // Ends the program when the test takes longer: none of them may hang.
 class Deadline {
  public:
-  explicit Deadline(std::chrono::seconds most = std::chrono::seconds(100))
+  explicit Deadline(std::chrono::seconds most = std::chrono::seconds(250))
       : thread_([this, most, name = Catch::getResultCapture().getCurrentTestName()] {
           for (const auto end = wire::now() + most; !over_; std::this_thread::sleep_for(std::chrono::milliseconds(20)))
             if (wire::now() > end) std::fprintf(stderr, "'%s' takes too long\n", name.c_str()), std::abort();

@@ -32,7 +32,7 @@ std::vector<std::string> at_most_once();
 std::unique_ptr<Receiving> receive(const std::string& kind, const std::string& address = "", wire::InboxOptions options = {});
 std::unique_ptr<Sending> send(const std::string& kind, const std::string& address, wire::OutboxOptions options);
 
-constexpr auto kPatience = std::chrono::seconds(20);
+constexpr auto kPatience = std::chrono::seconds(60);
 constexpr int64_t kSide = 28;
 
 // Options of a sender of pictures whose first bytes are the sample's number, and of labels that are it.

@@ -1,10 +1,12 @@
 // A process that sends or receives and may be killed: "send KIND ADDRESS NAME FIRST COUNT ACK" or "receive KIND ADDRESS STATE" until STATE.over
 // is there. The receiver writes what it has taken and where it stands into STATE now and then, in one step, and goes on from there.
+// PEER_DIES_AT=N in the environment: by SIGKILL at the N-th thing it does.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -17,6 +19,14 @@
 using namespace transports;
 
 namespace {
+
+// Before and after a sample or a state.
+void act() {
+  static std::atomic<uint64_t> acts{0};
+  static const char* const set = std::getenv("PEER_DIES_AT");
+  static const uint64_t last = set ? std::strtoull(set, nullptr, 10) : 0;
+  if (++acts == last) ::raise(SIGKILL);
+}
 
 void send_numbers(const std::string& kind, const std::string& address, const std::string& name, int64_t first, int64_t count, bool durable) {
   wire::OutboxOptions options;
@@ -32,6 +42,7 @@ void send_numbers(const std::string& kind, const std::string& address, const std
     int64_t sample[16];
     std::fill(std::begin(sample), std::end(sample), i);
     const std::span<const std::byte> piece = std::as_bytes(std::span(sample));
+    act();
     sender->outbox().push(std::span(&piece, 1));
   }
   sender->outbox().finish();
@@ -67,7 +78,9 @@ void write_state(const std::string& path, const State& state) {
     for (const auto& [sender, next] : state.next) out << ' ' << sender << ' ' << next;
     out << '\n' << state.position << '\n';
   }
+  act();
   std::rename((path + ".new").c_str(), path.c_str());
+  act();
 }
 
 void receive_numbers(const std::string& kind, const std::string& address, const std::string& path) {
@@ -98,6 +111,7 @@ void receive_numbers(const std::string& kind, const std::string& address, const 
       std::this_thread::sleep_for(std::chrono::milliseconds(2));  // another sender may come after one has ended
       continue;
     }
+    act();
     int64_t number = 0;
     std::memcpy(&number, sample->bytes.bytes.data(), sizeof number);
     const std::lock_guard<std::mutex> lock(mutex);

@@ -24,7 +24,7 @@ class Stranger {
   virtual ~Stranger() = default;
   // False: nobody takes it any more.
   virtual bool say(std::span<const std::byte> bytes) = 0;
-  // The next frame that comes back within five seconds; none: nothing, or the connection has ended.
+  // The next frame that comes back within a minute; none: nothing, or the connection has ended.
   virtual std::optional<wire::Frame> answer() = 0;
   bool say(const std::string& text) { return say(std::as_bytes(std::span(text))); }
   bool say(const wire::Frame& frame) { return say(wire::encode(frame).bytes()); }
@@ -35,7 +35,7 @@ class SocketStranger final : public Stranger {
   explicit SocketStranger(const std::string& kind, const std::string& address) {
     const bool local = kind == "unix";
     socket_ = socket(local ? AF_UNIX : AF_INET, SOCK_STREAM, 0);
-    const timeval wait{5, 0};
+    const timeval wait{60, 0};
     setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
     if (local) {
       sockaddr_un place{};
@@ -63,9 +63,9 @@ class SocketStranger final : public Stranger {
       reader_.arrived(static_cast<size_t>(n));
     }
   }
-  // The other end has closed, within so long.
+  // The other end has closed, within so long; 0: by now.
   bool is_closed_within(int seconds) {
-    const timeval wait{seconds, 0};
+    const timeval wait{seconds, seconds == 0 ? 1 : 0};
     setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
     char bytes[4096];
     ssize_t n = 0;
@@ -85,7 +85,7 @@ class ZmqStranger final : public Stranger {
  public:
   ZmqStranger(const std::string& kind, const std::string& address) : context_(zmq_ctx_new()) {
     socket_ = zmq_socket(context_, kind == "zmq+router" ? ZMQ_DEALER : kind == "zmq+pull" ? ZMQ_PUSH : ZMQ_XPUB);
-    const int none = 0, wait = 5000;
+    const int none = 0, wait = 60000;
     zmq_setsockopt(socket_, ZMQ_LINGER, &none, sizeof none);
     zmq_setsockopt(socket_, ZMQ_RCVTIMEO, &wait, sizeof wait);
     zmq_setsockopt(socket_, ZMQ_SNDTIMEO, &wait, sizeof wait);
@@ -144,7 +144,7 @@ class GoodCompany {
           }
         }) {}
   // Samples have come since, within so long.
-  bool goes_on(std::chrono::seconds within = std::chrono::seconds(5)) {
+  bool goes_on(std::chrono::seconds within = kPatience) {
     const int64_t before = read_;
     const wire::Time latest = wire::now() + within;
     while (read_ < before + 20 && wire::now() < latest) std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -154,7 +154,7 @@ class GoodCompany {
   std::string end() {
     over_ = true;
     std::string error = sender_.end();
-    for (const wire::Time latest = wire::now() + std::chrono::seconds(5); read_ != pushed_ && wire::now() < latest;) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    for (const wire::Time latest = wire::now() + kPatience; read_ != pushed_ && wire::now() < latest;) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     inbox_.cancel(labels_);
     if (error.empty()) error = reader_.end();
     if (error.empty() && read_ != pushed_) error = std::to_string(pushed_) + " were sent, " + std::to_string(read_) + " came";

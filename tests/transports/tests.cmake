@@ -21,6 +21,10 @@ add_executable(test_transports ${sources})
 target_link_libraries(test_transports PRIVATE transport_chaos_ends Catch2::Catch2WithMain)
 target_compile_definitions(test_transports PRIVATE HARMONICS_PEER="$<TARGET_FILE:transport_peer>")
 add_dependencies(test_transports transport_peer)
+if(TARGET fault_layer)  # killed at its sockets too, else at its samples
+  add_dependencies(test_transports fault_layer)
+  target_compile_definitions(test_transports PRIVATE HARMONICS_FAULT_LAYER="$<TARGET_FILE:fault_layer>")
+endif()
 catch_discover_tests(test_transports TEST_PREFIX "transports: " DISCOVERY_MODE PRE_TEST
                      PROPERTIES TIMEOUT ${test_timeout} LABELS threads FAIL_REGULAR_EXPRESSION "No.test.cases.matched")
 add_dependencies(thread_tests test_transports)

@@ -132,7 +132,7 @@ std::vector<char> joined(const iovec* pieces, size_t count) {
 std::string name_of(const sockaddr* address, socklen_t size) {
   if (address->sa_family == AF_UNIX && size > offsetof(sockaddr_un, sun_path))
     return "unix@" + std::string(reinterpret_cast<const sockaddr_un*>(address)->sun_path);
-  if (address->sa_family == AF_INET)
+  if (address->sa_family == AF_INET || address->sa_family == AF_INET6)  // their ports lie at one place
     return "tcp@" + std::to_string(ntohs(reinterpret_cast<const sockaddr_in*>(address)->sin_port));
   return "";
 }
