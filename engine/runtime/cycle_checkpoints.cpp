@@ -136,15 +136,18 @@ void CycleRun::remember_states() {
 }
 
 void CycleRun::checkpoint_if_due(bool epoch_ended) {
-  if (!keeps()) return;
+  if (!keeps() || owner_.repeats_until_) return;
   Checkpointer& c = *owner_.checkpoints_;
   tell_checkpoints();
-  if (!stopping() && c.due(record_.now(), record_.step(), epoch_ended, epoch_)) c.start([this](TensorFile& file) { return fill(file); });
+  if (stopping() || !c.due(record_.now(), record_.step(), epoch_ended, epoch_)) return;
+  expect_finite();
+  c.start([this](TensorFile& file) { return fill(file); });
 }
 
 bool CycleRun::checkpoint_now() {
   if (!keeps()) return false;
   const std::lock_guard<std::mutex> lock(stepping_);
+  if (!over_) expect_finite();
   if (!over_) owner_.checkpoints_->write([this](TensorFile& file) { return fill(file); });
   tell_checkpoints();
   return true;

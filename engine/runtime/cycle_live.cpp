@@ -76,6 +76,7 @@ void CycleRun::look_after_checkpoints() {
   tell_checkpoints();
   if (record_.step() == 0 || record_.step() == looked_at_) return;
   if (!wanted && !c.due(now(), record_.step(), false, epoch_)) return;
+  if (!spoilt().empty()) return;  // the next look of the training thread, or the end, says so
   looked_at_ = record_.step();
   c.start([this](TensorFile& file) { return fill(file); });
 }

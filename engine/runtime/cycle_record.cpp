@@ -46,6 +46,7 @@ void CycleRecord::measure(const StepProgram& p, double count) {
 
 void CycleRecord::end_step(double now) {
   ++step_;
+  whole_batches_ = batches_;
   ++in_epoch_.steps;
   now_ = now;
   metrics_.end_step();
@@ -54,6 +55,13 @@ void CycleRecord::end_step(double now) {
   in_epoch_.correct += group_.correct;
   in_epoch_.judged += group_.judged;
   if (group_.measured > 0) curve_.add(step_, now_, group_.mean_loss(), group_.accuracy());
+  group_ = {};
+}
+
+void CycleRecord::drop_step() {
+  batches_ = whole_batches_;
+  samples_ -= group_.samples;
+  in_epoch_.samples -= group_.samples;
   group_ = {};
 }
 
@@ -76,7 +84,7 @@ void CycleRecord::forget_tables() {
 
 void CycleRecord::store(RunState& s) const {
   s.step = step_;
-  s.batches = batches_ - group_.batches;
+  s.batches = whole_batches_;
   s.samples = samples_ - group_.samples;
   s.seconds = now_;
   s.learning_rate = report_.learning_rate;
@@ -99,7 +107,7 @@ void CycleRecord::store(RunState& s) const {
 
 void CycleRecord::restore(const RunState& s) {
   step_ = s.step;
-  batches_ = s.batches;
+  batches_ = whole_batches_ = s.batches;
   samples_ = s.samples;
   epoch_ = s.epoch;
   now_ = s.seconds;

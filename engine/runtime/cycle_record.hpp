@@ -29,6 +29,8 @@ class CycleRecord {
   int64_t next_batch() { return ++batches_; }
   void count_batch(const StepProgram& program, int64_t samples);
   void end_step(double now);
+  // The step that is running is undone.
+  void drop_step();
   // The epoch's report, kept in the run's, when it had a step; then `next` runs.
   EpochReport* close_epoch(uint64_t next, double now);
   // Time that went into something else than training: rates leave it out.
@@ -64,6 +66,7 @@ class CycleRecord {
   Curve curve_;
   Sums group_, in_epoch_;
   int64_t step_ = 0, batches_ = 0, samples_ = 0;
+  int64_t whole_batches_ = 0;  // of the steps that have ended
   uint64_t epoch_ = 0;
   double now_ = 0, epoch_start_ = 0, aside_ = 0;
 };

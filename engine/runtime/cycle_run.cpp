@@ -10,6 +10,7 @@
 #include <oneapi/tbb/flow_graph.h>
 #include <oneapi/tbb/task_arena.h>
 
+#include "engine/runtime/last_good.hpp"
 #include "engine/runtime/not_finite.hpp"
 
 namespace harmonics {
@@ -20,6 +21,7 @@ CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
   begin_live();
   if (keeps() && !plan_.from) tell_resumable();
   if (const RunState* from = resumed()) {
+    owner_.origin_ = owner_.resume_->path;
     epoch_ = from->epoch;
     index_ = from->index;
     before_ = from->seconds;
@@ -43,6 +45,7 @@ CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
   check_conditions_measured();
   feed_->allocate(programs_.result_types());
   if (resumed()) go_on();
+  if (plan_.training) owner_.good_ = std::make_unique<LastGood>(plan_.graph.store());
 }
 
 void CycleRun::run() {
@@ -52,6 +55,7 @@ void CycleRun::run() {
   keep_snapshots();
   begin_control();
   start_ = owner_.clock_();
+  keep_good();
   const auto flow_graph = [&] {
     flow::graph g;
     flow::input_node<Slot*> input(g, [this](oneapi::tbb::flow_control& control) {
@@ -78,15 +82,15 @@ void CycleRun::run() {
     g.wait_for_all();
   };
   try {
-    const std::jthread watch = live_.any() ? std::jthread([this](const std::stop_token& over) { watch_live(over); }) : std::jthread();
-    arena.execute(flow_graph);
+    {
+      const std::jthread watch = live_.any() ? std::jthread([this](const std::stop_token& over) { watch_live(over); }) : std::jthread();
+      arena.execute(flow_graph);
+    }
+    finish();
   } catch (const Error& e) {
-    // What the streams did wrong, or who takes results, has changed nothing: the steps before it are kept.
-    const bool kept = is_of_streams(e.kind()) || e.kind() == ErrorKind::Output;
-    if (keeps() && record_.step() > 0 && kept) last_checkpoint();
+    abandon(e);
     throw;
   }
-  finish();
 }
 
 // Step numbers begin anew with every cycle, so the moments they correct do too.
@@ -132,22 +136,28 @@ void CycleRun::step(Slot& slot) {
   if (record_.gathered() == 0 && owner_.stop_.load(std::memory_order_relaxed)) finish_because("interrupt");
   if (!stopping() && slot.epoch != record_.epoch()) {
     end_step();
-    close_epoch(slot.epoch, now());
+    // One that is interrupted here is closed, and validated, by the run that goes on.
+    if (!interrupted_.load(std::memory_order_relaxed)) close_epoch(slot.epoch, now(), false);
   }
   if (owner_.control_ && !stopping() && record_.gathered() == 0) wait_while_paused(lock);
   if (stopping()) {
     slot.count = 0;
     return;
   }
-  if (record_.gathered() == 0 && owner_.reload_.exchange(false, std::memory_order_relaxed)) reload_plugins();
-  if (keeps() && plan_.settings.accumulate > 1 && record_.gathered() == 0) remember_states();
-  run_batch(slot);
+  if (record_.gathered() == 0 && owner_.reload_.exchange(false, std::memory_order_relaxed)) {
+    reload_plugins();
+    keep_good();
+  }
+  if (controlled_ && record_.gathered() == 0 && owner_.good_ && rate_set() != kept_rate_) keep_good();
+  if (plan_.training && plan_.settings.accumulate > 1 && record_.gathered() == 0) remember_states();
+  if (!run_batch(slot)) return;
   end_ = slot.end;
   reads_ = slot.reads;
   if (record_.gathered() >= (plan_.training ? plan_.settings.accumulate : 1)) end_step();
 }
 
-void CycleRun::run_batch(Slot& slot) {
+// False: it was undone, and the run is over.
+bool CycleRun::run_batch(Slot& slot) {
   if (snapshots_) snapshots_->begin();
   if (record_.gathered() == 0) programs_.choose_branches(record_.counts());
   StepProgram& p = programs_.of_batch(static_cast<int64_t>(slot.count));
@@ -157,16 +167,21 @@ void CycleRun::run_batch(Slot& slot) {
   program.set(slot.pointers.data(), next_rate(), record_.next_batch(), plan_.settings.seed);
   program.set_keep(record_.gathered() > 0);
   if (program.loss()) {
-    if (!program.run_if_finite()) diverged(program, slot);
+    if (!program.run_if_finite()) {
+      if (owner_.repeats_until_) return undo_step();
+      diverged(program, slot);
+    }
   } else {
     program.run();
   }
   record_.count_batch(p, static_cast<int64_t>(slot.count));
+  if (!programs_.update() && undo_if_spoilt()) return false;
   watch_.count_batch(p, static_cast<int64_t>(slot.count));
   for (size_t i = 0; i < plan_.wanted.size(); ++i) {
     slot.delivers[i] = p.results[i] != nullptr;
     if (p.results[i]) std::memcpy(slot.results[i].data(), p.results[i]->bytes(), programs_.result_types()[i]->bytes() * slot.count);
   }
+  return true;
 }
 
 float CycleRun::next_rate() {
@@ -182,6 +197,7 @@ void CycleRun::end_step() {
     update->set(nullptr, next_rate(), record_.step() + 1, plan_.settings.seed);
     update->set_scale(static_cast<float>(static_cast<double>(plan_.batch) / static_cast<double>(record_.gathered_samples())));
     update->run();
+    if (undo_if_spoilt()) return;
   }
   record_.end_step(now());
   watch_.end_step();
@@ -190,15 +206,17 @@ void CycleRun::end_step() {
   live_.use(reads_);
   check_conditions();
   tell_step();
+  if (owner_.good_ && (owner_.repeats_until_ || owner_.good_->due(record_.now()))) keep_good();
   checkpoint_if_due(false);
   if (owner_.control_) tell_control();
 }
 
 void CycleRun::check_conditions() {
   const ResolvedSettings& s = plan_.settings;
+  if (owner_.repeats_until_ && record_.step() >= *owner_.repeats_until_) finish_because("not finite");
   if (owner_.stop_.load(std::memory_order_relaxed)) finish_because("interrupt");
   if (s.steps && record_.step() >= *s.steps) finish_because("steps");
-  if (s.seconds && record_.now() >= *s.seconds) finish_because("for");
+  if (s.seconds && !owner_.repeats_until_ && record_.now() >= *s.seconds) finish_because("for");
   check_metrics();
 }
 
@@ -220,13 +238,15 @@ void CycleRun::check_metrics() {
 
 void CycleRun::finish_because(std::string reason) {
   if (finished_.exchange(true)) return;
+  if (reason == "interrupt") interrupted_.store(true, std::memory_order_relaxed);
   report_.stopped_by = std::move(reason);
 }
 
-void CycleRun::close_epoch(uint64_t next, double now) {
+// `cut`: the run ends before its time, and does not validate.
+void CycleRun::close_epoch(uint64_t next, double now, bool cut) {
   EpochReport* closed = record_.close_epoch(next, now);
   if (closed) {
-    watch_.close_epoch(*closed, owner_.stop_.load(std::memory_order_relaxed));
+    watch_.close_epoch(*closed, cut);
     if (owner_.epoch_) owner_.epoch_(*closed, record_.progress(now));
     if (owner_.control_) owner_.control_->end_epoch(row_of(*closed, record_.progress(now)));
     check_metrics();
@@ -240,12 +260,12 @@ void CycleRun::close_epoch(uint64_t next, double now) {
 void CycleRun::diverged(const CompiledStep& program, const Slot& slot) {
   LoweringOptions o = programs_.options(static_cast<int64_t>(slot.count));
   o.observe = true;
-  const NotFinite step{plan_.graph, plan_.producers, slot.pointers, static_cast<int64_t>(slot.count), record_.step(), slot.epoch + 1, *program.loss()};
-  report_not_finite(step, o, plan_.executor, plan_.run);
+  const NotFinite step{plan_.graph, plan_.producers, slot.pointers, static_cast<int64_t>(slot.count), record_.step(), slot.epoch + 1, *program.loss(), spoilt(), owner_.good_ && !owner_.good_->never_finite().empty()};
+  throw not_finite(step, o, plan_.executor, plan_.run);
 }
 
 void CycleRun::deliver(const Slot& slot) {
-  if (slot.count == 0) return;
+  if (slot.count == 0 || owner_.repeats_until_) return;
   for (size_t i = 0; i < plan_.wanted.size(); ++i) {
     if (!slot.delivers[i]) continue;
     const TensorType& type = *programs_.result_types()[i];
@@ -256,15 +276,17 @@ void CycleRun::deliver(const Slot& slot) {
 
 void CycleRun::finish() {
   if (!stopping()) end_step();  // the streams ended within it
-  const bool interrupted = report_.stopped_by == "interrupt";
+  expect_finite();
+  // From here on the steps are what they are: who asks for an end now gets one, with everything that belongs to it.
+  const bool interrupted = report_.stopped_by == "interrupt", cut = interrupted || owner_.repeats_until_;
   const double end = now();
-  if (keeps()) last_checkpoint();
+  if (keeps() && (!owner_.repeats_until_ || record_.step() > 0)) last_checkpoint();
   {
     const std::lock_guard<std::mutex> lock(stepping_);
     over_ = true;
   }
   const size_t whole = report_.by_epoch.size();  // passes that another one followed
-  close_epoch(record_.epoch(), end);
+  close_epoch(record_.epoch(), end, cut);
   if (report_.stopped_by.empty()) report_.stopped_by = feed_->stream_ended() ? "end of streams" : "epochs";
   watch_.read_windows();
   record_.finish(end);

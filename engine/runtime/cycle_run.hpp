@@ -31,6 +31,11 @@ class CycleRun {
   // From any thread; see CycleRuntime.
   bool checkpoint_now();
 
+  // ---- of a run that failed ----
+  int64_t step() const { return record_.step(); }
+  // Why steps since the last copy cannot be repeated to the bit; empty: they can.
+  std::string why_not_repeated() const;
+
  private:
   double now() const { return before_ + owner_.clock_() - start_; }
   const RunState* resumed() const;
@@ -54,9 +59,9 @@ class CycleRun {
   void tell_checkpoints();
 
   void step(Slot& slot);
-  void run_batch(Slot& slot);
+  bool run_batch(Slot& slot);
   void end_step();
-  void close_epoch(uint64_t next, double now);
+  void close_epoch(uint64_t next, double now, bool cut);
   float next_rate();
   std::optional<double> rate_set() const;
   void check_conditions();
@@ -64,6 +69,15 @@ class CycleRun {
   void check_metrics();
   void finish_because(std::string reason);
   [[noreturn]] void diverged(const CompiledStep& program, const Slot& slot);
+
+  // ---- weights that stay finite ----
+  std::string spoilt() const;
+  void expect_finite() const;
+  void keep_good();
+  bool undo_if_spoilt();
+  bool undo_step();
+  void put_back_states();
+  void abandon(const Error& e);
 
   void deliver(const Slot& slot);
   void finish();
@@ -99,7 +113,7 @@ class CycleRun {
   std::optional<LearningRate> rate_;  // training
   std::optional<double> rate_set_;    // from outside, before the checkpoint this goes on from
   bool controlled_ = false;           // the control has it now
-  std::atomic<bool> finished_{false};
+  std::atomic<bool> finished_{false}, interrupted_{false};
   double start_ = 0, before_ = 0;  // by the clock; what ran before the checkpoint it went on from
   double next_progress_ = 0, next_look_ = 0;
 
@@ -113,6 +127,7 @@ class CycleRun {
   std::shared_ptr<Snapshots> snapshots_;  // null: nobody reads them
   std::vector<double> values_;            // of the metrics, for the control
   std::map<std::string, std::vector<std::byte>> states_;  // as the step began, where a step is several batches
+  std::optional<double> kept_rate_;                       // that was set from outside when the last copy was made
 };
 
 }  // namespace harmonics

@@ -6,6 +6,7 @@
 
 #include "engine/runtime/checkpointer.hpp"
 #include "engine/runtime/cycle_run.hpp"
+#include "engine/runtime/last_good.hpp"
 
 namespace harmonics {
 
@@ -33,25 +34,92 @@ void CycleRuntime::declare_parameters() {
 }
 
 CycleReport CycleRuntime::run() {
-  CycleReport report;
-  CycleRun run(*this, report);
+  report_ = {};
+  auto run = std::make_unique<CycleRun>(*this, report_);
   const auto known = [this](CycleRun* now) {
     const std::lock_guard<std::mutex> lock(running_);
     run_ = now;
   };
-  known(&run);
+  known(run.get());
   const auto over = [&] {
     if (control_) control_->end(false);
     known(nullptr);
   };
   try {
-    run.run();
+    run->run();
+  } catch (const Error& e) {
+    over();
+    if (!good_ || repeats_until_) throw;
+    throw repaired(e, std::move(run));
   } catch (...) {
     over();
     throw;
   }
   over();
-  return report;
+  good_.reset();
+  return report_;
+}
+
+// What is said of the weights, which are finite afterwards.
+Error CycleRuntime::repaired(const Error& e, std::unique_ptr<CycleRun> run) {
+  const std::string spoilt = good_->spoilt(graph_.store());
+  std::string why_not = run->why_not_repeated();
+  const bool diverged = e.kind() == ErrorKind::Diverged, by_numbers = dynamic_cast<const SpoiltWeights*>(&e) != nullptr;
+  const int64_t last = run->step();
+  run.reset();  // its streams are read anew
+  std::string made, weights;
+  int64_t kept = last;
+  if (!spoilt.empty()) {
+    const int64_t copied = good_->kept().state.step;
+    const std::optional<int64_t> good = why_not.empty() ? repeat(last, why_not) : std::nullopt;
+    kept = good.value_or(copied);
+    if (!good) keep_copy();
+    made = good ? fmt::format("step {} had a finite loss but made '{}' infinite", kept + 1, spoilt)
+                : fmt::format("a step after {} and up to {} had a finite loss but made '{}' infinite", copied, last, spoilt);
+    if (!good) weights = "; the later ones cannot be repeated: " + why_not;
+  }
+  weights = fmt::format("the weights are those after step {}, all finite", kept) + weights;
+  if (!good_->never_finite().empty()) weights = fmt::format("the weights are those after step {}; '{}' was not finite in {} already", kept, *good_->never_finite().begin(), origin_);
+  good_.reset();
+  if (!diverged && spoilt.empty()) return e;
+  std::vector<std::string> notes = e.notes();
+  if (!diverged || !by_numbers) notes.insert(notes.begin(), "note: " + (made.empty() ? "" : made + "; ") + weights);
+  else notes.insert(notes.begin(), {"note: " + weights, "lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step"});
+  return Error(e.kind(), by_numbers ? made : e.what(), e.span(), notes);
+}
+
+// From the copy on, looking after each step: the last one that left everything finite, with the weights as it left them.
+std::optional<int64_t> CycleRuntime::repeat(int64_t until, std::string& why_not) {
+  good_->put_back(graph_);
+  const int64_t resumed_at = report_.resumed_at;
+  try {
+    CycleRuntime again(graph_, cycle_, settings_);
+    again.repeats_until_ = until;
+    again.set_clock(clock_);
+    again.on_note([](const std::string&) {});
+    again.set_checkpoints(checkpoints_);
+    again.resume(good_->kept());
+    report_ = again.run();
+    report_.resumed_at = resumed_at;
+    return report_.steps;
+  } catch (const Error& e) {
+    why_not = e.what();
+    return std::nullopt;
+  }
+}
+
+// The copy is what there is.
+void CycleRuntime::keep_copy() {
+  good_->put_back(graph_);
+  const Checkpoint& copy = good_->kept();
+  report_.steps = copy.state.step;
+  report_.samples = copy.state.samples;
+  if (!checkpoints_ || copy.state.step == 0) return;
+  try {
+    checkpoints_->write([&](TensorFile& file) { return file = copy.file, copy.state; });
+  } catch (const Error& e) {
+    report_.no_checkpoint = e.what();
+  }
 }
 
 bool CycleRuntime::checkpoint_now() {

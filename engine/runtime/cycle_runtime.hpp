@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,7 +62,8 @@ struct CycleReport {
   std::map<std::string, double> metrics;
   std::vector<EpochReport> by_epoch;
   std::vector<CurvePoint> curve;   // at most 512 points
-  std::string stopped_by;          // "epochs", "steps", "for", "until loss < 0.05", "interrupt", "end of streams"
+  // "epochs", "steps", "for", "until loss < 0.05", "interrupt", "end of streams"; of a run that failed: "not finite", "error"
+  std::string stopped_by;
   int64_t resumed_at = 0;          // the step of the checkpoint it went on from
   std::string no_checkpoint;       // why the last one could not be written; empty: it was, or none was asked for
   std::vector<std::string> notes;
@@ -70,6 +72,7 @@ struct CycleReport {
 class Checkpointer;
 struct Checkpoint;
 class CycleRun;
+class LastGood;
 class RunControl;
 class Snapshots;
 
@@ -86,15 +89,22 @@ class CycleRuntime {
   void resume(Checkpoint checkpoint);
   // Declares this cycle's parameters without running it: those of a cycle that was over before a checkpoint.
   void declare_parameters();
+  // Where the weights came from, for messages: a file.
+  void set_origin(std::string origin) { origin_ = std::move(origin); }
   // From any thread: a checkpoint of the last step that ended, on the disk when this returns. False: nothing runs, or none
   // are written. Throws what prevents it.
   bool checkpoint_now();
 
-  // Trains when the cycle has a tap, else infers and feeds the consumers. Errors of any stage come out here.
+  // Trains when the cycle has a tap, else infers and feeds the consumers. Errors of any stage come out here; the weights are then
+  // those after the last step that left all of them finite.
   CycleReport run();
+  // Of the last run(), and of one that threw as far as it came.
+  const CycleReport& report() const { return report_; }
   // From any thread or a signal handler: stops after the step that is running, all of its batches.
   void stop() { stop_.store(true, std::memory_order_relaxed); }
-  // Likewise: between two steps, libraries whose files have changed are opened again beside the old ones, and what the graph uses of
+  // Did anybody ask, even too late for the last step?
+  bool asked_to_stop() const { return stop_.load(std::memory_order_relaxed); }
+  // From any thread or a signal handler: between two steps, libraries whose files have changed are opened again beside the old ones, and what the graph uses of
   // them changes over. One that fails is left as it was; on_note says what happened.
   void reload_plugins() { reload_.store(true, std::memory_order_relaxed); }
   void on_progress(std::function<void(const Progress&)> callback) { progress_ = std::move(callback); }
@@ -112,6 +122,11 @@ class CycleRuntime {
 
  private:
   friend class CycleRun;
+  CycleReport run_once();
+  Error repaired(const Error& e, std::unique_ptr<CycleRun> run);
+  std::optional<int64_t> repeat(int64_t until, std::string& why_not);
+  void keep_copy();
+
   HarmonicGraph& graph_;
   int cycle_;
   RunSettings settings_;
@@ -127,6 +142,10 @@ class CycleRuntime {
   Checkpointer* checkpoints_ = nullptr;
   RunControl* control_ = nullptr;
   std::unique_ptr<Checkpoint> resume_;  // until run() has taken it over
+  CycleReport report_;
+  std::string origin_ = "the graph";
+  std::unique_ptr<LastGood> good_;        // while it trains
+  std::optional<int64_t> repeats_until_;  // repeats steps of a run that failed, up to this one: looks at every number after each
   std::mutex running_;  // guards run_
   CycleRun* run_ = nullptr;
 };

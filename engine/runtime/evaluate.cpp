@@ -20,7 +20,28 @@ Lowered lower_tapped(HarmonicGraph& graph, LoweringOptions options) {
   throw Error(ErrorKind::Usage, "this cycle has no training tap, so nothing can be tested");
 }
 
+// Of every producer that the cycle trains on, in their order.
+std::unique_ptr<JointReader> reader_of(HarmonicGraph& graph, int cycle, StreamSet& streams, const ResolvedSettings& settings, Purpose purpose) {
+  const Graph& g = graph.graph();
+  const char* flag = purpose == Purpose::test ? "test" : "validate";
+  const char* word = purpose == Purpose::test ? "test" : "validation";
+  const std::vector<int> producers = g.producers_used(cycle, true);
+  for (int n : producers)
+    if (!streams.bound(n)) {
+      const std::string& name = g.nodes[static_cast<size_t>(n)].name;
+      throw Error(ErrorKind::Usage, fmt::format("producer '{}' has no {} data", name, word), {}, {fmt::format("give it: --{} {}=file:PATH", flag, name)});
+    }
+  check_same_samples(g, graph.types(), streams.types(g), word);
+  auto reader = streams.reader(g, producers, streams.batch().value_or(static_cast<uint64_t>(settings.batch)), false, settings.seed);
+  if (reader->size() == 0) throw Error(ErrorKind::Usage, fmt::format("{} data must be finite", word), {}, {"cut a stream that has no end: take=N in its address"});
+  return reader;
+}
+
 }  // namespace
+
+void expect_evaluable(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose) {
+  reader_of(graph, cycle, streams, graph.settings(cycle, settings), purpose);
+}
 
 const double* Evaluation::find(const std::string& name) const {
   if (name == "loss") return &loss;
@@ -33,22 +54,10 @@ const double* Evaluation::find(const std::string& name) const {
 }
 
 Evaluator::Evaluator(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& run, Purpose purpose)
-    : graph_(graph), run_(run), settings_(graph.settings(cycle, run)), cycle_(cycle) {
-  const Graph& g = graph.graph();
-  const char* flag = purpose == Purpose::test ? "test" : "validate";
-  const char* word = purpose == Purpose::test ? "test" : "validation";
-  const std::vector<int> producers = g.producers_used(cycle, true);
-  for (int n : producers)
-    if (!streams.bound(n)) {
-      const std::string& name = g.nodes[static_cast<size_t>(n)].name;
-      throw Error(ErrorKind::Usage, fmt::format("producer '{}' has no {} data", name, word), {}, {fmt::format("give it: --{} {}=file:PATH", flag, name)});
-    }
-  check_same_samples(g, graph.types(), streams.types(g), word);
-  const uint64_t batch = streams.batch().value_or(static_cast<uint64_t>(settings_.batch));
-  reader_ = streams.reader(g, producers, batch, false, settings_.seed);
-  if (reader_->size() == 0) throw Error(ErrorKind::Usage, fmt::format("{} data must be finite", word), {}, {"cut a stream that has no end: take=N in its address"});
+    : graph_(graph), run_(run), settings_(graph.settings(cycle, run)), cycle_(cycle), reader_(reader_of(graph, cycle, streams, settings_, purpose)) {
+  const uint64_t batch = reader_->options().batch;
   most_ = std::min(batch, reader_->size());
-  for (size_t i = 0; i < producers.size(); ++i) {
+  for (size_t i = 0; i < reader_->members(); ++i) {
     buffers_.push_back(std::make_shared<Storage>(reader_->bytes(i) * most_));
     targets_.push_back(buffers_.back()->data());
   }

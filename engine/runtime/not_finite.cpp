@@ -11,21 +11,11 @@
 #include "engine/passes/pass.hpp"
 #include "engine/program/expand_calls.hpp"
 #include "engine/program/host_function.hpp"
+#include "engine/tensor/finite.hpp"
 
 namespace harmonics {
 
 namespace {
-
-// Index of the first float that is not finite, or -1.
-int64_t first_bad(DType dtype, const void* data, int64_t size) {
-  const auto find = [&](const auto* p) {
-    const int64_t bad = std::find_if(p, p + size, [](auto x) { return !std::isfinite(x); }) - p;
-    return bad == size ? -1 : bad;
-  };
-  if (dtype == DType::F32) return find(static_cast<const float*>(data));
-  if (dtype == DType::F64) return find(static_cast<const double*>(data));
-  return -1;
-}
 
 std::string first_place(const NotFinite& step, const CompiledStep& look) {
   const Graph& g = step.graph.graph();
@@ -35,13 +25,13 @@ std::string first_place(const NotFinite& step, const CompiledStep& look) {
   for (size_t i = 0; i < step.producers.size(); ++i) {
     const StreamType& type = step.graph.types().at(step.producers[i]);
     const int64_t size = type.sample.count() * step.count;
-    if (const int64_t bad = first_bad(type.dtype, step.streams[i], size); bad >= 0) return say("producer", step.producers[i], bad, size);
+    if (const int64_t bad = first_not_finite(type.dtype, step.streams[i], size); bad >= 0) return say("producer", step.producers[i], bad, size);
   }
   for (int n : g.order()) {
     const std::string output = "value:" + g.nodes[static_cast<size_t>(n)].name;
     if (!look.lowered().program.output(output)) continue;
     const HTensor& v = look.executable().output(output);
-    if (const int64_t bad = first_bad(v.dtype(), v.bytes(), v.size()); bad >= 0) return say("layer", n, bad, v.size());
+    if (const int64_t bad = first_not_finite(v.dtype(), v.bytes(), v.size()); bad >= 0) return say("layer", n, bad, v.size());
   }
   return "the loss itself: every layer is finite";
 }
@@ -68,7 +58,7 @@ std::vector<PluginCall> watch_plugins(HarmonicGraph& graph, const CompileOptions
 std::string first_plugin(const std::vector<PluginCall>& steps, const CompiledStep& look) {
   const auto bad = [&](const std::string& name) {
     const HTensor& v = look.executable().output(name);
-    return first_bad(v.dtype(), v.bytes(), v.size()) >= 0;
+    return first_not_finite(v.dtype(), v.bytes(), v.size()) >= 0;
   };
   for (const PluginCall& s : steps)
     if (std::none_of(s.from.begin(), s.from.end(), bad) && std::any_of(s.to.begin(), s.to.end(), bad)) return s.name;
@@ -88,24 +78,20 @@ std::string plugins_of(const Lowered& lowered, const LoweringOptions& options) {
 
 }  // namespace
 
-void report_not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor, const DeviceSettings& device) {
+Error not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor, const DeviceSettings& device) {
   const CompileOptions compile_options = step.graph.compile_options(device, observing.mode == Mode::train);
   Lowered lowered = step.graph.lower(observing);
   const std::vector<PluginCall> own_code = watch_plugins(step.graph, compile_options, lowered.program);
   CompiledStep look(std::move(lowered), step.graph.store(), executor, compile_options);
   look.set(step.streams.data(), 0, step.steps + 1, observing.seed);
   look.run_forward();
-  std::string spoilt;
-  for (const auto& [name, t] : step.graph.store().all())
-    if (spoilt.empty() && first_bad(t.type.dtype, t.data(), t.type.shape.count()) >= 0) spoilt = name;
-  const std::string state = spoilt.empty() ? fmt::format("the weights are those after step {}, all finite", step.steps)
-                                           : fmt::format("step {} had a finite loss but made '{}' infinite: these weights are lost", step.steps, spoilt);
-  std::vector<std::string> notes{"note: " + state};
-  const std::string by_code = first_plugin(own_code, look), traced = spoilt.empty() ? first_plugin(look.lowered().plugins, look) : "";
+  std::vector<std::string> notes;
+  const std::string by_code = first_plugin(own_code, look), traced = step.spoilt.empty() ? first_plugin(look.lowered().plugins, look) : "";
   if (!by_code.empty() || !traced.empty()) notes.push_back((by_code.empty() ? traced : by_code) + " made it of finite numbers: leave it out, or correct it");
-  else if (const std::string all = plugins_of(look.lowered(), observing); !spoilt.empty() && !all.empty()) notes.push_back("a slope or an update of a plugin may have done so; in this step are " + all + ": leave them out one by one");
-  if (by_code.empty()) notes.push_back("lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step");
-  throw Error(ErrorKind::Diverged, fmt::format("the loss is {} at step {} (epoch {}); first not finite: {}", step.loss, step.steps + 1, step.epoch, first_place(step, look)), {}, notes);
+  else if (const std::string all = plugins_of(look.lowered(), observing); !step.spoilt.empty() && !all.empty()) notes.push_back("a gradient or an update of a plugin may have done so; in this step are " + all + ": leave them out one by one");
+  if (by_code.empty() && !step.given) notes.push_back("lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step");
+  const std::string loss = std::isnan(step.loss) ? "nan" : fmt::format("{}", step.loss);  // without the sign of a NaN
+  return Error(ErrorKind::Diverged, fmt::format("the loss is {} at step {} (epoch {}); first not finite: {}", loss, step.steps + 1, step.epoch, first_place(step, look)), {}, notes);
 }
 
 }  // namespace harmonics

@@ -1,6 +1,7 @@
 // What to say when a loss is not finite: where the first bad number is, and what became of the weights.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "engine/runtime/harmonic_graph.hpp"
@@ -15,10 +16,12 @@ struct NotFinite {
   int64_t steps;                            // taken before it
   uint64_t epoch;                           // from 1
   float loss;
+  std::string spoilt;                       // a weight that has become infinite or NaN; empty: none has
+  bool given;                               // some were so before the first step
 };
 
-// Nothing has been changed yet: runs forward again as `observing` says, looks at the samples, the weights and every layer,
-// and throws ErrorKind::Diverged naming the first that is not finite.
-[[noreturn]] void report_not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor, const DeviceSettings& device);
+// The step has changed nothing: runs forward again as `observing` says, looks at the samples and every layer, and gives the
+// ErrorKind::Diverged that names the first that is not finite. What became of the weights is for the caller to say.
+Error not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor, const DeviceSettings& device);
 
 }  // namespace harmonics

@@ -6,6 +6,7 @@
 
 #include <time.h>
 
+#include "engine/runtime/last_good.hpp"
 #include "engine/training/update.hpp"
 
 namespace harmonics {
@@ -24,6 +25,15 @@ std::chrono::nanoseconds processor_time() {
   timespec t{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+}
+
+// Has a number become infinite or NaN since? Then the weights are none that anybody should have.
+bool spoilt_since(const Snapshot& before, const ParameterStore& now) {
+  for (const auto& [name, t] : before.weights().all()) {
+    const auto at = now.all().find(name);
+    if (t.role != Role::frozen && at != now.all().end() && !is_finite(at->second) && is_finite(t)) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -75,7 +85,7 @@ void Snapshots::detach(bool held) {
       std::unique_lock<std::mutex> still(*boundary_, std::defer_lock);
       if (!held) still.lock();
       settle();
-      done = !whole_ || newest_->version().step == ended_;
+      done = !whole_ || newest_->version().step == ended_ || spoilt_since(*newest_, store_);
     }
     if (!done) std::this_thread::sleep_for(kPatience);  // all places are read
   }
@@ -99,6 +109,7 @@ void Snapshots::take(bool whatever_the_age) {
   }
   if (!to) return;  // all are read: at the end of the next step
   const auto begun = processor_time();
+  if (newest_ && spoilt_since(*newest_, store_)) return wanted_.store(false, std::memory_order_relaxed);  // the trainer finds out by itself
   to->fill(store_, {cycle_, ended_.load(std::memory_order_relaxed)});
   cost_ = std::min(cost_, processor_time() - begun);
   youth_.store(std::max<Clock::duration>(kYoung, kLeastShare * cost_).count(), std::memory_order_relaxed);

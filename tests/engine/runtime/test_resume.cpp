@@ -268,6 +268,46 @@ TEST_CASE("stopping finishes the step with all of its batches, and what follows 
   }
 }
 
+TEST_CASE("stop: asked for at any moment, a run is cut and says so, or whole with its validation") {
+  Setup setup;
+  setup.validated = true;
+  setup.run = settings(6);
+  setup.run.epochs = 2;
+  setup.run.accumulate = 2;
+  auto undisturbed = graph_for(setup, 0);
+  const End whole = end_of(*undisturbed, CycleRuntime(*undisturbed, 0, setup.run).run());
+  size_t cut = 0, too_late = 0;
+  for (int moment = 1;; ++moment) {
+    CAPTURE(moment);
+    auto g = graph_for(setup, 0);
+    FilesInMemory files;
+    Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
+    CycleRuntime runtime(*g, 0, setup.run);
+    runtime.set_checkpoints(&writer);
+    int looks = 0;
+    runtime.set_clock([&] {
+      if (++looks == moment) runtime.stop();
+      return static_cast<double>(looks);
+    });
+    End end = end_of(*g, runtime.run());
+    if (looks < moment) break;
+    CHECK(runtime.asked_to_stop());
+    if (end.report.stopped_by == "interrupt") {
+      ++cut;
+      CHECK_FALSE((end.report.by_epoch.size() == 2 && end.report.by_epoch.back().validation));
+      std::vector<std::string> notes;
+      const auto from = CheckpointFolder("runs", files).newest(notes);
+      REQUIRE(from);
+      expect_same(resumed(setup, *from, 1, 0), whole);
+    } else {
+      ++too_late;
+      expect_same(end, whole);
+    }
+  }
+  CHECK(cut > 3);
+  CHECK(too_late > 0);
+}
+
 TEST_CASE("a checkpoint taken in the midst of a step is of the step before") {
   Setup setup;
   setup.flow = kFlows[1];
