@@ -1,10 +1,12 @@
 #include "consumers/format.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
 namespace harmonics {
 namespace {
@@ -66,11 +68,48 @@ int64_t integer_at(DType dtype, const char* at) {
   }
 }
 
+// The fewest digits that are read back as `v`, written as printf's %g writes them.
+template <typename T>
+void add_shortest(std::string& out, T v) {
+  char text[64];
+  if (std::isnan(v)) v = std::numeric_limits<T>::quiet_NaN();  // its sign says nothing
+  out.append(text, std::to_chars(text, text + sizeof text, v, std::chars_format::general).ptr);
+}
+
+// Likewise of the two types of 16 bits: nearer to this number than to its neighbours.
+void add_shortest_of_16(std::string& out, DType dtype, const char* at) {
+  const auto value = [&](uint16_t bits) { return real_at(dtype, reinterpret_cast<const char*>(&bits)); };
+  const uint16_t bits = load<uint16_t>(at), magnitude = bits & 0x7fff;
+  const double v = value(magnitude);
+  if (magnitude == 0 || !std::isfinite(v)) return add_shortest(out, value(bits));
+  const double below = value(magnitude - 1), next = value(magnitude + 1), above = std::isfinite(next) ? next : 2 * v - below;
+  char text[64];
+  char* end = text;
+  for (int digits = 1; digits <= 9; ++digits) {
+    end = std::to_chars(text, text + sizeof text, v, std::chars_format::general, digits).ptr;
+    double read = 0;
+    std::from_chars(text, end, read);
+    if (read > (below + v) / 2 && read < (v + above) / 2) break;
+  }
+  if (bits != magnitude) out += '-';
+  out.append(text, end);
+}
+
+void add_real(std::string& out, DType dtype, const char* at) {
+  switch (dtype) {
+    case DType::F32:
+      return add_shortest(out, load<float>(at));
+    case DType::F64:
+      return add_shortest(out, load<double>(at));
+    default:
+      return add_shortest_of_16(out, dtype, at);
+  }
+}
+
 void add_number(std::string& out, DType dtype, const char* at) {
   char text[32];
-  if (is_real(dtype))
-    std::snprintf(text, sizeof text, "%.6g", real_at(dtype, at));
-  else if (dtype == DType::U64)
+  if (is_real(dtype)) return add_real(out, dtype, at);
+  if (dtype == DType::U64)
     std::snprintf(text, sizeof text, "%" PRIu64, load<uint64_t>(at));
   else
     std::snprintf(text, sizeof text, "%" PRId64, integer_at(dtype, at));

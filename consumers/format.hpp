@@ -20,7 +20,8 @@ class LineWriter {
  public:
   // `symbols` for LineFormat::Symbols: words are separated by spaces, single characters are not.
   explicit LineWriter(LineFormat format, std::vector<std::string> symbols = {});
-  // The sample's line, without its end; valid until the next call. Numbers have six significant digits, integers all.
+  // The sample's line, without its end; valid until the next call. Numbers have as many digits as it takes to
+  // read them back to the bit, nine at most of f32.
   const std::string& line(const HTensor& sample);
 
  private:
