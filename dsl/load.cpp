@@ -1,5 +1,8 @@
 #include "dsl/load.hpp"
 
+#include <cstring>
+#include <utility>
+
 #include "dsl/hmx/parser.hpp"
 #include "engine/base/read_file.hpp"
 
@@ -19,8 +22,28 @@ Flow parse_flow(std::shared_ptr<const SourceText> source) {
   return hmx::parse(std::move(source));
 }
 
+namespace {
+
+// Of files that are models to others, by their endings; null: no such.
+const char* what_it_is(const std::string& path) {
+  constexpr std::pair<const char*, const char*> kEndings[] = {{".ndsl", "a model in ndsl"}, {".json", "JSON"}, {".yaml", "YAML"}, {".yml", "YAML"}, {".gguf", "weights in GGUF"}, {".onnx", "an ONNX model"},
+                                                              {".safetensors", "weights"}, {".pt", "weights of PyTorch"}, {".pth", "weights of PyTorch"}, {".h5", "weights of Keras"}, {".keras", "a Keras model"}};
+  for (const auto& [ending, what] : kEndings)
+    if (path.size() > std::strlen(ending) && path.compare(path.size() - std::strlen(ending), std::string::npos, ending) == 0) return what;
+  return nullptr;
+}
+
+}  // namespace
+
 Flow parse_flow_file(const std::string& path) {
-  return parse_flow(std::make_shared<const SourceText>(path, read_file(path, kLargestFile)));
+  try {
+    return parse_flow(std::make_shared<const SourceText>(path, read_file(path, kLargestFile)));
+  } catch (const Error& e) {
+    const char* what = what_it_is(path);
+    if (!what || e.kind() == ErrorKind::NoInput) throw;
+    throw Error(ErrorKind::Syntax, "'" + path + "' is " + what + " by its name, and this version reads flows only", {},
+                {"a flow is a text such as samples/mnist.hmx; docs/hmx.md describes its language"});
+  }
 }
 
 }  // namespace harmonics

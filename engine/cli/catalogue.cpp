@@ -80,7 +80,7 @@ CatalogueEntry entry_of(const Item& item) {
 
 const char* range_of(SettingSpec::Kind kind) {
   switch (kind) {
-    case SettingSpec::Kind::number:
+    case SettingSpec::Kind::number: return "0..1e6";
     case SettingSpec::Kind::span: return "0..";
     case SettingSpec::Kind::fraction: return "0..<1";
     case SettingSpec::Kind::part: return "0..1";
@@ -133,6 +133,7 @@ std::vector<CatalogueEntry> own(const std::string& kind, const std::string& name
   if (kind == "functional")
     for (const FunctionalPtr& f : FunctionalTable::global().all())
       if (asked(f->name)) all.push_back(finished({kind, f->name, f->formula, f->description, "", "", {}, ""}));
+  if (kind == "device") all.push_back(finished({kind, "reference", "reference", "the meaning of every operation, computed slowly on this processor, for checking", "", "", {}, ""}));
   if (kind == "primitive")
     for (const OpRow& row : op_rows())
       if (asked(row.name))

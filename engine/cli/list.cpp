@@ -135,6 +135,7 @@ struct DeviceWords {
   uint64_t memory = 0;
 };
 DeviceWords words_of_device(const std::string& name) {
+  if (name == "reference") return {"this processor, one thread", "", "", ""};  // of the engine itself
   const ItemPtr item = Registry::global().need(HX_DEVICE, name);
   const hx_device_info info = info_of(*item);
   const char* line = item->table<hx_device_vt>().describe(item->self);

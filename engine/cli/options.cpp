@@ -1,6 +1,8 @@
 // The one source that sees CLI11.
 #include "engine/cli/options.hpp"
 
+#include <charconv>
+#include <cmath>
 #include <functional>
 #include <memory>
 
@@ -30,6 +32,20 @@ double duration_seconds(const std::string& text, const char* flag = "--for") {
   if (value <= 0 || scale < 0) throw CLI::ValidationError(flag, fmt::format("'{}' is not a duration; write 90s, 10m or 1.5h", text));
   return value * scale;
 }
+
+// With the value in the message, and without a range that ends in 309 digits.
+CLI::Validator number_that(const char* what, const char* type, bool (*right)(double)) {
+  return CLI::Validator(
+      [what, right](const std::string& text) {
+        double v = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
+        const bool number = error == std::errc() && end == text.data() + text.size() && std::isfinite(v);
+        return number && right(v) ? std::string() : fmt::format("'{}' is not {}", text, what);
+      },
+      type);
+}
+CLI::Validator above_zero() { return number_that("a number above 0", "POSITIVE", [](double v) { return v > 0; }); }
+CLI::Validator at_least_zero() { return number_that("a number of at least 0", "NONNEGATIVE", [](double v) { return v >= 0; }); }
 
 // Options added from here on stand under this heading in help.
 void heading(CLI::App* app, const char* group) { app->option_defaults()->group(group); }
@@ -63,7 +79,7 @@ void override_option(CLI::App* app, Options& o) {
 void machine_options(CLI::App* app, Options& o) {
   heading(app, "Machine");
   app->add_option("--threads", o.run.threads, "threads to use; results do not depend on it (default: all)")->check(CLI::Range(1, 1024));
-  app->add_option("--device", o.run.device, "cpu, opencl, reference (slow, for checking), or auto: an accelerator if there is one")->type_name("NAME");
+  app->add_option("--device", o.run.device, "cpu, cuda, opencl, reference (slow, for checking), or auto: an accelerator if there is one")->type_name("NAME");
   precision_option(app, o);
   override_option(app, o);
 }
@@ -77,10 +93,10 @@ void count_options(CLI::App* app, Options& o) {
 void training_options(CLI::App* app, Options& o) {
   heading(app, "Training");
   app->add_option_function<std::string>("--optimizer", [&o](const std::string& v) { o.run.optimizer = v; }, "adamw (default), sgd, rmsprop, adam, lamb, lion or normuon, with settings: 'sgd(lr=0.1, momentum=0.9)'");
-  app->add_option_function<double>("--lr", [&o](double v) { o.run.lr = v; }, "learning rate (default 1e-3)")->check(CLI::PositiveNumber);
+  app->add_option_function<double>("--lr", [&o](double v) { o.run.lr = v; }, "learning rate (default 1e-3)")->check(above_zero());
   app->add_option_function<std::string>("--schedule", [&o](const std::string& v) { o.run.schedule = v; }, "how the rate goes on: constant (default), linear, cosine, step or wsd, with settings: 'cosine(warmup=500, final=0.1)'");
-  app->add_option_function<double>("--clip", [&o](double v) { o.run.clip = v; }, "shorten all gradients together to this length (0: as they are)")->check(CLI::NonNegativeNumber);
-  app->add_option_function<double>("--clip-value", [&o](double v) { o.run.clip_value = v; }, "cut every number of a gradient to this magnitude (0: as they are)")->check(CLI::NonNegativeNumber);
+  app->add_option_function<double>("--clip", [&o](double v) { o.run.clip = v; }, "shorten all gradients together to this length (0: as they are)")->check(at_least_zero());
+  app->add_option_function<double>("--clip-value", [&o](double v) { o.run.clip_value = v; }, "cut every number of a gradient to this magnitude (0: as they are)")->check(at_least_zero());
   app->add_option_function<int64_t>("--accumulate", [&o](int64_t v) { o.run.accumulate = v; }, "batches in a step: their gradients are averaged (default 1)")->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
 }
 
@@ -272,7 +288,7 @@ void define_send(CLI::App* app, Options& o) {
   heading(app, "Data");
   app->add_option("--from", o.from, "what to send: [NAME=]ADDRESS of a producer; several are sent together")->type_name("[NAME=]ADDRESS")->required()->take_all();
   app->add_option_function<uint64_t>("--count", [&o](uint64_t v) { o.count = v; }, "at most so many samples")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 62));
-  app->add_option("--rate", o.rate, "samples a second (default: as fast as they are taken)")->check(CLI::PositiveNumber);
+  app->add_option("--rate", o.rate, "samples a second (default: as fast as they are taken)")->check(above_zero());
   app->add_option("--plugin", o.plugins, "load a plugin library")->type_name("PATH");
   heading(app, "Sending");
   app->add_option("--producer-name", o.producer_name, "who sends (default: what --from says); the same again goes on where the receiver is")->type_name("NAME");

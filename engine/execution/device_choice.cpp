@@ -8,6 +8,8 @@ namespace harmonics {
 
 namespace {
 
+const char* name_of(uint32_t sort) { return sort == HX_DEVICE_GPU ? "GPU" : sort == HX_DEVICE_FPGA ? "FPGA" : "accelerator"; }
+
 // Why not; "": it will do.
 std::string reason_against(Registry& registry, const std::string& name, uint32_t sort) {
   try {
@@ -16,7 +18,7 @@ std::string reason_against(Registry& registry, const std::string& name, uint32_t
     const hx_device_info info = info_of(*device);
     if (info.unavailable[0]) return info.unavailable;
     const bool fits = sort == HX_DEVICE_OTHER ? info.sort == HX_DEVICE_GPU || info.sort == HX_DEVICE_FPGA : info.sort == sort;
-    if (!fits) return fmt::format("{} is no {}", info.name, sort == HX_DEVICE_GPU ? "GPU" : sort == HX_DEVICE_FPGA ? "FPGA" : "accelerator");
+    if (!fits) return fmt::format("{} is no {}", info.name, name_of(sort));
     return "";
   } catch (const Error& e) {  // of a library that does not open
     return e.what();
@@ -33,7 +35,8 @@ DeviceChoice choose_device(Registry& registry, uint32_t sort) {
     if (why.empty()) return {name, ""};
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", name, why);
   }
-  return {"cpu", fmt::format("device auto: the CPU, as there is no accelerator to use{}", reasons.empty() ? "" : " (" + reasons + ")")};
+  const std::string none = fmt::format("there is no {} to use{}", name_of(sort), reasons.empty() ? "" : " (" + reasons + ")");
+  return {"cpu", sort == HX_DEVICE_OTHER ? "device auto: the CPU, as " + none : none};
 }
 
 }  // namespace harmonics

@@ -28,7 +28,7 @@ std::string value_text(const SettingSpec& spec, double value) {
 
 const char* what_is_right(SettingSpec::Kind kind) {
   switch (kind) {
-    case SettingSpec::Kind::number: return "give a number of at least 0";
+    case SettingSpec::Kind::number: return "give a number from 0 to 1e6";
     case SettingSpec::Kind::fraction: return "give a number of at least 0 and below 1";
     case SettingSpec::Kind::part: return "give a number from 0 to 1";
     case SettingSpec::Kind::span: return "give a whole number of steps, or a part of the run below 1";

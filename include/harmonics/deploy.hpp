@@ -51,7 +51,8 @@ HARMONICS_FACE inline std::string device_for(const DeploymentDescriptor& deploy)
   if (deploy.backend == Backend::CPU) return "cpu";
   const uint32_t sort = deploy.backend == Backend::GPU ? HX_DEVICE_GPU : deploy.backend == Backend::FPGA ? HX_DEVICE_FPGA : HX_DEVICE_OTHER;
   const detail::Accelerator found = detail::accelerator(sort);
-  if (!found.note.empty() && !deploy.fallback && deploy.backend != Backend::Auto) throw Error(ErrorKind::Device, found.note);
+  if (!found.note.empty() && !deploy.fallback && deploy.backend != Backend::Auto)
+    throw Error(ErrorKind::Device, found.note).note("leave fallback at true to run on the CPU then");
   return found.device;
 }
 // Of one part: as the last options of that name say, else as the descriptor does.

@@ -241,6 +241,9 @@ TEST_CASE("looking around: version, list, inspect, explain, validate") {
     CHECK(has(all.out, std::string("  ") + name + " "));
   }
   CHECK(has(harmonics("inspect conv").out, "kernel"));
+  CHECK(has(harmonics("list devices").out, "\n  reference  "));
+  CHECK(has(harmonics("list devices --json").out, "\"name\":\"reference\""));
+  CHECK(has(harmonics("run --help").out, "cpu, cuda, opencl, reference"));
   CHECK(has(harmonics("inspect adamw").out, "decoupled"));
   const std::string optimizers = harmonics("list optimizers").out, schedules = harmonics("list schedules").out;
   for (const char* name : {"sgd", "rmsprop", "adam", "adamw", "lamb", "lion", "normuon"}) CHECK(has(optimizers, std::string("  ") + name + " "));

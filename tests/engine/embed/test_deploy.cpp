@@ -19,7 +19,7 @@ TEST_CASE("an accelerator is taken where one can be used, else the CPU with a re
   CHECK(choose_device(registry).device == "fast");
   CHECK(choose_device(registry).note.empty());
   CHECK(choose_device(registry, HX_DEVICE_GPU).device == "fast");
-  CHECK(choose_device(registry, HX_DEVICE_FPGA).note == "device auto: the CPU, as there is no accelerator to use (fast: fake accelerator is no FPGA)");
+  CHECK(choose_device(registry, HX_DEVICE_FPGA).note == "there is no FPGA to use (fast: fake accelerator is no FPGA)");
   device->unavailable = "no driver";
   CHECK(choose_device(registry).note == "device auto: the CPU, as there is no accelerator to use (fast: no driver)");
 }
@@ -31,7 +31,10 @@ TEST_CASE("a deployment names a device, and falls back to the CPU only where it 
   CHECK(device_for({Backend::GPU, false}) == "deployed");
   device->unavailable = "switched off";
   CHECK(device_for({Backend::FPGA, true}) == "cpu");
-  CHECK(message_of([] { device_for({Backend::FPGA, false}); }).find("deployed: switched off") != std::string::npos);
+  const std::string refused = message_of([] { device_for({Backend::FPGA, false}); });
+  CHECK(refused.find("there is no FPGA to use (") == 0);
+  CHECK(refused.find("deployed: switched off") != std::string::npos);
+  CHECK(refused.find("\nleave fallback at true to run on the CPU then") != std::string::npos);
   CHECK_NOTHROW(device_for({Backend::Auto, false}));
 }
 
