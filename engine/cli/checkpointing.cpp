@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "engine/cli/command.hpp"
+#include "engine/cli/command_text.hpp"
 #include "engine/cli/stop_signals.hpp"
 #include "engine/cli/terminal.hpp"
 
@@ -18,29 +19,7 @@ bool is_folder(const std::string& path) {
   return ::stat(path.c_str(), &state) == 0 && S_ISDIR(state.st_mode);
 }
 
-// As a shell reads it again.
-std::string quoted(const std::string& word) {
-  if (!word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%") == std::string::npos) return word;
-  std::string s = "'";
-  for (const char c : word) s += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return s + "'";
-}
-
 }  // namespace
-
-std::string resuming_line(const std::vector<std::string>& command, const std::string& folder) {
-  std::string line;
-  for (size_t i = 0; i < command.size(); ++i) {
-    const std::string& word = command[i];
-    if (word.rfind("--resume=", 0) == 0) continue;
-    if (word == "--resume") {
-      if (i + 1 < command.size() && command[i + 1].rfind('-', 0) != 0) ++i;
-      continue;
-    }
-    line += (line.empty() ? "" : " ") + quoted(word);
-  }
-  return line + " --resume" + (folder.empty() ? "" : " " + quoted(folder));
-}
 
 Checkpointing::Checkpointing(const Options& options) : command_(options.command_line), folder_in_command_(!options.checkpoint.empty()) {
   std::string folder = options.checkpoint;
@@ -82,10 +61,10 @@ bool Checkpointing::tell_how_to_go_on() const {
   return true;
 }
 
-void Checkpointing::leave(CycleRuntime& runtime, int signal) {
+void Checkpointing::leave(CycleRuntime* runtime, int signal) {
   int code = 128 + signal;
   try {
-    runtime.checkpoint_now();
+    if (runtime) runtime->checkpoint_now();
   } catch (const Error& e) {
     print_error(e);
     code = kCannotWrite;

@@ -24,8 +24,8 @@ class Checkpointing {
 
   // Something stopped the run that will not stop it for ever: is there a checkpoint to go on from? Says how.
   bool tell_how_to_go_on() const;
-  // A second signal: a checkpoint now, and out.
-  [[noreturn]] void leave(CycleRuntime& runtime, int signal);
+  // A second signal: a checkpoint now, if a cycle runs, and out.
+  [[noreturn]] void leave(CycleRuntime* runtime, int signal);
 
  private:
   void read(const Options& options, const std::string& folder);
@@ -35,8 +35,5 @@ class Checkpointing {
   std::optional<Checkpoint> from_;
   std::optional<Checkpointer> writer_;
 };
-
-// The words of a command that resumes what `command` began: with --resume once, its value only where `folder` is given.
-std::string resuming_line(const std::vector<std::string>& command, const std::string& folder);
 
 }  // namespace harmonics::cli

@@ -42,7 +42,7 @@ json::object json_of(const Checkpoint& c) {
                  {"batch", s.batch}, {"device", s.device}, {"identity", s.identity}, {"tensors", c.file.tensors.size()}, {"bytes", bytes_of(c.file)}};
   o["not_resumable"] = s.not_resumable.empty() ? json::value(nullptr) : json::value(s.not_resumable);
   json::object metrics, streams;
-  for (const auto& [name, v] : s.metrics) metrics[name] = v;
+  for (const auto& [name, v] : s.metrics) metrics[name] = std::isfinite(v) ? json::value(v) : json::value(nullptr);
   for (const auto& [name, size] : s.streams) streams[name] = size;
   o["metrics"] = metrics;
   o["streams"] = streams;

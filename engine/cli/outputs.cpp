@@ -1,14 +1,37 @@
 #include "engine/cli/outputs.hpp"
 
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
+#include <unistd.h>
+
 #include <fmt/core.h>
+
+namespace fs = std::filesystem;
 
 namespace harmonics::cli {
 
 namespace {
 
-namespace fs = std::filesystem;
+[[noreturn]] void refuse(const char* flag, const std::string& path, const std::string& why, const std::string& remedy) {
+  throw Error(ErrorKind::Output, fmt::format("{}: cannot write '{}': {}", flag, path, why), {}, {remedy});
+}
+
+// By making a file beside it: permissions alone do not tell of read-only file systems.
+void expect_writable(const char* flag, const std::string& path) {
+  std::error_code failed;
+  const fs::path linked = fs::is_symlink(path, failed) ? fs::weakly_canonical(path, failed) : fs::path(path);
+  if (fs::is_directory(linked, failed)) refuse(flag, path, "it is a folder", fmt::format("name a file in it: {} {}", flag, (fs::path(path) / "NAME").string()));
+  const fs::path folder = linked.has_parent_path() ? linked.parent_path() : fs::path(".");
+  if (!fs::is_directory(folder, failed)) refuse(flag, path, fmt::format("there is no folder '{}'", folder.string()), fmt::format("make it first: mkdir -p '{}'", folder.string()));
+  std::string tried = (folder / ".harmonics-XXXXXX").string();
+  const int file = ::mkstemp(tried.data());
+  if (file < 0) refuse(flag, path, std::strerror(errno), "give a file in a folder that may be written");
+  ::close(file);
+  ::unlink(tried.c_str());
+}
 
 // A name that nobody has in `folder`, for what was to go to `path`.
 std::string free_name(const fs::path& folder, const std::string& path) {
@@ -21,6 +44,12 @@ std::string free_name(const fs::path& folder, const std::string& path) {
 }
 
 }  // namespace
+
+void expect_writable_outputs(const Options& options) {
+  const std::pair<const char*, const std::string*> outputs[] = {{"--save", &options.save}, {"--report", &options.report}, {"--plot", &options.plot}, {"--confusion", &options.confusion}};
+  for (const auto& [flag, path] : outputs)
+    if (!path->empty()) expect_writable(flag, *path);
+}
 
 void save_or_rescue(const TensorFile& weights, const std::string& path) {
   try {

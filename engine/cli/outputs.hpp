@@ -1,13 +1,17 @@
-// What is written when a run is over.
+// Files that a run writes at its end.
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "engine/cli/options.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/model/safetensors.hpp"
 
 namespace harmonics::cli {
+
+// Throws ErrorKind::Output for the first of --save, --report, --plot and --confusion that could not be written: asked before the first step.
+void expect_writable_outputs(const Options& options);
 
 // Tries each, whatever became of the others.
 class Outputs {

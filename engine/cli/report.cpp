@@ -123,7 +123,12 @@ std::string rows_html(const Examples& examples) {
 
 std::string examples_html(HarmonicGraph& graph, const RunSettings& settings) {
   StreamSet& streams = !graph.test_streams().empty() ? graph.test_streams() : !graph.validation_streams().empty() ? graph.validation_streams() : graph.streams();
-  const Examples examples = examples_of(graph, streams, 60, settings);
+  Examples examples;
+  try {
+    examples = examples_of(graph, streams, 60, settings);
+  } catch (const Error& e) {  // of data that have ended the run, too
+    return fmt::format("<h2>What it says of samples</h2>\n<p>None could be read: {}</p>\n", escaped(e.what()));
+  }
   if (examples.samples.empty()) return "";
   const bool pictures = examples.classes && !examples.samples.front().pixels.empty();
   return "<h2>What it says of samples</h2>\n" + (pictures ? pictures_html(examples) : rows_html(examples));

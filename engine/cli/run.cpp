@@ -9,6 +9,7 @@
 #include "engine/base/file.hpp"
 #include "engine/cli/checkpointing.hpp"
 #include "engine/cli/command.hpp"
+#include "engine/cli/command_text.hpp"
 #include "engine/cli/open_graph.hpp"
 #include "engine/cli/outputs.hpp"
 #include "engine/cli/pictures.hpp"
@@ -42,21 +43,31 @@ struct Outcome {
   CycleReport report;  // of the last cycle that trained, else of the last
   bool trained = false, interrupted = false;
   std::optional<Evaluation> test;
+  int cycle = -1;        // that trained last
   std::string training;  // by what it was trained
+  std::optional<Error> failure;  // what ended it: the steps before it are kept
   std::string checkpoint;  // the newest
 };
 
+// JSON has no word for infinity and NaN.
+boost::json::value json_of(double value, bool measured = true) { return measured && std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr); }
+
 boost::json::object json_of(const std::map<std::string, double>& values) {
   boost::json::object o;
-  for (const auto& [name, value] : values) o[name] = std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr);
+  for (const auto& [name, value] : values) o[name] = json_of(value);
   return o;
 }
 
-// The last one, if there was any.
-const Evaluation* validation_of(const CycleReport& report) {
+// The last epoch that was validated, if there was any.
+const EpochReport* validated(const CycleReport& report) {
   for (auto it = report.by_epoch.rbegin(); it != report.by_epoch.rend(); ++it)
-    if (it->validation) return &*it->validation;
+    if (it->validation) return &*it;
   return nullptr;
+}
+
+const Evaluation* validation_of(const CycleReport& report) {
+  const EpochReport* epoch = validated(report);
+  return epoch ? &*epoch->validation : nullptr;
 }
 
 boost::json::object json_of(const HarmonicGraph& graph, const Outcome& outcome) {
@@ -67,20 +78,21 @@ boost::json::object json_of(const HarmonicGraph& graph, const Outcome& outcome) 
   o["epochs"] = r.epochs;
   o["steps"] = r.steps;
   o["samples"] = r.samples;
-  o["seconds"] = r.seconds;
-  o["samples_per_second"] = r.samples_per_second;
-  o["loss"] = r.loss;
-  o["accuracy"] = r.accuracy >= 0 ? boost::json::value(r.accuracy) : boost::json::value(nullptr);
-  o["test_loss"] = outcome.test ? boost::json::value(outcome.test->loss) : boost::json::value(nullptr);
-  o["test_accuracy"] = outcome.test && outcome.test->accuracy >= 0 ? boost::json::value(outcome.test->accuracy) : boost::json::value(nullptr);
+  o["seconds"] = json_of(r.seconds);
+  o["samples_per_second"] = json_of(r.samples_per_second);
+  o["loss"] = json_of(r.loss, outcome.trained && r.steps > 0);
+  o["accuracy"] = json_of(r.accuracy, r.accuracy >= 0);
+  o["test_loss"] = json_of(outcome.test ? outcome.test->loss : 0, outcome.test.has_value());
+  o["test_accuracy"] = json_of(outcome.test ? outcome.test->accuracy : -1, outcome.test && outcome.test->accuracy >= 0);
   o["stopped_by"] = r.stopped_by;
   o["training"] = outcome.trained ? boost::json::value(outcome.training) : boost::json::value(nullptr);
-  o["learning_rate"] = outcome.trained ? boost::json::value(r.learning_rate) : boost::json::value(nullptr);
+  o["learning_rate"] = json_of(r.learning_rate, outcome.trained);
   o["resumed_at"] = r.resumed_at;
   o["checkpoint"] = outcome.checkpoint.empty() ? boost::json::value(nullptr) : boost::json::value(outcome.checkpoint);
   o["metrics"] = json_of(r.metrics);
   const Evaluation* validation = validation_of(r);
   o["validation"] = validation ? boost::json::value(json_of(validation->all())) : boost::json::value(nullptr);
+  o["validation_step"] = validation ? boost::json::value(validated(r)->step) : boost::json::value(nullptr);
   o["test"] = outcome.test ? boost::json::value(json_of(outcome.test->all())) : boost::json::value(nullptr);
   return o;
 }
@@ -118,10 +130,15 @@ void bind_results(HarmonicGraph& graph, int cycle) {
   }
 }
 
-// Runs it; what stops it without fault of its own is said together with how to go on.
-CycleReport run_cycle(CycleRuntime& runtime, Checkpointing& checkpoints, bool trains) {
-  const bool keeps = trains && checkpoints.writer();
-  const StopSignals signals(runtime, keeps ? [&](int signal) { checkpoints.leave(runtime, signal); } : std::function<void(int)>());
+bool passes(ErrorKind kind) { return is_of_streams(kind) || kind == ErrorKind::Output; }
+
+// Runs it, on from the checkpoint if there is one.
+CycleReport run_cycle(CycleRuntime& runtime, Checkpointing& checkpoints, StopSignals& signals, bool trains) {
+  struct Watched {
+    StopSignals& signals;
+    ~Watched() { signals.watch(nullptr); }
+  } const watched{signals};
+  signals.watch(&runtime);
   if (!trains) return runtime.run();
   runtime.set_checkpoints(checkpoints.writer());
   if (checkpoints.from()) runtime.resume(checkpoints.take());
@@ -153,8 +170,10 @@ std::string figures_text(const Evaluation& e) {
   return s;
 }
 
+double speed_of(const EpochReport& e) { return e.seconds > 0 ? static_cast<double>(e.samples) / e.seconds : 0; }
+
 std::string epoch_text(const EpochReport& e, bool constant_rate) {
-  std::string s = fmt::format("epoch {:<3} loss {:<8.4g}{} {}  {}", e.epoch, e.loss, e.accuracy >= 0 ? " accuracy " + percent(e.accuracy) + " " : "", rate(static_cast<double>(e.samples) / e.seconds), duration(e.seconds));
+  std::string s = fmt::format("epoch {:<3} loss {:<8.4g}{} {}  {}", e.epoch, e.loss, e.accuracy >= 0 ? " accuracy " + percent(e.accuracy) + " " : "", rate(speed_of(e)), duration(e.seconds));
   for (const auto& [name, value] : e.figures)
     if (name.find('.') == std::string::npos) s += fmt::format("  {} {}", name, value_text(name, value));
   if (!constant_rate) s += fmt::format("  lr {:.3g}", e.learning_rate);
@@ -177,7 +196,7 @@ class Logs {
     if (options.log_every > 0) runtime.on_step(options.log_every, [this](const StepReport& r) { write({"step", r.epoch, r.step, r.samples, r.seconds, r.samples_per_second, r.learning_rate, r.metrics}); });
   }
   void epoch(const EpochReport& e, const Progress& p) {
-    LogRow row{"epoch", e.epoch, e.step, p.samples, p.seconds, static_cast<double>(e.samples) / e.seconds, e.learning_rate, e.figures};
+    LogRow row{"epoch", e.epoch, e.step, p.samples, p.seconds, speed_of(e), e.learning_rate, e.figures};
     row.values["loss"] = e.loss;
     if (e.accuracy >= 0) row.values[e.accuracy_name] = e.accuracy;
     if (e.validation)
@@ -198,7 +217,7 @@ class Logs {
   std::function<void(const std::string&)> note_;
 };
 
-Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving) {
+Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving, StopSignals& signals) {
   Outcome outcome;
   expect_cycle(graph, checkpoints);
   const int cycles = static_cast<int>(graph.graph().cycles.size());
@@ -210,6 +229,7 @@ Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& 
     }
     if (!trains) bind_results(graph, cycle);
     CycleRuntime runtime(graph, cycle, options.run);
+    if (!options.weights.empty()) runtime.set_origin(options.weights);
     ProgressLine line(options.quiet || !trains);
     const auto note = [&](const std::string& text) {
       line.clear();
@@ -227,7 +247,15 @@ Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& 
     });
     serving.attach(runtime, cycle);
     runtime.on_note(note);
-    CycleReport report = run_cycle(runtime, checkpoints, trains);
+    CycleReport report;
+    try {
+      report = run_cycle(runtime, checkpoints, signals, trains);
+    } catch (const Error& e) {
+      // Its weights are good. Of others, a plugin's or a device's, nobody knows what they have left.
+      if (!trains || runtime.report().steps == 0 || !(e.kind() == ErrorKind::Diverged || passes(e.kind()))) throw;
+      outcome.failure = e;
+      report = runtime.report();
+    }
     line.clear();
     logs.end();
     for (const std::string& text : report.notes) print_note(text);
@@ -235,11 +263,17 @@ Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& 
     outcome.interrupted = report.stopped_by == "interrupt";
     if (trains || !outcome.trained) outcome.report = std::move(report);
     outcome.trained = outcome.trained || trains;
-    if (trains) outcome.training = graph.settings(cycle, options.run).training();
-    if (outcome.interrupted) break;
-    if (trains && !graph.test_streams().empty()) outcome.test = evaluate(graph, cycle, graph.test_streams(), options.run);
+    if (trains) outcome.training = graph.settings(cycle, options.run).training(), outcome.cycle = cycle;
+    if (outcome.interrupted || outcome.failure) break;
+    // Too late for the last step of this cycle, in time for the first of the next.
+    if (cycle + 1 < cycles && (runtime.asked_to_stop() || signals.stopped())) {
+      outcome.interrupted = true;
+      outcome.report.stopped_by = "interrupt";
+      break;
+    }
   }
-  for (auto& [n, sink] : graph.sinks()) sink->finish();
+  if (!outcome.failure)
+    for (auto& [n, sink] : graph.sinks()) sink->finish();
   if (checkpoints.writer()) outcome.checkpoint = checkpoints.writer()->last();
   return outcome;
 }
@@ -270,17 +304,27 @@ void summarise(HarmonicGraph& graph, const Options& options, const Outcome& outc
   }
   say(fmt::format("trained {} weights on {} samples in {} ({}, stopped by {}): {}", thousands(weight_count(graph.store())), thousands(r.samples), duration(r.seconds), rate(r.samples_per_second), r.stopped_by, loss_text(r)));
   say("by " + outcome.training);
-  if (const Evaluation* validation = validation_of(r)) say(fmt::format("validation on {} samples: {}", thousands(validation->samples), figures_text(*validation)));
+  if (const EpochReport* e = validated(r)) say(fmt::format("validation{} on {} samples: {}", e->step == r.steps ? "" : " after step " + thousands(e->step), thousands(e->validation->samples), figures_text(*e->validation)));
+  else if (!options.validations.empty()) print_note("the run ended before it was validated");
+  if (!outcome.test && !options.tests.empty()) print_note("the test was left out: the run ended before its time");
   if (outcome.test) say(fmt::format("test on {} samples: {}", thousands(outcome.test->samples), figures_text(*outcome.test)));
   if (const Evaluation* e = judged_last(outcome); e && asks_for_confusion(options))
     for (const LayerFigures& layer : e->layers)
       if (layer.table.side > 0) say(fmt::format("confusion of '{}': {}", layer.layer, confusion_text(layer.table, class_names(graph, layer.layer))));
+  if (options.save.empty() && outcome.checkpoint.empty() && !options.json) print_note("the weights were not kept: --save FILE keeps them");
 }
 
 // Of every cycle, before the first one has run for hours.
 void check_conditions(HarmonicGraph& graph, const Options& options) {
   for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)
     expect_validation(graph, static_cast<int>(cycle), graph.settings(static_cast<int>(cycle), options.run));
+}
+
+// Likewise: data that cannot be tested on.
+void check_tests(HarmonicGraph& graph, const Options& options) {
+  if (graph.test_streams().empty()) return;
+  for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)
+    if (graph.graph().trains(static_cast<int>(cycle))) expect_evaluable(graph, static_cast<int>(cycle), graph.test_streams(), options.run, Purpose::test);
 }
 
 // What cannot be drawn or logged is said before the run, not after it.
@@ -299,9 +343,9 @@ void draw(HarmonicGraph& graph, const Options& options, const Outcome& outcome, 
   const auto drawn = [&](const char* what, const std::string& path) {
     if (!options.quiet) say(fmt::format("{}: {}", what, path));
   };
-  std::string command = "harmonics";
-  for (size_t i = 1; i < options.command_line.size(); ++i) command += " " + options.command_line[i];
-  const ReportedRun run{outcome.report, outcome.test, options.run, command};
+  std::vector<std::string> command = options.command_line;
+  if (!command.empty()) command.front() = "harmonics";
+  const ReportedRun run{outcome.report, outcome.test, options.run, command_text(command)};
   if (!options.plot.empty())
     outputs.attempt([&] { write_file_atomically(options.plot, curve_svg(outcome.report)), drawn("curve", options.plot); });
   if (!options.confusion.empty())
@@ -315,6 +359,17 @@ void draw(HarmonicGraph& graph, const Options& options, const Outcome& outcome, 
   });
 }
 
+// A figure that says nothing is a failure, whatever the training was like.
+std::optional<Error> undefined_figure(const Outcome& outcome) {
+  const auto wrong = [](const char* what, double loss) {
+    return Error(ErrorKind::Diverged, fmt::format("the loss of the {} is {}", what, std::isnan(loss) ? "nan" : loss > 0 ? "inf" : "-inf"), {}, {"the weights are finite: look at the data it was measured on"});
+  };
+  if (outcome.test && !std::isfinite(outcome.test->loss)) return wrong("test", outcome.test->loss);
+  const Evaluation* validation = validation_of(outcome.report);
+  if (validation && !std::isfinite(validation->loss)) return wrong("validation", validation->loss);
+  return std::nullopt;
+}
+
 // What the exit code is, once all is done; says how to go on where that makes sense.
 int end_of_run(const Outcome& outcome, const Checkpointing& checkpoints, const Outputs& outputs) {
   if (!outcome.report.no_checkpoint.empty()) print_error(Error(ErrorKind::Output, "the last checkpoint was not written: " + outcome.report.no_checkpoint));
@@ -324,28 +379,56 @@ int end_of_run(const Outcome& outcome, const Checkpointing& checkpoints, const O
   return outcome.interrupted && StopSignals::first() != 0 ? 128 + StopSignals::first() : kDone;  // 0: told so over the control
 }
 
-int train_and_save(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving) {
-  const Outcome outcome = run_cycles(graph, options, checkpoints, serving);
-  summarise(graph, options, outcome);
-  Outputs outputs;
-  if (!options.save.empty())
-    outputs.attempt([&] {
-      const bool elsewhere = !outcome.checkpoint.empty() && outcome.report.no_checkpoint.empty();
-      if (elsewhere) save_safetensors(graph.weights(), options.save);
-      else save_or_rescue(graph.weights(), options.save);
-      if (!options.quiet) say("saved weights: " + options.save);
-    });
-  draw(graph, options, outcome, outputs);
-  if (options.json) {
-    boost::json::object o = json_of(graph, outcome);
-    const Evaluation* judged = asks_for_confusion(options) ? judged_last(outcome) : nullptr;
-    o["confusion"] = judged ? confusion_json(*judged) : boost::json::value(nullptr);
-    fmt::print("{}\n", boost::json::serialize(o));
-  }
-  return end_of_run(outcome, checkpoints, outputs);
+void save(HarmonicGraph& graph, const Options& options, const Outcome& outcome, Outputs& outputs) {
+  if (options.save.empty()) return;
+  outputs.attempt([&] {
+    const bool elsewhere = !outcome.checkpoint.empty() && outcome.report.no_checkpoint.empty();
+    if (elsewhere) save_safetensors(graph.weights(), options.save);
+    else save_or_rescue(graph.weights(), options.save);
+    if (!options.quiet) say("saved weights: " + options.save);
+  });
 }
 
-bool passes(ErrorKind kind) { return is_of_streams(kind) || kind == ErrorKind::Output; }
+// What comes after the weights are safe: failing here costs figures alone.
+void test(HarmonicGraph& graph, const Options& options, Outcome& outcome) {
+  if (outcome.cycle < 0 || outcome.interrupted || outcome.failure || graph.test_streams().empty()) return;
+  try {
+    outcome.test = evaluate(graph, outcome.cycle, graph.test_streams(), options.run);
+  } catch (const Error& e) {
+    outcome.failure = e;
+  }
+}
+
+void report(HarmonicGraph& graph, const Options& options, const Outcome& outcome, Outputs& outputs) {
+  draw(graph, options, outcome, outputs);
+  if (!options.json) return;
+  boost::json::object o = json_of(graph, outcome);
+  const Evaluation* judged = asks_for_confusion(options) ? judged_last(outcome) : nullptr;
+  o["confusion"] = judged ? confusion_json(*judged) : boost::json::value(nullptr);
+  fmt::print("{}\n", boost::json::serialize(o));
+}
+
+int train_and_save(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving) {
+  Outcome outcome;
+  Outputs outputs;
+  {
+    StopSignals signals(checkpoints.writer() ? [&](CycleRuntime* runtime, int signal) { checkpoints.leave(runtime, signal); } : StopSignals::Leave());
+    outcome = run_cycles(graph, options, checkpoints, serving, signals);
+    save(graph, options, outcome, outputs);
+  }
+  test(graph, options, outcome);
+  summarise(graph, options, outcome);
+  if (!outcome.failure) outcome.failure = undefined_figure(outcome);
+  try {
+    report(graph, options, outcome, outputs);
+    if (outcome.failure) outputs.end();
+  } catch (const Error& e) {
+    if (!outcome.failure) throw;
+    print_error(e);
+  }
+  if (outcome.failure) throw *outcome.failure;
+  return end_of_run(outcome, checkpoints, outputs);
+}
 
 }  // namespace
 
@@ -360,15 +443,22 @@ int run_command(const Options& given) {
     graph = open_graph(flow, options, options.inference, [&](HarmonicGraph& known) { serving.emplace(options, known).expect_streams(); });
     require_bound(*graph);
     check_pictures(*graph, options);
+    expect_writable_outputs(options);
     check_conditions(*graph, options);
+    check_tests(*graph, options);
     Checkpointing checkpoints(options);
     announce(*graph, options);
     const std::string before = checkpoints.writer() ? checkpoints.writer()->last() : "";
     try {
       return train_and_save(*graph, options, checkpoints, *serving);
     } catch (const Error& e) {
-      if (!passes(e.kind()) || !checkpoints.writer() || checkpoints.writer()->last() == before) throw;
+      const bool diverged = e.kind() == ErrorKind::Diverged;
+      if (!(diverged || passes(e.kind())) || !checkpoints.writer() || checkpoints.writer()->last() == before) throw;
       print_error(e, flow.source.get());
+      if (diverged) {
+        say("the last checkpoint: " + checkpoints.writer()->last());
+        return exit_code(e.kind());
+      }
       return checkpoints.tell_how_to_go_on() ? kResumable : exit_code(e.kind());
     }
   });

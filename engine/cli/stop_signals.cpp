@@ -16,6 +16,7 @@ namespace {
 
 // What the handler sees.
 std::atomic<CycleRuntime*> running{nullptr};
+std::atomic<bool> listens{false};
 std::atomic<int> count{0}, first_signal{0}, second_pipe{-1};
 std::array<char, PATH_MAX> left_behind{};
 std::atomic<bool> leaves{false};  // what left_behind says is there
@@ -34,12 +35,11 @@ void end_by(int signal) {
 
 void on_signal(int signal) {
   const int kept = errno;
-  CycleRuntime* const runtime = running;
-  if (!runtime) return end_by(signal);
+  if (!listens) return end_by(signal);
   const int n = ++count, pipe = second_pipe;
   if (n == 1) {
     first_signal = signal;
-    runtime->stop();
+    if (CycleRuntime* const runtime = running) runtime->stop();
   } else if (pipe < 0) {
     end_by(signal);
   } else {
@@ -58,11 +58,11 @@ void on_reload(int) {
 
 }  // namespace
 
-StopSignals::StopSignals(CycleRuntime& runtime, std::function<void(int)> leave) : leave_(std::move(leave)) {
+StopSignals::StopSignals(Leave leave) : leave_(std::move(leave)) {
   if (leave_ && ::pipe2(pipe_, O_CLOEXEC) == 0) thread_ = std::thread([this] { wait_for_second(); });
   second_pipe = pipe_[1];
-  running = &runtime;
   count = first_signal = 0;
+  listens = true;
   set_handlers(on_signal);
   std::signal(SIGUSR1, on_reload);
 }
@@ -70,12 +70,22 @@ StopSignals::StopSignals(CycleRuntime& runtime, std::function<void(int)> leave) 
 StopSignals::~StopSignals() {
   if (!leaves) set_handlers(SIG_DFL);
   std::signal(SIGUSR1, SIG_IGN);
+  listens = false;
   running = nullptr;
   second_pipe = -1;
   if (pipe_[1] >= 0) ::close(pipe_[1]);  // wakes the thread
   if (thread_.joinable()) thread_.join();
   if (pipe_[0] >= 0) ::close(pipe_[0]);
 }
+
+// A signal that comes in between is told to one of them: to the cycle, or to who asks stopped() before the next.
+void StopSignals::watch(CycleRuntime* runtime) {
+  const std::lock_guard<std::mutex> lock(leaving_);
+  running = runtime;
+  if (runtime && count > 0) runtime->stop();
+}
+
+bool StopSignals::stopped() const { return count > 0; }
 
 int StopSignals::first() { return first_signal; }
 
@@ -84,7 +94,9 @@ void StopSignals::wait_for_second() {
   ssize_t got = 0;
   do got = ::read(pipe_[0], &signal, 1);
   while (got < 0 && errno == EINTR);
-  if (got == 1) leave_(signal);
+  if (got != 1) return;
+  const std::lock_guard<std::mutex> lock(leaving_);
+  leave_(running, signal);
 }
 
 LeftBehind::LeftBehind(const std::string& path) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -9,22 +10,29 @@
 
 namespace harmonics::cli {
 
-// While this lives, the first signal stops `runtime` after its step. With `leave`, the second calls it on a thread of its own,
-// with the signal; it does not come back. The third, or without `leave` the second, ends the program at once. One at a time.
+// While this lives, the first signal stops the cycle that runs after its step; between cycles it is kept for stopped(). With
+// `leave`, the second calls it on a thread of its own, with the cycle that runs (null: none) and the signal; it does not come back.
+// The third, or without `leave` the second, ends the program at once. One at a time.
 class StopSignals {
  public:
-  explicit StopSignals(CycleRuntime& runtime, std::function<void(int)> leave = {});
+  using Leave = std::function<void(CycleRuntime*, int)>;
+  explicit StopSignals(Leave leave = {});
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
+  // The cycle that runs from now on; null: none does.
+  void watch(CycleRuntime* runtime);
+  // Has one come?
+  bool stopped() const;
   // The first that came while any of these lived; 0: none.
   static int first();
 
  private:
   void wait_for_second();
 
-  std::function<void(int)> leave_;
+  Leave leave_;
+  std::mutex leaving_;  // held while `leave` runs
   int pipe_[2] = {-1, -1};
   std::thread thread_;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <limits>
 
 #include <fmt/core.h>
 
@@ -109,7 +111,7 @@ Evaluation Evaluator::run() {
     result.samples += static_cast<int64_t>(n);
   }
   const double samples = static_cast<double>(std::max<int64_t>(result.samples, 1));
-  result.loss = loss / samples;
+  result.loss = std::isnan(loss) ? std::numeric_limits<double>::quiet_NaN() : loss / samples;  // the sign of a NaN says nothing
   result.layers = judge_->figures();
   for (size_t i = 0; i < layer_loss.size(); ++i)
     for (LayerFigures& f : result.layers)
