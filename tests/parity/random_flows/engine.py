@@ -1,0 +1,103 @@
+"""The program's side: files for its streams, its command lines, what it wrote."""
+from __future__ import annotations
+
+import json
+import shlex
+import struct
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+from flow import Flow, Stream
+from training import Outcome
+
+DTYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32, "U8": np.uint8}
+ENDINGS = {"text": "txt", "tokens": "bin", "npy": "npy"}
+SECONDS = 120
+
+
+class EngineFailed(Exception):
+    pass
+
+
+def read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    data = path.read_bytes()
+    (size,) = struct.unpack_from("<Q", data)
+    tensors = {}
+    for name, row in json.loads(data[8 : 8 + size]).items():
+        if name != "__metadata__":
+            first, last = row["data_offsets"]
+            tensors[name] = np.frombuffer(data[8 + size + first : 8 + size + last], DTYPES[row["dtype"]]).reshape(row["shape"])
+    return tensors
+
+
+class Engine:
+    def __init__(self, program: str, flow: Flow, folder: Path, flags: tuple[str, ...] = ()):
+        self.program, self.flow, self.folder, self.flags = program, flow, folder, flags
+
+    def write_files(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "flow.hmx").write_text(self.flow.text())
+        for s in self.flow.streams.values():
+            for part, data in s.data.items():
+                path = self.folder / self._file(s, part)
+                path.write_bytes(s.raw[part]) if s.raw else np.save(path, data)
+
+    @staticmethod
+    def _file(s: Stream, part: str) -> str:
+        return f"{s.name}.{part}.{ENDINGS[s.file]}"
+
+    def _streams(self, flag: str, part: str, taps: bool = True) -> list[str]:
+        words, joint = [], []
+        if part == "train" and self.flow.training.shuffle is not None:
+            joint = [f"shuffle={self.flow.training.shuffle}"]
+        for name in self.flow.inputs(taps):
+            s = self.flow.streams[name]
+            options = "&".join(filter(None, [s.options, *joint]))
+            words += [flag, f"{name}=file:{self._file(s, part)}" + (f"?{options}" if options else "")]
+            joint = []
+        return words
+
+    def _consumers(self, part: str) -> list[str]:
+        names = self.flow.consumers
+        layers = names if part == "train" else self.flow.ends()
+        addresses = [(f"{names[x]}=" if x in names else "") + f"file:{x}.{part}.npy" for x in layers]
+        return [w for address in addresses for w in ("--consumer", address)]
+
+    def run_command(self) -> list[str]:
+        settings = self.flow.settings()
+        flags = [w for k in sorted(self.flow.training.flags) if k in settings for w in (f"--{k.replace('_', '-')}", settings[k])]
+        return [self.program, "run", "flow.hmx", *self._streams("--producer", "train"), *self._streams("--test", "test"),
+                *self._consumers("train"), "--save", "weights.safetensors", "--log", "log.jsonl", "--log-every", "1", "--json", "--quiet", "--threads",
+                "1", *flags, *self.flags]
+
+    def infer_command(self) -> list[str]:
+        return [self.program, "infer", "flow.hmx", "--weights", "weights.safetensors", *self._streams("--producer", "infer", False),
+                *self._consumers("out"), "--quiet", "--threads", "1", "--batch", str(1 + self.flow.seed % 5)]
+
+    def reproduction(self) -> str:
+        return "\n".join([f"cd {self.folder}", shlex.join(self.run_command()), shlex.join(self.infer_command())])
+
+    def _call(self, command: list[str]) -> str:
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=SECONDS)
+        if done.returncode != 0:
+            raise EngineFailed(f"{command[1]} exits with {done.returncode}: {done.stderr.strip()[:600]}")
+        return done.stdout
+
+    def train(self, out: Outcome) -> None:
+        summary = json.loads(self._call(self.run_command()).strip().splitlines()[-1])
+        out.test_loss = summary["test_loss"]
+        out.weights = read_safetensors(self.folder / "weights.safetensors")
+        rows = [json.loads(line) for line in (self.folder / "log.jsonl").read_text().splitlines()]
+        out.losses = [float("nan") if r["metrics"]["loss"] is None else r["metrics"]["loss"] for r in rows if r["kind"] == "step"]
+
+    def infer(self, out: Outcome) -> None:
+        self._call(self.infer_command())
+        out.results = {name: np.load(self.folder / f"{name}.out.npy") for name in self.flow.ends()}
+
+    def run(self) -> Outcome:
+        out = Outcome()
+        self.train(out)
+        self.infer(out)
+        return out
