@@ -13,6 +13,7 @@ case "${1:-}" in
   --chaos) exec scripts/live_chaos.sh "${@:2}" ;;
   --soak) exec scripts/live_soak.sh "${@:2}" ;;
   --slow) exec scripts/live_soak.sh --slow "${@:2}" ;;
+  --parity) exec scripts/parity_campaign.sh "${@:2}" ;;  # random flows against PyTorch
 esac
 kills=50 seed=$(date +%s) data='' program='' epochs='' size=600
 while [ $# -gt 0 ]; do

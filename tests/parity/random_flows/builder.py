@@ -77,7 +77,8 @@ class Builder:
     # ---- functions ----
     def activation(self) -> Call:
         name = self.pick(["relu", "tanh", "sigmoid", "gelu", "silu", "leaky_relu", "elu", "celu", "selu", "softplus",
-                          "mish", "hardswish", "hardsigmoid", "hardtanh", "softsign", "relu6", "logsigmoid", "identity"],
+                          "mish", "hardswish", "hardsigmoid", "hardtanh", "softsign", "relu6", "logsigmoid",
+                          "identity"],
                          [6, 4, 2, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0.5])
         args: dict[str, Any] = {}
         if self.chance(0.5):
@@ -92,9 +93,9 @@ class Builder:
         args: dict[str, Any] = {} if kind == "layer" and self.chance(0.5) else {"kind": kind}
         if kind == "group":
             channels = at.features[0]
-            size = channels if len(at.features) > 1 else max(2, channels // 2)
-            options = [g for g in range(1, channels + 1) if channels % g == 0 and (len(at.features) > 1 or channels // g > 1)]
-            if not options or size < 2 and len(at.features) == 1:
+            least = 1 if len(at.features) > 1 else 2  # numbers in a group
+            options = [g for g in range(1, channels + 1) if channels % g == 0 and channels // g >= least]
+            if not options:
                 return Call("norm", {"kind": "rms"})
             args["groups"] = self.pick(options)
         if kind == "batch":

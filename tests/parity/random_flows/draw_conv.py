@@ -67,7 +67,8 @@ def block(b: Builder, at: At) -> At:
         b.arrow(at, to, [Call("skip")])
         return to
     if b.chance(0.08):
-        return b.layer(at, [Call("prelu", {"channels": True}) if b.chance(0.5) else b.activation(), Call("skip")], at.features, declare=False)
+        first = Call("prelu", {"channels": True}) if b.chance(0.5) else b.activation()
+        return b.layer(at, [first, Call("skip")], at.features, declare=False)
     if c % 2 == 0 and b.chance(0.06):
         return b.layer(at, [Call("glu")], (c // 2, *at.features[1:]), declare=False)
     conv, shape = draw_convolution(b, at)
@@ -79,7 +80,8 @@ def block(b: Builder, at: At) -> At:
         if what == "norm":
             calls.append(b.norm(At("", shape), ["batch", "batch", "group", "instance", "layer", "rms"]))
         elif what == "act":
-            calls.append(Call("relu") if b.chance(0.4) else b.activation() if b.chance(0.85) else Call("prelu", {"channels": True}))
+            prelu = Call("prelu", {"channels": True})
+            calls.append(Call("relu") if b.chance(0.4) else b.activation() if b.chance(0.85) else prelu)
         elif what == "drop":
             calls.append(b.dropout())
         elif pool := draw_pool(b, shape):

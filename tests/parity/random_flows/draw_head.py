@@ -41,6 +41,10 @@ def shares(b: Builder):
     return make
 
 
+def softmax(b: Builder) -> list[Call]:
+    return b.pick([[], [Call("softmax")], [Call("log_softmax")]])
+
+
 def draw_loss(b: Builder, kind: str, at: At) -> tuple[int, list[Call], list[Call], str]:
     """Width of the output, what the arrow ends in, the losses, the stream of targets."""
     args: dict[str, Any] = {}
@@ -51,11 +55,11 @@ def draw_loss(b: Builder, kind: str, at: At) -> tuple[int, list[Call], list[Call
     if kind == "classes":
         if b.chance(0.35):
             args["label_smoothing"] = b.number(0.02, 0.5)
-        return k, b.pick([[], [Call("softmax")], [Call("log_softmax")]]), [Call("cross_entropy", args)], classes(b, at, k, ignore)
+        return k, softmax(b), [Call("cross_entropy", args)], classes(b, at, k, ignore)
     if kind == "shares":
         if b.chance(0.35):
             args["label_smoothing"] = b.number(0.02, 0.5)
-        return k, b.pick([[], [Call("softmax")], [Call("log_softmax")]]), [Call("cross_entropy", args)], target(b, at, k, shares(b))
+        return k, softmax(b), [Call("cross_entropy", args)], target(b, at, k, shares(b))
     if kind == "nll":
         return k, [Call("log_softmax")], [Call("nll", args)], classes(b, at, k, ignore)
     if kind in ("signs", "hinge"):
@@ -64,8 +68,8 @@ def draw_loss(b: Builder, kind: str, at: At) -> tuple[int, list[Call], list[Call
             args["power"] = b.whole(1, 2)
         if kind == "hinge":
             return k, [], [Call("hinge", args)], classes(b, at, k)
-        w = b.whole(1, 5)
-        return w, b.pick([[], [Call("tanh")]]), [Call("hinge", args)], target(b, at, w, lambda s: b.rng.choice([-1, 1], s))
+        w, end = b.whole(1, 5), b.pick([[], [Call("tanh")]])
+        return w, end, [Call("hinge", args)], target(b, at, w, lambda s: b.rng.choice([-1, 1], s))
     if kind == "each":
         return k, [Call("sigmoid")], [Call("cross_entropy", args)], classes(b, at, k, ignore)
     if kind == "binary":
@@ -76,14 +80,15 @@ def draw_loss(b: Builder, kind: str, at: At) -> tuple[int, list[Call], list[Call
             b, at, w, lambda s: b.rng.integers(0, 2, s) if whole else b.rng.random(s))
     if kind == "binary_classes":
         k = max(k, 3)  # two classes are one output
-        return k, [b.pick([Call("sigmoid"), Call("softmax")], [3, 1])], [Call("binary_cross_entropy")], classes(b, at, k)
+        end = b.pick([Call("sigmoid"), Call("softmax")], [3, 1])
+        return k, [end], [Call("binary_cross_entropy")], classes(b, at, k)
     if kind == "two":
         return 1, [Call("sigmoid")], [Call("binary_cross_entropy")], classes(b, at, 2)
     if kind == "kl":
         return k, [b.pick([Call("softmax"), Call("log_softmax")])], [Call("kl_div")], target(b, at, k, shares(b))
     w = b.whole(1, 5)
-    loss = b.pick([Call("mse"), Call("mae"), Call("huber"), Call("huber", {"delta": b.number(0.3, 2)}), Call("smooth_l1"),
-                   Call("smooth_l1", {"beta": b.number(0.3, 2)})])
+    loss = b.pick([Call("mse"), Call("mae"), Call("huber"), Call("huber", {"delta": b.number(0.3, 2)}),
+                   Call("smooth_l1"), Call("smooth_l1", {"beta": b.number(0.3, 2)})])
     more = [Call("mae", {"weight": b.number(0.1, 1)})] if loss.name == "mse" and b.chance(0.2) else []
     return w, b.pick([[], [b.activation()]], [4, 1]), [loss, *more], target(b, at, w, lambda s: b.rng.normal(size=s))
 

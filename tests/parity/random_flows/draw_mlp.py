@@ -50,7 +50,8 @@ def hidden(b: Builder, at: At, earlier: list[At]) -> At:
         return to
     if kind == "concat" and len(earlier) > 1:
         other = b.pick([e for e in earlier if e.name != at.name])
-        return b.layer(at, [Call("concat", {"with": Ref(other.name)})], (at.width + other.width,), declare=b.chance(0.5))
+        calls = [Call("concat", {"with": Ref(other.name)})]
+        return b.layer(at, calls, (at.width + other.width,), declare=b.chance(0.5))
     if kind == "mul" and same:
         return b.layer(at, [Call("mul", {"with": Ref(b.pick(same).name)})], at.features, declare=b.chance(0.5))
     if kind == "two sources" and len(earlier) > 1:

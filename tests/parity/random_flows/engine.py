@@ -14,6 +14,7 @@ from training import Outcome
 
 DTYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32, "U8": np.uint8}
 ENDINGS = {"text": "txt", "tokens": "bin", "npy": "npy"}
+MOMENT = "moment/optimizer.momentum."
 SECONDS = 120
 
 
@@ -28,7 +29,8 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     for name, row in json.loads(data[8 : 8 + size]).items():
         if name != "__metadata__":
             first, last = row["data_offsets"]
-            tensors[name] = np.frombuffer(data[8 + size + first : 8 + size + last], DTYPES[row["dtype"]]).reshape(row["shape"])
+            content = data[8 + size + first : 8 + size + last]
+            tensors[name] = np.frombuffer(content, DTYPES[row["dtype"]]).reshape(row["shape"])
     return tensors
 
 
@@ -65,36 +67,53 @@ class Engine:
         addresses = [(f"{names[x]}=" if x in names else "") + f"file:{x}.{part}.npy" for x in layers]
         return [w for address in addresses for w in ("--consumer", address)]
 
+    def _settings(self, without: tuple[str, ...] = ()) -> list[str]:
+        settings, flags = self.flow.settings(), self.flow.training.flags - set(without)
+        return [w for k in sorted(flags) if k in settings for w in (f"--{k.replace('_', '-')}", settings[k])]
+
     def run_command(self) -> list[str]:
-        settings = self.flow.settings()
-        flags = [w for k in sorted(self.flow.training.flags) if k in settings for w in (f"--{k.replace('_', '-')}", settings[k])]
-        return [self.program, "run", "flow.hmx", *self._streams("--producer", "train"), *self._streams("--test", "test"),
-                *self._consumers("train"), "--save", "weights.safetensors", "--log", "log.jsonl", "--log-every", "1", "--json", "--quiet", "--threads",
-                "1", *flags, *self.flags]
+        return [self.program, "run", "flow.hmx", *self._streams("--producer", "train"),
+                *self._streams("--test", "test"), *self._consumers("train"), "--save", "weights.safetensors", "--log",
+                "log.jsonl", "--log-every", "1", "--json", "--quiet", "--threads", "1", *self._settings(), *self.flags]
+
+    def gradient_command(self) -> list[str]:
+        """A step of one batch whose gradients stay in the checkpoint, as the momentum of SGD."""
+        return [self.program, "run", "flow.hmx", *self._streams("--producer", "train"), *self._consumers("train"),
+                "--quiet", "--threads", "1", "--optimizer", "sgd(lr=1e-30, momentum=0.5)", "--schedule", "constant",
+                "--clip", "0", "--clip-value", "0", "--accumulate", "1", "--steps", "1", "--checkpoint", "checkpoints",
+                *self._settings(("optimizer", "schedule", "clip", "clip_value", "accumulate", "steps")), *self.flags]
 
     def infer_command(self) -> list[str]:
-        return [self.program, "infer", "flow.hmx", "--weights", "weights.safetensors", *self._streams("--producer", "infer", False),
-                *self._consumers("out"), "--quiet", "--threads", "1", "--batch", str(1 + self.flow.seed % 5)]
+        return [self.program, "infer", "flow.hmx", "--weights", "weights.safetensors",
+                *self._streams("--producer", "infer", False), *self._consumers("out"), "--quiet", "--threads", "1",
+                "--batch", str(1 + self.flow.seed % 5)]
 
-    def reproduction(self) -> str:
-        return "\n".join([f"cd {self.folder}", shlex.join(self.run_command()), shlex.join(self.infer_command())])
+    def reproduction(self, gradients: bool) -> str:
+        commands = [self.gradient_command()] if gradients else [self.run_command(), self.infer_command()]
+        return "\n".join([f"cd {self.folder}", *map(shlex.join, commands)])
 
-    def _call(self, command: list[str]) -> str:
+    def call(self, command: list[str]) -> str:
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=SECONDS)
         if done.returncode != 0:
             raise EngineFailed(f"{command[1]} exits with {done.returncode}: {done.stderr.strip()[:600]}")
         return done.stdout
 
     def train(self, out: Outcome) -> None:
-        summary = json.loads(self._call(self.run_command()).strip().splitlines()[-1])
+        summary = json.loads(self.call(self.run_command()).strip().splitlines()[-1])
         out.test_loss = summary["test_loss"]
         out.weights = read_safetensors(self.folder / "weights.safetensors")
         rows = [json.loads(line) for line in (self.folder / "log.jsonl").read_text().splitlines()]
-        out.losses = [float("nan") if r["metrics"]["loss"] is None else r["metrics"]["loss"] for r in rows if r["kind"] == "step"]
+        losses = [r["metrics"]["loss"] for r in rows if r["kind"] == "step"]
+        out.losses = [float("nan") if loss is None else loss for loss in losses]
 
     def infer(self, out: Outcome) -> None:
-        self._call(self.infer_command())
+        self.call(self.infer_command())
         out.results = {name: np.load(self.folder / f"{name}.out.npy") for name in self.flow.ends()}
+
+    def gradients(self) -> dict[str, np.ndarray]:
+        self.call(self.gradient_command())
+        tensors = read_safetensors(next((self.folder / "checkpoints").glob("*.safetensors")))
+        return {name[len(MOMENT):]: x for name, x in tensors.items() if name.startswith(MOMENT)}
 
     def run(self) -> Outcome:
         out = Outcome()

@@ -38,7 +38,8 @@ class Call:
 
     def text(self) -> str:
         first = FIRST.get(self.name)
-        words = [text_of(v) if i == 0 and k == first else f"{k}={text_of(v)}" for i, (k, v) in enumerate(self.args.items())]
+        words = [text_of(v) if i == 0 and k == first else f"{k}={text_of(v)}"
+                 for i, (k, v) in enumerate(self.args.items())]
         return f"{self.name}({', '.join(words)})" if words else self.name
 
 
@@ -137,9 +138,10 @@ class Flow:
         settings = [(k, v) for k, v in self.settings().items() if k not in self.training.flags]
         inside = ", ".join(f"{k} {v}" if k in ("steps", "epochs") else f'{k}="{v}"' if k in ("optimizer", "schedule")
                            else f"{k}={v}" for k, v in settings)
-        streams = "".join(f"  producer {' '.join(filter(None, (s.name, s.declared)))};\n" for s in self.streams.values())
-        layers = "".join(f"  layer {' '.join(filter(None, (x.name, x.declared)))};\n" for x in self.layers.values())
-        consumers = "".join(f"  consumer {name};\n" for name in self.consumers.values())
+        declarations = [f"producer {s.name} {s.declared}" for s in self.streams.values()]
+        declarations += [f"layer {x.name} {x.declared}" for x in self.layers.values()]
+        declarations += [f"consumer {name}" for name in self.consumers.values()]
+        head = "".join(f"  {d.strip()};\n" for d in declarations)
         given = [Arrow(layer, name, []) for layer, name in self.consumers.items()]
         body = "".join(f"    {x.text()}\n" for x in [*self.arrows, *given, *self.taps])
-        return f"harmonic {self.kind}_{self.seed} {{\n{streams}{layers}{consumers}  cycle ({inside}) {{\n{body}  }}\n}}\n"
+        return f"harmonic {self.kind}_{self.seed} {{\n{head}  cycle ({inside}) {{\n{body}  }}\n}}\n"

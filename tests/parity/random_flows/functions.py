@@ -96,7 +96,8 @@ def norm(scope: "ArrowScope", v: Value, call: Call) -> Value:
     kind, epsilon, x = call.get("kind", "layer"), call.get("epsilon", 1e-5), v.tensor
     own = tuple(x.shape[v.leading:])
     if kind == "layer":
-        return v.with_tensor(F.layer_norm(x, own, scope.constant("gain", own, 1), scope.constant("bias", own, 0), epsilon))
+        gain, bias = scope.constant("gain", own, 1), scope.constant("bias", own, 0)
+        return v.with_tensor(F.layer_norm(x, own, gain, bias, epsilon))
     if kind == "rms":
         rows = v.flat()
         gain = scope.constant("gain", rows.shape[-1:], 1)

@@ -12,6 +12,7 @@ CLASS_LOSSES = {"cross_entropy", "nll", "hinge", "binary_cross_entropy"}
 
 
 def as_numbers(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Bytes are scaled to [0, 1]."""
     return x.to(dtype) / 255 if x.dtype == torch.uint8 else x.to(dtype)
 
 
@@ -41,7 +42,9 @@ def cross_entropy(before: Tensor, activation: str, target: Tensor, classes: bool
     if activation == "sigmoid":
         def each(x: Tensor, y: Tensor) -> Tensor:
             return F.binary_cross_entropy_with_logits(x, y, reduction="none")
-        return class_rows(before, target, call, lambda x, y: each(x, one_hot(y, x))) if classes else each(before, target)
+        if classes:
+            return class_rows(before, target, call, lambda x, y: each(x, one_hot(y, x)))
+        return each(before, target)
     if classes:
         return class_rows(before, target, call,
                           lambda x, y: F.cross_entropy(x, y, label_smoothing=smoothing, reduction="none"))

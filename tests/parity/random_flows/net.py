@@ -113,14 +113,15 @@ class ArrowScope:
             if not own:
                 seen[call.name] = seen.get(call.name, 0) + 1
             number = seen.get(call.name, 1)
-            self.prefix = own or f"{self.arrow.source}.{self.arrow.target}.{call.name}" + (f".{number}" if number > 1 else "")
+            path = f"{self.arrow.source}.{self.arrow.target}.{call.name}"
+            self.prefix = own or (f"{path}.{number}" if number > 1 else path)
             v = FUNCTIONS[call.name](self, raw if call.name == "embed" else v, call)
             before, act = v.tensor, ""
         return v, before, act
 
     def layer(self, name: str) -> Value:
         v = self.run_.values[name]
-        return v if v.tensor.dtype == self.net.dtype else Value(losses.as_numbers(v.tensor, self.net.dtype), v.positions)
+        return Value(losses.as_numbers(v.tensor, self.net.dtype), v.positions)
 
     def _first(self, name: str, make) -> Tensor:
         path = f"{self.prefix}.{name}"

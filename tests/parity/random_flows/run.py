@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares random flows with their twins in PyTorch: run.py [--seeds FIRST-LAST] [--program FILE] [--keep FOLDER].
+"""Compares random flows with their twins in PyTorch: run.py --program FILE [--seeds FIRST-LAST].
 
 Prints every mismatch with its flow and how to run it again, and at the end how far off everything was.
 """
@@ -18,14 +18,16 @@ import torch
 
 from compare import Verdict, judge
 from engine import Engine, EngineFailed
+from flow import Flow
+from gradients import judge_gradients
 from kinds import draw_flow
 from training import run_twin
 
 
-def check(seed: int, program: str, folder: Path, flags: tuple[str, ...]) -> Verdict:
-    flow = draw_flow(seed)
-    engine = Engine(program, flow, folder, flags)
+def check(flow: Flow, engine: Engine, gradients: bool) -> Verdict:
     engine.write_files()
+    if gradients:
+        return judge_gradients(flow, engine)
     twin = run_twin(flow)
     verdict = Verdict()
     if not np.isfinite(twin.losses).all() or max(map(abs, twin.losses)) > 1e15:
@@ -59,7 +61,9 @@ def main() -> int:
     options.add_argument("--seeds", default="0-299", metavar="FIRST-LAST")
     options.add_argument("--program", required=True, metavar="FILE")
     options.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the files of mismatches here")
-    options.add_argument("--flag", action="append", default=[], help="a further flag of every run, such as --flag=--device=reference")
+    options.add_argument("--gradients", action="store_true", help="compare the gradients of the first batch instead")
+    options.add_argument("--flag", action="append", default=[],
+                         help="a further flag of every run, such as --flag=--device=reference")
     a = options.parse_args()
     first, _, last = a.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
@@ -69,16 +73,17 @@ def main() -> int:
     verdicts: dict[int, Verdict] = {}
     began = time.monotonic()
     for seed in seeds:
-        folder = keep / str(seed)
+        flow, folder = draw_flow(seed), keep / str(seed)
+        engine = Engine(program, flow, folder, tuple(a.flag))
+        shutil.rmtree(folder, ignore_errors=True)
         try:
-            v = verdicts[seed] = check(seed, program, folder, tuple(a.flag))
+            v = verdicts[seed] = check(flow, engine, a.gradients)
         except Exception:
             v = verdicts[seed] = Verdict()
             v.mismatches = [traceback.format_exc()]
         if v.mismatches:
-            flow = draw_flow(seed)
             print(f"MISMATCH seed {seed} ({flow.kind})\n  " + "\n  ".join(v.mismatches) + f"\n{flow.text()}"
-                  f"{Engine(program, flow, folder, tuple(a.flag)).reproduction()}\n", flush=True)
+                  f"{engine.reproduction(a.gradients)}\n", flush=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)
     wrong = [s for s, v in verdicts.items() if v.mismatches]
