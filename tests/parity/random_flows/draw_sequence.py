@@ -49,11 +49,10 @@ def draw_attention(b: Builder, width: int, memory: str | None = None) -> Call:
         args["kv_heads"] = b.pick([k for k in (1, 2, 3, 4) if heads % k == 0])
     if memory:
         args["memory"] = Ref(memory)
-    else:
-        if b.chance(0.5):
-            args["causal"] = True
-        if (width // heads) % 2 == 0 and b.chance(0.4):
-            args["rope"] = True
+    if b.chance(0.25 if memory else 0.5):
+        args["causal"] = True
+    if not memory and (width // heads) % 2 == 0 and b.chance(0.4):
+        args["rope"] = True
     if b.chance(0.15):
         args["bias"] = False
     return Call("attention", args)
@@ -105,7 +104,7 @@ def draw_sequence(seed: int) -> Flow:
     positions = b.pick([1, b.whole(2, 12), 20], [0.6, 9, 0.5])
     at = sequence(b, "x", positions, b.whole(1, 8))
     if b.chance(0.15):
-        other = sequence(b, "m", b.whole(positions, positions + 6), b.whole(1, 8))
+        other = sequence(b, "m", b.whole(1, positions + 6), b.whole(1, 8))
         at = b.layer(at, [b.activation()], (b.width(),))
         other = b.layer(other, [b.activation()], (b.width(),))
         at = b.layer(at, [draw_attention(b, at.width, other.name)], at.features)

@@ -18,6 +18,10 @@ MOMENT = "moment/optimizer.momentum."
 SECONDS = 120
 
 
+def number(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
 class EngineFailed(Exception):
     pass
 
@@ -100,11 +104,11 @@ class Engine:
 
     def train(self, out: Outcome) -> None:
         summary = json.loads(self.call(self.run_command()).strip().splitlines()[-1])
-        out.test_loss = summary["test_loss"]
+        out.test_loss = number(summary["test_loss"])
+        out.test_accuracy = number(summary["test_accuracy"])
         out.weights = read_safetensors(self.folder / "weights.safetensors")
         rows = [json.loads(line) for line in (self.folder / "log.jsonl").read_text().splitlines()]
-        losses = [r["metrics"]["loss"] for r in rows if r["kind"] == "step"]
-        out.losses = [float("nan") if loss is None else loss for loss in losses]
+        out.losses = [number(r["metrics"].get("loss")) for r in rows if r["kind"] == "step"]
 
     def infer(self, out: Outcome) -> None:
         self.call(self.infer_command())

@@ -156,10 +156,11 @@ def attention(scope: "ArrowScope", v: Value, call: Call) -> Value:
     if call.get("rope", False):
         q, k = turned(q), turned(k)
     k, u = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, u))
-    mask = None
-    if call.get("causal", False):
-        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
-    y = F.scaled_dot_product_attention(q, k, u, attn_mask=mask)
+    mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool)
+    if call.get("causal", False):  # the last position sees all
+        mask = mask.tril(k.shape[2] - q.shape[2])
+    sees = mask.any(-1, keepdim=True)
+    y = F.scaled_dot_product_attention(q, k, u, attn_mask=mask | ~sees) * sees
     return v.with_tensor(project(scope, y.transpose(1, 2).flatten(2), "output", x.shape[-1], bias))
 
 

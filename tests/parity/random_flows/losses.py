@@ -25,6 +25,10 @@ def counts(call: Call, target: Tensor, positions: int) -> int:
     return target.shape[0] * (target.shape[1] if positions else 1)
 
 
+def takes_classes(call: Call, y: Tensor, target: Tensor) -> bool:
+    return call.name in CLASS_LOSSES and not target.is_floating_point() and target.ndim + 1 == y.ndim
+
+
 def class_rows(logits: Tensor, target: Tensor, call: Call, loss) -> Tensor:
     rows, classes = logits.reshape(-1, logits.shape[-1]), target.reshape(-1).long()
     if "ignore_index" in call.args:
@@ -63,7 +67,7 @@ def binary(v: Value, before: Tensor, activation: str, target: Tensor, classes: b
 def total(call: Call, v: Value, before: Tensor, activation: str, target: Tensor) -> Tensor:
     """The loss of a layer's value against a target, summed over samples, positions and outputs."""
     y, name = v.tensor, call.name
-    classes = name in CLASS_LOSSES and not target.is_floating_point() and target.ndim + 1 == y.ndim
+    classes = takes_classes(call, y, target)
     if name == "next_token":
         return class_rows(before[:, :-1], target[:, 1:], call, lambda x, t: F.cross_entropy(x, t, reduction="none"))
     if not classes:

@@ -77,6 +77,16 @@ class Pass:
         target = self.values[tap.target].tensor
         return losses.total(call, self.values[tap.layer], before, act, target)
 
+    def hits(self, tap: Tap, call: Call) -> Tensor | None:
+        """Which classes that count are right; None where targets are no classes."""
+        value, target = self.values[tap.layer].tensor, self.values[tap.target].tensor
+        if not losses.takes_classes(call, value, target):
+            return None
+        second = call.name == "binary_cross_entropy" and value.shape[-1] == 1  # its probability
+        best = (value > 0.5).long().squeeze(-1) if second else self.before[tap.layer][0].argmax(-1)
+        counts = target != call.get("ignore_index", -1)
+        return (best == target)[counts]
+
 
 class ArrowScope:
     """What one function of an arrow may ask for."""

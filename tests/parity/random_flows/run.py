@@ -30,7 +30,7 @@ def check(flow: Flow, engine: Engine, gradients: bool) -> Verdict:
         return judge_gradients(flow, engine)
     twin = run_twin(flow)
     verdict = Verdict()
-    if not np.isfinite(twin.losses).all() or max(map(abs, twin.losses)) > 1e15:
+    if not all(np.isfinite(w).all() for w in twin.weights.values()) or np.nanmax(np.abs([0, *twin.losses])) > 1e15:
         verdict.diverges = True
         return verdict
     try:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Iterable
 
 import numpy as np
 import torch
@@ -26,6 +27,13 @@ class Outcome:
     initial: dict[str, np.ndarray] = field(default_factory=dict)
     results: dict[str, np.ndarray] = field(default_factory=dict)  # of inference, by layer
     test_loss: float = 0.0
+    test_accuracy: float = 0.0  # of the first layer that has one; NaN: none
+
+
+def sum_of_means(sums: Iterable[tuple[float, int]]) -> float:
+    """NaN where nothing counts."""
+    means = [s / n for s, n in sums if n]
+    return sum(means) if means else float("nan")
 
 
 def batches_of_epoch(flow: Flow, n: int, epoch: int) -> list[np.ndarray]:
@@ -121,7 +129,7 @@ class Trainer:
     def logged_loss(self) -> float:
         keys = [key for key, *_ in self.terms()]
         over = {k: (sum(step[k][0] for step in self.window), sum(step[k][1] for step in self.window)) for k in keys}
-        return sum(s / n for s, n in over.values() if n)
+        return sum_of_means(over.values())
 
     def train(self, out: Outcome) -> None:
         t, n = self.flow.training, self.samples("train")
@@ -161,13 +169,14 @@ class Trainer:
     def numpy(self) -> dict[str, np.ndarray]:
         return {path: p.detach().numpy().copy() for path, p in {**self.net.parameters, **self.net.states}.items()}
 
-    def test(self) -> float:
+    def test(self, out: Outcome) -> None:
         batch = self.tensors("test", None, True)
-        run, loss = self.net.run(batch, False, 0), 0.0
-        for key, tap, call, weight in self.terms():
-            if n := self.count(batch, key):
-                loss += weight * float(run.loss(tap, call)) / n
-        return loss
+        run = self.net.run(batch, False, 0)
+        right = (run.hits(tap, call) for _, tap, call, _ in self.terms())
+        hits = next((h for h in right if h is not None), None)
+        out.test_accuracy = float("nan") if hits is None or not len(hits) else float(hits.double().mean())
+        out.test_loss = sum_of_means([(weight * float(run.loss(tap, call)), self.count(batch, key))
+                             for key, tap, call, weight in self.terms()])
 
     def infer(self) -> dict[str, np.ndarray]:
         run = self.net.run(self.tensors("infer", None, False), False, 0)
@@ -179,6 +188,6 @@ def run_twin(flow: Flow, dtype: torch.dtype = torch.float64, disturbed: int | No
     trainer.train(out)
     out.weights = trainer.numpy()
     with torch.no_grad():
-        out.test_loss = trainer.test()
+        trainer.test(out)
         out.results = trainer.infer()
     return out

@@ -3,7 +3,8 @@
 
 Small flows are chosen so that together they use as many functions, losses and settings as possible.
 Metadata NAME = {"text", "seed", "shuffle", "classes": {STREAM}, "allowed": {PART: error}}; below NAME/
-  train/S, test/S, infer/S (streams)      loss (after each step the mean of all so far), test_loss
+  train/S, test/S, infer/S (streams)
+  loss (after each step the mean of all so far), test_loss, test_accuracy (NaN: none)
   gradient/P (of the first samples in file order, drawn as in step 1)      weights/P, result/LAYER
 """
 from __future__ import annotations
@@ -54,7 +55,7 @@ def candidates(kind: str) -> list[tuple[Flow, Outcome, dict[str, float]]]:
         if flow.training.shuffle not in (None, 0) or numbers(flow, Outcome()) > MOST_NUMBERS[kind]:
             continue
         twin = run_twin(flow)
-        if numbers(flow, twin) > MOST_NUMBERS[kind] or not np.isfinite(twin.losses).all():
+        if numbers(flow, twin) > MOST_NUMBERS[kind] or not np.isfinite([twin.test_loss, *twin.losses]).all():
             continue
         allowed = errors(run_twin(flow, torch.float32), twin)
         for i in range(2):
@@ -87,6 +88,7 @@ def add(tensors: dict[str, torch.Tensor], metadata: dict[str, str], flow: Flow, 
             put(f"{part}/{s.name}", data, np.int32 if s.raw else None)
     put("loss", np.array(twin.losses))
     put("test_loss", np.array(twin.test_loss))
+    put("test_accuracy", np.array(twin.test_accuracy))
     for path, w in twin.weights.items():
         put(f"weights/{path}", w, np.float32)
     rows = np.arange(min(flow.training.batch, len(next(iter(flow.streams.values())).data["train"])))
