@@ -8,6 +8,7 @@ import numpy as np
 
 from flow import Arrow, Call, Flow, Layer, Stream, Tap, Training
 
+LARGE = 100000  # seeds from here on draw wider flows
 PARTS = ("train", "test", "infer")
 
 
@@ -31,11 +32,20 @@ class Builder:
         self.layers: dict[str, Layer] = {}
         self.arrows: list[Arrow] = []
         self.taps: list[Tap] = []
-        large = self.chance(0.06)
-        self.most = 48 if large else 16
+        self.most = 48 if self.chance(0.06) else 16  # the widest layer
+        if seed >= LARGE:
+            self.most = 96
         self.batch = self.whole(2, 24)
         self.samples = {"train": self.whole(4, 60), "test": self.whole(1, 30), "infer": self.whole(1, 9)}
+        if seed >= LARGE:
+            self.batch, self.samples["train"] = self.whole(8, 80), self.whole(20, 200)
         self.takes_batch_norm = False
+
+    def few_samples(self, batch: int, samples: int) -> None:
+        """Where a sample costs more."""
+        if self.seed < LARGE:
+            self.batch, self.samples["train"] = self.whole(2, batch), self.whole(4, samples)
+        self.samples["test"] = self.whole(1, 12)
 
     # ---- choices ----
     def whole(self, low: int, high: int) -> int:

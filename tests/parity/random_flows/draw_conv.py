@@ -94,7 +94,7 @@ def draw_conv(seed: int) -> Flow:
     b = Builder("conv", seed)
     side = 20 if b.most > 16 else 10
     c, h, w = b.whole(1, 4), b.whole(3, side), b.whole(3, side)
-    b.batch, b.samples["train"] = b.whole(2, 12), b.whole(4, 30)
+    b.few_samples(12, 30)
     u8 = b.chance(0.25)
 
     def make(n: int) -> np.ndarray:

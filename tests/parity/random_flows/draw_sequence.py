@@ -99,8 +99,7 @@ def finish(b: Builder, at: At) -> Flow:
 
 def draw_sequence(seed: int) -> Flow:
     b = Builder("seq", seed)
-    b.batch, b.samples["train"] = b.whole(2, 12), b.whole(4, 30)
-    b.samples["test"] = b.whole(1, 12)
+    b.few_samples(12, 30)
     positions = b.pick([1, b.whole(2, 12), 20], [0.6, 9, 0.5])
     at = sequence(b, "x", positions, b.whole(1, 8))
     if b.chance(0.15):

@@ -41,8 +41,7 @@ def draw_words(b: Builder) -> At:
 
 def draw_tokens(seed: int) -> Flow:
     b = Builder("tokens", seed)
-    b.batch, b.samples["train"] = b.whole(2, 12), b.whole(4, 24)
-    b.samples["test"] = b.whole(1, 12)
+    b.few_samples(12, 24)
     words = draw_words(b)
     symbols, width = b.streams["words"].classes, b.whole(1, 12)
     args = {"deviation": b.number(0.02, 1)} if b.chance(0.7) else {}
