@@ -23,6 +23,7 @@ HTensor avgpool(Scope&, const HTensor&, const Arguments&);
 HTensor concat(Scope&, const HTensor&, const Arguments&);
 HTensor conv(Scope&, const HTensor&, const Arguments&);
 HTensor dropout(Scope&, const HTensor&, const Arguments&);
+HTensor noise(Scope&, const HTensor&, const Arguments&);
 HTensor embed(Scope&, const HTensor&, const Arguments&);
 HTensor flatten(Scope&, const HTensor&, const Arguments&);
 HTensor glu(Scope&, const HTensor&, const Arguments&);

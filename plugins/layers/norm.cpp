@@ -109,4 +109,13 @@ HTensor dropout(Scope& scope, const HTensor& x, const Arguments& a) {
   return harmonics::call1("dropout", {x, scope.random(x.shape())}, Attributes().set("rate", rate));
 }
 
+// Bell-shaped by the method of Box and Muller; 1 - u is above 0, so the logarithm is finite.
+HTensor noise(Scope& scope, const HTensor& x, const Arguments& a) {
+  const double deviation = a.number("deviation", 0.1);
+  if (deviation == 0 || !scope.training()) return x;
+  const HTensor u = scope.random(x.shape()), turn = scope.random(x.shape());
+  const HTensor drawn = deviation * sqrt(-2.0 * log(1.0 - u)) * cos(6.283185307179586 * turn);
+  return x + (x.dtype() == DType::F32 ? drawn : cast(drawn, x.dtype()));
+}
+
 }  // namespace layers

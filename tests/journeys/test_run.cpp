@@ -236,7 +236,7 @@ TEST_CASE("looking around: version, list, inspect, explain, validate") {
   CHECK(has(harmonics("version").out, "plugin contract 1.5"));
   const Result all = harmonics("list functions");
   for (const char* name : {"relu", "leaky_relu", "sigmoid", "tanh", "softmax", "gelu", "silu", "elu", "softplus", "identity", "cross_entropy", "binary_cross_entropy", "mse", "mae", "huber",
-                           "affine", "conv", "maxpool", "avgpool", "norm", "dropout", "flatten", "embed", "attention", "skip", "concat", "lstm", "gru", "prelu", "nll", "hinge"}) {
+                           "affine", "conv", "maxpool", "avgpool", "norm", "dropout", "noise", "flatten", "embed", "attention", "skip", "concat", "lstm", "gru", "prelu", "nll", "hinge"}) {
     INFO(name);
     CHECK(has(all.out, std::string("  ") + name + " "));
   }

@@ -277,6 +277,16 @@ TEST_CASE("dropout acts while training only") {
   check_close(ran_layer("dropout", scope, x, {{"rate", "0.25"}}), {0, 2 / 0.75f, 0, 4 / 0.75f});
 }
 
+TEST_CASE("noise acts while training only") {
+  TestScope scope;
+  const HTensor x = floats({1, 4}, {1, 2, 3, 4});
+  check_close(ran_layer("noise", scope, x), {1, 2, 3, 4});
+  scope.is_training = true;
+  check_close(ran_layer("noise", scope, x, {{"deviation", "0"}}), {1, 2, 3, 4});
+  scope.random_numbers = floats({1, 4}, {0.1f, 0.3f, 0.2f, 0.9f});  // of both the radius and the angle
+  check_close(ran_layer("noise", scope, x, {{"deviation", "0.25"}}), {1.0928435f, 1.9347510f, 3.0516095f, 4.4340307f});
+}
+
 TEST_CASE("embed looks up a row for each symbol") {
   TestScope scope;
   scope.symbols = 5;

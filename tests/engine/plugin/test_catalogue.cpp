@@ -59,6 +59,7 @@ TEST_CASE("arguments of layers and metrics have their ranges") {
     const char *name, *argument, *value, *remedy;
   };
   for (const Row& row : {Row{HX_LAYER, "dropout", "rate", "1", "give a value at least 0 and below 1"},
+                         Row{HX_LAYER, "noise", "deviation", "-1", "give a value at least 0"},
                          Row{HX_LAYER, "affine", "width", "0", "give a value at least 1"},
                          Row{HX_LAYER, "conv", "kernel", "0", "give a value at least 1"},
                          Row{HX_LAYER, "gru", "layers", "0", "give a value at least 1"},
@@ -87,11 +88,12 @@ TEST_CASE("the catalogue has what the language promises") {
     CHECK(registry.need(HX_ACTIVATION, name)->identity() == "harmonics.activations/" + std::string(name));
   for (const char* name : {"cross_entropy", "binary_cross_entropy", "mse", "mae", "huber", "smooth_l1", "next_token", "nll", "kl_div", "hinge"})
     CHECK(registry.need(HX_LOSS, name)->plugin == "harmonics.losses");
-  for (const char* name : {"affine", "conv", "maxpool", "avgpool", "norm", "dropout", "flatten", "embed", "attention", "skip", "concat", "mul", "lstm", "gru", "last", "mean", "prelu", "glu"})
+  for (const char* name : {"affine", "conv", "maxpool", "avgpool", "norm", "dropout", "noise", "flatten", "embed", "attention", "skip", "concat", "mul", "lstm", "gru", "last", "mean", "prelu", "glu"})
     CHECK(registry.need(HX_LAYER, name)->plugin == "harmonics.layers");
   CHECK(registry.need(HX_LOSS, "cross_entropy")->flags == HX_TAKES_CLASSES);
   CHECK(registry.need(HX_LOSS, "next_token")->flags == (HX_TAKES_CLASSES | HX_SHIFTS_TARGET));
   CHECK(registry.need(HX_LAYER, "dropout")->flags == HX_MODE_ONLY);
+  CHECK(registry.need(HX_LAYER, "noise")->flags == HX_MODE_ONLY);
   CHECK(registry.need(HX_LAYER, "skip")->flags == HX_IDENTITY_SKIP);
   CHECK(registry.need(HX_LAYER, "prelu")->flags == HX_AFTER_MAP);
   CHECK(registry.need(HX_PRODUCER, "file")->plugin.empty());
