@@ -98,11 +98,15 @@ std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& optio
   for (const std::string& text : options.overrides) set_override(result->registry(), text);
   if (known) known(*result);
   const auto bind = [&](const std::vector<std::string>& texts, StreamSet& set) {
+    std::vector<Binding> later;  // fields of producers that stand behind them
     for (const std::string& text : texts) {
       Binding b = parse_binding(text);
       if (options.insecure) set_option(result->registry(), HX_PRODUCER, b.address, "insecure", "true");
-      set.bind(result->graph(), result->registry(), b.name, std::move(b.address));
+      const int of = StreamSet::field_of(result->graph(), b.name, b.address);
+      if (of >= 0 && !set.bound(of)) later.push_back(std::move(b));
+      else set.bind(result->graph(), result->registry(), b.name, std::move(b.address));
     }
+    for (Binding& b : later) set.bind(result->graph(), result->registry(), b.name, std::move(b.address));
   };
   const std::shared_ptr<Spool> spool = spool_of(options);
   result->streams().set_spool(spool);

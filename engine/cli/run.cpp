@@ -70,6 +70,18 @@ const Evaluation* validation_of(const CycleReport& report) {
   return epoch ? &*epoch->validation : nullptr;
 }
 
+// What the last passes left over, by purpose of the streams.
+boost::json::array left_over_of(const Outcome& outcome) {
+  boost::json::array all;
+  const auto add = [&](const char* of, const std::vector<LeftOver>& streams) {
+    for (const LeftOver& left : streams) all.push_back(boost::json::object{{"of", of}, {"producer", left.producer}, {"samples", left.samples}});
+  };
+  add("run", outcome.report.left_over);
+  if (const Evaluation* validation = validation_of(outcome.report)) add("validation", validation->left_over);
+  if (outcome.test) add("test", outcome.test->left_over);
+  return all;
+}
+
 boost::json::object json_of(const HarmonicGraph& graph, const Outcome& outcome) {
   const CycleReport& r = outcome.report;
   boost::json::object o;
@@ -85,6 +97,7 @@ boost::json::object json_of(const HarmonicGraph& graph, const Outcome& outcome) 
   o["test_loss"] = json_of(outcome.test ? outcome.test->loss : 0, outcome.test.has_value());
   o["test_accuracy"] = json_of(outcome.test ? outcome.test->accuracy : -1, outcome.test && outcome.test->accuracy >= 0);
   o["stopped_by"] = r.stopped_by;
+  o["left_over"] = left_over_of(outcome);
   o["training"] = outcome.trained ? boost::json::value(outcome.training) : boost::json::value(nullptr);
   o["learning_rate"] = json_of(r.learning_rate, outcome.trained);
   o["resumed_at"] = r.resumed_at;
@@ -265,6 +278,8 @@ Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& 
     outcome.trained = outcome.trained || trains;
     if (trains) outcome.training = graph.settings(cycle, options.run).training(), outcome.cycle = cycle;
     if (outcome.interrupted || outcome.failure) break;
+    if (const Evaluation* validation = validation_of(outcome.report); validation && trains)
+      for (const LeftOver& left : validation->left_over) print_note("validation: " + left.text);
     // Too late for the last step of this cycle, in time for the first of the next.
     if (cycle + 1 < cycles && (runtime.asked_to_stop() || signals.stopped())) {
       outcome.interrupted = true;
@@ -394,6 +409,7 @@ void test(HarmonicGraph& graph, const Options& options, Outcome& outcome) {
   if (outcome.cycle < 0 || outcome.interrupted || outcome.failure || graph.test_streams().empty()) return;
   try {
     outcome.test = evaluate(graph, outcome.cycle, graph.test_streams(), options.run);
+    for (const LeftOver& left : outcome.test->left_over) print_note("test: " + left.text);
   } catch (const Error& e) {
     outcome.failure = e;
   }

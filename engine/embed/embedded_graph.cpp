@@ -107,17 +107,20 @@ int hx_graph::node_named(const char* name, uint32_t purpose) {
   throw e;
 }
 
-void hx_graph::bind_producer(const char* name, uint32_t purpose, Source source) {
+void hx_graph::bind_producer(const char* name, uint32_t purpose, Source source, const std::string& options) {
+  const std::lock_guard<std::recursive_mutex> lock(owner_);
   const int node = node_named(name, purpose);
   if (streams(purpose).bound(node)) throw Error(ErrorKind::Usage, fmt::format("producer '{}' is bound twice", stream_name(name)));
-  streams(purpose).bind(graph().graph(), node, std::move(source));
+  streams(purpose).bind(graph().graph(), graph().registry(), node, std::move(source), options);
 }
 
 void hx_graph::bind_producer(const char* name, uint32_t purpose, const std::string& address) {
+  const std::lock_guard<std::recursive_mutex> lock(owner_);
   streams(purpose).bind(graph().graph(), graph().registry(), name ? name : "", parse_address(address));
 }
 
 void hx_graph::bind_consumer(const char* name, Sink sink) {
+  const std::lock_guard<std::recursive_mutex> lock(owner_);
   const Graph& g = graph().graph();
   const int node = name && *name ? g.find(name) : -1;
   if (name && *name && (node < 0 || g.nodes[static_cast<size_t>(node)].kind != DeclarationKind::Consumer))
@@ -125,12 +128,68 @@ void hx_graph::bind_consumer(const char* name, Sink sink) {
   graph().bind_consumer(node, std::move(sink));
 }
 
-void hx_graph::bind_consumer(const char* name, const std::string& address) { graph().bind_consumer(name ? name : "", parse_address(address)); }
+void hx_graph::bind_consumer(const char* name, const std::string& address) {
+  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  graph().bind_consumer(name ? name : "", parse_address(address));
+}
+
+// The time in which a cycle of a fit runs: others may ask meanwhile.
+class hx_graph::Run {
+ public:
+  explicit Run(hx_graph& graph) : graph_(graph), owner_(graph.owner_) {}
+  ~Run() { end(); }
+  void begin(std::shared_ptr<Running> running) {
+    {
+      const std::lock_guard<std::mutex> lock(graph_.state_);
+      graph_.running_ = std::move(running);
+    }
+    owner_.unlock();
+  }
+  void end() {
+    if (owner_.owns_lock()) return;
+    {
+      const std::lock_guard<std::mutex> lock(graph_.state_);
+      graph_.running_.reset();
+    }
+    graph_.changed_.notify_all();
+    owner_.lock();
+  }
+
+ private:
+  hx_graph& graph_;
+  std::unique_lock<std::recursive_mutex> owner_;
+};
+
+std::shared_ptr<hx_graph::Running> hx_graph::running() {
+  const std::lock_guard<std::mutex> lock(state_);
+  return running_;
+}
+
+CycleReport hx_graph::run_cycle(Run& run, int cycle, const hx_fit_settings& settings, FitCheckpoints& checkpoints, bool& stopped) {
+  inference_.step.reset();
+  const auto running = std::make_shared<Running>(graph(), cycle, last_);
+  CycleRuntime& runtime = running->runtime;
+  if (graph().graph().trains(cycle)) checkpoints.attach(runtime);
+  runtime.on_start([&](const std::vector<std::string>&, const Beginning&) { run.begin(running); });
+  runtime.on_progress([&](const Progress& p) {
+    const hx_progress c = to_c(p);
+    if (!stopped && settings.progress && !settings.progress(settings.context, &c)) runtime.stop(), stopped = true;
+  });
+  try {
+    CycleReport report = runtime.run();
+    run.end();
+    return report;
+  } catch (...) {
+    run.end();
+    throw;
+  }
+}
 
 void hx_graph::fit(const hx_fit_settings& settings, hx_fit_report& report) {
+  Run run(*this);
   HarmonicGraph& g = graph();
   last_ = run_settings(settings);
-  inference_.step.reset();
+  last_.goes_on = true;
   CycleReport result;
   bool stopped = false;
   const int cycles = static_cast<int>(g.graph().cycles.size());
@@ -138,17 +197,11 @@ void hx_graph::fit(const hx_fit_settings& settings, hx_fit_report& report) {
   FitCheckpoints checkpoints(settings, g);
   std::vector<std::string> notes = checkpoints.notes();
   for (int cycle = 0; cycle < cycles && !stopped; ++cycle) {
-    CycleRuntime runtime(g, cycle, last_);
     if (checkpoints.over(cycle)) {
-      if (g.graph().trains(cycle)) runtime.declare_parameters();
+      if (g.graph().trains(cycle)) CycleRuntime(g, cycle, last_).declare_parameters();
       continue;
     }
-    if (g.graph().trains(cycle)) checkpoints.attach(runtime);
-    runtime.on_progress([&](const Progress& p) {
-      const hx_progress c = to_c(p);
-      if (!stopped && settings.progress && !settings.progress(settings.context, &c)) runtime.stop(), stopped = true;
-    });
-    CycleReport one = runtime.run();
+    CycleReport one = run_cycle(run, cycle, settings, checkpoints, stopped);
     notes.insert(notes.end(), one.notes.begin(), one.notes.end());
     if (g.graph().trains(cycle) || cycle == 0) result = std::move(one);
   }
@@ -169,6 +222,10 @@ void hx_graph::fit(const hx_fit_settings& settings, hx_fit_report& report) {
   checkpoint_ = checkpoints.newest();
   report.checkpoint = checkpoint_.c_str();
   report_figures(result, report);
+  left_over_ = result.left_over;
+  hand_out(left_over_, left_over_of_fit_);
+  report.left_over = left_over_of_fit_.data();
+  report.n_left_over = static_cast<uint32_t>(left_over_of_fit_.size());
 }
 
 void hx_graph::report_figures(const CycleReport& result, hx_fit_report& report) {
@@ -190,7 +247,13 @@ void hx_graph::report_figures(const CycleReport& result, hx_fit_report& report) 
   report.resumed_at = result.resumed_at;
 }
 
+void hx_graph::hand_out(const std::vector<LeftOver>& all, std::vector<hx_left_over>& out) {
+  out.clear();
+  for (const LeftOver& left : all) out.push_back({sizeof(hx_left_over), 0, left.producer.c_str(), left.samples});
+}
+
 void hx_graph::evaluate(hx_evaluation& out) {
+  const std::lock_guard<std::recursive_mutex> lock(owner_);
   HarmonicGraph& g = graph();
   const Evaluation e = harmonics::evaluate(g, 0, g.test_streams(), last_);
   out.samples = e.samples;
@@ -200,19 +263,36 @@ void hx_graph::evaluate(hx_evaluation& out) {
   const std::vector<hx_figure>& figures = figures_.add(e.all());
   out.figures = figures.data();
   out.n_figures = figures.size();
+  left_over_tested_ = e.left_over;
+  hand_out(left_over_tested_, left_over_of_test_);
+  out.left_over = left_over_of_test_.data();
+  out.n_left_over = static_cast<uint32_t>(left_over_of_test_.size());
 }
 
 void hx_graph::load(const std::string& path) {
+  const std::lock_guard<std::recursive_mutex> lock(owner_);
   HarmonicGraph& g = graph();
   inference_.step.reset();
   g.load_weights(path);
 }
 
-void hx_graph::save(const std::string& path) { save_safetensors(graph().weights(), path); }
+void hx_graph::save(const std::string& path) {
+  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  save_safetensors(graph().weights(), path);
+}
 
-void hx_graph::close_scope(const std::shared_ptr<NameScope>& scope) { std::erase(chain_.of_graph, scope); }
+void hx_graph::open_scope(std::shared_ptr<NameScope> scope) {
+  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  chain_.of_graph.push_back(std::move(scope));
+}
+
+void hx_graph::close_scope(const std::shared_ptr<NameScope>& scope) {
+  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  std::erase(chain_.of_graph, scope);
+}
 
 std::string hx_graph::set_override(const std::string& functional, const std::string& implementation) {
+  const std::lock_guard<std::recursive_mutex> lock(owner_);
   inference_.step.reset();
   return registered_.set_override(functional, implementation);
 }
@@ -220,24 +300,17 @@ std::string hx_graph::set_override(const std::string& functional, const std::str
 CompiledStep& hx_graph::step_of(int64_t batch) {
   if (inference_.step && inference_.batch == batch) return *inference_.step;
   HarmonicGraph& g = graph();
-  LoweringOptions o;
-  o.mode = Mode::infer;
-  o.batch = batch;
-  o.wanted = g.results(0);
-  o.branches = g.graph().branches(0);
-  inference_.step = std::make_unique<CompiledStep>(g.lower(o), g.store(), g.executor(last_.threads), g.compile_options(last_));
+  inference_.step = std::make_unique<CompiledStep>(g.lower(inference_options(g, batch)), g.store(), g.executor(last_.threads), g.compile_options(last_));
   inference_.batch = batch;
   return *inference_.step;
 }
 
-std::vector<HTensor> hx_graph::infer(const char* const* names, hx_value* const* inputs, uint32_t n_inputs) {
-  HarmonicGraph& g = graph();
-  g.assume_declared_streams();
+// Looks at the graph alone, whose streams must be known.
+hx_graph::Asked hx_graph::asked(const char* const* names, hx_value* const* inputs, uint32_t n_inputs) {
+  HarmonicGraph& g = *graph_;
   const std::vector<int> producers = g.graph().producers_used(0, false);
   const auto name_of = [&](int n) { return g.graph().nodes[static_cast<size_t>(n)].name; };
-  std::map<int, HTensor> tensors;
-  int64_t batch = -1;
-  bool single = false;
+  Asked asked;
   for (uint32_t i = 0; i < n_inputs; ++i) {
     const bool only = !*names[i] && producers.size() == 1;
     const int n = only ? producers.front() : g.graph().find(names[i]);
@@ -255,28 +328,39 @@ std::vector<HTensor> hx_graph::infer(const char* const* names, hx_value* const* 
     if (got.dtype != sample.dtype || (!one && (got.shape != stacked || stacked[0] < 1)))
       throw Error(ErrorKind::Shape, fmt::format("producer '{}' takes {}, or several along a new first axis, not {}", name_of(n), sample.str(), got.str()));
     const int64_t count = one ? 1 : stacked[0];
-    if (batch >= 0 && (count != batch || one != single))
-      throw Error(ErrorKind::Shape, fmt::format("the inputs differ in number: {} and {} samples", batch, count));
-    batch = count;
-    single = one;
-    tensors[n] = x;
+    if (!asked.inputs.empty() && (count != asked.batch || one == asked.stacked))
+      throw Error(ErrorKind::Shape, fmt::format("the inputs differ in number: {} and {} samples", asked.batch, count));
+    asked.batch = count;
+    asked.stacked = !one;
+    asked.inputs[n] = x;
   }
   for (int n : producers)
-    if (!tensors.count(n)) throw Error(ErrorKind::Usage, fmt::format("producer '{}' is given no value", name_of(n)));
-  CompiledStep& step = step_of(batch);
-  std::vector<const void*> pointers;
-  for (int n : step.lowered().inputs) pointers.push_back(tensors.at(n).bytes());
-  step.check_indices(pointers.data());
-  step.set(pointers.data(), 0, 1, 0);
-  step.run();
-  std::vector<HTensor> results;
-  for (int n : g.results(0)) {
-    const auto value = step.lowered().values.find(n);
-    if (value == step.lowered().values.end()) continue;
-    const HTensor& y = step.executable().output(value->second);
-    results.emplace_back(y.dtype(), single ? y.shape().from(1) : y.shape(), y.bytes());
+    if (!asked.inputs.count(n)) throw Error(ErrorKind::Usage, fmt::format("producer '{}' is given no value", name_of(n)));
+  return asked;
+}
+
+std::vector<HTensor> hx_graph::infer(const char* const* names, hx_value* const* inputs, uint32_t n_inputs) {
+  for (;;) {
+    if (const auto beside = running()) {
+      if (beside->inference.prepare()) {
+        const Asked a = asked(names, inputs, n_inputs);
+        if (auto results = beside->inference.run(a.inputs, a.batch, a.stacked)) return std::move(*results);
+      }
+      if (beside->thread == std::this_thread::get_id()) return infer_alone(names, inputs, n_inputs);  // its last callback
+      std::unique_lock<std::mutex> lock(state_);
+      changed_.wait(lock, [&] { return running_ != beside; });  // the cycle is over, and soon known to be
+      continue;
+    }
+    const std::lock_guard<std::recursive_mutex> lock(owner_);
+    if (!running()) return infer_alone(names, inputs, n_inputs);  // else a cycle has begun meanwhile
   }
-  return results;
+}
+
+// On the weights themselves.
+std::vector<HTensor> hx_graph::infer_alone(const char* const* names, hx_value* const* inputs, uint32_t n_inputs) {
+  graph().assume_declared_streams();
+  const Asked a = asked(names, inputs, n_inputs);
+  return run_inference(*graph_, step_of(a.batch), a.inputs, a.stacked);
 }
 
 std::vector<const char*>& hx_graph::handed(const std::vector<std::string>& texts) {
@@ -286,15 +370,28 @@ std::vector<const char*>& hx_graph::handed(const std::vector<std::string>& texts
   return pointers_;
 }
 
+// From any thread, as infer().
 const std::vector<const char*>& hx_graph::results() {
-  std::vector<std::string> names;
-  for (int n : graph().results(0)) names.push_back(graph().graph().nodes[static_cast<size_t>(n)].name);
-  return handed(names);
+  thread_local std::vector<std::string> names;
+  thread_local std::vector<const char*> pointers;
+  names.clear();
+  pointers.clear();
+  const std::shared_ptr<Running> beside = running();
+  std::unique_lock<std::recursive_mutex> lock(owner_, std::defer_lock);
+  if (!beside) lock.lock();
+  const HarmonicGraph& g = beside ? *graph_ : graph();
+  for (int n : g.results(0)) names.push_back(g.graph().nodes[static_cast<size_t>(n)].name);
+  for (const std::string& name : names) pointers.push_back(name.c_str());
+  return pointers;
 }
 
-const std::string& hx_graph::save() { return saved_ = write_safetensors(graph().weights()); }
+const std::string& hx_graph::save() {
+  const std::lock_guard<std::recursive_mutex> lock(owner_);
+  return saved_ = write_safetensors(graph().weights());
+}
 
 const std::vector<hx_layer_info>& hx_graph::layers() {
+  const std::lock_guard<std::recursive_mutex> lock(owner_);
   HarmonicGraph& g = graph();
   g.assume_declared_streams();
   std::vector<std::string> texts;
@@ -317,6 +414,7 @@ const std::vector<hx_layer_info>& hx_graph::layers() {
 }
 
 const std::vector<const char*>& hx_graph::weights() {
+  const std::lock_guard<std::recursive_mutex> lock(owner_);
   std::vector<std::string> names;
   for (const auto& [name, tensor] : graph().store().all())
     if (tensor.role != Role::moment) names.push_back(name);
@@ -324,6 +422,7 @@ const std::vector<const char*>& hx_graph::weights() {
 }
 
 HTensor hx_graph::weight(const std::string& name) {
+  const std::lock_guard<std::recursive_mutex> lock(owner_);
   ParameterStore& store = graph().store();
   const StoredTensor* found = store.find(name);
   if (!found || found->role == Role::moment) {

@@ -1,14 +1,19 @@
 // What stands behind hx_graph: a graph with its streams, and what the last call handed out.
 #pragma once
 
+#include <condition_variable>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <harmonics/graph_abi.h>
 
 #include "engine/embed/figure_lists.hpp"
+#include "engine/embed/fit_checkpoints.hpp"
+#include "engine/embed/inference_beside.hpp"
 #include "engine/embed/name_scope.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/runtime/compiled_step.hpp"
@@ -22,7 +27,8 @@ struct hx_graph {
   static std::unique_ptr<hx_graph> restored(const void* data, uint64_t bytes);
 
   hx_registry* registry() { return &pending_; }
-  void bind_producer(const char* name, uint32_t purpose, harmonics::Source source);
+  // `options`: what an address has behind its '?'.
+  void bind_producer(const char* name, uint32_t purpose, harmonics::Source source, const std::string& options);
   void bind_producer(const char* name, uint32_t purpose, const std::string& address);
   void bind_consumer(const char* name, harmonics::Sink sink);
   void bind_consumer(const char* name, const std::string& address);
@@ -30,8 +36,9 @@ struct hx_graph {
   void evaluate(hx_evaluation& out);
   void load(const std::string& path);
   void save(const std::string& path);
-  void open_scope(std::shared_ptr<harmonics::NameScope> scope) { chain_.of_graph.push_back(std::move(scope)); }
+  void open_scope(std::shared_ptr<harmonics::NameScope> scope);
   void close_scope(const std::shared_ptr<harmonics::NameScope>& scope);
+  // From any thread, also while fit() runs.
   std::vector<harmonics::HTensor> infer(const char* const* names, hx_value* const* inputs, uint32_t n_inputs);
   const std::vector<const char*>& results();
   const std::string& save();
@@ -48,12 +55,33 @@ struct hx_graph {
     std::unique_ptr<harmonics::CompiledStep> step;
   };
 
+  // What is asked of the graph.
+  struct Asked {
+    std::map<int, harmonics::HTensor> inputs;  // by producer
+    int64_t batch = 1;
+    bool stacked = false;  // along a first axis
+  };
+  // A running cycle, and answers beside it.
+  struct Running {
+    Running(harmonics::HarmonicGraph& graph, int cycle, const harmonics::RunSettings& settings)
+        : runtime(graph, cycle, settings), inference(graph, runtime, settings) {}
+    harmonics::CycleRuntime runtime;
+    harmonics::InferenceBeside inference;
+    const std::thread::id thread = std::this_thread::get_id();  // of fit()
+  };
+  class Run;
+
   harmonics::HarmonicGraph& graph();
   void report_figures(const harmonics::CycleReport& result, hx_fit_report& report);
+  harmonics::CycleReport run_cycle(Run& run, int cycle, const hx_fit_settings& settings, harmonics::FitCheckpoints& checkpoints, bool& stopped);
+  Asked asked(const char* const* names, hx_value* const* inputs, uint32_t n_inputs);
+  std::vector<harmonics::HTensor> infer_alone(const char* const* names, hx_value* const* inputs, uint32_t n_inputs);
+  std::shared_ptr<Running> running();
   harmonics::StreamSet& streams(uint32_t purpose);
   int node_named(const char* name, uint32_t purpose);
   harmonics::CompiledStep& step_of(int64_t batch);
   std::vector<const char*>& handed(const std::vector<std::string>& texts);
+  static void hand_out(const std::vector<harmonics::LeftOver>& all, std::vector<hx_left_over>& out);
 
   std::string name_;
   harmonics::Registry registered_;  // over the global one
@@ -66,10 +94,19 @@ struct hx_graph {
   harmonics::RunSettings last_;                      // of the last fit: threads, device and precision for what follows
   Inference inference_;
 
+  // Whoever uses the graph holds it: calls, and fit() but for the time in which a cycle runs; then what reads the graph goes by way of
+  // that cycle.
+  std::recursive_mutex owner_;
+  std::mutex state_;  // guards running_
+  std::condition_variable changed_;
+  std::shared_ptr<Running> running_;
+
   std::vector<std::string> texts_;
   std::vector<const char*> pointers_;
   std::vector<hx_layer_info> layers_;
   std::vector<hx_epoch> epochs_;
   harmonics::FigureLists figures_;
   std::string saved_, stopped_by_, checkpoint_;
+  std::vector<harmonics::LeftOver> left_over_, left_over_tested_;
+  std::vector<hx_left_over> left_over_of_fit_, left_over_of_test_;
 };

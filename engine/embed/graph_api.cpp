@@ -50,11 +50,14 @@ hx_status open_plugin(const char* path) {
 }
 hx_registry* registry(hx_graph* graph) { return graph ? graph->registry() : nullptr; }
 
-hx_status bind_producer(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt, void* object) {
+hx_status bind_producer_options(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt, void* object, const char* options) {
   return guard([&] {
     Source source(name ? name : "producer", vt, object);  // owns the object whatever happens
-    valid(graph).bind_producer(name, purpose, std::move(source));
+    valid(graph).bind_producer(name, purpose, std::move(source), text_of(options));
   });
+}
+hx_status bind_producer(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt, void* object) {
+  return bind_producer_options(graph, name, purpose, vt, object, "");
 }
 hx_status bind_consumer(hx_graph* graph, const char* name, const hx_consumer_vt* vt, void* object) {
   return guard([&] {
@@ -169,6 +172,7 @@ constexpr hx_graph_api kGraphs = {
     sizeof(hx_graph_api), HX_ABI_MAJOR, HX_ABI_MINOR, parse,   parse_file, restore, destroy, open_plugin, registry, bind_producer, bind_consumer,
     bind_producer_address, bind_consumer_address, fit, evaluate_graph, infer, results, save, layers, weights, weight, set_override, accelerator,
     load, save_file, open_scope, scope_registry, close_scope,
+    bind_producer_options,
 };
 
 }  // namespace

@@ -59,12 +59,12 @@ AttributeMap bind(const Item& item, const WrittenStep& step) {
   return bind_texts(item, options);
 }
 
-class PluginAugmentProducer final : public WrappedProducer {
+class PluginAugmentProducer final : public SampleWiseProducer {
  public:
   PluginAugmentProducer(std::shared_ptr<Producer> inner, ItemPtr item, AttributeMap arguments, uint32_t ordinal)
-      : WrappedProducer(std::move(inner)), item_(std::move(item)), arguments_(std::move(arguments)), view_(arguments_), ordinal_(ordinal) {
-    const std::optional<StreamInfo> info = inner_->describe();
-    if (!info) throw Error(ErrorKind::Usage, "augment: the producer does not say what its samples are");
+      : SampleWiseProducer(std::move(inner)), item_(std::move(item)), arguments_(std::move(arguments)), view_(arguments_), ordinal_(ordinal) {
+    const std::optional<StreamInfo> info = known_samples();
+    if (!info) throw Error(ErrorKind::Usage, "augment: the producer has no sample");
     from_ = to_ = *info;
     sample_ = make_type(from_.dtype, from_.sample);
     result_ = sample_;
@@ -88,19 +88,27 @@ class PluginAugmentProducer final : public WrappedProducer {
     if (!sample) return {};
     if (sample.dtype() != from_.dtype || sample.shape() != from_.sample)
       throw Error(ErrorKind::Stream, "augment: a sample of shape " + sample.shape().str() + " came, announced was " + from_.sample.str());
+    begin_numbers();
+    add_numbers(1);
     HTensor out(to_.dtype, to_.sample);
     apply(at_++, sample.bytes(), out.mutable_bytes());
     return out;
   }
   std::optional<StreamInfo> describe() override { return to_; }
+  bool restore(uint64_t index, const std::string& position) override {
+    at_ = index;
+    return SampleWiseProducer::restore(index, position);
+  }
   int64_t read(uint64_t n, void* to) override {
     if (n == 0) return inner_->read(0, to);
+    begin_numbers();
     auto* out = static_cast<std::byte*>(to);
     uint64_t got = 0;
     while (got < n) {
       const uint64_t wanted = std::min<uint64_t>(n - got, given_.size() / from_.sample_bytes());
       const int64_t more = inner_->read(wanted, given_.data());
       if (more < 0) return -1;
+      add_numbers(static_cast<uint64_t>(more));
       for (uint64_t i = 0; i < static_cast<uint64_t>(more); ++i, out += to_.sample_bytes()) apply(at_++, given_.data() + i * from_.sample_bytes(), out);
       got += static_cast<uint64_t>(more);
       if (static_cast<uint64_t>(more) < wanted) break;

@@ -11,6 +11,9 @@ namespace harmonics {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(20);
+// Where another run goes on in the streams, a sample that comes soon after the time is over is waited for: what waits can be woken
+// only by giving the stream up.
+constexpr double kGrace = 1;
 
 }  // namespace
 
@@ -53,15 +56,17 @@ void CycleRun::watch_live(const std::stop_token& over) {
   std::mutex mutex;
   std::condition_variable_any wake;
   std::unique_lock<std::mutex> lock(mutex);
+  bool ended_here = false;  // not by a step, behind which nobody waits for samples
   while (!wake.wait_for(lock, over, kLook, [&] { return over.stop_requested(); })) {
     const bool asked = owner_.stop_.load(std::memory_order_relaxed);
-    if (asked) finish_because("interrupt");
-    else if (plan_.settings.seconds && now() >= *plan_.settings.seconds) finish_because("for");
+    if (asked) ended_here = finish_because("interrupt") || ended_here;
+    else if (plan_.settings.seconds && now() >= *plan_.settings.seconds + (plan_.goes_on ? kGrace : 0)) ended_here = finish_because("for") || ended_here;
     if (const auto text = plan_.reader->take_note()) {
       const std::lock_guard<std::mutex> noting(stepping_);
       note(*text);
     }
-    if (stopping() && plan_.goes_on && !asked) return;  // a step ended it, so nobody waits
+    const bool waits = ended_here && filling_;
+    if (stopping() && plan_.goes_on && !waits && (!asked || plan_.run.goes_on)) return;
     if (stopping()) return live_.cancel();
     if (keeps()) look_after_checkpoints();
   }

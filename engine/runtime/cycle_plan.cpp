@@ -10,10 +10,11 @@ namespace {
 
 constexpr int64_t kDefaultEpochs = 10;
 
-// A pass that ends without anybody having said how many there are: ten of them train, one infers.
+// A pass that ends without anybody having said how many there are: ten of them train, one infers. Inference measures nothing that
+// `until` could look at.
 int64_t planned_epochs(const ResolvedSettings& settings, bool training) {
-  const bool conditions = settings.steps || settings.seconds || !settings.until.empty();
-  return settings.epochs.value_or(!training ? 1 : conditions ? -1 : kDefaultEpochs);
+  const bool conditions = settings.steps || settings.seconds || (training && !settings.until.empty());
+  return settings.epochs.value_or(conditions ? -1 : training ? kDefaultEpochs : 1);
 }
 
 // A deterministic run repeats to the bit: nothing that the clock or the arrival of samples decides is allowed.
@@ -59,7 +60,9 @@ CyclePlan::CyclePlan(HarmonicGraph& harmonic, int number, const RunSettings& set
   for (int n : graph.results(cycle))
     if (graph.sinks().count(is_consumer(n) ? n : -1) && (is_consumer(n) || !training)) wanted.push_back(n);
   for (int n : producers) live = live || graph.streams().source(n).info().live;
+  for (int n : producers) once = once || graph.streams().source(n).once();
   if (live) check_going_on();
+  goes_on = goes_on || (once && run.goes_on);
   take_reader();
   constexpr int64_t kWindow = 1000;
   if (training) window = run.window.value_or(live ? kWindow : 0);
@@ -70,15 +73,15 @@ CyclePlan::CyclePlan(HarmonicGraph& harmonic, int number, const RunSettings& set
   if (from) reader->set_batch(batch);
 }
 
-// There is one reader of live streams at a time: threads of edges read them between cycles too.
+// There is one reader of streams that are read once: threads of edges read live ones between cycles too.
 void CyclePlan::take_reader() {
   std::optional<LiveReading>& former = graph.live_reading();
-  if (live && former && former->producers == producers) {
+  if (once && former && former->producers == producers) {
     from = std::move(former);
     former.reset();
     reader = std::move(from->reader);
   } else {
-    reader = graph.streams().reader(graph.graph(), producers, static_cast<uint64_t>(settings.batch), training && run.shuffle, settings.seed);
+    reader = graph.streams().reader(graph.graph(), producers, static_cast<uint64_t>(settings.batch), training && run.shuffle, settings.seed, settings.unpaired);
   }
 }
 

@@ -40,7 +40,8 @@ struct CyclePlan {
   uint64_t batch = 1;
   int64_t epochs = -1;         // below zero: until something else ends it
   bool live = false;
-  bool goes_on = false;        // a later cycle goes on in these live streams, so none is read that no step uses
+  bool once = false;           // a stream is live, or can be read once only
+  bool goes_on = false;        // a later cycle or run goes on in these streams, so none is read that no step uses
   std::optional<LiveReading> from;  // where a former cycle stopped in them; its reader is this plan's
   int64_t window = 0;          // samples that are predicted before they are learned, of which means are kept; 0: none
 };

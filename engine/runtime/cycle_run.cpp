@@ -15,6 +15,21 @@
 
 namespace harmonics {
 
+namespace {
+
+thread_local const CycleRun* in_step = nullptr;  // whose step this thread runs
+
+// This thread holds the boundary between two steps, or runs one.
+class InStep {
+ public:
+  explicit InStep(const CycleRun* run) { in_step = run; }
+  ~InStep() { in_step = nullptr; }
+};
+
+}  // namespace
+
+bool CycleRun::in_step_of_this_thread() { return in_step != nullptr; }
+
 CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
     : owner_(owner), report_(report), plan_(owner.graph_, owner.cycle_, owner.settings_), live_(plan_), record_(plan_, report),
       watch_(plan_, record_), programs_(plan_, record_.metrics(), watch_.judge()) {
@@ -46,6 +61,8 @@ CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
   feed_->allocate(programs_.result_types());
   if (resumed()) go_on();
   if (plan_.training) owner_.good_ = std::make_unique<LastGood>(plan_.graph.store());
+  if (!plan_.training && !plan_.graph.graph().cycles[static_cast<size_t>(plan_.cycle)].until.empty())
+    note("'until' looks at what training measures; this cycle has no training tap, so it does not end by it");
 }
 
 void CycleRun::run() {
@@ -65,8 +82,7 @@ void CycleRun::run() {
     });
     flow::limiter_node<Slot*> limiter(g, CycleFeed::kInFlight);
     flow::function_node<Slot*, Slot*> step(g, flow::serial, [this](Slot* slot) {
-      if (plan_.goes_on) slot->count = 0;
-      if (plan_.goes_on && !stopping()) feed_->fill(*slot);
+      if (plan_.goes_on) fill_between(*slot);
       if (slot->count > 0) this->step(*slot);
       return slot;
     });
@@ -91,6 +107,13 @@ void CycleRun::run() {
     abandon(e);
     throw;
   }
+}
+
+void CycleRun::fill_between(Slot& slot) {
+  slot.count = 0;
+  filling_ = true;
+  if (!stopping()) feed_->fill(slot);
+  filling_ = false;
 }
 
 // Step numbers begin anew with every cycle, so the moments they correct do too.
@@ -132,7 +155,9 @@ bool CycleRun::stopping() const {
 }
 
 void CycleRun::step(Slot& slot) {
-  std::unique_lock<std::mutex> lock(stepping_);
+  std::unique_lock<std::mutex> turn(turn_), lock(stepping_);
+  turn.unlock();
+  const InStep here(this);
   if (record_.gathered() == 0 && owner_.stop_.load(std::memory_order_relaxed)) finish_because("interrupt");
   if (!stopping() && slot.epoch != record_.epoch()) {
     end_step();
@@ -158,6 +183,7 @@ void CycleRun::step(Slot& slot) {
 
 // False: it was undone, and the run is over.
 bool CycleRun::run_batch(Slot& slot) {
+  in_batch_ = true;
   if (snapshots_) snapshots_->begin();
   if (record_.gathered() == 0) programs_.choose_branches(record_.counts());
   StepProgram& p = programs_.of_batch(static_cast<int64_t>(slot.count));
@@ -168,19 +194,20 @@ bool CycleRun::run_batch(Slot& slot) {
   program.set_keep(record_.gathered() > 0);
   if (program.loss()) {
     if (!program.run_if_finite()) {
-      if (owner_.repeats_until_) return undo_step();
+      if (owner_.repeats_until_) return in_batch_ = false, undo_step();
       diverged(program, slot);
     }
   } else {
     program.run();
   }
   record_.count_batch(p, static_cast<int64_t>(slot.count));
-  if (!programs_.update() && undo_if_spoilt()) return false;
+  if (!programs_.update() && undo_if_spoilt()) return in_batch_ = false;
   watch_.count_batch(p, static_cast<int64_t>(slot.count));
   for (size_t i = 0; i < plan_.wanted.size(); ++i) {
     slot.delivers[i] = p.results[i] != nullptr;
     if (p.results[i]) std::memcpy(slot.results[i].data(), p.results[i]->bytes(), programs_.result_types()[i]->bytes() * slot.count);
   }
+  in_batch_ = false;
   return true;
 }
 
@@ -206,9 +233,11 @@ void CycleRun::end_step() {
   live_.use(reads_);
   check_conditions();
   tell_step();
+  if (owner_.stop_.load(std::memory_order_relaxed)) finish_because("interrupt");
   if (owner_.good_ && (owner_.repeats_until_ || owner_.good_->due(record_.now()))) keep_good();
   checkpoint_if_due(false);
   if (owner_.control_) tell_control();
+  stepped_.notify_all();
 }
 
 void CycleRun::check_conditions() {
@@ -231,15 +260,38 @@ void CycleRun::tell_step() {
   }
 }
 
+// The weights for whoever reads them beside the run. `between` runs first, while no step does.
+std::shared_ptr<Snapshots> CycleRun::snapshots(const std::function<void()>& between) {
+  std::unique_lock<std::mutex> turn(turn_, std::defer_lock), lock(stepping_, std::defer_lock);
+  if (in_step == this) {  // this thread holds it: a callback at the end of a step, or a function within one
+    if (in_batch_ || record_.gathered() > 0)
+      throw Error(ErrorKind::Usage, "infer() is called by a function that the running step calls, where weights are between two states", {}, {"ask at the end of a step, or from another thread"});
+  } else {
+    turn.lock();
+    lock.lock();
+    turn.unlock();
+    stepped_.wait(lock, [&] { return over_ || record_.gathered() == 0; });
+  }
+  if (over_) return nullptr;
+  between();
+  if (!snapshots_) {
+    snapshots_ = std::make_shared<Snapshots>(plan_.graph.store(), WeightsVersion{plan_.cycle, record_.step()});
+    snapshots_->attach(stepping_);
+  }
+  if (in_step == this) snapshots_->settle();
+  return snapshots_;
+}
+
 void CycleRun::check_metrics() {
   for (const Comparison& c : plan_.settings.until)
     if (record_.metrics().holds(c)) finish_because(fmt::format("until {} {} {:g}", c.metric, c.op, c.value));
 }
 
-void CycleRun::finish_because(std::string reason) {
-  if (finished_.exchange(true)) return;
+bool CycleRun::finish_because(std::string reason) {
+  if (finished_.exchange(true)) return false;
   if (reason == "interrupt") interrupted_.store(true, std::memory_order_relaxed);
   report_.stopped_by = std::move(reason);
+  return true;
 }
 
 // `cut`: the run ends before its time, and does not validate.
@@ -274,17 +326,26 @@ void CycleRun::deliver(const Slot& slot) {
   }
 }
 
+void CycleRun::end_steps() {
+  {
+    const std::lock_guard<std::mutex> lock(stepping_);
+    over_ = true;
+  }
+  stepped_.notify_all();
+}
+
 void CycleRun::finish() {
-  if (!stopping()) end_step();  // the streams ended within it
+  if (!stopping()) {  // the streams ended within a step
+    const std::lock_guard<std::mutex> lock(stepping_);
+    const InStep here(this);
+    end_step();
+  }
   expect_finite();
   // From here on the steps are what they are: who asks for an end now gets one, with everything that belongs to it.
   const bool interrupted = report_.stopped_by == "interrupt", cut = interrupted || owner_.repeats_until_;
   const double end = now();
   if (keeps() && (!owner_.repeats_until_ || record_.step() > 0)) last_checkpoint();
-  {
-    const std::lock_guard<std::mutex> lock(stepping_);
-    over_ = true;
-  }
+  end_steps();
   const size_t whole = report_.by_epoch.size();  // passes that another one followed
   close_epoch(record_.epoch(), end, cut);
   if (report_.stopped_by.empty()) report_.stopped_by = feed_->stream_ended() ? "end of streams" : "epochs";
@@ -296,13 +357,13 @@ void CycleRun::finish() {
     const bool ended = (feed_->stream_ended() || feed_->passes_ended()) && !finished_ && !interrupted;
     report_.epochs += plan_.size > 0 ? samples == plan_.size : ended;
   }
+  report_.left_over = plan_.reader->left_over();
+  for (const LeftOver& left : report_.left_over) report_.notes.push_back(left.text);
   for (size_t i = 0; i < plan_.producers.size(); ++i) {
-    if (plan_.reader->left_over(i) > 0)
-      report_.notes.push_back(fmt::format("producer '{}' had {} samples left over at the end of a pass", plan_.name_of(plan_.producers[i]), plan_.reader->left_over(i)));
     if (const std::string text = plan_.reader->counts(i).text(); !text.empty()) report_.notes.push_back(fmt::format("samples of '{}': {}", plan_.name_of(plan_.producers[i]), text));
   }
   if (owner_.progress_) owner_.progress_(record_.progress(report_.seconds));
-  if (plan_.goes_on && !interrupted) leave_live();
+  if (plan_.goes_on && (!interrupted || plan_.run.goes_on)) leave_live();
 }
 
 }  // namespace harmonics

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -30,6 +33,10 @@ class CycleRun {
   void run();
   // From any thread; see CycleRuntime.
   bool checkpoint_now();
+  std::shared_ptr<Snapshots> snapshots(const std::function<void()>& between);
+  static bool in_step_of_this_thread();
+  // No step follows, whatever ended the run: who waits for the end of one goes away.
+  void end_steps();
 
   // ---- of a run that failed ----
   int64_t step() const { return record_.step(); }
@@ -58,6 +65,7 @@ class CycleRun {
   void give_sample(const Slot& slot);
   void tell_checkpoints();
 
+  void fill_between(Slot& slot);
   void step(Slot& slot);
   bool run_batch(Slot& slot);
   void end_step();
@@ -67,7 +75,7 @@ class CycleRun {
   void check_conditions();
   void tell_step();
   void check_metrics();
-  void finish_because(std::string reason);
+  bool finish_because(std::string reason);  // false: it has finished already
   [[noreturn]] void diverged(const CompiledStep& program, const Slot& slot);
 
   // ---- weights that stay finite ----
@@ -117,6 +125,11 @@ class CycleRun {
   double start_ = 0, before_ = 0;  // by the clock; what ran before the checkpoint it went on from
   double next_progress_ = 0, next_look_ = 0;
 
+  std::atomic<bool> filling_{false};    // a batch is being read between the steps
+
+  std::mutex turn_;                     // whoever waits for stepping_ holds it, so that the next step does not come before
+  std::condition_variable stepped_;     // a step has ended, or all have
+  bool in_batch_ = false;
   std::mutex stepping_;                 // held while a batch runs and while a checkpoint is taken
   bool over_ = false;                   // nothing is left to be taken
   uint64_t epoch_ = 0, index_ = 0;      // joint samples of this epoch that steps have used

@@ -43,6 +43,7 @@ CycleReport CycleRuntime::run() {
   known(run.get());
   const auto over = [&] {
     if (control_) control_->end(false);
+    run.end_steps();
     known(nullptr);
   };
   try {
@@ -121,6 +122,14 @@ void CycleRuntime::keep_copy() {
     report_.no_checkpoint = e.what();
   }
 }
+
+std::shared_ptr<Snapshots> CycleRuntime::snapshots(const std::function<void()>& between) {
+  if (in_step_of_this_thread()) return run_ ? run_->snapshots(between) : nullptr;  // run() cannot end meanwhile
+  const std::lock_guard<std::mutex> lock(running_);
+  return run_ ? run_->snapshots(between) : nullptr;
+}
+
+bool CycleRuntime::in_step_of_this_thread() { return CycleRun::in_step_of_this_thread(); }
 
 bool CycleRuntime::checkpoint_now() {
   const std::lock_guard<std::mutex> lock(running_);

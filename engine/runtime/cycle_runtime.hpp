@@ -65,6 +65,7 @@ struct CycleReport {
   // "epochs", "steps", "for", "until loss < 0.05", "interrupt", "end of streams"; of a run that failed: "not finite", "error"
   std::string stopped_by;
   int64_t resumed_at = 0;          // the step of the checkpoint it went on from
+  std::vector<LeftOver> left_over; // of its streams, by the last pass; the notes say it too
   std::string no_checkpoint;       // why the last one could not be written; empty: it was, or none was asked for
   std::vector<std::string> notes;
 };
@@ -115,6 +116,11 @@ class CycleRuntime {
   // Keeps snapshots of the weights for those who read them meanwhile. `ready` is called by run() when everything is compiled, before
   // the first step, and again when plugins have changed.
   void keep_snapshots(std::function<void(const std::shared_ptr<Snapshots>&)> ready) { snapshots_ = std::move(ready); }
+  // From any thread: the weights of the running cycle, for whoever reads them beside it. `between` runs first, while no step does: what
+  // it compiles of the graph disturbs none. Null: it is not running, or over.
+  std::shared_ptr<Snapshots> snapshots(const std::function<void()>& between);
+  // Is this thread in a step of a cycle, which waits for it?
+  static bool in_step_of_this_thread();
   // Says how it goes and does what is asked; null: nobody. It must outlive run().
   void set_control(RunControl* control) { control_ = control; }
   // What people should know at once, for example that a checkpoint could not be written.

@@ -1,6 +1,7 @@
 #include "engine/runtime/cycle_settings.hpp"
 
 #include "engine/base/spelling.hpp"
+#include "engine/runtime/numbered_join.hpp"
 #include "engine/training/optimizer.hpp"
 #include "engine/training/schedule.hpp"
 
@@ -31,6 +32,12 @@ double above_zero(const CycleCondition& c) {
   const double v = number_of(c);
   if (!(v > 0)) throw Error(ErrorKind::Type, "'" + c.setting.text + "' must be above zero", c.value.span);
   return v;
+}
+
+std::string unpaired_of(const CycleCondition& c) {
+  const std::string text = text_of(c);
+  if (!parse_unpaired(text)) throw Error(ErrorKind::Type, "'unpaired' wants \"drop\", \"last\", \"stop\" or \"refuse\"", c.value.span);
+  return text;
 }
 
 // A text that `parse` understands.
@@ -68,9 +75,10 @@ void apply_condition(const CycleCondition& c, CycleSettings& s, Registry& regist
   if (name == "clip_value") return once(s.clip_value, above_zero(c), "clip_value", c.setting.span);
   if (name == "optimizer") return once(s.optimizer, checked_text(c, parse_optimizer, registry), "optimizer", c.setting.span);
   if (name == "schedule") return once(s.schedule, checked_text(c, parse_schedule, registry), "schedule", c.setting.span);
+  if (name == "unpaired") return once(s.unpaired, unpaired_of(c), "unpaired", c.setting.span);
   Error e(ErrorKind::Name, "unknown setting '" + name + "' of a cycle", c.setting.span);
-  if (auto near = nearest(name, {"batch", "optimizer", "lr", "schedule", "clip", "clip_value", "accumulate", "seed", "epochs", "steps"})) e.note("did you mean '" + *near + "'?");
-  else e.note("settings are batch, optimizer, lr, schedule, clip, clip_value, accumulate and seed");
+  if (auto near = nearest(name, {"batch", "optimizer", "lr", "schedule", "clip", "clip_value", "accumulate", "seed", "unpaired", "epochs", "steps"})) e.note("did you mean '" + *near + "'?");
+  else e.note("settings are batch, optimizer, lr, schedule, clip, clip_value, accumulate, seed and unpaired");
   throw e;
 }
 

@@ -34,7 +34,7 @@ std::unique_ptr<JointReader> reader_of(HarmonicGraph& graph, int cycle, StreamSe
       throw Error(ErrorKind::Usage, fmt::format("producer '{}' has no {} data", name, word), {}, {fmt::format("give it: --{} {}=file:PATH", flag, name)});
     }
   check_same_samples(g, graph.types(), streams.types(g), word);
-  auto reader = streams.reader(g, producers, streams.batch().value_or(static_cast<uint64_t>(settings.batch)), false, settings.seed);
+  auto reader = streams.reader(g, producers, streams.batch().value_or(static_cast<uint64_t>(settings.batch)), false, settings.seed, settings.unpaired);
   if (reader->size() == 0) throw Error(ErrorKind::Usage, fmt::format("{} data must be finite", word), {}, {"cut a stream that has no end: take=N in its address"});
   return reader;
 }
@@ -110,6 +110,7 @@ Evaluation Evaluator::run() {
     judge_->add(at.outputs, static_cast<int64_t>(n));
     result.samples += static_cast<int64_t>(n);
   }
+  result.left_over = reader_->left_over();
   const double samples = static_cast<double>(std::max<int64_t>(result.samples, 1));
   result.loss = std::isnan(loss) ? std::numeric_limits<double>::quiet_NaN() : loss / samples;  // the sign of a NaN says nothing
   result.layers = judge_->figures();

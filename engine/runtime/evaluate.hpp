@@ -17,6 +17,7 @@ struct Evaluation {
   double loss = 0, accuracy = -1;  // mean per sample (position); accuracy -1: no layer has one
   double seconds = 0;
   std::vector<LayerFigures> layers;  // by tapped layer
+  std::vector<LeftOver> left_over;   // of its streams
 
   // A figure of the first layer that has it ("f1"), or of a named one ("output.f1"); null: not measured.
   const double* find(const std::string& name) const;

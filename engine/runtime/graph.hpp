@@ -71,7 +71,7 @@ struct CycleSettings {
   std::optional<int64_t> batch, seed;
   std::optional<double> lr, clip, clip_value;
   std::optional<int64_t> accumulate;
-  std::optional<std::string> optimizer, schedule;
+  std::optional<std::string> optimizer, schedule, unpaired;
   Span span;
 };
 

@@ -167,6 +167,7 @@ ResolvedSettings HarmonicGraph::settings(int cycle, const RunSettings& run) cons
   r.clip = run.clip ? *run.clip : c.clip.value_or(0);
   r.clip_value = run.clip_value ? *run.clip_value : c.clip_value.value_or(0);
   if (!(r.clip >= 0) || !(r.clip_value >= 0)) throw Error(ErrorKind::Usage, "gradients cannot be clipped to less than nothing", {}, {"clip and clip_value are above 0, or 0 to leave gradients as they are"});
+  if (c.unpaired) r.unpaired = parse_unpaired(*c.unpaired);
   r.accumulate = run.accumulate ? *run.accumulate : c.accumulate.value_or(1);
   if (r.accumulate < 1) throw Error(ErrorKind::Usage, fmt::format("a step of {} batches is not possible", r.accumulate), {}, {"the least is 1"});
   return r;

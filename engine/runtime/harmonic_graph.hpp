@@ -31,6 +31,7 @@ struct RunSettings : DeviceSettings {
   int threads = 0;                 // 0: all the machine has
   std::optional<int64_t> window;   // samples of test-then-train; 1000 where streams are live
   bool shuffle = true;
+  bool goes_on = false;            // another run goes on in the streams that are read once, where this one stops
   bool deterministic = false;      // refuse what the clock or the arrival of samples would decide
 };
 
@@ -41,6 +42,7 @@ struct ResolvedSettings : UpdateSettings {
   int64_t batch = 64;
   int64_t accumulate = 1;
   uint64_t seed = 0;
+  std::optional<Unpaired> unpaired;  // where no address says
   Schedule schedule;
   // "adamw(lr=0.001, ...), schedule cosine(...), clip 1, 4 batches a step"
   std::string training() const;

@@ -23,8 +23,8 @@ std::string length_text(const JointMember& m, uint64_t samples) {
   throw Error(ErrorKind::Stream,
               "stream '" + ended.source->name() + "' ends after " + length_text(ended, samples) + ", '" +
                   longer.source->name() + "' has " + length_text(longer, longer.source->info().size) +
-                  ": they do not belong together; bind streams of one length, or read fewer with take=" +
-                  std::to_string(groups));
+                  ": they do not belong together; bind streams of one length, read fewer with take=" +
+                  std::to_string(groups) + ", or leave unpaired=refuse out: a pass then ends with the shortest");
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ JointReader::JointReader(std::vector<JointMember> members, const JointOptions& o
   left_over_.resize(members_.size());
   got_.resize(members_.size());
   write_.resize(members_.size());
-  if (!options_.join) check_lengths();
+  if (!options_.join && options_.refuse_unequal) check_lengths();
   count();
   by_number_ = size_ > 0 && !options_.join && (options_.repeat == 1 || !options_.passes_differ) && std::all_of(members_.begin(), members_.end(), [](const JointMember& m) { return m.source->can_read_at(); });
   if (options_.shuffle > 1) allocate_blocks();
@@ -69,10 +69,16 @@ void JointReader::check_lengths() const {
       refuse_lengths(*shortest, shortest->source->info().size, m, groups(*shortest));
 }
 
-void JointReader::count() {
+// Groups that all members of known length have.
+uint64_t JointReader::common_groups() const {
   uint64_t groups = std::numeric_limits<uint64_t>::max();
   for (const JointMember& m : members_)
     if (const uint64_t n = m.source->info().size) groups = std::min(groups, n / m.per_group);
+  return groups;
+}
+
+void JointReader::count() {
+  uint64_t groups = common_groups();
   const bool bounded = counted_ = groups != std::numeric_limits<uint64_t>::max() && !options_.join;  // how many belong together is not known
   if (bounded) groups -= std::min(groups, options_.skip);
   if (options_.take) groups = std::min(groups, options_.take);
@@ -182,6 +188,7 @@ uint64_t JointReader::read(uint64_t n, void* const* to) {
     for (size_t i = 0; i < members_.size(); ++i) write_[i] = static_cast<std::byte*>(to[i]);
     got = read_ordered(n);
   }
+  if (options_.whole_batches && got < n) return 0;
   position_ += got;
   return got;
 }
@@ -227,8 +234,8 @@ bool JointReader::fill_block() {
     block_first_ += block_size_;
     block_size_ = std::min<uint64_t>(order_.size(), size_ - block_first_);
     block_at_ = 0;
-    if (block_first_ + block_size_ == size_ && !options_.take)
-      for (size_t i = 0; i < members_.size(); ++i) left_over_[i] = members_[i].source->info().size % members_[i].per_group;
+    const uint64_t common = common_groups();
+    if (block_first_ + block_size_ == size_ && (!options_.take || options_.skip + options_.take > common)) count_left_over(common);
     shuffled_order(order_.data(), static_cast<uint32_t>(block_size_), options_.seed, epoch_, block_++);
     return block_size_ > 0;
   }
@@ -315,26 +322,50 @@ uint64_t JointReader::drop_groups(uint64_t n) {
   return groups;
 }
 
-// A member gave less than was wanted. The joint samples that all members still gave; throws when a finite member has
-// joint samples more than the one that ended, or ended before it had given what it announced.
+// A member gave less than was wanted. The joint samples that all members still gave; throws when one ended before it had given what
+// it announced, and, where that is refused, when a finite member has joint samples more than the one that ended.
 uint64_t JointReader::end_of_pass() {
   pass_ended_ = true;
-  size_t shortest = 0;
+  shortest_ = 0;
   const auto groups = [&](size_t i) { return got_[i] / members_[i].per_group; };
   for (size_t i = 1; i < members_.size(); ++i)
-    if (groups(i) < groups(shortest)) shortest = i;
-  const Source& ended = *members_[shortest].source;
+    if (groups(i) < groups(shortest_)) shortest_ = i;
+  const Source& ended = *members_[shortest_].source;
   if (ended.info().size && ended.position() < ended.info().size)
     throw Error(ErrorKind::Stream, "stream '" + ended.name() + "' ended after " +
-                                       length_text(members_[shortest], ended.position()) + ", it had announced " +
+                                       length_text(members_[shortest_], ended.position()) + ", it had announced " +
                                        std::to_string(ended.info().size));
+  const uint64_t given = groups(shortest_);
+  count_left_over(pass_position_ + given);
+  for (size_t i = 0; options_.refuse_unequal && i < members_.size(); ++i)
+    if (left_over_[i] >= members_[i].per_group && members_[i].source->info().size > 0)
+      refuse_lengths(members_[shortest_], ended.position(), members_[i], pass_position_ + given);
+  return given;
+}
+
+// The pass had so many groups.
+void JointReader::count_left_over(uint64_t groups) {
   for (size_t i = 0; i < members_.size(); ++i) {
-    const Source& source = *members_[i].source;
-    left_over_[i] = got_[i] - groups(shortest) * members_[i].per_group;
-    if (left_over_[i] < members_[i].per_group || source.info().size == 0) continue;
-    refuse_lengths(members_[shortest], ended.position(), members_[i], pass_position_ + groups(shortest));
+    const JointMember& m = members_[i];
+    if (by_number_ && m.source->info().size / m.per_group == groups) shortest_ = i;
+    const uint64_t has = m.source->info().size ? m.source->info().size : m.source->position();
+    left_over_[i] = has - std::min(has, groups * m.per_group);
   }
-  return groups(shortest);
+}
+
+std::vector<LeftOver> JointReader::left_over() const {
+  std::vector<LeftOver> all;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    const uint64_t n = left_over_[i];
+    if (n == 0) continue;
+    const JointMember& m = members_[i];
+    LeftOver left{m.source->name(), n, "producer '" + m.source->name() + "' had " + std::to_string(n) + (n == 1 ? " sample" : " samples") + " left over at the end of a pass"};
+    const Source& ended = *members_[shortest_].source;
+    if (!join_ && n >= m.per_group && i != shortest_)
+      left.text += ": '" + ended.name() + "' ended after " + std::to_string(ended.info().size ? ended.info().size : ended.position());
+    all.push_back(std::move(left));
+  }
+  return all;
 }
 
 }  // namespace harmonics

@@ -27,14 +27,24 @@ struct JointOptions {
   uint64_t shard = 0, shards = 1;
   uint64_t repeat = 1;  // passes in one epoch
   std::optional<JoinRules> join = std::nullopt;  // samples may be missing; empty: every sample is there, and they belong together as they come
+  bool refuse_unequal = false;  // streams of different length; else a pass ends with the shortest
+  bool whole_batches = false;   // the last batch of an epoch is left out where it is short
   bool passes_differ = false;  // a member's samples change from pass to pass: those of several are not read by number
+};
+
+// What a pass left of one stream, because another ended before it or a group was not complete.
+struct LeftOver {
+  std::string producer;
+  uint64_t samples = 0;
+  std::string text;  // "producer 'x' had 2 samples left over at the end of a pass: 'y' ended after 58"
 };
 
 // Joins sources by order, or by number where samples may be missing. The permutation of a shuffled block is one for all members, a function of (seed, epoch,
 // block). Allocates while constructed, not while reading. One thread at a time.
 class JointReader {
  public:
-  // Throws when finite members differ in length by a whole joint sample or more. The sources must outlive the reader.
+  // With refuse_unequal, throws when finite members differ in length by a whole joint sample or more. The sources must outlive the
+  // reader.
   JointReader(std::vector<JointMember> members, const JointOptions& options);
 
   size_t members() const { return members_.size(); }
@@ -43,7 +53,7 @@ class JointReader {
   // Bytes of one joint sample of this member.
   size_t bytes(size_t member) const { return bytes_[member]; }
   // Joint samples in one epoch; 0: unbounded or unknown.
-  uint64_t size() const { return size_; }
+  uint64_t size() const { return options_.whole_batches ? size_ - size_ % options_.batch : size_; }
 
   // Starts an epoch: back to the first sample, with this epoch's permutation. Needed before every epoch but the first
   // when that is epoch 0.
@@ -66,12 +76,16 @@ class JointReader {
 
   uint64_t epoch() const { return epoch_; }
   uint64_t position() const { return position_; }  // joint samples given in this epoch
-  // Samples of a member that the last pass read but could not use: an incomplete group at its end, or what a longer
-  // unbounded stream had already given when a finite one ended.
+  // Samples of a member that the last pass could not use: an incomplete group at its end, what a longer stream has beyond the end
+  // of the shortest, or what one of unknown length had already given then.
   uint64_t left_over(size_t member) const { return left_over_[member]; }
+  // The samples of the streams that the last pass left over, for reports.
+  std::vector<LeftOver> left_over() const;
 
  private:
   void check_lengths() const;
+  uint64_t common_groups() const;
+  void count_left_over(uint64_t groups);
   void count();
   void allocate_blocks();
   uint64_t read_ordered(uint64_t n);
@@ -95,6 +109,7 @@ class JointReader {
   std::vector<size_t> bytes_;
   std::vector<uint64_t> left_over_, got_;
   uint64_t size_ = 0, epoch_ = 0, position_ = 0;
+  size_t shortest_ = 0;   // the member with which the last pass ended
   bool counted_ = false;  // a member says how long a pass is; else size_ is what take allows at most
   uint64_t pass_ = 0, pass_position_ = 0, pass_given_ = 0;  // position counts skipped and other shards' samples too
   bool pass_ended_ = false;

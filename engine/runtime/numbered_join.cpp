@@ -17,6 +17,7 @@ std::optional<Unpaired> parse_unpaired(const std::string& text) {
   if (text == "drop") return Unpaired::drop;
   if (text == "last") return Unpaired::last;
   if (text == "stop") return Unpaired::stop;
+  if (text == "refuse") return Unpaired::refuse;
   return std::nullopt;
 }
 
@@ -267,7 +268,7 @@ uint64_t NumberedJoin::read(uint64_t n, std::byte* const* to) {
 // The oldest group lacks something. True: others stood in for it.
 bool NumberedJoin::settle(std::byte* const* to, uint64_t at) {
   const Key group = *oldest();
-  if (rules_.unpaired == Unpaired::stop) refuse(group);
+  if (rules_.unpaired == Unpaired::stop || rules_.unpaired == Unpaired::refuse) refuse(group);
   const bool fills = rules_.unpaired == Unpaired::last && can_fill(group);
   if (fills) fill(group, to, at);
   else leave_out(group);

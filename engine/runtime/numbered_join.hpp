@@ -15,8 +15,9 @@ enum class Unpaired : uint8_t {
   drop,  // it is left out
   last,  // the last sample of the stream that lacks one stands in for it; without one it is left out
   stop,  // the run ends
+  refuse,  // likewise, and streams of known and different length are refused beforehand
 };
-// "drop", "last" or "stop"; empty: none of them.
+// "drop", "last", "stop" or "refuse"; empty: none of them.
 std::optional<Unpaired> parse_unpaired(const std::string& text);
 
 // A sample that was left out, for whoever keeps such.

@@ -92,7 +92,7 @@ EpochReport take_epoch(const json::value& value, int64_t version, TensorFile& fi
   e.figures = f.object("figures").numbers();
   if (f.at("validation").is_null()) return e;
   const Fields v = f.object("validation");
-  e.validation = Evaluation{v.count("samples"), v.number("loss"), v.number("accuracy"), v.number("seconds"), {}};
+  e.validation = Evaluation{v.count("samples"), v.number("loss"), v.number("accuracy"), v.number("seconds"), {}, {}};
   for (const json::value& layer : v.list("layers")) e.validation->layers.push_back(take_layer(Fields(layer), e, file));
   return e;
 }

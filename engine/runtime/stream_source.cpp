@@ -102,10 +102,12 @@ Source& Source::operator=(Source&& o) noexcept {
   std::swap(info_, o.info_);
   std::swap(sample_bytes_, o.sample_bytes_);
   std::swap(first_, o.first_);
+  std::swap(described_, o.described_);
   std::swap(reads_, o.reads_);
   std::swap(can_read_at_, o.can_read_at_);
   std::swap(touched_, o.touched_);
   std::swap(ended_, o.ended_);
+  std::swap(once_, o.once_);
   std::swap(restored_, o.restored_);
   std::swap(keeps_numbers_, o.keeps_numbers_);
   std::swap(numbers_, o.numbers_);
@@ -129,6 +131,7 @@ void Source::describe() {
   const hx_status status = has(table_, &hx_producer_vt::describe) ? table_->describe(object_, &c) : HX_DECLINED;
   if (status == HX_OK) {
     info_ = from_c(who(), c);
+    described_ = true;
     reads_ = has(table_, &hx_producer_vt::read);
     can_read_at_ = info_.size > 0 && has(table_, &hx_producer_vt::read_at) && table_->read_at(object_, nullptr, 0, nullptr) == HX_OK;
   } else if (status == HX_DECLINED) {
@@ -359,7 +362,8 @@ std::string Source::cannot_seek() {
   if (restored_) return {};
   if (info_.live) return who() + " is live";
   const hx_status status = has(table_, &hx_producer_vt::rewind) ? table_->rewind(object_, 0) : HX_DECLINED;
-  if (status == HX_DECLINED) return who() + " cannot be read a second time, its producer does not rewind";
+  once_ = status == HX_DECLINED;
+  if (once_) return who() + " cannot be read a second time, its producer does not rewind";
   if (status != HX_OK) fail();
   first_ = {};
   return {};

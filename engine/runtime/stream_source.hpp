@@ -30,6 +30,8 @@ class Source {
   const std::string& name() const { return name_; }
   const StreamInfo& info() const { return info_; }
   size_t sample_bytes() const { return sample_bytes_; }
+  // Did its producer say what the samples are? Else the first was looked at.
+  bool described() const { return described_; }
 
   // The next sample; empty at the end of a pass.
   HTensor next();
@@ -45,6 +47,8 @@ class Source {
   void rewind(uint64_t epoch);
   // To sample `index` of the pass of this epoch, at most its length: by the producer's own seek, else by rewind and skip.
   void seek(uint64_t epoch, uint64_t index);
+  // It is live, or said that it cannot go back: its samples are read once.
+  bool once() const { return info_.live || once_; }
   // Why this source cannot go back to a position, for people; empty: it can. To be asked before the first sample.
   std::string cannot_seek();
   // The number in its pass of the sample that comes next.
@@ -85,7 +89,8 @@ class Source {
   StreamInfo info_;
   size_t sample_bytes_ = 0;
   HTensor first_;  // looked at, not yet given
-  bool reads_ = false, can_read_at_ = false, touched_ = false, ended_ = false;
+  bool described_ = false, reads_ = false, can_read_at_ = false, touched_ = false, ended_ = false;
+  bool once_ = false;
   bool restored_ = false;  // live, and goes on where it stood
   bool keeps_numbers_ = false;
   std::vector<SampleNumber> numbers_;

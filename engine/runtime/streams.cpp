@@ -91,6 +91,10 @@ void StreamSet::take_joint_options(const std::string& name, Address& address) {
   take("skip", skip_);
   take("repeat", repeat_);
   take("seed", seed_);
+  if (const std::optional<std::string> text = address.take("rest")) {
+    if (*text != "keep" && *text != "drop") throw Error(ErrorKind::Usage, fmt::format("option 'rest={}' of '{}' wants keep or drop", *text, name));
+    agree(name, "rest", rest_, *text);
+  }
   if (const std::optional<std::string> text = address.take("shard")) {
     const size_t slash = text->find('/');
     if (slash == std::string::npos) throw Error(ErrorKind::Usage, fmt::format("option 'shard={}' of '{}' is written INDEX/COUNT, e.g. 0/4", *text, name));
@@ -100,15 +104,16 @@ void StreamSet::take_joint_options(const std::string& name, Address& address) {
   }
 }
 
+void StreamSet::agree(const std::string& name, const char* key, std::optional<std::string>& slot, const std::string& text) {
+  if (slot && *slot != text)
+    throw Error(ErrorKind::Usage, fmt::format("'{}={}' of '{}' disagrees with {}={} of a stream it is joined with", key, text, name, key, *slot), {}, {"streams that are read together are joined in one way; say it once"});
+  slot = text;
+}
+
 // edge= and hold= of this stream; join=, unpaired= and late= of all it is read with.
 void StreamSet::take_edge_options(const std::string& name, int producer, Address& address) {
   const auto refuse = [&](const char* key, const std::string& text, const char* wanted) {
     throw Error(ErrorKind::Usage, fmt::format("option '{}={}' of '{}' wants {}", key, text, name, wanted));
-  };
-  const auto agree = [&](const char* key, std::optional<std::string>& slot, const std::string& text) {
-    if (slot && *slot != text)
-      throw Error(ErrorKind::Usage, fmt::format("'{}={}' of '{}' disagrees with {}={} of a stream it is joined with", key, text, name, key, *slot), {}, {"streams that are read together are joined in one way; say it once"});
-    slot = text;
   };
   if (const auto text = address.take("edge")) {
     const auto policy = parse_edge_policy(*text);
@@ -122,11 +127,11 @@ void StreamSet::take_edge_options(const std::string& name, int producer, Address
   }
   if (const auto text = address.take("join")) {
     if (*text != "order" && *text != "number") refuse("join", *text, "order or number");
-    agree("join", join_, *text);
+    agree(name, "join", join_, *text);
   }
   if (const auto text = address.take("unpaired")) {
-    if (!parse_unpaired(*text)) refuse("unpaired", *text, "drop, last or stop");
-    agree("unpaired", unpaired_, *text);
+    if (!parse_unpaired(*text)) refuse("unpaired", *text, "drop, last, stop or refuse");
+    agree(name, "unpaired", unpaired_, *text);
   }
   if (const auto text = address.take("late")) {
     const auto time = parse_milliseconds(*text);
@@ -137,7 +142,7 @@ void StreamSet::take_edge_options(const std::string& name, int producer, Address
 }
 
 // How these streams belong together; empty: by order, and none of their samples is ever missing.
-std::optional<JoinRules> StreamSet::join_rules(const std::vector<int>& producers) {
+std::optional<JoinRules> StreamSet::join_rules(const std::vector<int>& producers, std::optional<Unpaired> unpaired) {
   std::string first_live, first_other;
   bool edged = false, one_address = true, numbered = producers.size() > 1;
   for (int n : producers) {
@@ -153,11 +158,33 @@ std::optional<JoinRules> StreamSet::join_rules(const std::vector<int>& producers
   if (!edged && !late_ && !(by_number && numbered)) return std::nullopt;
   JoinRules rules;
   rules.by_number = by_number;
-  rules.unpaired = unpaired_ ? *parse_unpaired(*unpaired_) : Unpaired::drop;
+  rules.unpaired = unpaired.value_or(Unpaired::drop);
   rules.late = late_;
   if (letters_)
     rules.on_left_out = [letters = letters_](const LeftOut& out) { letters->keep(out.source.name(), out.source.info(), out.why, out.mark.index, out.mark.number, out.bytes); };
   return rules;
+}
+
+int StreamSet::field_of(const Graph& graph, const std::string& name, const Address& address) {
+  if (address.scheme != "file" || !address.fragment || address.path == name) return -1;
+  const int n = graph.find(address.path);
+  return n >= 0 && graph.nodes[static_cast<size_t>(n)].kind == DeclarationKind::Producer ? n : -1;
+}
+
+// The address of `producer`, with this one's field and options over its own.
+Address StreamSet::of_field(const Graph& graph, int producer, const std::string& name, Address address) const {
+  constexpr const char* kOfFields[] = {"as", "dtype", "shape", "symbols", "missing", "vocabulary"};  // say what the other field is
+  const std::string& of = graph.nodes[static_cast<size_t>(producer)].name;
+  const auto known = addresses_.find(producer);
+  if (known == addresses_.end() && bound(producer))
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is bound to a field of producer '{}', which is an object without fields", name, of), {}, {fmt::format("bind '{}' to an address, or '{}' to an object of its own", of, name)});
+  if (known == addresses_.end())
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is bound to a field of producer '{}', which is not bound", name, of), {}, {fmt::format("bind '{}' first; a file of that name is written ./{}", of, of)});
+  Address whole = known->second;
+  std::erase_if(whole.options, [&](const AddressOption& o) { return address.find(o.key) || std::find(std::begin(kOfFields), std::end(kOfFields), o.key) != std::end(kOfFields); });
+  whole.options.insert(whole.options.end(), address.options.begin(), address.options.end());
+  whole.fragment = address.fragment;
+  return whole;
 }
 
 void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& name, Address address) {
@@ -189,6 +216,7 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
     }
   }
   const std::string& bound_name = graph.nodes[static_cast<size_t>(producer)].name;
+  if (const int of = field_of(graph, bound_name, address); of >= 0) address = of_field(graph, of, bound_name, std::move(address));
   // A source with a seed of its own (synth:) keeps it; otherwise it is the shuffle's.
   const ItemPtr item = registry.need(HX_PRODUCER, address.scheme);
   const bool owns_seed = std::any_of(item->arguments.begin(), item->arguments.end(), [](const ArgumentSpec& a) { return a.name == "seed"; });
@@ -199,14 +227,30 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   if (own_seed) address.options.push_back({"seed", *own_seed});
   Source source = open_source(registry, bound_name, address);
   from_[producer] = address.scheme + ":" + address.path;
+  addresses_[producer] = address;
   if (spool_ && source.info().live) source = with_spool(bound_name, std::move(source), from_[producer], *spool_);
-  SteppedSource stepped = with_steps(bound_name, std::move(source), steps, registry);
-  if (!stepped.reseed.empty()) reseed_[producer] = std::move(stepped.reseed);
+  bind_stepped(graph, registry, producer, std::move(source), steps);
+}
+
+void StreamSet::bind(const Graph& graph, Registry& registry, int producer, Source source, const std::string& options) {
+  Address address = parse_address("object:" + (options.empty() ? "" : "?" + options));
+  const std::string name = source.name();
+  take_joint_options(name, address);
+  take_edge_options(name, producer, address);
+  const StreamSteps steps = take_stream_steps(address);
+  if (!address.options.empty()) throw Error(ErrorKind::Usage, fmt::format("'{}' is bound to an object, which has no option '{}'", name, address.options.front().key));
+  bind_stepped(graph, registry, producer, std::move(source), steps);
+}
+
+void StreamSet::bind_stepped(const Graph& graph, Registry& registry, int producer, Source source, const StreamSteps& steps) {
+  const std::string name = source.name();
+  SteppedSource stepped = with_steps(name, std::move(source), steps, registry);
+  if (stepped.passes_differ) reseed_[producer] = std::move(stepped.reseed);
   if (stepped.condition) conditions_.emplace(producer, *stepped.condition);
   bind(graph, producer, std::move(stepped.source));
 }
 
-void StreamSet::bind(const Graph&, int producer, Source source) { sources_[producer] = std::make_shared<Source>(std::move(source)); }
+void StreamSet::bind(const Graph&, int producer, Source source) { sources_[producer] = std::make_shared<Source>(known_source(std::move(source))); }
 
 // How many consecutive samples of this producer make one joint sample.
 uint64_t StreamSet::per_group(const Graph& graph, int producer) const {
@@ -259,23 +303,25 @@ void check_same_samples(const Graph& graph, const std::map<int, StreamType>& lea
 }
 
 // The same streams without the joint samples for which a condition does not hold. Reads the streams with conditions once.
-const std::vector<std::shared_ptr<Source>>& StreamSet::chosen(const std::vector<int>& producers, const std::vector<JointMember>& members) {
+const std::vector<std::shared_ptr<Source>>& StreamSet::chosen(const std::vector<int>& producers, const std::vector<JointMember>& members, bool refuse_unequal) {
   for (const Chosen& c : chosen_)
     if (c.producers == producers) return c.sources;
   JointOptions together;
   together.batch = 1;
+  together.refuse_unequal = refuse_unequal;
   const JointReader belong(members, together);  // throws where they do not
   std::vector<ConditionedMember> conditioned;
   for (size_t i = 0; i < producers.size(); ++i)
     if (const auto condition = conditions_.find(producers[i]); condition != conditions_.end()) conditioned.push_back({members[i], condition->second});
-  const auto numbers = std::make_shared<const std::vector<uint64_t>>(numbers_that_hold(conditioned));
+  const auto numbers = std::make_shared<const std::vector<uint64_t>>(numbers_that_hold(conditioned, belong.size()));
   Chosen c{producers, {}};
   for (size_t i = 0; i < producers.size(); ++i) c.sources.push_back(pick(sources_.at(producers[i]), numbers, members[i].per_group));
   chosen_.push_back(std::move(c));
   return chosen_.back().sources;
 }
 
-std::unique_ptr<JointReader> StreamSet::reader(const Graph& graph, const std::vector<int>& producers, uint64_t batch, bool shuffle, uint64_t seed) {
+std::unique_ptr<JointReader> StreamSet::reader(const Graph& graph, const std::vector<int>& producers, uint64_t batch, bool shuffle, uint64_t seed, std::optional<Unpaired> unpaired) {
+  if (unpaired_) unpaired = parse_unpaired(*unpaired_);
   std::vector<JointMember> members;
   uint64_t bytes = 0;
   bool finite = true;
@@ -293,14 +339,16 @@ std::unique_ptr<JointReader> StreamSet::reader(const Graph& graph, const std::ve
   o.repeat = repeat_.value_or(1);
   o.shard = shard_.value_or(0);
   o.shards = shards_.value_or(1);
-  o.join = join_rules(producers);
+  o.join = join_rules(producers, unpaired);
+  o.refuse_unequal = unpaired == Unpaired::refuse || unpaired == Unpaired::stop;
+  o.whole_batches = rest_ == "drop";
   for (int n : producers)
     if (const auto augmented = reseed_.find(n); augmented != reseed_.end()) {
       for (const auto& reseed : augmented->second) reseed(o.seed);
       o.passes_differ = true;
     }
   if (std::any_of(producers.begin(), producers.end(), [&](int n) { return conditions_.count(n) != 0; })) {
-    const auto& left = chosen(producers, members);
+    const auto& left = chosen(producers, members, o.refuse_unequal);
     for (size_t i = 0; i < members.size(); ++i) members[i].source = left[i].get();
   }
   if (shuffle_) o.shuffle = *shuffle_;

@@ -31,7 +31,11 @@ class StreamSet {
  public:
   // `name` empty: the graph's only producer that is still unbound. Throws ErrorKind::Usage/Name with what to write.
   void bind(const Graph& graph, Registry& registry, const std::string& name, Address address);
+  // Of the address "x#label": the producer x, whose address it means, with another field. -1: it is an address of its own.
+  static int field_of(const Graph& graph, const std::string& name, const Address& address);
   void bind(const Graph& graph, int producer, Source source);
+  // `options`: what an address has behind its '?'.
+  void bind(const Graph& graph, Registry& registry, int producer, Source source, const std::string& options);
   // Live streams that are bound from now on go by way of it.
   void set_spool(std::shared_ptr<Spool> spool) { spool_ = std::move(spool); }
   // Who keeps the samples that are left out where streams are joined.
@@ -49,15 +53,20 @@ class StreamSet {
   std::map<int, StreamType> types(const Graph& graph) const;
 
   std::optional<uint64_t> batch() const { return batch_; }
-  // A reader over these producers (all bound), in this order. `shuffle`: whether to shuffle when no address says.
-  std::unique_ptr<JointReader> reader(const Graph& graph, const std::vector<int>& producers, uint64_t batch, bool shuffle, uint64_t seed);
+  // A reader over these producers (all bound), in this order. `shuffle`: whether to shuffle when no address says; `unpaired`: what
+  // becomes of samples without a partner when none says.
+  std::unique_ptr<JointReader> reader(const Graph& graph, const std::vector<int>& producers, uint64_t batch, bool shuffle, uint64_t seed,
+                                      std::optional<Unpaired> unpaired = std::nullopt);
 
  private:
   uint64_t per_group(const Graph& graph, int producer) const;
-  const std::vector<std::shared_ptr<Source>>& chosen(const std::vector<int>& producers, const std::vector<JointMember>& members);
+  const std::vector<std::shared_ptr<Source>>& chosen(const std::vector<int>& producers, const std::vector<JointMember>& members, bool refuse_unequal);
+  Address of_field(const Graph& graph, int producer, const std::string& name, Address address) const;
   void take_joint_options(const std::string& name, Address& address);
   void take_edge_options(const std::string& name, int producer, Address& address);
-  std::optional<JoinRules> join_rules(const std::vector<int>& producers);
+  void agree(const std::string& name, const char* key, std::optional<std::string>& slot, const std::string& text);
+  std::optional<JoinRules> join_rules(const std::vector<int>& producers, std::optional<Unpaired> unpaired);
+  void bind_stepped(const Graph& graph, Registry& registry, int producer, Source source, const StreamSteps& steps);
 
   struct Chosen {
     std::vector<int> producers;
@@ -67,10 +76,11 @@ class StreamSet {
   std::shared_ptr<DeadLetters> letters_;
   std::map<int, std::shared_ptr<Source>> sources_;
   std::map<int, std::string> from_;      // the address of each, without what is behind it
+  std::map<int, Address> addresses_;     // with the options of its source
   std::map<int, EdgeOptions> edges_;     // of edge= and hold=
-  std::optional<std::string> join_, unpaired_;  // as they were written
+  std::optional<std::string> join_, unpaired_, rest_;  // as they were written
   std::optional<std::chrono::milliseconds> late_;
-  std::map<int, std::vector<std::function<void(uint64_t)>>> reseed_;  // of what augments a stream
+  std::map<int, std::vector<std::function<void(uint64_t)>>> reseed_;  // of what augments a stream, empty where it has its own seed
   std::map<int, Condition> conditions_;  // of where=
   std::vector<Chosen> chosen_;           // what they leave of streams that are read together
   std::optional<uint64_t> batch_, shuffle_, take_, skip_, repeat_, seed_, shard_, shards_;

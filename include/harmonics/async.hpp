@@ -6,6 +6,8 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <harmonics/wrappers.hpp>
 
@@ -24,18 +26,22 @@ class AsyncProducer final : public SampleWiseProducer {
     ring_.resize(bytes_ * capacity_);
   }
   ~AsyncProducer() override { stop(); }
+  WrapperOption option() const override { return {WrapperOption::Acts::Anywhere, "async=" + std::to_string(capacity_)}; }
 
   HTensor next() override {
     std::unique_lock<std::mutex> lock(mutex_);
+    begin_numbers();
     if (!await(lock)) return {};
     HTensor sample;
     if (bytes_) {
       lock.unlock();  // the thread does not touch what waits
+      if (numbered()) add_numbers(&numbers_[first_], 1);
       sample = HTensor(info_->dtype, info_->sample, ring_.data() + first_ * bytes_);
       lock.lock();
       first_ = (first_ + 1) % capacity_;
     } else {
-      sample = std::move(samples_.front());
+      if (numbered()) add_numbers(&samples_.front().second, 1);
+      sample = std::move(samples_.front().first);
       samples_.pop_front();
     }
     --waiting_;
@@ -44,14 +50,20 @@ class AsyncProducer final : public SampleWiseProducer {
   }
   std::size_t size() const override { return size_; }
   std::optional<StreamInfo> describe() override { return info_; }
+  bool numbers(uint64_t n, SampleNumber* to) override {
+    if (n == 0 && bytes_) numbers_.resize(capacity_);
+    return SampleWiseProducer::numbers(n, to);
+  }
   int64_t read(uint64_t n, void* to) override {
     if (!bytes_) return -1;
     uint64_t got = 0;
     std::unique_lock<std::mutex> lock(mutex_);
+    begin_numbers();
     while (got < n && await(lock)) {
       const std::size_t k = std::min<std::size_t>({n - got, waiting_, capacity_ - first_});
       lock.unlock();
       std::memcpy(static_cast<char*>(to) + got * bytes_, ring_.data() + first_ * bytes_, k * bytes_);
+      if (numbered()) add_numbers(&numbers_[first_], k);
       lock.lock();
       first_ = (first_ + k) % capacity_;
       waiting_ -= k;
@@ -107,6 +119,7 @@ class AsyncProducer final : public SampleWiseProducer {
     if (n == 0) return false;
     const int64_t got = inner_->read(n, ring_.data() + last_ * bytes_);
     if (got < 0) throw Error(ErrorKind::Plugin, "async: the producer gave blocks of samples and then refused to");
+    if (numbered() && got > 0) inner_->numbers(static_cast<uint64_t>(got), &numbers_[last_]);
     publish(static_cast<std::size_t>(got));
     return static_cast<std::size_t>(got) == n;
   }
@@ -114,8 +127,10 @@ class AsyncProducer final : public SampleWiseProducer {
     if (await_room() == 0) return false;
     HTensor sample = inner_->next();
     if (!sample) return false;
+    SampleNumber number{};
+    if (numbered()) inner_->numbers(1, &number);
     const std::lock_guard<std::mutex> lock(mutex_);
-    samples_.push_back(std::move(sample));
+    samples_.emplace_back(std::move(sample), number);
     ++waiting_;
     filled_.notify_one();
     return true;
@@ -140,7 +155,8 @@ class AsyncProducer final : public SampleWiseProducer {
   std::optional<StreamInfo> info_;
   std::size_t bytes_ = 0;        // of one sample; 0: the source gives them one by one
   std::vector<char> ring_;       // samples wait here ...
-  std::deque<HTensor> samples_;  // ... or here
+  std::deque<std::pair<HTensor, SampleNumber>> samples_;  // ... or here
+  std::vector<SampleNumber> numbers_;  // of those in the ring, where somebody asks
   std::size_t first_ = 0, waiting_ = 0, last_ = 0;
   bool ended_ = false, stopping_ = false;
   std::exception_ptr failure_;

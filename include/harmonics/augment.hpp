@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -44,6 +45,19 @@ class Augmentation {
   Augmentation& noise(double deviation) { return add(Kind::Noise, "noise", deviation, deviation, 0, 1e6); }
 
   const std::vector<Step>& steps() const { return steps_; }
+
+  // As it is parsed.
+  std::string text() const {
+    static const char* const names[] = {"shift", "rotate", "scale", "flip", "flip", "crop", "center", "cutout", "noise"};
+    std::string all;
+    for (const Step& step : steps_) {
+      all += (all.empty() ? "" : ",") + std::string(names[static_cast<std::size_t>(step.kind)]);
+      if (step.kind == Kind::FlipDown) all += "(vertical)";
+      else if (step.kind == Kind::Crop || step.kind == Kind::Center) all += "(" + exact_text(step.a) + "," + exact_text(step.b) + ")";
+      else if (step.kind != Kind::FlipAcross) all += "(" + exact_text(step.a) + ")";
+    }
+    return all;
+  }
 
   static Augmentation parse(const std::string& text) {
     Augmentation all;
@@ -130,6 +144,12 @@ class Augmentation {
     return text;
   }
 
+  static std::string exact_text(double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.17g", value);
+    return text;
+  }
+
   std::vector<Step> steps_;
 };
 
@@ -139,9 +159,9 @@ class Augmentation {
 class AugmentProducer final : public SampleWiseProducer {
  public:
   AugmentProducer(std::shared_ptr<Producer> inner, Augmentation steps, uint64_t seed = 0)
-      : SampleWiseProducer(std::move(inner)), steps_(steps.steps()), seed_(seed) {
-    const std::optional<StreamInfo> info = inner_->describe();
-    if (!info) throw Error(ErrorKind::Usage, "augment: the producer does not say what its samples are");
+      : SampleWiseProducer(std::move(inner)), text_(steps.text()), steps_(steps.steps()), seed_(seed) {
+    const std::optional<StreamInfo> info = known_samples();
+    if (!info) throw Error(ErrorKind::Usage, "augment: the producer has no sample");
     from_ = to_ = *info;
     if (from_.dtype != DType::U8 && from_.dtype != DType::F32)
       throw Error(ErrorKind::Usage, "augment works on u8 and f32; these samples are of another type");
@@ -152,6 +172,10 @@ class AugmentProducer final : public SampleWiseProducer {
     for (const Augmentation::Step& step : steps_) check(step, rank);
     given_.resize(std::max<std::size_t>(1, (1 << 16) / from_.sample_bytes()) * from_.sample_bytes());
     for (auto* buffer : {&now_, &then_}) buffer->resize(static_cast<std::size_t>(from_.sample.count()));
+  }
+
+  WrapperOption option() const override {
+    return {WrapperOption::Acts::Augment, "augment=" + text_ + "&augment-seed=" + std::to_string(seed_)};
   }
 
   // Another seed draws other numbers, from the next sample on.
@@ -165,6 +189,8 @@ class AugmentProducer final : public SampleWiseProducer {
     if (sample.dtype() != from_.dtype || sample.shape() != from_.sample)
       throw Error(ErrorKind::Stream, "augment: a sample of shape " + sample.shape().str() + " came, announced was " +
                                          from_.sample.str());
+    begin_numbers();
+    add_numbers(1);
     HTensor out(to_.dtype, to_.sample);
     apply(at_++, sample.bytes(), out.mutable_bytes());
     return out;
@@ -176,12 +202,14 @@ class AugmentProducer final : public SampleWiseProducer {
   }
   int64_t read(uint64_t n, void* to) override {
     if (n == 0) return inner_->read(0, to);
+    begin_numbers();
     auto* out = static_cast<char*>(to);
     uint64_t got = 0;
     while (got < n) {
       const uint64_t wanted = std::min<uint64_t>(n - got, given_.size() / from_.sample_bytes());
       const int64_t more = inner_->read(wanted, given_.data());
       if (more < 0) return -1;
+      add_numbers(static_cast<uint64_t>(more));
       for (uint64_t i = 0; i < static_cast<uint64_t>(more); ++i, out += to_.sample_bytes())
         apply(at_++, given_.data() + i * from_.sample_bytes(), out);
       got += static_cast<uint64_t>(more);
@@ -372,6 +400,7 @@ class AugmentProducer final : public SampleWiseProducer {
     }
   }
 
+  std::string text_;
   std::vector<Augmentation::Step> steps_;
   uint64_t seed_, at_ = 0;
   StreamInfo from_, to_;

@@ -14,10 +14,10 @@ namespace harmonics {
 // source without end, or whose samples take more than `most_bytes`.
 class CacheProducer final : public WrappedProducer {
  public:
-  CacheProducer(std::shared_ptr<Producer> inner, uint64_t most_bytes) : WrappedProducer(std::move(inner)) {
-    const std::optional<StreamInfo> info = inner_->describe();
+  CacheProducer(std::shared_ptr<Producer> inner, uint64_t most_bytes) : WrappedProducer(std::move(inner)), most_bytes_(most_bytes) {
+    const std::optional<StreamInfo> info = inner_->size() ? known_samples() : std::nullopt;
     if (!info || info->size == 0)
-      throw Error(ErrorKind::Usage, "cache: the producer does not say what its samples are and how many, so they cannot be kept");
+      throw Error(ErrorKind::Usage, "cache: the producer does not say how many samples it has, so they cannot be kept");
     info_ = *info;
     bytes_ = info_.sample_bytes();
     if (bytes_ > most_bytes / info_.size)
@@ -27,6 +27,7 @@ class CacheProducer final : public WrappedProducer {
     kept_.reset(new char[info_.size * bytes_]);  // not zeroed: takes memory as it is filled
     filled_.resize(info_.size);
   }
+  WrapperOption option() const override { return {WrapperOption::Acts::Cache, "cache=" + std::to_string(most_bytes_)}; }
   HTensor next() override {
     if (at_ == info_.size) return {};
     fill(at_, 1);
@@ -95,6 +96,7 @@ class CacheProducer final : public WrappedProducer {
     std::fill(filled_.begin() + static_cast<std::ptrdiff_t>(first), filled_.begin() + static_cast<std::ptrdiff_t>(end), true);
   }
 
+  uint64_t most_bytes_;
   StreamInfo info_;
   std::size_t bytes_ = 0;
   std::unique_ptr<char[]> kept_;

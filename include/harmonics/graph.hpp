@@ -5,7 +5,8 @@
 //   g.fit(std::chrono::minutes(5));
 //   harmonics::HTensor y = g.infer(x);
 //
-// Link Harmonics::harmonics. Every failure is a harmonics::Error. A graph is used by one thread at a time.
+// Link Harmonics::harmonics. Every failure is a harmonics::Error. A graph is used by one thread at a time, but for infer(), which any
+// thread may call at any time, also while fit() runs.
 #pragma once
 
 #include <chrono>
@@ -22,6 +23,7 @@
 #include <harmonics/graph_abi.h>
 #include <harmonics/registering.hpp>
 #include <harmonics/stream.hpp>
+#include <harmonics/wrappers.hpp>
 
 namespace harmonics {
 
@@ -83,6 +85,12 @@ struct EpochFigures {
   Figures validation;  // of the streams bound for validation, after it; empty: there are none
 };
 
+// Samples of a stream that the last pass left over, because another one ended before it.
+struct LeftOverSamples {
+  std::string producer;
+  uint64_t samples = 0;
+};
+
 struct FitReport {
   int64_t epochs = 0, steps = 0, samples = 0;
   double seconds = 0, loss = 0, accuracy = -1;
@@ -92,12 +100,14 @@ struct FitReport {
   std::vector<EpochFigures> by_epoch;  // of the whole run, those before a checkpoint it went on from included
   int64_t resumed_at = 0;              // the step of the checkpoint it went on from; 0: the beginning
   std::string checkpoint;              // the newest one's file; "": none
+  std::vector<LeftOverSamples> left_over;
 };
 
 struct TestReport {
   int64_t samples = 0;
   double loss = 0, accuracy = -1;
   Figures figures;  // the same, and what the last FitOptions::metrics asked for
+  std::vector<LeftOverSamples> left_over = {};
 };
 
 struct LayerInfo {
@@ -144,71 +154,6 @@ HARMONICS_FACE inline std::vector<const char*> pointers(const std::vector<std::s
   std::vector<const char*> all;
   for (const std::string& text : texts) all.push_back(text.c_str());
   return all;
-}
-
-// A finite producer that says no more than next() and size(): what its samples are is found out by reading, and where it
-// cannot go back to its first sample they are kept.
-class ReadProducer final : public Producer {
- public:
-  HARMONICS_FACE explicit ReadProducer(std::shared_ptr<Producer> inner) : inner_(std::move(inner)) {}
-  HARMONICS_FACE HTensor next() override {
-    if (rewinds_) return inner_->next();
-    if (at_ < kept_.size()) return kept_[at_++];
-    HTensor sample = ended_ ? HTensor() : inner_->next();
-    if (!sample) return ended_ = true, HTensor();
-    kept_.push_back(sample);
-    ++at_;
-    return sample;
-  }
-  HARMONICS_FACE std::size_t size() const override { return inner_->size(); }
-  HARMONICS_FACE bool rewind() override {
-    if (rewinds_) return inner_->rewind();
-    at_ = 0;
-    return true;
-  }
-  HARMONICS_FACE bool seek(uint64_t epoch, uint64_t index) override {
-    if (rewinds_) return inner_->seek(epoch, index);
-    if (index > kept_.size()) return Producer::seek(epoch, index);
-    at_ = static_cast<std::size_t>(index);
-    return true;
-  }
-  HARMONICS_FACE std::optional<StreamInfo> describe() override {
-    const HTensor first = next();
-    if (!first) return std::nullopt;
-    rewinds_ = inner_->rewind();
-    if (rewinds_) kept_.clear();
-    rewind();
-    StreamInfo info;
-    info.dtype = first.dtype();
-    info.sample = first.shape();
-    info.size = size();
-    if (is_label(first)) info.classes = count_classes();
-    return info;
-  }
-
- private:
-  HARMONICS_FACE static bool is_label(const HTensor& x) {
-    return x.shape().rank() == 0 && (x.dtype() == DType::U8 || x.dtype() == DType::I32 || x.dtype() == DType::I64);
-  }
-  // One more than the largest label.
-  HARMONICS_FACE int64_t count_classes() {
-    int64_t largest = 0;
-    for (HTensor x = next(); x; x = next()) {
-      const int64_t label = x.dtype() == DType::U8 ? x.data<uint8_t>()[0] : x.dtype() == DType::I32 ? x.data<int32_t>()[0] : x.data<int64_t>()[0];
-      if (label > largest) largest = label;
-    }
-    rewind();
-    return largest + 1;
-  }
-
-  std::shared_ptr<Producer> inner_;
-  std::vector<HTensor> kept_;
-  std::size_t at_ = 0;
-  bool rewinds_ = false, ended_ = false;
-};
-HARMONICS_FACE inline std::shared_ptr<Producer> described(std::shared_ptr<Producer> producer) {
-  if (producer->size() == 0 || producer->describe()) return producer;
-  return std::make_shared<ReadProducer>(std::move(producer));
 }
 
 struct DestroyGraph {
@@ -306,7 +251,8 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
                      calls::figures(r.metrics, r.n_metrics),
                      calls::epochs(r),
                      r.resumed_at,
-                     r.checkpoint ? r.checkpoint : ""};
+                     r.checkpoint ? r.checkpoint : "",
+                     left_over(r.left_over, r.n_left_over)};
     if (policy.kind() == PrecisionPolicy::Kind::automatic)
       report.notes.push_back("precision is not negotiated yet: everything ran in f32");
     return report;
@@ -323,11 +269,12 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     hx_evaluation e{};
     e.struct_size = sizeof e;
     check(api().evaluate(graph(), &e));
-    return {e.samples, e.loss, e.accuracy, calls::figures(e.figures, e.n_figures)};
+    return {e.samples, e.loss, e.accuracy, calls::figures(e.figures, e.n_figures), left_over(e.left_over, e.n_left_over)};
   }
 
   // ---- inference on demand ----
-  // Inputs by producer: one sample each, or as many along a new first axis. Results by name, in evaluation mode.
+  // Inputs by producer: one sample each, or as many along a new first axis. Results by name, in evaluation mode. From any thread: while
+  // fit() runs, with the weights as they were at the end of a step.
   HARMONICS_FACE std::map<std::string, HTensor> infer(const std::map<std::string, HTensor>& inputs) {
     const char* const* known = nullptr;
     uint32_t count = 0, given = 0;
@@ -413,14 +360,20 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   }
   HARMONICS_FACE void bind(const std::string& name, uint32_t purpose, std::shared_ptr<Producer> producer) {
     if (!producer) throw Error(ErrorKind::Usage, "producer '" + name + "' is bound to nothing");
-    check(api().bind_producer(graph(), calls::or_null(name), purpose, harmonics::detail::producer_vt(),
-                              new harmonics::detail::HeldProducer{calls::described(std::move(producer)), std::nullopt, {}}));
+    harmonics::detail::Unwrapped u = harmonics::detail::unwrapped(std::move(producer));
+    check(api().bind_producer_options(graph(), calls::or_null(name), purpose, harmonics::detail::producer_vt(),
+                                      new harmonics::detail::HeldProducer{std::move(u.producer), std::nullopt, {}}, u.options.c_str()));
   }
   HARMONICS_FACE std::pair<const void*, uint64_t> blob() const {
     if (!blob_.first) check(api().save(graph(), &blob_.first, &blob_.second));
     return blob_;
   }
   HARMONICS_FACE void changed() { blob_ = {}; }
+  HARMONICS_FACE static std::vector<LeftOverSamples> left_over(const hx_left_over* all, uint64_t n) {
+    std::vector<LeftOverSamples> out;
+    for (uint64_t i = 0; i < n; ++i) out.push_back({all[i].producer, all[i].samples});
+    return out;
+  }
 
   std::unique_ptr<hx_graph, calls::DestroyGraph> graph_;
   hx_registration registration_{};

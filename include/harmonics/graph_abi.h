@@ -1,6 +1,7 @@
 /* What a program that embeds Harmonics calls: graphs, training, inference. C11, append-only, as abi.h, whose rules for
- * status, errors and ownership hold here too. One graph is used by one thread at a time; strings and arrays that a call
- * hands out live until the next call for the same graph. */
+ * status, errors and ownership hold here too. One graph is used by one thread at a time, but for infer and results, which any thread
+ * may call at any time, also while fit runs; strings and arrays that a call hands out live until the next call for the same graph,
+ * those of results until the thread's next. */
 #ifndef HARMONICS_GRAPH_ABI_H
 #define HARMONICS_GRAPH_ABI_H
 
@@ -53,6 +54,13 @@ typedef struct hx_epoch {
   const hx_figure* figures;                      /* what metrics asked for */
   const hx_figure* validation; /* on the streams bound for HX_FOR_VALIDATION; none: was not validated */
 } hx_epoch;
+/* Samples of a stream that its last pass left over, because another one ended before it. */
+typedef struct hx_left_over {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const char* producer;
+  uint64_t samples;
+} hx_left_over;
 
 typedef struct hx_fit_report {
   uint32_t struct_size;
@@ -67,6 +75,8 @@ typedef struct hx_fit_report {
   uint32_t n_metrics, n_epochs;
   int64_t resumed_at;     /* the step of the checkpoint it went on from; 0: the beginning */
   const char* checkpoint; /* the newest one's file; "": none */
+  const hx_left_over* left_over; /* contract 1.5, where struct_size says that there is room: of the training streams */
+  uint64_t n_left_over;
 } hx_fit_report;
 
 typedef struct hx_evaluation {
@@ -77,6 +87,8 @@ typedef struct hx_evaluation {
   /* Contract 1.5; written where struct_size, which the caller sets, has room. */
   const hx_figure* figures; /* "loss", "accuracy", what metrics asked for */
   uint64_t n_figures;
+  const hx_left_over* left_over; /* contract 1.5, as above: of the test streams */
+  uint64_t n_left_over;
 } hx_evaluation;
 
 typedef struct hx_layer_info {
@@ -117,7 +129,8 @@ typedef struct hx_graph_api {
   hx_status (*fit)(hx_graph* graph, const hx_fit_settings* settings, hx_fit_report* report);
   hx_status (*evaluate)(hx_graph* graph, hx_evaluation* out); /* on the streams bound for HX_FOR_TEST */
   /* Values of the first cycle's results for these inputs (by producer name; of one sample, or of a batch along a new first
-   * axis, the same for all), in evaluation mode. One reference of each result is the caller's. */
+   * axis, the same for all), in evaluation mode. One reference of each result is the caller's. While fit runs they come from the
+   * weights as they were at the end of a step. */
   hx_status (*infer)(hx_graph* graph, const char* const* names, hx_value* const* inputs, uint32_t n_inputs, hx_value** outs,
                      uint32_t max_outs, uint32_t* n_outs);
   hx_status (*results)(hx_graph* graph, const char* const** names, uint32_t* count);
@@ -149,6 +162,9 @@ typedef struct hx_graph_api {
   hx_status (*open_scope)(hx_graph* graph, hx_name_scope** out);
   hx_registry* (*scope_registry)(hx_name_scope* scope);
   void (*close_scope)(hx_name_scope* scope);
+  /* Contract 1.5. bind_producer with what an address has behind its '?', such as "batch=16&shuffle=8192"; "" for nothing. */
+  hx_status (*bind_producer_options)(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt, void* object,
+                                     const char* options);
 } hx_graph_api;
 
 const hx_graph_api* harmonics_graphs(void);

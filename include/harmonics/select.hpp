@@ -128,11 +128,36 @@ class Condition {
   std::vector<Term> terms_;
 };
 
+namespace detail {
+
+// As the value of an address's option.
+inline std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '%') out += "%25";
+    else if (c == '&') out += "%26";
+    else if (c == '#') out += "%23";
+    else out += c;
+  }
+  return out;
+}
+
+}  // namespace detail
+
 // The samples for which a condition holds. How many there are is not known beforehand.
 class FilterProducer final : public WrappedProducer {
  public:
   FilterProducer(std::shared_ptr<Producer> inner, std::function<bool(const HTensor&)> keep)
       : WrappedProducer(std::move(inner)), keep_(std::move(keep)) {}
+  // "value[0]>=0.5,value!=3", as where= of an address.
+  FilterProducer(std::shared_ptr<Producer> inner, const std::string& where) : WrappedProducer(std::move(inner)), where_(where) {
+    const std::optional<StreamInfo> info = known_samples();
+    if (!info) throw Error(ErrorKind::Usage, "where=" + where + ": the producer has no sample");
+    keep_ = Condition(where, *info);
+  }
+  WrapperOption option() const override {
+    return where_.empty() ? WrapperOption{} : WrapperOption{WrapperOption::Acts::Where, "where=" + detail::escaped(where_)};
+  }
   HTensor next() override {
     for (;;) {
       HTensor sample = inner_->next();
@@ -151,13 +176,14 @@ class FilterProducer final : public WrappedProducer {
   }
 
   std::function<bool(const HTensor&)> keep_;
+  std::string where_;
 };
 
 // The samples of these numbers, which rise; `together` > 1: so many from each number times `together` on.
 class PickProducer final : public WrappedProducer {
  public:
   PickProducer(std::shared_ptr<Producer> inner, std::shared_ptr<const std::vector<uint64_t>> numbers, uint64_t together = 1)
-      : WrappedProducer(std::move(inner)), numbers_(std::move(numbers)), together_(together), info_(inner_->describe()) {
+      : WrappedProducer(std::move(inner)), numbers_(std::move(numbers)), together_(together), info_(known_samples()) {
     if (!info_) throw Error(ErrorKind::Usage, "picking samples: the producer does not say what they are");
     info_->size = size();
     scratch_.resize(std::max<std::size_t>(1, (1 << 14) / info_->sample_bytes()) * info_->sample_bytes());

@@ -2,15 +2,25 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include <harmonics/known.hpp>
 #include <harmonics/philox.hpp>
-#include <harmonics/stream.hpp>
 
 namespace harmonics {
+
+// The option of an address that does what a wrapper does. Where a graph is bound to wrappers, it does itself what they have options
+// for, in the order below, for all streams that are read together; what does not stand in this order is left to the wrappers.
+struct WrapperOption {
+  enum class Acts { Never, Anywhere, Cache, Augment, Where, Skip, Take, Shard, Repeat, Shuffle, Batch };
+  Acts acts = Acts::Never;
+  std::string text;  // "shuffle=8192&seed=1"
+};
 
 // Passes everything on; the wrappers below change what they are for. Where they stand is a function of (epoch, index): the
 // order of samples does not depend on what was read before, nor on how far another wrapper has read ahead.
@@ -18,7 +28,11 @@ class WrappedProducer : public Producer {
  public:
   explicit WrappedProducer(std::shared_ptr<Producer> inner) : inner_(std::move(inner)) {
     if (!inner_) throw Error(ErrorKind::Usage, "a wrapper needs a producer to wrap");
+    // What cannot go back is kept below the wrappers: above them, all passes would have the order of the first.
+    if (!dynamic_cast<WrappedProducer*>(inner_.get()) && !dynamic_cast<KnownProducer*>(inner_.get())) inner_ = std::make_shared<KnownProducer>(std::move(inner_));
   }
+  virtual WrapperOption option() const { return {}; }
+  const std::shared_ptr<Producer>& inner() const { return inner_; }
   HTensor next() override { return inner_->next(); }
   std::size_t size() const override { return inner_->size(); }
   bool rewind() override { return seek(epoch_ + 1, 0); }
@@ -40,6 +54,14 @@ class WrappedProducer : public Producer {
   virtual bool go_to(uint64_t index) { return inner_->seek(epoch_, index); }
   uint64_t epoch() const { return epoch_; }
 
+  // What the samples are; where nobody says, the first one is looked at.
+  std::optional<StreamInfo> known_samples() {
+    std::optional<StreamInfo> info = inner_->describe();
+    if (info) return info;
+    inner_ = std::make_shared<KnownProducer>(std::move(inner_), KnownProducer::Look::Always);
+    return inner_->describe();
+  }
+
   // Reads and drops up to n samples; false: the pass ended first.
   bool drop(uint64_t n) {
     for (; n > 0; --n)
@@ -60,12 +82,36 @@ class SampleWiseProducer : public WrappedProducer {
   bool restore(uint64_t index, const std::string& position) override { return inner_->restore(index, position); }
   std::string position(uint64_t index) override { return inner_->position(index); }
   void durable(uint64_t index) override { inner_->durable(index); }
+  bool numbers(uint64_t n, SampleNumber* to) override {
+    if (n == 0) return numbered_ = inner_->numbers(0, nullptr);
+    if (!numbered_ || n > given_.size()) return false;
+    std::copy(given_.end() - static_cast<std::ptrdiff_t>(n), given_.end(), to);
+    return true;
+  }
+
+ protected:
+  bool numbered() const { return numbered_; }
+  // Of the samples of one call of next or read: none yet; then those that the source gave just now, or these.
+  void begin_numbers() { given_.clear(); }
+  void add_numbers(uint64_t n) {
+    if (!numbered_ || n == 0) return;
+    given_.resize(given_.size() + n);
+    inner_->numbers(n, given_.data() + given_.size() - n);
+  }
+  void add_numbers(const SampleNumber* numbers, uint64_t n) {
+    if (numbered_) given_.insert(given_.end(), numbers, numbers + n);
+  }
+
+ private:
+  bool numbered_ = false;  // somebody asks for them
+  std::vector<SampleNumber> given_;
 };
 
 // The first n samples of each pass.
 class TakeProducer final : public WrappedProducer {
  public:
   TakeProducer(std::shared_ptr<Producer> inner, uint64_t n) : WrappedProducer(std::move(inner)), n_(n), left_(n) {}
+  WrapperOption option() const override { return {WrapperOption::Acts::Take, "take=" + std::to_string(n_)}; }
   HTensor next() override {
     if (left_ == 0) return {};
     HTensor sample = inner_->next();
@@ -96,6 +142,7 @@ class TakeProducer final : public WrappedProducer {
 class SkipProducer final : public WrappedProducer {
  public:
   SkipProducer(std::shared_ptr<Producer> inner, uint64_t n) : WrappedProducer(std::move(inner)), n_(n) {}
+  WrapperOption option() const override { return {WrapperOption::Acts::Skip, "skip=" + std::to_string(n_)}; }
   HTensor next() override { return start() ? inner_->next() : HTensor(); }
   std::size_t size() const override {
     const std::size_t n = inner_->size();
@@ -131,6 +178,7 @@ class ShardProducer final : public WrappedProducer {
       throw Error(ErrorKind::Usage, "shard " + std::to_string(index) + "/" + std::to_string(count) +
                                         " is not there; shards are counted from 0");
   }
+  WrapperOption option() const override { return {WrapperOption::Acts::Shard, "shard=" + std::to_string(index_) + "/" + std::to_string(count_)}; }
   HTensor next() override {
     if (!drop(gap_)) return {};
     gap_ = count_ - 1;
@@ -156,6 +204,9 @@ class ShardProducer final : public WrappedProducer {
 class RepeatProducer final : public WrappedProducer {
  public:
   RepeatProducer(std::shared_ptr<Producer> inner, uint64_t times) : WrappedProducer(std::move(inner)), times_(times) {}
+  WrapperOption option() const override {
+    return times_ ? WrapperOption{WrapperOption::Acts::Repeat, "repeat=" + std::to_string(times_)} : WrapperOption{};
+  }
   HTensor next() override {
     for (;;) {
       HTensor sample = inner_->next();
@@ -215,9 +266,10 @@ class RepeatProducer final : public WrappedProducer {
 class ShuffleProducer final : public WrappedProducer {
  public:
   ShuffleProducer(std::shared_ptr<Producer> inner, uint32_t block, uint64_t seed = 0)
-      : WrappedProducer(std::move(inner)), capacity_(block), seed_(seed) {
+      : WrappedProducer(std::move(inner)), capacity_(block), given_capacity_(block), seed_(seed) {
     if (block == 0) throw Error(ErrorKind::Usage, "shuffle: a block holds at least 1 sample");
   }
+  WrapperOption option() const override { return {WrapperOption::Acts::Shuffle, "shuffle=" + std::to_string(given_capacity_) + "&seed=" + std::to_string(seed_)}; }
   HTensor next() override {
     if (at_ == order_.size() && !fill()) return {};
     const uint32_t from = order_[at_++];
@@ -280,7 +332,7 @@ class ShuffleProducer final : public WrappedProducer {
     return n > 0;
   }
 
-  uint32_t capacity_;
+  uint32_t capacity_, given_capacity_;
   uint64_t seed_, number_ = 0;
   std::vector<uint32_t> order_;
   std::size_t at_ = 0, bytes_ = 0;
@@ -298,6 +350,7 @@ class BatchProducer final : public WrappedProducer {
       : WrappedProducer(std::move(inner)), n_(n), last_(last) {
     if (n == 0) throw Error(ErrorKind::Usage, "batch: a batch holds at least 1 sample");
   }
+  WrapperOption option() const override { return {WrapperOption::Acts::Batch, "batch=" + std::to_string(n_) + (last_ == Last::Dropped ? "&rest=drop" : "")}; }
   HTensor next() override {
     std::vector<HTensor> samples;
     while (samples.size() < n_) {
@@ -356,5 +409,36 @@ class BatchProducer final : public WrappedProducer {
   uint64_t n_;
   Last last_;
 };
+
+namespace detail {
+
+// A producer without the wrappers around it that an address has options for, and those options: "take=100&shuffle=8&seed=1".
+struct Unwrapped {
+  std::shared_ptr<Producer> producer;
+  std::string options;
+};
+inline Unwrapped unwrapped(std::shared_ptr<Producer> producer) {
+  using Acts = WrapperOption::Acts;
+  Unwrapped u{std::move(producer), {}};
+  Acts above = Acts::Batch;
+  bool first = true, ahead = false;
+  while (const auto* wrapper = dynamic_cast<const WrappedProducer*>(u.producer.get())) {
+    const WrapperOption o = wrapper->option();
+    const bool anywhere = o.acts == Acts::Anywhere;
+    if (o.acts == Acts::Never || (!anywhere && (first ? o.acts > above : o.acts >= above))) break;
+    if (!anywhere || !ahead) u.options += (u.options.empty() ? "" : "&") + o.text;  // reading ahead once is enough
+    if (anywhere) ahead = true;
+    else above = o.acts, first = false;
+    const std::shared_ptr<Producer> inner = wrapper->inner();
+    u.producer = inner;
+  }
+  for (const auto* wrapper = dynamic_cast<const WrappedProducer*>(u.producer.get()); wrapper; wrapper = dynamic_cast<const WrappedProducer*>(wrapper->inner().get()))
+    if (wrapper->option().acts == Acts::Batch)
+      throw Error(ErrorKind::Usage, "a graph makes batches of samples itself, and cannot take those that " + wrapper->option().text +
+                                        " makes under another wrapper; put BatchProducer around all others, or leave it out");
+  return u;
+}
+
+}  // namespace detail
 
 }  // namespace harmonics

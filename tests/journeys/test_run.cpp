@@ -111,6 +111,24 @@ TEST_CASE("a recurrent net learns a text, and writes it") {
   CHECK(written.out.size() > 8);
 }
 
+TEST_CASE("a field of a producer that is bound already needs no second address") {
+  Folder f;
+  const std::string common = "run " + kSamples + "mnist.hmx --epochs 1 --quiet ";
+  REQUIRE(harmonics(common + "--producer 'mnist_training_data=synth:digits?size=300&seed=4' --producer 'mnist_label_data=synth:digits?size=300&seed=4#label' --save " + (f / "a.safetensors")).code == 0);
+  REQUIRE(harmonics(common + "--producer 'mnist_label_data=mnist_training_data#label' --producer 'mnist_training_data=synth:digits?size=300&seed=4' --save " + (f / "b.safetensors")).code == 0);
+  CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
+}
+
+TEST_CASE("streams of different lengths end the pass, and the report says what was left") {
+  const std::string common = "run " + kSamples + "mnist.hmx --epochs 2 --producer 'synth:digits?size=103' ";
+  const Result r = harmonics(common + "--producer 'synth:digits?size=100#label' --test 'synth:digits?size=20' --test 'synth:digits?size=22#label' --json");
+  REQUIRE(r.code == 0);
+  CHECK(number(r.out, "samples") == 200);
+  CHECK(has(r.err, "producer 'mnist_training_data' had 3 samples left over at the end of a pass: 'mnist_label_data' ended after 100"));
+  CHECK(has(r.err, "test: producer 'mnist_label_data' had 2 samples left over at the end of a pass: 'mnist_training_data' ended after 20"));
+  CHECK(has(r.out, "\"left_over\":[{\"of\":\"run\",\"producer\":\"mnist_training_data\",\"samples\":3},{\"of\":\"test\",\"producer\":\"mnist_label_data\",\"samples\":2}]"));
+}
+
 TEST_CASE("steps, time and a metric stop a run, and the object says which") {
   const std::string common = "run " + kSamples + "mnist.hmx " + kDigits + "--json --quiet ";
   const Result steps = harmonics(common + "--steps 7");

@@ -158,3 +158,52 @@ TEST_CASE("steps that cannot be are refused by stream") {
         "where=finite of 'x' looks at samples that augment= changes in every pass; leave one of them out");
   CHECK(refuse("augment=shift(1)").find("stream 'x': augment: samples of shape [5] are no pictures") == 0);
 }
+
+TEST_CASE("an address may be a field of what another producer is bound to") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("t.csv", "a,b,label\n1,2,red\n3,4,blue\n5,6,red\n");
+  const Graph graph = graph_of_two();
+  const auto bound = [&](const std::string& x, const std::string& y) {
+    StreamSet streams;
+    streams.bind(graph, Registry::global(), "x", parse_address(x));
+    streams.bind(graph, Registry::global(), "y", parse_address(y));
+    return streams.source(graph.find("y")).info();
+  };
+  const StreamInfo twice = bound(path + "?header=true&dtype=u8&take=2#a,b", path + "?header=true#label"), once = bound(path + "?header=true&dtype=u8&take=2#a,b", "x#label");
+  CHECK(once.symbols == std::vector<std::string>{"blue", "red"});
+  CHECK(once.symbols == twice.symbols);
+  CHECK(once.dtype == twice.dtype);
+  CHECK(once.size == 3);  // take= is of both
+  CHECK(bound(path + "?header=true#a,b", "x?as=number#b").dtype == DType::F32);
+  CHECK(refusal([&] { bound(path + "#a,b", "y#label"); }).find("cannot read 'y'") != std::string::npos);  // itself: a file
+  StreamSet streams;
+  CHECK(refusal([&] { streams.bind(graph, Registry::global(), "y", parse_address("x#label")); }) == "'y' is bound to a field of producer 'x', which is not bound");
+  streams.bind(graph, graph.find("x"), Source("x", std::make_shared<CountingProducer>(3)));
+  CHECK(refusal([&] { streams.bind(graph, Registry::global(), "y", parse_address("x#label")); }) == "'y' is bound to a field of producer 'x', which is an object without fields");
+}
+
+TEST_CASE("streams of different lengths are read to the end of the shortest, also under a condition") {
+  const TemporaryFolder folder;
+  const std::string x = numbered(folder);
+  std::string text;
+  for (int n = 0; n < 45; ++n) text += std::to_string(n) + "\n";
+  const std::string y = folder.write("y.csv", text);
+  const Graph graph = graph_of_two();
+  const auto read = [&](const std::string& options, std::optional<Unpaired> unpaired = std::nullopt) {
+    StreamSet streams;
+    streams.bind(graph, Registry::global(), "x", parse_address("file:" + x + "?" + options + "#0-3"));
+    streams.bind(graph, Registry::global(), "y", parse_address("file:" + y));
+    const auto reader = streams.reader(graph, {graph.find("x"), graph.find("y")}, 7, true, kSeed, unpaired);
+    const auto [xs, ys] = read_epoch(*reader, 7, 4);
+    for (size_t i = 0; i < ys.size(); ++i) REQUIRE(static_cast<int64_t>(xs[i][0]) == ys[i]);
+    CHECK(xs.size() == reader->size());
+    return ys.size();
+  };
+  CHECK(read("shape=4") == 45);
+  CHECK(read("where=value[0]>=10") == 35);
+  CHECK(read("skip=40") == 5);
+  CHECK(read("shard=1/2") == 22);
+  CHECK(refusal([&] { read("unpaired=refuse"); }).find("they do not belong together") != std::string::npos);
+  CHECK(refusal([&] { read("shape=4", Unpaired::refuse); }).find("they do not belong together") != std::string::npos);
+  CHECK(read("unpaired=drop", Unpaired::refuse) == 45);  // an address wins
+}

@@ -7,6 +7,8 @@
 #include <thread>
 
 #include <harmonics/async.hpp>
+#include <harmonics/augment.hpp>
+#include <harmonics/cache.hpp>
 #include <harmonics/memory.hpp>
 
 #include "tests/streams/under_test.hpp"
@@ -93,7 +95,7 @@ TEST_CASE("take, skip, shard and repeat") {
   CHECK(refusal([] { ShardProducer(counting(1), 2, 2); }) == "shard 2/2 is not there; shards are counted from 0");
   CHECK(refusal([] { TakeProducer(nullptr, 2); }) == "a wrapper needs a producer to wrap");
   RepeatProducer once(std::make_shared<OnceProducer>(2), 2);
-  CHECK(refusal([&] { drain<int32_t>(once); }) == "repeat: the producer cannot be read a second time");
+  CHECK(pass(once) == std::vector<int>{0, 1, 0, 1});  // kept below the wrapper
   RepeatProducer nothing(counting(0), 0);
   CHECK(!nothing.next());
 }
@@ -220,4 +222,76 @@ TEST_CASE("wrappers stand on one another") {
   CHECK(std::set<int>(expected.begin(), expected.end()).size() == 120);
   for (const Gives gives : every_way) CHECK(pass(*make(gives)) == expected);
   CHECK(pass_in_blocks(*make(Gives::Blocks), 11) == expected);
+}
+
+TEST_CASE("a wrapper goes back also where its producer cannot, and orders every pass anew") {
+  for (const Gives gives : every_way) {
+    ShuffleProducer once(std::make_shared<OnceProducer>(40, gives), 16, 3), rewinds(counting(40, gives), 16, 3);
+    for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+      REQUIRE(once.seek(epoch, 0));
+      REQUIRE(rewinds.seek(epoch, 0));
+      CHECK(pass(once) == pass(rewinds));
+    }
+    REQUIRE(once.seek(1, 17));
+    REQUIRE(rewinds.seek(1, 17));
+    CHECK(pass(once) == pass(rewinds));
+  }
+  // No more is kept than allowed: then there is one pass.
+  KnownProducer small(std::make_shared<OnceProducer>(40), KnownProducer::Look::Finite, 100);
+  REQUIRE(small.seek(0, 0));
+  CHECK(pass(small) == range(0, 40));
+  CHECK(refusal([&] { small.seek(1, 0); }).find("its 40 samples take more than the 100 bytes that are kept") != std::string::npos);
+}
+
+TEST_CASE("wrappers that must know the samples look at the first one") {
+  const float values[] = {1, 2, 3, 4};
+  const std::vector<HTensor> pictures(3, HTensor(DType::F32, Shape{2, 2}, values));
+  AugmentProducer augmented(std::make_shared<MemoryProducer>(pictures), Augmentation().flip());
+  CHECK(drain<float>(augmented).size() == 3);
+  CacheProducer cached(std::make_shared<MemoryProducer>(pictures), 1 << 10);
+  CHECK(drain<float>(cached).size() == 3);
+  CHECK(refusal([&] { AugmentProducer none(std::make_shared<MemoryProducer>(std::vector<HTensor>{}), Augmentation().flip()); }) == "augment: the producer has no sample");
+}
+
+TEST_CASE("samples keep the numbers of their senders through what takes them one by one") {
+  class Numbered final : public CountingProducer {  // its sender counts by threes
+   public:
+    using CountingProducer::CountingProducer;
+    std::size_t size() const override { return 0; }
+    std::optional<StreamInfo> describe() override {
+      auto info = CountingProducer::describe();
+      info->live = true;
+      info->dtype = DType::F32;  // the same bytes
+      return info;
+    }
+    HTensor next() override {
+      const HTensor x = CountingProducer::next();
+      return x ? HTensor(DType::F32, x.shape(), x.bytes()) : HTensor();
+    }
+    bool numbers(uint64_t n, SampleNumber* to) override {
+      for (uint64_t i = 0; i < n; ++i) to[i] = {3 * (at() - n + i), 7};
+      return true;
+    }
+  };
+  for (const Gives gives : {Gives::Blocks, Gives::Singles})
+    for (const bool ahead : {true, false}) {
+      std::shared_ptr<Producer> p = std::make_shared<Numbered>(50, gives);
+      if (ahead) p = std::make_shared<AsyncProducer>(p, 4);
+      else p = std::make_shared<AugmentProducer>(p, Augmentation().noise(0));
+      REQUIRE(p->numbers(0, nullptr));
+      std::vector<float> block(20);
+      std::vector<SampleNumber> numbers(10);
+      uint64_t at = 0;
+      const int64_t got = p->read(10, block.data());
+      if (got == 10) {
+        REQUIRE(p->numbers(10, numbers.data()));
+        for (; at < 10; ++at) CHECK(numbers[at].number == 3 * at);
+      }
+      while (p->next()) {
+        REQUIRE(p->numbers(1, numbers.data()));
+        CHECK(numbers[0].number == 3 * at++);
+        CHECK(numbers[0].sender == 7);
+      }
+      CHECK(at == 50);
+    }
 }

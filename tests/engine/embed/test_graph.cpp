@@ -87,7 +87,7 @@ HTensor row(float a, float b) {
 TEST_CASE("a producer that says no more than next and size goes back to any of its samples") {
   const auto first = [](const HTensor& x) { return x.data<float>()[0]; };
   const auto check = [&](std::shared_ptr<Producer> given, float fourth) {
-    const std::shared_ptr<Producer> p = calls::described(std::move(given));
+    const std::shared_ptr<Producer> p = std::make_shared<KnownProducer>(std::move(given));
     REQUIRE(p->describe());
     for (int i = 0; i < 6; ++i) p->next();
     REQUIRE(p->seek(0, 4));
@@ -97,6 +97,11 @@ TEST_CASE("a producer that says no more than next and size goes back to any of i
     for (int i = 0; i < 10; ++i) REQUIRE(p->next());
     CHECK(!p->next());
     CHECK_THROWS_AS(p->seek(2, 31), Error);
+    REQUIRE(p->seek(2, 0));
+    std::vector<float> block(30 * 2);
+    CHECK(p->read(30, block.data()) == 30);
+    CHECK(block[8] == fourth);
+    CHECK(p->read(1, block.data()) == 0);
   };
   check(std::make_shared<Once>(false), 1);                // kept
   check(std::make_shared<Points>(false, 30), 4.0f / 7);  // goes back by itself

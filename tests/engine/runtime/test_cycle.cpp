@@ -339,6 +339,71 @@ TEST_CASE("dropout is off and running statistics are used in evaluation") {
   CHECK(evaluate(*g, 0, g->test_streams(), settings(1)).loss == Approx(expected));
 }
 
+TEST_CASE("a cycle without a tap obeys its conditions") {
+  const auto report = [](const std::string& conditions, const std::function<void(RunSettings&)>& change = [](RunSettings&) {}) {
+    auto g = graph_of("harmonic g { producer x {2}; layer o {1}; cycle " + conditions + " { x -> o; } }");
+    bind_rows<float>(*g, "x", {2}, numbers(20));
+    RunSettings s = settings(4);
+    change(s);
+    return CycleRuntime(*g, 0, s).run();
+  };
+  CHECK(report("").samples == 10);
+  CHECK(report("(epochs 3)").samples == 30);
+  CHECK(report("(steps 7)").steps == 7);
+  CHECK(report("(steps 7)").stopped_by == "steps");
+  CHECK(report("(steps 7, epochs 1)").steps == 3);
+  CHECK(report("", [](RunSettings& s) { s.steps = 5; }).steps == 5);
+  const CycleReport timed = report("(for 20ms)");
+  CHECK(timed.stopped_by == "for");
+  CHECK(timed.seconds >= 0.02);
+  const CycleReport until = report("(until loss < 0.1)");
+  CHECK(until.samples == 10);
+  REQUIRE(until.notes.size() == 1);
+  CHECK(until.notes[0].find("'until' looks at what training measures") == 0);
+}
+
+TEST_CASE("streams of different lengths end the pass, unless the cycle refuses them") {
+  const auto report = [](const std::string& conditions) {
+    auto g = graph_of("harmonic g { producer x {1}; producer y {1}; layer o {1}; cycle " + conditions + " { x -> o; o <- y; } }");
+    bind_rows<float>(*g, "x", {1}, numbers(20));
+    bind_rows<float>(*g, "y", {1}, numbers(17));
+    return CycleRuntime(*g, 0, settings(4)).run();
+  };
+  const CycleReport r = report("(epochs 2)");
+  CHECK(r.samples == 34);
+  CHECK(r.epochs == 2);
+  REQUIRE(r.left_over.size() == 1);
+  CHECK(r.left_over[0].producer == "x");
+  CHECK(r.left_over[0].samples == 3);
+  CHECK(r.notes == std::vector<std::string>{"producer 'x' had 3 samples left over at the end of a pass: 'y' ended after 17"});
+  CHECK(message_of([&] { report("(unpaired=\"refuse\")"); }).find("they do not belong together") != std::string::npos);
+  CHECK(message_of([&] { report("(unpaired=\"never\")"); }).find("'unpaired' wants") != std::string::npos);
+}
+
+TEST_CASE("noise repeats by its seed, is off in evaluation, and lets gradients pass") {
+  const auto trained = [](const std::string& functions, uint64_t seed, const std::string& loss) {
+    auto g = graph_of("harmonic g { producer x {2}; producer y {1}; layer h {3}; layer o {1}; cycle { x -(affine" + functions + ")-> h -> o; o <-(" + loss + ")- y; } }");
+    bind_rows<float>(*g, "x", {2}, {2, 4, 6, 8, 1, 3});
+    bind_rows<float>(*g, "y", {1}, {1000, 1000, 1000});
+    bind_test<float>(*g, "x", {2}, {2, 4, 6, 8, 1, 3});
+    bind_test<float>(*g, "y", {1}, {1000, 1000, 1000});
+    RunSettings s = settings(3);
+    s.steps = 1;
+    s.optimizer = "sgd(lr=0.01)";
+    s.seed = static_cast<int64_t>(seed);
+    CycleRuntime(*g, 0, s).run();
+    return g;
+  };
+  CHECK(learned_bytes(*trained(", noise(0.5)", 1, "mse")) == learned_bytes(*trained(", noise(0.5)", 1, "mse")));
+  CHECK(learned_bytes(*trained(", noise(0.5)", 1, "mse")) != learned_bytes(*trained("", 1, "mse")));
+  // The target is far away, so the gradient of mae is the same wherever noise moves the result.
+  const auto weight = [](HarmonicGraph& g, const char* name) { return *static_cast<const float*>(g.store().find(name)->storage->data()); };
+  for (const char* name : {"x.h.affine.bias", "x.h.affine.weight"}) CHECK(weight(*trained(", noise(0.5)", 1, "mae"), name) == weight(*trained("", 1, "mae"), name));
+  auto g = trained(", noise(0.5)", 1, "mse");
+  const double loss = evaluate(*g, 0, g->test_streams(), settings(3)).loss;
+  CHECK(evaluate(*g, 0, g->test_streams(), settings(3)).loss == loss);
+}
+
 TEST_CASE("metrics are means over the last hundred steps, weighted by samples") {
   WindowMean w;
   CHECK(w.empty());

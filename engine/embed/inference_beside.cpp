@@ -1,0 +1,82 @@
+#include "engine/embed/inference_beside.hpp"
+
+#include <chrono>
+
+namespace harmonics {
+
+namespace {
+
+// A step that takes longer is not waited for: the answer comes from the newest weights there are.
+constexpr std::chrono::seconds kLongestWait{2};
+
+}  // namespace
+
+LoweringOptions inference_options(const HarmonicGraph& graph, int64_t batch) {
+  LoweringOptions o;
+  o.mode = Mode::infer;
+  o.batch = batch;
+  o.wanted = graph.results(0);
+  o.branches = graph.graph().branches(0);
+  return o;
+}
+
+std::vector<HTensor> run_inference(const HarmonicGraph& graph, CompiledStep& step, const std::map<int, HTensor>& inputs, bool stacked) {
+  std::vector<const void*> pointers;
+  for (int n : step.lowered().inputs) pointers.push_back(inputs.at(n).bytes());
+  step.check_indices(pointers.data());
+  step.set(pointers.data(), 0, 1, 0);
+  step.run();
+  std::vector<HTensor> results;
+  for (int n : graph.results(0)) {
+    const auto value = step.lowered().values.find(n);
+    if (value == step.lowered().values.end()) continue;
+    const HTensor& y = step.executable().output(value->second);
+    results.emplace_back(y.dtype(), stacked ? y.shape() : y.shape().from(1), y.bytes());
+  }
+  return results;
+}
+
+bool InferenceBeside::prepare() {
+  {
+    const std::lock_guard<std::mutex> lock(asking_);
+    if (snapshots_) return true;
+  }
+  return lowered_for(1) != nullptr;
+}
+
+// With the programs of this batch lowered. Null: the run is over.
+std::shared_ptr<Snapshots> InferenceBeside::lowered_for(int64_t batch) {
+  {
+    const std::lock_guard<std::mutex> lock(asking_);
+    if (programs_.count(batch)) return snapshots_;
+  }
+  std::optional<Lowered> lowered;
+  auto snapshots = runtime_.snapshots([&] {
+    graph_.assume_declared_streams();
+    lowered = graph_.lower(inference_options(graph_, batch));
+  });
+  if (!snapshots) return nullptr;
+  const std::lock_guard<std::mutex> lock(asking_);
+  snapshots_ = snapshots;
+  programs_.emplace(batch, Programs{std::move(*lowered), {}});
+  return snapshots;
+}
+
+std::optional<std::vector<HTensor>> InferenceBeside::run(const std::map<int, HTensor>& inputs, int64_t batch, bool stacked) {
+  const std::shared_ptr<Snapshots> snapshots = lowered_for(batch);
+  if (!snapshots) return std::nullopt;
+  std::shared_ptr<const Snapshot> weights;
+  if (CycleRuntime::in_step_of_this_thread() || std::this_thread::get_id() == thread_) {  // a callback of the run
+    if (!runtime_.snapshots([] {})) return std::nullopt;  // takes what the step has left
+    weights = snapshots->newest();
+  } else {
+    weights = snapshots->fresh(Snapshots::Clock::now() + kLongestWait);
+  }
+  const std::lock_guard<std::mutex> lock(asking_);
+  Programs& programs = programs_.at(batch);
+  std::unique_ptr<CompiledStep>& step = programs.at[weights->place()];
+  if (!step) step = std::make_unique<CompiledStep>(programs.lowered, snapshots->place(weights->place()), *executor_, graph_.compile_options(settings_));
+  return run_inference(graph_, *step, inputs, stacked);
+}
+
+}  // namespace harmonics
