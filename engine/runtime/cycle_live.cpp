@@ -67,7 +67,10 @@ void CycleRun::watch_live(const std::stop_token& over) {
     }
     const bool waits = ended_here && filling_;
     if (stopping() && plan_.goes_on && !waits && (!asked || plan_.run.goes_on)) return;
-    if (stopping()) return live_.cancel();
+    if (stopping()) {
+      plan_.reader->cut();
+      return live_.cancel();
+    }
     if (keeps()) look_after_checkpoints();
   }
 }

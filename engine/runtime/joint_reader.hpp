@@ -71,6 +71,10 @@ class JointReader {
   uint64_t reads(size_t member) const;
   // Joined by number: sources that keep their positions are to be taken there by who seeks. counts() and take_note() may be called from any thread.
   bool joins_by_number() const { return join_ != nullptr; }
+  // [any thread] Before sources are cancelled: see NumberedJoin.
+  void cut() {
+    if (join_) join_->cut();
+  }
   JoinCounts counts(size_t member) const { return join_ ? join_->counts(member) : JoinCounts{}; }
   std::optional<std::string> take_note() { return join_ ? join_->take_note() : std::nullopt; }
 

@@ -169,17 +169,20 @@ const NumberedJoin::Key* NumberedJoin::oldest() const {
   return least;
 }
 
-// Is it known which samples of this group the stream has?
+// By its samples, is it known which of this group the stream has?
+bool NumberedJoin::known(const Lane& lane, const Key& group) { return lane.has_begun_after(group) || lane.of_group(group) == lane.per_group; }
+
+// Likewise, or because no more will come.
 bool NumberedJoin::decided(const Lane& lane, const Key& group) const {
-  return lane.ended ? lane.count > 0 : lane.has_begun_after(group) || lane.of_group(group) == lane.per_group;
+  return known(lane, group) || (lane.ended && lane.count > 0 && !cut_.load(std::memory_order_relaxed));
 }
 
 // Until it is known of each stream what it has of the oldest group; false: one has ended.
 bool NumberedJoin::gather(uint64_t left) {
   while (true) {
-    for (const auto& lane : lanes_)
-      if (lane->ended && lane->count == 0) return false;
     const Key* group = oldest();
+    for (const auto& lane : lanes_)
+      if (lane->ended && (lane->count == 0 || !decided(*lane, *group))) return false;
     if (rules_.late) {
       if (await_any(group, left)) return true;
       continue;

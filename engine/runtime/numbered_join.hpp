@@ -65,6 +65,8 @@ class NumberedJoin {
   void set_step(uint64_t step);
   // Up to n groups, member by member behind to[i] (null: dropped); fewer only when a stream has ended.
   uint64_t read(uint64_t n, std::byte* const* to);
+  // [any thread] The run is cut, and its sources end before their time: what they would still have given is not missing.
+  void cut() { cut_.store(true, std::memory_order_relaxed); }
   // Of a member: how many of its samples lie before the first that the next group may need.
   uint64_t reads(size_t member) const;
   uint64_t waiting(size_t member) const { return lanes_[member]->count; }
@@ -106,6 +108,7 @@ class NumberedJoin {
   bool take_sender(Lane& lane, uint64_t sender);
   bool gather(uint64_t left);
   bool await_any(const Key* oldest, uint64_t left);
+  static bool known(const Lane& lane, const Key& group);
   bool decided(const Lane& lane, const Key& group) const;
   const Key* oldest() const;
   uint64_t whole_groups(uint64_t most) const;
@@ -119,6 +122,7 @@ class NumberedJoin {
 
   JoinRules rules_;
   std::vector<std::unique_ptr<Lane>> lanes_;
+  std::atomic<bool> cut_{false};
   Key horizon_{};  // groups before it are settled
   std::optional<std::pair<Key, Clock::time_point>> waits_;  // the oldest group, and since when
   std::mutex noting_;

@@ -126,6 +126,30 @@ std::vector<Numbered> of_sender(const std::vector<uint64_t>& numbers, uint64_t s
 
 }  // namespace
 
+TEST_CASE("join: what a cut run had not read yet is not missing") {
+  for (const Unpaired unpaired : {Unpaired::drop, Unpaired::last, Unpaired::stop})
+    for (const bool cut : {true, false}) {
+      std::vector<Source> sources;
+      sources.push_back(source_of("a", {{0, 1}, {1, 1}, {2, 1}}));  // it was cancelled in the midst of its second group
+      sources.push_back(source_of("b", {{0, 2}, {1, 2}, {2, 2}, {3, 2}}));
+      std::vector<std::string> left_out;
+      JoinRules rules{true, unpaired};
+      rules.on_left_out = [&](const LeftOut& sample) { left_out.push_back(sample.why); };
+      NumberedJoin join({{&sources[0], 2, std::nullopt}, {&sources[1], 2, std::nullopt}}, rules, 4);
+      join.restart();
+      if (cut) join.cut();
+      std::vector<int64_t> a(8), b(8);
+      std::byte* to[] = {reinterpret_cast<std::byte*>(a.data()), reinterpret_cast<std::byte*>(b.data())};
+      if (!cut && unpaired == Unpaired::stop) {
+        CHECK_THROWS_AS(join.read(4, to), Error);
+        continue;
+      }
+      CHECK(join.read(4, to) == (!cut && unpaired == Unpaired::last ? 2 : 1));
+      CHECK(left_out.size() == (!cut && unpaired == Unpaired::drop ? 3 : 0));
+      if (cut) CHECK((join.reads(0) == 2 && join.reads(1) == 2));
+    }
+}
+
 TEST_CASE("joined by number: as the model says, for gaps, ratios and batches of any kind") {
   for (uint64_t seed = 1; seed <= 600; ++seed) {
     INFO("seed " << seed);
