@@ -95,13 +95,22 @@ hm_out_of_tree(embedder ${CMAKE_CURRENT_LIST_DIR}/out_of_tree ${CMAKE_CXX_COMPIL
 add_test(NAME "plugins: embedder" COMMAND ${out_of_tree}/embedder/embedder)
 add_test(NAME "plugins: design listing" WORKING_DIRECTORY ${out_of_tree}/embedder
          COMMAND ${out_of_tree}/embedder/design_listing ${PROJECT_SOURCE_DIR}/samples/mnist.hmx)
-add_test(NAME "plugins: design plugin" COMMAND harmonics_cli plugin check ${out_of_tree}/embedder/libmy_plugin.so)
-set_tests_properties("plugins: embedder" "plugins: design listing" "plugins: design plugin"
-                     PROPERTIES FIXTURES_REQUIRED built_embedder TIMEOUT 60)
-set_tests_properties("plugins: design plugin" PROPERTIES PASS_REGULAR_EXPRESSION "7 passed, 0 failed")
+set_tests_properties("plugins: embedder" "plugins: design listing" PROPERTIES FIXTURES_REQUIRED built_embedder TIMEOUT 60)
 if(CLANG_COMPILER)
   hm_out_of_tree(embedder_clang ${CMAKE_CURRENT_LIST_DIR}/out_of_tree ${CLANG_COMPILER}
                  "-Wall -Wextra -Wpedantic -Werror -std=c++20")
+endif()
+
+# hm_design_plugin(name compiler flags): built from the one header, and checked.
+function(hm_design_plugin name compiler flags)
+  hm_out_of_tree(${name} ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/design_plugin ${compiler} "-Wall -Wextra -Wpedantic -Werror ${flags}")
+  add_test(NAME "plugins: check ${name}" COMMAND harmonics_cli plugin check ${out_of_tree}/${name}/libmy_plugin.so)
+  set_tests_properties("plugins: check ${name}" PROPERTIES FIXTURES_REQUIRED built_${name} TIMEOUT 60
+                       PASS_REGULAR_EXPRESSION "7 passed, 0 failed")
+endfunction()
+hm_design_plugin(design_plugin ${CMAKE_CXX_COMPILER} "")
+if(CLANG_COMPILER)
+  hm_design_plugin(design_plugin_clang ${CLANG_COMPILER} "-std=c++20")
 endif()
 
 # The embedding sample, on files it reads by itself and on drawn digits.
