@@ -17,15 +17,7 @@ run() {
   cmake --build --preset "$1" --target "$2"
   ctest --preset "$1" -j2 --timeout 1200 "${@:3}"
 }
-# Processes, sockets and a browser are tried against the clock, which a busy machine may lose: a second attempt is allowed here, and told.
-tried=$(mktemp)
-run ci all --repeat until-pass:2 2>&1 | tee "$tried"
-failed='Test .*\*\*\*(Failed|Timeout|Exception).*'
-if grep -qE "$failed" "$tried"; then
-  echo "passed at the second attempt only:"
-  grep -oE "$failed" "$tried"
-fi
-rm -f "$tried"
+run ci all
 if [ "$full" = yes ]; then
   # The leak sanitizer guesses where libraries opened later keep thread-local memory, and at times reads beside it: it is told not to.
   ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0 UBSAN_OPTIONS="halt_on_error=1 print_stacktrace=1 suppressions=$PWD/tests/ubsan.supp" run dev all -LE slow

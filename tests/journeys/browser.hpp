@@ -94,7 +94,7 @@ class Browser {
     if (!session_.empty()) message["sessionId"] = session_;
     const std::string bytes = boost::json::serialize(message) + '\0';
     REQUIRE(::write(to_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
-    const auto deadline = Clock::now() + std::chrono::seconds(60);
+    const auto deadline = Clock::now() + std::chrono::seconds(100);
     for (;;) {
       const boost::json::value answer = hear(deadline);
       if (const boost::json::value* id = answer.as_object().if_contains("id"); id && *id == boost::json::value(last_)) {

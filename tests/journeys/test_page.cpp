@@ -140,14 +140,15 @@ TEST_CASE("the page is there while a run waits for its first sample, and goes on
 TEST_CASE("the page goes on into another cycle") {
   if (!Browser::there()) return;
   Folder f;
-  Browser browser(f);  // first: the first cycle lasts some seconds
+  Browser browser(f);
   std::string x, y;
   for (int i = 0; i < 64; ++i) x += std::to_string(i % 8) + "," + std::to_string(i / 8) + "\n", y += std::to_string(i % 8 - i / 8) + "\n";
-  const std::string flow = f.write("g.hmx", "harmonic g {\n  producer x {2}; producer y {1};\n  layer h {4}; layer o {1}; layer p {1};\n  cycle { x -> h -> o; o <-(mse)- y; }\n  cycle { x -> h -> p; p <-(mae)- y; }\n}\n");
-  Background run(f, "run " + flow + " --producer x=" + f.write("x.csv", x) + " --producer y=" + f.write("y.csv", y) + " --epochs 1000000000 --for 10s --threads 1 --ui");
+  const std::string flow = f.write("g.hmx", "harmonic g {\n  producer x {2}; producer y {1};\n  layer h {4}; layer o {1}; layer p {1};\n  cycle (until loss < 0.05) { x -> h -> o; o <-(mse)- y; }\n  cycle { x -> h -> p; p <-(mae)- y; }\n}\n");
+  Background run(f, "run " + flow + " --producer x=" + f.write("x.csv", x) + " --producer y=" + f.write("y.csv", y) + " --lr 1e-20 --epochs 1000000000 --for 100s --threads 1 --ui --control " + (f / "control"));
   const auto names = [](const std::string& of) { return "[...document.querySelectorAll('" + of + "')].map((e) => e.textContent).join(' ')"; };
   browser.open(page_of(run));
   REQUIRE(browser.await(names("#flow .name") + " === 'x y h o mse'"));
+  REQUIRE(harmonics("ctl " + (f / "control") + " lr 0.05").code == 0);  // it learns at last
   REQUIRE(browser.await(names("#flow .name") + " === 'x y h p mae'"));
   CHECK(browser.await(names("#layers h3") + " === 'h p'"));
   const std::string label = browser.text(curve() + ".getAttribute('aria-label')");

@@ -152,7 +152,7 @@ TEST_CASE("a run whose streams are still silent opens its doors at once") {
   const std::string flow = f.write("g.hmx", "harmonic g {\n  producer image; producer label;\n  layer hidden {16}; layer o;\n  cycle { image -(relu)-> hidden -> o; o <-(cross_entropy)- label; }\n}\n");
   const std::string at = "unix:" + (f / "digits"), socket = f / "run.sock";
   Background run(f, "run " + flow + " --producer image=" + at + "#image --producer label=" + at + "#label --threads 1 --serve 127.0.0.1:0 --control " + socket);
-  REQUIRE(run.await([&] { return fs::exists(socket); }, 20));
+  REQUIRE(run.await([&] { return fs::exists(socket); }));
   const std::string address = address_in(run.errors());
   REQUIRE(!address.empty());
   const Reply health = http(address, "GET", "/healthz");

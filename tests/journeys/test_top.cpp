@@ -43,7 +43,7 @@ class OnTerminal {
   void type(char key) { REQUIRE(::write(terminal_, &key, 1) == 1); }
   // Everything it wrote until it wrote `words`, within 30 s.
   bool await(const std::string& words) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(100);
     while (!has(screen.substr(seen_), words) && std::chrono::steady_clock::now() < deadline && take(100)) continue;
     const bool found = has(screen.substr(seen_), words);
     UNSCOPED_INFO("waited for '" << words << "' in\n" << screen.substr(seen_, 3000));

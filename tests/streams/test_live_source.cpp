@@ -48,7 +48,7 @@ TEST_CASE("a live source is woken from another thread, and what came before is k
   auto reading = std::async(std::launch::async, [&] { return source.read(8, got); });
   CHECK(reading.wait_for(50ms) == std::future_status::timeout);
   CHECK(source.cancel());
-  REQUIRE(reading.wait_for(5s) == std::future_status::ready);
+  REQUIRE(reading.wait_for(100s) == std::future_status::ready);
   CHECK(reading.get() == 3);
   CHECK(got[2] == 2);
   CHECK(!source.next());

@@ -183,7 +183,7 @@ TEST_CASE("async reads no further than its queue") {
     AsyncProducer async(source, 4);
     CHECK(source->at() == 0);  // nothing is read before somebody wants it
     REQUIRE(async.next());
-    for (int i = 0; i < 200 && source->at() < 5; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    for (int i = 0; i < 20000 && source->at() < 5; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     CHECK(source->at() >= 5);
     CHECK(source->at() <= 6);  // one may be on its way into the queue

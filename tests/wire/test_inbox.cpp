@@ -13,7 +13,7 @@ using namespace harmonics::wire;
 
 namespace {
 
-constexpr auto kWait = std::chrono::milliseconds(5000);
+constexpr auto kWait = std::chrono::milliseconds(60000);
 
 OutboxOptions sending(const std::string& name, Acknowledgement ack = Acknowledgement::Received) {
   OutboxOptions options;
@@ -111,7 +111,7 @@ TEST_CASE("senders wait until the host has begun, and hear that somebody is ther
   push(outbox, 7);
   CHECK(!outbox.poll());  // not welcome yet
   std::thread host([&] { CHECK(value(inbox.next(reader)) == 7); });
-  for (int i = 0; i < 1000 && inbox.health().samples == 0; ++i) carry(inbox, outbox, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < 100000 && inbox.health().samples == 0; ++i) carry(inbox, outbox, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
   host.join();
 }
 
@@ -124,7 +124,7 @@ TEST_CASE("without a promise to keep samples, who wants it is refused") {
   carry(inbox, patient, 1);
   push(patient, 1);
   std::thread host([&] { CHECK(value(inbox.next(reader)) == 1); });  // begins, and nothing was said of positions
-  for (int i = 0; i < 1000 && inbox.health().samples == 0; ++i) carry(inbox, patient, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < 100000 && inbox.health().samples == 0; ++i) carry(inbox, patient, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
   host.join();
   Outbox demanding(sending("demanding", Acknowledgement::Durable));
   demanding.connected();

@@ -304,7 +304,7 @@ class PacedProducer final : public Producer {
 };
 
 template <typename Until> bool wait_for(Until until) {
-  for (int i = 0; i < 4000 && !until(); ++i) std::this_thread::sleep_for(5ms);
+  for (int i = 0; i < 20000 && !until(); ++i) std::this_thread::sleep_for(5ms);
   return until();
 }
 

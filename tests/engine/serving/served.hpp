@@ -19,7 +19,7 @@ namespace harmonics::testing {
 using namespace std::chrono_literals;
 
 inline bool await(const std::function<bool()>& holds) {
-  const auto deadline = std::chrono::steady_clock::now() + 30s;
+  const auto deadline = std::chrono::steady_clock::now() + 100s;
   while (!holds()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::sleep_for(1ms);
@@ -116,7 +116,7 @@ inline Asked ask(Predictor& predictor, uint64_t samples, const std::vector<float
     done.notify_one();
   });
   std::unique_lock<std::mutex> lock(mutex);
-  REQUIRE(done.wait_for(lock, 30s, [&] { return answered; }));
+  REQUIRE(done.wait_for(lock, 100s, [&] { return answered; }));
   return asked;
 }
 
@@ -130,7 +130,7 @@ inline ServiceReply call(Service& service, ServiceRequest request) {
     done.notify_one();
   });
   std::unique_lock<std::mutex> lock(mutex);
-  REQUIRE(done.wait_for(lock, 30s, [&] { return got.has_value(); }));
+  REQUIRE(done.wait_for(lock, 100s, [&] { return got.has_value(); }));
   return *got;
 }
 

@@ -309,7 +309,7 @@ TEST_CASE("a server that ends with clients of all kinds") {
   asking.say(request("POST /v1/predict", "", R"({"inputs": {"x": [[1, 2, 3, 4]]}})"));
   const auto begun = std::chrono::steady_clock::now();
   server.reset();
-  CHECK(std::chrono::steady_clock::now() - begun < 5s);
+  CHECK(std::chrono::steady_clock::now() - begun < 9s);  // who is silent has longer
   idle.to_the_end();
   CHECK(idle.closed());
 }
