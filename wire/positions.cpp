@@ -11,7 +11,7 @@
 namespace harmonics::wire {
 namespace {
 
-constexpr const char* kDigits = "0123456789ABCDEF";
+constexpr const char* kHexDigits = "0123456789ABCDEF";
 
 std::string encoded(const std::string& name) {
   std::string text;
@@ -20,14 +20,14 @@ std::string encoded(const std::string& name) {
     if (byte > 0x20 && byte < 0x7f && c != '%' && c != ';')
       text += c;
     else
-      text += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
+      text += {'%', kHexDigits[byte >> 4], kHexDigits[byte & 15]};
   }
   return text;
 }
 
-class Reader {
+class PositionReader {
  public:
-  explicit Reader(const std::string& text) : in_(text) {}
+  explicit PositionReader(const std::string& text) : in_(text) {}
 
   bool more() { return static_cast<bool>(in_ >> word_); }
   const std::string& word(const char* expected) {
@@ -68,7 +68,7 @@ class Reader {
   std::string word_;
 };
 
-void read_tensor(Reader& in, Positions& to) {
+void read_tensor(PositionReader& in, Positions& to) {
   TensorPart part;
   part.name = in.name("a tensor's name");
   part.dtype = static_cast<DType>(in.number("an element type", static_cast<uint64_t>(DType::F64)));
@@ -79,7 +79,7 @@ void read_tensor(Reader& in, Positions& to) {
   to.tensors.push_back(std::move(part));
 }
 
-void read_sender(Reader& in, Positions& to) {
+void read_sender(PositionReader& in, Positions& to) {
   SenderName name;
   name.stream = in.name("a stream's name");
   name.producer = in.name("a sender's name");
@@ -107,7 +107,7 @@ std::string positions_text(const Positions& positions) {
 Positions read_positions(const std::string& text) {
   Positions positions;
   if (text.empty()) return positions;
-  Reader in(text);
+  PositionReader in(text);
   if (in.word("'hxs1'") != "hxs1") in.fail("'hxs1'", "'" + in.last().substr(0, 40) + "'");
   while (in.more()) {
     if (in.last() != ";") in.fail("';'", "'" + in.last() + "'");

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostBytes = size_t{1} << 20;  // of a file
 
-std::string variable(const char* name) {
+std::string environment_text(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
 }
@@ -54,7 +54,7 @@ std::string shown(const std::string& path) { return path == "harmonics.toml" ? "
 
 std::vector<std::string> Configuration::usual_files() {
   std::vector<std::string> files{"harmonics.toml"};
-  const std::string config = variable("XDG_CONFIG_HOME"), home = variable("HOME");
+  const std::string config = environment_text("XDG_CONFIG_HOME"), home = environment_text("HOME");
   if (!config.empty()) files.push_back(config + "/harmonics/config.toml");
   else if (!home.empty()) files.push_back(home + "/.config/harmonics/config.toml");
   files.push_back("/etc/harmonics/config.toml");
@@ -67,7 +67,7 @@ Configuration Configuration::read(const CommandTable& table, const std::optional
   for (const VerbRow& verb : table)
     for (const FlagRow& f : verb.flags) {
       if (!is_configurable(f)) continue;
-      const std::string name = variable_name(f.name), value = variable(name.c_str());
+      const std::string name = variable_name(f.name), value = environment_text(name.c_str());
       if (!value.empty()) environment[{"", f.name}] = {f.repeats ? split(value) : std::vector<std::string>{value}, "environment " + name};
     }
   c.layers_.push_back(std::move(environment));

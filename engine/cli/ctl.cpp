@@ -59,7 +59,7 @@ void show(const json::object& s) {
   }
 }
 
-int follow(const Options& options) {
+int follow_events(const Options& options) {
   if (options.files[0].rfind("http:", 0) == 0) throw Error(ErrorKind::Usage, "events of an address come over a WebSocket", {}, {"follow them over the control socket: run --control PATH"});
   ControlClient client(options.files[0]);
   client.say(R"({"do":"events"})");
@@ -80,7 +80,7 @@ int follow(const Options& options) {
 int ctl_command(const Options& options) {
   if (options.files.size() < 2) throw Error(ErrorKind::Usage, "what shall the run do?", {}, {"harmonics ctl PATH|URL status|pause|resume|step|checkpoint|lr|stop|events"});
   const json::object message = message_of(options);
-  if (options.files[1] == "events") return follow(options);
+  if (options.files[1] == "events") return follow_events(options);
   const json::object o = RunLink(options.files[0], options.token).control(message);
   if (o.contains("error")) {
     Error refused(ErrorKind::Usage, text_in(o, "error"));

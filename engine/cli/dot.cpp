@@ -8,7 +8,7 @@ namespace harmonics::cli {
 
 namespace {
 
-std::string quoted(const std::string& text) {
+std::string dot_quoted(const std::string& text) {
   std::string s = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') s += '\\';
@@ -33,7 +33,7 @@ std::string dot_of(HarmonicGraph& graph) {
   } catch (const Error&) {
     // Drawn without widths when the data is not known.
   }
-  std::string s = fmt::format("digraph {} {{\n  rankdir=LR;\n  node [fontname=\"sans-serif\", fontsize=11];\n  edge [fontname=\"sans-serif\", fontsize=9];\n", quoted(g.name));
+  std::string s = fmt::format("digraph {} {{\n  rankdir=LR;\n  node [fontname=\"sans-serif\", fontsize=11];\n  edge [fontname=\"sans-serif\", fontsize=9];\n", dot_quoted(g.name));
   for (size_t i = 0; i < g.nodes.size(); ++i) {
     const GraphNode& n = g.nodes[i];
     const char* style = n.kind == DeclarationKind::Producer ? "shape=cds, style=filled, fillcolor=\"#d9ead3\"" : n.kind == DeclarationKind::Consumer ? "shape=cds, style=filled, fillcolor=\"#fce5cd\"" : "shape=box, style=\"rounded,filled\", fillcolor=\"#e8eef7\"";
@@ -42,11 +42,11 @@ std::string dot_of(HarmonicGraph& graph) {
     s += fmt::format("  n{} [label=\"{}\", {}];\n", i, label, style);
   }
   for (const GraphEdge& e : g.edges) {
-    s += fmt::format("  n{} -> n{} [label={}];\n", e.source, e.target, quoted(label_of(e.calls)));
+    s += fmt::format("  n{} -> n{} [label={}];\n", e.source, e.target, dot_quoted(label_of(e.calls)));
     for (const BoundCall& c : e.calls)
-      for (const auto& [argument, layer] : c.layers) s += fmt::format("  n{} -> n{} [label={}, style=dotted];\n", layer, e.target, quoted(argument));
+      for (const auto& [argument, layer] : c.layers) s += fmt::format("  n{} -> n{} [label={}, style=dotted];\n", layer, e.target, dot_quoted(argument));
   }
-  for (const GraphTap& t : g.taps) s += fmt::format("  n{} -> n{} [label={}, style=dashed, color=\"#b45f06\", constraint=false];\n", t.target, t.layer, quoted(label_of(t.losses)));
+  for (const GraphTap& t : g.taps) s += fmt::format("  n{} -> n{} [label={}, style=dashed, color=\"#b45f06\", constraint=false];\n", t.target, t.layer, dot_quoted(label_of(t.losses)));
   return s + "}\n";
 }
 

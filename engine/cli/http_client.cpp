@@ -18,11 +18,11 @@ namespace harmonics::cli {
 
 namespace {
 
-struct Place {
+struct HttpAddress {
   std::string host, port;
 };
 
-Place place_of(const std::string& url) {
+HttpAddress place_of(const std::string& url) {
   constexpr std::string_view kScheme = "http://";
   const size_t end = std::min(url.find('/', kScheme.size()), url.size());
   const std::string authority = url.substr(std::min(kScheme.size(), url.size()), end - std::min(kScheme.size(), end));
@@ -36,7 +36,7 @@ Place place_of(const std::string& url) {
 
 class Socket {
  public:
-  Socket(const std::string& url, const Place& place, double seconds) : url_(url), deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {
+  Socket(const std::string& url, const HttpAddress& place, double seconds) : url_(url), deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {
     addrinfo hints{}, *found = nullptr;
     hints.ai_socktype = SOCK_STREAM;
     if (const int failed = ::getaddrinfo(place.host.c_str(), place.port.c_str(), &hints, &found); failed != 0) throw Error(ErrorKind::Unavailable, fmt::format("'{}' is not known: {}", place.host, ::gai_strerror(failed)));
@@ -98,7 +98,7 @@ class Socket {
 }  // namespace
 
 HttpAnswer http_request(const std::string& url, const std::string& method, const std::string& path, const std::string& token, const std::string& body, double seconds) {
-  const Place place = place_of(url);
+  const HttpAddress place = place_of(url);
   Socket socket(url, place, seconds);
   const bool v6 = place.host.find(':') != std::string::npos;
   socket.send(fmt::format("{} {} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{}\r\n{}", method, path, v6 ? "[" + place.host + "]" : place.host, place.port, body.size(),

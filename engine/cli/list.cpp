@@ -74,8 +74,6 @@ void show(const CatalogueEntry& e) {
   if (!e.example.empty()) fmt::print("example\n  {}\n", e.example);
 }
 
-bool ends_with(const std::string& s, const std::string& end) { return s.size() > end.size() && s.compare(s.size() - end.size(), end.size(), end) == 0; }
-
 int inspect_weights(const std::string& path, const Options& options) {
   const TensorFile file = read_safetensors(path);
   if (file.metadata.count("harmonics.run")) return show_checkpoint(path, options);
@@ -189,8 +187,8 @@ int list_command(const Options& options) {
 
 int inspect_command(const Options& options) {
   const std::string& thing = options.files.front();
-  if (ends_with(thing, ".safetensors")) return inspect_weights(thing, options);
-  if (ends_with(thing, ".so")) return inspect_plugin(thing, options);
+  if (thing.ends_with(".safetensors")) return inspect_weights(thing, options);
+  if (thing.ends_with(".so")) return inspect_plugin(thing, options);
   const std::vector<CatalogueEntry> found = catalogue_of(thing);
   if (found.empty() && thing.find_first_of(":/.") != std::string::npos) return inspect_stream(thing, options);
   if (found.empty()) {

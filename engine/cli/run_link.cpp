@@ -97,7 +97,7 @@ const json::array* array_in(const json::object& o, const char* key) {
   return v ? v->if_array() : nullptr;
 }
 
-std::string printable(const std::string& text) {
+std::string without_controls(const std::string& text) {
   std::string to;
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);

@@ -41,6 +41,6 @@ const boost::json::array* array_in(const boost::json::object& o, const char* key
 std::string left_out_text(const boost::json::object& stream);
 
 // Without what terminals take for commands: a run's names and errors may come from anywhere.
-std::string printable(const std::string& text);
+std::string without_controls(const std::string& text);
 
 }  // namespace harmonics::cli

@@ -26,7 +26,7 @@ namespace harmonics::cli {
 namespace {
 
 // A look waits no longer for a step to end, or for samples.
-constexpr std::chrono::milliseconds kLook{200};
+constexpr std::chrono::milliseconds kSampleDeadline{200};
 
 std::string random_token() {
   unsigned char bytes[16];
@@ -126,8 +126,8 @@ void Serving::serve(int cycle, const std::shared_ptr<Snapshots>& snapshots) {
 
 void Serving::show(int cycle, const std::shared_ptr<Snapshots>& snapshots) {
   const auto cards = std::make_shared<LayerCards>(graph_, cycle, options_.run, snapshots->newest()->weights());
-  const auto sample = [this] { return control_->sample(RunControl::Clock::now() + kLook); };
-  const auto weights = [snapshots] { return snapshots->fresh(Snapshots::Clock::now() + kLook); };
+  const auto sample = [this] { return control_->sample(RunControl::Clock::now() + kSampleDeadline); };
+  const auto weights = [snapshots] { return snapshots->fresh(Snapshots::Clock::now() + kSampleDeadline); };
   service_->set_looks({[=] { return cards->cards(*weights(), sample().get()); },
                        [=](const std::string& edge, uint64_t samples) {
                          const auto late = sample();

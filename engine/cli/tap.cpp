@@ -18,7 +18,7 @@ namespace {
 constexpr std::chrono::milliseconds kBetween{100};
 
 // An edge may be named as it likes.
-std::string escaped(const std::string& text) {
+std::string in_query(const std::string& text) {
   std::string to;
   for (const char c : text) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
@@ -40,7 +40,7 @@ json::object line_of(const json::object& look) {
 
 int tap_command(const Options& options) {
   RunLink link(options.files.at(0), options.token);
-  const std::string path = "/v1/tap?samples=1&edge=" + escaped(options.files.at(1));
+  const std::string path = "/v1/tap?samples=1&edge=" + in_query(options.files.at(1));
   double seen = -1;
   uint64_t printed = 0;
   bool answered = false;

@@ -120,7 +120,7 @@ class Watch {
     const char* what = key == 'p' ? (state == "paused" || state == "pausing" ? "resume" : "pause") : key == 's' ? "step" : key == 'c' ? "checkpoint" : nullptr;
     if (!what) return;
     const json::object answer = link_.control({{"do", what}});
-    facts_.said = printable(answer.contains("error") ? text_in(answer, "error") + ": " + text_in(answer, "note") : fmt::format("{} done", what));
+    facts_.said = without_controls(answer.contains("error") ? text_in(answer, "error") + ": " + text_in(answer, "note") : fmt::format("{} done", what));
     if (const json::object* status = object_in(answer, "status")) facts_.take_status(*status);
   }
 
@@ -166,7 +166,7 @@ int follow(const Options& options) {
       else watch.look(frame % kSlow == 0);
       heard = Clock::now();
     } catch (const Error& e) {
-      if (key != 0) watch.facts().said = printable(e.what());
+      if (key != 0) watch.facts().said = without_controls(e.what());
       watch.facts().silent = std::chrono::duration<double>(Clock::now() - heard).count();
     }
   }

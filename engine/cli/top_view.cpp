@@ -33,14 +33,14 @@ std::string cut(const std::string& text, size_t width) {
 }
 
 // A line of pieces, each with its colour.
-class Line {
+class ScreenLine {
  public:
-  Line& add(const std::string& text, const char* colour = "") {
+  ScreenLine& add(const std::string& text, const char* colour = "") {
     pieces_.emplace_back(text, colour);
     return *this;
   }
   // Filled with blanks to `width` columns, and one between.
-  Line& column(const std::string& text, size_t width, const char* colour = "") {
+  ScreenLine& column(const std::string& text, size_t width, const char* colour = "") {
     const std::string fitting = cut(text, width);
     add(fitting, colour);
     return add(std::string(width - columns(fitting) + 2, ' '));
@@ -103,11 +103,11 @@ class View {
   }
 
  private:
-  Line& line() { return lines_.emplace_back(); }
+  ScreenLine& line() { return lines_.emplace_back(); }
 
   void head() {
     const std::string state = text_in(s_, "state"), health = text_in(s_, "health");
-    Line& l = line().add(printable(text_in(s_, "graph")), kStrong).add("  ").add(state, state == "running" ? kGood : kHigh);
+    ScreenLine& l = line().add(without_controls(text_in(s_, "graph")), kStrong).add("  ").add(state, state == "running" ? kGood : kHigh);
     if (health != "ok") l.add("  streams ").add(health, colour_of_health(health));
     if (number_in(s_, "cycles") > 1) l.add(fmt::format("  cycle {} of {}", whole(number_in(s_, "cycle")), whole(number_in(s_, "cycles"))));
     l.add("  epoch " + whole(number_in(s_, "epoch")));
@@ -118,20 +118,20 @@ class View {
 
   void figures() {
     line().add(fmt::format("step {}  samples {}  {}  {} steps/s  {}", whole(number_in(s_, "step")), whole(number_in(s_, "samples")), rate(std::max(0.0, number_in(s_, "samples_per_second"))), shown(number_in(s_, "steps_per_second")), duration(number_in(s_, "seconds"))));
-    Line& l = line().add("loss ").add(shown(number_in(s_, "loss")), kStrong);
+    ScreenLine& l = line().add("loss ").add(shown(number_in(s_, "loss")), kStrong);
     if (const json::object* metrics = object_in(s_, "metrics"))
       for (const auto& [name, value] : *metrics)
-        if (name != "loss" && !is_the_loss(*metrics, name, value)) l.add(fmt::format("  {} {}", printable(std::string(name)), value.is_number() ? shown(value.to_number<double>()) : "–"));
+        if (name != "loss" && !is_the_loss(*metrics, name, value)) l.add(fmt::format("  {} {}", without_controls(std::string(name)), value.is_number() ? shown(value.to_number<double>()) : "–"));
     if (const double rate = number_in(s_, "learning_rate"); !std::isnan(rate)) l.add(fmt::format("  lr {:.3g}", rate));
     const json::value* set = s_.if_contains("learning_rate_set");
     if (set && set->is_bool() && set->get_bool()) l.add(" (set)", kHigh);
     if (const json::object* window = object_in(s_, "window")) {
-      Line& w = line().add(fmt::format("before learning them, the last {}:", whole(number_in(*window, "samples"))));
+      ScreenLine& w = line().add(fmt::format("before learning them, the last {}:", whole(number_in(*window, "samples"))));
       if (const json::object* metrics = object_in(*window, "metrics"))
         for (const auto& [name, value] : *metrics)
-          if (!is_the_loss(*metrics, name, value)) w.add(fmt::format("  {} {}", printable(std::string(name)), value.is_number() ? shown(value.to_number<double>()) : "–"));
+          if (!is_the_loss(*metrics, name, value)) w.add(fmt::format("  {} {}", without_controls(std::string(name)), value.is_number() ? shown(value.to_number<double>()) : "–"));
     }
-    if (const json::object* kept = object_in(s_, "checkpoint")) line().add(fmt::format("checkpoint: step {}, {} ago, {}", whole(number_in(*kept, "step")), duration(number_in(*kept, "seconds_ago")), printable(text_in(*kept, "path"))));
+    if (const json::object* kept = object_in(s_, "checkpoint")) line().add(fmt::format("checkpoint: step {}, {} ago, {}", whole(number_in(*kept, "step")), duration(number_in(*kept, "seconds_ago")), without_controls(text_in(*kept, "path"))));
     if (const json::object* serving = object_in(s_, "serving"); serving && number_in(*serving, "requests") > 0)
       line().add(fmt::format("predictions: {} requests, {:.3g}/s, p50 {} ms, p99 {} ms, {} refused", whole(number_in(*serving, "requests")), number_in(*serving, "requests_per_second"), shown(number_in(*serving, "p50_ms")), shown(number_in(*serving, "p99_ms")), whole(number_in(*serving, "refused"))));
   }
@@ -162,13 +162,13 @@ class View {
   void stream(const json::object& s) {
     const std::string health = text_in(s, "health");
     const double full = number_in(s, "back_pressure"), lost = number_in(s, "lost"), lag = number_in(s, "lag_seconds");
-    Line& l = line().column(printable(text_in(s, "name")), 20).column(text_in(s, "state") + (health == "ok" ? "" : " " + health), 19, colour_of_health(health)).column(per_second(number_in(s, "rate")), 9);
+    ScreenLine& l = line().column(without_controls(text_in(s, "name")), 20).column(text_in(s, "state") + (health == "ok" ? "" : " " + health), 19, colour_of_health(health)).column(per_second(number_in(s, "rate")), 9);
     const std::string queue = std::isnan(full) ? "–" : fmt::format("{} {:3.0f} % {}", bar(full, 10), 100 * full, whole(number_in(s, "queued_samples")));
     l.column(queue, 30, std::isnan(full) ? "" : colour_of_pressure(full)).column(std::isnan(lag) ? "–" : duration(lag), 9);
     l.column(whole(lost), 7, lost > 0 ? kBad : "").column(whole(number_in(s, "duplicates")), 7);
     if (const std::string out = left_out_text(s); !out.empty()) line().add("    " + out, kHigh);
     if (full >= 0.9) line().add("    holds its senders back", kHigh);
-    if (const std::string error = text_in(s, "last_error"); !error.empty()) line().add("    " + printable(error), kBad);
+    if (const std::string error = text_in(s, "last_error"); !error.empty()) line().add("    " + without_controls(error), kBad);
   }
 
   void layers() {
@@ -183,7 +183,7 @@ class View {
   }
 
   void layer(const json::object& o) {
-    Line& l = line().column(printable(text_in(o, "name")), 20).column(whole(number_in(o, "parameters")), 12).column(shown(number_in(o, "weight_norm")), 9).column(shown(number_in(o, "gradient_norm")), 9);
+    ScreenLine& l = line().column(without_controls(text_in(o, "name")), 20).column(whole(number_in(o, "parameters")), 12).column(shown(number_in(o, "weight_norm")), 9).column(shown(number_in(o, "gradient_norm")), 9);
     const json::object* a = object_in(o, "activation");
     if (!a) return;
     l.column(shown(number_in(*a, "mean")), 10).column(fmt::format("{:.0f} %", 100 * number_in(*a, "zeros")), 5);
@@ -208,19 +208,19 @@ class View {
   // What does not fit is left out at the end; the keys stand in the last line.
   std::vector<std::string> text() {
     std::vector<std::string> all;
-    for (const Line& l : lines_) all.push_back(l.text(look_.width, look_.colours));
+    for (const ScreenLine& l : lines_) all.push_back(l.text(look_.width, look_.colours));
     if (!look_.keys) return all;
     const size_t room = look_.height > 2 ? look_.height - 2 : 0;
     all.resize(room);
-    all.push_back(Line().add(facts_.said, kHigh).text(look_.width, look_.colours));
-    all.push_back(Line().add("q quits · p pauses and resumes · s steps · c writes a checkpoint", kSoft).text(look_.width, look_.colours));
+    all.push_back(ScreenLine().add(facts_.said, kHigh).text(look_.width, look_.colours));
+    all.push_back(ScreenLine().add("q quits · p pauses and resumes · s steps · c writes a checkpoint", kSoft).text(look_.width, look_.colours));
     return all;
   }
 
   const TopFacts& facts_;
   const json::object& s_;
   const TopLook& look_;
-  std::deque<Line> lines_;  // whose references stay
+  std::deque<ScreenLine> lines_;  // whose references stay
 };
 
 }  // namespace
@@ -265,7 +265,7 @@ void TopFacts::take_log(const json::object& log) {
   for (const json::value& v : *all) {
     if (!v.is_object()) continue;
     const std::string level = text_in(v.get_object(), "level");
-    lines.push_back(fmt::format("{:>12}  {}{}", duration(number_in(v.get_object(), "seconds")), level == "note" ? "" : level + ": ", printable(text_in(v.get_object(), "text"))));
+    lines.push_back(fmt::format("{:>12}  {}{}", duration(number_in(v.get_object(), "seconds")), level == "note" ? "" : level + ": ", without_controls(text_in(v.get_object(), "text"))));
     if (lines.size() > kMostLines) lines.pop_front();
   }
 }

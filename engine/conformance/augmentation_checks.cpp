@@ -21,7 +21,7 @@ using Bytes = std::vector<unsigned char>;
 
 constexpr uint64_t kRecords = 50;
 // Numbers, rows, pictures of one and of three colours, symbols.
-const std::vector<TensorType> kSamples = {{DType::F32, {7}},        {DType::F32, {3, 5}},     {DType::F32, {13, 11}},
+const std::vector<TensorType> kAugmentedTypes = {{DType::F32, {7}},        {DType::F32, {3, 5}},     {DType::F32, {13, 11}},
                                           {DType::U8, {13, 11}},    {DType::U8, {13, 11, 3}}, {DType::U8, {3, 13, 11}},
                                           {DType::F32, {1, 13, 11}}, {DType::I64, {9}}};
 
@@ -73,7 +73,7 @@ hx_draw draw_of(uint64_t record, uint64_t key = 0x1234567890abcdef, uint32_t ord
 
 std::vector<TriedPtr> taken(const ItemPtr& item, const AttributeMap& arguments, uint64_t seed, std::optional<Error>* refused = nullptr) {
   std::vector<TriedPtr> all;
-  for (const TensorType& type : kSamples) try {
+  for (const TensorType& type : kAugmentedTypes) try {
       auto tried = std::make_unique<const Tried>(item, arguments, type, seed);
       (*tried)(draw_of(0));
       all.push_back(std::move(tried));

@@ -19,12 +19,6 @@ namespace {
 constexpr size_t kMostPrimitives = 24;
 const std::vector<Shape> kShapes = {{7}, {3, 5}, {3, 37}, {2, 3, 5}, {1, 2, 4, 3}, {1, 1}, {37, 1031}};
 
-std::vector<TensorType> types_of(const std::vector<HTensor>& values) {
-  std::vector<TensorType> types;
-  for (const HTensor& v : values) types.push_back(type_of(v));
-  return types;
-}
-
 std::vector<HTensor> same_shaped(size_t count, const Shape& shape, DType type, uint64_t seed) {
   std::vector<HTensor> inputs;
   for (size_t i = 0; i < count; ++i) inputs.push_back(random_tensor(shape, seed + i, 0.1, 0.9, type));

@@ -15,24 +15,24 @@ namespace harmonics {
 namespace {
 
 using Outcome = Finding::Outcome;
-using Call = std::function<HTensor(const HTensor&)>;
+using FunctionCall = std::function<HTensor(const HTensor&)>;
 
-const std::vector<Shape> kShapes = {{1, 1}, {7}, {3, 5}, {2, 3, 5}, {1, 2, 4, 3}};
+const std::vector<Shape> kFunctionShapes = {{1, 1}, {7}, {3, 5}, {2, 3, 5}, {1, 2, 4, 3}};
 
 std::string list_of_shapes() {
   std::string s;
-  for (const Shape& shape : kShapes) s += (s.empty() ? "" : " ") + shape.str();
+  for (const Shape& shape : kFunctionShapes) s += (s.empty() ? "" : " ") + shape.str();
   return s;
 }
 
 // As it runs in a step: through a program.
-HTensor through_a_program(const Call& f, const HTensor& x) {
+HTensor through_a_program(const FunctionCall& f, const HTensor& x) {
   Tracer tracer("check");
   tracer.output("y", f(tracer.input("x", type_of(x))));
   return interpret(tracer.take(), {{"x", x}}).at(0);
 }
 
-Finding repeats(const Call& f, const HTensor& x) {
+Finding repeats(const FunctionCall& f, const HTensor& x) {
   const HTensor copy = HTensor(x.dtype(), x.shape(), x.bytes());
   const HTensor once = f(x), twice = f(x);
   if (!same_bits(once, twice))
@@ -46,7 +46,7 @@ Finding repeats(const Call& f, const HTensor& x) {
   return {};
 }
 
-Finding on_threads(const Call& f, const HTensor& x) {
+Finding on_threads(const FunctionCall& f, const HTensor& x) {
   const HTensor expected = f(x);
   const std::string error = on_four_threads(100, [&] {
     if (!same_bits(f(x), expected)) throw Error(ErrorKind::Plugin, "other numbers than on one thread");
@@ -63,7 +63,7 @@ HTensor row(const HTensor& x, int64_t i) {
   return HTensor(x.dtype(), one, static_cast<const std::byte*>(x.bytes()) + static_cast<size_t>(i) * bytes);
 }
 
-Finding by_rows(const Call& f, const HTensor& x) {
+Finding by_rows(const FunctionCall& f, const HTensor& x) {
   const HTensor all = f(x);
   for (int64_t i = 0; i < x.shape()[0]; ++i)
     if (!same_bits(f(row(x, i)), row(all, i)))
@@ -73,7 +73,7 @@ Finding by_rows(const Call& f, const HTensor& x) {
   return {};
 }
 
-Finding finite(const Call& f) {
+Finding finite(const FunctionCall& f) {
   const std::vector<float> numbers = {0, -0.0f, 1, -1, 1e-6f, -1e-6f, 10, -10, 100, -100, 1000, -1000};
   const HTensor y = f(HTensor::from<float>({static_cast<int64_t>(numbers.size()), 1}, numbers));
   for (int64_t i = 0; i < y.size(); ++i)
@@ -136,10 +136,10 @@ Finding takes_a_target(const Item& item, const std::vector<Pair>& pairs, const L
 
 void check_activation(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
   const AttributeMap arguments = arguments_to_try(*item);
-  const Call f = [&](const HTensor& x) { return call_activation(item, arguments, x); };
+  const FunctionCall f = [&](const HTensor& x) { return call_activation(item, arguments, x); };
   const HTensor x = random_tensor({3, 5}, settings.seed, -2, 2, DType::F32);
   attempt(log, "keeps shape and type", [&]() -> Finding {
-    for (const Shape& shape : kShapes) f(random_tensor(shape, settings.seed, -2, 2, DType::F32));
+    for (const Shape& shape : kFunctionShapes) f(random_tensor(shape, settings.seed, -2, 2, DType::F32));
     return {Outcome::Passed, list_of_shapes(), ""};
   });
   attempt(log, "depends on its input alone", [&] { return repeats(f, x); });
@@ -164,7 +164,7 @@ void check_loss(const ItemPtr& item, const CheckSettings& settings, CheckLog& lo
   };
   attempt(log, "takes a target", [&] { return takes_a_target(*item, pairs, loss, p, target); });
   if (!target) return;
-  const Call f = [&](const HTensor& x) { return loss(x, target); };
+  const FunctionCall f = [&](const HTensor& x) { return loss(x, target); };
   attempt(log, "depends on its input alone", [&] { return repeats(f, p); });
   attempt(log, "gives one number, or one for each sample", [&]() -> Finding {
     const HTensor y = f(p);

@@ -25,7 +25,7 @@ bool same_bits(const Values& a, const Values& b) {
                     [](const HTensor& x, const HTensor& y) { return harmonics::same_bits(x, y); });
 }
 
-std::string types_of(const Values& values) {
+std::string types_text(const Values& values) {
   std::string text;
   for (const HTensor& v : values) text += (text.empty() ? "" : ", ") + type_of(v).str();
   return text;
@@ -79,9 +79,9 @@ Finding as_in_a_program(const std::vector<CallExample>& calls) {
     if (print(record(call)) != print(record(call)))
       return {Outcome::Failed, fmt::format("two recordings of {} are different programs", call.str()), kPure};
     const Values called = eager(call), recorded = in_a_program(call);
-    if (types_of(called) != types_of(recorded))
+    if (types_text(called) != types_text(recorded))
       return {Outcome::Failed,
-              fmt::format("{} gives {} when it is called and {} in a program", call.str(), types_of(called), types_of(recorded)),
+              fmt::format("{} gives {} when it is called and {} in a program", call.str(), types_text(called), types_text(recorded)),
               "let the shapes of results follow from the shapes of inputs"};
     if (!same_bits(called, recorded))
       return {Outcome::Failed, fmt::format("{} gives other numbers in a program than when it is called", call.str()), kPure};
@@ -92,9 +92,9 @@ Finding as_in_a_program(const std::vector<CallExample>& calls) {
 Finding shapes_alone(const std::vector<CallExample>& calls, uint64_t seed) {
   std::string seen;
   for (const CallExample& call : calls) {
-    const std::string once = types_of(eager(call));
+    const std::string once = types_text(eager(call));
     for (uint64_t other = 1; other <= 5; ++other)
-      if (const std::string types = types_of(eager(other_numbers(call, seed + 10 * other))); types != once)
+      if (const std::string types = types_text(eager(other_numbers(call, seed + 10 * other))); types != once)
         return {Outcome::Failed, fmt::format("{} gives {} for some numbers and {} for others", call.str(), once, types),
                 "results are recorded once for each kind of inputs: their shapes must not depend on numbers"};
     if (seen.empty()) seen = fmt::format("{} -> {}", call.str(), once);

@@ -23,7 +23,7 @@ using Outcome = Finding::Outcome;
 constexpr DType kTypes[] = {DType::F32, DType::F64, DType::F16, DType::BF16};
 
 // A call that was asked about, with what its meaning gives.
-struct Asked {
+struct AskedImplementation {
   CallExample call;
   CallSiteInfo site;
   Values expected;
@@ -33,8 +33,8 @@ struct Asked {
   std::string str() const { return site.str() + (training ? " in a training step" : ""); }
 };
 
-std::vector<Asked> ask(const Item& item, const std::string& op, uint64_t seed) {
-  std::vector<Asked> all;
+std::vector<AskedImplementation> ask(const Item& item, const std::string& op, uint64_t seed) {
+  std::vector<AskedImplementation> all;
   for (const DType type : kTypes) {
     std::vector<CallExample> calls;
     try {
@@ -44,7 +44,7 @@ std::vector<Asked> ask(const Item& item, const std::string& op, uint64_t seed) {
     }
     for (const CallExample& call : calls)
       for (const bool training : {false, true}) {
-        Asked a{call, site_of(call, training), apply(call.op, call.attributes, call.inputs), {}, training};
+        AskedImplementation a{call, site_of(call, training), apply(call.op, call.attributes, call.inputs), {}, training};
         a.declined = declines(item, a.site);
         all.push_back(std::move(a));
       }
@@ -65,10 +65,10 @@ Finding operation_of(const std::string& op) {
           near ? "did you mean '" + *near + "'?" : "register the functional in the same library; 'harmonics list functionals' shows what there is"};
 }
 
-Finding answers(const std::vector<Asked>& asked) {
-  const Asked* refused = nullptr;
+Finding answers(const std::vector<AskedImplementation>& asked) {
+  const AskedImplementation* refused = nullptr;
   size_t served = 0;
-  for (const Asked& a : asked) {
+  for (const AskedImplementation& a : asked) {
     if (!a.declined) ++served;
     else if (!refused) refused = &a;
     if (a.declined == "it does not say why")
@@ -80,7 +80,7 @@ Finding answers(const std::vector<Asked>& asked) {
   return {Outcome::Passed, refused ? text + "; else: " + *refused->declined : text, ""};
 }
 
-Finding answers_alike(const Item& item, const std::vector<Asked>& asked) {
+Finding answers_alike(const Item& item, const std::vector<AskedImplementation>& asked) {
   for (size_t i = asked.size(); i-- > 0;)
     for (int again = 0; again < 2; ++again)
       if (declines(item, asked[i].site) != asked[i].declined)
@@ -90,14 +90,14 @@ Finding answers_alike(const Item& item, const std::vector<Asked>& asked) {
 }
 
 // What it gives for the call, whose own numbers it cannot reach.
-Values computed(const ItemPtr& item, const Asked& a) {
+Values computed(const ItemPtr& item, const AskedImplementation& a) {
   Values inputs;
   for (const HTensor& x : a.call.inputs) inputs.push_back(HTensor(x.dtype(), x.shape(), x.bytes()));
   return make_implementation_call(item, a.site, {})->run(inputs);
 }
 
-Finding means_the_same(const ItemPtr& item, const std::vector<const Asked*>& served) {
-  for (const Asked* a : served) {
+Finding means_the_same(const ItemPtr& item, const std::vector<const AskedImplementation*>& served) {
+  for (const AskedImplementation* a : served) {
     Values got;
     try {
       got = computed(item, *a);
@@ -113,7 +113,7 @@ Finding means_the_same(const ItemPtr& item, const std::vector<const Asked*>& ser
 }
 
 // The gradients of the floating-point inputs of what `call` makes of them.
-Values gradients(const Asked& a, const std::function<Values(const Values&)>& call, bool only_first) {
+Values gradients(const AskedImplementation& a, const std::function<Values(const Values&)>& call, bool only_first) {
   Tracer tracer("check");
   Values inputs, wrt;
   std::map<std::string, HTensor> leaves;
@@ -127,7 +127,7 @@ Values gradients(const Asked& a, const std::function<Values(const Values&)>& cal
   return interpret(tracer.take(), leaves);
 }
 
-std::string gradient_difference(const ItemPtr& item, const Asked& a, bool only_first) {
+std::string gradient_difference(const ItemPtr& item, const AskedImplementation& a, bool only_first) {
   const auto meant = [&](const Values& in) { return apply(a.site.op, a.site.attributes, in); };
   const auto made = [&](const Values& in) {
     Node node{};
@@ -142,10 +142,10 @@ std::string gradient_difference(const ItemPtr& item, const Asked& a, bool only_f
   return "";
 }
 
-Finding own_gradient(const ItemPtr& item, const std::vector<const Asked*>& served) {
+Finding own_gradient(const ItemPtr& item, const std::vector<const AskedImplementation*>& served) {
   size_t compared = 0;
   std::string later;
-  for (const Asked* a : served) {
+  for (const AskedImplementation* a : served) {
     const bool whole = a->site.inputs[0].dtype == DType::F32 || a->site.inputs[0].dtype == DType::F64;
     const bool floats = std::any_of(a->site.outputs.begin(), a->site.outputs.end(), [](const TensorType& t) { return is_float(t.dtype); });
     if (!a->training || !whole || !floats) continue;
@@ -176,7 +176,7 @@ Finding memory_of(const HostFunction& step, const char* whose, const std::string
 }
 
 // The step of its own gradient, and its operands.
-std::shared_ptr<const HostFunction> gradient_step(const ItemPtr& item, const Asked& a, Values& operands) {
+std::shared_ptr<const HostFunction> gradient_step(const ItemPtr& item, const AskedImplementation& a, Values& operands) {
   Tracer tracer("check");
   operands = a.call.inputs;
   operands.insert(operands.end(), a.expected.begin(), a.expected.end());
@@ -191,9 +191,9 @@ std::shared_ptr<const HostFunction> gradient_step(const ItemPtr& item, const Ask
   return step == program.nodes.end() ? nullptr : step->host;
 }
 
-Finding memory(const ItemPtr& item, const std::vector<const Asked*>& served) {
+Finding memory(const ItemPtr& item, const std::vector<const AskedImplementation*>& served) {
   size_t kernels = 0;
-  for (const Asked* a : served) {
+  for (const AskedImplementation* a : served) {
     Finding f = memory_of(*make_implementation_call(item, a->site, {}), "its", a->site.str(), a->call.inputs, a->site.outputs, kernels);
     if (f.outcome == Outcome::Failed) return f;
     if (!a->training || !(item->flags & HX_OWN_GRADIENT)) continue;
@@ -208,7 +208,7 @@ Finding memory(const ItemPtr& item, const std::vector<const Asked*>& served) {
   return {Outcome::Passed, count(kernels, "kernel"), ""};
 }
 
-Finding on_threads(const ItemPtr& item, const Asked& a) {
+Finding on_threads(const ItemPtr& item, const AskedImplementation& a) {
   const Values expected = computed(item, a);
   const std::string error = on_four_threads(100, [&] {
     if (declines(*item, a.site)) throw Error(ErrorKind::Plugin, "it declines what it served on one thread");
@@ -231,11 +231,11 @@ void check_implementation(const ItemPtr& item, const CheckSettings& settings, Ch
     return f;
   });
   if (!known) return;
-  std::vector<Asked> asked;
-  std::vector<const Asked*> served;
+  std::vector<AskedImplementation> asked;
+  std::vector<const AskedImplementation*> served;
   attempt(log, "says what it serves, and why not", [&] {
     asked = ask(*item, op, settings.seed);
-    for (const Asked& a : asked)
+    for (const AskedImplementation& a : asked)
       if (!a.declined) served.push_back(&a);
     return answers(asked);
   }, "supports() answers every call: \"\" or the reason why not");

@@ -122,12 +122,6 @@ class Buffers {
   std::vector<void*> pointers_;
 };
 
-std::vector<TensorType> types_of(const std::vector<HTensor>& values) {
-  std::vector<TensorType> types;
-  for (const HTensor& v : values) types.push_back(type_of(v));
-  return types;
-}
-
 // What a run did wrong, or how its results differ from those of another.
 std::string against(const Buffers& run, const std::vector<HTensor>& expected, const char* when) {
   if (const std::string text = run.wrong(); !text.empty()) return fmt::format("{} {}", text, when);

@@ -15,14 +15,14 @@ namespace {
 using Outcome = Finding::Outcome;
 
 // A run that measures whatever it is asked for, or nothing yet.
-struct StandIn {
+struct MetricValues {
   bool measured = false;
   double value = 0;
   std::set<std::string>* names = nullptr;  // what was asked for
 };
 
 hx_status metric_of(const void* run, const char* name, double* out) {
-  const auto& stand_in = *static_cast<const StandIn*>(run);
+  const auto& stand_in = *static_cast<const MetricValues*>(run);
   if (stand_in.names) stand_in.names->insert(name ? name : "");
   if (!stand_in.measured) return HX_DECLINED;
   *out = stand_in.value;
@@ -31,7 +31,7 @@ hx_status metric_of(const void* run, const char* name, double* out) {
 
 struct Point {
   int64_t step, epoch, samples;
-  StandIn run;
+  MetricValues run;
   std::string str() const {
     return fmt::format("step {}{}", step, run.measured ? fmt::format(" with metrics of {:g}", run.value) : " before anything is measured");
   }
@@ -44,13 +44,13 @@ std::vector<Point> points() {
   return all;
 }
 
-class Asked {
+class CheckedPredicate {
  public:
-  Asked(const ItemPtr& item, const AttributeMap& arguments) : item_(item), arguments_(arguments), view_(arguments_) {}
-  Asked(const Asked&) = delete;
-  Asked& operator=(const Asked&) = delete;
+  CheckedPredicate(const ItemPtr& item, const AttributeMap& arguments) : item_(item), arguments_(arguments), view_(arguments_) {}
+  CheckedPredicate(const CheckedPredicate&) = delete;
+  CheckedPredicate& operator=(const CheckedPredicate&) = delete;
   int32_t operator()(const Point& at, std::set<std::string>* names = nullptr) const {
-    StandIn run = at.run;
+    MetricValues run = at.run;
     run.names = names;
     const hx_run_view view{sizeof view, 0, at.step, at.epoch, at.samples, &run, metric_of};
     int32_t out = -1;
@@ -66,7 +66,7 @@ class Asked {
   AttributeView view_;
 };
 
-Finding answers(const Asked& holds, const std::vector<Point>& all) {
+Finding answers(const CheckedPredicate& holds, const std::vector<Point>& all) {
   std::set<std::string> names;
   size_t yes = 0;
   for (const Point& at : all) {
@@ -81,7 +81,7 @@ Finding answers(const Asked& holds, const std::vector<Point>& all) {
   return {Outcome::Passed, fmt::format("yes at {} of {} points{}", yes, all.size(), asks), ""};
 }
 
-Finding pure(const Item& item, const Asked& holds, const std::vector<Point>& all) {
+Finding pure(const Item& item, const CheckedPredicate& holds, const std::vector<Point>& all) {
   if (item.flags & HX_BY_CLOCK) return {Outcome::Passed, "it says that its answer depends on more than the run", ""};
   std::vector<int32_t> once;
   for (const Point& at : all) once.push_back(holds(at));
@@ -92,7 +92,7 @@ Finding pure(const Item& item, const Asked& holds, const std::vector<Point>& all
   return {};
 }
 
-Finding on_threads(const Item& item, const Asked& holds, const std::vector<Point>& all) {
+Finding on_threads(const Item& item, const CheckedPredicate& holds, const std::vector<Point>& all) {
   std::vector<int32_t> expected;
   for (const Point& at : all) expected.push_back(holds(at));
   const bool by_clock = (item.flags & HX_BY_CLOCK) != 0;
@@ -107,7 +107,7 @@ Finding on_threads(const Item& item, const Asked& holds, const std::vector<Point
 }  // namespace
 
 void check_predicate(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
-  const Asked holds(item, arguments_to_try(*item));
+  const CheckedPredicate holds(item, arguments_to_try(*item));
   const std::vector<Point> all = points();
   const bool always = attempt(log, "answers, also before anything is measured", [&] { return answers(holds, all); },
                               "answer at every step: metric() gives false while there is no value");
@@ -115,7 +115,7 @@ void check_predicate(const ItemPtr& item, const CheckSettings& settings, CheckLo
   attempt(log, "depends on the run alone", [&] { return pure(*item, holds, all); });
   attempt(log, "takes what its ranges allow", [&] {
     return at_the_ends(*item, [&](const AttributeMap& arguments) -> std::string {
-      const Asked at_an_end(item, arguments);
+      const CheckedPredicate at_an_end(item, arguments);
       for (const Point& at : all) at_an_end(at);
       return "";
     });

@@ -14,7 +14,7 @@ namespace {
 
 using Outcome = Finding::Outcome;
 
-constexpr int64_t kSteps = 1000;
+constexpr int64_t kHorizon = 1000;
 
 struct Run {
   const char* name;
@@ -26,22 +26,22 @@ hx_run_point point(int64_t step, int64_t steps, double progress) { return {sizeo
 // The first step of a run of one step, a thousand steps, a run by the clock; one without end where the schedule takes that.
 std::vector<Run> runs_for(const Item& item) {
   std::vector<Run> runs = {{"a run of one step", {point(0, 1, 0)}}, {"a run of 1000 steps", {}}, {"a run that ends by time", {}}};
-  for (int64_t i = 0; i < kSteps; ++i) {
-    const double part = static_cast<double>(i) / kSteps;
-    runs[1].points.push_back(point(i, kSteps, part));
+  for (int64_t i = 0; i < kHorizon; ++i) {
+    const double part = static_cast<double>(i) / kHorizon;
+    runs[1].points.push_back(point(i, kHorizon, part));
     runs[2].points.push_back(point(i, 0, part));
   }
   if (item.flags & HX_NEEDS_END) return runs;
   runs.push_back({"a run without end", {}});
-  for (int64_t i = 0; i < kSteps; ++i) runs.back().points.push_back(point(i * i, 0, -1));
+  for (int64_t i = 0; i < kHorizon; ++i) runs.back().points.push_back(point(i * i, 0, -1));
   return runs;
 }
 
-class Asked {
+class CheckedSchedule {
  public:
-  Asked(const ItemPtr& item, const AttributeMap& arguments) : item_(item), arguments_(arguments), view_(arguments_) {}
-  Asked(const Asked&) = delete;
-  Asked& operator=(const Asked&) = delete;
+  CheckedSchedule(const ItemPtr& item, const AttributeMap& arguments) : item_(item), arguments_(arguments), view_(arguments_) {}
+  CheckedSchedule(const CheckedSchedule&) = delete;
+  CheckedSchedule& operator=(const CheckedSchedule&) = delete;
   double operator()(const hx_run_point& at) const {
     double factor = std::nan("");
     const hx_status status = item_->table<hx_schedule_vt>().factor(item_->self, view_.get(), &at, &factor);
@@ -58,14 +58,14 @@ class Asked {
 bool same(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
 // "the factor -1 at step 2 of a run ..."; "": every factor can be used.
-std::string unusable(const Asked& factor, const std::vector<Run>& runs) {
+std::string unusable(const CheckedSchedule& factor, const std::vector<Run>& runs) {
   for (const Run& run : runs)
     for (const hx_run_point& at : run.points)
       if (const double f = factor(at); !(f >= 0) || !std::isfinite(f)) return fmt::format("the factor {} at step {} of {}", f, at.step, run.name);
   return "";
 }
 
-Finding usable(const Asked& factor, const std::vector<Run>& runs) {
+Finding usable(const CheckedSchedule& factor, const std::vector<Run>& runs) {
   if (const std::string text = unusable(factor, runs); !text.empty())
     return {Outcome::Failed, text, "a factor is a number of at least 0; progress is below 0 where nothing says when the run ends"};
   const std::vector<hx_run_point>& all = runs[1].points;
@@ -75,7 +75,7 @@ Finding usable(const Asked& factor, const std::vector<Run>& runs) {
   return {Outcome::Passed, fmt::format("{:.4g} at first, {:.4g} at most, {:.4g} at the end", factor(all.front()), most, factor(all.back())), ""};
 }
 
-Finding pure(const Asked& factor, const std::vector<Run>& runs) {
+Finding pure(const CheckedSchedule& factor, const std::vector<Run>& runs) {
   for (const Run& run : runs) {
     std::vector<double> once;
     for (const hx_run_point& at : run.points) once.push_back(factor(at));
@@ -87,7 +87,7 @@ Finding pure(const Asked& factor, const std::vector<Run>& runs) {
   return {};
 }
 
-Finding on_threads(const Asked& factor, const std::vector<Run>& runs) {
+Finding on_threads(const CheckedSchedule& factor, const std::vector<Run>& runs) {
   std::vector<double> expected;
   for (const hx_run_point& at : runs[1].points) expected.push_back(factor(at));
   const std::string error = on_four_threads(20, [&] {
@@ -101,14 +101,14 @@ Finding on_threads(const Asked& factor, const std::vector<Run>& runs) {
 }  // namespace
 
 void check_schedule(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
-  const Asked factor(item, arguments_to_try(*item));
+  const CheckedSchedule factor(item, arguments_to_try(*item));
   const std::vector<Run> runs = runs_for(*item);
   const bool answers = attempt(log, "gives factors that can be used", [&] { return usable(factor, runs); },
                                "give a factor at every point: steps is 0 and progress below 0 where nothing says when the run ends");
   if (!answers) return;
   attempt(log, "depends on the point of the run alone", [&] { return pure(factor, runs); });
   attempt(log, "takes what its ranges allow", [&] {
-    return at_the_ends(*item, [&](const AttributeMap& arguments) { return unusable(Asked(item, arguments), runs); });
+    return at_the_ends(*item, [&](const AttributeMap& arguments) { return unusable(CheckedSchedule(item, arguments), runs); });
   });
   attempt(log, "threads", [&] { return on_threads(factor, runs); });
   attempt(log, "many calls", [&] { return many_calls(settings, [&] { factor(runs[1].points[500]); }); });

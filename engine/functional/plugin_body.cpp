@@ -46,12 +46,6 @@ std::vector<HTensor> splice(const Program& body, const std::vector<HTensor>& inp
 
 namespace {
 
-std::vector<TensorType> types_of(const std::vector<HTensor>& values) {
-  std::vector<TensorType> types;
-  for (const HTensor& v : values) types.push_back(type_of(v));
-  return types;
-}
-
 bool any_traced(const std::vector<HTensor>& values) {
   return std::any_of(values.begin(), values.end(), [](const HTensor& v) { return v.raw()->traced(); });
 }

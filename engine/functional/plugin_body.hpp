@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,13 @@ struct PluginBody {
   HTensor result(const std::vector<HTensor>& inputs) const;
 };
 using PluginBodyPtr = std::shared_ptr<const PluginBody>;
+
+// Handles of values as functions of the contract take them; they stay the values'.
+inline std::vector<hx_value*> raw(std::span<const HTensor> values) {
+  std::vector<hx_value*> list;
+  for (const HTensor& v : values) list.push_back(v.raw());
+  return list;
+}
 
 // What the first use of a signature found out.
 struct TracedBody {

@@ -11,12 +11,6 @@ namespace harmonics {
 
 namespace {
 
-std::vector<hx_value*> raw(std::span<const HTensor> values) {
-  std::vector<hx_value*> list;
-  for (const HTensor& v : values) list.push_back(v.raw());
-  return list;
-}
-
 [[noreturn]] void refuse(const Item& item, hx_status status) {
   if (status != HX_NEEDS_VALUES) throw plugin_error(item, status);
   throw Error(ErrorKind::Plugin, fmt::format("{} reads the numbers of its inputs, which a functional cannot", spoken_name(item)))

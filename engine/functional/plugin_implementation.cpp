@@ -43,12 +43,6 @@ class SiteView {
   hx_call_site raw_{};
 };
 
-std::vector<hx_value*> raw(std::span<const HTensor> values) {
-  std::vector<hx_value*> list;
-  for (const HTensor& v : values) list.push_back(v.raw());
-  return list;
-}
-
 // The implementation or its gradient: a kernel where it has one, else tensors in, tensors out.
 class PluginStep : public HostFunction {
  public:

@@ -15,7 +15,7 @@ namespace json = boost::json;
 
 constexpr const char* kOfTensors = "harmonics.checksums";
 constexpr const char* kOfHeader = "harmonics.checksum";
-constexpr size_t kDigits = 8, kLengthBytes = 8;
+constexpr size_t kDigits = 8, kSealBytes = 8;
 
 uint32_t crc(std::string_view bytes, uint32_t before = 0) {
   return static_cast<uint32_t>(crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
@@ -49,8 +49,8 @@ uint32_t header_crc(std::string_view header, size_t place) {
 
 std::string_view header_of(std::string_view bytes) {
   uint64_t length = 0;
-  if (bytes.size() >= kLengthBytes) std::memcpy(&length, bytes.data(), kLengthBytes);
-  return bytes.substr(0, kLengthBytes + static_cast<size_t>(std::min<uint64_t>(length, bytes.size())));
+  if (bytes.size() >= kSealBytes) std::memcpy(&length, bytes.data(), kSealBytes);
+  return bytes.substr(0, kSealBytes + static_cast<size_t>(std::min<uint64_t>(length, bytes.size())));
 }
 
 void check_header(std::string_view bytes, const std::string& name, const std::string& said) {

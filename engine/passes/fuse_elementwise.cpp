@@ -9,9 +9,9 @@ namespace harmonics {
 
 namespace {
 
-class Fuser {
+class ElementwiseFuser {
  public:
-  Fuser(const Program& program, const HasKernel& accepts)
+  ElementwiseFuser(const Program& program, const HasKernel& accepts)
       : program_(program), accepts_(accepts), groups_(program, accepts), rewriter_(program), done_(program.nodes.size(), false) {}
 
   Program run() {
@@ -129,6 +129,6 @@ class Fuser {
 
 }  // namespace
 
-Program fuse_elementwise(const Program& program, const HasKernel& accepts) { return Fuser(program, accepts).run(); }
+Program fuse_elementwise(const Program& program, const HasKernel& accepts) { return ElementwiseFuser(program, accepts).run(); }
 
 }  // namespace harmonics

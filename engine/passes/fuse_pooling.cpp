@@ -5,7 +5,7 @@ namespace harmonics {
 
 namespace {
 
-bool calls(const Node& node, std::string_view callee) { return node.op == Op::call && node.callee == callee; }
+bool is_call_of(const Node& node, std::string_view callee) { return node.op == Op::call && node.callee == callee; }
 
 // The slopes: gradients of a convolution read what max_pool_grad was given.
 class Backward {
@@ -30,9 +30,9 @@ class Backward {
   bool move_relu(const Node& node) {
     if (node.op != Op::select || !is_zero(from_, node.inputs[1])) return false;
     const Node &mask = from_.producer(node.inputs[0]), &slope = from_.producer(node.inputs[2]);
-    if (mask.op != Op::less_equal || !is_zero(from_, mask.inputs[1]) || !calls(slope, "max_pool_grad")) return false;
+    if (mask.op != Op::less_equal || !is_zero(from_, mask.inputs[1]) || !is_call_of(slope, "max_pool_grad")) return false;
     const Node& pool = from_.producer(slope.inputs[0]);
-    if (!calls(pool, "max_pool") || pool.outputs[1] != slope.inputs[0] || pool.inputs[0] != mask.inputs[0]) return false;
+    if (!is_call_of(pool, "max_pool") || pool.outputs[1] != slope.inputs[0] || pool.inputs[0] != mask.inputs[0]) return false;
     const TensorType& type = from_.type(slope.inputs[1]);
     Node zero{Op::full, {}, {}, {}, {}, {}, {}, node.scope};
     zero.attributes.set("dtype", static_cast<int64_t>(type.dtype)).set("shape", type.shape.vector()).set("value", 0.0);
@@ -49,11 +49,11 @@ class Backward {
   // What max_pool_grad makes of its second operand; null when something else made it.
   const Node* unpooling(ValueId old) const {
     const Node& maker = to().producer(rewriter_.mapped(old));
-    return calls(maker, "max_pool_grad") ? &maker : nullptr;
+    return is_call_of(maker, "max_pool_grad") ? &maker : nullptr;
   }
 
   bool join(const Node& node) {
-    if (!calls(node, "conv_grad_input") && !calls(node, "conv_grad_weight")) return false;
+    if (!is_call_of(node, "conv_grad_input") && !is_call_of(node, "conv_grad_weight")) return false;
     const Node* unpool = unpooling(node.inputs[1]);
     if (!unpool) return false;
     Node joined = rewriter_.prepared(node);
@@ -87,8 +87,8 @@ Program join_forward(const Program& program, const AcceptsCall& accepts) {
   const std::vector<uint32_t> uses = count_uses(program);
   Rewriter rewriter(program);
   for (const Node& node : program.nodes) {
-    const Node* conv = calls(node, "max_pool") ? &program.producer(node.inputs[0]) : nullptr;
-    if (!conv || !calls(*conv, "conv") || uses[node.inputs[0]] != 1 || conv->scope != node.scope) {
+    const Node* conv = is_call_of(node, "max_pool") ? &program.producer(node.inputs[0]) : nullptr;
+    if (!conv || !is_call_of(*conv, "conv") || uses[node.inputs[0]] != 1 || conv->scope != node.scope) {
       rewriter.copy(node);
       continue;
     }

@@ -13,9 +13,9 @@ namespace {
 
 bool is_reduction(Op op) { return op == Op::reduce_sum || op == Op::reduce_max || op == Op::reduce_min || op == Op::reduce_prod; }
 
-class Fuser {
+class ReductionFuser {
  public:
-  Fuser(const Program& program, const HasKernel& accepts)
+  ReductionFuser(const Program& program, const HasKernel& accepts)
       : program_(program), accepts_(accepts), rewriter_(program), uses_(count_uses(program)) {
     for (uint32_t i = 0; i < program.nodes.size(); ++i) {
       const Node& node = program.nodes[i];
@@ -102,6 +102,6 @@ class Fuser {
 
 }  // namespace
 
-Program fuse_reductions(const Program& program, const HasKernel& accepts) { return Fuser(program, accepts).run(); }
+Program fuse_reductions(const Program& program, const HasKernel& accepts) { return ReductionFuser(program, accepts).run(); }
 
 }  // namespace harmonics

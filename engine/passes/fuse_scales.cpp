@@ -28,9 +28,9 @@ struct Scaled {
   double scale;
 };
 
-class Fuser {
+class ScaleFuser {
  public:
-  Fuser(const Program& program, const AcceptsCall& accepts) : program_(program), accepts_(accepts), rewriter_(program) {}
+  ScaleFuser(const Program& program, const AcceptsCall& accepts) : program_(program), accepts_(accepts), rewriter_(program) {}
 
   Program run() {
     const std::vector<uint32_t> uses = count_uses(program_);
@@ -92,6 +92,6 @@ class Fuser {
 
 }  // namespace
 
-Program fuse_scales(const Program& program, const AcceptsCall& accepts) { return Fuser(program, accepts).run(); }
+Program fuse_scales(const Program& program, const AcceptsCall& accepts) { return ScaleFuser(program, accepts).run(); }
 
 }  // namespace harmonics

@@ -80,9 +80,9 @@ class Updates {
   std::vector<uint32_t> uses_;
 };
 
-class Fuser {
+class UpdateFuser {
  public:
-  Fuser(const Program& program, const AcceptsCall& accepts) : program_(program), accepts_(accepts), rewriter_(program) {}
+  UpdateFuser(const Program& program, const AcceptsCall& accepts) : program_(program), accepts_(accepts), rewriter_(program) {}
 
   Program run() {
     const Updates updates(program_);
@@ -146,6 +146,6 @@ class Fuser {
 
 }  // namespace
 
-Program fuse_updates(const Program& program, const AcceptsCall& accepts) { return Fuser(program, accepts).run(); }
+Program fuse_updates(const Program& program, const AcceptsCall& accepts) { return UpdateFuser(program, accepts).run(); }
 
 }  // namespace harmonics

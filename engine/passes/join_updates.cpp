@@ -21,9 +21,9 @@ struct Group {
   }
 };
 
-class Joiner {
+class UpdateJoiner {
  public:
-  Joiner(const Program& program, const AcceptsCall& accepts) : program_(program), accepts_(accepts), rewriter_(program) {
+  UpdateJoiner(const Program& program, const AcceptsCall& accepts) : program_(program), accepts_(accepts), rewriter_(program) {
     for (const Node& node : program.nodes) read_.insert(node.inputs.begin(), node.inputs.end());
     for (const NamedValue& v : program.outputs) read_.insert(v.value);
   }
@@ -116,6 +116,6 @@ class Joiner {
 
 }  // namespace
 
-Program join_updates(const Program& program, const AcceptsCall& accepts) { return Joiner(program, accepts).run(); }
+Program join_updates(const Program& program, const AcceptsCall& accepts) { return UpdateJoiner(program, accepts).run(); }
 
 }  // namespace harmonics

@@ -44,9 +44,9 @@ class Pairs {
   const Program& program_;
 };
 
-class Joiner {
+class SumJoiner {
  public:
-  Joiner(const Program& program, const AcceptsCall& accepts) : program_(program), accepts_(accepts), rewriter_(program) {}
+  SumJoiner(const Program& program, const AcceptsCall& accepts) : program_(program), accepts_(accepts), rewriter_(program) {}
 
   Program run() {
     const Pairs pairs(program_);
@@ -91,6 +91,6 @@ class Joiner {
 
 }  // namespace
 
-Program sum_with_products(const Program& program, const AcceptsCall& accepts) { return Joiner(program, accepts).run(); }
+Program sum_with_products(const Program& program, const AcceptsCall& accepts) { return SumJoiner(program, accepts).run(); }
 
 }  // namespace harmonics

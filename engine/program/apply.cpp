@@ -11,12 +11,6 @@ namespace harmonics {
 
 namespace {
 
-std::vector<TensorType> types_of(const std::vector<HTensor>& values) {
-  std::vector<TensorType> types;
-  for (const HTensor& v : values) types.push_back(type_of(v));
-  return types;
-}
-
 // Errors about attributes do not know whose they are.
 std::vector<TensorType> infer(const OpRow& row, const AttributeMap& attributes, const std::vector<TensorType>& inputs) {
   try {

@@ -40,7 +40,7 @@ const T& required_as(const AttributeMap& map, std::string_view name, const char*
 }
 
 template <typename T>
-std::string list_text(const std::vector<T>& values, std::string (*text)(T)) {
+std::string joined_text(const std::vector<T>& values, std::string (*text)(T)) {
   std::string out = "[";
   for (size_t i = 0; i < values.size(); ++i) {
     if (i) out += ", ";
@@ -60,10 +60,10 @@ struct Text {
   std::string operator()(bool v) const { return v ? "true" : "false"; }
   std::string operator()(const std::string& v) const { return quoted(v); }
   std::string operator()(const std::vector<int64_t>& v) const {
-    return list_text<int64_t>(v, [](int64_t i) { return std::to_string(i); });
+    return joined_text<int64_t>(v, [](int64_t i) { return std::to_string(i); });
   }
   std::string operator()(const std::vector<double>& v) const {
-    return v.empty() ? "floats[]" : list_text<double>(v, [](double d) { return float_text(d); });
+    return v.empty() ? "floats[]" : joined_text<double>(v, [](double d) { return float_text(d); });
   }
 };
 

@@ -8,12 +8,6 @@ namespace harmonics {
 
 namespace {
 
-std::vector<TensorType> types_of(const Values& values) {
-  std::vector<TensorType> types;
-  for (const HTensor& v : values) types.push_back(type_of(v));
-  return types;
-}
-
 Values call_body(const Node& node, const Values& inputs) {
   const FunctionalPtr functional = FunctionalTable::global().find(node.callee);
   if (!functional) throw Error(ErrorKind::Name, "there is no functional '" + node.callee + "'");
@@ -21,8 +15,6 @@ Values call_body(const Node& node, const Values& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) leaves[std::to_string(i)] = inputs[i];
   return interpret(*body_program(*functional, node.attributes, types_of(inputs)), leaves);
 }
-
-bool is_named_leaf(Op op) { return op == Op::input || op == Op::parameter || op == Op::state; }
 
 HTensor leaf_value(const Program& program, const Node& node, const std::map<std::string, HTensor>& leaves) {
   const std::string what = std::string(op_name(node.op)) + " '" + node.callee + "'";

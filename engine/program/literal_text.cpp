@@ -16,7 +16,6 @@ std::string shortest(T value) {
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 }  // namespace
 
 std::string float_text(double value) { return shortest(value); }

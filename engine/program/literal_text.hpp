@@ -11,6 +11,8 @@ std::string float_text(double value);
 std::string float_text(float value);
 // In double quotes; \" \\ \n \t and \xHH for other control characters.
 std::string quoted(std::string_view text);
+// Of the 26 of ASCII in either case, or '_'.
+inline bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 // A letter or '_', then letters, digits and '_'.
 bool is_word(std::string_view text);
 

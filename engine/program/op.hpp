@@ -42,6 +42,8 @@ const OpRow* find_op(std::string_view name);
 // Likewise, all rows.
 const OpRow* find_any_op(std::string_view name);
 std::span<const OpRow> op_rows();
+// Nodes that programs are given by name.
+inline bool is_named_leaf(Op op) { return op == Op::input || op == Op::parameter || op == Op::state; }
 inline bool is_elementwise(Op op) {
   const Family f = op_row(op).family;
   return f == Family::unary || f == Family::binary || f == Family::ternary;

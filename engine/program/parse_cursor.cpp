@@ -1,9 +1,10 @@
 #include "engine/program/parse_cursor.hpp"
 
+#include "engine/program/literal_text.hpp"
+
 namespace harmonics {
 
 namespace {
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 int hex_digit(char c) {
   if (is_digit(c)) return c - '0';

@@ -25,7 +25,7 @@ std::string element_text(T stored) {
 }
 
 // Empty when a list of numbers would be too long or would not read back: a NaN has more bits than its name.
-std::string list_text(const HTensor& literal) {
+std::string literal_list(const HTensor& literal) {
   const TensorType type = type_of(literal);
   const int64_t n = type.shape.count();
   if (n > kLongestList) return "";
@@ -45,7 +45,7 @@ std::string list_text(const HTensor& literal) {
 }
 
 std::string literal_text(const HTensor& literal) {
-  if (std::string list = list_text(literal); !list.empty()) return list;
+  if (std::string list = literal_list(literal); !list.empty()) return list;
   static constexpr char kHex[] = "0123456789abcdef";
   std::string text = "bytes \"";
   const auto* bytes = static_cast<const unsigned char*>(literal.bytes());

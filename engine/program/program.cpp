@@ -11,8 +11,6 @@ namespace harmonics {
 
 namespace {
 
-bool is_named_leaf(Op op) { return op == Op::input || op == Op::parameter || op == Op::state; }
-
 std::vector<TensorType> types_at(const Program& program, const std::vector<ValueId>& values) {
   std::vector<TensorType> types;
   types.reserve(values.size());

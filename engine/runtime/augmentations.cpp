@@ -38,7 +38,7 @@ std::vector<WrittenStep> steps_of(const std::string& text) {
   return steps;
 }
 
-std::string trimmed(const std::string& s) {
+std::string without_spaces(const std::string& s) {
   const size_t a = s.find_first_not_of(' '), b = s.find_last_not_of(' ');
   return a == std::string::npos ? "" : s.substr(a, b - a + 1);
 }
@@ -47,13 +47,13 @@ std::string trimmed(const std::string& s) {
 AttributeMap bind(const Item& item, const WrittenStep& step) {
   std::vector<std::pair<std::string, std::string>> options;
   const std::string& text = step.arguments;
-  for (size_t at = 0, place = 0; !trimmed(text).empty() && at <= text.size(); ++place) {
+  for (size_t at = 0, place = 0; !without_spaces(text).empty() && at <= text.size(); ++place) {
     const size_t end = std::min(text.find(',', at), text.size());
     const std::string part = text.substr(at, end - at);
     const size_t eq = part.find('=');
     if (eq == std::string::npos && place >= item.arguments.size())
       throw Error(ErrorKind::Usage, fmt::format("augmentation '{}' takes at most {} arguments", item.name, item.arguments.size()), {}, {"it is used as " + signature(item)});
-    options.emplace_back(eq == std::string::npos ? item.arguments[place].name : trimmed(part.substr(0, eq)), trimmed(eq == std::string::npos ? part : part.substr(eq + 1)));
+    options.emplace_back(eq == std::string::npos ? item.arguments[place].name : without_spaces(part.substr(0, eq)), without_spaces(eq == std::string::npos ? part : part.substr(eq + 1)));
     at = end + 1;
   }
   return bind_texts(item, options);

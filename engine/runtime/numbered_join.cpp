@@ -9,7 +9,7 @@ namespace harmonics {
 
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(5);
+constexpr auto kPollInterval = std::chrono::milliseconds(5);
 
 }  // namespace
 
@@ -213,7 +213,7 @@ bool NumberedJoin::await_any(const Key* group, uint64_t left) {
   }
   if (!undecided) return true;
   if (group && now >= waits_->second + *rules_.late) return true;
-  refill(*undecided, left * undecided->per_group, group ? std::min(now + kLook, waits_->second + *rules_.late) : now + kLook);
+  refill(*undecided, left * undecided->per_group, group ? std::min(now + kPollInterval, waits_->second + *rules_.late) : now + kPollInterval);
   return false;
 }
 

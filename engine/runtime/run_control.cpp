@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 // Who asks waits no longer than this for a step to end; the steps it asked for may take longer.
 constexpr auto kPatience = 5s;
 // A stop that comes from a signal cannot wake who waits.
-constexpr auto kLook = 50ms;
+constexpr auto kPauseInterval = 50ms;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
@@ -252,7 +252,7 @@ bool RunControl::enter() {
 
 void RunControl::wait_while_held() {
   std::unique_lock<std::mutex> lock(mutex_);
-  wake_.wait_for(lock, kLook, [&] { return !paused_ || steps_left_ > 0; });
+  wake_.wait_for(lock, kPauseInterval, [&] { return !paused_ || steps_left_ > 0; });
 }
 
 bool RunControl::holds() const {

@@ -16,7 +16,7 @@ namespace {
 // Copying takes at most this share of the time, however large the weights are.
 constexpr int kLeastShare = 20;
 // How long a reader waits for the trainer before it looks whether one trains at all.
-constexpr std::chrono::milliseconds kPatience{1};
+constexpr std::chrono::milliseconds kRetryInterval{1};
 // The end of a run waits no longer than this for a place that nobody reads.
 constexpr std::chrono::seconds kLongestRead{5};
 
@@ -87,7 +87,7 @@ void Snapshots::detach(bool held) {
       settle();
       done = !whole_ || newest_->version().step == ended_ || spoilt_since(*newest_, store_);
     }
-    if (!done) std::this_thread::sleep_for(kPatience);  // all places are read
+    if (!done) std::this_thread::sleep_for(kRetryInterval);  // all places are read
   }
   boundary_ = nullptr;
 }
@@ -150,7 +150,7 @@ std::shared_ptr<const Snapshot> Snapshots::fresh(Clock::time_point deadline) {
   while (!is_fresh(*newest_) && Clock::now() < deadline) {
     wanted_.store(true, std::memory_order_relaxed);
     const Snapshot* before = newest_;
-    if (published_.wait_until(lock, std::min(deadline, Clock::now() + kPatience), [&] { return newest_ != before; })) continue;
+    if (published_.wait_until(lock, std::min(deadline, Clock::now() + kRetryInterval), [&] { return newest_ != before; })) continue;
     lock.unlock();
     take_idle();
     lock.lock();

@@ -217,7 +217,7 @@ class Listener : public Client, public std::enable_shared_from_this<Listener<Ser
   }
 
   std::shared_ptr<Server> server_;
-  websocket::stream<beast::tcp_stream> socket_;
+  websocket::stream<beast::tcp_stream, false> socket_;
   EventFeed feed_;
   beast::flat_buffer said_;
   std::deque<std::string> messages_;  // of one tick

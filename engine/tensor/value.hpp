@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <vector>
 
 #include "engine/tensor/type.hpp"
 
@@ -51,5 +52,10 @@ HTensor make_traced(const TensorType& type, uint64_t generation, ValueId id);
 // A tensor over memory that lives elsewhere, e.g. in an arena; `keep` may be null when the caller outlives the tensor.
 HTensor view_of(const TensorType& type, void* data, std::shared_ptr<const void> keep = nullptr);
 inline TensorType type_of(const HTensor& t) { return t.raw()->type; }
+inline std::vector<TensorType> types_of(const std::vector<HTensor>& values) {
+  std::vector<TensorType> types;
+  for (const HTensor& v : values) types.push_back(type_of(v));
+  return types;
+}
 
 }  // namespace harmonics

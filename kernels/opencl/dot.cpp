@@ -90,7 +90,7 @@ void product(BUFFER(0), BUFFER(1), BUFFER(2) FURTHER, uint m, uint n, uint k, ui
   }
 }
 )";
-constexpr size_t kTile = 32, kGroup = 8;
+constexpr size_t kTile = 32, kDotGroup = 8;
 
 struct Run {
   int64_t size = 1, stride = 0;
@@ -189,7 +189,7 @@ Launch product(Machine& machine, Product p, const Ending& ending) {
   if (endings) launch.with(static_cast<cl_uint>(ending.kind)).with(ending.activation).with(static_cast<cl_uint>(ending.cycle));
   for (const int64_t v : {p.m, p.n, p.k, p.runs, p.a.row, p.a.column, p.a.run, p.b.row, p.b.column, p.b.run, p.at}) launch.with(static_cast<cl_uint>(v));
   launch.with_all(p.batches.values());
-  launch.groups((static_cast<size_t>(p.n) + kTile - 1) / kTile, (static_cast<size_t>(p.m) + kTile - 1) / kTile, static_cast<size_t>(matrices), kGroup, kGroup);
+  launch.groups((static_cast<size_t>(p.n) + kTile - 1) / kTile, (static_cast<size_t>(p.m) + kTile - 1) / kTile, static_cast<size_t>(matrices), kDotGroup, kDotGroup);
   return launch;
 }
 

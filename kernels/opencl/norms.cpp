@@ -63,7 +63,7 @@ kernel void parts(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), uint ro
   AT(T, 4)[(all + part) * n + i] = bias;
 }
 )";
-constexpr int64_t kMostParts = 64, kRowsOfPart = 16;
+constexpr int64_t kMostNormParts = 64, kRowsOfPart = 16;
 
 }  // namespace
 
@@ -89,7 +89,7 @@ bool plan_row_norm_grad(const Site& site, hx_kernel& out) {
   if (columns == 0) return declined(kOnlyFloats);
   const bool centred = is_centred(site);
   const uint32_t rstd = centred ? 3 : 2, dy = rstd + 1, dx = dy + 1;
-  const int64_t rows = count(site.in(0)) / columns, parts = std::clamp<int64_t>(rows / kRowsOfPart, 1, kMostParts);
+  const int64_t rows = count(site.in(0)) / columns, parts = std::clamp<int64_t>(rows / kRowsOfPart, 1, kMostNormParts);
   const std::string head = std::string("#define T ") + type_name(site.in(0).dtype) + "\n" + numbered_macros("X", site, 0) + numbered_macros("GAIN", site, 1) +
                            numbered_macros("STATISTIC", site, 2) + numbered_macros("D", site, dy) + "#define MEAN(r) " + (centred ? "STATISTIC_READ(1, r)" : "0") + "\n";
   const auto numbered = [](uint32_t i) { return std::to_string(i); };

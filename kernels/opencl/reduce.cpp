@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kShort = 64;    // terms that one thread joins without thinking
 constexpr int64_t kMany = 2048;   // results that keep a device busy with a thread each
-constexpr size_t kGroup = 64;
+constexpr size_t kReduceGroup = 64;
 constexpr int64_t kLeastOfChain = 64, kMostOfChain = 1 << 18;  // fewer results of more elements: their chain has too few threads
 bool is_by_group(int64_t results, int64_t terms) { return terms > kShort && results < kMany; }
 
@@ -68,10 +68,10 @@ Launch reduction(const Site& site, const hx_type& whole, std::string_view op, in
   std::string body = kernels::kScalarMacros + join_macros(of.dtype) + "kernel void reduce(" + of.declared + "uint op, uint results, uint terms" + kept.parameters("k_") + reduced.parameters("r_") + of.parameters + ") {\n";
   const std::string term = reduced.text("j", "r_", {"at"}) + "    const uint i = first + at;\n" + of.statements;
   if (by_group) {
-    body += "  local SUM parts[" + std::to_string(kGroup) + "];\n  const uint result = get_group_id(0), me = get_local_id(0);\n" + kept.text("result", "k_", {"first"}) +
-            "  const uint each = (terms + " + std::to_string(kGroup - 1) + ") / " + std::to_string(kGroup) + ", end = min(terms, (me + 1) * each);\n  SUM sum = START;\n" +
+    body += "  local SUM parts[" + std::to_string(kReduceGroup) + "];\n  const uint result = get_group_id(0), me = get_local_id(0);\n" + kept.text("result", "k_", {"first"}) +
+            "  const uint each = (terms + " + std::to_string(kReduceGroup - 1) + ") / " + std::to_string(kReduceGroup) + ", end = min(terms, (me + 1) * each);\n  SUM sum = START;\n" +
             "  for (uint j = me * each; j < end; ++j) {\n" + term + "    sum = joined(op, sum, (SUM)term);\n  }\n  parts[me] = sum;\n  for (uint stride = 1; stride < " +
-            std::to_string(kGroup) + "; stride *= 2) {\n    barrier(CLK_LOCAL_MEM_FENCE);\n    if (me % (2 * stride) == 0) parts[me] = joined(op, parts[me], parts[me + stride]);\n  }\n" +
+            std::to_string(kReduceGroup) + "; stride *= 2) {\n    barrier(CLK_LOCAL_MEM_FENCE);\n    if (me % (2 * stride) == 0) parts[me] = joined(op, parts[me], parts[me + stride]);\n  }\n" +
             "  if (me == 0) " + write(of.dtype, of.to, "result", "parts[0]") + "\n}\n";
   } else {
     body += "  const uint result = get_global_id(0);\n  if (result >= results) return;\n" + kept.text("result", "k_", {"first"}) + "  SUM sum = START;\n  for (uint j = 0; j < terms; ++j) {\n" +
@@ -80,7 +80,7 @@ Launch reduction(const Site& site, const hx_type& whole, std::string_view op, in
   Launch launch(site.machine(), body, "reduce", of.buffers);
   launch.with(number_of(op)).with(static_cast<cl_uint>(results)).with(static_cast<cl_uint>(terms)).with_all(kept.values()).with_all(reduced.values());
   if (chain) chain->give(launch);
-  if (by_group) launch.groups(static_cast<size_t>(results), 1, 1, kGroup);
+  if (by_group) launch.groups(static_cast<size_t>(results), 1, 1, kReduceGroup);
   else launch.over(results);
   return launch;
 }

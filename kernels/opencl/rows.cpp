@@ -5,7 +5,7 @@
 namespace harmonics::opencl {
 namespace {
 
-constexpr uint32_t kGroup = 64;
+constexpr uint32_t kRowGroup = 64;
 
 // Lanes beyond the last row go through it too, so that all of a group meet, and write nothing.
 const char* kRow = R"(
@@ -54,7 +54,7 @@ Launch row_launch(Machine& machine, const std::string& head, const std::string& 
   for (size_t i = 0; i < buffers.size(); ++i) body += "BUFFER(" + std::to_string(i) + "), ";
   Launch launch(machine, body + "uint rows, uint n, uint variant) {\n  ROW\n" + statements + "}\n", "rows_of", buffers);
   launch.with(static_cast<cl_uint>(rows)).with(static_cast<cl_uint>(columns)).with(variant);
-  launch.groups(static_cast<size_t>((rows * lanes + kGroup - 1) / kGroup), 1, 1, kGroup);
+  launch.groups(static_cast<size_t>((rows * lanes + kRowGroup - 1) / kRowGroup), 1, 1, kRowGroup);
   return launch;
 }
 
@@ -66,7 +66,7 @@ std::vector<uint32_t> all_buffers(const Site& site) {
 
 namespace {
 
-const char* const kOnlyFloats = "takes rows of floats only";
+const char* const kOnlyFloatRows = "takes rows of floats only";
 
 int64_t columns_of(const Site& site) { return site.in(0).dims[site.in(0).rank - 1]; }
 
@@ -90,7 +90,7 @@ const char* const kExponentials = R"(
 
 bool plan_softmax(const Site& site, hx_kernel& out) {
   const hx_type &x = site.in(0), &last = site.in(site.inputs() - 1);
-  if (!is_float(x.dtype) || x.rank == 0) return declined(kOnlyFloats);
+  if (!is_float(x.dtype) || x.rank == 0) return declined(kOnlyFloatRows);
   const bool gradient = site.inputs() == 2, logarithm = site.op().substr(0, 3) == "log";
   const std::string head = element_macros("X", x.dtype) + element_macros("D", last.dtype) + element_macros("Y", site.out().dtype);
   const std::string statements = gradient ? R"(
@@ -117,7 +117,7 @@ bool plan_softmax(const Site& site, hx_kernel& out) {
 // the gradient's exponentials relative to lse are divided by their own sum.
 bool plan_softmax_cross_entropy(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
-  if (!is_float(x.dtype) || is_float(site.in(1).dtype)) return declined(kOnlyFloats);
+  if (!is_float(x.dtype) || is_float(site.in(1).dtype)) return declined(kOnlyFloatRows);
   const bool gradient = site.inputs() == 4;
   std::string head = element_macros("X", x.dtype) + element_macros("Y", site.out().dtype), statements = "  const long label = " + read(site.in(1).dtype, 1, "r") + ";\n";
   if (gradient) {

@@ -11,11 +11,11 @@ struct IdxType {
   DType dtype;
   const char* name;
 };
-constexpr IdxType types[] = {{0x08, DType::U8, "u8"},   {0x09, DType::I8, "i8"},   {0x0B, DType::I16, "i16"},
+constexpr IdxType idx_types[] = {{0x08, DType::U8, "u8"},   {0x09, DType::I8, "i8"},   {0x0B, DType::I16, "i16"},
                              {0x0C, DType::I32, "i32"}, {0x0D, DType::F32, "f32"}, {0x0E, DType::F64, "f64"}};
 
 const IdxType* type_of_code(uint8_t code) {
-  for (const IdxType& t : types)
+  for (const IdxType& t : idx_types)
     if (t.code == code) return &t;
   return nullptr;
 }
@@ -36,7 +36,7 @@ std::string IdxHeader::text() const {
   std::string shape;
   for (size_t i = 1; i < dims.size(); ++i) shape += (i > 1 ? ", " : "") + std::to_string(dims[i]);
   std::string name;
-  for (const IdxType& t : types)
+  for (const IdxType& t : idx_types)
     if (t.dtype == dtype) name = t.name;
   return std::to_string(dims[0]) + " records of " + name + (dims.size() > 1 ? "[" + shape + "]" : "");
 }

@@ -134,13 +134,13 @@ struct NpyType {
   const char* code;
   DType dtype;
 };
-constexpr NpyType types[] = {{"b1", DType::Bool}, {"u1", DType::U8},  {"i1", DType::I8},  {"i2", DType::I16},
+constexpr NpyType npy_types[] = {{"b1", DType::Bool}, {"u1", DType::U8},  {"i1", DType::I8},  {"i2", DType::I16},
                              {"u2", DType::U16},  {"i4", DType::I32}, {"u4", DType::U32}, {"i8", DType::I64},
                              {"u8", DType::U64},  {"f2", DType::F16}, {"f4", DType::F32}, {"f8", DType::F64}};
 
 DType dtype_of_descr(const std::string& name, const std::string& descr) {
   if (descr.size() > 1 && std::strchr("<>|=", descr[0]))
-    for (const NpyType& t : types)
+    for (const NpyType& t : npy_types)
       if (descr.compare(1, std::string::npos, t.code) == 0) return t.dtype;
   if (descr.find('O') != std::string::npos)
     refuse_file(name, "holds Python objects (dtype '" + descr + "'), which are never read",

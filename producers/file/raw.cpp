@@ -9,7 +9,7 @@ struct TypeName {
   const char* name;
   DType dtype;
 };
-constexpr TypeName types[] = {{"bool", DType::Bool}, {"u8", DType::U8},   {"i8", DType::I8},     {"u16", DType::U16},
+constexpr TypeName raw_types[] = {{"bool", DType::Bool}, {"u8", DType::U8},   {"i8", DType::I8},     {"u16", DType::U16},
                               {"i16", DType::I16},   {"f16", DType::F16}, {"bf16", DType::BF16}, {"u32", DType::U32},
                               {"i32", DType::I32},   {"f32", DType::F32}, {"u64", DType::U64},   {"i64", DType::I64},
                               {"f64", DType::F64}};
@@ -33,7 +33,7 @@ Shape shape_named(const std::string& text, const std::string& file) {
 }
 
 std::optional<DType> dtype_named(const std::string& name) {
-  for (const TypeName& t : types)
+  for (const TypeName& t : raw_types)
     if (name == t.name) return t.dtype;
   return std::nullopt;
 }
@@ -42,7 +42,7 @@ ArrayLayout read_raw(const FileBytesPtr& file, const RawOptions& options) {
   const auto dtype = dtype_named(options.dtype);
   if (!dtype) {
     std::string known;
-    for (const TypeName& t : types) known += (known.empty() ? "" : ", ") + std::string(t.name);
+    for (const TypeName& t : raw_types) known += (known.empty() ? "" : ", ") + std::string(t.name);
     throw Error(ErrorKind::Usage, (options.dtype.empty() ? "'" + file->name() + "' is raw numbers of no stated type"
                                                          : "dtype=" + options.dtype + " of '" + file->name() +
                                                                "' is no type") +

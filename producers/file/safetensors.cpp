@@ -11,11 +11,11 @@ namespace {
 
 constexpr size_t length_bytes = 8, longest_header = 100'000'000;
 
-struct TypeName {
+struct SafetensorsType {
   const char* name;
   DType dtype;
 };
-constexpr TypeName types[] = {{"BOOL", DType::Bool}, {"U8", DType::U8},     {"I8", DType::I8},   {"I16", DType::I16},
+constexpr SafetensorsType safetensors_types[] = {{"BOOL", DType::Bool}, {"U8", DType::U8},     {"I8", DType::I8},   {"I16", DType::I16},
                               {"U16", DType::U16},   {"F16", DType::F16},   {"BF16", DType::BF16}, {"I32", DType::I32},
                               {"U32", DType::U32},   {"F32", DType::F32},   {"F64", DType::F64}, {"I64", DType::I64},
                               {"U64", DType::U64}};
@@ -74,8 +74,8 @@ class Header {
     if (value["dtype"].get(dtype) || !read_numbers(value, "shape", t.dims) ||
         !read_numbers(value, "data_offsets", offsets) || offsets.size() != 2)
       refuse("tensor '" + name + "' lacks its dtype, shape or data_offsets");
-    const auto* type = std::find_if(std::begin(types), std::end(types), [&](const TypeName& n) { return dtype == n.name; });
-    if (type == std::end(types)) refuse("tensor '" + name + "' has the unknown dtype '" + std::string(dtype) + "'");
+    const auto* type = std::find_if(std::begin(safetensors_types), std::end(safetensors_types), [&](const SafetensorsType& n) { return dtype == n.name; });
+    if (type == std::end(safetensors_types)) refuse("tensor '" + name + "' has the unknown dtype '" + std::string(dtype) + "'");
     t.dtype = type->dtype;
     t.begin = offsets[0];
     t.end = offsets[1];

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t end_size = 22, end64_size = 56, locator_size = 20, entry_size = 46, local_size = 30;
 constexpr size_t most_comment = 0xFFFF;
-constexpr size_t most_per_byte = 1032;  // deflate cannot pack tighter
+constexpr size_t most_deflated = 1032;  // deflate cannot pack tighter
 
 uint64_t little(const uint8_t* p, size_t width) {
   uint64_t v = 0;
@@ -123,7 +123,7 @@ class Directory {
 uint32_t checksum(const uint8_t* data, size_t size) { return static_cast<uint32_t>(crc32_z(0, data, size)); }
 
 FileBytesPtr inflate_member(const FileBytesPtr& archive, const ZipMember& m, size_t offset) {
-  if (m.size / most_per_byte > m.packed)
+  if (m.size / most_deflated > m.packed)
     damaged_member(*archive, m,
                    "its directory promises " + std::to_string(m.size) + " bytes, more than " +
                        std::to_string(m.packed) + " packed bytes can hold");
