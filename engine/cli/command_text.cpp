@@ -48,7 +48,7 @@ std::vector<std::string> without_secrets(std::vector<std::string> words) {
   return words;
 }
 
-std::string joined(const std::vector<std::string>& words) {
+std::string line_of(const std::vector<std::string>& words) {
   std::string line;
   for (const std::string& word : words) line += (line.empty() ? "" : " ") + quoted(word);
   return line;
@@ -63,7 +63,7 @@ std::string quoted(const std::string& word) {
   return s + "'";
 }
 
-std::string command_text(const std::vector<std::string>& words) { return joined(without_secrets(words)); }
+std::string command_text(const std::vector<std::string>& words) { return line_of(without_secrets(words)); }
 
 std::string resuming_line(const std::vector<std::string>& command, const std::string& folder) {
   std::vector<std::string> words;

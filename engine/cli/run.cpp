@@ -39,7 +39,7 @@ std::string loss_text(const CycleReport& report) {
   return s;
 }
 
-struct Outcome {
+struct RunOutcome {
   CycleReport report;  // of the last cycle that trained, else of the last
   bool trained = false, interrupted = false;
   std::optional<Evaluation> test;
@@ -71,7 +71,7 @@ const Evaluation* validation_of(const CycleReport& report) {
 }
 
 // What the last passes left over, by purpose of the streams.
-boost::json::array left_over_of(const Outcome& outcome) {
+boost::json::array left_over_of(const RunOutcome& outcome) {
   boost::json::array all;
   const auto add = [&](const char* of, const std::vector<LeftOver>& streams) {
     for (const LeftOver& left : streams) all.push_back(boost::json::object{{"of", of}, {"producer", left.producer}, {"samples", left.samples}});
@@ -82,7 +82,7 @@ boost::json::array left_over_of(const Outcome& outcome) {
   return all;
 }
 
-boost::json::object json_of(const HarmonicGraph& graph, const Outcome& outcome) {
+boost::json::object json_of(const HarmonicGraph& graph, const RunOutcome& outcome) {
   const CycleReport& r = outcome.report;
   boost::json::object o;
   o["version"] = 1;
@@ -230,8 +230,8 @@ class Logs {
   std::function<void(const std::string&)> note_;
 };
 
-Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving, StopSignals& signals) {
-  Outcome outcome;
+RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving, StopSignals& signals) {
+  RunOutcome outcome;
   expect_cycle(graph, checkpoints);
   const int cycles = static_cast<int>(graph.graph().cycles.size());
   for (int cycle = 0; cycle < cycles; ++cycle) {
@@ -296,7 +296,7 @@ Outcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& 
 bool asks_for_confusion(const Options& options) { return std::find(options.run.metrics.begin(), options.run.metrics.end(), "confusion") != options.run.metrics.end(); }
 
 // The test, else the last validation.
-const Evaluation* judged_last(const Outcome& outcome) { return outcome.test ? &*outcome.test : validation_of(outcome.report); }
+const Evaluation* judged_last(const RunOutcome& outcome) { return outcome.test ? &*outcome.test : validation_of(outcome.report); }
 
 boost::json::value confusion_json(const Evaluation& e) {
   boost::json::object layers;
@@ -309,7 +309,7 @@ boost::json::value confusion_json(const Evaluation& e) {
   return layers;
 }
 
-void summarise(HarmonicGraph& graph, const Options& options, const Outcome& outcome) {
+void summarise(HarmonicGraph& graph, const Options& options, const RunOutcome& outcome) {
   if (options.quiet) return;
   const CycleReport& r = outcome.report;
   if (!outcome.trained) {
@@ -354,7 +354,7 @@ void check_pictures(const HarmonicGraph& graph, const Options& options) {
     if (given) throw Error(ErrorKind::Usage, fmt::format("{} is about training, and no cycle of '{}' has a training tap", flag, graph.graph().name), {}, {"write one: LAYER <-(cross_entropy)- LABELS;"});
 }
 
-void draw(HarmonicGraph& graph, const Options& options, const Outcome& outcome, Outputs& outputs) {
+void draw(HarmonicGraph& graph, const Options& options, const RunOutcome& outcome, Outputs& outputs) {
   const auto drawn = [&](const char* what, const std::string& path) {
     if (!options.quiet) say(fmt::format("{}: {}", what, path));
   };
@@ -375,7 +375,7 @@ void draw(HarmonicGraph& graph, const Options& options, const Outcome& outcome, 
 }
 
 // A figure that says nothing is a failure, whatever the training was like.
-std::optional<Error> undefined_figure(const Outcome& outcome) {
+std::optional<Error> undefined_figure(const RunOutcome& outcome) {
   const auto wrong = [](const char* what, double loss) {
     return Error(ErrorKind::Diverged, fmt::format("the loss of the {} is {}", what, std::isnan(loss) ? "nan" : loss > 0 ? "inf" : "-inf"), {}, {"the weights are finite: look at the data it was measured on"});
   };
@@ -386,7 +386,7 @@ std::optional<Error> undefined_figure(const Outcome& outcome) {
 }
 
 // What the exit code is, once all is done; says how to go on where that makes sense.
-int end_of_run(const Outcome& outcome, const Checkpointing& checkpoints, const Outputs& outputs) {
+int end_of_run(const RunOutcome& outcome, const Checkpointing& checkpoints, const Outputs& outputs) {
   if (!outcome.report.no_checkpoint.empty()) print_error(Error(ErrorKind::Output, "the last checkpoint was not written: " + outcome.report.no_checkpoint));
   outputs.end();
   const bool resumable = outcome.interrupted && checkpoints.tell_how_to_go_on();
@@ -394,7 +394,7 @@ int end_of_run(const Outcome& outcome, const Checkpointing& checkpoints, const O
   return outcome.interrupted && StopSignals::first() != 0 ? 128 + StopSignals::first() : kDone;  // 0: told so over the control
 }
 
-void save(HarmonicGraph& graph, const Options& options, const Outcome& outcome, Outputs& outputs) {
+void save(HarmonicGraph& graph, const Options& options, const RunOutcome& outcome, Outputs& outputs) {
   if (options.save.empty()) return;
   outputs.attempt([&] {
     const bool elsewhere = !outcome.checkpoint.empty() && outcome.report.no_checkpoint.empty();
@@ -405,7 +405,7 @@ void save(HarmonicGraph& graph, const Options& options, const Outcome& outcome, 
 }
 
 // What comes after the weights are safe: failing here costs figures alone.
-void test(HarmonicGraph& graph, const Options& options, Outcome& outcome) {
+void test(HarmonicGraph& graph, const Options& options, RunOutcome& outcome) {
   if (outcome.cycle < 0 || outcome.interrupted || outcome.failure || graph.test_streams().empty()) return;
   try {
     outcome.test = evaluate(graph, outcome.cycle, graph.test_streams(), options.run);
@@ -415,7 +415,7 @@ void test(HarmonicGraph& graph, const Options& options, Outcome& outcome) {
   }
 }
 
-void report(HarmonicGraph& graph, const Options& options, const Outcome& outcome, Outputs& outputs) {
+void report(HarmonicGraph& graph, const Options& options, const RunOutcome& outcome, Outputs& outputs) {
   draw(graph, options, outcome, outputs);
   if (!options.json) return;
   boost::json::object o = json_of(graph, outcome);
@@ -425,7 +425,7 @@ void report(HarmonicGraph& graph, const Options& options, const Outcome& outcome
 }
 
 int train_and_save(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving) {
-  Outcome outcome;
+  RunOutcome outcome;
   Outputs outputs;
   {
     StopSignals signals(checkpoints.writer() ? [&](CycleRuntime* runtime, int signal) { checkpoints.leave(runtime, signal); } : StopSignals::Leave());

@@ -16,8 +16,6 @@ namespace harmonics::cli {
 
 namespace {
 
-bool ends_with(const std::string& s, const std::string& end) { return s.size() > end.size() && s.compare(s.size() - end.size(), end.size(), end) == 0; }
-
 struct Place {
   bool epoch = false;  // a row of a whole epoch
   int64_t number = 0;  // of the epoch
@@ -126,8 +124,8 @@ std::optional<std::string> RunLog::gap() const {
 }
 
 std::unique_ptr<RunLog> make_run_log(const std::string& path) {
-  if (ends_with(path, ".csv")) return std::make_unique<CsvLog>(path);
-  if (ends_with(path, ".jsonl")) return std::make_unique<JsonLinesLog>(path);
+  if (path.ends_with(".csv")) return std::make_unique<CsvLog>(path);
+  if (path.ends_with(".jsonl")) return std::make_unique<JsonLinesLog>(path);
   throw Error(ErrorKind::Usage, fmt::format("the log '{}' ends neither in .csv nor in .jsonl", path), {}, {"the ending says how it is written, e.g. --log metrics.csv"});
 }
 

@@ -17,7 +17,7 @@ hx_graph& valid(hx_graph* graph) {
   if (!graph) throw Error(ErrorKind::Usage, "there is no graph");
   return *graph;
 }
-std::string text_of(const char* text) { return text ? text : ""; }
+std::string given_text(const char* text) { return text ? text : ""; }
 
 // A settings struct of an older program ends earlier: what it lacks is as if not given.
 hx_fit_settings whole(const hx_fit_settings* given) {
@@ -36,24 +36,24 @@ template <typename T> void give(const T& result, T* out, size_t least) {
 }
 
 hx_status parse(const char* text, const char* source, const char* name, hx_graph** out) {
-  return guard([&] { *out = new hx_graph(parse_flow(std::make_shared<SourceText>(text_of(source), text_of(text))), text_of(name)); });
+  return guard([&] { *out = new hx_graph(parse_flow(std::make_shared<SourceText>(given_text(source), given_text(text))), given_text(name)); });
 }
 hx_status parse_file(const char* path, const char* name, hx_graph** out) {
-  return guard([&] { *out = new hx_graph(parse_flow_file(text_of(path)), text_of(name)); });
+  return guard([&] { *out = new hx_graph(parse_flow_file(given_text(path)), given_text(name)); });
 }
 hx_status restore(const void* data, uint64_t bytes, hx_graph** out) {
   return guard([&] { *out = hx_graph::restored(data, bytes).release(); });
 }
 void destroy(hx_graph* graph) { delete graph; }
 hx_status open_plugin(const char* path) {
-  return guard([&] { load_plugin(text_of(path)); });
+  return guard([&] { load_plugin(given_text(path)); });
 }
 hx_registry* registry(hx_graph* graph) { return graph ? graph->registry() : nullptr; }
 
 hx_status bind_producer_options(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt, void* object, const char* options) {
   return guard([&] {
     Source source(name ? name : "producer", vt, object);  // owns the object whatever happens
-    valid(graph).bind_producer(name, purpose, std::move(source), text_of(options));
+    valid(graph).bind_producer(name, purpose, std::move(source), given_text(options));
   });
 }
 hx_status bind_producer(hx_graph* graph, const char* name, uint32_t purpose, const hx_producer_vt* vt, void* object) {
@@ -66,10 +66,10 @@ hx_status bind_consumer(hx_graph* graph, const char* name, const hx_consumer_vt*
   });
 }
 hx_status bind_producer_address(hx_graph* graph, const char* name, uint32_t purpose, const char* address) {
-  return guard([&] { valid(graph).bind_producer(name, purpose, text_of(address)); });
+  return guard([&] { valid(graph).bind_producer(name, purpose, given_text(address)); });
 }
 hx_status bind_consumer_address(hx_graph* graph, const char* name, const char* address) {
-  return guard([&] { valid(graph).bind_consumer(name, text_of(address)); });
+  return guard([&] { valid(graph).bind_consumer(name, given_text(address)); });
 }
 hx_status fit(hx_graph* graph, const hx_fit_settings* settings, hx_fit_report* report) {
   return guard([&] {
@@ -124,14 +124,14 @@ hx_status weights(hx_graph* graph, const char* const** names, uint32_t* count) {
   });
 }
 hx_status weight(hx_graph* graph, const char* name, hx_value** out) {
-  return guard([&] { *out = valid(graph).weight(text_of(name)).release(); });
+  return guard([&] { *out = valid(graph).weight(given_text(name)).release(); });
 }
 hx_status set_override(hx_graph* graph, const char* functional, const char* implementation, const char** before) {
   return guard([&] {
     thread_local std::string was;
-    const std::string name = text_of(functional);
+    const std::string name = given_text(functional);
     if (name.empty()) throw Error(ErrorKind::Usage, "an override names no functional", {}, {"e.g. \"attention\""});
-    was = graph ? graph->set_override(name, text_of(implementation)) : Registry::global().set_override(name, text_of(implementation));
+    was = graph ? graph->set_override(name, given_text(implementation)) : Registry::global().set_override(name, given_text(implementation));
     if (before) *before = was.c_str();
   });
 }
@@ -146,10 +146,10 @@ hx_status accelerator(uint32_t sort, const char** device, const char** note) {
 }
 
 hx_status load(hx_graph* graph, const char* path) {
-  return guard([&] { valid(graph).load(text_of(path)); });
+  return guard([&] { valid(graph).load(given_text(path)); });
 }
 hx_status save_file(hx_graph* graph, const char* path) {
-  return guard([&] { valid(graph).save(text_of(path)); });
+  return guard([&] { valid(graph).save(given_text(path)); });
 }
 hx_status open_scope(hx_graph* graph, hx_name_scope** out) {
   return guard([&] {

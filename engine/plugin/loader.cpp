@@ -31,12 +31,12 @@ void* Library::symbol(const char* name) const { return opened_.has(name) ? &open
 
 namespace {
 
-using Entry = void (*)(FunctionRegistry&);
+using EntryPoint = void (*)(FunctionRegistry&);
 
 struct Opened {
   std::shared_ptr<Library> library;
   std::string id;
-  Entry entry;
+  EntryPoint entry;
 };
 
 std::shared_ptr<const MappedFile> map_plugin(const std::string& path) {
@@ -137,7 +137,7 @@ Opened open_library(const std::string& path, bool beside) {
   if (is_this_program(file))
     throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' is this program itself, not a library", path));
   auto library = std::make_shared<Library>(file, open_for_good(path, opened), stamp);
-  const auto entry = reinterpret_cast<Entry>(library->symbol("harmonics_register"));
+  const auto entry = reinterpret_cast<EntryPoint>(library->symbol("harmonics_register"));
   if (!entry) throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' does not export harmonics_register", path));
   return {std::move(library), descriptor.id[0] ? descriptor.id : stem_of(path), entry};
 }

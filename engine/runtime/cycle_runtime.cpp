@@ -43,7 +43,7 @@ CycleReport CycleRuntime::run() {
   known(run.get());
   const auto over = [&] {
     if (control_) control_->end(false);
-    run.end_steps();
+    run->end_steps();
     known(nullptr);
   };
   try {

@@ -13,7 +13,7 @@ namespace harmonics {
 namespace {
 
 // A copy costs at most this share of the time, and comes no oftener than that: it is what a failure repeats.
-constexpr double kLeastShare = 400, kLeastSeconds = 1;
+constexpr double kRunPerCopy = 400, kLeastSeconds = 1;
 
 // Of this thread: others that run meanwhile do not make copying dearer.
 double processor_seconds() {
@@ -41,7 +41,7 @@ void LastGood::keep(const HarmonicGraph& graph, RunState state, double now) {
   const double begun = processor_seconds();
   graph.snapshot(kept_.file);
   kept_.state = std::move(state);
-  next_ = now + std::max(kLeastSeconds, kLeastShare * 2 * (processor_seconds() - begun));  // looking at it costs as much again
+  next_ = now + std::max(kLeastSeconds, kRunPerCopy * 2 * (processor_seconds() - begun));  // looking at it costs as much again
 }
 
 void LastGood::put_back(HarmonicGraph& graph) const {
