@@ -2,4 +2,4 @@
 set(HARMONICS_FUZZED_settings ${PROJECT_SOURCE_DIR}/engine/cli/settings_file.cpp ${PROJECT_SOURCE_DIR}/engine/cli/toml.cpp)
 set(HARMONICS_FUZZED_LINKS_session harmonics_serving)
 set(HARMONICS_FUZZED_LINKS_websocket harmonics_serving)
-set(HARMONICS_FUZZED_request ${PROJECT_SOURCE_DIR}/engine/serving/predict_request.cpp)
+set(HARMONICS_FUZZED_LINKS_request harmonics_serving)

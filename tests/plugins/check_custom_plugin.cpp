@@ -1,8 +1,8 @@
-// check_custom_plugin LIBRARY: the sample's activation, loaded, traced and differentiated.
-#define CATCH_CONFIG_RUNNER
+// The sample's activation, loaded, traced and differentiated: of the library that HARMONICS_CUSTOM_PLUGIN names.
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <cstdlib>
 
 #include "engine/plugin/discovery.hpp"
 #include "tests/plugins/traced.hpp"
@@ -11,7 +11,10 @@ using namespace harmonics;
 using namespace harmonics::testing;
 
 namespace {
-std::string library;
+const std::string library = [] {
+  const char* named = std::getenv("HARMONICS_CUSTOM_PLUGIN");
+  return std::string(named ? named : "");
+}();
 
 float value(float x) { return x / (1 + std::exp(-1.702f * x)); }
 float slope(float x) {
@@ -38,10 +41,4 @@ TEST_CASE("its manifest is found and its library opened when the name is needed"
   Registry registry;
   announce(discover_plugins({library.substr(0, library.rfind('/'))}), registry);
   CHECK(registry.need(HX_ACTIVATION, "my_act")->plugin == "my_plugin");
-}
-
-int main(int, char** arguments) {
-  library = arguments[1];
-  char* only[] = {arguments[0]};
-  return Catch::Session().run(1, only);
 }
