@@ -1,4 +1,4 @@
-// Softmax and layer norm along rows: memory is the limit.
+// Softmax and norms: memory is the limit.
 #include <fmt/core.h>
 
 #include "tests/bench/program.hpp"
@@ -16,6 +16,13 @@ void add_all() {
     add_program(
         "layer_norm/" + size, {{rows, columns}, {columns}, {columns}},
         [](const auto& x) { return call("layer_norm", x, Attributes().set("epsilon", 1e-5)); }, 0, bytes);
+  }
+  for (const Shape& shape : {Shape{64, 32, 28, 28}, Shape{256, 512}}) {
+    const int64_t channels = shape[1];
+    add_program(
+        "batch_norm/" + shape.str(), {shape, {channels}, {channels}},
+        [](const auto& x) { return call("batch_norm", x, Attributes().set("epsilon", 1e-5)); }, 0,
+        8.0 * static_cast<double>(shape.count()));
   }
 }
 

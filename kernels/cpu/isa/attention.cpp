@@ -99,9 +99,22 @@ const float* dense(const float* rows, int64_t stride, int64_t n, int64_t width, 
 constexpr int64_t kStep = kWidth < 8 ? kWidth : 8;
 constexpr float kLog2E = 1.44269504088896341f, kLog2 = 0.69314718055994531f;
 
+// scale s - shift, rounded once: scores far from 0 leave a product of its own no digits of the difference.
+HM_INLINE vf difference(vf s, vf scale, vf shift) {
+#if defined(__AVX2__)
+  return fma(s, scale, -shift);
+#else
+  const auto half = [](__m128 a, __m128 b, __m128 c) __attribute__((always_inline)) {
+    return _mm_cvtpd_ps(_mm_sub_pd(_mm_mul_pd(_mm_cvtps_pd(a), _mm_cvtps_pd(b)), _mm_cvtps_pd(c)));
+  };
+  const auto upper = [](__m128 v) __attribute__((always_inline)) { return _mm_movehl_ps(v, v); };
+  return _mm_movelh_ps(half(s, scale, shift), half(upper(s), upper(scale), upper(shift)));
+#endif
+}
+
 // p = 2^(scale s - shift), 0 where that is not a normal number; what is not a number stays none.
 HM_INLINE vf power(vf s, vf scale, vf shift) {
-  const vf t = fma(s, scale, -shift);
+  const vf t = difference(s, scale, shift);
 #if defined(__AVX512F__)
   const vf whole = vround(t);
   return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(t, splat(-126.0f), _CMP_NLT_UQ), exp2_of_fraction(t - whole), whole);

@@ -49,19 +49,20 @@ void group_norm(const void* context, void* const* buffers, uint32_t, uint32_t pa
   const float *gain = static_cast<const float*>(buffers[1]), *bias = static_cast<const float*>(buffers[2]);
   float *means = static_cast<float*>(buffers[4]), *rstds = static_cast<float*>(buffers[5]);
   const int64_t n = c.channels * c.places;
+  const float one_share = 1.0f / static_cast<float>(n);
   const Range rows = share(c.batch * c.groups, c.parts, part);
   for (int64_t r = rows.begin; r < rows.end; ++r) {
     const float* x = static_cast<const float*>(buffers[0]) + r * n;
     float* y = static_cast<float*>(buffers[3]) + r * n;
-    const float mean = sum_row(n, [&](int64_t i, int64_t k) { return load_some(x + i, k); }) / static_cast<float>(n);
-    const Spread s = spread_of_row(n, [&](int64_t i, int64_t k) { return first(load_some(x + i, k) - mean, k, vf{}); });
-    const float rstd = 1.0f / scalar_sqrt(s.variance + c.epsilon);
+    const float mean = sum_row(n, [&](int64_t i, int64_t k) { return load_some(x + i, k); }) * one_share;
+    const Spread s = spread_of_row(n, one_share, c.epsilon,
+                                   [&](int64_t i, int64_t k) { return first(load_some(x + i, k) - mean, k, vf{}); });
     const int64_t own = r % c.groups * c.channels;
     each_vector(c, gain + own, bias + own, [&](int64_t i, int64_t k, vf g, vf b) {
-      store_some(y + i, (load_some(x + i, k) - mean - s.rest) * rstd * g + b, k);
+      store_some(y + i, s.unit(load_some(x + i, k) - mean) * g + b, k);
     });
     means[r] = mean + s.rest;
-    rstds[r] = rstd;
+    rstds[r] = s.rstd;
   }
 }
 

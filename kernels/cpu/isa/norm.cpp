@@ -14,31 +14,43 @@ void row_norm(const void* context, void* const* buffers, uint32_t, uint32_t part
   float* mean_out = c.centred ? static_cast<float*>(buffers[4]) : nullptr;
   float* rstd_out = static_cast<float*>(buffers[c.centred ? 5 : 3]);
   const int64_t n = c.columns;
+  const float one_share = 1.0f / static_cast<float>(n);
   const Range rows = share(c.rows, c.parts, part);
   for (int64_t r = rows.begin; r < rows.end; ++r) {
     const float* x = static_cast<const float*>(buffers[0]) + r * n;
     float* y = static_cast<float*>(buffers[outputs]) + r * n;
-    float mean = 0, rest = 0, variance;
-    if (c.centred) {
-      mean = sum_row(n, [&](int64_t i, int64_t k) { return load_some(x + i, k); }) / static_cast<float>(n);
-      const Spread s = spread_of_row(n, [&](int64_t i, int64_t k) { return first(load_some(x + i, k) - mean, k, vf{}); });
-      rest = s.rest;
-      variance = s.variance;
-    } else {
+    if (!c.centred) {
       const auto square = [&](int64_t i, int64_t k) {
         const vf v = load_some(x + i, k);
         return v * v;
       };
-      variance = sum_row(n, square) / static_cast<float>(n);
+      const float rstd = 1.0f / scalar_sqrt(sum_row(n, square) * one_share + c.epsilon);
+      for (int64_t i = 0; i < n; i += kWidth) {
+        const int64_t k = lanes_at(i, n);
+        store_some(y + i, load_some(x + i, k) * rstd * load_some(gain + i, k), k);
+      }
+      rstd_out[r] = rstd;
+      continue;
     }
-    const float rstd = 1.0f / scalar_sqrt(variance + c.epsilon);
+    if (n <= kWidth) {  // one vector
+      const vf v = load_some(x, n);
+      const float mean = sum_of(v) * one_share;
+      const vf d = first(v - mean, n, vf{});
+      const Spread s(d, d * d, one_share, c.epsilon);
+      store_some(y, s.unit(d) * load_some(gain, n) + load_some(bias, n), n);
+      mean_out[r] = mean + s.rest;
+      rstd_out[r] = s.rstd;
+      continue;
+    }
+    const float mean = sum_row(n, [&](int64_t i, int64_t k) { return load_some(x + i, k); }) * one_share;
+    const Spread s = spread_of_row(n, one_share, c.epsilon,
+                                   [&](int64_t i, int64_t k) { return first(load_some(x + i, k) - mean, k, vf{}); });
     for (int64_t i = 0; i < n; i += kWidth) {
       const int64_t k = lanes_at(i, n);
-      const vf v = (load_some(x + i, k) - mean - rest) * rstd * load_some(gain + i, k);
-      store_some(y + i, bias ? v + load_some(bias + i, k) : v, k);
+      store_some(y + i, s.unit(load_some(x + i, k) - mean) * load_some(gain + i, k) + load_some(bias + i, k), k);
     }
-    if (mean_out) mean_out[r] = mean + rest;
-    rstd_out[r] = rstd;
+    mean_out[r] = mean + s.rest;
+    rstd_out[r] = s.rstd;
   }
 }
 
@@ -114,6 +126,7 @@ HM_INLINE float sum_channel(const BatchNormContext& c, int64_t channel, F f) {
 
 // Of the numbers of one channel less their mean.
 HM_INLINE Spread spread_of_channel(const BatchNormContext& c, int64_t channel, const float* x, float mean) {
+  const float one_share = 1.0f / static_cast<float>(c.batch * c.places);
   vf total{}, totals{};
   for (int64_t b = 0; b < c.batch; ++b) {
     const float* plane = x + (b * c.channels + channel) * c.places;
@@ -122,12 +135,12 @@ HM_INLINE Spread spread_of_channel(const BatchNormContext& c, int64_t channel, c
       const int64_t k = lanes_at(i, c.places);
       const vf d = first(load_some(plane + i, k) - mean, k, vf{});
       sum += d;
-      squares += d * d;
+      squares = fma(d, d, squares);
     }
     total += sum;
     totals += squares;
   }
-  return {total, totals, c.batch * c.places};
+  return {total, totals, one_share, c.epsilon};
 }
 
 }  // namespace
@@ -145,12 +158,11 @@ void batch_norm(const void* context, void* const* buffers, uint32_t, uint32_t pa
   for (int64_t ch = channels.begin; ch < channels.end; ++ch) {
     const float mean = sum_channel(c, ch, [&](int64_t i, int64_t k) { return load_some(x + i, k); }) / count;
     const Spread s = spread_of_channel(c, ch, x, mean);
-    const float rstd = 1.0f / scalar_sqrt(s.variance + c.epsilon);
     for_channel(c, ch, [&](int64_t i, int64_t k) {
-      store_some(y + i, (load_some(x + i, k) - mean - s.rest) * rstd * gain[ch] + bias[ch], k);
+      store_some(y + i, s.unit(load_some(x + i, k) - mean) * gain[ch] + bias[ch], k);
     });
     means[ch] = mean + s.rest;
-    rstds[ch] = rstd;
+    rstds[ch] = s.rstd;
   }
 }
 
@@ -196,13 +208,13 @@ void batch_norm_columns(const void* context, void* const* buffers, uint32_t, uin
     for (int64_t b = 0; b < c.batch; ++b) {
       const vf d = load_some(x + b * n + i, k) - mean;
       rest += d;
-      square += d * d;
+      square = fma(d, d, square);
     }
     rest = rest / count;
-    const vf rstd = 1.0f / vsqrt(variance_of(square / count, rest) + c.epsilon);
+    const vf rstd = 1.0f / vsqrt(variance_of(square / count, rest) + c.epsilon), moved = -rest * rstd;
     const vf g = load_some(gain + i, k), shift = load_some(bias + i, k);
     for (int64_t b = 0; b < c.batch; ++b)
-      store_some(y + b * n + i, (load_some(x + b * n + i, k) - mean - rest) * rstd * g + shift, k);
+      store_some(y + b * n + i, fma(load_some(x + b * n + i, k) - mean, rstd, moved) * g + shift, k);
     store_some(means + i, mean + rest, k);
     store_some(rstds + i, rstd, k);
   }

@@ -6,18 +6,30 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-HM_INLINE float scalar_sqrt(float x) { return vsqrt(splat(x))[0]; }
+HM_INLINE float scalar_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+
+constexpr int64_t kRowGroup = 32 * kWidth;
+
+// Calls f(offset, lanes, 0 or 1) for the vectors of [begin, end), two at a time, so that sums wait for each other half as long.
+template <typename F>
+HM_INLINE void each_pair(int64_t begin, int64_t end, F f) {
+  int64_t i = begin;
+  for (; i + 2 * kWidth <= end; i += 2 * kWidth) {
+    f(i, kWidth, 0);
+    f(i + kWidth, kWidth, 1);
+  }
+  for (; i < end; i += kWidth) f(i, lanes_at(i, end), 0);
+}
 
 // Sum of f(vector, lanes) over a row in groups, so that long rows keep their digits. f gives 0 in missing lanes.
 template <typename F>
 HM_INLINE float sum_row(int64_t n, F f) {
-  constexpr int64_t kGroup = 32 * kWidth;
   vf total{};
-  for (int64_t g = 0; g < n; g += kGroup) {
-    const int64_t end = n - g < kGroup ? n : g + kGroup;
-    vf sum{};
-    for (int64_t i = g; i < end; i += kWidth) sum += f(i, lanes_at(i, end));
-    total += sum;
+  for (int64_t g = 0; g < n; g += kRowGroup) {
+    vf sum[2] = {};
+    each_pair(g, n - g < kRowGroup ? n : g + kRowGroup,
+              [&](int64_t i, int64_t k, int way) __attribute__((always_inline)) { sum[way] += f(i, k); });
+    total += sum[0] + sum[1];
   }
   return sum_of(total);
 }
@@ -27,31 +39,37 @@ HM_INLINE vf variance_of(vf squares, vf mean) {
   const vf more = mean * mean;
   return choose(squares > 3.4028235e38f, squares, choose(squares < more, vf{}, squares - more));
 }
+HM_INLINE float variance_of(float squares, float mean) {
+  const float more = mean * mean;
+  return squares > 3.4028235e38f ? squares : squares < more ? 0.0f : squares - more;
+}
 
-// Of numbers less their mean. The mean of large numbers is rounded as they are; `rest` is what that leaves of it.
+// Of numbers less their mean; `share` is 1 over how many they are. The mean of large numbers is rounded as they are; `rest` is
+// what that leaves of it. A number less the mean is normalised by unit().
 struct Spread {
-  float rest, variance;
+  float rest, rstd, shift;
 
-  HM_INLINE Spread(vf sum, vf squares, int64_t n) : rest(sum_of(sum) / static_cast<float>(n)) {
-    variance = variance_of(splat(sum_of(squares) / static_cast<float>(n)), splat(rest))[0];
+  HM_INLINE Spread(vf sum, vf squares, float share, float epsilon) : rest(sum_of(sum) * share) {
+    rstd = 1.0f / scalar_sqrt(variance_of(sum_of(squares) * share, rest) + epsilon);
+    shift = -rest * rstd;
   }
+  HM_INLINE vf unit(vf centred) const { return fma(centred, splat(rstd), splat(shift)); }
 };
 template <typename F>
-HM_INLINE Spread spread_of_row(int64_t n, F f) {
-  constexpr int64_t kGroup = 32 * kWidth;
+HM_INLINE Spread spread_of_row(int64_t n, float share, float epsilon, F f) {
   vf total{}, totals{};
-  for (int64_t g = 0; g < n; g += kGroup) {
-    const int64_t end = n - g < kGroup ? n : g + kGroup;
-    vf sum{}, squares{};
-    for (int64_t i = g; i < end; i += kWidth) {
-      const vf d = f(i, lanes_at(i, end));
-      sum += d;
-      squares += d * d;
-    }
-    total += sum;
-    totals += squares;
+  for (int64_t g = 0; g < n; g += kRowGroup) {
+    vf sum[2] = {}, squares[2] = {};
+    each_pair(g, n - g < kRowGroup ? n : g + kRowGroup,
+              [&](int64_t i, int64_t k, int way) __attribute__((always_inline)) {
+                const vf d = f(i, k);
+                sum[way] += d;
+                squares[way] = fma(d, d, squares[way]);
+              });
+    total += sum[0] + sum[1];
+    totals += squares[0] + squares[1];
   }
-  return {total, totals, n};
+  return {total, totals, share, epsilon};
 }
 
 }  // namespace
