@@ -37,7 +37,8 @@ void expect_writable(const char* flag, const std::string& path) {
 std::string free_name(const fs::path& folder, const std::string& path) {
   const std::string stem = fs::path(path).stem().string();
   for (int number = 1;; ++number) {
-    const fs::path name = folder / fmt::format("{}.unsaved{}.safetensors", stem, number > 1 ? "-" + std::to_string(number) : "");
+    const fs::path name =
+        folder / fmt::format("{}.unsaved{}.safetensors", stem, number > 1 ? "-" + std::to_string(number) : "");
     std::error_code failed;
     if (!fs::exists(fs::symlink_status(name, failed)) || failed) return name.string();
   }

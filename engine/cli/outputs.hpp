@@ -16,12 +16,15 @@ void expect_writable_outputs(const Options& options);
 // Tries each, whatever became of the others.
 class Outputs {
  public:
-  template <typename Write> void attempt(Write write) {
+  template <typename Write>
+  void attempt(Write write) {
     try {
       write();
     } catch (const Error& e) {
-      if (failed_) print_error(e);
-      else failed_ = e;
+      if (failed_)
+        print_error(e);
+      else
+        failed_ = e;
     }
   }
   bool failed() const { return failed_.has_value(); }
@@ -34,8 +37,8 @@ class Outputs {
   std::optional<Error> failed_;
 };
 
-// Writes weights that are nowhere else. Where `path` cannot be written they go to NAME.unsaved.safetensors, in the working directory or
-// else in the folder for temporary files, and the error that is thrown says so.
+// Writes weights that are nowhere else. Where `path` cannot be written they go to NAME.unsaved.safetensors, in the
+// working directory or else in the folder for temporary files, and the error that is thrown says so.
 void save_or_rescue(const TensorFile& weights, const std::string& path);
 
 }  // namespace harmonics::cli

@@ -43,7 +43,8 @@ void RowFile::append(std::string_view row) {
 }
 
 void RowFile::fail(int reason) const {
-  throw Error(kind_of_failure(reason, ErrorKind::Output), fmt::format("cannot write {}: {}", path_, std::strerror(reason)));
+  throw Error(kind_of_failure(reason, ErrorKind::Output),
+              fmt::format("cannot write {}: {}", path_, std::strerror(reason)));
 }
 
 }  // namespace harmonics::cli

@@ -15,8 +15,8 @@ class RowFile {
   RowFile(const RowFile&) = delete;
   RowFile& operator=(const RowFile&) = delete;
   ~RowFile();
-  // All of a row or nothing: throws ErrorKind::Output (InputOutput for a device that fails), and then what was written of it is taken
-  // back, now or, where that fails too, before the next row.
+  // All of a row or nothing: throws ErrorKind::Output (InputOutput for a device that fails), and then what was written
+  // of it is taken back, now or, where that fails too, before the next row.
   void append(std::string_view row);
   const std::string& path() const { return path_; }
 
@@ -26,7 +26,7 @@ class RowFile {
   std::string path_;
   FileCalls& calls_;
   int file_ = -1;
-  size_t whole_ = 0;  // bytes of whole rows
+  size_t whole_ = 0;   // bytes of whole rows
   bool torn_ = false;  // more than those are in it
 };
 

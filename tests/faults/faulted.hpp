@@ -29,9 +29,10 @@ struct Struck {
 
 inline std::string variables(const Folder& f, const Fault& fault) {
   fs::remove(f / "struck");
-  return "LD_PRELOAD='" HARMONICS_FAULT_LAYER "' FAULTS_PATHS='" + fault.paths + "' FAULTS_CALLS='" + fault.calls + "' FAULTS_DO='" + fault.what +
-         "' FAULTS_AT='" + (fault.at ? std::to_string(fault.at) + (fault.lasting ? "+" : "") : "") + "' FAULTS_STRUCK='" + (f / "struck") +
-         "' FAULTS_COUNTED='" + (f / "counted") + "'";
+  return "LD_PRELOAD='" HARMONICS_FAULT_LAYER "' FAULTS_PATHS='" + fault.paths + "' FAULTS_CALLS='" + fault.calls +
+         "' FAULTS_DO='" + fault.what + "' FAULTS_AT='" +
+         (fault.at ? std::to_string(fault.at) + (fault.lasting ? "+" : "") : "") + "' FAULTS_STRUCK='" +
+         (f / "struck") + "' FAULTS_COUNTED='" + (f / "counted") + "'";
 }
 
 inline Struck struck_in(const Folder& f) {
@@ -44,7 +45,8 @@ inline bool kills(const std::string& what) { return what == "kill" || what == "t
 constexpr int kKilled = 128 + SIGKILL;
 
 // For every call in turn: `attempt(fault)` returns whether the fault happened. How many calls there were.
-template <typename Attempt> size_t at_every_call(Fault fault, Attempt attempt) {
+template <typename Attempt>
+size_t at_every_call(Fault fault, Attempt attempt) {
   for (fault.at = 1;; ++fault.at) {
     INFO(fault.what << (fault.lasting ? " from call " : " at call ") << fault.at << " of " << fault.paths);
     if (!attempt(fault)) return fault.at - 1;
@@ -68,9 +70,12 @@ inline size_t unfinished_in(const std::string& folder) {
 class Small {
  public:
   explicit Small(const Folder& f) {
-    f.write("g.hmx", "harmonic g { producer x; producer y; layer h {4}; layer o; cycle { x -(relu)-> h; h -(affine)-> o; o <-(mse)- y; } }\n");
+    f.write("g.hmx",
+            "harmonic g { producer x; producer y; layer h {4}; layer o; cycle { x -(relu)-> h; h -(affine)-> o; o "
+            "<-(mse)- y; } }\n");
     std::string x, y;
-    for (int i = 0; i < 48; ++i) x += std::to_string(i * 7 % 13) + "," + std::to_string(i * 5 % 11) + "\n", y += std::to_string(i * 3 % 5) + "\n";
+    for (int i = 0; i < 48; ++i)
+      x += std::to_string(i * 7 % 13) + "," + std::to_string(i * 5 % 11) + "\n", y += std::to_string(i * 3 % 5) + "\n";
     f.write("x.csv", x);
     f.write("y.csv", y);
     run_ = "run " + (f / "g.hmx") + " --batch 8 --seed 3 --threads 1 ";

@@ -5,7 +5,8 @@
 
 namespace faults {
 
-// Also when all is sent: a learner that is started again hears from it what its stream is. Ends with all that belongs to it.
+// Also when all is sent: a learner that is started again hears from it what its stream is. Ends with all that belongs
+// to it.
 class Sending {
  public:
   // `first`: variables of the first process alone.
@@ -45,14 +46,14 @@ struct Live {
   Folder f;
   Small small{f};
   std::string kept = f / "kept", spool = f / "spool", weights = f / "w.safetensors", socket = f / "s", undisturbed;
-  std::string sending = "send 'unix:" + socket + "?patience=60' --from x=" + (f / "x.csv") + " --from y=" + (f / "y.csv") +
-                        " --producer-name one --ack durable --quiet";
-  std::string learning = small.run() + "--quiet --producer x=unix:" + socket + "#x --producer y=unix:" + socket + "#y --save " + weights +
-                         " --checkpoint " + kept + " --every 2steps --resume ";
+  std::string sending = "send 'unix:" + socket + "?patience=60' --from x=" + (f / "x.csv") +
+                        " --from y=" + (f / "y.csv") + " --producer-name one --ack durable --quiet";
+  std::string learning = small.run() + "--quiet --producer x=unix:" + socket + "#x --producer y=unix:" + socket +
+                         "#y --save " + weights + " --checkpoint " + kept + " --every 2steps --resume ";
 
   Live() {
-    const Result still = harmonics(small.run() + "--quiet --epochs 1 --producer x=" + (f / "x.csv") + "?shuffle=0 --producer y=" + (f / "y.csv") +
-                                   " --save " + weights);
+    const Result still = harmonics(small.run() + "--quiet --epochs 1 --producer x=" + (f / "x.csv") +
+                                   "?shuffle=0 --producer y=" + (f / "y.csv") + " --save " + weights);
     REQUIRE(still.code == 0);
     undisturbed = numbers_in(weights);
   }

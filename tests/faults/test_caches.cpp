@@ -14,7 +14,8 @@ struct Answers {
 Answers answers(const Folder& f, const Small& small, const std::string& variables) {
   const std::string in = variables + " XDG_CACHE_HOME='" + (f / "cache") + "'", weights = f / "w.safetensors";
   fs::remove(weights);
-  const Result listed = harmonics_in(in, "list functions --json"), run = harmonics_in(in, small.from_files() + "--quiet --save " + weights);
+  const Result listed = harmonics_in(in, "list functions --json"),
+               run = harmonics_in(in, small.from_files() + "--quiet --save " + weights);
   return {listed.out, read(weights), listed.err + run.err};
 }
 

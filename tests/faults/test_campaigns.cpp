@@ -12,7 +12,8 @@ struct Campaign {
 
 Campaign campaign(const std::string& arguments) {
   Folder f;
-  const std::string command = "timeout 600 '" + std::string(HARMONICS_SOURCE_DIR) + "/scripts/campaign.sh' " + arguments + " --program '" + kProgram + "' >'" + (f / "log") + "' 2>&1";
+  const std::string command = "timeout 600 '" + std::string(HARMONICS_SOURCE_DIR) + "/scripts/campaign.sh' " +
+                              arguments + " --program '" + kProgram + "' >'" + (f / "log") + "' 2>&1";
   const int status = std::system(command.c_str());
   Campaign c{WEXITSTATUS(status), read(f / "log")};
   UNSCOPED_INFO(c.said);
@@ -32,7 +33,9 @@ TEST_CASE("ten times killed, a run ends with the weights of one that nobody dist
 TEST_CASE("learners and senders of live streams are killed ten times and lose nothing") {
   const Campaign c = campaign("--live --kills 10 --seed 4");
   CHECK(c.code == 0);
-  for (const char* part : {"one sender: ", "one sender by way of the spool, killed too: ", "pictures and labels from two addresses, joined by number: ",
-                           "pictures and labels from two addresses, joined in order: ", "three senders and the replay of the spool: "})
+  for (const char* part :
+       {"one sender: ", "one sender by way of the spool, killed too: ",
+        "pictures and labels from two addresses, joined by number: ",
+        "pictures and labels from two addresses, joined in order: ", "three senders and the replay of the spool: "})
     CHECK(has(c.said, std::string(part) + "learner killed 10 times"));
 }

@@ -1,4 +1,5 @@
-// Checkpoints: at whatever call a run is killed, or the disk fails, it goes on to the weights of one that nobody disturbed.
+// Checkpoints: at whatever call a run is killed, or the disk fails, it goes on to the weights of one that nobody
+// disturbed.
 #include "tests/faults/faulted.hpp"
 
 using namespace faults;
@@ -53,14 +54,15 @@ TEST_CASE("checkpoints: killed at any call, a run goes on to the same weights") 
 TEST_CASE("checkpoints: calls that are interrupted or do half are nothing to notice") {
   World w;
   const std::string what = GENERATE("EINTR", "short");
-  const size_t calls = at_every_call({what, 0, w.kept + "*", false, "open,write,sync,truncate"}, [&](const Fault& fault) {
-    w.begin_anew();
-    const Result end = harmonics_in(variables(w.f, fault), w.run);
-    CHECK(end.code == 0);
-    CHECK(!has(end.err, "no checkpoint at"));
-    CHECK(read(w.weights) == w.undisturbed);
-    return struck_in(w.f).number > 0;
-  });
+  const size_t calls =
+      at_every_call({what, 0, w.kept + "*", false, "open,write,sync,truncate"}, [&](const Fault& fault) {
+        w.begin_anew();
+        const Result end = harmonics_in(variables(w.f, fault), w.run);
+        CHECK(end.code == 0);
+        CHECK(!has(end.err, "no checkpoint at"));
+        CHECK(read(w.weights) == w.undisturbed);
+        return struck_in(w.f).number > 0;
+      });
   CHECK(calls > 30);
 }
 

@@ -3,7 +3,8 @@
 
 using namespace faults;
 
-TEST_CASE("live streams: killed at any call to its socket or checkpoints, a learner goes on and learns every sample once") {
+TEST_CASE(
+    "live streams: killed at any call to its socket or checkpoints, a learner goes on and learns every sample once") {
   Live live;
   const std::string what = GENERATE("kill", "tear", "short", "ECONNRESET");
   const std::string calls_named = what == "ECONNRESET" ? "send,receive" : "";
@@ -56,12 +57,15 @@ TEST_CASE("live streams: pictures and labels over two addresses, killed, gone on
   Folder f;
   const std::string a = "unix:" + (f / "a"), b = "unix:" + (f / "b"), live = kSamples + "live_zmq/live.hmx --seed 3 ";
   const std::string sending = "?patience=60' --ack durable --quiet --producer-name one --from ";
-  const Sending images("send '" + a + sending + "v=synth:digits?size=3000"), labels("send '" + b + sending + "'v=synth:digits?size=3000#label'");
-  const std::string run = "run " + live + "--producer image=" + a + " --producer label=" + b + " --checkpoint " + (f / "kept") + " --every 10steps --resume --save " + (f / "w.safetensors");
+  const Sending images("send '" + a + sending + "v=synth:digits?size=3000"),
+      labels("send '" + b + sending + "'v=synth:digits?size=3000#label'");
+  const std::string run = "run " + live + "--producer image=" + a + " --producer label=" + b + " --checkpoint " +
+                          (f / "kept") + " --every 10steps --resume --save " + (f / "w.safetensors");
   CHECK(lives_of(f, run, 3) == 3);
-  REQUIRE(harmonics("run " + live + "--epochs 1 --quiet --save " + (f / "v.safetensors") +
-                    " --producer 'image=synth:digits?size=3000&shuffle=0' --producer 'label=synth:digits?size=3000#label'")
-              .code == 0);
+  REQUIRE(
+      harmonics("run " + live + "--epochs 1 --quiet --save " + (f / "v.safetensors") +
+                " --producer 'image=synth:digits?size=3000&shuffle=0' --producer 'label=synth:digits?size=3000#label'")
+          .code == 0);
   CHECK(numbers_in(f / "w.safetensors") == numbers_in(f / "v.safetensors"));
 }
 
@@ -71,15 +75,21 @@ TEST_CASE("live streams: two cycles over two addresses with edges, killed in eit
   const size_t at = flow.find("  cycle {"), end = flow.rfind('}');
   const std::string cycle = flow.substr(at, end - at);
   flow = flow.substr(0, at) + "  cycle (steps 20) {" + cycle.substr(9) + cycle + "}\n";
-  const std::string two = f.write("two.hmx", flow), a = "unix:" + (f / "a"), b = "unix:" + (f / "b"), c = "unix:" + (f / "c");
+  const std::string two = f.write("two.hmx", flow), a = "unix:" + (f / "a"), b = "unix:" + (f / "b"),
+                    c = "unix:" + (f / "c");
   const std::string sending = "?patience=60' --ack durable --quiet --producer-name one ";
   {
-    const Sending sender("send '" + c + sending + "--from image=synth:digits?size=6000 --from 'label=synth:digits?size=6000#label'");
-    REQUIRE(harmonics("run " + two + " --seed 3 --producer image=" + c + "#image --producer label=" + c + "#label --checkpoint " + (f / "whole") + " --save " + (f / "v.safetensors")).code == 0);
+    const Sending sender("send '" + c + sending +
+                         "--from image=synth:digits?size=6000 --from 'label=synth:digits?size=6000#label'");
+    REQUIRE(harmonics("run " + two + " --seed 3 --producer image=" + c + "#image --producer label=" + c +
+                      "#label --checkpoint " + (f / "whole") + " --save " + (f / "v.safetensors"))
+                .code == 0);
   }
-  const std::string run = "run " + two + " --seed 3 --producer 'image=" + a + "?edge=block&hold=200K&late=1m' --producer 'label=" + b + "?edge=drop_oldest' --checkpoint " + (f / "kept") +
-                          " --every 12steps --resume --save " + (f / "w.safetensors");
-  const Sending images("send '" + a + sending + "--from v=synth:digits?size=6000"), labels("send '" + b + sending + "--from 'v=synth:digits?size=6000#label'");
+  const std::string run = "run " + two + " --seed 3 --producer 'image=" + a +
+                          "?edge=block&hold=200K&late=1m' --producer 'label=" + b + "?edge=drop_oldest' --checkpoint " +
+                          (f / "kept") + " --every 12steps --resume --save " + (f / "w.safetensors");
+  const Sending images("send '" + a + sending + "--from v=synth:digits?size=6000"),
+      labels("send '" + b + sending + "--from 'v=synth:digits?size=6000#label'");
   CHECK(lives_of(f, run, 4) == 4);  // steps 12, 20, 32, 44 or later
   CHECK(numbers_in(f / "w.safetensors") == numbers_in(f / "v.safetensors"));
 }

@@ -5,7 +5,9 @@ using namespace faults;
 
 namespace {
 
-std::string reason_of(const std::string& what) { return what == "EIO" ? "Input/output error" : "No space left on device"; }
+std::string reason_of(const std::string& what) {
+  return what == "EIO" ? "Input/output error" : "No space left on device";
+}
 
 // "step" and "epoch" rows without times and rates.
 std::vector<std::string> rows_of(const std::string& csv) {
@@ -42,7 +44,8 @@ TEST_CASE("saved weights: killed at any call, there are the former weights or th
     if (struck.number == 0) return false;
     CHECK(killed.code == kKilled);
     CHECK((read(weights) == former || read(weights) == saved));
-    for (const std::string& name : names_in(f / "out")) CHECK((name == "w.safetensors" || (name[0] == '.' && name.ends_with(".tmp"))));
+    for (const std::string& name : names_in(f / "out"))
+      CHECK((name == "w.safetensors" || (name[0] == '.' && name.ends_with(".tmp"))));
     CHECK(harmonics(run).code == 0);
     CHECK(read(weights) == saved);
     return true;
@@ -89,7 +92,8 @@ TEST_CASE("saved weights: without room where the run began either, the folder fo
   CHECK(end.code == 73);
   CHECK(has(end.err, "the weights are in " + (f / "temporary/w.unsaved.safetensors") + ": "));
   CHECK(read(f / "temporary/w.unsaved.safetensors") == saved);
-  const Result nowhere = harmonics_in(in + variables(f, {"ENOSPC", 1, f / "*", true}), run + " --checkpoint " + (f / "temporary"));
+  const Result nowhere =
+      harmonics_in(in + variables(f, {"ENOSPC", 1, f / "*", true}), run + " --checkpoint " + (f / "temporary"));
   CHECK(nowhere.code == 73);
   CHECK(has(nowhere.err, "No space left on device"));
 }
@@ -98,7 +102,8 @@ TEST_CASE("pictures and reports: one that cannot be written takes no other with 
   Folder f;
   const Small small(f);
   fs::create_directory(f / "out");
-  const std::string run = small.from_files() + "--quiet --json --save " + (f / "w.safetensors") + " --plot " + (f / "out/plot.svg") + " --report " + (f / "out/report.html");
+  const std::string run = small.from_files() + "--quiet --json --save " + (f / "w.safetensors") + " --plot " +
+                          (f / "out/plot.svg") + " --report " + (f / "out/report.html");
   const std::string what = GENERATE("EIO", "ENOSPC", "kill", "short");
   std::set<std::string> missing;
   const size_t calls = at_every_call({what, 0, f / "out/*"}, [&](const Fault& fault) {
@@ -131,7 +136,8 @@ TEST_CASE("logs: killed at any call and resumed, it has every row once, and whol
   REQUIRE(harmonics(run + log).code == 0);
   const std::vector<std::string> whole = rows_of(log);
   REQUIRE(whole.size() == 15);  // names, 12 steps, 2 epochs
-  const std::string what = GENERATE("kill", "tear"), resumable = run + log + " --checkpoint " + kept + " --every 1h --resume";
+  const std::string what = GENERATE("kill", "tear"),
+                    resumable = run + log + " --checkpoint " + kept + " --every 1h --resume";
   REQUIRE(harmonics(resumable + " --steps 5").code == 0);
   const std::string begun = read(log);
   fs::copy(kept, f / "begun");
@@ -156,7 +162,8 @@ TEST_CASE("logs: a log that cannot be written ends no run, and what it lacks is 
   fs::create_directory(f / "out");
   const std::string what = GENERATE("ENOSPC", "EIO");
   const std::string log = GENERATE("--log out/l.csv", "--log out/l.jsonl", "--tensorboard out");
-  const std::string run = small.from_files() + "--quiet --log-every 1 --save w.safetensors " + log, in = "cd '" + (f / "") + "' && ";
+  const std::string run = small.from_files() + "--quiet --log-every 1 --save w.safetensors " + log,
+                    in = "cd '" + (f / "") + "' && ";
   REQUIRE(harmonics_in(in, run).code == 0);
   const std::string weights = read(f / "w.safetensors");
   const size_t calls = at_every_call({what, 0, f / "out/*", false, "write"}, [&](const Fault& fault) {
@@ -204,7 +211,8 @@ TEST_CASE("a consumer that cannot be written stops a run behind a checkpoint") {
   flow.replace(flow.find("h -(affine)"), 0, "h -> c; ");
   f.write("g.hmx", flow);
   const std::string weights = f / "w.safetensors", kept = f / "kept";
-  const std::string run = small.from_files() + "--quiet --save " + weights + " --consumer c=file:" + (f / "out/c.csv") + " --checkpoint " + kept + " --every 1h --resume";
+  const std::string run = small.from_files() + "--quiet --save " + weights + " --consumer c=file:" + (f / "out/c.csv") +
+                          " --checkpoint " + kept + " --every 1h --resume";
   REQUIRE(harmonics(run).code == 0);
   const std::string undisturbed = read(weights);
   const std::string what = GENERATE("EIO", "ENOSPC");

@@ -5,12 +5,15 @@ using namespace faults;
 
 namespace {
 
-const std::string kRun = "run " + kSamples + "mnist.hmx --producer 'synth:digits?size=1500&seed=1' --producer 'synth:digits?size=1500&seed=1#label' --batch 16 ";
+const std::string kRun =
+    "run " + kSamples +
+    "mnist.hmx --producer 'synth:digits?size=1500&seed=1' --producer 'synth:digits?size=1500&seed=1#label' --batch 16 ";
 
 size_t checkpoints_in(const std::string& folder) {
   size_t n = 0;
   if (fs::exists(folder))
-    for (const auto& entry : fs::directory_iterator(folder)) n += entry.path().filename().string().rfind("checkpoint-", 0) == 0;
+    for (const auto& entry : fs::directory_iterator(folder))
+      n += entry.path().filename().string().rfind("checkpoint-", 0) == 0;
   return n;
 }
 
@@ -28,17 +31,20 @@ Result typed(const std::string& line) {
 
 }  // namespace
 
-TEST_CASE("the first Ctrl-C finishes the step, writes a checkpoint and says how to go on, what is typed then ends alike") {
+TEST_CASE(
+    "the first Ctrl-C finishes the step, writes a checkpoint and says how to go on, what is typed then ends alike") {
   constexpr int kEpochs = 5;
   for (const int signal : {SIGINT, SIGTERM}) {
     Folder f;
-    const std::string weights = f / "w.safetensors", common = kRun + "--epochs " + std::to_string(kEpochs) + " --save " + weights;
+    const std::string weights = f / "w.safetensors",
+                      common = kRun + "--epochs " + std::to_string(kEpochs) + " --save " + weights;
     REQUIRE(harmonics(common + " --quiet").code == 0);
     const std::string undisturbed = read(weights);
     fs::remove(weights);
     // At the end of the second checkpoint.
     const Fault fault{signal == SIGINT ? "SIGINT" : "SIGTERM", 2, f / "my runs/*", false, "rename"};
-    const Result stopped = harmonics_in(variables(f, fault), common + " --checkpoint '" + (f / "my runs") + "' --every 4steps --keep 2 --json");
+    const Result stopped = harmonics_in(
+        variables(f, fault), common + " --checkpoint '" + (f / "my runs") + "' --every 4steps --keep 2 --json");
     REQUIRE(struck_in(f).number == 2);
     CHECK(stopped.code == 128 + signal);
     CHECK(has(stopped.out, "\"stopped_by\":\"interrupt\""));
@@ -59,6 +65,9 @@ TEST_CASE("the first Ctrl-C finishes the step, writes a checkpoint and says how 
     CHECK(read(weights) == undisturbed);
     const Result more = typed(line + " --epochs 99");
     CHECK(more.code == 2);  // said twice
-    CHECK(number(harmonics(kRun + "--epochs " + std::to_string(kEpochs + 1) + " --quiet --json --resume '" + (f / "my runs") + "'").out, "steps") == (kEpochs + 1) * 94);
+    CHECK(number(harmonics(kRun + "--epochs " + std::to_string(kEpochs + 1) + " --quiet --json --resume '" +
+                           (f / "my runs") + "'")
+                     .out,
+                 "steps") == (kEpochs + 1) * 94);
   }
 }

@@ -1,4 +1,5 @@
-// Live streams by way of the disk: at whatever call the learner is killed, or its disk fails, no sample is lost and none is learned twice.
+// Live streams by way of the disk: at whatever call the learner is killed, or its disk fails, no sample is lost and
+// none is learned twice.
 #include "tests/faults/live.hpp"
 
 using namespace faults;
@@ -15,8 +16,10 @@ TEST_CASE("spools: at any call the learner is killed, or its disk fails, samples
     const Struck struck = struck_in(live.f);
     CAPTURE(struck.call, struck.path);
     const bool unnoticed = what == "EINTR" || what == "short" || struck.number == 0;
-    if (unnoticed) CHECK(first.code == 0);
-    else if (kills(what)) CHECK(first.code == kKilled);
+    if (unnoticed)
+      CHECK(first.code == 0);
+    else if (kills(what))
+      CHECK(first.code == kKilled);
     if (first.code != 0 && !kills(what)) {
       CHECK((first.code == 73 || first.code == 74 || first.code == 75));
       CHECK(has(first.err, what == "EIO" ? "Input/output error" : "No space left on device"));

@@ -32,7 +32,8 @@ using Do = Verdict::Do;
 int system_call(long result) { return static_cast<int>(result); }
 
 // The function that this one stands before.
-template <typename Function> Function* next(const char* name) {
+template <typename Function>
+Function* next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
@@ -65,26 +66,32 @@ int open_file(int directory, const char* path, int flags, mode_t mode) {
 }
 
 // A call with one path.
-template <typename System> int on_path(Call call, const char* path, const std::string& fields, System system) {
+template <typename System>
+int on_path(Call call, const char* path, const std::string& fields, System system) {
   const std::string name = absolute(path);
   if (!matches(name)) return system();
   const Verdict verdict = judge(call, name);
   int result = -1;
-  if (verdict.what == Do::Fail) errno = verdict.reason;
-  else result = system();
+  if (verdict.what == Do::Fail)
+    errno = verdict.reason;
+  else
+    result = system();
   if (traces()) trace({call, verdict.number, result, name, 0, fields});
   if (verdict.what == Do::Tear) die();
   return result;
 }
 
 // A call with a descriptor that moves no bytes.
-template <typename System> int on_file(Call call, int file, const std::string& fields, System system) {
+template <typename System>
+int on_file(Call call, int file, const std::string& fields, System system) {
   const Known* of = known(file);
   if (!of || of->socket) return system();
   const Verdict verdict = judge(call, of->path);
   int result = -1;
-  if (verdict.what == Do::Fail) errno = verdict.reason;
-  else result = system();
+  if (verdict.what == Do::Fail)
+    errno = verdict.reason;
+  else
+    result = system();
   if (traces()) trace({call, verdict.number, result, of->path, of->inode, fields});
   if (verdict.what == Do::Tear) die();
   return result;
@@ -96,25 +103,31 @@ long long offset_of(const Known& of, int file) {
 }
 
 // Bytes go out, by `system(bytes)`: all or the first half of them.
-template <typename System> ssize_t put_out(const Known& of, int file, const void* data, size_t bytes, System system) {
+template <typename System>
+ssize_t put_out(const Known& of, int file, const void* data, size_t bytes, System system) {
   const Call call = of.socket ? Call::Send : Call::Write;
   const Verdict verdict = judge(call, of.path);
   const long long offset = traces() ? offset_of(of, file) : 0;
   const bool half = (verdict.what == Do::Tear || verdict.what == Do::Short) && bytes > 1;
   ssize_t result = -1;
-  if (verdict.what == Do::Fail) errno = verdict.reason;
-  else result = system(half ? bytes / 2 : bytes);
+  if (verdict.what == Do::Fail)
+    errno = verdict.reason;
+  else
+    result = system(half ? bytes / 2 : bytes);
   if (traces()) trace({call, verdict.number, result, of.path, of.inode, "", data, bytes, offset});
   if (verdict.what == Do::Tear) die();
   return result;
 }
 
 // Bytes come in.
-template <typename System> ssize_t take_in(const Known& of, size_t bytes, System system) {
+template <typename System>
+ssize_t take_in(const Known& of, size_t bytes, System system) {
   const Verdict verdict = judge(Call::Receive, of.path);
   ssize_t result = -1;
-  if (verdict.what == Do::Fail) errno = verdict.reason;
-  else result = system(verdict.what == Do::Short && bytes > 1 ? bytes / 2 : bytes);
+  if (verdict.what == Do::Fail)
+    errno = verdict.reason;
+  else
+    result = system(verdict.what == Do::Short && bytes > 1 ? bytes / 2 : bytes);
   if (traces()) trace({Call::Receive, verdict.number, result, of.path});
   if (verdict.what == Do::Tear) die();
   return result;
@@ -141,7 +154,8 @@ void remember_socket(int file, const std::string& name) {
   if (!name.empty() && matches(name)) remember(file, {name, true, false, 0});
 }
 
-// Standard I/O: the C library writes its buffers by calls of its own, so streams of chosen files get ones that go through here.
+// Standard I/O: the C library writes its buffers by calls of its own, so streams of chosen files get ones that go
+// through here.
 std::mutex& streams_lock = *new std::mutex;
 std::map<FILE*, int>& streams = *new std::map<FILE*, int>;
 
@@ -173,7 +187,8 @@ int close_stream(void* cookie) {
 }
 
 FILE* stream_of(int file, const char* mode) {
-  FILE* stream = ::fopencookie(reinterpret_cast<void*>(static_cast<intptr_t>(file)), mode, {read_some, write_all, seek, close_stream});
+  FILE* stream = ::fopencookie(reinterpret_cast<void*>(static_cast<intptr_t>(file)), mode,
+                               {read_some, write_all, seek, close_stream});
   const std::lock_guard<std::mutex> lock(streams_lock);
   if (stream) streams[stream] = file;
   return stream;
@@ -189,7 +204,8 @@ int flags_of(const char* mode) {
 }
 
 FILE* open_stream(const char* function, const char* path, const char* mode) {
-  if (!writes(flags_of(mode)) || !matches(absolute(path))) return next<FILE*(const char*, const char*)>(function)(path, mode);
+  if (!writes(flags_of(mode)) || !matches(absolute(path)))
+    return next<FILE*(const char*, const char*)>(function)(path, mode);
   const int file = open_file(AT_FDCWD, path, flags_of(mode), 0666);
   return file < 0 ? nullptr : stream_of(file, mode);
 }
@@ -199,7 +215,8 @@ int make_temporary(char* name, int flags) {
   for (int tries = 0; tries < 1000; ++tries) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
     static std::atomic<unsigned> made{0};
-    unsigned long number = static_cast<unsigned long>(::getpid()) * 2654435761u + made++ * 40503u + static_cast<unsigned long>(tries);
+    unsigned long number =
+        static_cast<unsigned long>(::getpid()) * 2654435761u + made++ * 40503u + static_cast<unsigned long>(tries);
     for (size_t i = length - 6; i < length; ++i, number /= 36) name[i] = letters[number % 36];
     const int file = open_file(AT_FDCWD, name, O_RDWR | O_CREAT | O_EXCL | flags, 0600);
     if (file >= 0 || errno != EEXIST) return file;
@@ -231,7 +248,9 @@ OPEN(open64)
   }
 OPENAT(openat)
 OPENAT(openat64)
-EXPORTED int creat(const char* path, mode_t mode) { return open_file(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, mode); }
+EXPORTED int creat(const char* path, mode_t mode) {
+  return open_file(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, mode);
+}
 EXPORTED int __open_2(const char* path, int flags) { return open_file(AT_FDCWD, path, flags, 0); }
 EXPORTED int __open64_2(const char* path, int flags) { return open_file(AT_FDCWD, path, flags, 0); }
 EXPORTED int mkstemp(char* name) { return make_temporary(name, 0); }
@@ -260,16 +279,21 @@ EXPORTED ssize_t writev(int file, const iovec* pieces, int count) {
   const Known* of = known(file);
   if (!of) return static_cast<ssize_t>(::syscall(SYS_writev, file, pieces, count));
   const std::vector<char> all = joined(pieces, static_cast<size_t>(count));
-  return put_out(*of, file, all.data(), all.size(), [&](size_t n) { return static_cast<ssize_t>(::syscall(SYS_write, file, all.data(), n)); });
+  return put_out(*of, file, all.data(), all.size(),
+                 [&](size_t n) { return static_cast<ssize_t>(::syscall(SYS_write, file, all.data(), n)); });
 }
 EXPORTED ssize_t pwrite(int file, const void* data, size_t bytes, off_t offset) {
   const auto system = [&](size_t n) { return static_cast<ssize_t>(::syscall(SYS_pwrite64, file, data, n, offset)); };
   const Known* of = known(file);
   return of ? put_out(*of, file, data, bytes, system) : system(bytes);
 }
-EXPORTED ssize_t pwrite64(int file, const void* data, size_t bytes, off64_t offset) { return pwrite(file, data, bytes, offset); }
+EXPORTED ssize_t pwrite64(int file, const void* data, size_t bytes, off64_t offset) {
+  return pwrite(file, data, bytes, offset);
+}
 EXPORTED ssize_t send(int file, const void* data, size_t bytes, int flags) {
-  const auto system = [&](size_t n) { return static_cast<ssize_t>(::syscall(SYS_sendto, file, data, n, flags, nullptr, 0)); };
+  const auto system = [&](size_t n) {
+    return static_cast<ssize_t>(::syscall(SYS_sendto, file, data, n, flags, nullptr, 0));
+  };
   const Known* of = known(file);
   return of ? put_out(*of, file, data, bytes, system) : system(bytes);
 }
@@ -289,7 +313,9 @@ EXPORTED ssize_t read(int file, void* to, size_t bytes) {
   return of && of->socket ? take_in(*of, bytes, system) : system(bytes);
 }
 EXPORTED ssize_t recv(int file, void* to, size_t bytes, int flags) {
-  const auto system = [&](size_t n) { return static_cast<ssize_t>(::syscall(SYS_recvfrom, file, to, n, flags, nullptr, nullptr)); };
+  const auto system = [&](size_t n) {
+    return static_cast<ssize_t>(::syscall(SYS_recvfrom, file, to, n, flags, nullptr, nullptr));
+  };
   const Known* of = known(file);
   return of ? take_in(*of, bytes, system) : system(bytes);
 }
@@ -308,7 +334,8 @@ EXPORTED int accept4(int file, sockaddr* address, socklen_t* size, int flags) {
   if (made < 0) return made;
   sockaddr_storage of{};
   socklen_t length = sizeof of;
-  if (::syscall(SYS_getsockname, made, &of, &length) == 0) remember_socket(made, name_of(reinterpret_cast<sockaddr*>(&of), length));
+  if (::syscall(SYS_getsockname, made, &of, &length) == 0)
+    remember_socket(made, name_of(reinterpret_cast<sockaddr*>(&of), length));
   return made;
 }
 EXPORTED int accept(int file, sockaddr* address, socklen_t* size) { return accept4(file, address, size, 0); }
@@ -320,11 +347,13 @@ EXPORTED int fdatasync(int file) {
   return on_file(Call::Sync, file, "", [&] { return system_call(::syscall(SYS_fdatasync, file)); });
 }
 EXPORTED int ftruncate(int file, off_t size) noexcept {
-  return on_file(Call::Truncate, file, std::to_string(size), [&] { return system_call(::syscall(SYS_ftruncate, file, size)); });
+  return on_file(Call::Truncate, file, std::to_string(size),
+                 [&] { return system_call(::syscall(SYS_ftruncate, file, size)); });
 }
 EXPORTED int ftruncate64(int file, off64_t size) noexcept { return ftruncate(file, size); }
 EXPORTED int truncate(const char* path, off_t size) noexcept {
-  return on_path(Call::Truncate, path, std::to_string(size), [&] { return system_call(::syscall(SYS_truncate, path, size)); });
+  return on_path(Call::Truncate, path, std::to_string(size),
+                 [&] { return system_call(::syscall(SYS_truncate, path, size)); });
 }
 EXPORTED int truncate64(const char* path, off64_t size) noexcept { return truncate(path, size); }
 EXPORTED int rename(const char* from, const char* to) noexcept {
@@ -335,11 +364,13 @@ EXPORTED int unlink(const char* path) noexcept {
   return on_path(Call::Remove, path, "", [&] { return system_call(::syscall(SYS_unlinkat, AT_FDCWD, path, 0)); });
 }
 EXPORTED int rmdir(const char* path) noexcept {
-  return on_path(Call::Remove, path, "", [&] { return system_call(::syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR)); });
+  return on_path(Call::Remove, path, "",
+                 [&] { return system_call(::syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR)); });
 }
 EXPORTED int remove(const char* path) noexcept {
   struct stat state {};
-  const bool directory = ::syscall(SYS_newfstatat, AT_FDCWD, path, &state, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(state.st_mode);
+  const bool directory =
+      ::syscall(SYS_newfstatat, AT_FDCWD, path, &state, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(state.st_mode);
   return directory ? rmdir(path) : unlink(path);
 }
 EXPORTED int mkdir(const char* path, mode_t mode) noexcept {

@@ -19,7 +19,8 @@ namespace faults {
 
 namespace {
 
-constexpr const char* kNames[] = {"open", "write", "sync", "rename", "truncate", "remove", "mkdir", "send", "receive", "close"};
+constexpr const char* kNames[] = {"open",   "write", "sync", "rename",  "truncate",
+                                  "remove", "mkdir", "send", "receive", "close"};
 constexpr size_t kMostFiles = 4096;
 
 std::vector<std::string> parts(const char* text, char between) {
@@ -73,8 +74,7 @@ std::atomic<uint64_t> count{0};
 
 // By the system's own calls: those of this library are not for it.
 void put(const std::string& path, const std::string& text, int flags) {
-  const long file =
-      ::syscall(SYS_openat, AT_FDCWD, path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
+  const long file = ::syscall(SYS_openat, AT_FDCWD, path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
   if (file < 0) return;
   for (size_t done = 0; done < text.size();) {
     const long n = ::syscall(SYS_write, file, text.data() + done, text.size() - done);
@@ -124,13 +124,19 @@ Verdict judge(Call call, const std::string& path) {
   verdict.number = ++count;
   if (s.at == 0 || verdict.number < s.at || (!s.lasting && verdict.number != s.at)) return verdict;
   if (!s.struck.empty() && verdict.number == s.at) {
-    put(s.struck, std::to_string(verdict.number) + "\t" + kNames[static_cast<size_t>(call)] + "\t" + escaped(path) + "\n", O_TRUNC);
+    put(s.struck,
+        std::to_string(verdict.number) + "\t" + kNames[static_cast<size_t>(call)] + "\t" + escaped(path) + "\n",
+        O_TRUNC);
   }
   if (s.what == "kill") die();
-  if (s.what == "SIGINT" || s.what == "SIGTERM") ::syscall(SYS_kill, ::syscall(SYS_getpid), s.what == "SIGINT" ? SIGINT : SIGTERM);
-  if (s.what == "tear") verdict.what = Verdict::Do::Tear;
-  else if (s.what == "short") verdict.what = Verdict::Do::Short;
-  else if (s.reason != 0) verdict.what = Verdict::Do::Fail, verdict.reason = s.reason;
+  if (s.what == "SIGINT" || s.what == "SIGTERM")
+    ::syscall(SYS_kill, ::syscall(SYS_getpid), s.what == "SIGINT" ? SIGINT : SIGTERM);
+  if (s.what == "tear")
+    verdict.what = Verdict::Do::Tear;
+  else if (s.what == "short")
+    verdict.what = Verdict::Do::Short;
+  else if (s.reason != 0)
+    verdict.what = Verdict::Do::Fail, verdict.reason = s.reason;
   return verdict;
 }
 
@@ -143,8 +149,8 @@ void trace(const Traced& traced) {
   const std::string& path = settings().trace;
   std::string line = std::to_string(::syscall(SYS_getpid)) + "\t" + std::to_string(::syscall(SYS_gettid)) + "\t" +
                      std::to_string(traced.number) + "\t" + kNames[static_cast<size_t>(traced.call)] + "\t" +
-                     std::to_string(traced.result) + "\t" + std::to_string(reason) + "\t" + std::to_string(traced.inode) +
-                     "\t" + escaped(traced.path);
+                     std::to_string(traced.result) + "\t" + std::to_string(reason) + "\t" +
+                     std::to_string(traced.inode) + "\t" + escaped(traced.path);
   if (!traced.fields.empty()) line += "\t" + traced.fields;
   if (traced.bytes) {
     const std::string beside = path + ".bytes";
@@ -163,7 +169,9 @@ void remember(int file, Known known) {
   if (file >= 0 && static_cast<size_t>(file) < kMostFiles) files[file].store(new Known(std::move(known)));
 }
 
-const Known* known(int file) { return file >= 0 && static_cast<size_t>(file) < kMostFiles ? files[file].load() : nullptr; }
+const Known* known(int file) {
+  return file >= 0 && static_cast<size_t>(file) < kMostFiles ? files[file].load() : nullptr;
+}
 
 void forget(int file) {
   if (file >= 0 && static_cast<size_t>(file) < kMostFiles) files[file].store(nullptr);

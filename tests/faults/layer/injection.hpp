@@ -1,11 +1,12 @@
-// Fault injection below a whole program: a library that is preloaded into it (LD_PRELOAD), counts the calls to the system that change
-// chosen files or go over chosen sockets, and lets the n-th of them fail, tears it, or kills the process there. It can also record
-// them all. The program needs no seam; libraries and standard I/O are covered alike. Controlled by environment variables:
+// Fault injection below a whole program: a library that is preloaded into it (LD_PRELOAD), counts the calls to the
+// system that change chosen files or go over chosen sockets, and lets the n-th of them fail, tears it, or kills the
+// process there. It can also record them all. The program needs no seam; libraries and standard I/O are covered alike.
+// Controlled by environment variables:
 //
-//   FAULTS_PATHS    patterns of fnmatch(3) between colons, for absolute paths of files and directories, and for sockets by the
-//                   names "unix@PATH" and "tcp@PORT" of who listens; other files are not touched
-//   FAULTS_CALLS    names between commas, of the calls that count: open (for writing), write, sync, rename, truncate, remove,
-//                   mkdir, send, receive. Without it: all of them
+//   FAULTS_PATHS    patterns of fnmatch(3) between colons, for absolute paths of files and directories, and for
+//                   sockets by the names "unix@PATH" and "tcp@PORT" of who listens; other files are not touched
+//   FAULTS_CALLS    names between commas, of the calls that count: open (for writing), write, sync, rename, truncate,
+//                   remove, mkdir, send, receive, close. Without it: all of them but close
 //   FAULTS_AT       the call it happens at, from 1; "5+": at that one and every later one
 //   FAULTS_DO       kill     the process ends by SIGKILL before the call
 //                   tear     half of what is written or sent, then SIGKILL; any other call is done, then SIGKILL
@@ -14,16 +15,17 @@
 //                   SIGINT, SIGTERM    the process gets that signal, and the call is done
 //   FAULTS_STRUCK   a file that is written when it has happened: number, call, path, separated by tabs
 //   FAULTS_COUNTED  a file to which the number of calls that counted is written at the end of a process that exits
-//   FAULTS_TRACE    a file to which a line is appended for every call that counted (and for closing), whether FAULTS_CALLS names it or not:
+//   FAULTS_TRACE    a file to which a line is appended for every call of these to a chosen file or socket:
 //
-//     process thread number call result errno inode path [call's own fields]       separated by tabs
+//     process thread number call result errno inode path [the call's own fields]       separated by tabs
 //       open      flags (octal)           write, send   offset, bytes, where they are in FAULTS_TRACE.bytes
 //       rename    the new path            truncate      the new size
 //
-//   `result` and `errno` are the call's; `inode` tells files apart that change their names (0: none); `number` is 0 for what did not
-//   count. A tab, line break or backslash in a path is written \t, \n, \\. What was written stands in FAULTS_TRACE.bytes, as it was
-//   given to the call; with a shorter `result` only that many bytes took effect. Lines are in the order in which calls ended: a later line
-//   can only depend on earlier ones. Replaying a prefix, with what no later `sync` covers left out, gives a crash image.
+//   `result` and `errno` are the call's; `inode` tells files apart that change their names (0: not known); `number` is
+//   0 for what did not count. A tab, line break or backslash in a path is written \t, \n, \\. What was written stands
+//   in FAULTS_TRACE.bytes, as it was given to the call; with a smaller `result` only that many bytes took effect. A
+//   line is appended when its call has ended; calls of two threads that overlap may stand in either order. Replaying a
+//   prefix of the lines, without what no later `sync` covers, gives a crash image.
 #pragma once
 
 #include <cstddef>
@@ -43,10 +45,11 @@ struct Verdict {
   uint64_t number = 0;  // 0: it does not count
 };
 
-bool matches(const std::string& name);              // by FAULTS_PATHS
-std::string absolute(const char* path);             // in the working directory
-Verdict judge(Call call, const std::string& path);  // counts; does not return where the process is to be killed before the call
-[[noreturn]] void die();                            // by SIGKILL
+bool matches(const std::string& name);   // by FAULTS_PATHS
+std::string absolute(const char* path);  // in the working directory
+Verdict judge(Call call,
+              const std::string& path);  // counts; does not return where the process is to be killed before the call
+[[noreturn]] void die();                 // by SIGKILL
 
 struct Traced {
   Call call;
