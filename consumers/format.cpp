@@ -82,7 +82,8 @@ void add_shortest_of_16(std::string& out, DType dtype, const char* at) {
   const uint16_t bits = load<uint16_t>(at), magnitude = bits & 0x7fff;
   const double v = value(magnitude);
   if (magnitude == 0 || !std::isfinite(v)) return add_shortest(out, value(bits));
-  const double below = value(magnitude - 1), next = value(magnitude + 1), above = std::isfinite(next) ? next : 2 * v - below;
+  const double below = value(magnitude - 1), next = value(magnitude + 1),
+               above = std::isfinite(next) ? next : 2 * v - below;
   char text[64];
   char* end = text;
   for (int digits = 1; digits <= 9; ++digits) {

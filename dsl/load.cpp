@@ -26,10 +26,21 @@ namespace {
 
 // Of files that are models to others, by their endings; null: no such.
 const char* what_it_is(const std::string& path) {
-  constexpr std::pair<const char*, const char*> kEndings[] = {{".ndsl", "a model in ndsl"}, {".json", "JSON"}, {".yaml", "YAML"}, {".yml", "YAML"}, {".gguf", "weights in GGUF"}, {".onnx", "an ONNX model"},
-                                                              {".safetensors", "weights"}, {".pt", "weights of PyTorch"}, {".pth", "weights of PyTorch"}, {".h5", "weights of Keras"}, {".keras", "a Keras model"}};
+  constexpr std::pair<const char*, const char*> kEndings[] = {{".ndsl", "a model in ndsl"},
+                                                              {".json", "JSON"},
+                                                              {".yaml", "YAML"},
+                                                              {".yml", "YAML"},
+                                                              {".gguf", "weights in GGUF"},
+                                                              {".onnx", "an ONNX model"},
+                                                              {".safetensors", "weights"},
+                                                              {".pt", "weights of PyTorch"},
+                                                              {".pth", "weights of PyTorch"},
+                                                              {".h5", "weights of Keras"},
+                                                              {".keras", "a Keras model"}};
   for (const auto& [ending, what] : kEndings)
-    if (path.size() > std::strlen(ending) && path.compare(path.size() - std::strlen(ending), std::string::npos, ending) == 0) return what;
+    if (path.size() > std::strlen(ending) &&
+        path.compare(path.size() - std::strlen(ending), std::string::npos, ending) == 0)
+      return what;
   return nullptr;
 }
 

@@ -8,7 +8,8 @@ namespace harmonics::cli {
 namespace {
 
 bool is_secret(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return name == "token" || name == "password" || name == "secret";
 }
 
@@ -57,7 +58,10 @@ std::string line_of(const std::vector<std::string>& words) {
 }  // namespace
 
 std::string quoted(const std::string& word) {
-  if (!word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%") == std::string::npos) return word;
+  if (!word.empty() &&
+      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%") ==
+          std::string::npos)
+    return word;
   std::string s = "'";
   for (const char c : word) s += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return s + "'";

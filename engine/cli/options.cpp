@@ -45,7 +45,9 @@ CLI::Validator number_that(const char* what, const char* type, bool (*right)(dou
       type);
 }
 CLI::Validator above_zero() { return number_that("a number above 0", "POSITIVE", [](double v) { return v > 0; }); }
-CLI::Validator at_least_zero() { return number_that("a number of at least 0", "NONNEGATIVE", [](double v) { return v >= 0; }); }
+CLI::Validator at_least_zero() {
+  return number_that("a number of at least 0", "NONNEGATIVE", [](double v) { return v >= 0; });
+}
 
 // Options added from here on stand under this heading in help.
 void heading(CLI::App* app, const char* group) { app->option_defaults()->group(group); }
@@ -79,7 +81,9 @@ void override_option(CLI::App* app, Options& o) {
 void machine_options(CLI::App* app, Options& o) {
   heading(app, "Machine");
   app->add_option("--threads", o.run.threads, "threads to use; results do not depend on it (default: all)")->check(CLI::Range(1, 1024));
-  app->add_option("--device", o.run.device, "cpu, cuda, opencl, reference (slow, for checking), or auto: an accelerator if there is one")->type_name("NAME");
+  app->add_option("--device", o.run.device,
+                  "cpu, cuda, opencl, reference (slow, for checking), or auto: an accelerator if there is one")
+      ->type_name("NAME");
   precision_option(app, o);
   override_option(app, o);
 }
@@ -93,10 +97,17 @@ void count_options(CLI::App* app, Options& o) {
 void training_options(CLI::App* app, Options& o) {
   heading(app, "Training");
   app->add_option_function<std::string>("--optimizer", [&o](const std::string& v) { o.run.optimizer = v; }, "adamw (default), sgd, rmsprop, adam, lamb, lion or normuon, with settings: 'sgd(lr=0.1, momentum=0.9)'");
-  app->add_option_function<double>("--lr", [&o](double v) { o.run.lr = v; }, "learning rate (default 1e-3)")->check(above_zero());
+  app->add_option_function<double>(
+         "--lr", [&o](double v) { o.run.lr = v; }, "learning rate (default 1e-3)")
+      ->check(above_zero());
   app->add_option_function<std::string>("--schedule", [&o](const std::string& v) { o.run.schedule = v; }, "how the rate goes on: constant (default), linear, cosine, step or wsd, with settings: 'cosine(warmup=500, final=0.1)'");
-  app->add_option_function<double>("--clip", [&o](double v) { o.run.clip = v; }, "shorten all gradients together to this length (0: as they are)")->check(at_least_zero());
-  app->add_option_function<double>("--clip-value", [&o](double v) { o.run.clip_value = v; }, "cut every number of a gradient to this magnitude (0: as they are)")->check(at_least_zero());
+  app->add_option_function<double>(
+         "--clip", [&o](double v) { o.run.clip = v; }, "shorten all gradients together to this length (0: as they are)")
+      ->check(at_least_zero());
+  app->add_option_function<double>(
+         "--clip-value", [&o](double v) { o.run.clip_value = v; },
+         "cut every number of a gradient to this magnitude (0: as they are)")
+      ->check(at_least_zero());
   app->add_option_function<int64_t>("--accumulate", [&o](int64_t v) { o.run.accumulate = v; }, "batches in a step: their gradients are averaged (default 1)")->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
 }
 

@@ -23,9 +23,13 @@ namespace {
 void expect_writable(const char* flag, const std::string& path) {
   std::error_code failed;
   const fs::path linked = fs::is_symlink(path, failed) ? fs::weakly_canonical(path, failed) : fs::path(path);
-  if (fs::is_directory(linked, failed)) refuse(flag, path, "it is a folder", fmt::format("name a file in it: {} {}", flag, (fs::path(path) / "NAME").string()));
+  if (fs::is_directory(linked, failed))
+    refuse(flag, path, "it is a folder",
+           fmt::format("name a file in it: {} {}", flag, (fs::path(path) / "NAME").string()));
   const fs::path folder = linked.has_parent_path() ? linked.parent_path() : fs::path(".");
-  if (!fs::is_directory(folder, failed)) refuse(flag, path, fmt::format("there is no folder '{}'", folder.string()), fmt::format("make it first: mkdir -p '{}'", folder.string()));
+  if (!fs::is_directory(folder, failed))
+    refuse(flag, path, fmt::format("there is no folder '{}'", folder.string()),
+           fmt::format("make it first: mkdir -p '{}'", folder.string()));
   std::string tried = (folder / ".harmonics-XXXXXX").string();
   const int file = ::mkstemp(tried.data());
   if (file < 0) refuse(flag, path, std::strerror(errno), "give a file in a folder that may be written");
@@ -47,7 +51,10 @@ std::string free_name(const fs::path& folder, const std::string& path) {
 }  // namespace
 
 void expect_writable_outputs(const Options& options) {
-  const std::pair<const char*, const std::string*> outputs[] = {{"--save", &options.save}, {"--report", &options.report}, {"--plot", &options.plot}, {"--confusion", &options.confusion}};
+  const std::pair<const char*, const std::string*> outputs[] = {{"--save", &options.save},
+                                                                {"--report", &options.report},
+                                                                {"--plot", &options.plot},
+                                                                {"--confusion", &options.confusion}};
   for (const auto& [flag, path] : outputs)
     if (!path->empty()) expect_writable(flag, *path);
 }

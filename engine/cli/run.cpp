@@ -50,7 +50,9 @@ struct RunOutcome {
 };
 
 // JSON has no word for infinity and NaN.
-boost::json::value json_of(double value, bool measured = true) { return measured && std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr); }
+boost::json::value json_of(double value, bool measured = true) {
+  return measured && std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr);
+}
 
 boost::json::object json_of(const std::map<std::string, double>& values) {
   boost::json::object o;
@@ -186,7 +188,9 @@ std::string figures_text(const Evaluation& e) {
 double speed_of(const EpochReport& e) { return e.seconds > 0 ? static_cast<double>(e.samples) / e.seconds : 0; }
 
 std::string epoch_text(const EpochReport& e, bool constant_rate) {
-  std::string s = fmt::format("epoch {:<3} loss {:<8.4g}{} {}  {}", e.epoch, e.loss, e.accuracy >= 0 ? " accuracy " + percent(e.accuracy) + " " : "", rate(speed_of(e)), duration(e.seconds));
+  std::string s = fmt::format("epoch {:<3} loss {:<8.4g}{} {}  {}", e.epoch, e.loss,
+                              e.accuracy >= 0 ? " accuracy " + percent(e.accuracy) + " " : "", rate(speed_of(e)),
+                              duration(e.seconds));
   for (const auto& [name, value] : e.figures)
     if (name.find('.') == std::string::npos) s += fmt::format("  {} {}", name, value_text(name, value));
   if (!constant_rate) s += fmt::format("  lr {:.3g}", e.learning_rate);
@@ -319,14 +323,17 @@ void summarise(HarmonicGraph& graph, const Options& options, const RunOutcome& o
   }
   say(fmt::format("trained {} weights on {} samples in {} ({}, stopped by {}): {}", thousands(weight_count(graph.store())), thousands(r.samples), duration(r.seconds), rate(r.samples_per_second), r.stopped_by, loss_text(r)));
   say("by " + outcome.training);
-  if (const EpochReport* e = validated(r)) say(fmt::format("validation{} on {} samples: {}", e->step == r.steps ? "" : " after step " + thousands(e->step), thousands(e->validation->samples), figures_text(*e->validation)));
+  if (const EpochReport* e = validated(r))
+    say(fmt::format("validation{} on {} samples: {}", e->step == r.steps ? "" : " after step " + thousands(e->step),
+                    thousands(e->validation->samples), figures_text(*e->validation)));
   else if (!options.validations.empty()) print_note("the run ended before it was validated");
   if (!outcome.test && !options.tests.empty()) print_note("the test was left out: the run ended before its time");
   if (outcome.test) say(fmt::format("test on {} samples: {}", thousands(outcome.test->samples), figures_text(*outcome.test)));
   if (const Evaluation* e = judged_last(outcome); e && asks_for_confusion(options))
     for (const LayerFigures& layer : e->layers)
       if (layer.table.side > 0) say(fmt::format("confusion of '{}': {}", layer.layer, confusion_text(layer.table, class_names(graph, layer.layer))));
-  if (options.save.empty() && outcome.checkpoint.empty() && !options.json) print_note("the weights were not kept: --save FILE keeps them");
+  if (options.save.empty() && outcome.checkpoint.empty() && !options.json)
+    print_note("the weights were not kept: --save FILE keeps them");
 }
 
 // Of every cycle, before the first one has run for hours.
@@ -339,7 +346,8 @@ void check_conditions(HarmonicGraph& graph, const Options& options) {
 void check_tests(HarmonicGraph& graph, const Options& options) {
   if (graph.test_streams().empty()) return;
   for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)
-    if (graph.graph().trains(static_cast<int>(cycle))) expect_evaluable(graph, static_cast<int>(cycle), graph.test_streams(), options.run, Purpose::test);
+    if (graph.graph().trains(static_cast<int>(cycle)))
+      expect_evaluable(graph, static_cast<int>(cycle), graph.test_streams(), options.run, Purpose::test);
 }
 
 // What cannot be drawn or logged is said before the run, not after it.
@@ -377,7 +385,12 @@ void draw(HarmonicGraph& graph, const Options& options, const RunOutcome& outcom
 // A figure that says nothing is a failure, whatever the training was like.
 std::optional<Error> undefined_figure(const RunOutcome& outcome) {
   const auto wrong = [](const char* what, double loss) {
-    return Error(ErrorKind::Diverged, fmt::format("the loss of the {} is {}", what, std::isnan(loss) ? "nan" : loss > 0 ? "inf" : "-inf"), {}, {"the weights are finite: look at the data it was measured on"});
+    return Error(ErrorKind::Diverged,
+                 fmt::format("the loss of the {} is {}", what,
+                             std::isnan(loss) ? "nan"
+                             : loss > 0       ? "inf"
+                                              : "-inf"),
+                 {}, {"the weights are finite: look at the data it was measured on"});
   };
   if (outcome.test && !std::isfinite(outcome.test->loss)) return wrong("test", outcome.test->loss);
   const Evaluation* validation = validation_of(outcome.report);
@@ -428,7 +441,9 @@ int train_and_save(HarmonicGraph& graph, const Options& options, Checkpointing& 
   RunOutcome outcome;
   Outputs outputs;
   {
-    StopSignals signals(checkpoints.writer() ? [&](CycleRuntime* runtime, int signal) { checkpoints.leave(runtime, signal); } : StopSignals::Leave());
+    StopSignals signals(checkpoints.writer()
+                            ? [&](CycleRuntime* runtime, int signal) { checkpoints.leave(runtime, signal); }
+                            : StopSignals::Leave());
     outcome = run_cycles(graph, options, checkpoints, serving, signals);
     save(graph, options, outcome, outputs);
   }

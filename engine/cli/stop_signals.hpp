@@ -10,9 +10,9 @@
 
 namespace harmonics::cli {
 
-// While this lives, the first signal stops the cycle that runs after its step; between cycles it is kept for stopped(). With
-// `leave`, the second calls it on a thread of its own, with the cycle that runs (null: none) and the signal; it does not come back.
-// The third, or without `leave` the second, ends the program at once. One at a time.
+// While this lives, the first signal stops the cycle that runs after its step; between cycles it is kept for stopped().
+// With `leave`, the second calls it on a thread of its own, with the cycle that runs (null: none) and the signal; it
+// does not come back. The third, or without `leave` the second, ends the program at once. One at a time.
 class StopSignals {
  public:
   using Leave = std::function<void(CycleRuntime*, int)>;

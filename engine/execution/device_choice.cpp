@@ -8,7 +8,9 @@ namespace harmonics {
 
 namespace {
 
-const char* name_of(uint32_t sort) { return sort == HX_DEVICE_GPU ? "GPU" : sort == HX_DEVICE_FPGA ? "FPGA" : "accelerator"; }
+const char* name_of(uint32_t sort) {
+  return sort == HX_DEVICE_GPU ? "GPU" : sort == HX_DEVICE_FPGA ? "FPGA" : "accelerator";
+}
 
 // Why not; "": it will do.
 std::string reason_against(Registry& registry, const std::string& name, uint32_t sort) {
@@ -35,7 +37,8 @@ DeviceChoice choose_device(Registry& registry, uint32_t sort) {
     if (why.empty()) return {name, ""};
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", name, why);
   }
-  const std::string none = fmt::format("there is no {} to use{}", name_of(sort), reasons.empty() ? "" : " (" + reasons + ")");
+  const std::string none =
+      fmt::format("there is no {} to use{}", name_of(sort), reasons.empty() ? "" : " (" + reasons + ")");
   return {"cpu", sort == HX_DEVICE_OTHER ? "device auto: the CPU, as " + none : none};
 }
 

@@ -26,7 +26,8 @@ std::string CycleRun::why_not_repeated() const {
   if (plan_.reader->joins_by_number()) return "samples were joined as they arrived";
   if (plan_.settings.seconds && !plan_.settings.schedule.is_constant()) return "the learning rate follows the clock";
   for (const GraphConditional& c : plan_.graph.graph().conditionals)
-    if (c.cycle == plan_.cycle && c.predicate && (c.predicate->item->flags & HX_BY_CLOCK)) return "'" + c.predicate->item->name + "' depends on more than the run";
+    if (c.cycle == plan_.cycle && c.predicate && (c.predicate->item->flags & HX_BY_CLOCK))
+      return "'" + c.predicate->item->name + "' depends on more than the run";
   return "";
 }
 

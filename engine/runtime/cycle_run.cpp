@@ -99,7 +99,8 @@ void CycleRun::run() {
   };
   try {
     {
-      const std::jthread watch = live_.any() ? std::jthread([this](const std::stop_token& over) { watch_live(over); }) : std::jthread();
+      const std::jthread watch =
+          live_.any() ? std::jthread([this](const std::stop_token& over) { watch_live(over); }) : std::jthread();
       arena.execute(flow_graph);
     }
     finish();
@@ -312,7 +313,15 @@ void CycleRun::close_epoch(uint64_t next, double now, bool cut) {
 void CycleRun::diverged(const CompiledStep& program, const Slot& slot) {
   LoweringOptions o = programs_.options(static_cast<int64_t>(slot.count));
   o.observe = true;
-  const NotFinite step{plan_.graph, plan_.producers, slot.pointers, static_cast<int64_t>(slot.count), record_.step(), slot.epoch + 1, *program.loss(), spoilt(), owner_.good_ && !owner_.good_->never_finite().empty()};
+  const NotFinite step{plan_.graph,
+                       plan_.producers,
+                       slot.pointers,
+                       static_cast<int64_t>(slot.count),
+                       record_.step(),
+                       slot.epoch + 1,
+                       *program.loss(),
+                       spoilt(),
+                       owner_.good_ && !owner_.good_->never_finite().empty()};
   throw not_finite(step, o, plan_.executor, plan_.run);
 }
 

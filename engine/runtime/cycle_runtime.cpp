@@ -76,20 +76,27 @@ Error CycleRuntime::repaired(const Error& e, std::unique_ptr<CycleRun> run) {
     kept = good.value_or(copied);
     if (!good) keep_copy();
     made = good ? fmt::format("step {} had a finite loss but made '{}' infinite", kept + 1, spoilt)
-                : fmt::format("a step after {} and up to {} had a finite loss but made '{}' infinite", copied, last, spoilt);
+                : fmt::format("a step after {} and up to {} had a finite loss but made '{}' infinite", copied, last,
+                              spoilt);
     if (!good) weights = "; the later ones cannot be repeated: " + why_not;
   }
   weights = fmt::format("the weights are those after step {}, all finite", kept) + weights;
-  if (!good_->never_finite().empty()) weights = fmt::format("the weights are those after step {}; '{}' was not finite in {} already", kept, *good_->never_finite().begin(), origin_);
+  if (!good_->never_finite().empty())
+    weights = fmt::format("the weights are those after step {}; '{}' was not finite in {} already", kept,
+                          *good_->never_finite().begin(), origin_);
   good_.reset();
   if (!diverged && spoilt.empty()) return e;
   std::vector<std::string> notes = e.notes();
   if (!diverged || !by_numbers) notes.insert(notes.begin(), "note: " + (made.empty() ? "" : made + "; ") + weights);
-  else notes.insert(notes.begin(), {"note: " + weights, "lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step"});
+  else
+    notes.insert(notes.begin(),
+                 {"note: " + weights,
+                  "lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step"});
   return Error(e.kind(), by_numbers ? made : e.what(), e.span(), notes);
 }
 
-// From the copy on, looking after each step: the last one that left everything finite, with the weights as it left them.
+// From the copy on, looking after each step: the last one that left everything finite, with the weights as it left
+// them.
 std::optional<int64_t> CycleRuntime::repeat(int64_t until, std::string& why_not) {
   good_->put_back(graph_);
   const int64_t resumed_at = report_.resumed_at;

@@ -62,7 +62,8 @@ struct CycleReport {
   std::map<std::string, double> metrics;
   std::vector<EpochReport> by_epoch;
   std::vector<CurvePoint> curve;   // at most 512 points
-  // "epochs", "steps", "for", "until loss < 0.05", "interrupt", "end of streams"; of a run that failed: "not finite", "error"
+  // "epochs", "steps", "for", "until loss < 0.05", "interrupt", "end of streams"; of a run that failed: "not finite",
+  // "error"
   std::string stopped_by;
   int64_t resumed_at = 0;          // the step of the checkpoint it went on from
   std::vector<LeftOver> left_over; // of its streams, by the last pass; the notes say it too
@@ -96,8 +97,8 @@ class CycleRuntime {
   // are written. Throws what prevents it.
   bool checkpoint_now();
 
-  // Trains when the cycle has a tap, else infers and feeds the consumers. Errors of any stage come out here; the weights are then
-  // those after the last step that left all of them finite.
+  // Trains when the cycle has a tap, else infers and feeds the consumers. Errors of any stage come out here; the
+  // weights are then those after the last step that left all of them finite.
   CycleReport run();
   // Of the last run(), and of one that threw as far as it came.
   const CycleReport& report() const { return report_; }
@@ -105,8 +106,9 @@ class CycleRuntime {
   void stop() { stop_.store(true, std::memory_order_relaxed); }
   // Did anybody ask, even too late for the last step?
   bool asked_to_stop() const { return stop_.load(std::memory_order_relaxed); }
-  // From any thread or a signal handler: between two steps, libraries whose files have changed are opened again beside the old ones, and what the graph uses of
-  // them changes over. One that fails is left as it was; on_note says what happened.
+  // From any thread or a signal handler: between two steps, libraries whose files have changed are opened again beside
+  // the old ones, and what the graph uses of them changes over. One that fails is left as it was; on_note says what
+  // happened.
   void reload_plugins() { reload_.store(true, std::memory_order_relaxed); }
   void on_progress(std::function<void(const Progress&)> callback) { progress_ = std::move(callback); }
   void on_epoch(std::function<void(const EpochReport&, const Progress&)> callback) { epoch_ = std::move(callback); }
@@ -151,7 +153,8 @@ class CycleRuntime {
   CycleReport report_;
   std::string origin_ = "the graph";
   std::unique_ptr<LastGood> good_;        // while it trains
-  std::optional<int64_t> repeats_until_;  // repeats steps of a run that failed, up to this one: looks at every number after each
+  // Repeats steps of a run that failed, up to this one: looks at every number after each.
+  std::optional<int64_t> repeats_until_;
   std::mutex running_;  // guards run_
   CycleRun* run_ = nullptr;
 };

@@ -23,7 +23,8 @@ Lowered lower_tapped(HarmonicGraph& graph, LoweringOptions options) {
 }
 
 // Of every producer that the cycle trains on, in their order.
-std::unique_ptr<JointReader> reader_of(HarmonicGraph& graph, int cycle, StreamSet& streams, const ResolvedSettings& settings, Purpose purpose) {
+std::unique_ptr<JointReader> reader_of(HarmonicGraph& graph, int cycle, StreamSet& streams,
+                                       const ResolvedSettings& settings, Purpose purpose) {
   const Graph& g = graph.graph();
   const char* flag = purpose == Purpose::test ? "test" : "validate";
   const char* word = purpose == Purpose::test ? "test" : "validation";
@@ -31,17 +32,22 @@ std::unique_ptr<JointReader> reader_of(HarmonicGraph& graph, int cycle, StreamSe
   for (int n : producers)
     if (!streams.bound(n)) {
       const std::string& name = g.nodes[static_cast<size_t>(n)].name;
-      throw Error(ErrorKind::Usage, fmt::format("producer '{}' has no {} data", name, word), {}, {fmt::format("give it: --{} {}=file:PATH", flag, name)});
+      throw Error(ErrorKind::Usage, fmt::format("producer '{}' has no {} data", name, word), {},
+                  {fmt::format("give it: --{} {}=file:PATH", flag, name)});
     }
   check_same_samples(g, graph.types(), streams.types(g), word);
-  auto reader = streams.reader(g, producers, streams.batch().value_or(static_cast<uint64_t>(settings.batch)), false, settings.seed, settings.unpaired);
-  if (reader->size() == 0) throw Error(ErrorKind::Usage, fmt::format("{} data must be finite", word), {}, {"cut a stream that has no end: take=N in its address"});
+  auto reader = streams.reader(g, producers, streams.batch().value_or(static_cast<uint64_t>(settings.batch)), false,
+                               settings.seed, settings.unpaired);
+  if (reader->size() == 0)
+    throw Error(ErrorKind::Usage, fmt::format("{} data must be finite", word), {},
+                {"cut a stream that has no end: take=N in its address"});
   return reader;
 }
 
 }  // namespace
 
-void expect_evaluable(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose) {
+void expect_evaluable(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings,
+                      Purpose purpose) {
   reader_of(graph, cycle, streams, graph.settings(cycle, settings), purpose);
 }
 
@@ -56,7 +62,11 @@ const double* Evaluation::find(const std::string& name) const {
 }
 
 Evaluator::Evaluator(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& run, Purpose purpose)
-    : graph_(graph), run_(run), settings_(graph.settings(cycle, run)), cycle_(cycle), reader_(reader_of(graph, cycle, streams, settings_, purpose)) {
+    : graph_(graph),
+      run_(run),
+      settings_(graph.settings(cycle, run)),
+      cycle_(cycle),
+      reader_(reader_of(graph, cycle, streams, settings_, purpose)) {
   const uint64_t batch = reader_->options().batch;
   most_ = std::min(batch, reader_->size());
   for (size_t i = 0; i < reader_->members(); ++i) {
@@ -112,7 +122,8 @@ Evaluation Evaluator::run() {
   }
   result.left_over = reader_->left_over();
   const double samples = static_cast<double>(std::max<int64_t>(result.samples, 1));
-  result.loss = std::isnan(loss) ? std::numeric_limits<double>::quiet_NaN() : loss / samples;  // the sign of a NaN says nothing
+  // The sign of a NaN says nothing.
+  result.loss = std::isnan(loss) ? std::numeric_limits<double>::quiet_NaN() : loss / samples;
   result.layers = judge_->figures();
   for (size_t i = 0; i < layer_loss.size(); ++i)
     for (LayerFigures& f : result.layers)

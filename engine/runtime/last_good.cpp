@@ -41,7 +41,8 @@ void LastGood::keep(const HarmonicGraph& graph, RunState state, double now) {
   const double begun = processor_seconds();
   graph.snapshot(kept_.file);
   kept_.state = std::move(state);
-  next_ = now + std::max(kLeastSeconds, kRunPerCopy * 2 * (processor_seconds() - begun));  // looking at it costs as much again
+  const double cost = 2 * (processor_seconds() - begun);  // looking at it costs as much again
+  next_ = now + std::max(kLeastSeconds, kRunPerCopy * cost);
 }
 
 void LastGood::put_back(HarmonicGraph& graph) const {

@@ -1,4 +1,5 @@
-// LastGood: what a training cycle was a moment ago, when every number in it was finite. A step that spoils them is undone from here.
+// LastGood: what a training cycle was a moment ago, when every number in it was finite. A step that spoils them is
+// undone from here.
 #pragma once
 
 #include <set>

@@ -25,13 +25,15 @@ std::string first_place(const NotFinite& step, const CompiledStep& look) {
   for (size_t i = 0; i < step.producers.size(); ++i) {
     const StreamType& type = step.graph.types().at(step.producers[i]);
     const int64_t size = type.sample.count() * step.count;
-    if (const int64_t bad = first_not_finite(type.dtype, step.streams[i], size); bad >= 0) return say("producer", step.producers[i], bad, size);
+    if (const int64_t bad = first_not_finite(type.dtype, step.streams[i], size); bad >= 0)
+      return say("producer", step.producers[i], bad, size);
   }
   for (int n : g.order()) {
     const std::string output = "value:" + g.nodes[static_cast<size_t>(n)].name;
     if (!look.lowered().program.output(output)) continue;
     const HTensor& v = look.executable().output(output);
-    if (const int64_t bad = first_not_finite(v.dtype(), v.bytes(), v.size()); bad >= 0) return say("layer", n, bad, v.size());
+    if (const int64_t bad = first_not_finite(v.dtype(), v.bytes(), v.size()); bad >= 0)
+      return say("layer", n, bad, v.size());
   }
   return "the loss itself: every layer is finite";
 }
@@ -78,7 +80,8 @@ std::string plugins_of(const Lowered& lowered, const LoweringOptions& options) {
 
 }  // namespace
 
-Error not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor, const DeviceSettings& device) {
+Error not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor,
+                 const DeviceSettings& device) {
   const CompileOptions compile_options = step.graph.compile_options(device, observing.mode == Mode::train);
   Lowered lowered = step.graph.lower(observing);
   const std::vector<PluginCall> own_code = watch_plugins(step.graph, compile_options, lowered.program);
@@ -86,12 +89,19 @@ Error not_finite(const NotFinite& step, const LoweringOptions& observing, Execut
   look.set(step.streams.data(), 0, step.steps + 1, observing.seed);
   look.run_forward();
   std::vector<std::string> notes;
-  const std::string by_code = first_plugin(own_code, look), traced = step.spoilt.empty() ? first_plugin(look.lowered().plugins, look) : "";
+  const std::string by_code = first_plugin(own_code, look),
+                    traced = step.spoilt.empty() ? first_plugin(look.lowered().plugins, look) : "";
   if (!by_code.empty() || !traced.empty()) notes.push_back((by_code.empty() ? traced : by_code) + " made it of finite numbers: leave it out, or correct it");
-  else if (const std::string all = plugins_of(look.lowered(), observing); !step.spoilt.empty() && !all.empty()) notes.push_back("a gradient or an update of a plugin may have done so; in this step are " + all + ": leave them out one by one");
-  if (by_code.empty() && !step.given) notes.push_back("lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step");
+  else if (const std::string all = plugins_of(look.lowered(), observing); !step.spoilt.empty() && !all.empty())
+    notes.push_back("a gradient or an update of a plugin may have done so; in this step are " + all +
+                    ": leave them out one by one");
+  if (by_code.empty() && !step.given)
+    notes.push_back("lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step");
   const std::string loss = std::isnan(step.loss) ? "nan" : fmt::format("{}", step.loss);  // without the sign of a NaN
-  return Error(ErrorKind::Diverged, fmt::format("the loss is {} at step {} (epoch {}); first not finite: {}", loss, step.steps + 1, step.epoch, first_place(step, look)), {}, notes);
+  return Error(ErrorKind::Diverged,
+               fmt::format("the loss is {} at step {} (epoch {}); first not finite: {}", loss, step.steps + 1,
+                           step.epoch, first_place(step, look)),
+               {}, notes);
 }
 
 }  // namespace harmonics

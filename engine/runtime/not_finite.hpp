@@ -20,8 +20,9 @@ struct NotFinite {
   bool given;                               // some were so before the first step
 };
 
-// The step has changed nothing: runs forward again as `observing` says, looks at the samples and every layer, and gives the
-// ErrorKind::Diverged that names the first that is not finite. What became of the weights is for the caller to say.
-Error not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor, const DeviceSettings& device);
+// The step has changed nothing: runs forward again as `observing` says, looks at the samples and every layer, and gives
+// the ErrorKind::Diverged that names the first that is not finite. What became of the weights is for the caller to say.
+Error not_finite(const NotFinite& step, const LoweringOptions& observing, Executor& executor,
+                 const DeviceSettings& device);
 
 }  // namespace harmonics

@@ -170,7 +170,9 @@ const NumberedJoin::Key* NumberedJoin::oldest() const {
 }
 
 // By its samples, is it known which of this group the stream has?
-bool NumberedJoin::known(const Lane& lane, const Key& group) { return lane.has_begun_after(group) || lane.of_group(group) == lane.per_group; }
+bool NumberedJoin::known(const Lane& lane, const Key& group) {
+  return lane.has_begun_after(group) || lane.of_group(group) == lane.per_group;
+}
 
 // Likewise, or because no more will come.
 bool NumberedJoin::decided(const Lane& lane, const Key& group) const {

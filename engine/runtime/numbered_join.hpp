@@ -65,7 +65,8 @@ class NumberedJoin {
   void set_step(uint64_t step);
   // Up to n groups, member by member behind to[i] (null: dropped); fewer only when a stream has ended.
   uint64_t read(uint64_t n, std::byte* const* to);
-  // [any thread] The run is cut, and its sources end before their time: what they would still have given is not missing.
+  // [any thread] The run is cut, and its sources end before their time: what they would still have given is not
+  // missing.
   void cut() { cut_.store(true, std::memory_order_relaxed); }
   // Of a member: how many of its samples lie before the first that the next group may need.
   uint64_t reads(size_t member) const;

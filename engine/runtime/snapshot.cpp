@@ -109,7 +109,8 @@ void Snapshots::take(bool whatever_the_age) {
   }
   if (!to) return;  // all are read: at the end of the next step
   const auto begun = processor_time();
-  if (newest_ && spoilt_since(*newest_, store_)) return wanted_.store(false, std::memory_order_relaxed);  // the trainer finds out by itself
+  if (newest_ && spoilt_since(*newest_, store_))
+    return wanted_.store(false, std::memory_order_relaxed);  // the trainer finds out by itself
   to->fill(store_, {cycle_, ended_.load(std::memory_order_relaxed)});
   cost_ = std::min(cost_, processor_time() - begun);
   youth_.store(std::max<Clock::duration>(kYoung, kLeastShare * cost_).count(), std::memory_order_relaxed);

@@ -1,5 +1,5 @@
-// What was learned is kept: outputs are tried before the first step, weights are safe before what comes after them, and a run that
-// fails leaves the last good ones.
+// What was learned is kept: outputs are tried before the first step, weights are safe before what comes after them, and
+// a run that fails leaves the last good ones.
 #include "tests/journeys/shell.hpp"
 
 #include "tests/journeys/schema.hpp"
@@ -17,13 +17,19 @@ struct Line {
 
   Line() {
     std::string xs, ys;
-    for (int i = 0; i < 20; ++i) xs += std::to_string(0.1 * i) + "," + std::to_string(0.5 - 0.05 * i) + "\n", ys += std::to_string(0.15 * i - 0.5) + "\n";
-    flow = f.write("g.hmx", "harmonic g { producer x; producer y; layer o {1}; cycle (epochs 2, batch=4) { x -> o; o <-(mse)- y; } }\n");
+    for (int i = 0; i < 20; ++i)
+      xs += std::to_string(0.1 * i) + "," + std::to_string(0.5 - 0.05 * i) + "\n",
+          ys += std::to_string(0.15 * i - 0.5) + "\n";
+    flow = f.write(
+        "g.hmx",
+        "harmonic g { producer x; producer y; layer o {1}; cycle (epochs 2, batch=4) { x -> o; o <-(mse)- y; } }\n");
     x = f.write("x.csv", xs);
     y = f.write("y.csv", ys);
     s = f / "w.safetensors";
   }
-  Result run(const std::string& more) const { return harmonics("run " + flow + " --producer x=" + x + " --producer y=" + y + " " + more); }
+  Result run(const std::string& more) const {
+    return harmonics("run " + flow + " --producer x=" + x + " --producer y=" + y + " " + more);
+  }
   bool saved() const { return fs::exists(s); }
 };
 
@@ -54,7 +60,9 @@ TEST_CASE("outputs that cannot be written are refused before the first step") {
   for (const char* flag : {"--save", "--report", "--plot", "--confusion"}) {
     const Result none = line.run(std::string(flag) + " " + (line.f / "none/file") + tests);
     CHECK(none.code == 73);
-    CHECK(none.err == "error: " + std::string(flag) + ": cannot write '" + (line.f / "none/file") + "': there is no folder '" + (line.f / "none") + "'\nhelp: make it first: mkdir -p '" + (line.f / "none") + "'\n");
+    CHECK(none.err == "error: " + std::string(flag) + ": cannot write '" + (line.f / "none/file") +
+                          "': there is no folder '" + (line.f / "none") + "'\nhelp: make it first: mkdir -p '" +
+                          (line.f / "none") + "'\n");
     const Result folder = line.run(std::string(flag) + " " + (line.f / "") + tests);
     CHECK(folder.code == 73);
     CHECK(has(folder.err, "it is a folder"));
@@ -63,12 +71,14 @@ TEST_CASE("outputs that cannot be written are refused before the first step") {
     CHECK(kernel.code == 73);
     CHECK_FALSE(trained(kernel));
   }
-  for (const std::string& flags : {"--log " + (line.f / "none/m.csv"), std::string("--tensorboard /proc/events"), std::string("--consumer file:/proc/o.csv")}) {
+  for (const std::string& flags : {"--log " + (line.f / "none/m.csv"), std::string("--tensorboard /proc/events"),
+                                   std::string("--consumer file:/proc/o.csv")}) {
     const Result r = line.run(flags);
     CHECK(r.code == 73);
     CHECK_FALSE(trained(r));
   }
-  for (const auto& entry : fs::directory_iterator(line.f / "")) CHECK(entry.path().filename().string()[0] != '.');  // what was tried is gone
+  for (const auto& entry : fs::directory_iterator(line.f / ""))
+    CHECK(entry.path().filename().string()[0] != '.');  // what was tried is gone
 }
 
 TEST_CASE("data that cannot be tested on are refused before the first step") {
@@ -91,9 +101,13 @@ TEST_CASE("data that cannot be tested on are refused before the first step") {
 TEST_CASE("weights are saved before the test, and when it or the data fail late") {
   const Line line;
   const std::string bad = "failing:broken?good=", plugin = " --plugin " + kPlugin;
-  const std::string flow = line.f.write("two.hmx", "harmonic g { producer x; producer y; layer o; cycle (epochs 1, batch=8) { x -(affine)-> o; o <-(mse)- y; } }\n");
-  const std::string good = "failing:stop?good=1000&shuffle=0", both = " --producer 'x=" + good + "' --producer 'y=" + good + "'";
-  const Result late = harmonics("run " + flow + plugin + both + " --test x=" + bad + "20 --test y=" + bad + "20 --json --save " + line.s + " --report " + (line.f / "r.html"));
+  const std::string flow = line.f.write(
+      "two.hmx",
+      "harmonic g { producer x; producer y; layer o; cycle (epochs 1, batch=8) { x -(affine)-> o; o <-(mse)- y; } }\n");
+  const std::string good = "failing:stop?good=1000&shuffle=0",
+                    both = " --producer 'x=" + good + "' --producer 'y=" + good + "'";
+  const Result late = harmonics("run " + flow + plugin + both + " --test x=" + bad + "20 --test y=" + bad +
+                                "20 --json --save " + line.s + " --report " + (line.f / "r.html"));
   CHECK(late.code == 74);
   CHECK(has(late.err, "the other side says no"));
   CHECK(line.saved());
@@ -103,14 +117,16 @@ TEST_CASE("weights are saved before the test, and when it or the data fail late"
 
   fs::remove(line.s);
   const std::string broken = "failing:broken?good=40&shuffle=0";
-  const Result data = harmonics("run " + flow + plugin + " --producer 'x=" + broken + "' --producer 'y=" + broken + "' --json --save " + line.s);
+  const Result data = harmonics("run " + flow + plugin + " --producer 'x=" + broken + "' --producer 'y=" + broken +
+                                "' --json --save " + line.s);
   CHECK(data.code == 74);
   CHECK(line.saved());
   CHECK(has(data.out, "\"steps\":5,"));
   CHECK(has(data.out, "\"stopped_by\":\"error\""));
 
   // The page's examples are of the data that fail.
-  const Result page = harmonics("run " + flow + plugin + " --producer 'x=" + broken + "' --producer 'y=" + broken + "' --quiet --report " + (line.f / "page.html"));
+  const Result page = harmonics("run " + flow + plugin + " --producer 'x=" + broken + "' --producer 'y=" + broken +
+                                "' --quiet --report " + (line.f / "page.html"));
   CHECK(page.code == 74);
   CHECK(page.err == "error: stream 'x': the other side says no\nask it again later\n");
   CHECK(has(read(line.f / "page.html"), "stopped by error"));
@@ -128,11 +144,14 @@ TEST_CASE("a run that does not keep its weights says so, once, to people") {
 
 TEST_CASE("weights that stop being finite are not saved: those of the step before are, and all of them say so") {
   const Line line;
-  const std::string flow = line.f.write("mae.hmx", "harmonic g { producer x; producer y; layer o {1}; cycle (epochs 1, batch=1) { x -> o; o <-(mae)- y; } }\n");
+  const std::string flow = line.f.write(
+      "mae.hmx",
+      "harmonic g { producer x; producer y; layer o {1}; cycle (epochs 1, batch=1) { x -> o; o <-(mae)- y; } }\n");
   const std::string rows = read(line.x);
   const auto run = [&](int row, const std::string& more) {
     const std::string x = line.f.write("large.csv", with_large(rows, row));
-    return harmonics("run " + flow + " --producer x=" + x + " --producer 'y=" + line.y + "?shuffle=0' --optimizer 'sgd(lr=10)' " + more);
+    return harmonics("run " + flow + " --producer x=" + x + " --producer 'y=" + line.y +
+                     "?shuffle=0' --optimizer 'sgd(lr=10)' " + more);
   };
   const std::string expected = line.f / "expected.safetensors";
   for (const int row : {9, 19}) {
@@ -141,7 +160,8 @@ TEST_CASE("weights that stop being finite are not saved: those of the step befor
     CHECK(r.code == 1);
     CHECK(has(r.err, "step " + std::to_string(row + 1) + " had a finite loss but made 'x.o.affine.weight' infinite"));
     CHECK(has(r.err, "the weights are those after step " + std::to_string(row) + ", all finite"));
-    CHECK(has(r.err, "the last checkpoint: " + runs + "/checkpoint-000001-step-" + std::to_string(row) + ".safetensors"));
+    CHECK(
+        has(r.err, "the last checkpoint: " + runs + "/checkpoint-000001-step-" + std::to_string(row) + ".safetensors"));
     CHECK(has(r.out, "\"stopped_by\":\"not finite\""));
     CHECK(has(r.out, "\"steps\":" + std::to_string(row) + ","));
     expect_schema("run", r.out);
@@ -175,7 +195,8 @@ TEST_CASE("a test or a validation without a finite loss is null in JSON, and a f
   for (const std::string& flag : {std::string("--test"), std::string("--validate")}) {
     const Result r = line.run("--json --save " + line.s + " " + flag + " x=" + large + " " + flag + " y=" + line.y);
     CHECK(r.code == 1);
-    CHECK(has(r.err, std::string("error: the loss of the ") + (flag == "--test" ? "test" : "validation") + " is inf\n"));
+    CHECK(
+        has(r.err, std::string("error: the loss of the ") + (flag == "--test" ? "test" : "validation") + " is inf\n"));
     CHECK(line.saved());
     CHECK_FALSE(has(r.out, "nfinity"));
     expect_schema("run", r.out);
@@ -191,15 +212,18 @@ TEST_CASE("a test or a validation without a finite loss is null in JSON, and a f
 TEST_CASE("a stop that comes after the last step of a cycle: it is whole, and the next does not begin") {
   const Folder f;
   const std::string data = "failing:stop?good=1000&shuffle=0", stops = "failing:stop?good=50";
-  const std::string bound = " --plugin " + kPlugin + " --producer 'x=" + data + "' --producer 'y=" + data + "' --validate x=" + stops + " --validate y=" + data.substr(0, data.find('&')) + " --json";
+  const std::string bound = " --plugin " + kPlugin + " --producer 'x=" + data + "' --producer 'y=" + data +
+                            "' --validate x=" + stops + " --validate y=" + data.substr(0, data.find('&')) + " --json";
   const std::string cycle = "cycle (epochs 1, batch=8) { x -(affine)-> o; o <-(mse)- y; } ";
   const std::string head = "harmonic g { producer x; producer y; layer o; ";
-  const Result one = harmonics("run " + f.write("one.hmx", head + cycle + "}\n") + bound + " --save " + (f / "one.safetensors"));
+  const Result one =
+      harmonics("run " + f.write("one.hmx", head + cycle + "}\n") + bound + " --save " + (f / "one.safetensors"));
   CHECK(one.code == 0);
   CHECK(has(one.out, "\"stopped_by\":\"epochs\""));
   CHECK(has(one.out, "\"validation_step\":8"));
   CHECK(fs::exists(f / "one.safetensors"));
-  const Result two = harmonics("run " + f.write("two.hmx", head + cycle + cycle + "}\n") + bound + " --save " + (f / "two.safetensors"));
+  const Result two = harmonics("run " + f.write("two.hmx", head + cycle + cycle + "}\n") + bound + " --save " +
+                               (f / "two.safetensors"));
   CHECK(two.code == 143);
   CHECK(has(two.out, "\"stopped_by\":\"interrupt\""));
   CHECK(has(two.out, "\"validation_step\":8"));
@@ -208,10 +232,13 @@ TEST_CASE("a stop that comes after the last step of a cycle: it is whole, and th
 
 TEST_CASE("lines that people paste hold no secrets") {
   const Folder f;
-  const std::string flow = f.write("g.hmx", "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n");
+  const std::string flow =
+      f.write("g.hmx", "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n");
   const std::string data = "failing:broken?good=40&shuffle=0";
   for (const char* token : {"--token open-sesame", "--token=open-sesame"}) {
-    const Result r = harmonics("run " + flow + " --plugin " + kPlugin + " --producer 'x=" + data + "' --producer 'y=" + data + "' --batch 8 --serve 127.0.0.1:0 " + token + " --checkpoint " + (f / "runs") + " --report " + (f / "r.html"));
+    const Result r = harmonics("run " + flow + " --plugin " + kPlugin + " --producer 'x=" + data +
+                               "' --producer 'y=" + data + "' --batch 8 --serve 127.0.0.1:0 " + token +
+                               " --checkpoint " + (f / "runs") + " --report " + (f / "r.html"));
     CHECK(r.code == 75);
     CHECK(has(r.err, "to go on: "));
     CHECK(has(r.err, token[7] == '=' ? "--token=TOKEN" : "--token TOKEN"));

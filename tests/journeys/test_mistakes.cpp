@@ -36,21 +36,28 @@ TEST_CASE("wrong use says what to do and exits with 2") {
   const Result clip = harmonics(digits + "--clip -1");
   CHECK(clip.code == 2);
   CHECK(clip.err == "error: --clip: '-1' is not a number of at least 0\n" + help);
-  for (const char* rate : {"0", "-1", "inf", "nan", "fast", "1e999"}) CHECK(harmonics(digits + "--lr " + rate).err == "error: --lr: '" + std::string(rate) + "' is not a number above 0\n" + help);
-  CHECK(has(harmonics(digits + "--optimizer 'sgd(lr=1e20)'").err, "error: optimizer setting 'lr' has the value '1e20'\nhelp: give a number from 0 to 1e6, e.g. lr=0.001\n"));
+  for (const char* rate : {"0", "-1", "inf", "nan", "fast", "1e999"})
+    CHECK(harmonics(digits + "--lr " + rate).err ==
+          "error: --lr: '" + std::string(rate) + "' is not a number above 0\n" + help);
+  CHECK(has(harmonics(digits + "--optimizer 'sgd(lr=1e20)'").err,
+            "error: optimizer setting 'lr' has the value '1e20'\nhelp: give a number from 0 to 1e6, e.g. lr=0.001\n"));
 }
 
 TEST_CASE("files that are no flows are said to be what they are called") {
   Folder f;
-  for (const auto& [name, what] : {std::pair("m.ndsl", "a model in ndsl"), {"m.json", "JSON"}, {"m.gguf", "weights in GGUF"}}) {
+  for (const auto& [name, what] :
+       {std::pair("m.ndsl", "a model in ndsl"), {"m.json", "JSON"}, {"m.gguf", "weights in GGUF"}}) {
     const std::string path = f.write(name, "{\"layers\": []}\n");
     for (const char* verb : {"validate", "run", "explain"}) {
       const Result r = harmonics(verb + (" " + path));
       CHECK(r.code == 78);
-      CHECK(r.err == "error: '" + path + "' is " + what + " by its name, and this version reads flows only\nhelp: a flow is a text such as samples/mnist.hmx; docs/hmx.md describes its language\n");
+      CHECK(r.err == "error: '" + path + "' is " + what +
+                         " by its name, and this version reads flows only\nhelp: a flow is a text such as "
+                         "samples/mnist.hmx; docs/hmx.md describes its language\n");
     }
   }
-  CHECK(harmonics("validate " + f.write("flow.json", kRegression)).code == 0);  // by another name it is a flow all the same
+  CHECK(harmonics("validate " + f.write("flow.json", kRegression)).code ==
+        0);  // by another name it is a flow all the same
   CHECK(harmonics("validate " + (f / "none.json")).code == 66);
 }
 

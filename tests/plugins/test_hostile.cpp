@@ -169,8 +169,11 @@ TEST_CASE("gradients and updates that are not finite: the plugins of the step ar
   const Data data;
   const Result slope = data.spoilt("affine, nan_gradient");
   CHECK(slope.code == 1);
-  CHECK(has(slope.err, "had a finite loss but made 'optimizer.m.x.o.affine.bias' infinite; the weights are those after step "));
-  CHECK(has(slope.err, "a gradient or an update of a plugin may have done so; in this step are activation 'nan_gradient' of plugin 'spoils'"));
+  CHECK(has(slope.err,
+            "had a finite loss but made 'optimizer.m.x.o.affine.bias' infinite; the weights are those after step "));
+  CHECK(has(slope.err,
+            "a gradient or an update of a plugin may have done so; in this step are activation 'nan_gradient' of "
+            "plugin 'spoils'"));
   const Result update = data.spoilt("affine", "mse", "--optimizer nan_optimizer");
   CHECK(update.code == 1);
   CHECK(has(update.err, "in this step are optimizer 'nan_optimizer' of plugin 'spoils': leave them out one by one"));

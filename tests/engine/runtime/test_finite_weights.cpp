@@ -19,10 +19,12 @@ using namespace harmonics::testing;
 
 namespace {
 
-constexpr const char* kPlain = "harmonic g { producer x {2}; producer y {1}; layer o {1}; cycle { x -> o; o <-(mae)- y; } }";
+constexpr const char* kPlain =
+    "harmonic g { producer x {2}; producer y {1}; layer o {1}; cycle { x -> o; o <-(mae)- y; } }";
 constexpr size_t kRows = 12;
 
-// The first feature of every row is 0 but of row `bad`: its loss is finite, and what its gradient makes of a weight is not.
+// The first feature of every row is 0 but of row `bad`: its loss is finite, and what its gradient makes of a weight is
+// not.
 std::vector<float> rows(size_t bad) {
   std::vector<float> x = numbers(2 * kRows, 5);
   for (size_t i = 0; i < kRows; ++i) x[2 * i] = i == bad ? 1e38f : 0;
@@ -118,7 +120,8 @@ TEST_CASE("a last step that spoils the weights is an error, and the weights are 
         auto g = graph_with(kRows - 1);
         const Failed f = failed(*g, s, copies);
         INFO(f.said);
-        CHECK(f.said.find("step 12 had a finite loss but made 'x.o.affine.weight' infinite\nnote: the weights are those after step 11, all finite") == 0);
+        CHECK(f.said.find("step 12 had a finite loss but made 'x.o.affine.weight' infinite\nnote: the weights are "
+                          "those after step 11, all finite") == 0);
         CHECK(f.report.steps == 11);
         CHECK(f.report.samples == 11);
         CHECK(f.report.stopped_by == "not finite");
@@ -131,7 +134,9 @@ TEST_CASE("a step in the midst that spoils the weights is undone when the loss t
   const Failed f = failed(*g, one_by_one(), Copies::first);
   INFO(f.said);
   CHECK(says(f, "the loss is nan at step 8 (epoch 1); first not finite: layer 'o', sample 0 of the batch"));
-  CHECK(says(f, "note: step 7 had a finite loss but made 'x.o.affine.weight' infinite; the weights are those after step 6, all finite"));
+  CHECK(says(f,
+             "note: step 7 had a finite loss but made 'x.o.affine.weight' infinite; the weights are those after step "
+             "6, all finite"));
   CHECK(f.report.steps == 6);
   CHECK((f.left == after(6, 6, one_by_one())));
 }
@@ -139,7 +144,9 @@ TEST_CASE("a step in the midst that spoils the weights is undone when the loss t
 TEST_CASE("moments, statistics, groups of batches, dropout and branches: the weights before the bad step, to the bit") {
   const char* const kNorm = R"(harmonic g { producer x {2}; producer y {1}; layer h {4}; layer o {1};
     cycle { x -(affine, norm(kind="batch"), tanh)-> h -> o; o <-(mae)- y; } })";
-  const char* const kDropout = "harmonic g { producer x {2}; producer y {1}; layer h {4}; layer o {1}; cycle { x -> h -(dropout(0.4), affine(1))-> o; o <-(mae)- y; } }";
+  const char* const kDropout =
+      "harmonic g { producer x {2}; producer y {1}; layer h {4}; layer o {1}; cycle { x -> h -(dropout(0.4), "
+      "affine(1))-> o; o <-(mae)- y; } }";
   const char* const kBranch = R"(harmonic g { producer x {2}; producer y {1}; layer h {4}; layer o {1};
     cycle { x -> h; if loss < 1000 { h -(affine(1, name="low"))-> o; } else { h -(affine(1, name="high"))-> o; } o <-(mae)- y; } })";
   struct Case {
@@ -205,7 +212,9 @@ TEST_CASE("a loss that is not finite leaves a checkpoint of the step before") {
   s.accumulate = 3;
   const Failed f = failed(*g, s, Copies::first, &writer);
   INFO(f.said);
-  CHECK(says(f, "the loss is nan at step 3 (epoch 1); first not finite: producer 'x', sample 0 of the batch\nnote: the weights are those after step 2, all finite"));
+  CHECK(says(f,
+             "the loss is nan at step 3 (epoch 1); first not finite: producer 'x', sample 0 of the batch\nnote: the "
+             "weights are those after step 2, all finite"));
   const Checkpoint last = read_checkpoint(writer.last(), files);
   CHECK(last.state.step == 2);
   CHECK(last.state.batches == 6);
@@ -220,7 +229,9 @@ TEST_CASE("steps on a live stream cannot be repeated: the copy is kept, and whic
   const Failed late = failed(*g, one_by_one(), Copies::every_step, &writer);
   INFO(late.said);
   CHECK(says(late, "a step after 6 and up to 7 had a finite loss but made 'x.o.affine.weight' infinite"));
-  CHECK(says(late, "the weights are those after step 6, all finite; the later ones cannot be repeated: live streams are read once"));
+  CHECK(says(
+      late,
+      "the weights are those after step 6, all finite; the later ones cannot be repeated: live streams are read once"));
   CHECK(late.report.steps == 6);
   CHECK((late.left == after(6, 6, one_by_one())));
   CHECK(read_checkpoint(writer.last(), files).state.step == 6);
@@ -240,7 +251,8 @@ TEST_CASE("weights that are not finite to begin with are said to be so") {
   loaded->load_weights(g->weights(), "bad.safetensors");
   CycleRuntime runtime(*loaded, 0, one_by_one());
   runtime.set_origin("bad.safetensors");
-  CHECK(message_of([&] { runtime.run(); }).find("'x.o.affine.bias' was not finite in bad.safetensors already") != std::string::npos);
+  CHECK(message_of([&] { runtime.run(); }).find("'x.o.affine.bias' was not finite in bad.safetensors already") !=
+        std::string::npos);
 }
 
 TEST_CASE("snapshots are never of weights that are not finite") {

@@ -45,10 +45,13 @@ TEST_CASE("wrong optimizers say what is right") {
   CHECK(refused("rmsprop(alpa=0.9)") == "optimizer 'rmsprop' has no setting 'alpa'\ndid you mean 'alpha'?");
   CHECK(refused("lion(epsilon=1e-8)") == "optimizer 'lion' has no setting 'epsilon'\nit has lr, beta1, beta2, weight_decay");
   CHECK(refused("adam(beta1=1)") == "optimizer setting 'beta1' has the value '1'\ngive a number of at least 0 and below 1, e.g. beta1=0.9");
-  CHECK(refused("adam(lr=-1)") == "optimizer setting 'lr' has the value '-1'\ngive a number from 0 to 1e6, e.g. lr=0.001");
-  CHECK(refused("adam(lr=nan)") == "optimizer setting 'lr' has the value 'nan'\ngive a number from 0 to 1e6, e.g. lr=0.001");
+  CHECK(refused("adam(lr=-1)") ==
+        "optimizer setting 'lr' has the value '-1'\ngive a number from 0 to 1e6, e.g. lr=0.001");
+  CHECK(refused("adam(lr=nan)") ==
+        "optimizer setting 'lr' has the value 'nan'\ngive a number from 0 to 1e6, e.g. lr=0.001");
   CHECK(refused("sgd(nesterov=maybe)") == "optimizer setting 'nesterov' has the value 'maybe'\ngive true or false, e.g. nesterov=false");
-  CHECK(refused("sgd(lr=true)") == "optimizer setting 'lr' has the value 'true'\ngive a number from 0 to 1e6, e.g. lr=0.001");
+  CHECK(refused("sgd(lr=true)") ==
+        "optimizer setting 'lr' has the value 'true'\ngive a number from 0 to 1e6, e.g. lr=0.001");
   CHECK(refused("sgd(nesterov=true)") == "optimizer 'sgd' has nesterov without momentum\nwrite sgd(momentum=0.9, nesterov=true)");
   CHECK(refused("adam(lr)") == "optimizer setting 'lr' lacks its value\nwrite NAME=VALUE, e.g. adamw(lr=1e-3)");
   CHECK(refused("adam(lr=1, lr=2)") == "optimizer setting 'lr' is given twice\nkeep one of them");
