@@ -41,7 +41,7 @@ std::string loss_text(const CycleReport& report) {
 
 struct RunOutcome {
   CycleReport report;  // of the last cycle that trained, else of the last
-  bool trained = false, interrupted = false;
+  bool trained = false, interrupted = false, tested = false;
   std::optional<Evaluation> test;
   int cycle = -1;        // that trained last
   std::string training;  // by what it was trained
@@ -268,9 +268,11 @@ RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointin
     try {
       report = run_cycle(runtime, checkpoints, signals, trains);
     } catch (const Error& e) {
-      // Its weights are good. Of others, a plugin's or a device's, nobody knows what they have left.
-      if (!trains || runtime.report().steps == 0 || !(e.kind() == ErrorKind::Diverged || passes(e.kind()))) throw;
+      // The weights are good. Of other errors, a plugin's or a device's, nobody knows what they have left.
+      const bool learned = trains && runtime.report().steps > 0;
+      if (!(learned || outcome.trained) || !(e.kind() == ErrorKind::Diverged || passes(e.kind()))) throw;
       outcome.failure = e;
+      if (!learned) break;  // in this cycle: what the ones before it learned is kept
       report = runtime.report();
     }
     line.clear();
@@ -327,7 +329,7 @@ void summarise(HarmonicGraph& graph, const Options& options, const RunOutcome& o
     say(fmt::format("validation{} on {} samples: {}", e->step == r.steps ? "" : " after step " + thousands(e->step),
                     thousands(e->validation->samples), figures_text(*e->validation)));
   else if (!options.validations.empty()) print_note("the run ended before it was validated");
-  if (!outcome.test && !options.tests.empty()) print_note("the test was left out: the run ended before its time");
+  if (!outcome.tested && !options.tests.empty()) print_note("the test was left out: the run ended before its time");
   if (outcome.test) say(fmt::format("test on {} samples: {}", thousands(outcome.test->samples), figures_text(*outcome.test)));
   if (const Evaluation* e = judged_last(outcome); e && asks_for_confusion(options))
     for (const LayerFigures& layer : e->layers)
@@ -398,9 +400,14 @@ std::optional<Error> undefined_figure(const RunOutcome& outcome) {
   return std::nullopt;
 }
 
+void tell_missing_checkpoint(const RunOutcome& outcome) {
+  const std::string& why = outcome.report.no_checkpoint;
+  if (!why.empty()) print_error(Error(ErrorKind::Output, "the last checkpoint was not written: " + why));
+}
+
 // What the exit code is, once all is done; says how to go on where that makes sense.
 int end_of_run(const RunOutcome& outcome, const Checkpointing& checkpoints, const Outputs& outputs) {
-  if (!outcome.report.no_checkpoint.empty()) print_error(Error(ErrorKind::Output, "the last checkpoint was not written: " + outcome.report.no_checkpoint));
+  tell_missing_checkpoint(outcome);
   outputs.end();
   const bool resumable = outcome.interrupted && checkpoints.tell_how_to_go_on();
   if (!outcome.report.no_checkpoint.empty()) return resumable ? kResumable : kCannotWrite;
@@ -420,6 +427,7 @@ void save(HarmonicGraph& graph, const Options& options, const RunOutcome& outcom
 // What comes after the weights are safe: failing here costs figures alone.
 void test(HarmonicGraph& graph, const Options& options, RunOutcome& outcome) {
   if (outcome.cycle < 0 || outcome.interrupted || outcome.failure || graph.test_streams().empty()) return;
+  outcome.tested = true;
   try {
     outcome.test = evaluate(graph, outcome.cycle, graph.test_streams(), options.run);
     for (const LeftOver& left : outcome.test->left_over) print_note("test: " + left.text);
@@ -457,7 +465,10 @@ int train_and_save(HarmonicGraph& graph, const Options& options, Checkpointing& 
     if (!outcome.failure) throw;
     print_error(e);
   }
-  if (outcome.failure) throw *outcome.failure;
+  if (outcome.failure) {
+    tell_missing_checkpoint(outcome);
+    throw *outcome.failure;
+  }
   return end_of_run(outcome, checkpoints, outputs);
 }
 

@@ -111,6 +111,7 @@ TEST_CASE("weights are saved before the test, and when it or the data fail late"
   CHECK(late.code == 74);
   CHECK(has(late.err, "the other side says no"));
   CHECK(line.saved());
+  CHECK_FALSE(has(late.err, "left out"));
   CHECK(fs::exists(line.f / "r.html"));
   CHECK(has(late.out, "\"steps\":8"));
   CHECK(has(late.out, "\"test\":null"));
@@ -123,6 +124,19 @@ TEST_CASE("weights are saved before the test, and when it or the data fail late"
   CHECK(line.saved());
   CHECK(has(data.out, "\"steps\":5,"));
   CHECK(has(data.out, "\"stopped_by\":\"error\""));
+
+  // What earlier cycles learned is kept where a later one does not come to its first step.
+  fs::remove(line.s);
+  const std::string second =
+      line.f.write("second.hmx",
+                   "harmonic g { producer x; producer y; producer z; layer o; layer p; cycle (epochs 1, batch=8) { x "
+                   "-(affine)-> o; o "
+                   "<-(mse)- y; } cycle (epochs 1, batch=8) { z -(affine)-> p; p <-(mse)- y; } }\n");
+  const Result later =
+      harmonics("run " + second + plugin + both + " --producer z=failing:broken --json --save " + line.s);
+  CHECK(later.code == 74);
+  CHECK(line.saved());
+  CHECK(has(later.out, "\"steps\":8"));
 
   // The page's examples are of the data that fail.
   const Result page = harmonics("run " + flow + plugin + " --producer 'x=" + broken + "' --producer 'y=" + broken +
