@@ -162,6 +162,55 @@ TEST_CASE("time ends a fit on finite streams, and a policy says what it does not
   CHECK(r.notes.back() == "precision is not negotiated yet: everything ran in f32");
 }
 
+TEST_CASE("fit: a step that spoils the weights throws, and they are those before it") {
+  // One feature is 0 but in one row, whose loss is finite and whose gradient is too large for an update.
+  class Last : public Producer {
+   public:
+    explicit Last(bool targets) : targets_(targets) {}
+    HTensor next() override {
+      if (at_ == 9) return {};
+      const float n = static_cast<float>(++at_), x[] = {at_ == 9 ? 1e38f : 0, n / 9}, y = n / 3;
+      return targets_ ? HTensor(DType::F32, Shape{1}, &y) : HTensor(DType::F32, Shape{2}, x);
+    }
+    std::size_t size() const override { return 9; }
+    bool rewind() override { return at_ = 0, true; }
+
+   private:
+    bool targets_;
+    int at_ = 0;
+  };
+  const auto fitted = [](std::optional<int64_t> steps, std::string& said) {
+    HarmonicGraph g =
+        parse_hmx_text("harmonic g { producer x; producer y; layer o {1}; cycle { x -> o; o <-(mae)- y; } }");
+    g.bindProducer("x", std::make_shared<Last>(false));
+    g.bindProducer("y", std::make_shared<Last>(true));
+    FitOptions o;
+    o.epochs = 1;
+    o.steps = steps;
+    o.batch = 1;
+    o.threads = 1;
+    o.optimizer = "sgd(lr=10)";
+    try {
+      g.fit(o);
+    } catch (const Error& e) {
+      CHECK(e.kind() == ErrorKind::Diverged);
+      said = e.what();
+      for (const std::string& note : e.notes()) said += "\n" + note;
+    }
+    return std::pair(g.infer(row(1, 0)).data<float>()[0], g.infer(row(0, 1)).data<float>()[0]);
+  };
+  std::string said, nothing;
+  const auto left = fitted(std::nullopt, said);
+  INFO(said);
+  const std::size_t at = said.find(" had a finite loss but made 'x.o.affine.weight' infinite");
+  REQUIRE(at != std::string::npos);
+  const int64_t bad = std::stoll(said.substr(said.rfind("step ", at) + 5));  // rows are shuffled
+  REQUIRE(bad > 1);
+  CHECK(left == fitted(bad - 1, nothing));
+  CHECK(nothing.empty());
+  CHECK(std::isfinite(left.first));
+}
+
 TEST_CASE("progress can stop a fit") {
   HarmonicGraph g = line();
   FitOptions o = settings();
