@@ -49,17 +49,39 @@ CompiledStep::CompiledStep(Lowered lowered, ParameterStore& store, Executor& exe
     inputs_.push_back(slot < 0 ? fixed : nullptr);
   }
   if (lowered_.program.output("loss")) loss_ = executable_->output("loss").data<float>();
+  parts_ = means_of(lowered_.parts);
   for (const LossInfo& info : lowered_.losses) {
-    layer_losses_.push_back(executable_->output(info.name + ".loss").data<float>());
-    correct_.push_back(info.accuracy ? executable_->output(info.name + ".correct").data<float>() : nullptr);
+    layer_parts_.push_back(means_of(info.parts));
+    correct_.push_back(info.accuracy ? mean_of(info.name + ".correct", info.accuracy_of) : BatchMean());
+    if (info.accuracy && info.accuracy_of < 0) correct_.back().places = static_cast<double>(info.counted);
   }
 }
 
-const void* CompiledStep::own_input(const std::string& name) const {
+BatchMean CompiledStep::mean_of(const std::string& output, int counted) const {
+  BatchMean mean{executable_->output(output).data<float>()};
+  if (counted < 0) return mean;
+  const CountedPlaces& places = lowered_.counted.at(static_cast<size_t>(counted));
+  mean.counted = executable_->output(places.output).data<float>();
+  mean.places = static_cast<double>(places.places);
+  return mean;
+}
+
+std::vector<BatchMean> CompiledStep::means_of(const std::vector<LossPart>& parts) const {
+  std::vector<BatchMean> means;
+  for (const LossPart& part : parts) means.push_back(mean_of(part.output, part.counted));
+  return means;
+}
+
+const void* CompiledStep::own_input(const std::string& name) {
   if (name == "@lr") return &lr_;
   if (name == "@step") return &step_;
   if (name == "@keep") return &keep_;
-  if (name == "@scale") return &scale_;
+  if (name == "@scale") return &scales_.front();
+  if (name.starts_with("@scale:")) {
+    const size_t part = std::stoul(name.substr(name.find(':') + 1));
+    if (scales_.size() <= part) scales_.resize(part + 1, 1);
+    return &scales_[part];
+  }
   return counter_;
 }
 

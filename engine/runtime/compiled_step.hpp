@@ -1,6 +1,7 @@
 // One compiled program of a graph with its inputs laid out: what a cycle runs again and again.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,16 @@
 #include "engine/runtime/lowering.hpp"
 
 namespace harmonics {
+
+// A mean over the places of a batch that count; null `counted`: over all of them.
+struct BatchMean {
+  const float* value = nullptr;
+  const float* counted = nullptr;
+  double places = 1;
+
+  // How much it weighs beside those of other batches: the part of `samples` samples that counts.
+  double weight(double samples) const { return counted ? static_cast<double>(*counted) * samples / places : samples; }
+};
 
 class CompiledStep {
  public:
@@ -22,7 +33,7 @@ class CompiledStep {
   // `streams`: one buffer per Lowered::inputs. Nothing is allocated.
   void set(const void* const* streams, float lr, int64_t step, uint64_t seed);
   void set_keep(bool keep) { keep_ = keep; }       // programs that gather gradients: add to what is there
-  void set_scale(float scale) { scale_ = scale; }  // programs that step from gathered gradients: times this
+  void set_scale(float scale, size_t part = 0) { scales_.at(part) = scale; }  // programs that step from gathered gradients: times this
   void run() { executable_->run(inputs_.data()); }
   void run_forward() { executable_->run_forward(inputs_.data()); }
   bool run_if_finite() { return executable_->run_if_finite(inputs_.data(), loss_); }  // of programs with a loss
@@ -32,10 +43,12 @@ class CompiledStep {
   float scalar(const std::string& output) const { return *executable_->output(output).data<float>(); }
   const Lowered& lowered() const { return lowered_; }
   const Executable& executable() const { return *executable_; }
-  // Pointers to scalar results, resolved once: loss, then per LossInfo its loss and (or null) its correct count.
+  // Scalar results, resolved once: the loss and its parts, then per LossInfo those of its loss, and how many classes were right
+  // (a null value: not counted).
   const float* loss() const { return loss_; }
-  const float* layer_loss(size_t i) const { return layer_losses_[i]; }
-  const float* correct(size_t i) const { return correct_[i]; }
+  const std::vector<BatchMean>& parts() const { return parts_; }
+  const std::vector<BatchMean>& layer_parts(size_t i) const { return layer_parts_[i]; }
+  const BatchMean& correct(size_t i) const { return correct_[i]; }
 
  private:
   struct Indices {  // a stream whose numbers choose from `limit` classes
@@ -45,19 +58,23 @@ class CompiledStep {
     int64_t limit;
   };
 
-  const void* own_input(const std::string& name) const;
+  const void* own_input(const std::string& name);
+  BatchMean mean_of(const std::string& output, int counted) const;
+  std::vector<BatchMean> means_of(const std::vector<LossPart>& parts) const;
 
   Lowered lowered_;
   std::unique_ptr<Executable> executable_;
   std::vector<const void*> inputs_;
   std::vector<Indices> indices_;
   std::vector<int> stream_slot_;  // per program input: index into the streams, or -1
-  float lr_ = 0, scale_ = 1;
+  float lr_ = 0;
+  std::deque<float> scales_{1};  // stay where they are
   bool keep_ = false;
   int64_t step_ = 0;
   int64_t counter_[2] = {0, 0};
   const float* loss_ = nullptr;
-  std::vector<const float*> layer_losses_, correct_;
+  std::vector<BatchMean> parts_, correct_;
+  std::vector<std::vector<BatchMean>> layer_parts_;
 };
 
 }  // namespace harmonics

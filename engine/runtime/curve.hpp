@@ -10,7 +10,7 @@ namespace harmonics {
 // A curve under way.
 struct CurveState {
   std::vector<CurvePoint> points;
-  int64_t stride = 1, pending = 0;
+  int64_t stride = 1, pending = 0, judged = 0;  // steps of the next point; those with an accuracy
   double sum_loss = 0, sum_accuracy = 0;
 };
 
@@ -20,11 +20,11 @@ class Curve {
   static constexpr size_t kPoints = 512;
   void add(int64_t step, double seconds, double loss, double accuracy) {
     now_.sum_loss += loss;
-    now_.sum_accuracy += accuracy;
+    if (accuracy >= 0) now_.sum_accuracy += accuracy, ++now_.judged;
     if (++now_.pending < now_.stride) return;
-    now_.points.push_back({step, seconds, now_.sum_loss / static_cast<double>(now_.pending), accuracy < 0 ? -1 : now_.sum_accuracy / static_cast<double>(now_.pending)});
+    now_.points.push_back({step, seconds, now_.sum_loss / static_cast<double>(now_.pending), now_.judged == 0 ? -1 : now_.sum_accuracy / static_cast<double>(now_.judged)});
     now_.sum_loss = now_.sum_accuracy = 0;
-    now_.pending = 0;
+    now_.pending = now_.judged = 0;
     if (now_.points.size() == kPoints) halve();
   }
   std::vector<CurvePoint> take() { return std::move(now_.points); }
@@ -36,9 +36,10 @@ class Curve {
   }
 
  private:
+  static double half(double a, double b) { return a < 0 ? b : b < 0 ? a : (a + b) / 2; }
   void halve() {
     for (size_t i = 0; i + 1 < now_.points.size(); i += 2)
-      now_.points[i / 2] = {now_.points[i + 1].step, now_.points[i + 1].seconds, (now_.points[i].loss + now_.points[i + 1].loss) / 2, (now_.points[i].accuracy + now_.points[i + 1].accuracy) / 2};
+      now_.points[i / 2] = {now_.points[i + 1].step, now_.points[i + 1].seconds, (now_.points[i].loss + now_.points[i + 1].loss) / 2, half(now_.points[i].accuracy, now_.points[i + 1].accuracy)};
     now_.points.resize(now_.points.size() / 2);
     now_.stride *= 2;
   }

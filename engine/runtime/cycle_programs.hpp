@@ -19,7 +19,9 @@ namespace harmonics {
 // A compiled step with everything it reports resolved, so that a step looks nothing up by name.
 struct StepProgram {
   std::unique_ptr<CompiledStep> step;
+  std::vector<size_t> parts;                           // of the metric "loss", by Lowered::parts
   std::vector<size_t> loss_metrics, accuracy_metrics;  // by Lowered::losses
+  std::vector<std::vector<size_t>> layer_parts;        // of the loss metrics
   std::vector<const HTensor*> results;                 // by wanted node; null: this branch does not drive it
   JudgedOutputs judged;                                // with a judge
 };
@@ -40,6 +42,8 @@ class CyclePrograms {
   StepProgram& of_batch(int64_t count);
   // Steps from what the batches of a group have gathered; null: each batch is a step.
   CompiledStep* update() const { return chosen_->update.get(); }
+  // The parts of the loss whose gradients are gathered one by one, as StepProgram::parts has them.
+  const std::vector<size_t>& gathered_parts() const { return chosen_->gathered_parts; }
   LoweringOptions options(int64_t batch) const;
 
   const std::vector<std::optional<TensorType>>& result_types() const { return result_types_; }  // by wanted node, of one sample
@@ -53,6 +57,7 @@ class CyclePrograms {
   struct Branch {
     std::map<int64_t, StepProgram> by_batch;
     std::unique_ptr<CompiledStep> update;
+    std::vector<size_t> gathered_parts;
   };
 
   std::vector<int> conditionals() const;

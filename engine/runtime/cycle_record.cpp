@@ -1,16 +1,53 @@
 #include "engine/runtime/cycle_record.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace harmonics {
 
 CycleRecord::CycleRecord(const CyclePlan& plan, CycleReport& report) : plan_(plan), report_(report), loss_metric_(metrics_.declare("loss")) {
   if (!plan_.training) return;
   for (const GraphTap& t : plan_.graph.graph().taps) {
-    metrics_.declare(plan_.name_of(t.layer) + ".loss");
+    declare_parts(metrics_.declare(plan_.name_of(t.layer) + ".loss"), t.layer);
     metrics_.declare(plan_.name_of(t.layer) + ".accuracy");
   }
+  declare_parts(loss_metric_, -1);
+  group_.loss.resize(metrics_.parts(loss_metric_));
+  in_epoch_.loss.resize(group_.loss.size());
   if (plan_.window > 0) metrics_.keep_windows(plan_.window);
+}
+
+// Of the cycle's losses, or of a layer's.
+void CycleRecord::declare_parts(size_t metric, int layer) {
+  const Graph& graph = plan_.graph.graph();
+  for (const GraphTap& t : graph.taps)
+    if ((layer < 0 || t.layer == layer) && (t.cycle < 0 || t.cycle == plan_.cycle))
+      for (const BoundCall& loss : t.losses) metrics_.part(metric, counted_by(graph, t, loss));
+}
+
+bool CycleRecord::Sums::counts() const {
+  return std::any_of(loss.begin(), loss.end(), [](const StepSums& part) { return part.weight > 0; });
+}
+
+double CycleRecord::Sums::mean_loss() const {
+  double mean = 0;
+  for (const StepSums& part : loss) mean += StepSums{part.sum, part.weight, part.active, measured}.mean();
+  return mean;
+}
+
+void CycleRecord::Sums::add(const Sums& group) {
+  if (group.counts()) {
+    for (size_t i = 0; i < loss.size(); ++i) loss[i].add(group.loss[i]);
+    measured += group.measured;
+  }
+  correct += group.correct;
+  judged += group.judged;
+}
+
+void CycleRecord::Sums::clear() {
+  batches = steps = samples = 0;
+  std::fill(loss.begin(), loss.end(), StepSums());
+  measured = correct = judged = 0;
 }
 
 void CycleRecord::count_batch(const StepProgram& program, int64_t samples) {
@@ -21,27 +58,40 @@ void CycleRecord::count_batch(const StepProgram& program, int64_t samples) {
   measure(program, static_cast<double>(samples));
 }
 
-void CycleRecord::measure(const StepProgram& p, double count) {
+void CycleRecord::measure(const StepProgram& p, double samples) {
   const CompiledStep& program = *p.step;
   if (!program.loss()) return;
-  const double loss = *program.loss();
-  metrics_.add(loss_metric_, loss, count);
-  double accuracy = -1;
-  const auto& losses = program.lowered().losses;
-  for (size_t i = 0; i < losses.size(); ++i) {
-    metrics_.add(p.loss_metrics[i], *program.layer_loss(i), count);
-    if (const float* correct = program.correct(i)) {
-      const double right = *correct / static_cast<double>(losses[i].counted);
-      metrics_.add(p.accuracy_metrics[i], right, count);
-      if (accuracy < 0) accuracy = right, accuracy_metric_ = p.accuracy_metrics[i];
-    }
+  add(loss_metric_, p.parts, program.parts(), samples);
+  for (size_t i = 0; i < p.parts.size(); ++i) {
+    const double weight = program.parts()[i].weight(samples);
+    group_.loss[p.parts[i]].add({weight > 0 ? *program.parts()[i].value * weight : 0, weight, samples, 0});
   }
-  group_.loss += loss * count;
-  group_.measured += count;
-  if (accuracy >= 0) {
-    group_.correct += accuracy * count;
-    group_.judged += count;
+  group_.measured += samples;
+  bool first = true;
+  for (size_t i = 0; i < p.loss_metrics.size(); ++i) {
+    add(p.loss_metrics[i], p.layer_parts[i], program.layer_parts(i), samples);
+    const BatchMean& correct = program.correct(i);
+    if (!correct.value) continue;
+    const double share = add_accuracy(p.accuracy_metrics[i], correct, samples), weight = correct.weight(samples);
+    if (!std::exchange(first, false)) continue;
+    accuracy_metric_ = p.accuracy_metrics[i];
+    group_.correct += share * weight;
+    group_.judged += weight;
   }
+}
+
+void CycleRecord::add(size_t metric, const std::vector<size_t>& parts, const std::vector<BatchMean>& means, double samples) {
+  metrics_.begin_batch(metric, samples);
+  for (size_t i = 0; i < parts.size(); ++i) metrics_.add(metric, parts[i], *means[i].value, means[i].weight(samples), samples);
+}
+
+// The share that is right of what counts; 0 where nothing does.
+double CycleRecord::add_accuracy(size_t metric, const BatchMean& correct, double samples) {
+  const double counted = correct.counted ? static_cast<double>(*correct.counted) : correct.places;
+  const double share = counted > 0 ? *correct.value / counted : 0;
+  metrics_.begin_batch(metric, samples);
+  metrics_.add(metric, 0, share, correct.weight(samples), samples);
+  return share;
 }
 
 void CycleRecord::end_step(double now) {
@@ -50,12 +100,9 @@ void CycleRecord::end_step(double now) {
   ++in_epoch_.steps;
   now_ = now;
   metrics_.end_step();
-  in_epoch_.loss += group_.loss;
-  in_epoch_.measured += group_.measured;
-  in_epoch_.correct += group_.correct;
-  in_epoch_.judged += group_.judged;
-  if (group_.measured > 0) curve_.add(step_, now_, group_.mean_loss(), group_.accuracy());
-  group_ = {};
+  in_epoch_.add(group_);
+  if (group_.counts()) curve_.add(step_, now_, group_.mean_loss(), group_.accuracy());
+  group_.clear();
 }
 
 void CycleRecord::drop_step() {
@@ -72,7 +119,7 @@ EpochReport* CycleRecord::close_epoch(uint64_t next, double now) {
     epoch_start_ = now;
   }
   epoch_ = next;
-  in_epoch_ = {};
+  in_epoch_.clear();
   return closed;
 }
 
@@ -92,7 +139,7 @@ void CycleRecord::store(RunState& s) const {
   RecordState& r = s.record;
   r.epoch_steps = in_epoch_.steps;
   r.epoch_samples = in_epoch_.samples - group_.samples;
-  r.epoch_loss = in_epoch_.loss;
+  for (size_t i = 0; i < in_epoch_.loss.size(); ++i) r.epoch_loss[metrics_.part_key(loss_metric_, i)] = in_epoch_.loss[i];
   r.epoch_measured = in_epoch_.measured;
   r.epoch_correct = in_epoch_.correct;
   r.epoch_judged = in_epoch_.judged;
@@ -113,7 +160,14 @@ void CycleRecord::restore(const RunState& s) {
   now_ = s.seconds;
   report_.learning_rate = s.learning_rate;
   const RecordState& r = s.record;
-  in_epoch_ = {0, r.epoch_steps, r.epoch_samples, r.epoch_loss, r.epoch_measured, r.epoch_correct, r.epoch_judged};
+  in_epoch_.clear();
+  in_epoch_.steps = r.epoch_steps;
+  in_epoch_.samples = r.epoch_samples;
+  in_epoch_.measured = r.epoch_measured;
+  in_epoch_.correct = r.epoch_correct;
+  in_epoch_.judged = r.epoch_judged;
+  for (size_t i = 0; i < in_epoch_.loss.size(); ++i)
+    if (const auto part = r.epoch_loss.find(metrics_.part_key(loss_metric_, i)); part != r.epoch_loss.end()) in_epoch_.loss[i] = part->second;
   epoch_start_ = r.epoch_start;
   aside_ = r.aside;
   metrics_.restore(r.windows, r.held);

@@ -25,7 +25,7 @@ class CycleRecord {
 
   // Batches of the step that is running, and their samples.
   int64_t gathered() const { return group_.batches; }
-  int64_t gathered_samples() const { return group_.samples; }
+  double gathered_weight(size_t part) const { return group_.loss[part].weight; }  // how many of them a part of the loss counts
   int64_t next_batch() { return ++batches_; }
   void count_batch(const StepProgram& program, int64_t samples);
   void end_step(double now);
@@ -50,12 +50,19 @@ class CycleRecord {
   // What the batches of one step add up to, and the steps of one epoch.
   struct Sums {
     int64_t batches = 0, steps = 0, samples = 0;
-    double loss = 0, measured = 0, correct = 0, judged = 0;
-    double mean_loss() const { return measured > 0 ? loss / measured : 0; }
+    std::vector<StepSums> loss;  // by part, as Metrics::part has them; without samples, which are `measured`
+    double measured = 0, correct = 0, judged = 0;
+    bool counts() const;
+    double mean_loss() const;
     double accuracy() const { return judged > 0 ? correct / judged : -1; }
+    void add(const Sums& group);  // its losses and accuracy
+    void clear();                 // allocates nothing
   };
 
+  void declare_parts(size_t metric, int layer);
   void measure(const StepProgram& program, double samples);
+  void add(size_t metric, const std::vector<size_t>& parts, const std::vector<BatchMean>& means, double samples);
+  double add_accuracy(size_t metric, const BatchMean& correct, double samples);
   double samples_per_second(double now) const { return now > aside_ ? static_cast<double>(samples_) / (now - aside_) : 0; }
 
   const CyclePlan& plan_;

@@ -223,7 +223,11 @@ void CycleRun::end_step() {
   if (record_.gathered() == 0) return;
   if (CompiledStep* update = programs_.update()) {
     update->set(nullptr, next_rate(), record_.step() + 1, plan_.settings.seed);
-    update->set_scale(static_cast<float>(static_cast<double>(plan_.batch) / static_cast<double>(record_.gathered_samples())));
+    const std::vector<size_t>& parts = programs_.gathered_parts();
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const double counted = record_.gathered_weight(parts[i]);
+      update->set_scale(counted > 0 ? static_cast<float>(static_cast<double>(plan_.batch) / counted) : 0, i);
+    }
     update->run();
     if (undo_if_spoilt()) return;
   }

@@ -7,6 +7,8 @@
 
 #include <fmt/core.h>
 
+#include "engine/runtime/metrics.hpp"
+
 namespace harmonics {
 
 namespace {
@@ -43,6 +45,27 @@ std::unique_ptr<JointReader> reader_of(HarmonicGraph& graph, int cycle, StreamSe
                 {"cut a stream that has no end: take=N in its address"});
   return reader;
 }
+// The sum of what the parts of a loss are on average over the places that count.
+class Means {
+ public:
+  explicit Means(size_t parts) : sums_(parts) {}
+  void add(const std::vector<BatchMean>& parts, double samples) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const double weight = parts[i].weight(samples);
+      if (weight > 0) sums_[i].add({*parts[i].value * weight, weight, samples, samples});
+    }
+  }
+  // NaN: nothing counts.
+  double mean() const {
+    double sum = 0;
+    bool counts = false;
+    for (const StepSums& part : sums_) sum += part.mean(), counts = counts || part.weight > 0;
+    return counts && !std::isnan(sum) ? sum : std::numeric_limits<double>::quiet_NaN();  // the sign of a NaN says nothing
+  }
+
+ private:
+  std::vector<StepSums> sums_;
+};
 
 }  // namespace
 
@@ -106,8 +129,10 @@ Evaluation Evaluator::run() {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   Evaluation result;
-  double loss = 0;
-  std::vector<double> layer_loss(steps_.begin()->second.step->lowered().losses.size(), 0);
+  const Lowered& lowered = steps_.begin()->second.step->lowered();
+  Means loss(lowered.parts.size());
+  std::vector<Means> layer_loss;
+  for (const LossInfo& info : lowered.losses) layer_loss.emplace_back(info.parts.size());
   reader_->begin(0);
   judge_->reset();
   while (const uint64_t n = reader_->read(most_, targets_.data())) {
@@ -115,19 +140,17 @@ Evaluation Evaluator::run() {
     at.step->check_indices(targets_.data());
     at.step->set(targets_.data(), 0, 1, settings_.seed);
     at.step->run();
-    loss += static_cast<double>(*at.step->loss()) * static_cast<double>(n);
-    for (size_t i = 0; i < layer_loss.size(); ++i) layer_loss[i] += static_cast<double>(*at.step->layer_loss(i)) * static_cast<double>(n);
+    loss.add(at.step->parts(), static_cast<double>(n));
+    for (size_t i = 0; i < layer_loss.size(); ++i) layer_loss[i].add(at.step->layer_parts(i), static_cast<double>(n));
     judge_->add(at.outputs, static_cast<int64_t>(n));
     result.samples += static_cast<int64_t>(n);
   }
   result.left_over = reader_->left_over();
-  const double samples = static_cast<double>(std::max<int64_t>(result.samples, 1));
-  // The sign of a NaN says nothing.
-  result.loss = std::isnan(loss) ? std::numeric_limits<double>::quiet_NaN() : loss / samples;
+  result.loss = loss.mean();
   result.layers = judge_->figures();
   for (size_t i = 0; i < layer_loss.size(); ++i)
     for (LayerFigures& f : result.layers)
-      if (f.layer == steps_.begin()->second.step->lowered().losses[i].name) f.figures.insert(f.figures.begin(), {"loss", layer_loss[i] / samples});
+      if (f.layer == lowered.losses[i].name) f.figures.insert(f.figures.begin(), {"loss", layer_loss[i].mean()});
   if (const double* accuracy = result.find("accuracy")) result.accuracy = *accuracy;
   result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return result;

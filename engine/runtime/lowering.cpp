@@ -26,6 +26,7 @@ struct LayerValue {
 struct LossTerm {
   HTensor total;
   std::string only;
+  int counted = -1;  // Lowered::counted
 };
 
 class Lowerer : public ParameterSource {
@@ -166,32 +167,58 @@ class Lowerer : public ParameterSource {
       const LayerValue& prediction = value_of(t.layer, t.span);
       const LayerValue& target = value_of(t.target, t.span);
       LossInfo& info = info_of(t.layer);
-      HTensor layer_loss;
       for (const BoundCall& c : t.losses) {
-        HTensor mean = loss(t, c, prediction, target, info);
-        if (c.loss_weight != 1) mean = mul(mean, c.loss_weight);
-        layer_loss = layer_loss.empty() ? mean : add(layer_loss, mean);
-        terms_.push_back({mean, c.only});
+        LossTerm term = loss(t, c, prediction, target, info);
+        term.only = c.only;
+        if (c.loss_weight != 1) term.total = mul(term.total, c.loss_weight);
+        layer_terms_[info.name].push_back(term);
+        terms_.push_back(std::move(term));
       }
-      layer_losses_[info.name] = layer_losses_.count(info.name) ? add(layer_losses_[info.name], layer_loss) : layer_loss;
     }
     if (terms_.empty()) return;
-    HTensor total = terms_.front().total;
-    for (size_t i = 1; i < terms_.size(); ++i) total = add(total, terms_[i].total);
-    tracer_.output("loss", total);
-    for (const auto& [name, value] : layer_losses_) tracer_.output(name + ".loss", value);
+    result_.parts = hand_out_loss("loss", terms_);
+    for (const auto& [name, terms] : layer_terms_) {
+      const auto info = std::find_if(result_.losses.begin(), result_.losses.end(), [&](const LossInfo& l) { return l.name == name; });
+      info->parts = hand_out_loss(name + ".loss", terms);
+    }
   }
 
-  HTensor loss(const GraphTap& t, const BoundCall& c, const LayerValue& prediction, const LayerValue& target, LossInfo& info) {
+  static HTensor sum_of(const std::vector<LossTerm>& terms) {
+    HTensor total = terms.front().total;
+    for (size_t i = 1; i < terms.size(); ++i) total = add(total, terms[i].total);
+    return total;
+  }
+
+  static std::map<int, std::vector<LossTerm>> by_count(const std::vector<LossTerm>& terms) {
+    std::map<int, std::vector<LossTerm>> parts;
+    for (const LossTerm& term : terms) parts[term.counted].push_back(term);
+    return parts;
+  }
+
+  // Terms that are means over the same places are one part.
+  std::vector<LossPart> hand_out_loss(const std::string& name, const std::vector<LossTerm>& terms) {
+    const auto by = by_count(terms);
+    std::vector<LossPart> parts;
+    for (const auto& [counted, some] : by) {
+      parts.push_back({by.size() == 1 ? name : fmt::format("{}:{}", name, parts.size()), counted});
+      if (by.size() > 1) tracer_.output(parts.back().output, sum_of(some));
+    }
+    tracer_.output(name, sum_of(terms));
+    return parts;
+  }
+
+  LossTerm loss(const GraphTap& t, const BoundCall& c, const LayerValue& prediction, const LayerValue& target, LossInfo& info) {
     TraceScope scope("loss/" + node(t.layer).name);
     try {
       const FlowValue& p = prediction.value;
       const bool classes = (c.item->flags & HX_TAKES_CLASSES) && is_integer(target.value.tensor.dtype()) &&
                            target.value.tensor.rank() + 1 == p.tensor.rank();
       HTensor y;
+      int counted = -1;
       if (classes) {
         y = cast(target.value.tensor, DType::I32);
-        if (!(c.item->flags & HX_SHIFTS_TARGET)) count_correct(c, prediction, y, info);
+        counted = counted_places(t, c, y);
+        if (!(c.item->flags & HX_SHIFTS_TARGET)) count_correct(c, prediction, y, counted, info);
       } else {
         y = stop_gradient(as_numbers(target.value.tensor));
         if (!is_float(y.dtype())) y = cast(y, p.tensor.dtype());  // whole numbers where no classes are meant
@@ -204,7 +231,7 @@ class Lowerer : public ParameterSource {
       if (options_.judge && !info.judged) judge(c, prediction, y, classes, info);
       const HTensor value = call_loss(c.item, c.arguments, prediction.activation, prediction.before_activation.tensor, p.tensor, y);
       gave(c, {p.tensor, prediction.before_activation.tensor, y}, value);
-      return mean_loss(value, 1 + p.positions);
+      return {mean_loss(value, 1 + p.positions), "", counted};
     } catch (const Error& e) {
       if (e.span().line) throw;
       throw Error(e.kind(), e.what(), c.span.line ? c.span : t.span, e.notes());
@@ -240,20 +267,36 @@ class Lowerer : public ParameterSource {
     }
   }
 
-  void count_correct(const BoundCall& c, const LayerValue& prediction, const HTensor& labels, LossInfo& info) {
+  static HTensor present(const BoundCall& c, const HTensor& labels) {
+    return cast(logical_not(equal(labels, static_cast<double>(c.arguments.integer("ignore_index")))), DType::F32);
+  }
+
+  // How many places of the batch the loss is a mean over; -1: all of them.
+  int counted_places(const GraphTap& t, const BoundCall& c, const HTensor& labels) {
+    const std::string key = counted_by(graph_, t, c);
+    if (key.empty()) return -1;
+    for (size_t i = 0; i < result_.counted.size(); ++i)
+      if (result_.counted[i].key == key) return static_cast<int>(i);
+    const int64_t last = static_cast<int64_t>(labels.rank()) - 1;
+    const bool shifts = (c.item->flags & HX_SHIFTS_TARGET) && last > 0;
+    const HTensor counts = present(c, shifts ? slice_axis(labels, last, 1, labels.shape().back()) : labels);
+    const CountedPlaces& all = result_.counted.emplace_back(CountedPlaces{key, fmt::format("counted:{}", result_.counted.size()), counts.size()});
+    counted_.push_back(reduce_sum(counts, axes_from(counts, 0)));
+    tracer_.output(all.output, counted_.back());
+    return static_cast<int>(counted_.size()) - 1;
+  }
+
+  void count_correct(const BoundCall& c, const LayerValue& prediction, const HTensor& labels, int counted, LossInfo& info) {
     if (info.accuracy) return;  // of the layer's first tap of classes
     const HTensor &p = prediction.value.tensor, &logits = prediction.before_activation.tensor;
     const bool second = (c.item->flags & HX_TWO_CLASSES_IN_ONE) && p.shape().back() == 1;  // its probability
     const HTensor best = second ? cast(reshape(less(0.5, p), labels.shape()), DType::I64) : argmax(logits, static_cast<int64_t>(logits.rank()) - 1);
-    const HTensor hit = cast(equal(best, cast(labels, DType::I64)), DType::F32);
-    HTensor correct = reduce_sum(hit, axes_from(hit, 0));
-    if (c.arguments.has("ignore_index")) {  // the share of those that count, taken for all
-      const HTensor counts = cast(logical_not(equal(labels, static_cast<double>(c.arguments.integer("ignore_index")))), DType::F32);
-      correct = correct * (static_cast<double>(hit.size()) / maximum(reduce_sum(counts, axes_from(counts, 0)), 1));
-    }
+    HTensor hit = cast(equal(best, cast(labels, DType::I64)), DType::F32);
+    if (counted >= 0) hit = hit * present(c, labels);
     info.accuracy = true;
     info.counted = hit.size();
-    tracer_.output(info.name + ".correct", correct);
+    info.accuracy_of = counted;
+    tracer_.output(info.name + ".correct", reduce_sum(hit, axes_from(hit, 0)));
   }
 
   void judge(const BoundCall& c, const LayerValue& prediction, const HTensor& target, bool classes, LossInfo& info) {
@@ -275,11 +318,15 @@ class Lowerer : public ParameterSource {
   }
 
   // ---- training ----
-  void train() {
-    std::map<std::string, HTensor> sums;
+  using Gradients = std::map<std::string, HTensor>;  // by parameter
+
+  // Of the sum of these terms. Empty `weight`: 1, else the sum times it.
+  Gradients gradients_of(const std::vector<LossTerm>& terms, const HTensor& weight) {
+    Gradients sums;
     std::map<std::string, HTensor> groups;  // only= pattern -> sum of its losses
-    for (const LossTerm& term : terms_) groups[term.only] = groups.count(term.only) ? add(groups[term.only], term.total) : term.total;
-    for (const auto& [pattern, total] : groups) {
+    for (const LossTerm& term : terms) groups[term.only] = groups.count(term.only) ? add(groups[term.only], term.total) : term.total;
+    for (auto& [pattern, total] : groups) {
+      if (weight) total = total * cast(weight, total.dtype());
       std::vector<std::string> names;
       std::vector<HTensor> wrt;
       for (const std::string& p : parameters_) {
@@ -292,15 +339,31 @@ class Lowerer : public ParameterSource {
       const std::vector<HTensor> gradients = gradient(tracer_, total, wrt, options_.chooser);
       for (size_t i = 0; i < names.size(); ++i) sums[names[i]] = sums.count(names[i]) ? add(sums[names[i]], gradients[i]) : gradients[i];
     }
+    return sums;
+  }
+
+  // Of each part of the loss when what counts is known only at the step's end, else of all together.
+  std::vector<Gradients> gradients() {
+    if (!(options_.accumulate > 0 && options_.by_count)) return {gradients_of(terms_, {})};
+    std::vector<Gradients> parts;
+    for (const auto& [counted, terms] : by_count(terms_)) {
+      const auto at = static_cast<size_t>(counted);
+      parts.push_back(gradients_of(terms, counted < 0 ? HTensor() : counted_[at] * (1.0 / static_cast<double>(result_.counted[at].places))));
+    }
+    return parts;
+  }
+
+  void train() {
+    std::vector<Gradients> parts = gradients();
     const TraceScope scope("optimizer");
-    std::vector<HTensor> gradients;
-    for (const std::string& name : parameters_)
-      if (sums.count(name)) {
-        result_.trained.push_back({name, !outer_.count(name) && !is_table(name)});
-        gradients.push_back(sums[name]);
-      }
-    if (options_.accumulate > 0) trace_accumulation(tracer_, store_, result_.trained, gradients, options_.accumulate);
-    else trace_updates(tracer_, store_, options_, result_.trained, std::move(gradients));
+    std::vector<std::vector<HTensor>> by_part(parts.size());
+    for (const std::string& name : parameters_) {
+      if (std::none_of(parts.begin(), parts.end(), [&](const Gradients& g) { return g.count(name) != 0; })) continue;
+      result_.trained.push_back({name, !outer_.count(name) && !is_table(name)});
+      for (size_t i = 0; i < parts.size(); ++i) by_part[i].push_back(parts[i].count(name) ? parts[i][name] : zeros_like(tracer_.parameter(name, store_.find(name)->type)));
+    }
+    if (options_.accumulate > 0) trace_accumulation(tracer_, store_, result_.trained, by_part, options_.accumulate);
+    else trace_updates(tracer_, store_, options_, result_.trained, std::move(by_part.front()));
   }
 
   // Is the parameter looked up by row?
@@ -343,11 +406,18 @@ class Lowerer : public ParameterSource {
   std::set<std::string> outer_;  // parameters of arrows into tapped layers
   bool into_tapped_ = false;
   std::vector<LossTerm> terms_;
-  std::map<std::string, HTensor> layer_losses_;
+  std::map<std::string, std::vector<LossTerm>> layer_terms_;
+  std::vector<HTensor> counted_;  // by Lowered::counted
   Lowered result_;
 };
 
 }  // namespace
+
+std::string counted_by(const Graph& graph, const GraphTap& tap, const BoundCall& loss) {
+  if (!(loss.item->flags & HX_TAKES_CLASSES) || !loss.arguments.has("ignore_index")) return "";
+  const bool shifts = (loss.item->flags & HX_SHIFTS_TARGET) != 0;
+  return fmt::format("{} without {}{}", graph.nodes[static_cast<size_t>(tap.target)].name, loss.arguments.integer("ignore_index"), shifts ? ", shifted" : "");
+}
 
 Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store, const LoweringOptions& options) {
   return Lowerer(graph, streams, widths, store, options).run();

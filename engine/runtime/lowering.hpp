@@ -48,6 +48,8 @@ Widths resolve_widths(const Graph& graph, const std::map<int, StreamType>& strea
 StreamType declared_stream(const GraphNode& node, const StreamType& source, const Graph& graph, bool as_classes);
 // Is this producer read by a tap whose loss takes classes?
 bool read_as_classes(const Graph& graph, int producer);
+// CountedPlaces::key of a loss that leaves out a class; empty: every place counts.
+std::string counted_by(const Graph& graph, const GraphTap& tap, const BoundCall& loss);
 
 enum class Mode { train, evaluate, infer };
 
@@ -60,6 +62,7 @@ struct LoweringOptions : UpdateSettings {  // those: train
   uint64_t seed = 0;
   std::set<int> branches;         // active branch literals; see GraphEdge::branches
   double accumulate = 0;          // train: above 0 gradients times this are gathered and nothing is stepped
+  bool by_count = true;           // with `accumulate`: the parts of the loss apart, each times the share of its places that count
   std::vector<int> wanted;        // infer: layers whose values are handed out; empty: terminal layers and consumers' sources
   bool observe = false;           // hand out every layer's value as "value:LAYER"
   bool judge = false;             // hand out what metrics compare, as "LAYER.prediction" and "LAYER.target"
@@ -82,11 +85,26 @@ struct Judged {
   std::string activation;  // what the layer's arrow ends in
 };
 
+// Places of a target that count, in a batch: those whose class is not ignored.
+struct CountedPlaces {
+  std::string key;      // the same for the same places in every program of a graph
+  std::string output;   // how many they are, f32
+  int64_t places = 0;   // of the batch, counting or not
+};
+
+// Terms of a loss that are means over the same places; the loss is the sum of its parts.
+struct LossPart {
+  std::string output;
+  int counted = -1;     // Lowered::counted; -1: every place counts
+};
+
 struct LossInfo {
   int layer;
   std::string name;        // the layer's
   bool accuracy = false;   // "LAYER.correct" is an output: how many of the batch's (positions') classes are right
-  int64_t counted = 0;     // samples times positions that accuracy counts
+  int64_t counted = 0;     // samples times positions that accuracy counts, with those that are ignored
+  int accuracy_of = -1;    // Lowered::counted, of the places that accuracy counts; -1: every one
+  std::vector<LossPart> parts = {};
   std::optional<Judged> judged = std::nullopt;  // with LoweringOptions::judge
 };
 
@@ -95,6 +113,8 @@ struct Lowered {
   std::vector<int> inputs;          // producers, in the order of the program's stream inputs (named after them)
   std::vector<int64_t> index_limits;  // by input: how many classes or symbols its numbers choose from; 0: they are not indices
   std::vector<LossInfo> losses;       // one a tapped layer
+  std::vector<LossPart> parts;        // of "loss"
+  std::vector<CountedPlaces> counted;
   std::map<int, std::string> values;  // infer: node (layer or consumer) -> output name
   std::vector<Selected> opened;           // calls whose bodies were differentiated: they are calls no more
   std::vector<TrainedParameter> trained;  // parameters this program has gradients for
@@ -102,7 +122,7 @@ struct Lowered {
 };
 
 // Program inputs: one per producer used ("NAME": [batch, sample...]); train also has "@lr" f32, "@step" i64; programs with random
-// nodes have "@counter" i64[2] = {seed, step}; gathering gradients "@keep" bool instead of the rate and step. Outputs: "loss", "LAYER.loss", "LAYER.correct", with `judge` "LAYER.prediction" and "LAYER.target"; updates: parameters, states, moments.
+// nodes have "@counter" i64[2] = {seed, step}; gathering gradients "@keep" bool instead of the rate and step. Outputs: "loss", "LAYER.loss" (and their parts, where there are several), "LAYER.correct", with `judge` "LAYER.prediction" and "LAYER.target"; updates: parameters, states, moments.
 Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store,
               const LoweringOptions& options);
 

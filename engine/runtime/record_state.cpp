@@ -188,9 +188,13 @@ json::object json_of(const std::map<std::string, WindowState>& windows, TensorFi
   json::object o;
   for (const auto& [name, w] : windows) {
     o[name] = w.next;
-    std::vector<double> rows = w.sums;
-    rows.insert(rows.end(), w.weights.begin(), w.weights.end());
-    file.tensors[kWindow + name] = tensor_of(rows, 2);
+    const bool all_count = std::all_of(w.steps.begin(), w.steps.end(), [](const StepSums& s) { return s.weight == s.samples && s.active == s.samples; });
+    std::vector<double> rows;
+    for (const auto column : {&StepSums::sum, &StepSums::weight, &StepSums::active, &StepSums::samples}) {
+      if (all_count && column == &StepSums::active) break;
+      for (const StepSums& s : w.steps) rows.push_back(s.*column);
+    }
+    file.tensors[kWindow + name] = tensor_of(rows, all_count ? 2 : 4);
   }
   return o;
 }
@@ -198,12 +202,16 @@ json::object json_of(const std::map<std::string, WindowState>& windows, TensorFi
 WindowState take_window(const Fields& f, const std::string& name, TensorFile& file) {
   WindowState w;
   w.next = static_cast<size_t>(f.count(name));
-  const std::vector<double> rows = take_numbers(file, kWindow + name, 2);
-  const auto half = rows.begin() + static_cast<std::ptrdiff_t>(rows.size() / 2);
-  w.sums.assign(rows.begin(), half);
-  w.weights.assign(half, rows.end());
+  const auto kept = file.tensors.find(kWindow + name);
+  const bool all_count = kept == file.tensors.end() || kept->second.shape()[0] != 4;
+  const std::vector<double> rows = take_numbers(file, kWindow + name, all_count ? 2 : 4);
+  const size_t n = rows.size() / (all_count ? 2 : 4);
+  for (size_t i = 0; i < n; ++i) {
+    const double weight = rows[n + i];
+    w.steps.push_back(all_count ? StepSums{rows[i], weight, weight, weight} : StepSums{rows[i], weight, rows[2 * n + i], rows[3 * n + i]});
+  }
   constexpr size_t kSamples = size_t{1} << 24;  // of a window over samples
-  if (w.sums.size() > (name.starts_with("window.") ? kSamples : WindowMean::kSize) || w.next >= WindowMean::kSize) throw std::runtime_error(fmt::format("the window of '{}' is too long", name));
+  if (n > (name.starts_with("window.") ? kSamples : WindowMean::kSize) || w.next >= WindowMean::kSize) throw std::runtime_error(fmt::format("the window of '{}' is too long", name));
   return w;
 }
 
@@ -217,7 +225,7 @@ json::object json_of(const CurveState& curve, TensorFile& file) {
   }
   for (int i = 1; i < 4; ++i) points[0].insert(points[0].end(), points[i].begin(), points[i].end());
   file.tensors[kCurve] = tensor_of(points[0], 4);
-  return {{"stride", curve.stride}, {"pending", curve.pending}, {"loss", exact(curve.sum_loss)}, {"accuracy", exact(curve.sum_accuracy)}};
+  return {{"stride", curve.stride}, {"pending", curve.pending}, {"judged", curve.judged}, {"loss", exact(curve.sum_loss)}, {"accuracy", exact(curve.sum_accuracy)}};
 }
 
 CurveState take_curve(const Fields& f, TensorFile& file) {
@@ -226,6 +234,8 @@ CurveState take_curve(const Fields& f, TensorFile& file) {
   c.pending = f.count("pending");
   if (c.stride == 0 || c.pending >= c.stride) throw std::runtime_error(fmt::format("the curve has {} of {} steps pending", c.pending, c.stride));
   c.sum_loss = f.number("loss");
+  c.judged = f.all().contains("judged") ? f.count("judged") : c.pending;
+  if (c.judged > c.pending) throw std::runtime_error(fmt::format("the curve has {} of {} steps judged", c.judged, c.pending));
   c.sum_accuracy = f.number("accuracy");
   const std::vector<double> rows = take_numbers(file, kCurve, 4);
   const size_t n = rows.size() / 4;
@@ -240,10 +250,15 @@ CurveState take_curve(const Fields& f, TensorFile& file) {
 }  // namespace
 
 json::object json_of(const RecordState& r, TensorFile& file) {
-  json::array epochs, judged;
+  json::array epochs, judged, parts;
+  double loss = 0;
+  for (const auto& [key, part] : r.epoch_loss) {
+    parts.push_back(json::array{key, exact(part.sum), exact(part.weight), exact(part.active)});
+    loss += StepSums{part.sum, part.weight, part.active, r.epoch_measured}.mean() * r.epoch_measured;
+  }
   for (const EpochReport& e : r.by_epoch) epochs.push_back(json_of(e, file));
   for (const LayerState& layer : r.judged) judged.push_back(json_of(layer, file));
-  return {{"epoch_steps", r.epoch_steps}, {"epoch_samples", r.epoch_samples}, {"epoch_loss", exact(r.epoch_loss)}, {"epoch_measured", exact(r.epoch_measured)},
+  return {{"epoch_steps", r.epoch_steps}, {"epoch_samples", r.epoch_samples}, {"epoch_loss", exact(loss)}, {"epoch_parts", parts}, {"epoch_measured", exact(r.epoch_measured)},
           {"epoch_correct", exact(r.epoch_correct)}, {"epoch_judged", exact(r.epoch_judged)}, {"epoch_start", exact(r.epoch_start)}, {"aside", exact(r.aside)},
           {"accuracy_metric", r.accuracy_metric}, {"windows", json_of(r.windows, file)}, {"held", exact(r.held)}, {"epochs", epochs}, {"judged", judged}, {"judged_windows", json_of(r.judged_windows, file)},
           {"curve", json_of(r.curve, file)}};
@@ -253,8 +268,14 @@ RecordState take_record(const Fields& f, int64_t version, TensorFile& file) {
   RecordState r;
   r.epoch_steps = f.count("epoch_steps");
   r.epoch_samples = f.count("epoch_samples");
-  r.epoch_loss = f.number("epoch_loss");
   r.epoch_measured = f.number("epoch_measured");
+  if (!f.all().contains("epoch_parts")) r.epoch_loss[""] = {f.number("epoch_loss"), r.epoch_measured, r.epoch_measured, 0};
+  else
+    for (const json::value& value : f.list("epoch_parts")) {
+      const json::array& part = value.as_array();
+      const auto number = [&](size_t i) { return exact_number(part.at(i).as_string(), "epoch_parts"); };
+      r.epoch_loss[std::string(part.at(0).as_string())] = {number(1), number(2), number(3), 0};
+    }
   r.epoch_correct = f.number("epoch_correct");
   r.epoch_judged = f.number("epoch_judged");
   r.epoch_start = f.number("epoch_start");

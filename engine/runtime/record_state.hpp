@@ -21,7 +21,8 @@ class Fields;
 // Means, sums and counts of a CycleRecord; what its metrics have gathered in the epoch.
 struct RecordState {
   int64_t epoch_steps = 0, epoch_samples = 0;
-  double epoch_loss = 0, epoch_measured = 0, epoch_correct = 0, epoch_judged = 0, epoch_start = 0;
+  double epoch_measured = 0, epoch_correct = 0, epoch_judged = 0, epoch_start = 0;
+  std::map<std::string, StepSums> epoch_loss;  // by part, as Metrics::part has them
   double aside = 0;             // seconds that rates leave out
   std::string accuracy_metric;  // whose value the progress line shows; empty: none yet
   std::map<std::string, WindowState> windows;

@@ -95,6 +95,7 @@ LayerCards::LayerCards(HarmonicGraph& graph, int cycle, const RunSettings& run, 
     o.observe = false;
     o.wanted.clear();
     o.accumulate = 1;  // gathers and steps nothing
+    o.by_count = false;
     static_cast<UpdateSettings&>(o) = settings;
     Selection selection(graph.registry(), o.device, true);
     o.chooser = &selection;

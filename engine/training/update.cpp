@@ -17,7 +17,9 @@ HTensor moment(Tracer& tracer, ParameterStore& store, const std::string& name, c
 
 const std::string kAccumulator = "optimizer.gradient.";
 
-std::string accumulator(const std::string& parameter) { return kAccumulator + parameter; }
+std::string of_part(const std::string& name, size_t part) { return part == 0 ? name : name + ":" + std::to_string(part); }
+
+std::string accumulator(const std::string& parameter, size_t part) { return of_part(kAccumulator + parameter, part); }
 
 HTensor times(const HTensor& gradient, const HTensor& factor) {
   return factor ? gradient * cast(factor, gradient.dtype()) : gradient;
@@ -92,26 +94,34 @@ void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& 
 }
 
 void trace_accumulation(Tracer& tracer, ParameterStore& store, const std::vector<TrainedParameter>& parameters,
-                        const std::vector<HTensor>& gradients, double weight) {
+                        const std::vector<std::vector<HTensor>>& gradients, double weight) {
   if (parameters.empty()) return;
   const HTensor keep = tracer.input("@keep", {DType::Bool, {}});
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const TraceScope scope("optimizer/" + parameters[i].name);
-    const std::string name = accumulator(parameters[i].name);
-    const HTensor sum = moment(tracer, store, name, type_of(gradients[i]));
-    const HTensor share = weight == 1 ? gradients[i] : gradients[i] * weight;
-    // Not a product with 0: what was not finite is forgotten too.
-    tracer.update(name, select(keep, sum, zeros_like(sum)) + share);
-  }
+  for (size_t part = 0; part < gradients.size(); ++part)
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const TraceScope scope("optimizer/" + parameters[i].name);
+      const HTensor& gradient = gradients[part][i];
+      const std::string name = accumulator(parameters[i].name, part);
+      const HTensor sum = moment(tracer, store, name, type_of(gradient));
+      const HTensor share = weight == 1 ? gradient : gradient * weight;
+      // Not a product with 0: what was not finite is forgotten too.
+      tracer.update(name, select(keep, sum, zeros_like(sum)) + share);
+    }
 }
 
 Program accumulated_update(const std::string& name, ParameterStore& store, const UpdateSettings& settings,
-                           const std::vector<TrainedParameter>& parameters) {
+                           const std::vector<TrainedParameter>& parameters, size_t parts) {
   Tracer tracer(name);
+  const auto gathered = [&](const TrainedParameter& p, size_t part) { return moment(tracer, store, accumulator(p.name, part), store.find(p.name)->type); };
+  const auto scale = [&](size_t part) { return tracer.input(of_part("@scale", part), {DType::F32, {}}); };
   std::vector<HTensor> gradients;
-  for (const TrainedParameter& p : parameters) gradients.push_back(moment(tracer, store, accumulator(p.name), store.find(p.name)->type));
+  for (const TrainedParameter& p : parameters) {
+    gradients.push_back(gathered(p, 0));
+    if (parts > 1) gradients.back() = times(gradients.back(), scale(0));
+    for (size_t part = 1; part < parts; ++part) gradients.back() = gradients.back() + times(gathered(p, part), scale(part));
+  }
   const TraceScope scope("optimizer");
-  trace_updates(tracer, store, settings, parameters, std::move(gradients), tracer.input("@scale", {DType::F32, {}}));
+  trace_updates(tracer, store, settings, parameters, std::move(gradients), parts > 1 ? HTensor() : scale(0));
   return tracer.take();
 }
 

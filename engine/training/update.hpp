@@ -28,13 +28,13 @@ void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& 
                    const std::vector<TrainedParameter>& parameters, std::vector<HTensor> gradients, const HTensor& scale = {});
 
 // "optimizer.gradient.NAME" becomes itself + `weight` times the gradient where the input "@keep" (bool) holds, else that
-// without itself.
+// without itself. `gradients`: of each part of the loss; those of the second are gathered in "optimizer.gradient.NAME:1".
 void trace_accumulation(Tracer& tracer, ParameterStore& store, const std::vector<TrainedParameter>& parameters,
-                        const std::vector<HTensor>& gradients, double weight);
+                        const std::vector<std::vector<HTensor>>& gradients, double weight);
 
-// A program that steps from what was gathered, times the input "@scale" f32.
+// A program that steps from what was gathered of so many parts, times the inputs "@scale" f32, "@scale:1" ...
 Program accumulated_update(const std::string& name, ParameterStore& store, const UpdateSettings& settings,
-                           const std::vector<TrainedParameter>& parameters);
+                           const std::vector<TrainedParameter>& parameters, size_t parts = 1);
 
 // Does this parameter gather the gradients of a step's batches?
 bool is_accumulator(const std::string& name);

@@ -30,14 +30,16 @@ RunState state_at(int64_t step) {
   s.batch = 10;
   s.seed = UINT64_MAX;
   s.metrics = {{"loss", 0.1}};
-  s.record.windows["loss"] = {{0.1, 0.2}, {1, 1}, 2};
+  s.record.windows["loss"] = {{{0.1, 1, 1, 1}, {0.2, 1, 1, 1}}, 2};
+  s.record.windows["o.loss of y without 0"] = {{{0.1, 0.5, 2, 3}}, 1};  // of what counts
   s.record.curve.points = {{1, 0.5, 0.25, -1}};
   EpochReport epoch{1, 5, 50, 0.25, 0.5, 0.75, 1e-3, 5, "o.accuracy", {{"f1", 0.3}}, Evaluation{7, 0.1, -1, 0.5, {{"o", true, {{"loss", 0.1}, {"auc", std::nan("")}}, {2, {1, 2, 3, 4}}, 7}}}};
   s.record.by_epoch = {epoch};
   s.record.held = {{"val.loss", 0.1}};
   s.record.aside = 0.7;
   s.record.judged = {{"o", 9, {{"f1{average = micro}", true, {std::byte{1}, std::byte{0}, std::byte{255}}}, {"mine", false, {}}, {"none", true, {}}}}};
-  s.record.epoch_loss = 0.1 + 0.2;
+  s.record.epoch_loss = {{"", {0.1 + 0.2, 3, 4, 0}}, {"y without 0", {0.5, 1, 4, 0}}};
+  s.record.epoch_measured = 4;
   return s;
 }
 
@@ -94,8 +96,12 @@ TEST_CASE("a state comes back as it was written") {
   CHECK(s.step == 7);
   CHECK(s.seconds == was.seconds);
   CHECK(s.seed == UINT64_MAX);
-  CHECK(s.record.epoch_loss == was.record.epoch_loss);
-  CHECK(s.record.windows.at("loss").sums == was.record.windows.at("loss").sums);
+  CHECK(s.record.epoch_loss.at("").sum == was.record.epoch_loss.at("").sum);
+  CHECK(s.record.epoch_loss.at("y without 0").active == 4);
+  CHECK(s.record.windows.at("loss").steps.at(1).sum == 0.2);
+  CHECK(s.record.windows.at("loss").steps.at(1).samples == 1);
+  CHECK(s.record.windows.at("o.loss of y without 0").steps.at(0).weight == 0.5);
+  CHECK(s.record.windows.at("o.loss of y without 0").steps.at(0).samples == 3);
   CHECK(s.record.windows.at("loss").next == 2);
   CHECK(s.record.curve.points.at(0).loss == 0.25);
   CHECK(s.record.by_epoch.at(0).learning_rate == 1e-3);

@@ -30,6 +30,8 @@ const char* const kFlows[] = {
        cycle { x -(relu)-> h; h -> o; if loss < 1.5 { h -> side; side <-(mse)- x; } o <-(cross_entropy)- y; } })",
     R"(harmonic watched { producer x {6}; producer y {3}; layer h {7}; layer g {4}; layer o;
        cycle { x -(relu)-> h; if val.loss < 1.09 { h -(tanh)-> g; } else { h -(affine(4, name="first"), relu)-> g; } g -> o; o <-(cross_entropy)- y; } })",
+    R"(harmonic counted { producer x {6}; producer y {3}; layer h {7}; layer o; layer side {6};
+       cycle { x -(relu)-> h; h -> o; if loss < 1.4 { h -> side; side <-(mse)- x; } o <-(cross_entropy(ignore_index=2))- y; } })",
     R"(harmonic wide { producer x {6}; producer y {3}; layer h {40}; layer g {33}; layer o;
        cycle { x -(relu)-> h -(relu)-> g -> o; o <-(cross_entropy)- y; } })",
 };

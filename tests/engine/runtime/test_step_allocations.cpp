@@ -153,11 +153,15 @@ TEST_CASE("gathering, clipping and stepping allocate nothing outside oneDNN") {
 
 TEST_CASE("a steady cycle without oneDNN allocates nothing outside the flow graph") {
   if (!kCountsAllocations) return;
-  const auto allocations_of = [](int64_t steps, int threads, bool watched) {
-    auto g = graph_of("harmonic g { producer x; producer y {16}; layer a_layer_with_a_long_name; cycle { x -(norm)-> a_layer_with_a_long_name; a_layer_with_a_long_name <- y; } }");
+  const auto allocations_of = [](int64_t steps, int threads, bool watched, bool counted = false) {
+    const std::string classes = counted ? " a_layer_with_a_long_name <-(cross_entropy(ignore_index=0))- z;" : "";
+    auto g = graph_of("harmonic g { producer x; producer y {16}; " + std::string(counted ? "producer z {16}; " : "") +
+                      "layer a_layer_with_a_long_name; cycle { x -(norm)-> a_layer_with_a_long_name; a_layer_with_a_long_name <- y;" + classes + " } }");
     bind_producer(*g, "x", std::make_shared<Blocks<float>>(Shape{16}, numbers(16 * 4096)));
     bind_producer(*g, "y", std::make_shared<Blocks<float>>(Shape{16}, numbers(16 * 4096)));
+    if (counted) bind_producer(*g, "z", std::make_shared<Blocks<int32_t>>(Shape{}, std::vector<int32_t>(4096, 0)));
     RunSettings s = settings(8);
+    if (counted) s.accumulate = 2, s.window = 100;
     s.threads = threads;
     s.steps = steps;
     CycleRuntime runtime(*g, 0, s);
@@ -165,9 +169,9 @@ TEST_CASE("a steady cycle without oneDNN allocates nothing outside the flow grap
     if (watched) runtime.set_control(&control), runtime.keep_snapshots([](const std::shared_ptr<Snapshots>&) {});
     start_counting();
     const CycleReport r = runtime.run();
-    const uint64_t counted = stop_counting();
+    const uint64_t made = stop_counting();
     REQUIRE(r.steps == steps);
-    return counted;
+    return made;
   };
   for (const int threads : {1, 2})
     for (const bool watched : {false, true}) {
@@ -176,6 +180,10 @@ TEST_CASE("a steady cycle without oneDNN allocates nothing outside the flow grap
       INFO(few << " allocations in 1024 steps, " << many << " in 5120");
       CHECK(many <= few + 4096 * 3 / 4);  // every other step a node of the flow graph registers its successor anew
     }
+  allocations_of(100, 1, false, true);
+  const uint64_t few = allocations_of(256, 1, false, true), many = allocations_of(2304, 1, false, true);
+  INFO(few << " allocations in 256 steps of two batches, " << many << " in 2304");
+  CHECK(many <= few + 4096 * 3 / 4);
 }
 
 }  // namespace harmonics::testing
