@@ -1,9 +1,11 @@
 // Width resolution. Priority: loaded weights, declared shape, layer function's rule, tap's target, ratio, source's width.
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include <fmt/core.h>
 
+#include "engine/model/safetensors.hpp"
 #include "engine/runtime/lowering.hpp"
 #include "engine/runtime/run_edge.hpp"
 
@@ -31,9 +33,11 @@ struct Mismatch {};
 // Parameters while only types matter: leaves of the scratch tracer.
 class ScratchParameters : public ParameterSource {
  public:
-  // `loaded`: null, or shapes that must be met.
-  ScratchParameters(Tracer& tracer, const LoadedShapes* loaded) : tracer_(tracer), loaded_(loaded) {}
-  HTensor parameter(const std::string& path, const TensorType& type, const hx_init&, const BoundCall&) override {
+  using Seen = std::function<void(const std::string& path, const TensorType& type, const BoundCall& call)>;
+  // `loaded`: null, or shapes that must be met. `seen`: null, or is told of every parameter.
+  ScratchParameters(Tracer& tracer, const LoadedShapes* loaded, const Seen* seen) : tracer_(tracer), loaded_(loaded), seen_(seen) {}
+  HTensor parameter(const std::string& path, const TensorType& type, const hx_init&, const BoundCall& call) override {
+    if (seen_) (*seen_)(path, type, call);
     if (loaded_)
       if (const auto it = loaded_->find(path); it != loaded_->end() && it->second != type.shape) throw Mismatch{};
     return tracer_.parameter(path, type);
@@ -46,22 +50,72 @@ class ScratchParameters : public ParameterSource {
  private:
   Tracer& tracer_;
   const LoadedShapes* loaded_;
+  const Seen* seen_;
 };
 
 class Solver {
  public:
-  Solver(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded) : graph_(graph), streams_(streams), loaded_(loaded) {}
+  Solver(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded) : graph_(graph), streams_(streams), loaded_(loaded) {
+    for (const GraphEdge& e : graph_.edges)
+      for (size_t i = 0; i < e.calls.size(); ++i)
+        if (!e.calls[i].weights.empty()) add_shapes_of(e.calls[i].weights, parameter_prefix(e, i) + ".");
+  }
 
   Widths run() {
     for (int n : graph_.order()) {
       const GraphNode& node = graph_.nodes[static_cast<size_t>(n)];
       if (node.kind == DeclarationKind::Producer ? streams_.count(n) != 0 : driven(n)) width(n);
     }
+    check_shared();
     return std::move(result_);
   }
 
  private:
   const GraphNode& node(int n) const { return graph_.nodes[static_cast<size_t>(n)]; }
+
+  // What an arrow's parameters start from; a file that is not there, or does not fit, is reported where it is read.
+  void add_shapes_of(const std::string& file, const std::string& prefix) {
+    if (const auto known = loaded_.lower_bound(prefix); known != loaded_.end() && known->first.starts_with(prefix)) return;
+    try {
+      for (const auto& [name, tensor] : read_safetensors(file).tensors)
+        if (name.starts_with(prefix) || name.find('.') == std::string::npos) loaded_.emplace(name.starts_with(prefix) ? name : prefix + name, tensor.shape());
+    } catch (const Error&) {
+      return;
+    }
+  }
+
+  std::string place(Span span) const { return fmt::format("{}:{}:{}", graph_.source ? graph_.source->name() : graph_.name, span.line, span.column); }
+
+  // Functions that share a parameter must want it of one shape.
+  void check_shared() {
+    std::set<std::string> prefixes;
+    bool shared = false;
+    for (const GraphEdge& e : graph_.edges)
+      for (size_t i = 0; i < e.calls.size(); ++i) shared = shared || e.calls[i].tied >= 0 || !prefixes.insert(parameter_prefix(e, i)).second;
+    if (!shared) return;
+    struct Use {
+      TensorType type;
+      Span span;
+    };
+    std::map<std::string, Use> first;
+    std::optional<Error> conflict;
+    const GraphEdge* edge = nullptr;
+    const ScratchParameters::Seen see = [&](const std::string& path, const TensorType& type, const BoundCall& call) {
+      const Span span = call.span.line ? call.span : edge->span;
+      const auto [at, fresh] = first.emplace(path, Use{type, span});
+      if (fresh || at->second.type == type || conflict) return;
+      conflict.emplace(ErrorKind::Shape, fmt::format("'{}' is shared, and is {} here, but {} where it is used first", path, type.str(), at->second.type.str()), span,
+                       std::vector<std::string>{"note: it is used first at " + place(at->second.span),
+                                                call.tied >= 0 ? "tied= takes the weight as it is: the widths must agree" : fmt::format("separate them by name: {}(name=\"second\")", call.item->name)});
+    };
+    for (const GraphEdge& e : graph_.edges)
+      if (result_.of.count(e.target) && result_.of.count(e.source)) {
+        edge = &e;
+        try_edge(e, features(width(e.target)), nullptr, &see);
+        if (conflict) throw *conflict;
+      }
+  }
+
   bool driven(int n) const {
     return std::any_of(graph_.edges.begin(), graph_.edges.end(), [&](const GraphEdge& e) { return e.target == n; });
   }
@@ -112,12 +166,12 @@ class Solver {
   }
 
   // Shape of the value an arrow delivers, or nothing when a function waits for the target's width.
-  std::optional<Width> try_edge(const GraphEdge& e, std::optional<int64_t> target, const LoadedShapes* must_meet = nullptr) {
+  std::optional<Width> try_edge(const GraphEdge& e, std::optional<int64_t> target, const LoadedShapes* must_meet = nullptr, const ScratchParameters::Seen* seen = nullptr) {
     for (const BoundCall& c : e.calls)
       for (const auto& [argument, layer] : c.layers) width(layer);
     width(e.source);
     Tracer scratch("widths");
-    ScratchParameters parameters(scratch, must_meet);
+    ScratchParameters parameters(scratch, must_meet, seen);
     try {
       const EdgeResult r = run_edge(graph_, e, input_of(scratch, e.source), target, [&](int layer) { return input_of(scratch, layer); }, parameters);
       return Width{r.value.tensor.shape().from(1), r.value.positions, ""};
@@ -129,10 +183,13 @@ class Solver {
   // For an arrow that waits for a width: the one with which its functions ask for exactly the loaded weights.
   std::optional<Width> by_loaded_weights(const GraphEdge& e) {
     std::set<int64_t> candidates;
+    const auto add = [&](const std::string& prefix) {
+      for (auto it = loaded_.lower_bound(prefix); it != loaded_.end() && it->first.starts_with(prefix); ++it)
+        for (const int64_t d : it->second) candidates.insert({d, 2 * d});  // twice: what reads a sequence both ways
+    };
     for (size_t i = 0; i < e.calls.size(); ++i) {
-      const std::string prefix = parameter_prefix(e, i) + ".";
-      for (auto it = loaded_.lower_bound(prefix); it != loaded_.end() && it->first.compare(0, prefix.size(), prefix) == 0; ++it)
-        candidates.insert(it->second.begin(), it->second.end());
+      add(parameter_prefix(e, i) + ".");
+      if (e.calls[i].tied >= 0) add(tied_prefix(graph_, e.calls[i].tied, e.calls[i].span) + ".weight");
     }
     for (int64_t candidate : candidates) try {
         if (auto w = try_edge(e, candidate, &loaded_)) return w;
@@ -251,7 +308,7 @@ class Solver {
 
   const Graph& graph_;
   const std::map<int, StreamType>& streams_;
-  const LoadedShapes& loaded_;
+  LoadedShapes loaded_;
   Widths result_;
   std::vector<int> open_;
 };
