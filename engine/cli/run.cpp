@@ -131,9 +131,12 @@ void announce(HarmonicGraph& graph, const Options& options) {
   }
   say(fmt::format("{}: {}", graph.graph().name, layers));
   for (const std::string& note : graph.widths().notes) print_note(note);
-  for (const auto& [n, type] : graph.types())
-    if (type.dtype == DType::U8 && type.sample.rank() > 0 && graph.streams().bound(n))
+  for (const auto& [n, type] : graph.types()) {
+    const StreamUse use = use_of(graph.graph(), n);
+    const bool numbers = use.computed || !(use.compared || use.looked_up) || type.sample.rank() > type.positions;
+    if (type.dtype == DType::U8 && type.sample.rank() > 0 && numbers && graph.streams().bound(n))
       print_note(fmt::format("the bytes of '{}' are scaled to [0, 1]", graph.graph().nodes[static_cast<size_t>(n)].name));
+  }
 }
 
 // What an inference makes and nobody asked to have elsewhere goes to standard output.

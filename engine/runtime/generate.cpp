@@ -82,7 +82,8 @@ void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings,
   CompiledStep step(graph.lower(o), graph.store(), graph.executor(settings.threads), c);
   const std::string output = step.lowered().values.at(results.front());
   const TensorType result = type_of(step.executable().output(output));
-  if (result.shape != Shape{1, window, classes})
+  const int64_t scored = result.shape.rank() == 3 ? result.shape.back() : 0;  // as many as declared, which may be more than there are symbols
+  if (result.shape != Shape{1, window, std::max(scored, classes)})
     throw Error(ErrorKind::Usage, fmt::format("the result of '{}' is {} for one window; writing text needs [1, {}, {}]: a score of every symbol at every position", graph.graph().name, result.str(), window, classes));
 
   std::vector<int32_t> context = encode(settings.prompt, stream.symbols);
@@ -99,7 +100,7 @@ void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings,
     const void* input = buffer.data();
     step.set(&input, 0, 1, settings.seed);
     step.run();
-    const float* scores = step.executable().output(output).data<float>() + (static_cast<int64_t>(used) - 1) * classes;
+    const float* scores = step.executable().output(output).data<float>() + (static_cast<int64_t>(used) - 1) * scored;
     context.push_back(draw(scores, classes, settings.temperature, settings.seed, static_cast<uint64_t>(i)));
     emit(stream.symbols[static_cast<size_t>(context.back())]);
   }

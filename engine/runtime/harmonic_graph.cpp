@@ -86,7 +86,7 @@ void HarmonicGraph::assume_declared_streams() {
     const GraphNode& node = graph_.nodes[static_cast<size_t>(n)];
     if (types_.count(n) || !node.has_shape || node.shape.front() < 0) continue;
     StreamType t;
-    if (read_as_classes(graph_, n) && node.shape.size() == 1) {
+    if (use_of(graph_, n).compared && node.shape.size() == 1) {
       t.dtype = DType::I32;
       t.classes = node.shape.front();
     } else {

@@ -220,6 +220,7 @@ class Lowerer : public ParameterSource {
         counted = counted_places(t, c, y);
         if (!(c.item->flags & HX_SHIFTS_TARGET)) count_correct(c, prediction, y, counted, info);
       } else {
+        if ((c.item->flags & HX_TAKES_CLASSES) && !(c.item->flags & HX_SHIFTS_TARGET)) expect_meant_as_numbers(t, p.tensor, target.value.tensor);
         y = stop_gradient(as_numbers(target.value.tensor));
         if (!is_float(y.dtype())) y = cast(y, p.tensor.dtype());  // whole numbers where no classes are meant
         if (y.shape() != p.tensor.shape()) {
@@ -236,6 +237,26 @@ class Lowerer : public ParameterSource {
       if (e.span().line) throw;
       throw Error(e.kind(), e.what(), c.span.line ? c.span : t.span, e.notes());
     }
+  }
+
+  // Whole numbers beside a loss that takes classes, which are no classes by their rank: are they numbers beyond doubt?
+  void expect_meant_as_numbers(const GraphTap& t, const HTensor& prediction, const HTensor& target) const {
+    if (!is_integer(target.dtype())) return;
+    const std::string &layer = node(t.layer).name, &stream = node(t.target).name;
+    const std::string what = fmt::format("'{}' of shape {} (batch axis first) ", stream, target.shape().str());
+    if (target.rank() < prediction.rank())
+      throw Error(ErrorKind::Shape, fmt::format("{}gives neither a class for each place of '{}', of shape {}, nor a number for each output", what, layer, prediction.shape().str()), {},
+                  {fmt::format("class numbers lack the last axis of what they are compared with; a class at each position is declared: producer {} {{*, {}}};", stream, std::max<int64_t>(2, prediction.shape().back()))});
+    if (target.dtype() != DType::U8 || use_of(graph_, behind(t.target)).computed) return;
+    throw Error(ErrorKind::Type, fmt::format("{}gives a byte for each output of '{}', and bytes are scaled to [0, 1]: a 1 would count as 1/255", what, layer), {},
+                {"of ones and zeros: give them as another type, such as f32 or i32", fmt::format("of 0 to 255 that mean 0 to 1: say so, layer scaled; {0} -(identity)-> scaled; and compare with 'scaled'", stream)});
+  }
+
+  // The producer whose samples a layer is, as they are; else the node itself.
+  int behind(int n) const {
+    for (const GraphEdge& e : graph_.edges)
+      if (e.target == n && e.is_stream && e.calls.empty()) return behind(e.source);
+    return n;
   }
 
   LossInfo& info_of(int layer) {

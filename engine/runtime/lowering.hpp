@@ -44,10 +44,15 @@ using LoadedShapes = std::map<std::string, Shape>;
 // Throws an Error with place when something disagrees or cannot be known.
 Widths resolve_widths(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded);
 
+// What a graph does with a producer's numbers as they are.
+struct StreamUse {
+  bool compared = false;   // a tap's loss takes them as classes
+  bool looked_up = false;  // a function takes them as rows of a table, as embed does
+  bool computed = false;   // an arrow takes them as numbers
+};
+StreamUse use_of(const Graph& graph, int producer);
 // The sample type of a producer after its declaration was applied to what the source says.
-StreamType declared_stream(const GraphNode& node, const StreamType& source, const Graph& graph, bool as_classes);
-// Is this producer read by a tap whose loss takes classes?
-bool read_as_classes(const Graph& graph, int producer);
+StreamType declared_stream(const GraphNode& node, const StreamType& source, const StreamUse& use);
 // CountedPlaces::key of a loss that leaves out a class; empty: every place counts.
 std::string counted_by(const Graph& graph, const GraphTap& tap, const BoundCall& loss);
 

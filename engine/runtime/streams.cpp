@@ -282,7 +282,7 @@ std::map<int, StreamType> StreamSet::types(const Graph& graph) const {
       result[n] = std::move(t);
       continue;
     }
-    t = declared_stream(graph.nodes[static_cast<size_t>(n)], t, graph, read_as_classes(graph, n));
+    t = declared_stream(graph.nodes[static_cast<size_t>(n)], t, use_of(graph, n));
     if (const uint64_t k = per_group(graph, n); k > 1) {
       Shape stacked{static_cast<int64_t>(k)};
       for (int64_t d : t.sample) stacked.push_back(d);

@@ -315,29 +315,53 @@ class Solver {
 
 }  // namespace
 
-bool read_as_classes(const Graph& graph, int producer) {
-  for (const GraphTap& t : graph.taps)
-    if (t.target == producer)
-      for (const BoundCall& loss : t.losses)
-        if (loss.item->flags & HX_TAKES_CLASSES) return true;
-  return false;
+StreamUse use_of(const Graph& graph, int producer) {
+  StreamUse use;
+  std::vector<int> carriers{producer};  // and the layers that are its stream
+  for (size_t i = 0; i < carriers.size(); ++i) {
+    for (const GraphEdge& e : graph.edges) {
+      if (e.source != carriers[i]) continue;
+      if (e.is_stream && e.calls.empty()) carriers.push_back(e.target);
+      else (!e.calls.empty() && (e.calls.front().item->flags & HX_TAKES_CLASSES) ? use.looked_up : use.computed) = true;
+    }
+    for (const GraphTap& t : graph.taps)
+      if (t.target == carriers[i]) use.compared = use.compared || std::any_of(t.losses.begin(), t.losses.end(), [](const BoundCall& c) { return c.item->flags & HX_TAKES_CLASSES; });
+  }
+  return use;
 }
 
-StreamType declared_stream(const GraphNode& node, const StreamType& source, const Graph& graph, bool as_classes) {
-  (void)graph;
+namespace {
+
+// {10} and {*, 10} on class numbers, which say how many classes there are. Empty: the declaration is a shape.
+std::optional<StreamType> declared_classes(const GraphNode& node, const StreamType& source, const StreamUse& use) {
+  const bool sequence = node.shape.front() < 0;
+  const int64_t classes = node.shape.back();
+  const bool one_number = use.compared && classes == 1;  // the class itself
+  if (!is_integer(source.dtype) || node.shape.size() != (sequence ? 2u : 1u)) return std::nullopt;
+  if (!one_number && !(classes > 1 && (use.compared || use.looked_up))) return std::nullopt;
   StreamType s = source;
-  if (as_classes && is_integer(s.dtype) && s.sample.rank() == s.positions + 1 && s.sample.back() == 1) s.sample = s.sample.slice(0, s.positions);
-  if (!node.has_shape) return s;
-  std::vector<int64_t> dims = node.shape;
-  const bool sequence = dims.front() < 0;
-  if (as_classes && is_integer(s.dtype) && s.sample.rank() == 0 && dims == std::vector<int64_t>{1}) return s;  // one number, the class
-  if (as_classes && is_integer(s.dtype) && s.sample.rank() <= 1 && dims.size() == (sequence ? 2u : 1u)) {
-    if (s.classes > dims.back())
-      throw Error(ErrorKind::Shape, fmt::format("producer '{}' is declared with {} classes, its source has {}", node.name, dims.back(), s.classes), node.span);
-    s.classes = dims.back();
-    if (sequence) s.positions = s.sample.rank();
+  if (sequence) s.positions = 1;
+  if (s.sample.rank() == s.positions + 1 && s.sample.back() == 1) s.sample = s.sample.slice(0, s.positions);
+  if (sequence && s.sample.rank() == 0) s.sample = Shape{1};
+  if (s.sample.rank() != s.positions) return std::nullopt;
+  if (one_number) return s;
+  if (s.classes > classes)
+    throw Error(ErrorKind::Shape, fmt::format("producer '{}' is declared with {} classes, its source has {}", node.name, classes, s.classes), node.span);
+  s.classes = classes;
+  return s;
+}
+
+}  // namespace
+
+StreamType declared_stream(const GraphNode& node, const StreamType& source, const StreamUse& use) {
+  StreamType s = source;
+  if (!node.has_shape) {
+    if (use.compared && is_integer(s.dtype) && s.sample.rank() == s.positions + 1 && s.sample.back() == 1) s.sample = s.sample.slice(0, s.positions);
     return s;
   }
+  if (auto classes = declared_classes(node, source, use)) return *classes;
+  const std::vector<int64_t>& dims = node.shape;
+  const bool sequence = dims.front() < 0;
   const int64_t per_position = product(dims);
   Shape shape;
   if (sequence) {
