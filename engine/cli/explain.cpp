@@ -171,7 +171,10 @@ void compile_and_show(HarmonicGraph& graph, int cycle, const Options& options, E
   const Lowered lowered = graph.lower(o);
   const bool trains = o.mode == Mode::train;
   show_program(graph, lowered.program, lowered.opened, trains, options, gathers ? " of each batch" : "", e);
-  if (gathers) show_program(graph, accumulated_update(graph.graph().name, graph.store(), settings, lowered.trained, lowered.parts.size()), {}, trains, options, " of the step", e);
+  if (gathers)
+    show_program(graph,
+                 accumulated_update(graph.graph().name, graph.store(), settings, lowered.trained, lowered.parts.size()),
+                 {}, trains, options, " of the step", e);
 }
 
 void require_types(HarmonicGraph& graph, const Options& options) {

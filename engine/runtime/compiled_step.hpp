@@ -33,7 +33,9 @@ class CompiledStep {
   // `streams`: one buffer per Lowered::inputs. Nothing is allocated.
   void set(const void* const* streams, float lr, int64_t step, uint64_t seed);
   void set_keep(bool keep) { keep_ = keep; }       // programs that gather gradients: add to what is there
-  void set_scale(float scale, size_t part = 0) { scales_.at(part) = scale; }  // programs that step from gathered gradients: times this
+  void set_scale(float scale, size_t part = 0) {
+    scales_.at(part) = scale;
+  }  // programs that step from gathered gradients: times this
   void run() { executable_->run(inputs_.data()); }
   void run_forward() { executable_->run_forward(inputs_.data()); }
   bool run_if_finite() { return executable_->run_if_finite(inputs_.data(), loss_); }  // of programs with a loss
@@ -43,8 +45,8 @@ class CompiledStep {
   float scalar(const std::string& output) const { return *executable_->output(output).data<float>(); }
   const Lowered& lowered() const { return lowered_; }
   const Executable& executable() const { return *executable_; }
-  // Scalar results, resolved once: the loss and its parts, then per LossInfo those of its loss, and how many classes were right
-  // (a null value: not counted).
+  // Scalar results, resolved once: the loss and its parts, then per LossInfo those of its loss, and how many classes
+  // were right (a null value: not counted).
   const float* loss() const { return loss_; }
   const std::vector<BatchMean>& parts() const { return parts_; }
   const std::vector<BatchMean>& layer_parts(size_t i) const { return layer_parts_[i]; }

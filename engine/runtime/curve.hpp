@@ -22,7 +22,8 @@ class Curve {
     now_.sum_loss += loss;
     if (accuracy >= 0) now_.sum_accuracy += accuracy, ++now_.judged;
     if (++now_.pending < now_.stride) return;
-    now_.points.push_back({step, seconds, now_.sum_loss / static_cast<double>(now_.pending), now_.judged == 0 ? -1 : now_.sum_accuracy / static_cast<double>(now_.judged)});
+    now_.points.push_back({step, seconds, now_.sum_loss / static_cast<double>(now_.pending),
+                           now_.judged == 0 ? -1 : now_.sum_accuracy / static_cast<double>(now_.judged)});
     now_.sum_loss = now_.sum_accuracy = 0;
     now_.pending = now_.judged = 0;
     if (now_.points.size() == kPoints) halve();
@@ -39,7 +40,9 @@ class Curve {
   static double half(double a, double b) { return a < 0 ? b : b < 0 ? a : (a + b) / 2; }
   void halve() {
     for (size_t i = 0; i + 1 < now_.points.size(); i += 2)
-      now_.points[i / 2] = {now_.points[i + 1].step, now_.points[i + 1].seconds, (now_.points[i].loss + now_.points[i + 1].loss) / 2, half(now_.points[i].accuracy, now_.points[i + 1].accuracy)};
+      now_.points[i / 2] = {now_.points[i + 1].step, now_.points[i + 1].seconds,
+                            (now_.points[i].loss + now_.points[i + 1].loss) / 2,
+                            half(now_.points[i].accuracy, now_.points[i + 1].accuracy)};
     now_.points.resize(now_.points.size() / 2);
     now_.stride *= 2;
   }

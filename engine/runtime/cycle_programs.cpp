@@ -130,13 +130,16 @@ StepProgram CyclePrograms::compile(int64_t batch) {
     for (const Selected& s : *all) chosen_by_[s.op].insert(s.winner);
   const auto parts_of = [&](size_t metric, const std::vector<LossPart>& parts) {
     std::vector<size_t> of_metric;
-    for (const LossPart& part : parts) of_metric.push_back(metrics_.part(metric, part.counted < 0 ? "" : lowered.counted[static_cast<size_t>(part.counted)].key));
+    for (const LossPart& part : parts)
+      of_metric.push_back(
+          metrics_.part(metric, part.counted < 0 ? "" : lowered.counted[static_cast<size_t>(part.counted)].key));
     return of_metric;
   };
   p.parts = parts_of(metrics_.declare("loss"), lowered.parts);
   if (gathers() && !chosen_->update && !lowered.trained.empty()) {
     Lowered update;
-    update.program = accumulated_update(plan_.graph.graph().name, store, plan_.settings, lowered.trained, lowered.parts.size());
+    update.program =
+        accumulated_update(plan_.graph.graph().name, store, plan_.settings, lowered.trained, lowered.parts.size());
     chosen_->update = std::make_unique<CompiledStep>(std::move(update), store, plan_.executor, c);
     chosen_->gathered_parts = p.parts;
   }

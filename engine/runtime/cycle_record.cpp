@@ -80,9 +80,11 @@ void CycleRecord::measure(const StepProgram& p, double samples) {
   }
 }
 
-void CycleRecord::add(size_t metric, const std::vector<size_t>& parts, const std::vector<BatchMean>& means, double samples) {
+void CycleRecord::add(size_t metric, const std::vector<size_t>& parts, const std::vector<BatchMean>& means,
+                      double samples) {
   metrics_.begin_batch(metric, samples);
-  for (size_t i = 0; i < parts.size(); ++i) metrics_.add(metric, parts[i], *means[i].value, means[i].weight(samples), samples);
+  for (size_t i = 0; i < parts.size(); ++i)
+    metrics_.add(metric, parts[i], *means[i].value, means[i].weight(samples), samples);
 }
 
 // The share that is right of what counts; 0 where nothing does.
@@ -139,7 +141,8 @@ void CycleRecord::store(RunState& s) const {
   RecordState& r = s.record;
   r.epoch_steps = in_epoch_.steps;
   r.epoch_samples = in_epoch_.samples - group_.samples;
-  for (size_t i = 0; i < in_epoch_.loss.size(); ++i) r.epoch_loss[metrics_.part_key(loss_metric_, i)] = in_epoch_.loss[i];
+  for (size_t i = 0; i < in_epoch_.loss.size(); ++i)
+    r.epoch_loss[metrics_.part_key(loss_metric_, i)] = in_epoch_.loss[i];
   r.epoch_measured = in_epoch_.measured;
   r.epoch_correct = in_epoch_.correct;
   r.epoch_judged = in_epoch_.judged;
@@ -167,7 +170,8 @@ void CycleRecord::restore(const RunState& s) {
   in_epoch_.correct = r.epoch_correct;
   in_epoch_.judged = r.epoch_judged;
   for (size_t i = 0; i < in_epoch_.loss.size(); ++i)
-    if (const auto part = r.epoch_loss.find(metrics_.part_key(loss_metric_, i)); part != r.epoch_loss.end()) in_epoch_.loss[i] = part->second;
+    if (const auto part = r.epoch_loss.find(metrics_.part_key(loss_metric_, i)); part != r.epoch_loss.end())
+      in_epoch_.loss[i] = part->second;
   epoch_start_ = r.epoch_start;
   aside_ = r.aside;
   metrics_.restore(r.windows, r.held);

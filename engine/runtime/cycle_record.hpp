@@ -25,7 +25,9 @@ class CycleRecord {
 
   // Batches of the step that is running, and their samples.
   int64_t gathered() const { return group_.batches; }
-  double gathered_weight(size_t part) const { return group_.loss[part].weight; }  // how many of them a part of the loss counts
+  double gathered_weight(size_t part) const {
+    return group_.loss[part].weight;
+  }  // how many of them a part of the loss counts
   int64_t next_batch() { return ++batches_; }
   void count_batch(const StepProgram& program, int64_t samples);
   void end_step(double now);

@@ -178,7 +178,8 @@ class Lowerer : public ParameterSource {
     if (terms_.empty()) return;
     result_.parts = hand_out_loss("loss", terms_);
     for (const auto& [name, terms] : layer_terms_) {
-      const auto info = std::find_if(result_.losses.begin(), result_.losses.end(), [&](const LossInfo& l) { return l.name == name; });
+      const auto info =
+          std::find_if(result_.losses.begin(), result_.losses.end(), [&](const LossInfo& l) { return l.name == name; });
       info->parts = hand_out_loss(name + ".loss", terms);
     }
   }
@@ -207,7 +208,8 @@ class Lowerer : public ParameterSource {
     return parts;
   }
 
-  LossTerm loss(const GraphTap& t, const BoundCall& c, const LayerValue& prediction, const LayerValue& target, LossInfo& info) {
+  LossTerm loss(const GraphTap& t, const BoundCall& c, const LayerValue& prediction, const LayerValue& target,
+                LossInfo& info) {
     TraceScope scope("loss/" + node(t.layer).name);
     try {
       const FlowValue& p = prediction.value;
@@ -220,7 +222,8 @@ class Lowerer : public ParameterSource {
         counted = counted_places(t, c, y);
         if (!(c.item->flags & HX_SHIFTS_TARGET)) count_correct(c, prediction, y, counted, info);
       } else {
-        if ((c.item->flags & HX_TAKES_CLASSES) && !(c.item->flags & HX_SHIFTS_TARGET)) expect_meant_as_numbers(t, p.tensor, target.value.tensor);
+        if ((c.item->flags & HX_TAKES_CLASSES) && !(c.item->flags & HX_SHIFTS_TARGET))
+          expect_meant_as_numbers(t, p.tensor, target.value.tensor);
         y = stop_gradient(as_numbers(target.value.tensor));
         if (!is_float(y.dtype())) y = cast(y, p.tensor.dtype());  // whole numbers where no classes are meant
         if (y.shape() != p.tensor.shape()) {
@@ -245,11 +248,24 @@ class Lowerer : public ParameterSource {
     const std::string &layer = node(t.layer).name, &stream = node(t.target).name;
     const std::string what = fmt::format("'{}' of shape {} (batch axis first) ", stream, target.shape().str());
     if (target.rank() < prediction.rank())
-      throw Error(ErrorKind::Shape, fmt::format("{}gives neither a class for each place of '{}', of shape {}, nor a number for each output", what, layer, prediction.shape().str()), {},
-                  {fmt::format("class numbers lack the last axis of what they are compared with; a class at each position is declared: producer {} {{*, {}}};", stream, std::max<int64_t>(2, prediction.shape().back()))});
+      throw Error(
+          ErrorKind::Shape,
+          fmt::format("{}gives neither a class for each place of '{}', of shape {}, nor a number for each output", what,
+                      layer, prediction.shape().str()),
+          {},
+          {fmt::format("class numbers lack the last axis of what they are compared with; a class at each position is "
+                       "declared: producer {} {{*, {}}};",
+                       stream, std::max<int64_t>(2, prediction.shape().back()))});
     if (target.dtype() != DType::U8 || use_of(graph_, behind(t.target)).computed) return;
-    throw Error(ErrorKind::Type, fmt::format("{}gives a byte for each output of '{}', and bytes are scaled to [0, 1]: a 1 would count as 1/255", what, layer), {},
-                {"of ones and zeros: give them as another type, such as f32 or i32", fmt::format("of 0 to 255 that mean 0 to 1: say so, layer scaled; {0} -(identity)-> scaled; and compare with 'scaled'", stream)});
+    throw Error(
+        ErrorKind::Type,
+        fmt::format("{}gives a byte for each output of '{}', and bytes are scaled to [0, 1]: a 1 would count as 1/255",
+                    what, layer),
+        {},
+        {"of ones and zeros: give them as another type, such as f32 or i32",
+         fmt::format(
+             "of 0 to 255 that mean 0 to 1: say so, layer scaled; {0} -(identity)-> scaled; and compare with 'scaled'",
+             stream)});
   }
 
   // The producer whose samples a layer is, as they are; else the node itself.
@@ -301,13 +317,15 @@ class Lowerer : public ParameterSource {
     const int64_t last = static_cast<int64_t>(labels.rank()) - 1;
     const bool shifts = (c.item->flags & HX_SHIFTS_TARGET) && last > 0;
     const HTensor counts = present(c, shifts ? slice_axis(labels, last, 1, labels.shape().back()) : labels);
-    const CountedPlaces& all = result_.counted.emplace_back(CountedPlaces{key, fmt::format("counted:{}", result_.counted.size()), counts.size()});
+    const CountedPlaces& all = result_.counted.emplace_back(
+        CountedPlaces{key, fmt::format("counted:{}", result_.counted.size()), counts.size()});
     counted_.push_back(reduce_sum(counts, axes_from(counts, 0)));
     tracer_.output(all.output, counted_.back());
     return static_cast<int>(counted_.size()) - 1;
   }
 
-  void count_correct(const BoundCall& c, const LayerValue& prediction, const HTensor& labels, int counted, LossInfo& info) {
+  void count_correct(const BoundCall& c, const LayerValue& prediction, const HTensor& labels, int counted,
+                     LossInfo& info) {
     if (info.accuracy) return;  // of the layer's first tap of classes
     const HTensor &p = prediction.value.tensor, &logits = prediction.before_activation.tensor;
     const bool second = (c.item->flags & HX_TWO_CLASSES_IN_ONE) && p.shape().back() == 1;  // its probability
@@ -345,7 +363,8 @@ class Lowerer : public ParameterSource {
   Gradients gradients_of(const std::vector<LossTerm>& terms, const HTensor& weight) {
     Gradients sums;
     std::map<std::string, HTensor> groups;  // only= pattern -> sum of its losses
-    for (const LossTerm& term : terms) groups[term.only] = groups.count(term.only) ? add(groups[term.only], term.total) : term.total;
+    for (const LossTerm& term : terms)
+      groups[term.only] = groups.count(term.only) ? add(groups[term.only], term.total) : term.total;
     for (auto& [pattern, total] : groups) {
       if (weight) total = total * cast(weight, total.dtype());
       std::vector<std::string> names;
@@ -369,7 +388,8 @@ class Lowerer : public ParameterSource {
     std::vector<Gradients> parts;
     for (const auto& [counted, terms] : by_count(terms_)) {
       const auto at = static_cast<size_t>(counted);
-      parts.push_back(gradients_of(terms, counted < 0 ? HTensor() : counted_[at] * (1.0 / static_cast<double>(result_.counted[at].places))));
+      parts.push_back(gradients_of(
+          terms, counted < 0 ? HTensor() : counted_[at] * (1.0 / static_cast<double>(result_.counted[at].places))));
     }
     return parts;
   }
@@ -381,10 +401,14 @@ class Lowerer : public ParameterSource {
     for (const std::string& name : parameters_) {
       if (std::none_of(parts.begin(), parts.end(), [&](const Gradients& g) { return g.count(name) != 0; })) continue;
       result_.trained.push_back({name, !outer_.count(name) && !is_table(name)});
-      for (size_t i = 0; i < parts.size(); ++i) by_part[i].push_back(parts[i].count(name) ? parts[i][name] : zeros_like(tracer_.parameter(name, store_.find(name)->type)));
+      for (size_t i = 0; i < parts.size(); ++i)
+        by_part[i].push_back(parts[i].count(name) ? parts[i][name]
+                                                  : zeros_like(tracer_.parameter(name, store_.find(name)->type)));
     }
-    if (options_.accumulate > 0) trace_accumulation(tracer_, store_, result_.trained, by_part, options_.accumulate);
-    else trace_updates(tracer_, store_, options_, result_.trained, std::move(by_part.front()));
+    if (options_.accumulate > 0)
+      trace_accumulation(tracer_, store_, result_.trained, by_part, options_.accumulate);
+    else
+      trace_updates(tracer_, store_, options_, result_.trained, std::move(by_part.front()));
   }
 
   // Is the parameter looked up by row?
@@ -437,7 +461,8 @@ class Lowerer : public ParameterSource {
 std::string counted_by(const Graph& graph, const GraphTap& tap, const BoundCall& loss) {
   if (!(loss.item->flags & HX_TAKES_CLASSES) || !loss.arguments.has("ignore_index")) return "";
   const bool shifts = (loss.item->flags & HX_SHIFTS_TARGET) != 0;
-  return fmt::format("{} without {}{}", graph.nodes[static_cast<size_t>(tap.target)].name, loss.arguments.integer("ignore_index"), shifts ? ", shifted" : "");
+  return fmt::format("{} without {}{}", graph.nodes[static_cast<size_t>(tap.target)].name,
+                     loss.arguments.integer("ignore_index"), shifts ? ", shifted" : "");
 }
 
 Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store, const LoweringOptions& options) {

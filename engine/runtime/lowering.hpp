@@ -67,7 +67,7 @@ struct LoweringOptions : UpdateSettings {  // those: train
   uint64_t seed = 0;
   std::set<int> branches;         // active branch literals; see GraphEdge::branches
   double accumulate = 0;          // train: above 0 gradients times this are gathered and nothing is stepped
-  bool by_count = true;           // with `accumulate`: the parts of the loss apart, each times the share of its places that count
+  bool by_count = true;           // with `accumulate`: parts of the loss apart, each times the share that counts
   std::vector<int> wanted;        // infer: layers whose values are handed out; empty: terminal layers and consumers' sources
   bool observe = false;           // hand out every layer's value as "value:LAYER"
   bool judge = false;             // hand out what metrics compare, as "LAYER.prediction" and "LAYER.target"
@@ -92,15 +92,15 @@ struct Judged {
 
 // Places of a target that count, in a batch: those whose class is not ignored.
 struct CountedPlaces {
-  std::string key;      // the same for the same places in every program of a graph
-  std::string output;   // how many they are, f32
-  int64_t places = 0;   // of the batch, counting or not
+  std::string key;     // the same for the same places in every program of a graph
+  std::string output;  // how many they are, f32
+  int64_t places = 0;  // of the batch, counting or not
 };
 
 // Terms of a loss that are means over the same places; the loss is the sum of its parts.
 struct LossPart {
   std::string output;
-  int counted = -1;     // Lowered::counted; -1: every place counts
+  int counted = -1;  // Lowered::counted; -1: every place counts
 };
 
 struct LossInfo {
@@ -126,8 +126,10 @@ struct Lowered {
   std::vector<PluginCall> plugins;        // with `observe`
 };
 
-// Program inputs: one per producer used ("NAME": [batch, sample...]); train also has "@lr" f32, "@step" i64; programs with random
-// nodes have "@counter" i64[2] = {seed, step}; gathering gradients "@keep" bool instead of the rate and step. Outputs: "loss", "LAYER.loss" (and their parts, where there are several), "LAYER.correct", with `judge` "LAYER.prediction" and "LAYER.target"; updates: parameters, states, moments.
+// Program inputs: one per producer used ("NAME": [batch, sample...]); train also has "@lr" f32, "@step" i64; programs
+// with random nodes have "@counter" i64[2] = {seed, step}; gathering gradients "@keep" bool instead of the rate and
+// step. Outputs: "loss", "LAYER.loss" (and their parts, where there are several), "LAYER.correct", with `judge`
+// "LAYER.prediction" and "LAYER.target"; updates: parameters, states, moments.
 Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store,
               const LoweringOptions& options);
 

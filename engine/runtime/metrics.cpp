@@ -18,7 +18,9 @@ void WindowMean::sum_up() {
   for (size_t i = 0; i < used_; ++i) all_.add(steps_[i]);
 }
 
-WindowState WindowMean::state() const { return {{steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(used_)}, next_}; }
+WindowState WindowMean::state() const {
+  return {{steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(used_)}, next_};
+}
 
 void WindowMean::restore(const WindowState& state) {
   used_ = std::min(state.steps.size(), kSize);
@@ -27,7 +29,8 @@ void WindowMean::restore(const WindowState& state) {
   sum_up();
 }
 
-SampleWindow::SampleWindow(int64_t samples) : most_(static_cast<double>(samples)), steps_(static_cast<size_t>(samples) + 1) {}
+SampleWindow::SampleWindow(int64_t samples)
+    : most_(static_cast<double>(samples)), steps_(static_cast<size_t>(samples) + 1) {}
 
 void SampleWindow::add(const StepSums& step) {
   if (used_ == steps_.size()) --used_;
@@ -49,7 +52,8 @@ void SampleWindow::sum_up() {
 
 WindowState SampleWindow::state() const {
   WindowState s;
-  for (size_t i = next_ + steps_.size() - used_; i < next_ + steps_.size(); ++i) s.steps.push_back(steps_[i % steps_.size()]);
+  for (size_t i = next_ + steps_.size() - used_; i < next_ + steps_.size(); ++i)
+    s.steps.push_back(steps_[i % steps_.size()]);
   return s;
 }
 
@@ -58,8 +62,10 @@ void SampleWindow::restore(const WindowState& state) {
 }
 
 void Metrics::Part::restore(const WindowState& state) {
-  if (over) over->restore(state);
-  else window.restore(state);
+  if (over)
+    over->restore(state);
+  else
+    window.restore(state);
 }
 
 bool Metrics::Series::empty() const {
@@ -192,7 +198,9 @@ void Metrics::restore(const std::string& kept, const WindowState& state) {
 // Parts of a series have the same steps: one that is new was in none of those before.
 void Metrics::align() {
   for (Series& s : windows_) {
-    const auto longest = std::max_element(s.parts.begin(), s.parts.end(), [](const Part& a, const Part& b) { return a.state().steps.size() < b.state().steps.size(); });
+    const auto longest = std::max_element(s.parts.begin(), s.parts.end(), [](const Part& a, const Part& b) {
+      return a.state().steps.size() < b.state().steps.size();
+    });
     WindowState before = longest->state();
     for (StepSums& step : before.steps) step = {0, 0, 0, step.samples};
     for (Part& p : s.parts)
@@ -202,7 +210,8 @@ void Metrics::align() {
 
 void Metrics::keep_held(const std::vector<std::string>& names) {
   for (const auto& [name, i] : names_)
-    if (windows_[i].held && std::find(names.begin(), names.end(), name) == names.end()) windows_[i].parts.front().window = {};
+    if (windows_[i].held && std::find(names.begin(), names.end(), name) == names.end())
+      windows_[i].parts.front().window = {};
 }
 
 std::map<std::string, double> Metrics::all() const {

@@ -12,8 +12,8 @@
 
 namespace harmonics {
 
-// A value over some steps: its sum, each value times its weight, which is how many samples of its batch count; the samples of the
-// batches that had it, and of all batches.
+// A value over some steps: its sum, each value times its weight, which is how many samples of its batch count; the
+// samples of the batches that had it, and of all batches.
 struct StepSums {
   double sum = 0, weight = 0, active = 0, samples = 0;
 
@@ -52,7 +52,8 @@ class SampleWindow {
  public:
   explicit SampleWindow(int64_t samples);
   void add(const StepSums& step);  // allocates nothing
-  bool empty() const { return all_.weight <= 1e-9 * all_.samples; }  // nothing counts; taking away leaves rounding behind
+  // Nothing counts; subtraction leaves rounding behind.
+  bool empty() const { return all_.weight <= 1e-9 * all_.samples; }
   double mean() const { return empty() ? 0 : all_.mean(); }
   double samples() const { return all_.samples; }
   WindowState state() const;  // the oldest first
@@ -71,8 +72,8 @@ class Metrics {
  public:
   // Names are settled before the first step: "loss", "LAYER.loss", "LAYER.accuracy".
   size_t declare(const std::string& name);
-  // A part of it that is a mean of its own, over what counts by `key`; "": the part that all samples count for. The value is the
-  // sum of its parts' means.
+  // A part of it that is a mean of its own, over what counts by `key`; "": the part that all samples count for. The
+  // value is the sum of its parts' means.
   size_t part(size_t metric, const std::string& key);
   size_t parts(size_t metric) const { return windows_[metric].parts.size(); }
   const std::string& part_key(size_t metric, size_t part) const { return windows_[metric].parts[part].key; }
@@ -81,12 +82,15 @@ class Metrics {
   double window_value(size_t metric) const { return windows_[*windows_[metric].windowed].mean(); }
   // How many samples these means are over now.
   int64_t windowed() const;
-  // One batch of so many samples, and then the values its parts have in it; they count once the step they are of is over.
+  // One batch of so many samples, and then the values its parts have in it; they count once the step they are of is
+  // over.
   void begin_batch(size_t metric, double samples) { windows_[metric].samples += samples; }
   void add(size_t metric, size_t part, double value, double weight, double samples) {
     windows_[metric].parts[part].pending.add({weight > 0 ? value * weight : 0, weight, samples, 0});
   }
-  void add(size_t metric, double value, double samples) { begin_batch(metric, samples), add(metric, 0, value, samples, samples); }
+  void add(size_t metric, double value, double samples) {
+    begin_batch(metric, samples), add(metric, 0, value, samples, samples);
+  }
   void end_step();
   // A value that holds until the next one: what a pass of validation, or an epoch, gave.
   void set(size_t metric, double value);
@@ -122,8 +126,8 @@ class Metrics {
     void restore(const WindowState& state);
   };
   struct Series {
-    std::vector<Part> parts{1};  // the first is of all samples
-    int64_t over = 0;            // of the last so many samples, not of the last steps
+    std::vector<Part> parts{1};                     // the first is of all samples
+    int64_t over = 0;                               // of the last so many samples, not of the last steps
     std::optional<size_t> windowed = std::nullopt;  // the series that has this one's over its last samples
     bool held = false;
     std::optional<double> put = std::nullopt;
@@ -132,7 +136,9 @@ class Metrics {
     bool empty() const;
     double mean() const;
   };
-  static std::string kept_name(const std::string& name, const Part& part) { return part.key.empty() ? name : name + " of " + part.key; }
+  static std::string kept_name(const std::string& name, const Part& part) {
+    return part.key.empty() ? name : name + " of " + part.key;
+  }
   void restore(const std::string& name, const WindowState& state);
   void align();
 

@@ -188,7 +188,9 @@ json::object json_of(const std::map<std::string, WindowState>& windows, TensorFi
   json::object o;
   for (const auto& [name, w] : windows) {
     o[name] = w.next;
-    const bool all_count = std::all_of(w.steps.begin(), w.steps.end(), [](const StepSums& s) { return s.weight == s.samples && s.active == s.samples; });
+    const bool all_count = std::all_of(w.steps.begin(), w.steps.end(), [](const StepSums& s) {
+      return s.weight == s.samples && s.active == s.samples;
+    });
     std::vector<double> rows;
     for (const auto column : {&StepSums::sum, &StepSums::weight, &StepSums::active, &StepSums::samples}) {
       if (all_count && column == &StepSums::active) break;
@@ -208,10 +210,12 @@ WindowState take_window(const Fields& f, const std::string& name, TensorFile& fi
   const size_t n = rows.size() / (all_count ? 2 : 4);
   for (size_t i = 0; i < n; ++i) {
     const double weight = rows[n + i];
-    w.steps.push_back(all_count ? StepSums{rows[i], weight, weight, weight} : StepSums{rows[i], weight, rows[2 * n + i], rows[3 * n + i]});
+    w.steps.push_back(all_count ? StepSums{rows[i], weight, weight, weight}
+                                : StepSums{rows[i], weight, rows[2 * n + i], rows[3 * n + i]});
   }
   constexpr size_t kSamples = size_t{1} << 24;  // of a window over samples
-  if (n > (name.starts_with("window.") ? kSamples : WindowMean::kSize) || w.next >= WindowMean::kSize) throw std::runtime_error(fmt::format("the window of '{}' is too long", name));
+  if (n > (name.starts_with("window.") ? kSamples : WindowMean::kSize) || w.next >= WindowMean::kSize)
+    throw std::runtime_error(fmt::format("the window of '{}' is too long", name));
   return w;
 }
 
@@ -225,7 +229,11 @@ json::object json_of(const CurveState& curve, TensorFile& file) {
   }
   for (int i = 1; i < 4; ++i) points[0].insert(points[0].end(), points[i].begin(), points[i].end());
   file.tensors[kCurve] = tensor_of(points[0], 4);
-  return {{"stride", curve.stride}, {"pending", curve.pending}, {"judged", curve.judged}, {"loss", exact(curve.sum_loss)}, {"accuracy", exact(curve.sum_accuracy)}};
+  return {{"stride", curve.stride},
+          {"pending", curve.pending},
+          {"judged", curve.judged},
+          {"loss", exact(curve.sum_loss)},
+          {"accuracy", exact(curve.sum_accuracy)}};
 }
 
 CurveState take_curve(const Fields& f, TensorFile& file) {
@@ -235,7 +243,8 @@ CurveState take_curve(const Fields& f, TensorFile& file) {
   if (c.stride == 0 || c.pending >= c.stride) throw std::runtime_error(fmt::format("the curve has {} of {} steps pending", c.pending, c.stride));
   c.sum_loss = f.number("loss");
   c.judged = f.all().contains("judged") ? f.count("judged") : c.pending;
-  if (c.judged > c.pending) throw std::runtime_error(fmt::format("the curve has {} of {} steps judged", c.judged, c.pending));
+  if (c.judged > c.pending)
+    throw std::runtime_error(fmt::format("the curve has {} of {} steps judged", c.judged, c.pending));
   c.sum_accuracy = f.number("accuracy");
   const std::vector<double> rows = take_numbers(file, kCurve, 4);
   const size_t n = rows.size() / 4;
@@ -258,9 +267,21 @@ json::object json_of(const RecordState& r, TensorFile& file) {
   }
   for (const EpochReport& e : r.by_epoch) epochs.push_back(json_of(e, file));
   for (const LayerState& layer : r.judged) judged.push_back(json_of(layer, file));
-  return {{"epoch_steps", r.epoch_steps}, {"epoch_samples", r.epoch_samples}, {"epoch_loss", exact(loss)}, {"epoch_parts", parts}, {"epoch_measured", exact(r.epoch_measured)},
-          {"epoch_correct", exact(r.epoch_correct)}, {"epoch_judged", exact(r.epoch_judged)}, {"epoch_start", exact(r.epoch_start)}, {"aside", exact(r.aside)},
-          {"accuracy_metric", r.accuracy_metric}, {"windows", json_of(r.windows, file)}, {"held", exact(r.held)}, {"epochs", epochs}, {"judged", judged}, {"judged_windows", json_of(r.judged_windows, file)},
+  return {{"epoch_steps", r.epoch_steps},
+          {"epoch_samples", r.epoch_samples},
+          {"epoch_loss", exact(loss)},
+          {"epoch_parts", parts},
+          {"epoch_measured", exact(r.epoch_measured)},
+          {"epoch_correct", exact(r.epoch_correct)},
+          {"epoch_judged", exact(r.epoch_judged)},
+          {"epoch_start", exact(r.epoch_start)},
+          {"aside", exact(r.aside)},
+          {"accuracy_metric", r.accuracy_metric},
+          {"windows", json_of(r.windows, file)},
+          {"held", exact(r.held)},
+          {"epochs", epochs},
+          {"judged", judged},
+          {"judged_windows", json_of(r.judged_windows, file)},
           {"curve", json_of(r.curve, file)}};
 }
 
@@ -269,7 +290,8 @@ RecordState take_record(const Fields& f, int64_t version, TensorFile& file) {
   r.epoch_steps = f.count("epoch_steps");
   r.epoch_samples = f.count("epoch_samples");
   r.epoch_measured = f.number("epoch_measured");
-  if (!f.all().contains("epoch_parts")) r.epoch_loss[""] = {f.number("epoch_loss"), r.epoch_measured, r.epoch_measured, 0};
+  if (!f.all().contains("epoch_parts"))
+    r.epoch_loss[""] = {f.number("epoch_loss"), r.epoch_measured, r.epoch_measured, 0};
   else
     for (const json::value& value : f.list("epoch_parts")) {
       const json::array& part = value.as_array();

@@ -35,7 +35,8 @@ class ScratchParameters : public ParameterSource {
  public:
   using Seen = std::function<void(const std::string& path, const TensorType& type, const BoundCall& call)>;
   // `loaded`: null, or shapes that must be met. `seen`: null, or is told of every parameter.
-  ScratchParameters(Tracer& tracer, const LoadedShapes* loaded, const Seen* seen) : tracer_(tracer), loaded_(loaded), seen_(seen) {}
+  ScratchParameters(Tracer& tracer, const LoadedShapes* loaded, const Seen* seen)
+      : tracer_(tracer), loaded_(loaded), seen_(seen) {}
   HTensor parameter(const std::string& path, const TensorType& type, const hx_init&, const BoundCall& call) override {
     if (seen_) (*seen_)(path, type, call);
     if (loaded_)
@@ -55,7 +56,8 @@ class ScratchParameters : public ParameterSource {
 
 class Solver {
  public:
-  Solver(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded) : graph_(graph), streams_(streams), loaded_(loaded) {
+  Solver(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded)
+      : graph_(graph), streams_(streams), loaded_(loaded) {
     for (const GraphEdge& e : graph_.edges)
       for (size_t i = 0; i < e.calls.size(); ++i)
         if (!e.calls[i].weights.empty()) add_shapes_of(e.calls[i].weights, parameter_prefix(e, i) + ".");
@@ -75,23 +77,28 @@ class Solver {
 
   // What an arrow's parameters start from; a file that is not there, or does not fit, is reported where it is read.
   void add_shapes_of(const std::string& file, const std::string& prefix) {
-    if (const auto known = loaded_.lower_bound(prefix); known != loaded_.end() && known->first.starts_with(prefix)) return;
+    if (const auto known = loaded_.lower_bound(prefix); known != loaded_.end() && known->first.starts_with(prefix))
+      return;
     try {
       for (const auto& [name, tensor] : read_safetensors(file).tensors)
-        if (name.starts_with(prefix) || name.find('.') == std::string::npos) loaded_.emplace(name.starts_with(prefix) ? name : prefix + name, tensor.shape());
+        if (name.starts_with(prefix) || name.find('.') == std::string::npos)
+          loaded_.emplace(name.starts_with(prefix) ? name : prefix + name, tensor.shape());
     } catch (const Error&) {
       return;
     }
   }
 
-  std::string place(Span span) const { return fmt::format("{}:{}:{}", graph_.source ? graph_.source->name() : graph_.name, span.line, span.column); }
+  std::string place(Span span) const {
+    return fmt::format("{}:{}:{}", graph_.source ? graph_.source->name() : graph_.name, span.line, span.column);
+  }
 
   // Functions that share a parameter must want it of one shape.
   void check_shared() {
     std::set<std::string> prefixes;
     bool shared = false;
     for (const GraphEdge& e : graph_.edges)
-      for (size_t i = 0; i < e.calls.size(); ++i) shared = shared || e.calls[i].tied >= 0 || !prefixes.insert(parameter_prefix(e, i)).second;
+      for (size_t i = 0; i < e.calls.size(); ++i)
+        shared = shared || e.calls[i].tied >= 0 || !prefixes.insert(parameter_prefix(e, i)).second;
     if (!shared) return;
     struct Use {
       TensorType type;
@@ -104,9 +111,15 @@ class Solver {
       const Span span = call.span.line ? call.span : edge->span;
       const auto [at, fresh] = first.emplace(path, Use{type, span});
       if (fresh || at->second.type == type || conflict) return;
-      conflict.emplace(ErrorKind::Shape, fmt::format("'{}' is shared, and is {} here, but {} where it is used first", path, type.str(), at->second.type.str()), span,
-                       std::vector<std::string>{"note: it is used first at " + place(at->second.span),
-                                                call.tied >= 0 ? "tied= takes the weight as it is: the widths must agree" : fmt::format("separate them by name: {}(name=\"second\")", call.item->name)});
+      conflict.emplace(
+          ErrorKind::Shape,
+          fmt::format("'{}' is shared, and is {} here, but {} where it is used first", path, type.str(),
+                      at->second.type.str()),
+          span,
+          std::vector<std::string>{"note: it is used first at " + place(at->second.span),
+                                   call.tied >= 0
+                                       ? "tied= takes the weight as it is: the widths must agree"
+                                       : fmt::format("separate them by name: {}(name=\"second\")", call.item->name)});
     };
     for (const GraphEdge& e : graph_.edges)
       if (result_.of.count(e.target) && result_.of.count(e.source)) {
@@ -166,7 +179,9 @@ class Solver {
   }
 
   // Shape of the value an arrow delivers, or nothing when a function waits for the target's width.
-  std::optional<Width> try_edge(const GraphEdge& e, std::optional<int64_t> target, const LoadedShapes* must_meet = nullptr, const ScratchParameters::Seen* seen = nullptr) {
+  std::optional<Width> try_edge(const GraphEdge& e, std::optional<int64_t> target,
+                                const LoadedShapes* must_meet = nullptr,
+                                const ScratchParameters::Seen* seen = nullptr) {
     for (const BoundCall& c : e.calls)
       for (const auto& [argument, layer] : c.layers) width(layer);
     width(e.source);
@@ -321,11 +336,15 @@ StreamUse use_of(const Graph& graph, int producer) {
   for (size_t i = 0; i < carriers.size(); ++i) {
     for (const GraphEdge& e : graph.edges) {
       if (e.source != carriers[i]) continue;
-      if (e.is_stream && e.calls.empty()) carriers.push_back(e.target);
-      else (!e.calls.empty() && (e.calls.front().item->flags & HX_TAKES_CLASSES) ? use.looked_up : use.computed) = true;
+      if (e.is_stream && e.calls.empty())
+        carriers.push_back(e.target);
+      else
+        (!e.calls.empty() && (e.calls.front().item->flags & HX_TAKES_CLASSES) ? use.looked_up : use.computed) = true;
     }
     for (const GraphTap& t : graph.taps)
-      if (t.target == carriers[i]) use.compared = use.compared || std::any_of(t.losses.begin(), t.losses.end(), [](const BoundCall& c) { return c.item->flags & HX_TAKES_CLASSES; });
+      if (t.target == carriers[i])
+        use.compared = use.compared || std::any_of(t.losses.begin(), t.losses.end(),
+                                                   [](const BoundCall& c) { return c.item->flags & HX_TAKES_CLASSES; });
   }
   return use;
 }
@@ -346,7 +365,10 @@ std::optional<StreamType> declared_classes(const GraphNode& node, const StreamTy
   if (s.sample.rank() != s.positions) return std::nullopt;
   if (one_number) return s;
   if (s.classes > classes)
-    throw Error(ErrorKind::Shape, fmt::format("producer '{}' is declared with {} classes, its source has {}", node.name, classes, s.classes), node.span);
+    throw Error(
+        ErrorKind::Shape,
+        fmt::format("producer '{}' is declared with {} classes, its source has {}", node.name, classes, s.classes),
+        node.span);
   s.classes = classes;
   return s;
 }
@@ -356,7 +378,8 @@ std::optional<StreamType> declared_classes(const GraphNode& node, const StreamTy
 StreamType declared_stream(const GraphNode& node, const StreamType& source, const StreamUse& use) {
   StreamType s = source;
   if (!node.has_shape) {
-    if (use.compared && is_integer(s.dtype) && s.sample.rank() == s.positions + 1 && s.sample.back() == 1) s.sample = s.sample.slice(0, s.positions);
+    if (use.compared && is_integer(s.dtype) && s.sample.rank() == s.positions + 1 && s.sample.back() == 1)
+      s.sample = s.sample.slice(0, s.positions);
     return s;
   }
   if (auto classes = declared_classes(node, source, use)) return *classes;

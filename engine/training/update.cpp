@@ -17,7 +17,9 @@ HTensor moment(Tracer& tracer, ParameterStore& store, const std::string& name, c
 
 const std::string kAccumulator = "optimizer.gradient.";
 
-std::string of_part(const std::string& name, size_t part) { return part == 0 ? name : name + ":" + std::to_string(part); }
+std::string of_part(const std::string& name, size_t part) {
+  return part == 0 ? name : name + ":" + std::to_string(part);
+}
 
 std::string accumulator(const std::string& parameter, size_t part) { return of_part(kAccumulator + parameter, part); }
 
@@ -112,13 +114,16 @@ void trace_accumulation(Tracer& tracer, ParameterStore& store, const std::vector
 Program accumulated_update(const std::string& name, ParameterStore& store, const UpdateSettings& settings,
                            const std::vector<TrainedParameter>& parameters, size_t parts) {
   Tracer tracer(name);
-  const auto gathered = [&](const TrainedParameter& p, size_t part) { return moment(tracer, store, accumulator(p.name, part), store.find(p.name)->type); };
+  const auto gathered = [&](const TrainedParameter& p, size_t part) {
+    return moment(tracer, store, accumulator(p.name, part), store.find(p.name)->type);
+  };
   const auto scale = [&](size_t part) { return tracer.input(of_part("@scale", part), {DType::F32, {}}); };
   std::vector<HTensor> gradients;
   for (const TrainedParameter& p : parameters) {
     gradients.push_back(gathered(p, 0));
     if (parts > 1) gradients.back() = times(gradients.back(), scale(0));
-    for (size_t part = 1; part < parts; ++part) gradients.back() = gradients.back() + times(gathered(p, part), scale(part));
+    for (size_t part = 1; part < parts; ++part)
+      gradients.back() = gradients.back() + times(gathered(p, part), scale(part));
   }
   const TraceScope scope("optimizer");
   trace_updates(tracer, store, settings, parameters, std::move(gradients), parts > 1 ? HTensor() : scale(0));

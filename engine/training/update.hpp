@@ -27,8 +27,9 @@ struct TrainedParameter {
 void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& settings,
                    const std::vector<TrainedParameter>& parameters, std::vector<HTensor> gradients, const HTensor& scale = {});
 
-// "optimizer.gradient.NAME" becomes itself + `weight` times the gradient where the input "@keep" (bool) holds, else that
-// without itself. `gradients`: of each part of the loss; those of the second are gathered in "optimizer.gradient.NAME:1".
+// "optimizer.gradient.NAME" becomes itself + `weight` times the gradient where the input "@keep" (bool) holds, else
+// that without itself. `gradients`: of each part of the loss; those of the second are gathered in
+// "optimizer.gradient.NAME:1".
 void trace_accumulation(Tracer& tracer, ParameterStore& store, const std::vector<TrainedParameter>& parameters,
                         const std::vector<std::vector<HTensor>>& gradients, double weight);
 

@@ -50,7 +50,8 @@ std::unique_ptr<HarmonicGraph> graph_with(const std::string& text, const std::ve
   return g;
 }
 
-CycleReport still(const char* flow, const std::vector<int32_t>& labels, int64_t batch, int64_t accumulate = 1, int64_t window = 0) {
+CycleReport still(const char* flow, const std::vector<int32_t>& labels, int64_t batch, int64_t accumulate = 1,
+                  int64_t window = 0) {
   auto g = graph_with(flow, labels);
   RunSettings s = settings(batch);
   s.optimizer = "sgd(lr=0)";
@@ -61,7 +62,8 @@ CycleReport still(const char* flow, const std::vector<int32_t>& labels, int64_t 
   return CycleRuntime(*g, 0, s).run();
 }
 
-std::map<std::string, std::vector<float>> trained(const char* flow, const char* optimizer, int64_t batch, int64_t accumulate) {
+std::map<std::string, std::vector<float>> trained(const char* flow, const char* optimizer, int64_t batch,
+                                                  int64_t accumulate) {
   auto g = graph_with(flow, kSome);
   RunSettings s = settings(batch);
   s.optimizer = optimizer;
@@ -95,7 +97,8 @@ TEST_CASE("a test's figures are means over what counts, whatever the batch") {
 TEST_CASE("a run's figures are means over what counts, whatever the batch") {
   for (const char* flow : {kOne, kThree}) {
     const CycleReport whole = still(flow, kSome, 8);
-    for (const auto& [batch, accumulate] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {2, 1}, {3, 1}, {1, 8}, {2, 4}, {3, 2}}) {
+    for (const auto& [batch, accumulate] :
+         std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {2, 1}, {3, 1}, {1, 8}, {2, 4}, {3, 2}}) {
       INFO("batch " << batch << " by " << accumulate);
       const CycleReport r = still(flow, kSome, batch, accumulate);
       CHECK(r.loss == Approx(whole.loss).epsilon(1e-6));
@@ -118,12 +121,15 @@ TEST_CASE("the loss of several taps is the sum of their means") {
 TEST_CASE("a window over the last samples counts samples, and its mean what counts of them") {
   const CycleReport r = still(kOne, {0, 1, 2, 0, 2, -100, -100, 1}, 1, 1, 4);
   const CycleReport last = still(kOne, {-100, -100, -100, -100, 2, -100, -100, 1}, 8);
-  CHECK(r.metrics.at("window.loss") == Approx((r.metrics.at("loss") * 6 - still(kOne, {0, 1, 2, 0, -100, -100, -100, -100}, 8).loss * 4) / 2).epsilon(1e-5));
+  CHECK(r.metrics.at("window.loss") ==
+        Approx((r.metrics.at("loss") * 6 - still(kOne, {0, 1, 2, 0, -100, -100, -100, -100}, 8).loss * 4) / 2)
+            .epsilon(1e-5));
   CHECK(r.metrics.at("window.loss") == Approx(last.loss).epsilon(1e-5));
 }
 
 TEST_CASE("what is ignored is never right") {
-  auto g = graph_of(R"(harmonic g { producer x {2}; producer y {2}; layer o {2}; cycle { x -> o; o <-(cross_entropy(ignore_index=0))- y; } })");
+  auto g = graph_of(
+      R"(harmonic g { producer x {2}; producer y {2}; layer o {2}; cycle { x -> o; o <-(cross_entropy(ignore_index=0))- y; } })");
   bind_test<float>(*g, "x", {2}, {1, 0, 1, 0, 1, 0, 0, 1});
   bind_test<int32_t>(*g, "y", {}, {0, 0, 1, 1});
   bind_rows<float>(*g, "x", {2}, {1, 0, 1, 0, 1, 0, 0, 1});
@@ -161,9 +167,11 @@ TEST_CASE("where nothing counts, nothing is measured, and no condition holds") {
 TEST_CASE("gathered gradients weigh every batch by what counts in it, each loss by its own") {
   for (const char* flow : {kOne, kThree})
     for (const char* optimizer : {"sgd(lr=0.25, momentum=0.5)", "adam(lr=0.015625)"})
-      for (const auto& [batch, accumulate] : std::vector<std::pair<int64_t, int64_t>>{{1, 8}, {2, 4}, {4, 2}, {3, 3}, {1, 6}, {2, 3}}) {
+      for (const auto& [batch, accumulate] :
+           std::vector<std::pair<int64_t, int64_t>>{{1, 8}, {2, 4}, {4, 2}, {3, 3}, {1, 6}, {2, 3}}) {
         INFO(optimizer << ", batch " << batch << " by " << accumulate);
-        const auto large = trained(flow, optimizer, batch * accumulate, 1), small = trained(flow, optimizer, batch, accumulate);
+        const auto large = trained(flow, optimizer, batch * accumulate, 1),
+                   small = trained(flow, optimizer, batch, accumulate);
         REQUIRE(large.size() == small.size());
         for (const auto& [name, values] : large)
           for (size_t i = 0; i < values.size(); ++i) {
@@ -185,7 +193,8 @@ TEST_CASE("gathered gradients reach what several losses move, and only= still ho
 
 TEST_CASE("positions of a text that are ignored count in no batch") {
   const auto run = [](int64_t batch) {
-    auto g = graph_of(R"(harmonic g { producer w {*, 5}; layer e {*, 4}; layer o; cycle { w -(embed)-> e -> o; o <-(next_token(ignore_index=0))- w; } })");
+    auto g = graph_of(
+        R"(harmonic g { producer w {*, 5}; layer e {*, 4}; layer o; cycle { w -(embed)-> e -> o; o <-(next_token(ignore_index=0))- w; } })");
     std::vector<int32_t> ids;
     for (int i = 0; i < 24; ++i) ids.push_back(i < 11 ? 0 : i * 7 % 5);
     bind_rows<int32_t>(*g, "w", {4}, ids);

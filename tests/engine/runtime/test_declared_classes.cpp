@@ -13,7 +13,8 @@ using namespace harmonics::testing;
 namespace {
 
 std::string flow_of(const std::string& label, const std::string& output, const std::string& loss) {
-  return "harmonic g { producer x {*, 2}; producer y" + label + "; layer o" + output + "; cycle { x -(sigmoid)-> o; o <-(" + loss + ")- y; } }";
+  return "harmonic g { producer x {*, 2}; producer y" + label + "; layer o" + output +
+         "; cycle { x -(sigmoid)-> o; o <-(" + loss + ")- y; } }";
 }
 
 // The stream `name` of a graph as it is used.
@@ -54,9 +55,12 @@ TEST_CASE("labels of a sequence may lie in a column") {
 
 TEST_CASE("bytes of a sequence of one position are classes, not parts of 255") {
   for (const char* declared : {" {*, 1}", " {*, 2}"}) {
-    auto g = graph_of("harmonic g { producer x {*, 1}; producer y" + std::string(declared) + "; layer o {*, 1}; cycle { x -(sigmoid)-> o; o <-(binary_cross_entropy)- y; } }");
+    auto g = graph_of("harmonic g { producer x {*, 1}; producer y" + std::string(declared) +
+                      "; layer o {*, 1}; cycle { x -(sigmoid)-> o; o <-(binary_cross_entropy)- y; } }");
     for (const bool test : {false, true}) {
-      const auto put = [&](const char* name, auto sample, auto values) { test ? bind_test(*g, name, sample, values) : bind_rows(*g, name, sample, values); };
+      const auto put = [&](const char* name, auto sample, auto values) {
+        test ? bind_test(*g, name, sample, values) : bind_rows(*g, name, sample, values);
+      };
       put("x", Shape{1, 1}, std::vector<float>{-2, -1, 1, 2});
       put("y", Shape{1}, std::vector<uint8_t>{0, 1, 1, 1});
     }
@@ -77,19 +81,33 @@ TEST_CASE("whole numbers that could be classes or numbers are refused") {
     return message_of([&] { g->lower(options()); });
   };
   const std::vector<uint8_t> bytes{0, 1, 1, 0, 1, 0};
-  CHECK(message("harmonic g { producer x {*, 2}; producer y; layer o {*, 1}; cycle { x -(sigmoid)-> o; o <-(binary_cross_entropy)- y; } }", {1, 2}, {1}, bytes)
-            .find("'y' of shape [1] (batch axis first) gives neither a class for each place of 'o', of shape [1, 1, 1], nor a number for each output") == 0);
-  const std::string flat = "harmonic g { producer x {2}; producer y {3}; layer o {3}; cycle { x -(sigmoid)-> o; o <-(binary_cross_entropy)- y; } }";
+  CHECK(message("harmonic g { producer x {*, 2}; producer y; layer o {*, 1}; cycle { x -(sigmoid)-> o; o "
+                "<-(binary_cross_entropy)- y; } }",
+                {1, 2}, {1}, bytes)
+            .find("'y' of shape [1] (batch axis first) gives neither a class for each place of 'o', of shape [1, 1, "
+                  "1], nor a number for each output") == 0);
+  const std::string flat =
+      "harmonic g { producer x {2}; producer y {3}; layer o {3}; cycle { x -(sigmoid)-> o; o <-(binary_cross_entropy)- "
+      "y; } }";
   std::vector<uint8_t> hot(18, 1);
-  CHECK(message(flat, {2}, {3}, hot).find("'y' of shape [1, 3] (batch axis first) gives a byte for each output of 'o', and bytes are scaled to [0, 1]: a 1 would count as 1/255") == 0);
+  CHECK(message(flat, {2}, {3}, hot)
+            .find("'y' of shape [1, 3] (batch axis first) gives a byte for each output of 'o', and bytes are scaled to "
+                  "[0, 1]: a 1 would count as 1/255") == 0);
   CHECK(message(flat, {2}, {3}, std::vector<int32_t>(18, 1)) == "no error");
   CHECK(message(flat, {2}, {3}, std::vector<float>(18, 1)) == "no error");
-  CHECK(message("harmonic g { producer x {2}; producer y {3}; layer s; layer o {3}; cycle { x -(sigmoid)-> o; y -> s; o <-(cross_entropy)- s; } }", {2}, {3}, hot).find("'s' of shape [1, 3]") == 0);
-  CHECK(message("harmonic g { producer x {2}; producer y {3}; layer s; layer o {3}; cycle { x -(sigmoid)-> o; y -(identity)-> s; o <-(binary_cross_entropy)- s; } }", {2}, {3}, hot) == "no error");
+  CHECK(message("harmonic g { producer x {2}; producer y {3}; layer s; layer o {3}; cycle { x -(sigmoid)-> o; y -> s; "
+                "o <-(cross_entropy)- s; } }",
+                {2}, {3}, hot)
+            .find("'s' of shape [1, 3]") == 0);
+  CHECK(message("harmonic g { producer x {2}; producer y {3}; layer s; layer o {3}; cycle { x -(sigmoid)-> o; y "
+                "-(identity)-> s; o <-(binary_cross_entropy)- s; } }",
+                {2}, {3}, hot) == "no error");
 }
 
 TEST_CASE("bytes that go in as numbers are compared as the same numbers") {
-  auto g = graph_of("harmonic g { producer x {3}; layer h {2}; layer o {3}; cycle { x -(tanh)-> h -(sigmoid)-> o; o <-(binary_cross_entropy)- x; } }");
+  auto g = graph_of(
+      "harmonic g { producer x {3}; layer h {2}; layer o {3}; cycle { x -(tanh)-> h -(sigmoid)-> o; o "
+      "<-(binary_cross_entropy)- x; } }");
   bind_rows<uint8_t>(*g, "x", {3}, {0, 255, 0, 255, 255, 0});
   RunSettings s = settings(2);
   s.epochs = 300;
@@ -99,8 +117,11 @@ TEST_CASE("bytes that go in as numbers are compared as the same numbers") {
 
 TEST_CASE("a declared number of classes is understood by embed alone") {
   for (const Shape& sample : {Shape{8}, Shape{8, 1}}) {
-    auto trains = graph_of("harmonic g { producer w {*, 4}; layer e {*, 3}; layer o; cycle (steps 2) { w -(embed)-> e -> o; o <-(next_token)- w; } }");
-    auto infers = graph_of("harmonic g { producer w {*, 4}; layer e {*, 3}; layer o {*, 4}; cycle { w -(embed)-> e -> o; } }");
+    auto trains = graph_of(
+        "harmonic g { producer w {*, 4}; layer e {*, 3}; layer o; cycle (steps 2) { w -(embed)-> e -> o; o "
+        "<-(next_token)- w; } }");
+    auto infers =
+        graph_of("harmonic g { producer w {*, 4}; layer e {*, 3}; layer o {*, 4}; cycle { w -(embed)-> e -> o; } }");
     for (HarmonicGraph* g : {trains.get(), infers.get()}) {
       bind_rows<int32_t>(*g, "w", sample, std::vector<int32_t>(32, 3));  // 4 divides 8: not positions of 4 values
       CHECK(type_of(*g, "w").sample == Shape{8});
@@ -113,7 +134,9 @@ TEST_CASE("a declared number of classes is understood by embed alone") {
 }
 
 TEST_CASE("a stream layer's declaration is understood as the producer's") {
-  auto g = graph_of("harmonic g { producer x {*, 2}; producer y {*, 3}; layer s; layer o {*, 3}; cycle { x -> o; y -> s; o <-(cross_entropy)- s; } }");
+  auto g = graph_of(
+      "harmonic g { producer x {*, 2}; producer y {*, 3}; layer s; layer o {*, 3}; cycle { x -> o; y -> s; o "
+      "<-(cross_entropy)- s; } }");
   bind_rows(*g, "x", {4, 2}, numbers(16));
   bind_rows<int32_t>(*g, "y", {4}, {0, 1, 2, 0, 1, 2, 0, 1});
   CHECK(type_of(*g, "y").classes == 3);
@@ -123,7 +146,9 @@ TEST_CASE("a stream layer's declaration is understood as the producer's") {
 }
 
 TEST_CASE("a shape of numbers to look up stays a shape where the counts say so") {
-  auto g = graph_of("harmonic g { producer x {4}; producer y {1}; layer e; layer o; cycle { x -(embed(2, vocabulary=9))-> e -> o; o <- y; } }");
+  auto g = graph_of(
+      "harmonic g { producer x {4}; producer y {1}; layer e; layer o; cycle { x -(embed(2, vocabulary=9))-> e -> o; o "
+      "<- y; } }");
   bind_rows<int32_t>(*g, "x", {4}, {8, 1, 2, 3, 4, 5, 6, 7});
   bind_rows<float>(*g, "y", {1}, {0, 1});
   CHECK(type_of(*g, "x").sample == Shape{4});

@@ -36,9 +36,14 @@ Shape width(HarmonicGraph& g, const char* layer) { return g.widths().of.at(g.gra
 }  // namespace
 
 TEST_CASE("loaded weights give the width whatever the function, with and without a bias") {
-  const std::string before = "harmonic g { producer x {*, 5}; producer y {*, 6}; layer a {*, 4}; layer b; cycle (steps 1) { x -> a -(", after = ")-> b; b <- y; } }";
-  for (const char* head : {"affine(bias=false)", "affine", "affine(bias=false), prelu", "norm, affine(bias=false)", "affine(bias=false, name=\"m\")", "lstm(bias=false)", "gru(bias=false)",
-                           "lstm(bias=false, bidirectional=true)", "gru(bidirectional=true)", "affine(9, bias=false), affine(bias=false)", "attention(bias=false), affine(bias=false)"}) {
+  const std::string
+      before =
+          "harmonic g { producer x {*, 5}; producer y {*, 6}; layer a {*, 4}; layer b; cycle (steps 1) { x -> a -(",
+      after = ")-> b; b <- y; } }";
+  for (const char* head : {"affine(bias=false)", "affine", "affine(bias=false), prelu", "norm, affine(bias=false)",
+                           "affine(bias=false, name=\"m\")", "lstm(bias=false)", "gru(bias=false)",
+                           "lstm(bias=false, bidirectional=true)", "gru(bidirectional=true)",
+                           "affine(9, bias=false), affine(bias=false)", "attention(bias=false), affine(bias=false)"}) {
     INFO(head);
     const std::string flow = before + head + after;
     const TensorFile weights = learned(flow, {3, 5}, {3, 6});
@@ -51,7 +56,9 @@ TEST_CASE("loaded weights give the width whatever the function, with and without
 }
 
 TEST_CASE("a tied weight gives the width of what it maps to") {
-  const std::string flow = "harmonic g { producer x {*, 7}; producer y {*, 7}; layer a {*, 4}; layer o; cycle (steps 1) { x -(embed)-> a -(affine(tied=a, bias=false))-> o; o <- y; } }";
+  const std::string flow =
+      "harmonic g { producer x {*, 7}; producer y {*, 7}; layer a {*, 4}; layer o; cycle (steps 1) { x -(embed)-> a "
+      "-(affine(tied=a, bias=false))-> o; o <- y; } }";
   auto trained = graph_of(flow);
   bind_rows<int32_t>(*trained, "x", {3}, std::vector<int32_t>(12, 6));
   bind_rows(*trained, "y", {3, 7}, numbers(84));
@@ -67,9 +74,12 @@ TEST_CASE("a tied weight gives the width of what it maps to") {
 
 TEST_CASE("weights a function starts from give its width") {
   const fs::path file = fs::temp_directory_path() / "harmonics_loaded_widths.safetensors";
-  const std::string first = "harmonic g { producer x {5}; producer y {6}; layer b; cycle (steps 1) { x -(affine(bias=false))-> b; b <- y; } }";
+  const std::string first =
+      "harmonic g { producer x {5}; producer y {6}; layer b; cycle (steps 1) { x -(affine(bias=false))-> b; b <- y; } "
+      "}";
   save_safetensors(learned(first, {5}, {6}), file.string());
-  auto g = graph_of("harmonic g { producer x {5}; layer b; layer c {2}; cycle { x -(affine(bias=false, weights=\"" + file.string() + "\"))-> b -> c; } }");
+  auto g = graph_of("harmonic g { producer x {5}; layer b; layer c {2}; cycle { x -(affine(bias=false, weights=\"" +
+                    file.string() + "\"))-> b -> c; } }");
   bind_rows(*g, "x", {5}, numbers(20));
   CHECK(width(*g, "b") == Shape{6});
   LoweringOptions o;
@@ -86,8 +96,12 @@ TEST_CASE("what is shared has one shape, in branches, cycles and by name") {
   };
   CHECK(message("cycle { x -> h; if loss < 1 { h -> o; } else { h -(affine(6), relu, affine)-> o; } o <- y; }")
             .find("'h.o.affine.weight' is shared, and is f32[6, 8] here, but f32[2, 8] where it is used first") == 0);
-  CHECK(message("cycle { x -> h; if loss < 1 { h -> o; } else { h -(affine(6, name=\"second\"), relu, affine(name=\"third\"))-> o; } o <- y; }") == "no error");
+  CHECK(message("cycle { x -> h; if loss < 1 { h -> o; } else { h -(affine(6, name=\"second\"), relu, "
+                "affine(name=\"third\"))-> o; } o <- y; }") == "no error");
   CHECK(message("cycle { x -> h -> o; o <- y; } cycle { x -> h -> o; o <- y; }") == "no error");
-  CHECK(message("layer i {3}; cycle { x -(affine(name=\"m\"))-> h; x -(affine(name=\"m\"))-> i; h -> o; i -> o; o <- y; }").find("'m.weight' is shared, and is f32[3, 4] here, but f32[8, 4]") == 0);
-  CHECK(message("layer i {3}; cycle { x -> h -(affine(tied=h))-> i; i -> o; o <- y; }").find("'x.h.affine.weight' is shared, and is f32[3, 8] here, but f32[8, 4]") == 0);
+  CHECK(message(
+            "layer i {3}; cycle { x -(affine(name=\"m\"))-> h; x -(affine(name=\"m\"))-> i; h -> o; i -> o; o <- y; }")
+            .find("'m.weight' is shared, and is f32[3, 4] here, but f32[8, 4]") == 0);
+  CHECK(message("layer i {3}; cycle { x -> h -(affine(tied=h))-> i; i -> o; o <- y; }")
+            .find("'x.h.affine.weight' is shared, and is f32[3, 8] here, but f32[8, 4]") == 0);
 }

@@ -155,8 +155,10 @@ TEST_CASE("a steady cycle without oneDNN allocates nothing outside the flow grap
   if (!kCountsAllocations) return;
   const auto allocations_of = [](int64_t steps, int threads, bool watched, bool counted = false) {
     const std::string classes = counted ? " a_layer_with_a_long_name <-(cross_entropy(ignore_index=0))- z;" : "";
-    auto g = graph_of("harmonic g { producer x; producer y {16}; " + std::string(counted ? "producer z {16}; " : "") +
-                      "layer a_layer_with_a_long_name; cycle { x -(norm)-> a_layer_with_a_long_name; a_layer_with_a_long_name <- y;" + classes + " } }");
+    auto g = graph_of(
+        "harmonic g { producer x; producer y {16}; " + std::string(counted ? "producer z {16}; " : "") +
+        "layer a_layer_with_a_long_name; cycle { x -(norm)-> a_layer_with_a_long_name; a_layer_with_a_long_name <- y;" +
+        classes + " } }");
     bind_producer(*g, "x", std::make_shared<Blocks<float>>(Shape{16}, numbers(16 * 4096)));
     bind_producer(*g, "y", std::make_shared<Blocks<float>>(Shape{16}, numbers(16 * 4096)));
     if (counted) bind_producer(*g, "z", std::make_shared<Blocks<int32_t>>(Shape{}, std::vector<int32_t>(4096, 0)));
