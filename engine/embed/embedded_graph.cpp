@@ -165,12 +165,17 @@ std::shared_ptr<hx_graph::Running> hx_graph::running() {
   return running_;
 }
 
-CycleReport hx_graph::run_cycle(Run& run, int cycle, const hx_fit_settings& settings, FitCheckpoints& checkpoints, bool& stopped) {
+// `notes`: of the weights, as training found them; questions meanwhile would look at them anew.
+CycleReport hx_graph::run_cycle(Run& run, int cycle, const hx_fit_settings& settings, FitCheckpoints& checkpoints,
+                                bool& stopped, std::vector<std::string>& notes) {
   inference_.step.reset();
   const auto running = std::make_shared<Running>(graph(), cycle, last_);
   CycleRuntime& runtime = running->runtime;
   if (graph().graph().trains(cycle)) checkpoints.attach(runtime);
-  runtime.on_start([&](const std::vector<std::string>&, const Beginning&) { run.begin(running); });
+  runtime.on_start([&](const std::vector<std::string>&, const Beginning&) {
+    notes = graph_->weight_notes();
+    run.begin(running);
+  });
   runtime.on_progress([&](const Progress& p) {
     const hx_progress c = to_c(p);
     if (!stopped && settings.progress && !settings.progress(settings.context, &c)) runtime.stop(), stopped = true;
@@ -195,19 +200,19 @@ void hx_graph::fit(const hx_fit_settings& settings, hx_fit_report& report) {
   const int cycles = static_cast<int>(g.graph().cycles.size());
   for (int cycle = 0; cycle < cycles; ++cycle) expect_validation(g, cycle, g.settings(cycle, last_));
   FitCheckpoints checkpoints(settings, g);
-  std::vector<std::string> notes = checkpoints.notes();
+  std::vector<std::string> notes = checkpoints.notes(), of_weights;
   for (int cycle = 0; cycle < cycles && !stopped; ++cycle) {
     if (checkpoints.over(cycle)) {
       if (g.graph().trains(cycle)) CycleRuntime(g, cycle, last_).declare_parameters();
       continue;
     }
-    CycleReport one = run_cycle(run, cycle, settings, checkpoints, stopped);
+    CycleReport one = run_cycle(run, cycle, settings, checkpoints, stopped, of_weights);
     notes.insert(notes.end(), one.notes.begin(), one.notes.end());
     if (g.graph().trains(cycle) || cycle == 0) result = std::move(one);
   }
   for (auto& [node, sink] : g.sinks()) sink->finish();
   if (!result.no_checkpoint.empty()) notes.push_back("the last checkpoint was not written: " + result.no_checkpoint);
-  notes.insert(notes.end(), g.weight_notes().begin(), g.weight_notes().end());
+  notes.insert(notes.end(), of_weights.begin(), of_weights.end());
   stopped_by_ = result.stopped_by;
   handed(notes);
   report.epochs = result.epochs;

@@ -73,7 +73,9 @@ struct hx_graph {
 
   harmonics::HarmonicGraph& graph();
   void report_figures(const harmonics::CycleReport& result, hx_fit_report& report);
-  harmonics::CycleReport run_cycle(Run& run, int cycle, const hx_fit_settings& settings, harmonics::FitCheckpoints& checkpoints, bool& stopped);
+  harmonics::CycleReport run_cycle(Run& run, int cycle, const hx_fit_settings& settings,
+                                   harmonics::FitCheckpoints& checkpoints, bool& stopped,
+                                   std::vector<std::string>& notes);
   Asked asked(const char* const* names, hx_value* const* inputs, uint32_t n_inputs);
   std::vector<harmonics::HTensor> infer_alone(const char* const* names, hx_value* const* inputs, uint32_t n_inputs);
   std::shared_ptr<Running> running();

@@ -161,7 +161,7 @@ TEST_CASE("what joining and edges do not understand is refused with what to writ
   CHECK(has(error("hold=much"), "wants the most bytes that wait, such as 16M"));
   CHECK(has(error("join=name"), "wants order or number"));
   CHECK(has(error("join=number"), "stream 'x' cannot be joined by number: its samples have none"));
-  CHECK(has(error("unpaired=forget"), "wants drop, last or stop"));
+  CHECK(has(error("unpaired=forget"), "wants drop, last, stop or refuse"));
   CHECK(has(error("late=soon"), "wants how long a sample waits for the others, such as 500ms or 5s"));
   CHECK(has(error("late=5s"), "late= is for live streams"));
   const Result limit = harmonics("infer " + flow + " --dead-letters-limit 1M --producer x=" + data + " --producer y=" + data + consumers(f));

@@ -33,7 +33,7 @@ RunState state_at(int64_t step) {
   s.record.windows["loss"] = {{{0.1, 1, 1, 1}, {0.2, 1, 1, 1}}, 2};
   s.record.windows["o.loss of y without 0"] = {{{0.1, 0.5, 2, 3}}, 1};  // of what counts
   s.record.curve.points = {{1, 0.5, 0.25, -1}};
-  EpochReport epoch{1, 5, 50, 0.25, 0.5, 0.75, 1e-3, 5, "o.accuracy", {{"f1", 0.3}}, Evaluation{7, 0.1, -1, 0.5, {{"o", true, {{"loss", 0.1}, {"auc", std::nan("")}}, {2, {1, 2, 3, 4}}, 7}}}};
+  EpochReport epoch{1, 5, 50, 0.25, 0.5, 0.75, 1e-3, 5, "o.accuracy", {{"f1", 0.3}}, Evaluation{7, 0.1, -1, 0.5, {{"o", true, {{"loss", 0.1}, {"auc", std::nan("")}}, {2, {1, 2, 3, 4}}, 7}}, {}}};
   s.record.by_epoch = {epoch};
   s.record.held = {{"val.loss", 0.1}};
   s.record.aside = 0.7;
