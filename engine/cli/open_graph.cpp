@@ -85,6 +85,7 @@ std::shared_ptr<DeadLetters> dead_letters_of(const Options& options) {
   DeadLetterOptions o;
   o.directory = options.dead_letters;
   o.on_note = print_note;
+  o.resumed = options.resume.has_value();
   if (!options.dead_letters_limit.empty()) o.most_bytes = bytes_of("--dead-letters-limit", options.dead_letters_limit);
   return std::make_shared<DeadLetters>(std::move(o));
 }

@@ -4,6 +4,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <functional>
+#include <span>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -13,17 +16,10 @@ namespace harmonics {
 
 namespace {
 
-// A power cut may have left half a frame at the end, and nothing behind it could be read.
-void cut_unfinished(const std::string& path, FileCalls& calls) {
-  spool::SegmentReader reader(path, calls);
-  const uint64_t size = reader.size();
-  try {
-    while (reader.next(size)) {
-    }
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::Stream) throw;
-  }
-  if (reader.at() < size) spool::cut(path, reader.at(), calls);
+// Of a sample, over restarts: what it is called by who sent it, and what is in it.
+size_t fingerprint(const std::string& stream, uint64_t number, uint64_t sender, std::span<const std::byte> bytes) {
+  const std::string_view content(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return std::hash<std::string>()(fmt::format("{} {} {} {}", stream, number, sender, std::hash<std::string_view>()(content)));
 }
 
 }  // namespace
@@ -55,8 +51,26 @@ int DeadLetters::file_of(const std::string& stream) {
   if (known != files_.end()) return known->second;
   const std::string path = options_.directory + "/" + stream + ".hxs";
   const int file = options_.calls->open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (file >= 0) cut_unfinished(path, *options_.calls);
+  if (file >= 0) read_kept(path);
   return files_[stream] = file;
+}
+
+// Who was killed, or a power cut, may have left half a frame at the end, and nothing behind it could be read.
+void DeadLetters::read_kept(const std::string& path) {
+  spool::SegmentReader reader(path, *options_.calls);
+  const uint64_t size = reader.size();
+  try {
+    while (const auto entry = reader.next(size)) {
+      const wire::Frame& frame = entry->frame;
+      if (options_.resumed && !frame.tensors.empty()) known_.insert(fingerprint(frame.stream, frame.number, frame.sender, frame.tensors[0].bytes));
+    }
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Stream) throw;
+  }
+  if (reader.at() == size) return;
+  spool::cut(path, reader.at(), *options_.calls);
+  bytes_ -= std::min(bytes_, size - reader.at());
+  if (options_.on_note) options_.on_note(fmt::format("'{}' ended within a frame: its last {} bytes are left out", path, size - reader.at()));
 }
 
 void DeadLetters::give_up(const std::string& why) {
@@ -84,6 +98,10 @@ void DeadLetters::keep(const std::string& stream, const StreamInfo& info, const 
     return give_up(e.what());
   }
   if (file < 0) return give_up(std::strerror(errno));
+  if (options_.resumed) {
+    const auto kept = known_.find(fingerprint(stream, number.number, number.sender, {sample, info.sample_bytes()}));
+    if (kept != known_.end()) return void(known_.erase(kept));
+  }
   for (size_t done = 0; done < bytes.size();) {
     const long n = options_.calls->write(file, bytes.data() + done, bytes.size() - done);
     if (n < 0 && errno == EINTR) continue;

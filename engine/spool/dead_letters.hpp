@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include <harmonics/stream.hpp>
@@ -16,6 +17,7 @@ struct DeadLetterOptions {
   std::string directory;
   uint64_t most_bytes = uint64_t{256} << 20;  // of all files together, those of earlier runs included; then no more are kept
   std::function<void(const std::string&)> on_note = nullptr;  // for people: that no more are kept, and why
+  bool resumed = false;  // the run goes on: samples that it left out and kept before it was killed are not kept again
   FileCalls* calls = &FileCalls::system();
 };
 
@@ -34,11 +36,13 @@ class DeadLetters {
 
  private:
   int file_of(const std::string& stream);
+  void read_kept(const std::string& path);
   void give_up(const std::string& why);
 
   DeadLetterOptions options_;
   std::mutex mutex_;
   std::map<std::string, int> files_;
+  std::multiset<size_t> known_;  // of a run that goes on: which samples are there, by fingerprint
   uint64_t bytes_ = 0;
   bool over_ = false;
 };

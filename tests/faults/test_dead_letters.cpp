@@ -1,0 +1,84 @@
+// Samples that are left out where streams are joined: at whatever call the run is killed or its disk fails, each is
+// kept once, or a gap is said.
+#include "tests/faults/faulted.hpp"
+
+using namespace faults;
+
+namespace {
+
+// The numbers in a file of frames that one process sent, by the program itself.
+std::vector<std::string> numbers_kept(const Folder& f, const std::string& file) {
+  fs::remove(f / "kept.csv");
+  if (!fs::exists(file)) return {};
+  CHECK(harmonics("send file:" + (f / "kept.csv") + " --quiet --from 'file:" + file + "'").code == 0);
+  std::vector<std::string> numbers;
+  std::istringstream rows(read(f / "kept.csv"));
+  for (std::string row; std::getline(rows, row);) numbers.push_back(row);
+  return numbers;
+}
+
+}  // namespace
+
+TEST_CASE("dead letters: at any call a run is killed, or its disk fails, each is kept once or a gap is said") {
+  Folder f;
+  f.write("pairs.hmx",
+          "harmonic pairs { producer x; producer y; consumer cx; consumer cy; cycle { x -> cx; y -> cy; } }");
+  std::string rows;
+  for (int i = 0; i < 12; ++i) rows += std::to_string(i) + "\n";
+  // x has all numbers; y begins with the same, and ends before x does.
+  const std::string all = f.write("n.csv", rows), sent = f / "all.hxs", some = f / "some.hxs";
+  REQUIRE(std::system(("'" + kProgram + "' send 'stdout:?format=hxs' --quiet --rate 50 --from 'v=file:" + all +
+                       "?as=number' >'" + sent + "'")
+                          .c_str()) == 0);
+  const std::string frames = read(sent);
+  std::string left;  // without every second frame
+  size_t number = 0;
+  for (size_t at = 0; at + 24 <= frames.size(); ++number) {
+    uint32_t header = 0;
+    uint64_t payload = 0;
+    std::memcpy(&header, frames.data() + at + 8, sizeof header);
+    std::memcpy(&payload, frames.data() + at + 12, sizeof payload);
+    const size_t size = (24 + header + 7) / 8 * 8 + payload;
+    if (number % 2 == 0) left += frames.substr(at, size);
+    at += size;
+  }
+  REQUIRE(number > 3);
+  f.write("some.hxs", left);
+  const std::string run = "infer " + (f / "pairs.hmx") + " --producer 'x=file:" + sent +
+                          "' --producer 'y=file:" + some + "?join=number' --dead-letters " + (f / "dead") +
+                          " --consumer cx=file:" + (f / "x.csv") + " --consumer cy=file:" + (f / "y.csv") + " --quiet";
+  REQUIRE(harmonics(run).code == 0);
+  const std::vector<std::string> whole = numbers_kept(f, f / "dead/x.hxs");
+  const std::string paired = read(f / "x.csv");
+  REQUIRE(!whole.empty());
+  const std::string what = GENERATE("kill", "tear", "EIO", "ENOSPC", "EINTR", "short");
+  const size_t calls = at_every_call(
+      {what, 0, f / "dead*", false, what == "EINTR" ? "open,write,sync,truncate" : ""}, [&](const Fault& fault) {
+        fs::remove_all(f / "dead");
+        const Result first = harmonics_in(variables(f, fault), run);
+        if (struck_in(f).number == 0) return false;
+        if (kills(what)) {
+          CHECK(first.code == kKilled);
+          const Result again = harmonics(run);  // from the beginning: it is no run that goes on
+          CHECK(again.code == 0);
+          std::vector<std::string> kept = numbers_kept(f, f / "dead/x.hxs");
+          REQUIRE(kept.size() >= whole.size());
+          CHECK(std::vector<std::string>(kept.end() - static_cast<std::ptrdiff_t>(whole.size()), kept.end()) == whole);
+          kept.resize(kept.size() - whole.size());  // those of the first
+          CHECK(std::equal(kept.begin(), kept.end(), whole.begin()));
+          return true;
+        }
+        if (first.code != 0) {  // before the first sample
+          CHECK((first.code == 73 || first.code == 74));
+          CHECK(has(first.err, "--dead-letters names a directory"));
+          return true;
+        }
+        CHECK(read(f / "x.csv") == paired);
+        if (what == "EINTR" || what == "short")
+          CHECK(numbers_kept(f, f / "dead/x.hxs") == whole);
+        else
+          CHECK(has(first.err, "samples that are left out are no longer kept in '" + (f / "dead") + "'"));
+        return true;
+      });
+  CHECK(calls >= 5);
+}
