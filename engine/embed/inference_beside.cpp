@@ -20,7 +20,8 @@ LoweringOptions inference_options(const HarmonicGraph& graph, int64_t batch) {
   return o;
 }
 
-std::vector<HTensor> run_inference(const HarmonicGraph& graph, CompiledStep& step, const std::map<int, HTensor>& inputs, bool stacked) {
+std::vector<HTensor> run_inference(const HarmonicGraph& graph, CompiledStep& step, const std::map<int, HTensor>& inputs,
+                                   bool stacked) {
   std::vector<const void*> pointers;
   for (int n : step.lowered().inputs) pointers.push_back(inputs.at(n).bytes());
   step.check_indices(pointers.data());
@@ -62,7 +63,8 @@ std::shared_ptr<Snapshots> InferenceBeside::lowered_for(int64_t batch) {
   return snapshots;
 }
 
-std::optional<std::vector<HTensor>> InferenceBeside::run(const std::map<int, HTensor>& inputs, int64_t batch, bool stacked) {
+std::optional<std::vector<HTensor>> InferenceBeside::run(const std::map<int, HTensor>& inputs, int64_t batch,
+                                                         bool stacked) {
   const std::shared_ptr<Snapshots> snapshots = lowered_for(batch);
   if (!snapshots) return std::nullopt;
   std::shared_ptr<const Snapshot> weights;
@@ -75,7 +77,9 @@ std::optional<std::vector<HTensor>> InferenceBeside::run(const std::map<int, HTe
   const std::lock_guard<std::mutex> lock(asking_);
   Programs& programs = programs_.at(batch);
   std::unique_ptr<CompiledStep>& step = programs.at[weights->place()];
-  if (!step) step = std::make_unique<CompiledStep>(programs.lowered, snapshots->place(weights->place()), *executor_, graph_.compile_options(settings_));
+  if (!step)
+    step = std::make_unique<CompiledStep>(programs.lowered, snapshots->place(weights->place()), *executor_,
+                                          graph_.compile_options(settings_));
   return run_inference(graph_, *step, inputs, stacked);
 }
 

@@ -37,7 +37,7 @@ class InferenceBeside {
   CycleRuntime& runtime_;
   const RunSettings settings_;
   const std::thread::id thread_ = std::this_thread::get_id();  // on which the run was begun
-  std::mutex asking_;  // never waited for with a step's boundary ahead: a callback of the run may hold that and wait here
+  std::mutex asking_;  // not held while waiting for the end of a step: a callback there may call run() too
   std::shared_ptr<Snapshots> snapshots_;
   std::map<int64_t, Programs> programs_;  // by batch
   std::unique_ptr<Executor> executor_;
@@ -46,6 +46,7 @@ class InferenceBeside {
 // The values of the first cycle's results, for a batch.
 LoweringOptions inference_options(const HarmonicGraph& graph, int64_t batch);
 // A step's inputs set, it run, and copies of its results.
-std::vector<HTensor> run_inference(const HarmonicGraph& graph, CompiledStep& step, const std::map<int, HTensor>& inputs, bool stacked);
+std::vector<HTensor> run_inference(const HarmonicGraph& graph, CompiledStep& step, const std::map<int, HTensor>& inputs,
+                                   bool stacked);
 
 }  // namespace harmonics

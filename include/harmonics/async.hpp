@@ -26,7 +26,9 @@ class AsyncProducer final : public SampleWiseProducer {
     ring_.resize(bytes_ * capacity_);
   }
   ~AsyncProducer() override { stop(); }
-  WrapperOption option() const override { return {WrapperOption::Acts::Anywhere, "async=" + std::to_string(capacity_)}; }
+  WrapperOption option() const override {
+    return {WrapperOption::Acts::Anywhere, "async=" + std::to_string(capacity_)};
+  }
 
   HTensor next() override {
     std::unique_lock<std::mutex> lock(mutex_);

@@ -48,12 +48,14 @@ class Augmentation {
 
   // As it is parsed.
   std::string text() const {
-    static const char* const names[] = {"shift", "rotate", "scale", "flip", "flip", "crop", "center", "cutout", "noise"};
+    static const char* const names[] = {"shift", "rotate", "scale",  "flip", "flip",
+                                        "crop",  "center", "cutout", "noise"};
     std::string all;
     for (const Step& step : steps_) {
       all += (all.empty() ? "" : ",") + std::string(names[static_cast<std::size_t>(step.kind)]);
       if (step.kind == Kind::FlipDown) all += "(vertical)";
-      else if (step.kind == Kind::Crop || step.kind == Kind::Center) all += "(" + exact_text(step.a) + "," + exact_text(step.b) + ")";
+      else if (step.kind == Kind::Crop || step.kind == Kind::Center)
+        all += "(" + exact_text(step.a) + "," + exact_text(step.b) + ")";
       else if (step.kind != Kind::FlipAcross) all += "(" + exact_text(step.a) + ")";
     }
     return all;

@@ -14,7 +14,8 @@ namespace harmonics {
 // source without end, or whose samples take more than `most_bytes`.
 class CacheProducer final : public WrappedProducer {
  public:
-  CacheProducer(std::shared_ptr<Producer> inner, uint64_t most_bytes) : WrappedProducer(std::move(inner)), most_bytes_(most_bytes) {
+  CacheProducer(std::shared_ptr<Producer> inner, uint64_t most_bytes)
+      : WrappedProducer(std::move(inner)), most_bytes_(most_bytes) {
     const std::optional<StreamInfo> info = inner_->size() ? known_samples() : std::nullopt;
     if (!info || info->size == 0)
       throw Error(ErrorKind::Usage, "cache: the producer does not say how many samples it has, so they cannot be kept");

@@ -1,4 +1,4 @@
-// KnownProducer: a producer of next() and size() alone, with what such a one lacks: the type of its samples, and a second pass.
+// KnownProducer: adds sample type and rewinding to a producer that has only next() and size().
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,13 @@
 
 namespace harmonics {
 
-// Passes everything on where the producer describes its samples and goes back. Else the first sample is looked at, labels (whole
-// numbers without axes) are counted, and the samples of a finite source that cannot go back are kept as they are first read.
-// Stands below all wrappers, so that each of them goes back.
+// Forwards to a producer that describes its samples and rewinds. Otherwise reads the first sample to find the type, counts the
+// classes of labels (integers of rank 0), and caches the samples of a finite producer that cannot rewind as they are read.
+// Sits below all wrappers, so that each of them can rewind.
 class KnownProducer final : public Producer {
  public:
   static constexpr uint64_t kMostKept = uint64_t{4} << 30;
-  enum class Look { Finite, Always };  // at the first sample: it is waited for, which a stream without end may take long to give
+  enum class Look { Finite, Always };  // which producers are asked for their first sample; an unbounded one may block
 
   explicit KnownProducer(std::shared_ptr<Producer> inner, Look look = Look::Finite, uint64_t most_kept = kMostKept)
       : inner_(std::move(inner)), look_(look), most_kept_(most_kept) {}
@@ -42,12 +42,14 @@ class KnownProducer final : public Producer {
     if (direct_) return first_ = {}, inner_->seek(epoch, index);
     if (!keeping()) {
       if (!touched_ && index == 0) return true;
-      throw Error(ErrorKind::Stream, "the producer does not go back to its first sample, and its " + std::to_string(size()) + " samples take more than the " +
-                                         std::to_string(most_kept_) + " bytes that are kept of such a one; keep them with cache=, or run one epoch");
+      throw Error(ErrorKind::Stream, "the producer does not rewind, and its " + std::to_string(size()) +
+                                         " samples take more than the " + std::to_string(most_kept_) +
+                                         " bytes that are cached without being asked; give cache=SIZE, or run one epoch");
     }
     if (index > count_) keep(index - count_);
     if (index > count_)
-      throw Error(ErrorKind::Stream, "there is no sample " + std::to_string(index) + " to go back to: the pass has " + std::to_string(count_) + " samples");
+      throw Error(ErrorKind::Stream, "there is no sample " + std::to_string(index) + " to go back to: the pass has " +
+                                         std::to_string(count_) + " samples");
     at_ = index;
     return true;
   }
@@ -73,7 +75,9 @@ class KnownProducer final : public Producer {
     start();
     return direct_ && described_ && inner_->read_at(numbers, n, to);
   }
-  bool restore(uint64_t index, const std::string& position) override { return !first_ && inner_->restore(index, position); }
+  bool restore(uint64_t index, const std::string& position) override {
+    return !first_ && inner_->restore(index, position);
+  }
   std::string position(uint64_t index) override { return inner_->position(index); }
   void durable(uint64_t index) override { inner_->durable(index); }
   bool cancel() override { return inner_->cancel(); }
@@ -110,13 +114,16 @@ class KnownProducer final : public Producer {
   }
 
   bool is_label() const {
-    return info_->sample.rank() == 0 && (info_->dtype == DType::U8 || info_->dtype == DType::I32 || info_->dtype == DType::I64) && (direct_ || keeping());
+    const bool whole = info_->dtype == DType::U8 || info_->dtype == DType::I32 || info_->dtype == DType::I64;
+    return whole && info_->sample.rank() == 0 && (direct_ || keeping());
   }
   // One more than the largest label.
   int64_t count_classes() {
     int64_t largest = 0;
     for (HTensor x = next(); x; x = next()) {
-      const int64_t label = x.dtype() == DType::U8 ? x.data<uint8_t>()[0] : x.dtype() == DType::I32 ? x.data<int32_t>()[0] : x.data<int64_t>()[0];
+      const int64_t label = x.dtype() == DType::U8    ? x.data<uint8_t>()[0]
+                            : x.dtype() == DType::I32 ? x.data<int32_t>()[0]
+                                                      : x.data<int64_t>()[0];
       largest = std::max(largest, label);
     }
     seek(0, 0);
@@ -125,7 +132,8 @@ class KnownProducer final : public Producer {
 
   void put(const HTensor& sample, char* to) const {
     if (sample.dtype() != info_->dtype || sample.shape() != info_->sample)
-      throw Error(ErrorKind::Stream, "a sample of shape " + sample.shape().str() + " came, the stream has samples of " + info_->sample.str() + "; all samples of a stream have one type");
+      throw Error(ErrorKind::Stream, "a sample of shape " + sample.shape().str() + " came, the stream has samples of " +
+                                         info_->sample.str() + "; all samples of a stream have one type");
     std::memcpy(to, sample.bytes(), bytes_);
   }
   void add(const HTensor& sample) {

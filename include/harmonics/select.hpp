@@ -150,13 +150,15 @@ class FilterProducer final : public WrappedProducer {
   FilterProducer(std::shared_ptr<Producer> inner, std::function<bool(const HTensor&)> keep)
       : WrappedProducer(std::move(inner)), keep_(std::move(keep)) {}
   // "value[0]>=0.5,value!=3", as where= of an address.
-  FilterProducer(std::shared_ptr<Producer> inner, const std::string& where) : WrappedProducer(std::move(inner)), where_(where) {
+  FilterProducer(std::shared_ptr<Producer> inner, const std::string& where)
+      : WrappedProducer(std::move(inner)), where_(where) {
     const std::optional<StreamInfo> info = known_samples();
     if (!info) throw Error(ErrorKind::Usage, "where=" + where + ": the producer has no sample");
     keep_ = Condition(where, *info);
   }
   WrapperOption option() const override {
-    return where_.empty() ? WrapperOption{} : WrapperOption{WrapperOption::Acts::Where, "where=" + detail::escaped(where_)};
+    if (where_.empty()) return {};
+    return {WrapperOption::Acts::Where, "where=" + detail::escaped(where_)};
   }
   HTensor next() override {
     for (;;) {

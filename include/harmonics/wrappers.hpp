@@ -14,8 +14,8 @@
 
 namespace harmonics {
 
-// The option of an address that does what a wrapper does. Where a graph is bound to wrappers, it does itself what they have options
-// for, in the order below, for all streams that are read together; what does not stand in this order is left to the wrappers.
+// The address option equivalent to a wrapper. A graph unwraps the producers bound to it and applies these options itself, in
+// the order below, to all streams that are read together. Wrappers in another order stay and act on their own stream.
 struct WrapperOption {
   enum class Acts { Never, Anywhere, Cache, Augment, Where, Skip, Take, Shard, Repeat, Shuffle, Batch };
   Acts acts = Acts::Never;
@@ -28,8 +28,9 @@ class WrappedProducer : public Producer {
  public:
   explicit WrappedProducer(std::shared_ptr<Producer> inner) : inner_(std::move(inner)) {
     if (!inner_) throw Error(ErrorKind::Usage, "a wrapper needs a producer to wrap");
-    // What cannot go back is kept below the wrappers: above them, all passes would have the order of the first.
-    if (!dynamic_cast<WrappedProducer*>(inner_.get()) && !dynamic_cast<KnownProducer*>(inner_.get())) inner_ = std::make_shared<KnownProducer>(std::move(inner_));
+    // Cached below the wrappers, not above: there all passes would repeat the order of the first.
+    const bool known = dynamic_cast<WrappedProducer*>(inner_.get()) || dynamic_cast<KnownProducer*>(inner_.get());
+    if (!known) inner_ = std::make_shared<KnownProducer>(std::move(inner_));
   }
   virtual WrapperOption option() const { return {}; }
   const std::shared_ptr<Producer>& inner() const { return inner_; }
@@ -178,7 +179,9 @@ class ShardProducer final : public WrappedProducer {
       throw Error(ErrorKind::Usage, "shard " + std::to_string(index) + "/" + std::to_string(count) +
                                         " is not there; shards are counted from 0");
   }
-  WrapperOption option() const override { return {WrapperOption::Acts::Shard, "shard=" + std::to_string(index_) + "/" + std::to_string(count_)}; }
+  WrapperOption option() const override {
+    return {WrapperOption::Acts::Shard, "shard=" + std::to_string(index_) + "/" + std::to_string(count_)};
+  }
   HTensor next() override {
     if (!drop(gap_)) return {};
     gap_ = count_ - 1;
@@ -269,7 +272,10 @@ class ShuffleProducer final : public WrappedProducer {
       : WrappedProducer(std::move(inner)), capacity_(block), given_capacity_(block), seed_(seed) {
     if (block == 0) throw Error(ErrorKind::Usage, "shuffle: a block holds at least 1 sample");
   }
-  WrapperOption option() const override { return {WrapperOption::Acts::Shuffle, "shuffle=" + std::to_string(given_capacity_) + "&seed=" + std::to_string(seed_)}; }
+  WrapperOption option() const override {
+    return {WrapperOption::Acts::Shuffle,
+            "shuffle=" + std::to_string(given_capacity_) + "&seed=" + std::to_string(seed_)};
+  }
   HTensor next() override {
     if (at_ == order_.size() && !fill()) return {};
     const uint32_t from = order_[at_++];
@@ -350,7 +356,9 @@ class BatchProducer final : public WrappedProducer {
       : WrappedProducer(std::move(inner)), n_(n), last_(last) {
     if (n == 0) throw Error(ErrorKind::Usage, "batch: a batch holds at least 1 sample");
   }
-  WrapperOption option() const override { return {WrapperOption::Acts::Batch, "batch=" + std::to_string(n_) + (last_ == Last::Dropped ? "&rest=drop" : "")}; }
+  WrapperOption option() const override {
+    return {WrapperOption::Acts::Batch, "batch=" + std::to_string(n_) + (last_ == Last::Dropped ? "&rest=drop" : "")};
+  }
   HTensor next() override {
     std::vector<HTensor> samples;
     while (samples.size() < n_) {
@@ -412,7 +420,7 @@ class BatchProducer final : public WrappedProducer {
 
 namespace detail {
 
-// A producer without the wrappers around it that an address has options for, and those options: "take=100&shuffle=8&seed=1".
+// A producer without its wrappers that have options, and those options: "take=100&shuffle=8&seed=1".
 struct Unwrapped {
   std::shared_ptr<Producer> producer;
   std::string options;
@@ -432,10 +440,11 @@ inline Unwrapped unwrapped(std::shared_ptr<Producer> producer) {
     const std::shared_ptr<Producer> inner = wrapper->inner();
     u.producer = inner;
   }
-  for (const auto* wrapper = dynamic_cast<const WrappedProducer*>(u.producer.get()); wrapper; wrapper = dynamic_cast<const WrappedProducer*>(wrapper->inner().get()))
-    if (wrapper->option().acts == Acts::Batch)
-      throw Error(ErrorKind::Usage, "a graph makes batches of samples itself, and cannot take those that " + wrapper->option().text +
-                                        " makes under another wrapper; put BatchProducer around all others, or leave it out");
+  const auto wrapper_of = [](const std::shared_ptr<Producer>& p) { return dynamic_cast<const WrappedProducer*>(p.get()); };
+  for (const WrappedProducer* wrapper = wrapper_of(u.producer); wrapper; wrapper = wrapper_of(wrapper->inner()))
+    if (const WrapperOption o = wrapper->option(); o.acts == Acts::Batch)
+      throw Error(ErrorKind::Usage, "a graph makes batches of samples itself, and cannot take those that " + o.text +
+                                        " makes under another wrapper; make BatchProducer the outermost, or remove it");
   return u;
 }
 

@@ -240,7 +240,7 @@ TEST_CASE("a wrapper goes back also where its producer cannot, and orders every 
   KnownProducer small(std::make_shared<OnceProducer>(40), KnownProducer::Look::Finite, 100);
   REQUIRE(small.seek(0, 0));
   CHECK(pass(small) == range(0, 40));
-  CHECK(refusal([&] { small.seek(1, 0); }).find("its 40 samples take more than the 100 bytes that are kept") != std::string::npos);
+  CHECK(refusal([&] { small.seek(1, 0); }).find("its 40 samples take more than the 100 bytes that are cached") != std::string::npos);
 }
 
 TEST_CASE("wrappers that must know the samples look at the first one") {
