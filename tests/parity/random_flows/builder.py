@@ -117,6 +117,9 @@ class Builder:
         return Call("norm", args)
 
     def dropout(self) -> Call:
+        """What acts only while training."""
+        if self.chance(0.25):
+            return Call("noise", {"deviation": self.number(0.01, 0.5)} if self.chance(0.7) else {})
         return Call("dropout", {"rate": self.pick([0.1, 0.25, 0.5, 0.3])} if self.chance(0.8) else {})
 
     # ---- the whole ----

@@ -8,7 +8,7 @@ import numpy as np
 
 # The argument that is written without its name, where a function has one.
 FIRST = {"affine": "width", "conv": "channels", "maxpool": "size", "avgpool": "size", "norm": "kind", "lstm": "width",
-         "gru": "width", "dropout": "rate", "concat": "with", "mul": "with", "embed": "width"}
+         "gru": "width", "dropout": "rate", "noise": "deviation", "concat": "with", "mul": "with", "embed": "width"}
 ACTIVATIONS = {"relu", "relu6", "leaky_relu", "elu", "celu", "selu", "softplus", "gelu", "silu", "mish", "hardswish",
                "sigmoid", "tanh", "hardsigmoid", "hardtanh", "softsign", "softmax", "log_softmax", "logsigmoid",
                "identity"}
@@ -44,7 +44,7 @@ class Call:
 
 
 def implies_map(calls: list[Call]) -> bool:
-    return all(c.name in ACTIVATIONS or c.name in ("prelu", "dropout") for c in calls)
+    return all(c.name in ACTIVATIONS or c.name in ("prelu", "dropout", "noise") for c in calls)
 
 
 @dataclass

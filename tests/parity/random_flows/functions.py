@@ -122,6 +122,15 @@ def dropout(scope: "ArrowScope", v: Value, call: Call) -> Value:
     return replace(v, tensor=dropped(scope, v.tensor, call.get("rate", 0.5)))
 
 
+def noise(scope: "ArrowScope", v: Value, call: Call) -> Value:
+    """Box and Muller from two numbers for each element."""
+    if not scope.training:
+        return v
+    u, turn = scope.random(v.tensor), scope.random(v.tensor)
+    drawn = call.get("deviation", 0.1) * torch.sqrt(-2 * torch.log(1 - u)) * torch.cos(2 * torch.pi * turn)
+    return replace(v, tensor=v.tensor + drawn.to(v.tensor.dtype))
+
+
 def flatten(scope: "ArrowScope", v: Value, call: Call) -> Value:
     return v.with_tensor(v.flat())
 
@@ -195,7 +204,7 @@ def prelu(scope: "ArrowScope", v: Value, call: Call) -> Value:
 
 
 FUNCTIONS: dict[str, Callable[["ArrowScope", Value, Call], Value]] = {
-    "affine": affine, "conv": conv, "maxpool": pool, "avgpool": pool, "norm": norm, "dropout": dropout,
+    "affine": affine, "conv": conv, "maxpool": pool, "avgpool": pool, "norm": norm, "dropout": dropout, "noise": noise,
     "flatten": flatten, "embed": embed, "attention": attention, "lstm": recurrent, "gru": recurrent, "prelu": prelu,
     "last": lambda scope, v, call: v.with_tensor(v.tensor[:, -1], 0),
     "mean": lambda scope, v, call: v.with_tensor(v.tensor.mean(1), 0),

@@ -11,7 +11,7 @@ import philox
 from flow import ACTIVATIONS, Arrow, Call, Flow, Ref, Tap, implies_map
 from functions import FUNCTIONS, Value, activation
 
-NO_PARAMETERS = {"dropout", "skip", "concat", "mul", "glu", "flatten", "last", "mean", "maxpool", "avgpool"}
+NO_PARAMETERS = {"dropout", "noise", "skip", "concat", "mul", "glu", "flatten", "last", "mean", "maxpool", "avgpool"}
 
 
 class Net:
