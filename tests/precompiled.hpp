@@ -20,6 +20,6 @@
 #include <boost/json.hpp>
 #include <catch2/catch.hpp>
 #include <fmt/core.h>
-#include <harmonics/harmonics.hpp>
+#include <harmonics/plugin.hpp>
 
 #include "engine/runtime/harmonic_graph.hpp"

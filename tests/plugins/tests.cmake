@@ -1,5 +1,5 @@
 # Plugins that tests load, most of them misbehaving, and the sample that is built out of tree from an installed prefix.
-hm_tests(plugins plugins)
+hm_tests(plugins plugins PLAIN)
 set(fixture_directory ${CMAKE_BINARY_DIR}/test_plugins)
 
 get_property(intree GLOBAL PROPERTY HARMONICS_INTREE_PLUGINS)
