@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kIn = 5, kHidden = 40, kOut = 3;
 
-struct Step {
+struct SlopeStep {
   Program program;
   std::map<std::string, HTensor> leaves;
 };
@@ -34,7 +34,7 @@ class StepTracer {
  public:
   explicit StepTracer(int64_t batch) : batch_(batch) {}
 
-  Step run(const std::string& optimizer, bool clipped) {
+  SlopeStep run(const std::string& optimizer, bool clipped) {
     const HTensor x = leaf("x", {batch_, kIn}, false), target = leaf("t", {batch_, kOut}, false);
     const HTensor h = apply("relu", {}, {map(map(x, "a", kIn, kHidden, true), "b", kHidden, kHidden, true)}).at(0);
     const HTensor y = map(h, "c", kHidden, kOut, false);
@@ -83,7 +83,7 @@ class StepTracer {
 
   int64_t batch_;
   Tracer tracer_{"step"};
-  Step result_;
+  SlopeStep result_;
   std::map<std::string, HTensor> parameters_;
 };
 
@@ -136,7 +136,7 @@ TEST_CASE("weights of affine maps lie as [in, out], and what follows them needs 
   for (const char* optimizer : {"sgd", "adam"})
     for (bool clipped : {false, true}) {
       INFO(optimizer << (clipped ? " clipped" : ""));
-      const Step step = StepTracer(4).run(optimizer, clipped);
+      const SlopeStep step = StepTracer(4).run(optimizer, clipped);
       const Program p = transpose_weights(step.program, preferred);
       CHECK(lies_exchanged(p, "a"));
       CHECK(lies_exchanged(p, "b"));
@@ -150,7 +150,7 @@ TEST_CASE("weights of affine maps lie as [in, out], and what follows them needs 
 }
 
 TEST_CASE("programs that share weights agree on how they lie") {
-  const Step step = StepTracer(4).run("adam", true);
+  const SlopeStep step = StepTracer(4).run("adam", true);
   for (int pattern = 0; pattern < 32; ++pattern) {
     // Whatever earlier programs settled: each leaf may lie either way.
     const Program p = transpose_weights(step.program, [&](const std::string& name, const TensorType&, bool) {
@@ -177,7 +177,7 @@ TEST_CASE("a weight that something else reads stays as it is") {
 }
 
 TEST_CASE("slope and descent become one step") {
-  const Step step = StepTracer(4).run("sgd", false);
+  const SlopeStep step = StepTracer(4).run("sgd", false);
   const Program p = inlined(transpose_weights(step.program, preferred));
   const Program fused = fuse_updates(p, [](const auto&...) { return true; });
   CHECK(calls(fused, "sgd") == 0);
@@ -189,7 +189,7 @@ TEST_CASE("slope and descent become one step") {
 }
 
 TEST_CASE("with one sample the slope of the map's input joins them") {
-  const Step step = StepTracer(1).run("sgd", false);
+  const SlopeStep step = StepTracer(1).run("sgd", false);
   const Program p = inlined(transpose_weights(step.program, preferred));
   const Program fused = fuse_updates(p, [](const auto&...) { return true; });
   CHECK(calls(fused, "sgd_outer") == 3);
@@ -200,6 +200,6 @@ TEST_CASE("with one sample the slope of the map's input joins them") {
 }
 
 TEST_CASE("no fused descent where it is not plain") {
-  const Step clipped = StepTracer(4).run("sgd", true);
+  const SlopeStep clipped = StepTracer(4).run("sgd", true);
   CHECK(calls(fuse_updates(inlined(clipped.program), [](const auto&...) { return true; }), "sgd_outer") == 0);
 }

@@ -133,7 +133,9 @@ TEST_CASE("join: what a cut run had not read yet is not missing") {
       sources.push_back(source_of("a", {{0, 1}, {1, 1}, {2, 1}}));  // it was cancelled in the midst of its second group
       sources.push_back(source_of("b", {{0, 2}, {1, 2}, {2, 2}, {3, 2}}));
       std::vector<std::string> left_out;
-      JoinRules rules{true, unpaired};
+      JoinRules rules;
+      rules.by_number = true;
+      rules.unpaired = unpaired;
       rules.on_left_out = [&](const LeftOut& sample) { left_out.push_back(sample.why); };
       NumberedJoin join({{&sources[0], 2, std::nullopt}, {&sources[1], 2, std::nullopt}}, rules, 4);
       join.restart();
