@@ -20,7 +20,7 @@ set_tests_properties("cuda emulated: plugin check" PROPERTIES TIMEOUT 900 LABELS
 add_library(absent_driver SHARED ${CMAKE_CURRENT_LIST_DIR}/absent_driver.cpp)
 set_target_properties(absent_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/absent_driver)
 
-hm_tests(cuda cuda LABELS slow)
+hm_tests(cuda cuda PLAIN LABELS slow)
 if(TARGET test_cuda)
   target_sources(test_cuda PRIVATE $<TARGET_OBJECTS:cuda_emulated>)
   target_link_libraries(test_cuda PRIVATE ${CMAKE_DL_LIBS})
