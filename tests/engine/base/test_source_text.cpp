@@ -78,7 +78,8 @@ TEST_CASE("what would disturb a terminal is shown as a question mark") {
 }
 
 TEST_CASE("of a long line the part around the error is shown") {
-  const std::string text = std::string(5000, 'a') + "X" + std::string(5000, 'b');
+  std::string text(5000, 'a');
+  text.append(1, 'X').append(5000, 'b');
   const std::string report = shown(text, 5000, 1);
   CHECK(report.size() < 500);
   const size_t line = report.find('\n') + 1, marks = report.find('\n', line) + 1;
