@@ -62,7 +62,7 @@ TEST_CASE("the health of a live source crosses the contract whole", "[live]") {
   told.senders = 3, told.connected = 2, told.wants_durable = true, told.at_most_once = true;
   told.samples = 11, told.bytes = 12, told.queued_samples = 13, told.queued_bytes = 14, told.window_bytes = 15;
   told.lost = 16, told.duplicates = 17, told.refused = 18, told.resent = 19, told.idle_seconds = 0.5;
-  told.last_error = std::string(254, 'x') + "\xc3\xa9";  // would be cut within a character
+  told.last_error = std::string(254, 'x').append("\xc3\xa9");  // would be cut within a character
   producer->tell(told);
   const std::optional<StreamHealth> health = source.health();
   REQUIRE(health);
