@@ -15,8 +15,10 @@ namespace harmonics::cli {
 
 namespace {
 
-[[noreturn]] void refuse(const char* flag, const std::string& path, const std::string& why, const std::string& remedy) {
-  throw Error(ErrorKind::Output, fmt::format("{}: cannot write '{}': {}", flag, path, why), {}, {remedy});
+[[noreturn]] void refuse(const char* flag, const std::string& path, const std::string& why, const std::string& remedy,
+                         int reason = 0) {
+  throw Error(kind_of_failure(reason, ErrorKind::Output), fmt::format("{}: cannot write '{}': {}", flag, path, why), {},
+              {remedy});
 }
 
 // By making a file beside it: permissions alone do not tell of read-only file systems.
@@ -30,9 +32,9 @@ void expect_writable(const char* flag, const std::string& path) {
   if (!fs::is_directory(folder, failed))
     refuse(flag, path, fmt::format("there is no folder '{}'", folder.string()),
            fmt::format("make it first: mkdir -p '{}'", folder.string()));
-  std::string tried = (folder / ".harmonics-XXXXXX").string();
-  const int file = ::mkstemp(tried.data());
-  if (file < 0) refuse(flag, path, std::strerror(errno), "give a file in a folder that may be written");
+  std::string tried = (folder / ".harmonics-XXXXXX.tmp").string();
+  const int file = ::mkstemps(tried.data(), 4);
+  if (file < 0) refuse(flag, path, std::strerror(errno), "give a file in a folder that may be written", errno);
   ::close(file);
   ::unlink(tried.c_str());
 }

@@ -88,7 +88,7 @@ TEST_CASE("data that cannot be tested on are refused before the first step") {
   CHECK(shape.code == 65);
   CHECK(has(shape.err, "the test samples of 'x' are f32[3], the graph learned from f32[2]"));
   CHECK_FALSE(trained(shape));
-  const Result length = line.run("--save " + line.s + " --test x=" + line.x + " --test y=" + few);
+  const Result length = line.run("--save " + line.s + " --test x=" + line.x + " --test y=" + few + "?unpaired=refuse");
   CHECK(length.code == 65);
   CHECK(has(length.err, "stream 'y' ends after 2 samples, 'x' has 20 samples"));
   CHECK_FALSE(trained(length));

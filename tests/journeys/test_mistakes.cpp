@@ -79,8 +79,8 @@ TEST_CASE("missing and broken files have their own codes") {
   CHECK(save.code == 73);
 }
 
-TEST_CASE("streams of different lengths are refused before training") {
-  const Result r = harmonics("run " + kSamples + "mnist.hmx --producer 'synth:digits?size=100' --producer 'synth:digits?size=99#label'");
+TEST_CASE("streams of different lengths are refused before training where that is asked for") {
+  const Result r = harmonics("run " + kSamples + "mnist.hmx --producer 'synth:digits?size=100' --producer 'synth:digits?size=99&unpaired=refuse#label'");
   CHECK(r.code == 65);
   CHECK(has(r.err, "99"));
   CHECK(has(r.err, "100"));
