@@ -1,10 +1,10 @@
 #include "engine/cli/outputs.hpp"
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <fmt/core.h>
@@ -32,8 +32,8 @@ void expect_writable(const char* flag, const std::string& path) {
   if (!fs::is_directory(folder, failed))
     refuse(flag, path, fmt::format("there is no folder '{}'", folder.string()),
            fmt::format("make it first: mkdir -p '{}'", folder.string()));
-  std::string tried = (folder / ".harmonics-XXXXXX.tmp").string();
-  const int file = ::mkstemps(tried.data(), 4);
+  const std::string tried = (folder / fmt::format(".harmonics-try-{}.tmp", ::getpid())).string();
+  const int file = ::open(tried.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (file < 0) refuse(flag, path, std::strerror(errno), "give a file in a folder that may be written", errno);
   ::close(file);
   ::unlink(tried.c_str());
