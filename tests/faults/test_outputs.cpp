@@ -124,7 +124,7 @@ TEST_CASE("pictures and reports: one that cannot be written takes no other with 
     const Struck struck = struck_in(f);
     // Both folders are tried before the first step: by a file that is made and removed.
     const bool tried = struck.number > 0 && struck.number <= 4 && (struck.call == "open" || struck.call == "remove");
-    if (tried && (what == "kill" || struck.call == "open")) {
+    if (tried && what != "short" && (what == "kill" || struck.call == "open")) {
       CHECK_FALSE(fs::exists(f / "w.safetensors"));
       CHECK(end.code == (what == "kill" ? kKilled : what == "EIO" ? 74 : 73));
       return true;
