@@ -7,7 +7,7 @@
 namespace harmonics::cli {
 
 std::string quoted(const std::string& word);
-// Quoted where needed, and without what nobody should read over a shoulder or in a report: tokens, and passwords in
+// Quoted where needed, and without secrets: tokens, and passwords in
 // addresses.
 std::string command_text(const std::vector<std::string>& words);
 // The words of a command that resumes what `command` began: with --resume once, its value only where `folder` is given.

@@ -39,7 +39,7 @@ void expect_writable(const char* flag, const std::string& path) {
   ::unlink(tried.c_str());
 }
 
-// A name that nobody has in `folder`, for what was to go to `path`.
+// An unused name in `folder` for a file that was to be written at `path`.
 std::string free_name(const fs::path& folder, const std::string& path) {
   const std::string stem = fs::path(path).stem().string();
   for (int number = 1;; ++number) {

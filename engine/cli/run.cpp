@@ -271,7 +271,7 @@ RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointin
     try {
       report = run_cycle(runtime, checkpoints, signals, trains);
     } catch (const Error& e) {
-      // The weights are good. Of other errors, a plugin's or a device's, nobody knows what they have left.
+      // The weights are good. Other errors, of a plugin or a device, may have left anything.
       const bool learned = trains && runtime.report().steps > 0;
       if (!(learned || outcome.trained) || !(e.kind() == ErrorKind::Diverged || passes(e.kind()))) throw;
       outcome.failure = e;

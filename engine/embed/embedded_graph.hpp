@@ -55,7 +55,7 @@ struct hx_graph {
     std::unique_ptr<harmonics::CompiledStep> step;
   };
 
-  // What is asked of the graph.
+  // One request for inference.
   struct Asked {
     std::map<int, harmonics::HTensor> inputs;  // by producer
     int64_t batch = 1;

@@ -92,7 +92,7 @@ class Registry {
   // A library that was found and cannot be used, for whoever misses a name.
   void pass_over(std::string reason);
   std::vector<std::string> passed_over();
-  // What it falls back to from now on, while nobody looks for anything.
+  // What it falls back to from now on.
   void set_outer(Registry* outer) { outer_ = outer; }
   // Forgets what was added; who uses it keeps it.
   void clear();

@@ -56,7 +56,7 @@ void CycleRun::watch_live(const std::stop_token& over) {
   std::mutex mutex;
   std::condition_variable_any wake;
   std::unique_lock<std::mutex> lock(mutex);
-  bool ended_here = false;  // not by a step, behind which nobody waits for samples
+  bool ended_here = false;  // not by a step, after which no sample is awaited
   while (!wake.wait_for(lock, over, kLook, [&] { return over.stop_requested(); })) {
     const bool asked = owner_.stop_.load(std::memory_order_relaxed);
     if (asked) ended_here = finish_because("interrupt") || ended_here;
