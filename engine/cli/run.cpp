@@ -397,9 +397,10 @@ std::optional<Error> undefined_figure(const RunOutcome& outcome) {
                                               : "-inf"),
                  {}, {"the weights are finite: look at the data it was measured on"});
   };
-  if (outcome.test && !std::isfinite(outcome.test->loss)) return wrong("test", outcome.test->loss);
+  const auto undefined = [](const Evaluation& e) { return e.counts && !std::isfinite(e.loss); };
+  if (outcome.test && undefined(*outcome.test)) return wrong("test", outcome.test->loss);
   const Evaluation* validation = validation_of(outcome.report);
-  if (validation && !std::isfinite(validation->loss)) return wrong("validation", validation->loss);
+  if (validation && undefined(*validation)) return wrong("validation", validation->loss);
   return std::nullopt;
 }
 

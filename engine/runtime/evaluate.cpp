@@ -55,12 +55,14 @@ class Means {
       if (weight > 0) sums_[i].add({*parts[i].value * weight, weight, samples, samples});
     }
   }
+  bool counts() const {
+    return std::any_of(sums_.begin(), sums_.end(), [](const StepSums& part) { return part.weight > 0; });
+  }
   // NaN: nothing counts.
   double mean() const {
     double sum = 0;
-    bool counts = false;
-    for (const StepSums& part : sums_) sum += part.mean(), counts = counts || part.weight > 0;
-    return counts && !std::isnan(sum) ? sum : std::numeric_limits<double>::quiet_NaN();  // the sign of a NaN says nothing
+    for (const StepSums& part : sums_) sum += part.mean();
+    return counts() && !std::isnan(sum) ? sum : std::numeric_limits<double>::quiet_NaN();  // the sign of a NaN says nothing
   }
 
  private:
@@ -146,6 +148,7 @@ Evaluation Evaluator::run() {
     result.samples += static_cast<int64_t>(n);
   }
   result.left_over = reader_->left_over();
+  result.counts = loss.counts();
   result.loss = loss.mean();
   result.layers = judge_->figures();
   for (size_t i = 0; i < layer_loss.size(); ++i)

@@ -18,6 +18,7 @@ struct Evaluation {
   double seconds = 0;
   std::vector<LayerFigures> layers;  // by tapped layer
   std::vector<LeftOver> left_over;   // of its streams
+  bool counts = true;  // false: every place is ignored, so nothing was measured and the loss is NaN
 
   // A figure of the first layer that has it ("f1"), or of a named one ("output.f1"); null: not measured.
   const double* find(const std::string& name) const;

@@ -223,6 +223,23 @@ TEST_CASE("a test or a validation without a finite loss is null in JSON, and a f
   expect_schema("run", none.out);
 }
 
+TEST_CASE("a test or a validation whose places are all ignored measures nothing, which is no failure") {
+  Folder f;
+  const std::string flow = f.write("g.hmx",
+                                   "harmonic g { producer x; producer y {3}; layer o {3}; cycle (epochs 2, batch=2) { "
+                                   "x -> o; o <-(cross_entropy(ignore_index=0))- y; } }\n");
+  const std::string x = f.write("x.csv", "0.1,0.2\n0.3,0.4\n0.5,0.6\n0.7,0.8\n");
+  const std::string y = f.write("y.csv", "1\n2\n0\n1\n"), ignored = f.write("ignored.csv", "0\n0\n0\n0\n");
+  for (const std::string& flag : {std::string("--test"), std::string("--validate")}) {
+    const Result r = harmonics("run " + flow + " --producer x=" + x + " --producer y=" + y + " " + flag + " x=" + x +
+                               " " + flag + " y=" + ignored + " --json --quiet");
+    INFO(r.err);
+    CHECK(r.code == 0);
+    expect_schema("run", r.out);
+    CHECK(has(r.out, flag == "--test" ? "\"test_loss\":null" : "\"validation\":{"));
+  }
+}
+
 TEST_CASE("a stop that comes after the last step of a cycle: it is whole, and the next does not begin") {
   const Folder f;
   const std::string data = "failing:stop?good=1000&shuffle=0", stops = "failing:stop?good=50";
