@@ -14,7 +14,7 @@ import optimizers
 import philox
 import schedules
 from flow import Flow
-from net import Net
+from net import Net, Pass
 
 WINDOW = 100  # steps that the logged loss is a mean of
 
@@ -95,6 +95,14 @@ class Trainer:
             for p in self.net.trained().values():
                 p *= 1 + 6e-8 * torch.randn(p.shape, generator=self.draw, dtype=p.dtype)
 
+    def disturb_terms(self, run: Pass) -> None:
+        """A gradient is a sum over samples and positions: terms that cancel leave the rounding of each of them."""
+        if self.draw is None:
+            return
+        tensors = [v.tensor for v in run.values.values()] + [before for before, _ in run.before.values()]
+        for t in {id(t): t for t in tensors if t.requires_grad}.values():
+            t.register_hook(lambda g: g * (1 + 6e-8 * torch.randn(g.shape, generator=self.draw, dtype=g.dtype)))
+
     def disturb_gradients(self) -> None:
         if self.draw is None:
             return
@@ -116,6 +124,7 @@ class Trainer:
         sums = {key: 0.0 for key in counts}
         for i, batch in enumerate(data):
             run, loss = self.net.run(batch, True, counter + i), 0
+            self.disturb_terms(run)
             for key, tap, call, weight in self.terms():
                 if sum(counts[key]) == 0:
                     continue
