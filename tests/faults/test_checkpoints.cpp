@@ -78,7 +78,7 @@ TEST_CASE("checkpoints: a call that fails ends no run that trains, and is told")
     CHECK(has(end.err, what == "EIO" ? "Input/output error" : "No space left on device"));
     CHECK(unfinished_in(w.kept) == 0);
     if (end.code == 0) {
-      CHECK(has(end.err, "no checkpoint at step 4: "));
+      CHECK((has(end.err, "no checkpoint at step 4: ") || has(end.err, "no checkpoint at step 8: ")));
       CHECK(read(w.weights) == w.undisturbed);
     } else if (has(end.err, "the last checkpoint was not written")) {
       CHECK(end.code == 73);

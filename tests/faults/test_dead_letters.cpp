@@ -1,6 +1,6 @@
 // Samples that are left out where streams are joined: at whatever call the run is killed or its disk fails, each is
 // kept once, or a gap is said.
-#include "tests/faults/faulted.hpp"
+#include "tests/faults/power_cut.hpp"
 
 using namespace faults;
 
@@ -17,40 +17,62 @@ std::vector<std::string> numbers_kept(const Folder& f, const std::string& file) 
   return numbers;
 }
 
+// Pairs of which some lack a partner.
+struct Pairs {
+  Folder f;
+  std::string dead = f / "dead", run;
+  std::vector<std::string> whole;  // what an undisturbed run leaves out
+
+  Pairs() {
+    f.write("pairs.hmx",
+            "harmonic pairs { producer x; producer y; consumer cx; consumer cy; cycle { x -> cx; y -> cy; } }");
+    std::string rows;
+    for (int i = 0; i < 12; ++i) rows += std::to_string(i) + "\n";
+    // x has all numbers; y begins with the same, and ends before x does.
+    const std::string all = f.write("n.csv", rows), sent = f / "all.hxs", some = f / "some.hxs";
+    REQUIRE(std::system(("'" + kProgram + "' send 'stdout:?format=hxs' --quiet --rate 50 --from 'v=file:" + all +
+                         "?as=number' >'" + sent + "'")
+                            .c_str()) == 0);
+    const std::string frames = read(sent);
+    std::string left;  // without every second frame
+    size_t number = 0;
+    for (size_t at = 0; at + 24 <= frames.size(); ++number) {
+      uint32_t header = 0;
+      uint64_t payload = 0;
+      std::memcpy(&header, frames.data() + at + 8, sizeof header);
+      std::memcpy(&payload, frames.data() + at + 12, sizeof payload);
+      const size_t size = (24 + header + 7) / 8 * 8 + payload;
+      if (number % 2 == 0) left += frames.substr(at, size);
+      at += size;
+    }
+    REQUIRE(number > 3);
+    f.write("some.hxs", left);
+    run = "infer " + (f / "pairs.hmx") + " --producer 'x=file:" + sent +
+                            "' --producer 'y=file:" + some + "?join=number' --dead-letters " + (f / "dead") +
+                            " --consumer cx=file:" + (f / "x.csv") + " --consumer cy=file:" + (f / "y.csv") + " --quiet";
+    REQUIRE(harmonics(run).code == 0);
+    whole = numbers_kept(f, dead + "/x.hxs");
+    REQUIRE(!whole.empty());
+  }
+  // An undisturbed run, after one that was cut off: what that one kept, and all of its own.
+  void runs_again() const {
+    const Result again = harmonics(run);  // from the beginning: it is no run that goes on
+    CHECK(again.code == 0);
+    std::vector<std::string> kept = numbers_kept(f, dead + "/x.hxs");
+    REQUIRE(kept.size() >= whole.size());
+    CHECK(std::vector<std::string>(kept.end() - static_cast<std::ptrdiff_t>(whole.size()), kept.end()) == whole);
+    kept.resize(kept.size() - whole.size());
+    CHECK(std::equal(kept.begin(), kept.end(), whole.begin()));
+  }
+};
+
 }  // namespace
 
 TEST_CASE("dead letters: at any call a run is killed, or its disk fails, each is kept once or a gap is said") {
-  Folder f;
-  f.write("pairs.hmx",
-          "harmonic pairs { producer x; producer y; consumer cx; consumer cy; cycle { x -> cx; y -> cy; } }");
-  std::string rows;
-  for (int i = 0; i < 12; ++i) rows += std::to_string(i) + "\n";
-  // x has all numbers; y begins with the same, and ends before x does.
-  const std::string all = f.write("n.csv", rows), sent = f / "all.hxs", some = f / "some.hxs";
-  REQUIRE(std::system(("'" + kProgram + "' send 'stdout:?format=hxs' --quiet --rate 50 --from 'v=file:" + all +
-                       "?as=number' >'" + sent + "'")
-                          .c_str()) == 0);
-  const std::string frames = read(sent);
-  std::string left;  // without every second frame
-  size_t number = 0;
-  for (size_t at = 0; at + 24 <= frames.size(); ++number) {
-    uint32_t header = 0;
-    uint64_t payload = 0;
-    std::memcpy(&header, frames.data() + at + 8, sizeof header);
-    std::memcpy(&payload, frames.data() + at + 12, sizeof payload);
-    const size_t size = (24 + header + 7) / 8 * 8 + payload;
-    if (number % 2 == 0) left += frames.substr(at, size);
-    at += size;
-  }
-  REQUIRE(number > 3);
-  f.write("some.hxs", left);
-  const std::string run = "infer " + (f / "pairs.hmx") + " --producer 'x=file:" + sent +
-                          "' --producer 'y=file:" + some + "?join=number' --dead-letters " + (f / "dead") +
-                          " --consumer cx=file:" + (f / "x.csv") + " --consumer cy=file:" + (f / "y.csv") + " --quiet";
-  REQUIRE(harmonics(run).code == 0);
-  const std::vector<std::string> whole = numbers_kept(f, f / "dead/x.hxs");
+  const Pairs pairs;
+  const Folder& f = pairs.f;
+  const std::string& run = pairs.run;
   const std::string paired = read(f / "x.csv");
-  REQUIRE(!whole.empty());
   const std::string what = GENERATE("kill", "tear", "EIO", "ENOSPC", "EINTR", "short");
   const size_t calls = at_every_call(
       {what, 0, f / "dead*", false, what == "EINTR" ? "open,write,sync,truncate" : ""}, [&](const Fault& fault) {
@@ -59,13 +81,7 @@ TEST_CASE("dead letters: at any call a run is killed, or its disk fails, each is
         if (struck_in(f).number == 0) return false;
         if (kills(what)) {
           CHECK(first.code == kKilled);
-          const Result again = harmonics(run);  // from the beginning: it is no run that goes on
-          CHECK(again.code == 0);
-          std::vector<std::string> kept = numbers_kept(f, f / "dead/x.hxs");
-          REQUIRE(kept.size() >= whole.size());
-          CHECK(std::vector<std::string>(kept.end() - static_cast<std::ptrdiff_t>(whole.size()), kept.end()) == whole);
-          kept.resize(kept.size() - whole.size());  // those of the first
-          CHECK(std::equal(kept.begin(), kept.end(), whole.begin()));
+          pairs.runs_again();
           return true;
         }
         if (first.code != 0) {  // before the first sample
@@ -75,10 +91,32 @@ TEST_CASE("dead letters: at any call a run is killed, or its disk fails, each is
         }
         CHECK(read(f / "x.csv") == paired);
         if (what == "EINTR" || what == "short")
-          CHECK(numbers_kept(f, f / "dead/x.hxs") == whole);
+          CHECK(numbers_kept(f, f / "dead/x.hxs") == pairs.whole);
         else
           CHECK(has(first.err, "samples that are left out are no longer kept in '" + (f / "dead") + "'"));
         return true;
       });
   CHECK(calls >= 5);
+}
+
+TEST_CASE("dead letters: whatever a power cut leaves of them is read, and a run writes behind it") {
+  const Pairs pairs;
+  const std::string disk = pairs.f / "disk";
+  fs::remove_all(pairs.dead);
+  std::string run = pairs.run;
+  for (size_t at; (at = run.find(pairs.dead)) != std::string::npos;) run.replace(at, pairs.dead.size(), "DEAD");
+  run.replace(run.find("DEAD"), 4, disk + "/dead");
+  fs::create_directory(disk);
+  REQUIRE(harmonics_in(traced(pairs.f, disk + ":" + disk + "/*"), run).code == 0);
+  const PowerCuts cuts(pairs.f / "trace", disk);
+  const size_t states = at_every_cut(
+      cuts, [](size_t) { return 0; },
+      [&](const Image& image, int) {
+        lay_out(image, disk);
+        fs::remove_all(pairs.dead);
+        fs::create_directories(disk + "/dead");
+        fs::rename(disk + "/dead", pairs.dead);
+        pairs.runs_again();
+      });
+  CHECK(states > 5);
 }
