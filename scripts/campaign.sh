@@ -5,7 +5,8 @@
 # campaign.sh [--kills N] [--seed N] [--data FOLDER] [--program FILE] [--epochs N] [--size N]
 #   --kills    how often (default 50)                       --seed    of the calls (default: of the clock); it is printed
 #   --data     MNIST, with mnist/ in it; else digits are drawn: --size of them (default 600)
-# Instead: --power (every state that a power cut can leave of checkpoints, weights, spools, dead letters and caches), --parity (random flows).
+# Instead: --power (every state that a power cut can leave of checkpoints, weights, spools, dead letters and caches), --parity (random flows), --mutants [N]
+# (valid files of every format, changed at random).
 # Campaigns of live streams instead: --live (kills, live_campaign.sh), --chaos (bad weather, live_chaos.sh), --soak and --slow (hours of it, live_soak.sh)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,6 +19,7 @@ case "${1:-}" in
     binaries=build/ci/bin
     [ -x $binaries/test_faults ] || { echo "$binaries/test_faults is not there: build the target test_faults" >&2; exit 1; }
     HARMONICS_EVERY_STATE=1 exec $binaries/test_faults 'power cuts*,dead letters: whatever*' --durations yes ;;
+  --mutants) exec tests/hostile/mutants.py --program "$(ls build/release/bin/harmonics build/ci/bin/harmonics 2>/dev/null | head -n 1)" --mutants "${2:-20000}" ;;
   --parity) exec scripts/parity_campaign.sh "${@:2}" ;;  # random flows against PyTorch
 esac
 kills=50 seed=$(date +%s) data='' program='' epochs='' size=600
@@ -27,7 +29,7 @@ while [ $# -gt 0 ]; do
       declare "${1#--}=${2:?$1 takes a value}"
       shift 2
       ;;
-    *) sed -n '5,8s/^# *//p' "$0" >&2; exit 2 ;;
+    *) sed -n '5,9s/^# *//p' "$0" >&2; exit 2 ;;
   esac
 done
 for candidate in build/release/bin/harmonics build/ci/bin/harmonics; do
