@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 namespace harmonics {
 namespace {
@@ -127,6 +128,19 @@ void add_json_value(std::string& out, DType dtype, const char* at) {
     add_number(out, dtype, at);
 }
 
+// Index of the largest element, the first of equal ones; none where NaN or infinity leaves it open.
+std::optional<int64_t> largest_of(DType dtype, const char* data, int64_t n) {
+  const size_t step = element_bytes(dtype);
+  double most = -INFINITY;
+  int64_t index = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    const double v = real_at(dtype, data + static_cast<size_t>(k) * step);
+    if (std::isnan(v)) return std::nullopt;
+    if (v > most) most = v, index = k;
+  }
+  return std::isfinite(most) ? std::optional(index) : std::nullopt;
+}
+
 size_t characters(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
@@ -194,29 +208,27 @@ void LineWriter::add_indices(const hx_type& type, const char* data) {
   const int64_t n = Shape(type.dims, type.dims + type.rank).count();
   const int64_t row = is_real(dtype) && type.rank ? type.dims[type.rank - 1] : 1;
   for (int64_t i = 0; i < n; i += row) {
-    int64_t index = 0;
+    std::optional<int64_t> index;
     if (!is_real(dtype)) {
       index = integer_at(dtype, data + static_cast<size_t>(i) * step);
     } else {
-      double most = -INFINITY;
-      for (int64_t k = 0; k < row; ++k)
-        if (const double v = real_at(dtype, data + static_cast<size_t>(i + k) * step); v > most) most = v, index = k;
+      index = largest_of(dtype, data + static_cast<size_t>(i) * step, row);
     }
     add_index(index, i == 0);
   }
 }
 
-void LineWriter::add_index(int64_t index, bool first) {
+void LineWriter::add_index(std::optional<int64_t> index, bool first) {
+  if ((format_ == LineFormat::Argmax || spaced_) && !first) line_ += ' ';
+  if (!index) return;
   if (format_ == LineFormat::Argmax) {
-    if (!first) line_ += ' ';
-    line_ += std::to_string(index);
+    line_ += std::to_string(*index);
     return;
   }
-  if (index < 0 || static_cast<size_t>(index) >= symbols_.size())
-    throw Error(ErrorKind::Stream, "the index " + std::to_string(index) + " has no symbol; " +
+  if (*index < 0 || static_cast<size_t>(*index) >= symbols_.size())
+    throw Error(ErrorKind::Stream, "the index " + std::to_string(*index) + " has no symbol; " +
                                        std::to_string(symbols_.size()) + " symbols are known");
-  if (spaced_ && !first) line_ += ' ';
-  line_ += symbols_[static_cast<size_t>(index)];
+  line_ += symbols_[static_cast<size_t>(*index)];
 }
 
 }  // namespace harmonics

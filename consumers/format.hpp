@@ -1,6 +1,7 @@
 // Samples as lines of text.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,8 @@ enum class LineFormat {
   Text,     // 0.5 1 2: the elements, row-major
   Json,     // [[0.5, 1], [2, 3]]: nested as the shape is
   Csv,      // 0.5,1,2
-  Argmax,   // 3: the index of the largest element along the last axis; integers as they are
+  Argmax,   // 3: the index of the largest element along the last axis, nothing where NaN or infinity leaves it open;
+            // integers as they are
   Symbols,  // the symbols of those indices
 };
 
@@ -28,7 +30,7 @@ class LineWriter {
   void add_elements(const hx_type& type, const char* data, const char* separator);
   void add_json(const hx_type& type, uint32_t axis, const char*& at);
   void add_indices(const hx_type& type, const char* data);
-  void add_index(int64_t index, bool first);
+  void add_index(std::optional<int64_t> index, bool first);
 
   LineFormat format_;
   std::vector<std::string> symbols_;

@@ -1,10 +1,12 @@
 #include "engine/base/child_process.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,7 +33,7 @@ void write_all(int fd, const std::string& text) {
 bool read_some(int fd, double seconds, std::string& buffer, bool& timed_out) {
   pollfd p{fd, POLLIN, 0};
   int ready = 0;
-  do ready = ::poll(&p, 1, static_cast<int>(seconds * 1000));
+  do ready = ::poll(&p, 1, static_cast<int>(std::clamp(seconds * 1000, 1.0, 1e9)));
   while (ready < 0 && errno == EINTR);
   timed_out = ready == 0;
   if (ready <= 0) return false;
@@ -45,13 +47,16 @@ bool read_some(int fd, double seconds, std::string& buffer, bool& timed_out) {
 }  // namespace
 
 ChildEnd in_child_process(const std::function<void(const std::function<void(const std::string&)>&)>& body,
-                          const std::function<void(const std::string&)>& heard, double seconds) {
+                          const std::function<void(const std::string&)>& heard,
+                          const std::function<double()>& patience) {
   int ends[2];
   if (::pipe(ends) != 0) refused("pipe");
   std::fflush(nullptr);
-  const pid_t pid = ::fork();
+  const pid_t parent = ::getpid(), pid = ::fork();
   if (pid < 0) refused("fork");
+  ::setpgid(pid, 0);  // by both: whoever comes first
   if (pid == 0) {
+    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent) ::_exit(1);
     ::close(ends[0]);
     ::dup2(STDERR_FILENO, STDOUT_FILENO);
     body([&](const std::string& line) { write_all(ends[1], line + "\n"); });
@@ -61,14 +66,20 @@ ChildEnd in_child_process(const std::function<void(const std::function<void(cons
   ::close(ends[1]);
   ChildEnd end;
   std::string buffer;
-  while (read_some(ends[0], seconds, buffer, end.timed_out))
+  while (read_some(ends[0], patience(), buffer, end.timed_out))
     for (size_t at; (at = buffer.find('\n')) != std::string::npos; buffer.erase(0, at + 1)) heard(buffer.substr(0, at));
   ::close(ends[0]);
-  if (end.timed_out) ::kill(pid, SIGKILL);
+  if (end.timed_out) ::kill(-pid, SIGKILL);
+  siginfo_t ended{};
+  while (::waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+  }
+  ::kill(-pid, SIGKILL);  // what it has left behind; the number is still its own
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  if (!end.timed_out && WIFSIGNALED(status)) end.signal = WTERMSIG(status);
+  if (end.timed_out) return end;
+  if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
+  else end.code = WEXITSTATUS(status);
   return end;
 }
 

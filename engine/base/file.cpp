@@ -1,15 +1,17 @@
 #include "engine/base/file.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -192,25 +194,72 @@ bool is_unfinished_file(std::string_view name) {
          name.substr(name.size() - kAsideEnd.size()) == kAsideEnd;
 }
 
-std::string read_plain_file(const std::string& path, FileCalls& calls) {
-  const int file = calls.open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-  if (file < 0) refuse_by_system(path, errno);
-  std::string bytes;
-  const long long size = calls.size(file);
-  int reason = size < 0 ? errno : 0;
-  if (size > 0) bytes.resize(static_cast<size_t>(size));
-  size_t at = 0;
-  while (reason == 0 && at < bytes.size()) {
-    const long got = calls.read(file, bytes.data() + at, bytes.size() - at);
-    if (got < 0 && errno != EINTR) reason = errno;
-    if (got == 0) break;
-    if (got > 0) at += static_cast<size_t>(got);
+namespace {
+
+// A plain file that is being read, into one buffer.
+class Reading {
+ public:
+  Reading(const std::string& path, FileCalls& calls) : path_(path), calls_(calls) {
+    file_ = calls_.open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    if (file_ < 0) refuse_by_system(path, errno);
+    const long long size = calls_.size(file_);
+    const int reason = errno;
+    if (size < 0) calls_.close(file_);
+    if (size < 0 && reason == EINVAL) refuse(path, "it is no plain file");
+    if (size < 0) refuse_by_system(path, reason);
+    size_ = static_cast<uint64_t>(size);
   }
-  calls.close(file);
-  if (size < 0 && reason == EINVAL) refuse(path, "it is no plain file");
-  if (reason != 0) refuse_by_system(path, reason);
-  bytes.resize(at);
-  return bytes;
+  ~Reading() { calls_.close(file_); }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+
+  uint64_t size() const { return size_; }
+  std::string_view bytes() const { return bytes_; }
+  std::string take() { return std::move(bytes_); }
+  // Up to this many from the beginning; fewer when the file has become shorter.
+  void read_up_to(uint64_t end) {
+    size_t at = bytes_.size();
+    grow(std::min(end, size_));
+    while (at < bytes_.size()) {
+      const long got = calls_.read(file_, bytes_.data() + at, bytes_.size() - at);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) refuse_by_system(path_, errno);
+      if (got == 0) break;
+      at += static_cast<size_t>(got);
+    }
+    if (at < bytes_.size()) size_ = at;
+    bytes_.resize(at);
+  }
+
+ private:
+  void grow(uint64_t size) {
+    const auto memory = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    try {
+      if (size > memory) throw std::bad_alloc();
+      bytes_.resize(static_cast<size_t>(size));
+    } catch (const std::exception&) {
+      refuse(path_, "memory has no room for its " + std::to_string(size) + " bytes");
+    }
+  }
+
+  const std::string& path_;
+  FileCalls& calls_;
+  int file_ = -1;
+  uint64_t size_ = 0;
+  std::string bytes_;
+};
+
+}  // namespace
+
+std::string read_plain_file(const std::string& path, FileCalls& calls, const JudgeBeginning& judge) {
+  Reading file(path, calls);
+  while (judge) {
+    const uint64_t wanted = std::min(judge(file.bytes(), file.size()), file.size());
+    if (wanted <= file.bytes().size()) break;
+    file.read_up_to(wanted);
+  }
+  file.read_up_to(file.size());
+  return file.take();
 }
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
@@ -220,16 +269,18 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   struct stat state {};
   const bool plain = ::fstat(file, &state) == 0 && S_ISREG(state.st_mode);
   const auto bytes = plain ? static_cast<size_t>(state.st_size) : 0;
-  void* data = plain && bytes ? ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file, 0) : nullptr;
+  FileMapping mapping = bytes ? FileMapping(file, bytes) : FileMapping();
   const int reason = errno;
   ::close(file);
   if (!plain) refuse(path, "it is no plain file");
-  if (data == MAP_FAILED) refuse_by_system(path, reason);
-  return std::shared_ptr<const MappedFile>(new MappedFile(data, bytes));
+  if (bytes && !mapping.data()) refuse_by_system(path, reason);
+  return std::shared_ptr<const MappedFile>(new MappedFile(path, std::move(mapping)));
 }
 
-MappedFile::~MappedFile() {
-  if (data_) ::munmap(data_, bytes_);
+void MappedFile::expect_whole() const {
+  if (!mapping_.lost()) return;
+  throw Error(ErrorKind::InputOutput, "'" + path_ + "' became shorter while it was read, or its device failed", {},
+              {"write a new file beside the old one and rename it"});
 }
 
 }  // namespace harmonics

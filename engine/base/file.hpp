@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <harmonics/file_mapping.hpp>
 
 namespace harmonics {
 
@@ -48,25 +52,30 @@ int make_directories(const std::string& path, FileCalls& calls = FileCalls::syst
 // How write_file_atomically names a file that is not finished: a process that was killed leaves it behind.
 bool is_unfinished_file(std::string_view name);
 
-// A plain file's bytes, read into memory. Throws ErrorKind::NoInput with the reason.
-std::string read_plain_file(const std::string& path, FileCalls& calls = FileCalls::system());
+// Looks at a file's first bytes before memory is taken for all of them: how many it must see to judge (not more than it has
+// seen: it is content), or throws what is wrong with a file of this size that begins so.
+using JudgeBeginning = std::function<uint64_t(std::string_view first, uint64_t size)>;
 
-// A plain file's bytes, read-only, brought in by the system as they are touched. Shrinking the file while it is mapped
-// breaks whoever reads the part that went away.
+// A plain file's bytes, read into memory. Throws ErrorKind::NoInput with the reason, also when memory has no room for them.
+std::string read_plain_file(const std::string& path, FileCalls& calls = FileCalls::system(), const JudgeBeginning& judge = {});
+
+// A plain file's bytes, read-only, brought in by the system as they are touched. What is read may be zeros when the
+// file becomes shorter meanwhile: read_whole() of <harmonics/file_mapping.hpp> notices.
 class MappedFile {
  public:
   // Throws ErrorKind::NoInput when there is no such file, it cannot be read or is no plain file.
   static std::shared_ptr<const MappedFile> open(const std::string& path);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile();
-  const void* data() const { return data_; }
-  size_t bytes() const { return bytes_; }
+  const void* data() const { return mapping_.data(); }
+  size_t bytes() const { return mapping_.bytes(); }
+  // Throws ErrorKind::InputOutput when something that was read went away.
+  void expect_whole() const;
 
  private:
-  MappedFile(void* data, size_t bytes) : data_(data), bytes_(bytes) {}
-  void* data_;
-  size_t bytes_;
+  MappedFile(std::string path, FileMapping mapping) : path_(std::move(path)), mapping_(std::move(mapping)) {}
+  std::string path_;
+  FileMapping mapping_;
 };
 
 }  // namespace harmonics

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <memory>
+#include <utility>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <harmonics/error.hpp>
 
@@ -21,24 +24,71 @@ namespace {
 }
 [[noreturn]] void refuse_by_system(const std::string& path, int reason) { refuse(path, std::strerror(reason), reason); }
 
+// One open file; reading it does not wait for a pipe's writer for ever.
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path)
+      : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    if (file_ < 0 || ::fstat(file_, &state_) != 0) fail(errno);
+  }
+  ~InputFile() { ::close(file_); }
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const struct stat& state() const { return state_; }
+
+  // At most `bytes`; 0 at the end.
+  size_t read(char* to, size_t bytes) {
+    for (;;) {
+      const ssize_t got = ::read(file_, to, bytes);
+      if (got > 0) return begun_ = true, static_cast<size_t>(got);
+      if (got == 0 && (begun_ || !awaits_writer())) return 0;
+      if (got < 0 && errno == EAGAIN) wait_for(-1);
+      else if (got < 0 && errno != EINTR) fail(errno);
+    }
+  }
+
+ private:
+  static constexpr int kPatience = 2000;  // milliseconds until a pipe is opened for writing
+
+  [[noreturn]] void fail(int reason) {
+    if (file_ >= 0) ::close(std::exchange(file_, -1));
+    refuse_by_system(path_, reason);
+  }
+  short wait_for(int milliseconds) const {
+    pollfd ready{file_, POLLIN, 0};
+    while (::poll(&ready, 1, milliseconds) < 0 && errno == EINTR) {
+    }
+    return ready.revents;
+  }
+  // A pipe ends at once as long as nothing has opened it for writing. True: something has.
+  bool awaits_writer() {
+    if (!S_ISFIFO(state_.st_mode)) return false;
+    const short events = wait_for(kPatience);
+    if (events == 0) refuse(path_, "it is a pipe, and nothing writes to it");
+    return (events & POLLIN) != 0;  // else it was opened and closed again
+  }
+
+  const std::string& path_;
+  int file_;
+  struct stat state_ {};
+  bool begun_ = false;
+};
+
 }  // namespace
 
-std::string read_file(const std::string& path, size_t limit) {
-  // 'e': not inherited by child processes.
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), &std::fclose);
-  if (!file) refuse_by_system(path, errno);
+std::string read_file(const std::string& path, size_t limit, const std::function<void(const struct stat&)>& expect) {
+  InputFile file(path);
+  if (expect) expect(file.state());
   std::string bytes;
-  while (bytes.size() <= limit) {
+  for (;;) {
     const size_t before = bytes.size(), step = std::min<size_t>(64 * 1024, limit + 1 - before);
+    if (step == 0) refuse(path, "it holds more than the " + std::to_string(limit) + " bytes allowed");
     bytes.resize(before + step);
-    const size_t got = std::fread(bytes.data() + before, 1, step, file.get());
+    const size_t got = file.read(bytes.data() + before, step);
     bytes.resize(before + got);
-    if (got == step) continue;
-    if (std::ferror(file.get())) refuse_by_system(path, errno);
-    break;
+    if (got == 0) return bytes;
   }
-  if (bytes.size() > limit) refuse(path, "it holds more than the " + std::to_string(limit) + " bytes allowed");
-  return bytes;
 }
 
 }  // namespace harmonics

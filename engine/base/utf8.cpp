@@ -1,5 +1,7 @@
 #include "engine/base/utf8.hpp"
 
+#include <algorithm>
+
 namespace harmonics {
 
 namespace {
@@ -65,6 +67,61 @@ std::string printable(std::string_view text, size_t length) {
     at += point.length;
   }
   return shown;
+}
+
+namespace {
+
+bool is_plain(char c) { return c >= ' ' && c < '\x7f'; }
+
+void append_hex(std::string& to, char32_t value, int digits) {
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) to += "0123456789abcdef"[value >> shift & 15];
+}
+
+}  // namespace
+
+std::string visible(std::string_view text) {
+  const auto stays = [](char c) { return is_plain(c) || c == '\n' || c == '\t'; };
+  std::string shown;
+  shown.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    if (stays(text[at])) {  // nearly all of it
+      shown += text[at++];
+      continue;
+    }
+    const CodePoint point = decode_utf8(text, at);
+    if (point.valid && !is_unprintable(point.value)) {
+      shown += text.substr(at, point.length);
+    } else {
+      const bool byte = point.value < 0x100;
+      shown += byte ? "\\x" : "\\u";
+      append_hex(shown, point.value, byte ? 2 : 4);  // none is beyond U+FEFF
+    }
+    at += point.length;
+  }
+  return shown;
+}
+
+std::string valid_json(std::string serialized) {
+  if (std::all_of(serialized.begin(), serialized.end(), is_plain)) return serialized;
+  std::string text;
+  text.reserve(serialized.size());
+  for (size_t at = 0; at < serialized.size();) {
+    if (is_plain(serialized[at])) {
+      text += serialized[at++];
+      continue;
+    }
+    const CodePoint point = decode_utf8(serialized, at);
+    if (!point.valid) {
+      text += '?';
+    } else if (is_unprintable(point.value)) {
+      text += "\\u";
+      append_hex(text, point.value, 4);
+    } else {
+      text.append(serialized, at, point.length);
+    }
+    at += point.length;
+  }
+  return text;
 }
 
 }  // namespace harmonics

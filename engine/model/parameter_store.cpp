@@ -33,6 +33,12 @@ Error unknown_parameter(const std::string& name) { return Error(ErrorKind::Weigh
 
 }  // namespace
 
+void ParameterStore::set_limits(const ModelLimits& limits) {
+  const uint64_t used = bytes_.used();
+  bytes_ = limits.for_weights();
+  bytes_.take(used, "the graph", "its weights");
+}
+
 StoredTensor& ParameterStore::declare(const std::string& name, const TensorType& type, Role role, const hx_init& init,
                                       uint64_t seed) {
   if (StoredTensor* known = find(name)) {
@@ -42,6 +48,7 @@ StoredTensor& ParameterStore::declare(const std::string& name, const TensorType&
                                           "; give it weights of that shape or change the layer back");
     return *known;
   }
+  bytes_.take(type.bytes(), "'" + name + "'", type.str());
   auto storage = std::make_shared<Storage>(type.bytes());
   const auto expected = expected_.find(name);
   if (expected != expected_.end() && type_of(expected->second) == type) {

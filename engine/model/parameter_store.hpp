@@ -39,6 +39,8 @@ struct StoredTensor {
 
 class ParameterStore : public TensorBinding {
  public:
+  // For what is declared from now on, and all before it.
+  void set_limits(const ModelLimits& limits);
   // Creates and initialises the tensor when it is new (keyed by seed and name: the same weights whatever the order);
   // another type for a known name is ErrorKind::Weights naming both.
   StoredTensor& declare(const std::string& name, const TensorType& type, Role role, const hx_init& init, uint64_t seed);
@@ -68,6 +70,7 @@ class ParameterStore : public TensorBinding {
 
   std::map<std::string, StoredTensor> tensors_;
   std::map<std::string, HTensor> expected_;
+  Budget bytes_ = ModelLimits().for_weights();
   std::shared_ptr<DeviceQueue> queue_;  // of the device that its tensors are on
 };
 

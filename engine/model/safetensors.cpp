@@ -94,7 +94,7 @@ std::vector<std::string_view> pieces_of(const TensorFile& file, std::string& hea
 
 TensorFile read_safetensors(const std::string& path) {
   const auto file = MappedFile::open(path);
-  return read(file->data(), file->bytes(), path, file);
+  return read_whole(*file, [&] { return read(file->data(), file->bytes(), path, file); });
 }
 
 TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name, const std::shared_ptr<const void>& keep) {

@@ -13,7 +13,7 @@ namespace harmonics {
 
 namespace {
 
-constexpr uint64_t kLengthBytes = 8, kLongestHeader = 100'000'000;
+constexpr uint64_t kLengthBytes = 8;
 constexpr size_t kLongestShown = 80;
 
 struct DTypeSpelling {
@@ -126,15 +126,28 @@ uint64_t header_length(const void* data, size_t bytes, const std::string& file) 
                        "it holds " + std::to_string(bytes) + " bytes, the header's length alone takes 8");
   uint64_t length = 0;
   for (size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<const unsigned char*>(data)[i];
-  if (length > kLongestHeader)
+  if (length > kLongestSafetensorsHeader)
     refuse_safetensors(file, 0, nullptr,
                        "the header's length is " + std::to_string(length) + ", at most " +
-                           std::to_string(kLongestHeader) + " are allowed");
+                           std::to_string(kLongestSafetensorsHeader) + " are allowed");
   if (length > bytes - kLengthBytes)
     refuse_safetensors(file, 0, nullptr,
                        "the header's length is " + std::to_string(length) + ", but only " +
                            std::to_string(bytes - kLengthBytes) + " bytes follow");
   return length;
+}
+
+// A file that could not be read again is not written.
+void expect_readable(const SafetensorsHeader& header, size_t length) {
+  if (length <= kLongestSafetensorsHeader) return;
+  Error e(ErrorKind::Weights, "a safetensors file cannot hold this: its header would take " + std::to_string(length) +
+                                  " bytes, at most " + std::to_string(kLongestSafetensorsHeader) + " are allowed");
+  const auto longest = std::max_element(header.metadata.begin(), header.metadata.end(),
+                                        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  if (longest != header.metadata.end())
+    e.note(std::to_string(longest->second.size()) + " of them are its metadata " + shown_name(longest->first) +
+           "; tensors: " + std::to_string(header.tensors.size()));
+  throw e;
 }
 
 std::string json_text(std::string_view s) {
@@ -213,6 +226,7 @@ std::string write_safetensors_header(const SafetensorsHeader& header) {
   }
   json += '}';
   json.resize((json.size() + 7) / 8 * 8, ' ');
+  expect_readable(header, json.size());
   std::string out;
   for (size_t i = 0; i < kLengthBytes; ++i) out += static_cast<char>(json.size() >> (8 * i) & 0xFF);
   return out + json;

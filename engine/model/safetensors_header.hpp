@@ -11,6 +11,9 @@
 
 namespace harmonics {
 
+// Longer headers are neither read nor written.
+constexpr uint64_t kLongestSafetensorsHeader = 100'000'000;
+
 struct TensorEntry {
   std::string name;
   TensorType type;
@@ -29,7 +32,8 @@ SafetensorsHeader read_safetensors_header(const void* data, size_t bytes, const 
 
 // Sorts as the reference writer does: wide elements first, so that all lie aligned, then by name.
 void order_as_written(std::vector<TensorEntry>& tensors);
-// The length and the JSON text, padded to 8 bytes; offsets follow the order of `tensors`.
+// The length and the JSON text, padded to 8 bytes; offsets follow the order of `tensors`. Throws ErrorKind::Weights when
+// it is longer than what is read.
 std::string write_safetensors_header(const SafetensorsHeader& header);
 
 // "'PATH' is no safetensors file: at byte 24, tensor 'w': WHAT", ErrorKind::Weights. `tensor` null: about none.

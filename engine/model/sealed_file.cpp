@@ -7,6 +7,8 @@
 #include <boost/json.hpp>
 #include <zlib.h>
 
+#include "engine/model/safetensors_header.hpp"
+
 namespace harmonics {
 
 namespace {
@@ -44,7 +46,8 @@ uint32_t header_crc(std::string_view header, size_t place) {
 }
 
 [[noreturn]] void damaged(const std::string& name, const std::string& what) {
-  throw Error(ErrorKind::Weights, "'" + name + "' is damaged: " + what);
+  throw Error(ErrorKind::Weights, "'" + name + "' is damaged: " + what, {},
+              {"fetch or save it again; a program that changes its numbers must drop the metadata 'harmonics.checksum' and 'harmonics.checksums'"});
 }
 
 std::string_view header_of(std::string_view bytes) {
@@ -100,15 +103,45 @@ std::string write_sealed(TensorFile file) {
   return write_safetensors(file);
 }
 
-bool is_sealed(const TensorFile& file) { return file.metadata.count(kOfHeader) != 0; }
+namespace {
 
+// False: there is no seal.
 bool check_seal(const TensorFile& file, std::string_view bytes, const std::string& name) {
   const auto said = file.metadata.find(kOfHeader);
+  if (said == file.metadata.end() && file.metadata.count(kOfTensors)) damaged(name, "its header's checksum is missing");
   if (said == file.metadata.end()) return false;
   check_header(bytes, name, said->second);
   check_tensors(file, name);
   return true;
 }
+
+}  // namespace
+
+TensorFile read_weights(const void* data, size_t bytes, const std::string& name, const std::shared_ptr<const void>& keep) {
+  TensorFile file = read_safetensors(data, bytes, name, keep);
+  check_seal(file, {static_cast<const char*>(data), bytes}, name);
+  return file;
+}
+
+TensorFile read_weights(const std::string& path) {
+  const auto mapped = MappedFile::open(path);
+  return read_whole(*mapped, [&] { return read_weights(mapped->data(), mapped->bytes(), path, mapped); });
+}
+
+namespace {
+
+// How many bytes the header takes, of a file whose first bytes are these. Once they are all here: does it say that the
+// file is so large?
+uint64_t judged_header(std::string_view first, uint64_t size, const std::string& name) {
+  if (first.size() < kSealBytes) return kSealBytes;
+  uint64_t length = 0;
+  std::memcpy(&length, first.data(), kSealBytes);
+  const bool possible = length <= kLongestSafetensorsHeader && length <= size - kSealBytes;
+  if (!possible || first.size() >= kSealBytes + length) read_safetensors_header(first.data(), size, name);
+  return kSealBytes + length;
+}
+
+}  // namespace
 
 TensorFile read_sealed(std::shared_ptr<const std::string> bytes, const std::string& name) {
   TensorFile file = read_safetensors(bytes->data(), bytes->size(), name, bytes);
@@ -118,7 +151,8 @@ TensorFile read_sealed(std::shared_ptr<const std::string> bytes, const std::stri
 }
 
 TensorFile read_sealed(const std::string& path, FileCalls& calls) {
-  return read_sealed(std::make_shared<const std::string>(read_plain_file(path, calls)), path);
+  const JudgeBeginning judge = [&](std::string_view first, uint64_t size) { return judged_header(first, size, path); };
+  return read_sealed(std::make_shared<const std::string>(read_plain_file(path, calls, judge)), path);
 }
 
 }  // namespace harmonics

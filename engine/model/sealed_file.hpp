@@ -19,8 +19,10 @@ std::string write_sealed(TensorFile file);
 TensorFile read_sealed(const std::string& path, FileCalls& calls = FileCalls::system());
 TensorFile read_sealed(std::shared_ptr<const std::string> bytes, const std::string& name);
 
-bool is_sealed(const TensorFile& file);
-// Checks a file that was read some other way; without a seal there is nothing to check: false.
-bool check_seal(const TensorFile& file, std::string_view bytes, const std::string& name);
+// A file of weights, mapped. Where it has a seal everything is checked; files of other programs have none. Throws
+// ErrorKind::Weights, or NoInput.
+TensorFile read_weights(const std::string& path);
+TensorFile read_weights(const void* data, size_t bytes, const std::string& name, const std::shared_ptr<const void>& keep = nullptr);
+
 
 }  // namespace harmonics

@@ -37,9 +37,10 @@ class Verifier {
     names(program_.updates, "update");
     for (const NamedValue& u : program_.updates)
       for (Op op : {Op::parameter, Op::state})
-        if (const Node* leaf = program_.leaf(op, u.name); leaf && program_.type(leaf->outputs[0]) != program_.type(u.value))
+        if (const auto leaf = leaves_.find({op, u.name});
+            leaf != leaves_.end() && program_.type(leaf->second) != program_.type(u.value))
           fail("update '" + u.name + "' is " + program_.type(u.value).str() + ", its leaf " +
-               program_.type(leaf->outputs[0]).str());
+               program_.type(leaf->second).str());
   }
 
  private:
@@ -67,7 +68,7 @@ class Verifier {
   void structure(const Node& n) {
     if (is_named_leaf(n.op) || n.op == Op::literal) {
       if (!n.inputs.empty() || n.outputs.size() != 1) fail(n, "a leaf has no operands and one result");
-      if (is_named_leaf(n.op) && !leaves_.emplace(n.op, n.callee).second) fail(n, "a second leaf of this name");
+      if (is_named_leaf(n.op) && !leaves_.emplace(std::pair(n.op, n.callee), n.outputs[0]).second) fail(n, "a second leaf of this name");
       if (n.op == Op::literal && (n.literal.empty() || n.literal.raw()->traced())) fail(n, "a literal without numbers");
     }
     if (n.op == Op::call && n.callee.empty()) fail(n, "a call without a name");
@@ -98,7 +99,7 @@ class Verifier {
 
   const Program& program_;
   std::vector<bool> made_;
-  std::set<std::pair<Op, std::string>> leaves_;
+  std::map<std::pair<Op, std::string>, ValueId> leaves_;
 };
 
 }  // namespace

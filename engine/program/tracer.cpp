@@ -61,22 +61,22 @@ HTensor Tracer::leaf(Op op, const std::string& name, const TensorType& type) {
 }
 
 void Tracer::output(const std::string& name, const HTensor& value) {
-  if (program_.output(name)) throw Error(ErrorKind::Internal, "program '" + program_.name + "' has an output '" + name + "' already");
+  if (!outputs_.emplace(name, program_.outputs.size()).second)
+    throw Error(ErrorKind::Internal, "program '" + program_.name + "' has an output '" + name + "' already");
   program_.outputs.push_back({name, id_of(value)});
 }
 
 void Tracer::update(const std::string& name, const HTensor& value) {
   const ValueId id = id_of(value);
-  for (NamedValue& u : program_.updates)
-    if (u.name == name) {
-      u.value = id;
-      return;
-    }
-  program_.updates.push_back({name, id});
+  const auto [at, fresh] = updates_.emplace(name, program_.updates.size());
+  if (fresh) program_.updates.push_back({name, id});
+  else program_.updates[at->second].value = id;
 }
 
 std::vector<HTensor> Tracer::append(Node node, const std::vector<HTensor>& inputs, const std::vector<TensorType>& types) {
   if (!open_) throw Error(ErrorKind::Internal, "the trace of program '" + program_.name + "' has ended");
+  if (steps_ && steps_->left() == 0) steps_->refuse(1, scope_.empty() ? "the flow" : "'" + scope_ + "'", "its next operation");
+  if (steps_) steps_->take(1, {}, {});
   node.inputs.clear();
   for (const HTensor& t : inputs) node.inputs.push_back(id_of(t));
   node.scope = scope_index_;
@@ -115,9 +115,9 @@ HTensor Tracer::handle(ValueId id) { return make_traced(program_.type(id), gener
 std::string Tracer::set_scope(const std::string& path) {
   std::string former = std::exchange(scope_, path);
   if (former == scope_) return former;
-  const auto it = std::find(program_.scopes.begin(), program_.scopes.end(), path);
-  scope_index_ = static_cast<uint32_t>(it - program_.scopes.begin());
-  if (it == program_.scopes.end()) program_.scopes.push_back(path);
+  const auto [at, fresh] = scopes_.emplace(path, static_cast<uint32_t>(program_.scopes.size()));
+  scope_index_ = at->second;
+  if (fresh) program_.scopes.push_back(path);
   return former;
 }
 
@@ -125,6 +125,9 @@ Program Tracer::take() {
   close();
   generation_ = next_generation();
   leaves_.clear();
+  scopes_ = {{"", 0}};
+  outputs_.clear();
+  updates_.clear();
   literals_.clear();
   scope_.clear();
   scope_index_ = 0;

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <harmonics/budget.hpp>
+
 #include "engine/program/program.hpp"
 
 namespace harmonics {
@@ -17,6 +19,9 @@ class Tracer {
   ~Tracer();
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
+
+  // Every node takes a step of it, from now on; null: none. It must outlive the trace.
+  void set_budget(Budget* steps) { steps_ = steps; }
 
   static Tracer* current();  // innermost on this thread; null: none
 
@@ -50,9 +55,12 @@ class Tracer {
   uint64_t generation_;
   Tracer* outer_;
   bool open_ = true;
+  Budget* steps_ = nullptr;
   std::string scope_;
   uint32_t scope_index_ = 0;
   std::map<std::pair<Op, std::string>, ValueId> leaves_;
+  std::unordered_map<std::string, uint32_t> scopes_{{"", 0}};  // places in program_.scopes
+  std::unordered_map<std::string, size_t> outputs_, updates_;  // places in those of program_
   // Literals already made, by the numbers' handle; holding it keeps the numbers from being written.
   std::unordered_map<const hx_value*, std::pair<HTensor, ValueId>> literals_;
 };

@@ -39,4 +39,16 @@ int64_t first_not_finite(DType dtype, const void* data, int64_t count) {
   }
 }
 
+BadRows rows_not_finite(DType dtype, const void* data, int64_t rows, int64_t elements) {
+  BadRows bad;
+  const int64_t at = elements > 0 ? first_not_finite(dtype, data, rows * elements) : -1;
+  if (at < 0) return bad;
+  bad.first = at / elements;
+  const auto* row = static_cast<const std::byte*>(data);
+  const auto bytes = static_cast<size_t>(elements) * dtype_bytes(dtype);
+  for (int64_t i = bad.first; i < rows; ++i)
+    bad.rows += first_not_finite(dtype, row + static_cast<size_t>(i) * bytes, elements) >= 0;
+  return bad;
+}
+
 }  // namespace harmonics

@@ -1,6 +1,6 @@
 #include "engine/tensor/type.hpp"
 
-#include <limits>
+#include <harmonics/checked.hpp>
 
 #include "engine/base/spelling.hpp"
 
@@ -41,13 +41,11 @@ TensorType from_c(const hx_type& type) {
   if (type.rank > HX_MAX_RANK)
     throw Error(ErrorKind::Shape, "a tensor has at most 8 dimensions, not " + std::to_string(type.rank));
   TensorType t{static_cast<DType>(type.dtype), Shape(type.dims, type.dims + type.rank)};
-  uint64_t bytes = dtype_bytes(t.dtype);
-  for (int64_t d : t.shape) {
+  for (int64_t d : t.shape)
     if (d < 0) throw Error(ErrorKind::Shape, "negative dimension in " + t.shape.str());
-    if (d > 0 && bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / static_cast<uint64_t>(d))
-      throw Error(ErrorKind::Shape, "the size of a tensor of shape " + t.shape.str() + " overflows");
-    bytes *= static_cast<uint64_t>(d);
-  }
+  const auto count = checked_count<int64_t>(t.shape);
+  if (!count || !checked_product<int64_t>(*count, static_cast<int64_t>(dtype_bytes(t.dtype))))
+    throw Error(ErrorKind::Shape, "the size of a tensor of shape " + t.shape.str() + " overflows");
   return t;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include <harmonics/tensor.hpp>
+#include <harmonics/stream.hpp>
 
 namespace harmonics {
 
@@ -27,7 +27,7 @@ struct TensorType {
   DType dtype = DType::F32;
   Shape shape;
 
-  size_t bytes() const { return static_cast<size_t>(shape.count()) * dtype_bytes(dtype); }
+  size_t bytes() const { return tensor_bytes(dtype, shape); }
   std::string str() const;  // "f32[64, 784]"
   friend bool operator==(const TensorType& a, const TensorType& b) { return a.dtype == b.dtype && a.shape == b.shape; }
   friend bool operator!=(const TensorType& a, const TensorType& b) { return !(a == b); }

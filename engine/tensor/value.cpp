@@ -6,6 +6,8 @@
 #include <cstring>
 #include <new>
 
+#include "engine/base/out_of_memory.hpp"
+
 namespace harmonics {
 
 namespace {
@@ -23,7 +25,7 @@ Storage::Storage(size_t bytes) : bytes_(bytes), owned_(true) {
     if (posix_memalign(&data_, kHugePage, rounded) != 0) data_ = nullptr;  // any size, other than aligned_alloc
     if (data_) madvise(data_, rounded / kHugePage * kHugePage, MADV_HUGEPAGE);  // or not, where the system has none
   }
-  if (!data_) throw std::bad_alloc();
+  if (!data_) throw OutOfMemory(rounded);
   std::memset(data_, 0, rounded);
 }
 

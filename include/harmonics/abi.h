@@ -59,7 +59,8 @@ typedef enum hx_error_kind {
   HX_ERROR_DIVERGED = 12,     /* numbers stopped being finite */
   HX_ERROR_INPUT_OUTPUT = 13, /* a disk, or another device, that fails */
   HX_ERROR_DENIED = 14,       /* not allowed */
-  HX_ERROR_UNAVAILABLE = 15   /* a peer that does not answer or went away */
+  HX_ERROR_UNAVAILABLE = 15,  /* a peer that does not answer or went away */
+  HX_ERROR_MEMORY = 16        /* not enough memory; contract 1.5 */
 } hx_error_kind;
 
 /* ---- tensors --------------------------------------------------------------------------------------------------- */

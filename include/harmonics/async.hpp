@@ -5,6 +5,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -18,16 +19,28 @@ namespace harmonics {
 class AsyncProducer final : public SampleWiseProducer {
  public:
   AsyncProducer(std::shared_ptr<Producer> inner, std::size_t capacity)
-      : SampleWiseProducer(std::move(inner)), capacity_(capacity), size_(inner_->size()), info_(inner_->describe()) {
+      : SampleWiseProducer(std::move(inner)),
+        capacity_(capacity),
+        given_capacity_(capacity),
+        size_(inner_->size()),
+        info_(inner_->describe()) {
     if (capacity == 0) throw Error(ErrorKind::Usage, "async: at least 1 sample waits");
+    if (size_) capacity_ = std::min(capacity_, size_);  // it never reads beyond a pass
     char none = 0;
     if (!info_ || inner_->read(0, &none) < 0) return;  // one by one
     bytes_ = info_->sample_bytes();
-    ring_.resize(bytes_ * capacity_);
+    const auto bytes = checked_product(bytes_, capacity_);
+    try {
+      if (!bytes || *bytes > ring_.max_size()) throw std::bad_alloc();
+      ring_.resize(*bytes);
+    } catch (const std::bad_alloc&) {
+      throw Error(ErrorKind::Usage, "async: " + std::to_string(capacity_) + " samples of " + std::to_string(bytes_) +
+                                        " bytes need more memory than there is; let fewer wait, for example async=256");
+    }
   }
   ~AsyncProducer() override { stop(); }
   WrapperOption option() const override {
-    return {WrapperOption::Acts::Anywhere, "async=" + std::to_string(capacity_)};
+    return {WrapperOption::Acts::Anywhere, "async=" + std::to_string(given_capacity_)};
   }
 
   HTensor next() override {
@@ -153,7 +166,7 @@ class AsyncProducer final : public SampleWiseProducer {
     stopping_ = false;
   }
 
-  std::size_t capacity_, size_;
+  std::size_t capacity_, given_capacity_, size_;
   std::optional<StreamInfo> info_;
   std::size_t bytes_ = 0;        // of one sample; 0: the source gives them one by one
   std::vector<char> ring_;       // samples wait here ...

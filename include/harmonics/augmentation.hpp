@@ -61,7 +61,7 @@ HARMONICS_FACE inline const hx_augmentation_vt* augmentation_vt() {
 HARMONICS_FACE inline void FunctionRegistry::register_augmentation(const std::string& name, std::shared_ptr<AugmentationFunction> f,
                                                                    const std::string& description,
                                                                    const std::vector<Argument>& arguments) {
-  add(HX_AUGMENTATION, name, description, arguments, 0, new std::shared_ptr<AugmentationFunction>(std::move(f)),
+  add(HX_AUGMENTATION, name, description, arguments, 0, detail::held(std::move(f), "augmentation", name),
       [] { return static_cast<const void*>(detail::augmentation_vt()); });
 }
 

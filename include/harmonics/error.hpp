@@ -3,8 +3,10 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <new>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,7 @@ enum class ErrorKind : uint32_t {
   InputOutput = 13,
   Denied = 14,
   Unavailable = 15,
+  Memory = 16,
 };
 
 // Of what a failed call of the system left in errno: a device that fails is InputOutput, a peer that is not there or went
@@ -45,6 +48,11 @@ __attribute__((visibility("hidden"))) inline ErrorKind kind_of_failure(int numbe
     case ETIMEDOUT: return ErrorKind::Unavailable;
     default: return otherwise;
   }
+}
+
+// The text of ErrorKind::Memory; allocations that say how much they asked for keep their own.
+__attribute__((visibility("hidden"))) inline const char* text_of_memory(const std::bad_alloc& e) {
+  return std::string_view(e.what()) == "std::bad_alloc" ? "not enough memory" : e.what();
 }
 
 // A place in a text: 1-based line and column (columns count bytes), length in bytes. line 0: no place.

@@ -217,6 +217,8 @@ template <typename Body> HARMONICS_FACE hx_status guarded(Body&& body) {
     std::string text = e.what();
     for (const std::string& n : e.notes()) text += "\n" + n;
     api()->set_error(static_cast<uint32_t>(e.kind()), text.c_str());
+  } catch (const std::bad_alloc& e) {
+    api()->set_error(HX_ERROR_MEMORY, text_of_memory(e));
   } catch (const std::exception& e) {
     api()->set_error(HX_ERROR_PLUGIN, e.what());
   } catch (...) {
@@ -236,6 +238,11 @@ HARMONICS_FACE inline hx_status give_or_decline(HTensor t, hx_value** out) {
 }
 template <typename T> HARMONICS_FACE const T& object(void* self) { return **static_cast<std::shared_ptr<T>*>(self); }
 template <typename T> HARMONICS_FACE void destroy(void* self) { delete static_cast<std::shared_ptr<T>*>(self); }
+// What the host holds of an object or a factory. A null one is refused here, or its first use would crash.
+template <typename T> HARMONICS_FACE T* held(T object, const char* kind, const std::string& name) {
+  if (!object) throw Error(ErrorKind::Plugin, "cannot register " + (kind + (" '" + name)) + "': its object is null");
+  return new T(std::move(object));
+}
 
 HARMONICS_FACE inline const hx_activation_vt* activation_vt() {
   static const hx_activation_vt vt = {
@@ -460,32 +467,32 @@ class FunctionRegistry final {
  public:
   void register_activation(const std::string& name, std::shared_ptr<ActivationFunction> f, const std::string& description = "",
                            const std::vector<Argument>& arguments = {}, uint32_t flags = 0) {
-    add(HX_ACTIVATION, name, description, arguments, flags, new std::shared_ptr<ActivationFunction>(std::move(f)),
+    add(HX_ACTIVATION, name, description, arguments, flags, detail::held(std::move(f), "activation", name),
         [] { return static_cast<const void*>(detail::activation_vt()); });
   }
   void register_loss(const std::string& name, std::shared_ptr<LossFunction> f, const std::string& description = "",
                      const std::vector<Argument>& arguments = {}, uint32_t flags = 0) {
-    add(HX_LOSS, name, description, arguments, flags, new std::shared_ptr<LossFunction>(std::move(f)),
+    add(HX_LOSS, name, description, arguments, flags, detail::held(std::move(f), "loss", name),
         [] { return static_cast<const void*>(detail::loss_vt()); });
   }
   void register_layer(const std::string& name, std::shared_ptr<LayerFunction> f, const std::string& description = "",
                       const std::vector<Argument>& arguments = {}, uint32_t flags = 0) {
-    add(HX_LAYER, name, description, arguments, flags, new std::shared_ptr<LayerFunction>(std::move(f)),
+    add(HX_LAYER, name, description, arguments, flags, detail::held(std::move(f), "layer", name),
         [] { return static_cast<const void*>(detail::layer_vt()); });
   }
   // `scheme` is the word before the colon of an address.
   void register_producer(const std::string& scheme, ProducerFactory open, const std::string& description = "",
                          const std::vector<Argument>& options = {}) {
-    add(HX_PRODUCER, scheme, description, options, 0, new ProducerFactory(std::move(open)),
+    add(HX_PRODUCER, scheme, description, options, 0, detail::held(std::move(open), "producer", scheme),
         [] { return static_cast<const void*>(detail::producer_factory_vt()); });
   }
   void register_consumer(const std::string& scheme, ConsumerFactory open, const std::string& description = "",
                          const std::vector<Argument>& options = {}) {
-    add(HX_CONSUMER, scheme, description, options, 0, new ConsumerFactory(std::move(open)),
+    add(HX_CONSUMER, scheme, description, options, 0, detail::held(std::move(open), "consumer", scheme),
         [] { return static_cast<const void*>(detail::consumer_factory_vt()); });
   }
   void register_device(const std::string& name, std::shared_ptr<Device> device, const std::string& description = "") {
-    add(HX_DEVICE, name, description, {}, 0, new std::shared_ptr<Device>(std::move(device)),
+    add(HX_DEVICE, name, description, {}, 0, detail::held(std::move(device), "device", name),
         [] { return static_cast<const void*>(detail::device_vt()); });
   }
   // One with memory of its own: memory_device.hpp.

@@ -172,15 +172,16 @@ HARMONICS_FACE inline const hx_implementation_vt* implementation_vt() {
 HARMONICS_FACE inline void FunctionRegistry::register_functional(const std::string& name, std::shared_ptr<FunctionalBody> body,
                                                                  const std::string& description,
                                                                  const std::vector<Argument>& arguments, uint32_t flags) {
-  const uint32_t all = flags | (body->has_gradient() ? HX_OWN_GRADIENT : 0);
-  add(HX_FUNCTIONAL, name, description, arguments, all, new std::shared_ptr<FunctionalBody>(std::move(body)),
+  const uint32_t all = flags | (body && body->has_gradient() ? HX_OWN_GRADIENT : 0);
+  add(HX_FUNCTIONAL, name, description, arguments, all, detail::held(std::move(body), "functional", name),
       [] { return static_cast<const void*>(detail::functional_vt()); });
 }
 HARMONICS_FACE inline void FunctionRegistry::register_implementation(const std::string& functional, const std::string& name,
                                                                      std::shared_ptr<Implementation> implementation,
                                                                      const std::string& description) {
-  const uint32_t flags = implementation->has_gradient() ? HX_OWN_GRADIENT : 0;
-  add(HX_IMPLEMENTATION, functional + "." + name, description, {}, flags, new std::shared_ptr<Implementation>(std::move(implementation)),
+  const uint32_t flags = implementation && implementation->has_gradient() ? HX_OWN_GRADIENT : 0;
+  const std::string full_name = functional + "." + name;
+  add(HX_IMPLEMENTATION, full_name, description, {}, flags, detail::held(std::move(implementation), "implementation", full_name),
       [] { return static_cast<const void*>(detail::implementation_vt()); });
 }
 

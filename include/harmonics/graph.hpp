@@ -97,7 +97,9 @@ struct FitReport {
   std::string stopped_by;
   std::vector<std::string> notes;
   Figures metrics;                     // at the end of the run
-  std::vector<EpochFigures> by_epoch;  // of the whole run, those before a checkpoint it went on from included
+  // Of the whole run, those before a checkpoint it went on from included; at most 1,024: of longer runs every second
+  // one, every fourth and so on, and the last.
+  std::vector<EpochFigures> by_epoch;
   int64_t resumed_at = 0;              // the step of the checkpoint it went on from; 0: the beginning
   std::string checkpoint;              // the newest one's file; "": none
   std::vector<LeftOverSamples> left_over;

@@ -7,7 +7,9 @@
 #include <harmonics/async.hpp>
 #include <harmonics/augment.hpp>
 #include <harmonics/augmentation.hpp>
+#include <harmonics/budget.hpp>
 #include <harmonics/cache.hpp>
+#include <harmonics/checked.hpp>
 #include <harmonics/deploy.hpp>
 #include <harmonics/device.hpp>
 #include <harmonics/error.hpp>

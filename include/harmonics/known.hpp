@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -127,7 +128,7 @@ class KnownProducer final : public Producer {
       largest = std::max(largest, label);
     }
     seek(0, 0);
-    return largest + 1;
+    return largest == std::numeric_limits<int64_t>::max() ? 0 : largest + 1;
   }
 
   void put(const HTensor& sample, char* to) const {

@@ -192,8 +192,8 @@ HARMONICS_FACE inline const hx_device_vt* table_of(const MemoryDevice& device) {
 
 HARMONICS_FACE inline void FunctionRegistry::register_memory_device(const std::string& name, std::shared_ptr<MemoryDevice> device,
                                                                     const std::string& description) {
-  const hx_device_vt* table = detail::table_of(*device);
-  add(HX_DEVICE, name, description, {}, 0, new std::shared_ptr<MemoryDevice>(std::move(device)), [table] { return static_cast<const void*>(table); });
+  const hx_device_vt* table = device ? detail::table_of(*device) : nullptr;
+  add(HX_DEVICE, name, description, {}, 0, detail::held(std::move(device), "device", name), [table] { return static_cast<const void*>(table); });
 }
 
 }  // namespace harmonics

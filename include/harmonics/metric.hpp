@@ -134,7 +134,7 @@ HARMONICS_FACE inline const hx_metric_factory_vt* metric_factory_vt() {
 HARMONICS_FACE inline void FunctionRegistry::register_metric(const std::string& name, MetricFactory open,
                                                              const std::string& description,
                                                              const std::vector<Argument>& arguments, uint32_t flags) {
-  add(HX_METRIC, name, description, arguments, flags, new MetricFactory(std::move(open)),
+  add(HX_METRIC, name, description, arguments, flags, detail::held(std::move(open), "metric", name),
       [] { return static_cast<const void*>(detail::metric_factory_vt()); });
 }
 

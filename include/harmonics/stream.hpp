@@ -18,6 +18,14 @@ HARMONICS_FACE inline size_t element_bytes(DType dtype) {
   throw Error(ErrorKind::Type, "there is no dtype " + std::to_string(static_cast<uint32_t>(dtype)));
 }
 
+// The bytes of a tensor; throws where no size_t holds them.
+HARMONICS_FACE inline size_t tensor_bytes(DType dtype, const Shape& shape) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(shape.count(), element_bytes(dtype), &bytes))
+    throw Error(ErrorKind::Shape, "a tensor of shape " + shape.str() + " has more bytes than an address space");
+  return bytes;
+}
+
 // What is known of a stream's samples before one was read.
 struct StreamInfo {
   DType dtype = DType::F32;
@@ -29,7 +37,7 @@ struct StreamInfo {
   std::vector<std::string> symbols;  // text: the symbol of each index
   std::string notes;                 // for people, a line each: what was noticed in the data, such as missing cells
 
-  size_t sample_bytes() const { return static_cast<size_t>(sample.count()) * element_bytes(dtype); }
+  size_t sample_bytes() const { return tensor_bytes(dtype, sample); }
 };
 
 // How a live source is; counts are of this process.

@@ -97,10 +97,12 @@ class Shape {
   int64_t back() const { return dims_[rank_ - 1]; }
   const int64_t* begin() const { return dims_; }
   const int64_t* end() const { return dims_ + rank_; }
-  // Number of elements; 1 for a scalar.
+  // Number of elements; 1 for a scalar. Throws where no int64_t holds it.
   int64_t count() const {
     int64_t n = 1;
-    for (uint32_t i = 0; i < rank_; ++i) n *= dims_[i];
+    bool overflows = false;
+    for (uint32_t i = 0; i < rank_; ++i) overflows |= __builtin_mul_overflow(n, dims_[i], &n);
+    if (overflows) refuse_count();
     return n;
   }
   void push_back(int64_t dim) {
@@ -126,6 +128,10 @@ class Shape {
   friend bool operator!=(const Shape& a, const Shape& b) { return !(a == b); }
 
  private:
+  [[noreturn, gnu::cold, gnu::noinline]] void refuse_count() const {
+    throw Error(ErrorKind::Shape, "a tensor of shape " + str() + " has more elements than 2^63 - 1");
+  }
+
   uint32_t rank_ = 0;
   int64_t dims_[HX_MAX_RANK] = {};
 };

@@ -150,19 +150,19 @@ HARMONICS_FACE inline const hx_predicate_vt* predicate_vt() {
 HARMONICS_FACE inline void FunctionRegistry::register_optimizer(const std::string& name, std::shared_ptr<OptimizerFunction> f,
                                                                 const std::string& description,
                                                                 const std::vector<Argument>& arguments) {
-  add(HX_OPTIMIZER, name, description, arguments, 0, new std::shared_ptr<OptimizerFunction>(std::move(f)),
+  add(HX_OPTIMIZER, name, description, arguments, 0, detail::held(std::move(f), "optimizer", name),
       [] { return static_cast<const void*>(detail::optimizer_vt()); });
 }
 HARMONICS_FACE inline void FunctionRegistry::register_schedule(const std::string& name, std::shared_ptr<ScheduleFunction> f,
                                                                const std::string& description,
                                                                const std::vector<Argument>& arguments, uint32_t flags) {
-  add(HX_SCHEDULE, name, description, arguments, flags, new std::shared_ptr<ScheduleFunction>(std::move(f)),
+  add(HX_SCHEDULE, name, description, arguments, flags, detail::held(std::move(f), "schedule", name),
       [] { return static_cast<const void*>(detail::schedule_vt()); });
 }
 HARMONICS_FACE inline void FunctionRegistry::register_predicate(const std::string& name, std::shared_ptr<PredicateFunction> f,
                                                                 const std::string& description,
                                                                 const std::vector<Argument>& arguments, uint32_t flags) {
-  add(HX_PREDICATE, name, description, arguments, flags, new std::shared_ptr<PredicateFunction>(std::move(f)),
+  add(HX_PREDICATE, name, description, arguments, flags, detail::held(std::move(f), "predicate", name),
       [] { return static_cast<const void*>(detail::predicate_vt()); });
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <harmonics/checked.hpp>
 #include <harmonics/known.hpp>
 #include <harmonics/philox.hpp>
 
@@ -61,6 +62,16 @@ class WrappedProducer : public Producer {
     if (info) return info;
     inner_ = std::make_shared<KnownProducer>(std::move(inner_), KnownProducer::Look::Always);
     return inner_->describe();
+  }
+
+  // Where a sample lies in the source: at `sum`, or at times * step + more. No source is that long that it does not fit.
+  static uint64_t place(std::optional<uint64_t> sum) {
+    if (!sum) throw Error(ErrorKind::Usage, "there is no sample beyond the 2^64th to go to");
+    return *sum;
+  }
+  static uint64_t place(uint64_t times, uint64_t step, uint64_t more) {
+    const std::optional<uint64_t> behind = checked_product(times, step);
+    return place(behind ? checked_sum(*behind, more) : std::nullopt);
   }
 
   // Reads and drops up to n samples; false: the pass ended first.
@@ -160,7 +171,7 @@ class SkipProducer final : public WrappedProducer {
     return !ended_;
   }
   bool go_to(uint64_t index) override {
-    if (!inner_->seek(epoch(), index ? n_ + index : 0)) return false;
+    if (!inner_->seek(epoch(), index ? place(checked_sum(n_, index)) : 0)) return false;
     started_ = index > 0;
     ended_ = false;
     return true;
@@ -195,7 +206,7 @@ class ShardProducer final : public WrappedProducer {
 
  private:
   bool go_to(uint64_t index) override {
-    if (!inner_->seek(epoch(), index ? index_ + (index - 1) * count_ + 1 : 0)) return false;
+    if (!inner_->seek(epoch(), index ? place(index - 1, count_, index_ + 1) : 0)) return false;
     gap_ = index ? count_ - 1 : index_;
     return true;
   }
@@ -219,7 +230,7 @@ class RepeatProducer final : public WrappedProducer {
   }
   std::size_t size() const override {
     const std::size_t n = inner_->size();
-    return n > std::numeric_limits<std::size_t>::max() / std::max<uint64_t>(times_, 1) ? 0 : n * times_;
+    return n > static_cast<std::size_t>(std::numeric_limits<int64_t>::max()) / std::max<uint64_t>(times_, 1) ? 0 : n * times_;
   }
   int64_t read(uint64_t n, void* to) override {
     if (!info_) info_ = inner_->describe();
@@ -251,7 +262,7 @@ class RepeatProducer final : public WrappedProducer {
   bool go_to(uint64_t index) override {
     const uint64_t n = inner_->size();
     if (n) {
-      const uint64_t pass = times_ && index >= n * times_ ? times_ - 1 : index / n;
+      const uint64_t pass = times_ ? std::min(times_ - 1, index / n) : index / n;
       return start(pass, index - pass * n);
     }
     if (!start(0, 0)) return false;
@@ -301,7 +312,11 @@ class ShuffleProducer final : public WrappedProducer {
     if (!info_ || inner_->read(0, &none) < 0) return;  // one by one
     if (const std::size_t n = inner_->size()) capacity_ = static_cast<uint32_t>(std::min<std::size_t>(n, capacity_));
     bytes_ = info_->sample_bytes();
-    block_.resize(bytes_ * capacity_);
+    const auto bytes = checked_product(bytes_, capacity_);
+    if (!bytes || *bytes > block_.max_size())
+      throw Error(ErrorKind::Usage, "shuffle: a block of " + std::to_string(capacity_) + " samples of " + std::to_string(bytes_) +
+                                        " bytes is larger than any memory; give a smaller block, for example shuffle=8192");
+    block_.resize(*bytes);
   }
   // Reads one block again at most.
   bool go_to(uint64_t index) override {
@@ -355,6 +370,8 @@ class BatchProducer final : public WrappedProducer {
   BatchProducer(std::shared_ptr<Producer> inner, uint64_t n, Last last = Last::Short)
       : WrappedProducer(std::move(inner)), n_(n), last_(last) {
     if (n == 0) throw Error(ErrorKind::Usage, "batch: a batch holds at least 1 sample");
+    if (n > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+      throw Error(ErrorKind::Usage, "batch: a batch of " + std::to_string(n) + " samples is larger than any memory");
   }
   WrapperOption option() const override {
     return {WrapperOption::Acts::Batch, "batch=" + std::to_string(n_) + (last_ == Last::Dropped ? "&rest=drop" : "")};
@@ -385,14 +402,14 @@ class BatchProducer final : public WrappedProducer {
     return info;
   }
   int64_t read(uint64_t n, void* to) override {
-    const int64_t got = inner_->read(n * n_, to);
+    const int64_t got = inner_->read(place(n, n_, 0), to);
     return got < 0 ? got : got / static_cast<int64_t>(n_);
   }
 
  private:
   // The last batch may be short, so it is read to get past it.
   bool go_to(uint64_t index) override {
-    if (!inner_->seek(epoch(), index ? (index - 1) * n_ : 0)) return false;
+    if (!inner_->seek(epoch(), index ? place(index - 1, n_, 0) : 0)) return false;
     if (index && !next()) throw Error(ErrorKind::Stream, "batch: there is no batch " + std::to_string(index - 1) + " any more");
     return true;
   }
@@ -402,7 +419,7 @@ class BatchProducer final : public WrappedProducer {
     Shape shape{static_cast<int64_t>(samples.size())};
     for (const int64_t d : one) shape.push_back(d);
     HTensor batch(dtype, shape);
-    const size_t bytes = static_cast<size_t>(one.count()) * element_bytes(dtype);
+    const size_t bytes = tensor_bytes(dtype, one);
     char* at = static_cast<char*>(batch.mutable_bytes());
     for (const HTensor& sample : samples) {
       if (sample.dtype() != dtype || sample.shape() != one)

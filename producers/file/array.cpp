@@ -88,7 +88,7 @@ void set_axes(ArrayLayout& layout, const std::vector<uint64_t>& dims, const std:
 ArrayProducer::ArrayProducer(ArrayLayout layout, uint64_t first, uint64_t last)
     : layout_(std::move(layout)),
       element_(element_bytes(layout_.dtype)),
-      bytes_(static_cast<size_t>(layout_.sample.count()) * element_),
+      bytes_(tensor_bytes(layout_.dtype, layout_.sample)),
       first_(first),
       last_(last ? last : layout_.count),
       at_(first) {
@@ -155,6 +155,7 @@ HTensor ArrayProducer::next() {
   layout_.bytes->check();
   HTensor sample(layout_.dtype, layout_.sample);
   copy(at_++, 1, static_cast<uint8_t*>(sample.mutable_bytes()));
+  layout_.bytes->expect_whole();
   return sample;
 }
 
@@ -174,6 +175,7 @@ void ArrayProducer::check(uint64_t n) {
 bool ArrayProducer::read_at(const uint64_t* numbers, uint64_t n, void* to) {
   check(n);
   for (uint64_t i = 0; i < n; ++i) copy(first_ + numbers[i], 1, static_cast<uint8_t*>(to) + i * bytes_);
+  layout_.bytes->expect_whole();
   return true;
 }
 
@@ -182,6 +184,7 @@ int64_t ArrayProducer::read(uint64_t n, void* to) {
   if (n == 0) return 0;
   check(n);
   copy(at_, n, static_cast<uint8_t*>(to));
+  layout_.bytes->expect_whole();
   at_ += n;
   return static_cast<int64_t>(n);
 }

@@ -13,6 +13,8 @@ namespace {
 
 using Cells = std::vector<std::string_view>;
 
+constexpr uint64_t bytes_of_a_column = 128;  // its name, its number, its place among the selected ones, its cell
+
 class CsvRows final : public TableRows {
  public:
   CsvRows(const FileBytesPtr& file, const CsvOptions& options)
@@ -98,6 +100,8 @@ class CsvRows final : public TableRows {
     if (!scanner_.next(cells)) refuse_file(file_->name(), "has no rows");
     width_ = cells.size();
     first_line_ = scanner_.line();
+    file_->budget()->take(width_, bytes_of_a_column, "'" + file_->name() + "'",
+                          "the " + std::to_string(width_) + " columns of line " + std::to_string(first_line_));
     const RowPlace second{scanner_.at(), scanner_.next_line()};
     std::vector<std::string> first(cells.begin(), cells.end());
     if (options_.header == "true" || (options_.header == "auto" && is_header(first))) {

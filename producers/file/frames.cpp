@@ -90,7 +90,9 @@ class FrameProducer final : public Producer {
   HTensor next() override {
     if (at_ == last_) return {};
     file_->check();
-    return HTensor(info_.dtype, info_.sample, place(at_++));
+    HTensor sample(info_.dtype, info_.sample, place(at_++));
+    file_->expect_whole();
+    return sample;
   }
   std::size_t size() const override { return last_ - first_; }
   bool rewind() override { return at_ = first_, true; }
@@ -107,11 +109,13 @@ class FrameProducer final : public Producer {
       done += count;
       at_ += count;
     }
+    file_->expect_whole();
     return static_cast<int64_t>(n);
   }
   bool read_at(const uint64_t* numbers, uint64_t n, void* to) override {
     file_->check();
     for (uint64_t i = 0; i < n; ++i) std::memcpy(static_cast<uint8_t*>(to) + i * bytes_, place(first_ + numbers[i]), bytes_);
+    file_->expect_whole();
     return true;
   }
   bool numbers(uint64_t n, SampleNumber* to) override {

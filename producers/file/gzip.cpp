@@ -99,7 +99,8 @@ FileBytesPtr unpack_idx(const FileBytes& packed, Inflater& in, const uint8_t* be
                 "is damaged: its IDX header promises " + std::to_string(header.promised) + " bytes (" + header.text() +
                     "), more than " + std::to_string(packed.size()) + " bytes of gzip can hold",
                 "get the file again");
-  const auto bytes = FileBytes::reserve(packed.name(), header.promised);
+  const auto bytes = FileBytes::reserve(packed.name(), header.promised, packed.budget());
+  bytes->charge(header.promised, "its unpacked content");
   got = std::min(got, header.promised);
   std::memcpy(bytes->writable(), begin, got);
   in.read(bytes->writable() + got, header.promised - got);
@@ -123,15 +124,17 @@ FileBytesPtr gunzip(const FileBytesPtr& packed, size_t limit) {
   uint8_t begin[4 + 4 * HX_MAX_RANK];
   const size_t got = in.read(begin, sizeof begin);
   if (looks_like_idx(begin, got)) return unpack_idx(*packed, in, begin, got);
+  limit = std::min<uint64_t>(limit, packed->budget()->left());
   const size_t ceiling = packed->size() > limit / most_per_byte ? limit : packed->size() * most_per_byte + sizeof begin;
-  const auto bytes = FileBytes::reserve(packed->name(), ceiling + 1);
+  if (got > ceiling) refuse_unpacked(*packed, ceiling, limit);
+  const auto bytes = FileBytes::reserve(packed->name(), ceiling + 1, packed->budget());
   std::memcpy(bytes->writable(), begin, got);
   const size_t total = got + in.read(bytes->writable() + got, ceiling + 1 - got);
   if (!in.sound()) refuse_file(packed->name(), "is damaged: " + in.fault(), "get the file again");
-  if (total > ceiling)
-    refuse_file(packed->name(), "unpacks to more than " + std::to_string(ceiling) + " bytes", "unpack it first");
+  if (total > ceiling) refuse_unpacked(*packed, ceiling, limit);
   if (total == 0) refuse_file(packed->name(), "is empty once unpacked");
   bytes->shrink(total);
+  bytes->charge(total, "its unpacked content");
   return bytes;
 }
 

@@ -12,13 +12,19 @@ namespace {
 
 // Neither format packs tighter: deflate makes 1032 bytes of one, JPEG spends at least two bits on 64 pixels.
 constexpr uint64_t most_pixels_per_byte = 1032 * 8, most_pixels = uint64_t{1} << 28;
+constexpr uint64_t bytes_of_a_tap = 2 * sizeof(float) + 48;  // of one row or column, when a size is changed
 
-void expect_believable(const FileBytes& file, uint64_t width, uint64_t height) {
+void expect_believable(const FileBytes& file, uint64_t width, uint64_t height, uint64_t bytes_of_a_pixel) {
   const uint64_t pixels = width * height;  // each below 2^32
   if (width == 0 || height == 0 || pixels > most_pixels || pixels / most_pixels_per_byte > file.size())
     refuse_file(file.name(), "is a picture of " + std::to_string(width) + " x " + std::to_string(height) +
                                  " pixels in " + std::to_string(file.size()) + " bytes, which cannot be",
                 "the file is damaged");
+  // No product overflows: there are at most 2^28 pixels. Given back at once: what the decoder holds it uses again.
+  const uint64_t bytes = pixels * bytes_of_a_pixel + (width + height) * bytes_of_a_tap;
+  file.budget()->take(bytes, "'" + file.name() + "'",
+                      std::to_string(width) + " x " + std::to_string(height) + " pixels");
+  file.budget()->give_back(bytes);
 }
 
 struct PngImage {
@@ -78,17 +84,16 @@ void ImageDecoder::decode_png(const FileBytes& file, int64_t channels, Image& to
     refuse_file(file.name(), std::string("is a damaged PNG: ") + png.image.message, "get the file again");
   };
   if (!png_image_begin_read_from_memory(&png.image, file.data(), file.size())) refuse();
-  expect_believable(file, png.image.width, png.image.height);
   to.channels = channels ? channels : png.image.format & PNG_FORMAT_FLAG_COLOR ? 3 : 1;
+  expect_believable(file, png.image.width, png.image.height, static_cast<uint64_t>(to.channels));
   to.height = png.image.height;
   to.width = png.image.width;
   png.image.format = to.channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
-  interleaved_.resize(PNG_IMAGE_SIZE(png.image));
+  to.pixels.resize(PNG_IMAGE_SIZE(png.image));
   const png_color black{0, 0, 0};
-  if (!png_image_finish_read(&png.image, &black, interleaved_.data(), 0, nullptr)) refuse();
+  if (!png_image_finish_read(&png.image, &black, to.pixels.data(), 0, nullptr)) refuse();
   // A warning is what libpng makes of a picture that breaks off or whose checksum is wrong.
   if (PNG_IMAGE_FAILED(png.image) || png.image.warning_or_error) refuse();
-  split(to);
 }
 
 void ImageDecoder::decode_jpeg(const FileBytes& file, int64_t channels, Image& to) {
@@ -97,50 +102,69 @@ void ImageDecoder::decode_jpeg(const FileBytes& file, int64_t channels, Image& t
   };
   int width = 0, height = 0, sampling = 0, space = 0;
   if (tjDecompressHeader3(jpeg_, file.data(), file.size(), &width, &height, &sampling, &space)) refuse();
-  expect_believable(file, static_cast<uint64_t>(width), static_cast<uint64_t>(height));
   to.channels = channels ? channels : space == TJCS_GRAY ? 1 : 3;
+  // A progressive picture is held as coefficients of two bytes beside its pixels.
+  expect_believable(file, static_cast<uint64_t>(width), static_cast<uint64_t>(height),
+                    3 * static_cast<uint64_t>(to.channels));
   to.height = height;
   to.width = width;
-  interleaved_.resize(static_cast<size_t>(to.height * to.width * to.channels));
-  if (tjDecompress2(jpeg_, file.data(), file.size(), interleaved_.data(), width, 0, height,
+  to.pixels.resize(static_cast<size_t>(to.height * to.width * to.channels));
+  if (tjDecompress2(jpeg_, file.data(), file.size(), to.pixels.data(), width, 0, height,
                     to.channels == 3 ? TJPF_RGB : TJPF_GRAY, TJFLAG_STOPONWARNING))
     refuse();
-  split(to);
 }
 
-void ImageDecoder::split(Image& to) const {
-  to.pixels.resize(interleaved_.size());
-  const auto channels = static_cast<size_t>(to.channels), plane = interleaved_.size() / channels;
+void write_planes(const Image& image, uint8_t* to) {
+  const auto channels = static_cast<size_t>(image.channels), plane = image.pixels.size() / channels;
   for (size_t c = 0; c < channels; ++c)
-    for (size_t i = 0; i < plane; ++i) to.pixels[c * plane + i] = interleaved_[i * channels + c];
+    for (size_t i = 0; i < plane; ++i) to[c * plane + i] = image.pixels[i * channels + c];
 }
 
+namespace {
+
+// One row of one channel, as wide as the result.
+void resize_row(const uint8_t* from, int64_t channels, const std::vector<Tap>& across, float* to) {
+  for (const Tap& tap : across) {
+    float sum = 0;
+    const uint8_t* at = from + tap.first * channels;
+    for (const float weight : tap.weights) {
+      sum += weight * static_cast<float>(*at);
+      at += channels;
+    }
+    *to++ = sum;
+  }
+}
+
+}  // namespace
+
+// Rows of the picture are read once, from above; each is added to those of the result that it is a part of. So the memory
+// depends on the result, not on how high a picture says that it is.
 void resize(const Image& from, int64_t height, int64_t width, Image& to) {
   const std::vector<Tap> down = taps(from.height, height), across = taps(from.width, width);
+  const auto columns = static_cast<size_t>(width), rows = static_cast<size_t>(height);
   to.height = height;
   to.width = width;
   to.channels = from.channels;
-  to.pixels.resize(static_cast<size_t>(from.channels * height * width));
-  std::vector<float> rows(static_cast<size_t>(from.height * width));
+  to.pixels.resize(static_cast<size_t>(from.channels) * rows * columns);
+  std::vector<float> row(columns), sums(rows * columns);
   const auto byte = [](float x) { return static_cast<uint8_t>(std::min(255.0f, std::max(0.0f, x + 0.5f))); };
   for (int64_t c = 0; c < from.channels; ++c) {
-    const uint8_t* plane = from.pixels.data() + c * from.height * from.width;
-    for (int64_t y = 0; y < from.height; ++y)
-      for (int64_t x = 0; x < width; ++x) {
-        const Tap& tap = across[static_cast<size_t>(x)];
-        float sum = 0;
-        for (size_t k = 0; k < tap.weights.size(); ++k)
-          sum += tap.weights[k] * static_cast<float>(plane[y * from.width + tap.first + static_cast<int64_t>(k)]);
-        rows[static_cast<size_t>(y * width + x)] = sum;
+    std::fill(sums.begin(), sums.end(), 0.0f);
+    size_t begin = 0;  // the first row of the result that is not complete
+    for (int64_t y = 0; y < from.height; ++y) {
+      const auto end_of = [&](size_t r) { return down[r].first + static_cast<int64_t>(down[r].weights.size()); };
+      while (begin < rows && end_of(begin) <= y) ++begin;
+      if (begin == rows || down[begin].first > y) continue;
+      resize_row(from.pixels.data() + y * from.width * from.channels + c, from.channels, across, row.data());
+      for (size_t r = begin; r < rows && down[r].first <= y; ++r) {
+        if (end_of(r) <= y) continue;
+        const float weight = down[r].weights[static_cast<size_t>(y - down[r].first)];
+        float* sum = sums.data() + r * columns;
+        for (size_t x = 0; x < columns; ++x) sum[x] += weight * row[x];
       }
-    for (int64_t y = 0; y < height; ++y)
-      for (int64_t x = 0; x < width; ++x) {
-        const Tap& tap = down[static_cast<size_t>(y)];
-        float sum = 0;
-        for (size_t k = 0; k < tap.weights.size(); ++k)
-          sum += tap.weights[k] * rows[static_cast<size_t>((tap.first + static_cast<int64_t>(k)) * width + x)];
-        to.pixels[static_cast<size_t>((c * height + y) * width + x)] = byte(sum);
-      }
+    }
+    uint8_t* pixel = to.pixels.data() + c;
+    for (size_t i = 0; i < sums.size(); ++i, pixel += from.channels) *pixel = byte(sums[i]);
   }
 }
 

@@ -1,4 +1,4 @@
-// Pictures: PNG by libpng, JPEG by libjpeg-turbo, as bytes channel by channel.
+// Pictures: PNG by libpng, JPEG by libjpeg-turbo, as bytes.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,11 @@ namespace harmonics {
 
 struct Image {
   int64_t height = 0, width = 0, channels = 0;  // 1 grey, 3 red, green, blue
-  std::vector<uint8_t> pixels;                  // [channels, height, width]
+  std::vector<uint8_t> pixels;                  // [height, width, channels]
 };
+
+// The pixels as a sample has them, [channels, height, width].
+void write_planes(const Image& image, uint8_t* to);
 
 bool looks_like_png(const uint8_t* data, size_t size);
 bool looks_like_jpeg(const uint8_t* data, size_t size);
@@ -30,13 +33,12 @@ class ImageDecoder {
  private:
   void decode_png(const FileBytes& file, int64_t channels, Image& to);
   void decode_jpeg(const FileBytes& file, int64_t channels, Image& to);
-  void split(Image& to) const;
 
-  void* jpeg_;                         // a tjhandle
-  std::vector<uint8_t> interleaved_;  // as the libraries give it: channels last
+  void* jpeg_;  // a tjhandle
 };
 
-// Height and width changed by a triangle filter that is as wide as the shrinking asks for.
+// Height and width changed by a triangle filter that is as wide as the shrinking asks for. Beside the result it takes memory for
+// that many numbers, and for one row and one column.
 void resize(const Image& from, int64_t height, int64_t width, Image& to);
 
 }  // namespace harmonics

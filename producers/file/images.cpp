@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "producers/file/array.hpp"
+#include "producers/file/characters.hpp"
 #include "producers/file/image.hpp"
 #include "producers/file/part.hpp"
 #include "producers/file/select.hpp"
@@ -26,6 +27,15 @@ std::vector<fs::path> entries(const std::string& folder) {
   if (error) throw Error(ErrorKind::NoInput, "cannot read '" + folder + "': " + error.message());
   std::sort(all.begin(), all.end());
   return all;
+}
+
+// Of what a link leads to; a link that leads nowhere is neither file nor folder, a loop of links an error.
+fs::file_type type_of(const fs::path& entry) {
+  std::error_code error;
+  const fs::file_type type = fs::status(entry, error).type();
+  if (type == fs::file_type::none)
+    throw Error(ErrorKind::NoInput, "cannot read '" + entry.string() + "': " + error.message());
+  return type;
 }
 
 struct Size {
@@ -52,7 +62,7 @@ std::string size_text(const Image& image) {
 class ImageProducer final : public Producer {
  public:
   ImageProducer(std::vector<std::string> paths, const ImageOptions& options, const std::string& name)
-      : paths_(std::move(paths)), channels_(static_cast<int64_t>(options.channels)) {
+      : paths_(std::move(paths)), channels_(static_cast<int64_t>(options.channels)), memory_(options.memory) {
     if (channels_ != 0 && channels_ != 1 && channels_ != 3)
       throw Error(ErrorKind::Usage,
                   "channels=" + std::to_string(channels_) + " of '" + name + "' is not offered; write channels=1 or channels=3");
@@ -70,7 +80,9 @@ class ImageProducer final : public Producer {
   HTensor next() override {
     if (at_ == paths_.size()) return {};
     load(at_++);
-    return HTensor(DType::U8, info_.sample, image().pixels.data());
+    HTensor sample(DType::U8, info_.sample);
+    write_planes(image(), static_cast<uint8_t*>(sample.mutable_bytes()));
+    return sample;
   }
   std::size_t size() const override { return paths_.size(); }
   bool rewind() override { return at_ = 0, true; }
@@ -84,7 +96,7 @@ class ImageProducer final : public Producer {
   bool read_at(const uint64_t* numbers, uint64_t n, void* to) override {
     for (uint64_t i = 0; i < n; ++i) {
       load(numbers[i]);
-      std::memcpy(static_cast<uint8_t*>(to) + i * info_.sample_bytes(), image().pixels.data(), info_.sample_bytes());
+      write_planes(image(), static_cast<uint8_t*>(to) + i * info_.sample_bytes());
     }
     return true;
   }
@@ -93,7 +105,8 @@ class ImageProducer final : public Producer {
   const Image& image() const { return size_.height ? resized_ : decoded_; }
 
   void load(uint64_t i) {
-    decoder_.decode(*unpacked(FileBytes::open(paths_[i])), channels_, decoded_);
+    const FileBytesPtr file = FileBytes::open(paths_[i], file_budget(memory_));
+    read_whole(*file, [&] { return decoder_.decode(*unpacked(file), channels_, decoded_), true; });
     if (size_.height)
       resize(decoded_, size_.height, size_.width, resized_);
     else if (!first_size_.empty() && size_text(decoded_) != first_size_)
@@ -103,6 +116,7 @@ class ImageProducer final : public Producer {
 
   std::vector<std::string> paths_;
   int64_t channels_;
+  uint64_t memory_;
   Size size_;               // asked for; 0: as they are
   std::string first_size_;  // what all pictures must have then
   ImageDecoder decoder_;
@@ -146,8 +160,13 @@ void take_part(ImageFolder& images, const std::string& part, const std::string& 
 
 std::shared_ptr<Producer> label_producer(const ImageFolder& images, const ImageOptions& options, const std::string& name) {
   const std::vector<std::string> symbols = options.symbols.empty() ? images.classes : options.symbols;
+  for (const std::string& symbol : symbols)
+    if (const auto bad = first_not_utf8(symbol))
+      refuse_file(name, "has the class '" + shown_bytes(symbol) + "', which is not UTF-8: its byte " + std::to_string(*bad) +
+                            " begins no character",
+                  "rename the sub-folder, for example with convmv -f LATIN1 -t UTF-8 --notest");
   const std::vector<uint32_t> place = places(images, symbols, name);
-  const auto bytes = FileBytes::reserve(name, images.labels.size() * sizeof(int64_t));
+  const auto bytes = FileBytes::reserve(name, images.labels.size() * sizeof(int64_t), file_budget());
   for (size_t i = 0; i < images.labels.size(); ++i) {
     const int64_t label = place[images.labels[i]];
     std::memcpy(bytes->writable() + i * sizeof label, &label, sizeof label);
@@ -171,14 +190,15 @@ bool is_image_name(const std::string& path) {
 ImageFolder find_images(const std::string& folder) {
   ImageFolder flat, classes;
   for (const fs::path& entry : entries(folder)) {
-    if (fs::is_regular_file(entry)) {
+    const fs::file_type type = type_of(entry);
+    if (type == fs::file_type::regular) {
       if (is_image_name(entry.string())) flat.paths.push_back(entry.string());
       continue;
     }
-    if (!fs::is_directory(entry)) continue;
+    if (type != fs::file_type::directory) continue;
     const size_t before = classes.paths.size();
     for (const fs::path& file : entries(entry.string()))
-      if (fs::is_regular_file(file) && is_image_name(file.string())) classes.paths.push_back(file.string());
+      if (type_of(file) == fs::file_type::regular && is_image_name(file.string())) classes.paths.push_back(file.string());
     if (classes.paths.size() == before) continue;
     classes.labels.resize(classes.paths.size(), static_cast<uint32_t>(classes.classes.size()));
     classes.classes.push_back(entry.filename().string());

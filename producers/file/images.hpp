@@ -12,6 +12,7 @@ namespace harmonics {
 
 struct ImageOptions {
   std::string resize;                    // "28x28": height, width; empty: all pictures must have one size
+  uint64_t memory = 0;                   // the most that a picture may take; 0: as its file allows
   uint64_t channels = 0;                 // 1 grey, 3 colours; 0: as the first picture has
   std::vector<std::string> symbols;      // the classes in order; empty: the sub-folders' names, sorted
   std::string part;                      // of the pictures of each class

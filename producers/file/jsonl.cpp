@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "producers/file/characters.hpp"
+#include "producers/file/field_tree.hpp"
 #include "producers/file/select.hpp"
 
 namespace harmonics {
@@ -14,12 +16,12 @@ using simdjson::dom::element;
 using simdjson::dom::element_type;
 
 constexpr size_t longest_line = size_t{64} << 20;
+constexpr uint64_t bytes_of_a_field = 512;
 
 struct Field {
-  std::string name;               // as selected; empty: the line itself
-  std::vector<std::string> path;  // of object keys
-  Shape shape;                    // scalar or array, as in the first line
-  size_t first = 0, cells = 1;    // of the row's cells
+  std::string name;             // as selected; empty: the line itself
+  Shape shape;                  // scalar or array, as in the first line
+  size_t first = 0, cells = 1;  // of the row's cells
 };
 
 const char* type_text(element_type type) {
@@ -61,14 +63,16 @@ class JsonRows final : public TableRows {
     RowPlace place = first_;
     if (!parse(place)) refuse_file(file->name(), "has no rows");
     name_fields(options.selection);
-    for (Field& field : fields_) {
-      element value;
-      if (!find(field, value))
+    file->budget()->take(fields_.size(), bytes_of_a_field, "'" + file->name() + "'", "the fields of a line");
+    tree_.find(root_, values_);
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      Field& field = fields_[i];
+      if (!there(i))
         refuse_file(file->name(), "has no field '" + field.name + "' in line " + std::to_string(line_),
                     "its fields are: " + listed(keys()));
-      measure(value, field);
+      measure(*values_[i], field);
       field.first = cells_;
-      cells_ += field.cells;
+      cells_ += field.cells;  // no more than the line has bytes
     }
   }
 
@@ -80,18 +84,21 @@ class JsonRows final : public TableRows {
   }
   size_t line() const override { return line_; }
   std::string name_of(size_t cell) const override {
-    const Field& field = *std::find_if(fields_.rbegin(), fields_.rend(), [&](const Field& f) { return f.first <= cell; });
+    const auto before = [](size_t c, const Field& field) { return c < field.first; };
+    const auto behind = std::upper_bound(fields_.begin(), fields_.end(), cell, before);
+    const Field& field = *std::prev(behind);
     const std::string name = field.name.empty() ? "the value" : "field '" + field.name + "'";
     return field.shape.rank() ? name + ", number " + std::to_string(cell - field.first) : name;
   }
 
   bool read(RowPlace& place, Cell* cells) override {
     if (!parse(place)) return false;
-    for (const Field& field : fields_) {
-      element value;
+    tree_.find(root_, values_);
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      const Field& field = fields_[i];
       Cell* to = cells + field.first;
-      if (find(field, value))
-        read_cells(value, field, 0, to);
+      if (there(i))
+        read_cells(*values_[i], field, 0, to);
       else
         std::fill(to, to + field.cells, Cell{});
     }
@@ -101,10 +108,9 @@ class JsonRows final : public TableRows {
   bool read_numbers(RowPlace& place, float* to) override {
     RowPlace next = place;
     if (!parse(next)) return false;
-    for (const Field& field : fields_) {
-      element value;
-      if (!find(field, value) || !read_plain(value, field.shape, 0, to)) return false;
-    }
+    tree_.find(root_, values_);
+    for (size_t i = 0; i < fields_.size(); ++i)
+      if (!there(i) || !read_plain(*values_[i], fields_[i].shape, 0, to)) return false;
     place = next;
     return true;
   }
@@ -135,6 +141,7 @@ class JsonRows final : public TableRows {
       tail_.append(simdjson::SIMDJSON_PADDING, ' ');
     }
     const auto error = parser_.parse(padded ? line.data() : tail_.data(), line.size(), false).get(root_);
+    if (error == simdjson::UTF8_ERROR) refuse("is not UTF-8", convert_to_utf8);
     if (error)
       refuse(std::string("is no JSON: ") + simdjson::error_message(error),
              "every line must be one JSON value by itself");
@@ -157,25 +164,27 @@ class JsonRows final : public TableRows {
       if (root_.type() != element_type::OBJECT)
         refuse(std::string("is ") + type_text(root_.type()) + ", which has no field '" + *selection + "'",
                "leave '#' out, or write an object with names on every line");
-      for (const std::string& name : split(*selection, ',')) fields_.push_back({name, split(name, '.'), {}});
+      for (const std::string& name : split(*selection, ',')) add_field(name, split(name, '.'));
     } else if (root_.type() == element_type::OBJECT) {
-      for (const std::string& name : keys()) fields_.push_back({name, {name}, {}});
+      for (const std::string& name : keys()) add_field(name, {name});
       if (fields_.empty()) refuse("is an object without fields", "");
     } else {
-      fields_.push_back({});
+      add_field("", {});
     }
+    values_.resize(fields_.size());
+  }
+  void add_field(const std::string& name, const std::vector<std::string>& path) {
+    tree_.add(path, fields_.size());
+    fields_.push_back({name, {}});
   }
 
-  bool find(const Field& field, element& value) const {
-    value = root_;
-    for (const std::string& key : field.path) {
-      simdjson::dom::object object;
-      if (value.get(object) || object.at_key(key).get(value)) return false;
-    }
-    return !value.is_null();
-  }
+  // Whether the line parsed last has a value for this field.
+  bool there(size_t field) const { return values_[field].has_value(); }
 
-  void measure(element value, Field& field) const {
+  // The shape that the first element of every nesting shows, and that every other element must have: the cells are counted
+  // as they are there, so that no length is believed.
+  void measure(const element& whole, Field& field) const {
+    element value = whole;
     for (simdjson::dom::array list; !value.get(list);) {
       if (list.size() == 0 || field.shape.rank() == HX_MAX_RANK)
         refuse_file(file_->name(), "line " + std::to_string(line_) + ", " + described(field) + ": found an array of " +
@@ -185,13 +194,20 @@ class JsonRows final : public TableRows {
       size_t n = 0;
       for (const element unused : list) (void)unused, ++n;
       field.shape.push_back(static_cast<int64_t>(n));
-      field.cells *= n;
       value = *list.begin();
     }
-    if (value.type() == element_type::OBJECT || field.cells > longest_line)
-      refuse_file(file_->name(), "line " + std::to_string(line_) + ", " + described(field) + ": found " +
-                                     (value.type() == element_type::OBJECT ? "an object" : "too large an array"),
+    if (value.type() == element_type::OBJECT)
+      refuse_file(file_->name(), "line " + std::to_string(line_) + ", " + described(field) + ": found an object",
                   "name what is inside, as in '#" + (field.name.empty() ? "field" : field.name) + ".NAME'");
+    field.cells = 0;
+    count_cells(whole, field, 0);
+  }
+  void count_cells(const element& value, Field& field, uint32_t axis) const {
+    if (axis == field.shape.rank()) {
+      ++field.cells;
+      return;
+    }
+    each_of(value, field, axis, [&](const element& inner) { count_cells(inner, field, axis + 1); });
   }
   static std::string described(const Field& field) {
     return field.name.empty() ? "the value" : "field '" + field.name + "'";
@@ -218,12 +234,18 @@ class JsonRows final : public TableRows {
       *to++ = cell_of(value, field);
       return;
     }
+    each_of(value, field, axis, [&](const element& inner) { read_cells(inner, field, axis + 1, to); });
+  }
+
+  // Every element of an array that has as many as this axis.
+  template <typename Take>
+  void each_of(const element& value, const Field& field, uint32_t axis, Take take) const {
     simdjson::dom::array list;
     if (value.get(list)) refuse_shape(field, type_text(value.type()));
     int64_t n = 0;
     for (const element inner : list) {
       if (++n > field.shape[axis]) break;
-      read_cells(inner, field, axis + 1, to);
+      take(inner);
     }
     if (n != field.shape[axis])
       refuse_shape(field, "an array of " + (n < field.shape[axis] ? std::to_string(n)
@@ -271,6 +293,8 @@ class JsonRows final : public TableRows {
   FileBytesPtr file_;
   std::string_view text_;
   std::vector<Field> fields_;
+  FieldTree tree_;
+  std::vector<std::optional<element>> values_;  // of the fields, in the line parsed last
   size_t cells_ = 0, line_ = 0;
   RowPlace first_;
   bool as_known_ = false;

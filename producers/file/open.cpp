@@ -33,9 +33,15 @@ std::vector<std::string> matching(const std::string& pattern) {
 std::vector<std::string> files_in(const std::string& folder) {
   std::vector<std::string> paths;
   std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (at->is_regular_file() && at->path().filename().string()[0] != '.' && format_of_name(at->path().string()))
-      paths.push_back(at->path().string());
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string path = at->path().string();
+    if (at->path().filename().string()[0] == '.' || !format_of_name(path)) continue;
+    std::error_code unreachable;
+    const fs::file_type type = at->status(unreachable).type();  // of what a link leads to
+    if (type == fs::file_type::none)
+      throw Error(ErrorKind::NoInput, "cannot read '" + path + "': " + unreachable.message());
+    if (type == fs::file_type::regular) paths.push_back(path);
+  }
   if (error) throw Error(ErrorKind::NoInput, "cannot read '" + folder + "': " + error.message());
   if (paths.empty()) refuse_file(folder, "is a folder without files whose endings say what they hold");
   std::sort(paths.begin(), paths.end());
@@ -57,18 +63,22 @@ struct Opened {
   std::shared_ptr<Producer> producer;
 };
 
-Opened open_one(const std::string& path, const FileOptions& options) {
-  const FileBytesPtr file = unpacked(FileBytes::open(path));
-  const FileFormat& format = format_of(*file, options);
-  check_options(path, format, options);
-  return {&format, format.open(file, options)};
+Opened open_one(const std::string& path, const FileOptions& options, const BudgetPtr& budget) {
+  const FileBytesPtr bytes = FileBytes::open(path, budget);
+  return read_whole(*bytes, [&]() -> Opened {
+    const FileBytesPtr file = unpacked(bytes);
+    const FileFormat& format = format_of(*file, options);
+    check_options(path, format, options);
+    return {&format, format.open(file, options)};
+  });
 }
 
 const FileFormat& open_each(const std::vector<std::string>& paths, const FileOptions& options, Parts& parts) {
   const FileFormat* first = nullptr;
   parts.clear();
+  const BudgetPtr budget = file_budget(options.memory);
   for (const std::string& path : paths) {
-    Opened opened = open_one(path, options);
+    Opened opened = open_one(path, options, budget);
     if (first && opened.format != first)
       refuse_file(path, std::string("is ") + opened.format->name + ", '" + paths[0] + "' is " + first->name,
                   "files read as one must have one format");
@@ -110,7 +120,7 @@ std::shared_ptr<Producer> open_file(const std::string& path, const Arguments& gi
     return open_several(files_in(path), options);
   }
   if (fs::exists(status) || !is_pattern(path)) {
-    std::shared_ptr<Producer> producer = open_one(path, options).producer;
+    std::shared_ptr<Producer> producer = open_one(path, options, file_budget(options.memory)).producer;
     if (!producer) refuse_file(path, "holds no sample");
     return producer;
   }

@@ -1,6 +1,8 @@
 #include "producers/file/options.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <string_view>
 
 namespace harmonics {
 namespace {
@@ -22,6 +24,18 @@ uint64_t whole(const Arguments& given, const char* name, int64_t least, const ch
     throw Error(ErrorKind::Usage, std::string(name) + "=" + std::to_string(value) + " is no number of " + of_what +
                                       "; the least is " + std::to_string(least));
   return static_cast<uint64_t>(value);
+}
+
+// "512M": bytes, by powers of 1024.
+uint64_t memory_named(const std::string& text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : unit == "T" ? 40 : -1;
+  if (error != std::errc() || value == 0 || shift < 0 || value > (uint64_t{1} << 60 >> shift))
+    throw Error(ErrorKind::Usage, "memory=" + text + " is no number of bytes; write the most that may be taken, such as " +
+                                      "memory=512M or memory=8G");
+  return value << shift;
 }
 
 }  // namespace
@@ -52,6 +66,7 @@ FileOptions::FileOptions(const Arguments& a) : format(a.text("format")), part(a.
   raw.shape = table.shape = a.text("shape");
   raw.offset = whole(a, "offset", 0, "bytes");
   images.resize = a.text("resize");
+  if (has("memory")) memory = images.memory = memory_named(a.text("memory"));
   images.channels = whole(a, "channels", 1, "channels");
 }
 
@@ -59,6 +74,7 @@ bool FileOptions::has(const std::string& name) const { return std::find(given.be
 
 std::vector<Argument> file_options() {
   return {Argument::text("format", "", "idx, npy, npz, safetensors, hxs, csv, jsonl, text, tokens, raw or image; else told by content and ending"),
+          Argument::text("memory", "", "the most that unpacked and decoded content may take, such as 8G; else 256M and 64 bytes for each byte of the file"),
           Argument::text("part", "", "a fraction of the samples, such as 0-0.9; of text and tokens, of the symbols; of several files, of each"),
           Argument::text("header", "", "csv: true or false; else told by the first rows"),
           Argument::text("delimiter", "", "csv: the character between cells, or tab"),

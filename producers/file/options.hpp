@@ -22,6 +22,7 @@ struct FileOptions {
   std::string format;                    // "": told by content and ending
   std::optional<std::string> selection;  // behind '#'
   std::string part;
+  uint64_t memory = 0;  // the most that may be taken; 0: as the files allow
   CsvOptions table;
   TextOptions text;
   TokenOptions tokens;

@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include <harmonics/checked.hpp>
+
 namespace harmonics {
 namespace {
 
@@ -29,6 +31,8 @@ Shape shape_named(const std::string& text, const std::string& file) {
     dims.push_back(size);
     at = stop + (more ? 1 : 0);
   }
+  if (!checked_count<int64_t>(dims))
+    throw Error(ErrorKind::Usage, "shape=" + text + " of '" + file + "' is larger than any memory; write smaller sizes");
   return dims;
 }
 

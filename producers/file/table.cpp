@@ -8,6 +8,7 @@
 #include <map>
 
 #include "producers/file/array.hpp"
+#include "producers/file/characters.hpp"
 #include "producers/file/part.hpp"
 #include "producers/file/raw.hpp"
 #include "producers/file/select.hpp"
@@ -16,6 +17,7 @@ namespace harmonics {
 namespace {
 
 constexpr uint64_t bytes_to_index = 1024;  // of samples, from one indexed row to the next
+constexpr uint64_t bytes_of_a_word = 256;  // that a class takes beside its letters, in lists and maps
 
 enum class Kind { Numbers, Integers, Classes };
 
@@ -23,7 +25,10 @@ enum class Kind { Numbers, Integers, Classes };
 class Table {
  public:
   Table(std::unique_ptr<TableRows> rows, const TableOptions& options)
-      : rows_(std::move(rows)), options_(options), cells_(rows_->cells()), missing_(cells_.size()) {
+      : rows_(std::move(rows)), options_(options) {
+    expect_room();
+    cells_.resize(rows_->cells());
+    missing_.resize(cells_.size());
     read_missing_option();
     read_dtype();
     kind_ = kind_of_column();
@@ -40,18 +45,22 @@ class Table {
   // Reads all rows; the samples' bytes while they are few enough, else null.
   std::shared_ptr<FileBytes> read_all() {
     const FileBytesPtr& file = rows_->file();
-    auto kept = FileBytes::reserve(file->name(), options_.kept);
+    const uint64_t most = std::min<uint64_t>(options_.kept, file->budget()->left());
+    auto kept = FileBytes::reserve(file->name(), most, file->budget());
     std::vector<uint8_t> passing(bytes_);
     RowPlace place = rows_->first();
     for (;; ++count_) {
       const RowPlace begin = place;
-      const bool fits = kept && (count_ + 1) * bytes_ <= options_.kept;
+      const bool fits = kept && bytes_ <= most && count_ < most / bytes_;
       if (!fits) kept.reset();
       if (!encode(place, fits ? kept->writable() + count_ * bytes_ : passing.data())) break;
       if (count_ % stride_ == 0) index_.push_back(begin);
     }
     if (count_ == 0) refuse_file(file->name(), "has no rows");
-    if (kept) kept->shrink(count_ * bytes_);
+    if (kept) {
+      kept->shrink(count_ * bytes_);
+      kept->charge(count_ * bytes_, "its samples");
+    }
     fill_with_means(kept.get());
     note_missing();
     const bool classes = kind_ == Kind::Integers || (dtype_ != DType::F32 && info_.sample.rank() == 0);
@@ -92,6 +101,14 @@ class Table {
 
   std::string place_of(size_t cell) const {
     return "line " + std::to_string(rows_->line()) + ", " + rows_->name_of(cell);
+  }
+
+  // What a row takes beside its text, before it is allocated.
+  void expect_room() const {
+    constexpr uint64_t each = sizeof(Cell) + sizeof(std::string_view) + 3 * sizeof(uint64_t) + 3 * sizeof(float);
+    Budget& budget = *rows_->file()->budget();
+    budget.take(rows_->cells(), each, "'" + rows_->file()->name() + "'",
+                "the " + std::to_string(rows_->cells()) + " cells of a row");
   }
 
   void read_missing_option() {
@@ -190,9 +207,17 @@ class Table {
 
   void collect_symbols() {
     std::map<std::string, int64_t, std::less<>> found;
+    Budget& budget = *rows_->file()->budget();
     for (RowPlace place = rows_->first(); rows_->read(place, cells_.data());) {
       const std::string word = text_of(present(0));
-      if (found.find(word) == found.end()) found.emplace(word, 0);
+      if (found.find(word) != found.end()) continue;
+      if (const auto bad = first_not_utf8(word))
+        refuse(0,
+               "the class '" + shown_bytes(word) + "' is not UTF-8: its byte " + std::to_string(*bad) +
+                   " begins no character",
+               convert_to_utf8);
+      budget.take(2 * word.size() + bytes_of_a_word, "'" + rows_->file()->name() + "'", "the words that are its classes");
+      found.emplace(word, 0);
     }
     for (const auto& [word, unused] : found) symbols_.push_back(word);
   }
@@ -328,18 +353,22 @@ class TableProducer final : public Producer {
     n = std::min(n, info_.size - at_);
     if (n) table_->file().check();
     auto* bytes = static_cast<uint8_t*>(to);
-    for (uint64_t i = 0; i < n; ++i, bytes += table_->bytes()) read_row(place_, bytes);
-    at_ += n;
-    return static_cast<int64_t>(n);
+    return read_whole(table_->file(), [&] {
+      for (uint64_t i = 0; i < n; ++i, bytes += table_->bytes()) read_row(place_, bytes);
+      at_ += n;
+      return static_cast<int64_t>(n);
+    });
   }
   bool read_at(const uint64_t* numbers, uint64_t n, void* to) override {
     if (n) table_->file().check();
     auto* bytes = static_cast<uint8_t*>(to);
-    for (uint64_t i = 0; i < n; ++i, bytes += table_->bytes()) {
-      RowPlace place = place_of(numbers[i], bytes);
-      read_row(place, bytes);
-    }
-    return true;
+    return read_whole(table_->file(), [&] {
+      for (uint64_t i = 0; i < n; ++i, bytes += table_->bytes()) {
+        RowPlace place = place_of(numbers[i], bytes);
+        read_row(place, bytes);
+      }
+      return true;
+    });
   }
 
  private:

@@ -4,30 +4,19 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "producers/file/characters.hpp"
+
 namespace harmonics {
 namespace {
 
-// The character at `at`, which moves behind it. Refuses what Unicode does not allow: overlong forms, surrogates, cut
-// ends.
+// The character at `at`, which moves behind it.
 char32_t next_character(const std::string& name, std::string_view text, size_t& at) {
   const size_t start = at;
-  const auto lead = static_cast<uint8_t>(text[at++]);
-  if (lead == 0)
+  if (text[at] == '\0')
     refuse_file(name, "is no text: byte " + std::to_string(start) + " is zero", "use format= to say what it is");
-  if (lead < 0x80) return lead;
-  const int more = lead >= 0xF0 && lead <= 0xF4 ? 3 : lead >= 0xE0 ? 2 : 1;
-  char32_t c = lead & (0x3F >> more);
-  bool good = lead >= 0xC2 && lead <= 0xF4;
-  for (int i = 0; i < more && good; ++i) {
-    good = at < text.size() && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80;
-    if (good) c = c << 6 | (static_cast<uint8_t>(text[at++]) & 0x3F);
-  }
-  const char32_t least[] = {0, 0x80, 0x800, 0x10000};
-  good = good && c >= least[more] && c <= 0x10FFFF && !(c >= 0xD800 && c <= 0xDFFF);
-  if (!good)
-    refuse_file(name, "is not UTF-8: byte " + std::to_string(start) + " begins no character",
-                "convert it, for example with iconv -t UTF-8");
-  return c;
+  const std::optional<char32_t> c = character_at(text, at);
+  if (!c) refuse_file(name, "is not UTF-8: byte " + std::to_string(start) + " begins no character", convert_to_utf8);
+  return *c;
 }
 
 std::string utf8(char32_t c) {
@@ -57,13 +46,11 @@ std::vector<char32_t> vocabulary_of(const FileBytes& file, const std::string& gi
   return vocabulary;
 }
 
-// Each character as its index, in one byte while 256 symbols are enough, else in four.
-SymbolRow encoded(const FileBytes& file, const std::vector<char32_t>& vocabulary) {
-  std::unordered_map<char32_t, uint32_t> index;
-  for (uint32_t i = 0; i < vocabulary.size(); ++i) index[vocabulary[i]] = i;
-  const size_t width = vocabulary.size() <= 256 ? 1 : 4;
-  const auto bytes = FileBytes::reserve(file.name(), file.size() * width);
-  uint8_t* to = bytes->writable();
+using CharacterIndex = std::unordered_map<char32_t, uint32_t>;
+
+// Calls take(index of the character) for all of them; refuses one that the vocabulary does not hold.
+template <typename Take>
+void each_index(const FileBytes& file, const CharacterIndex& index, Take take) {
   size_t line = 1;
   for (size_t at = 0; at < file.size();) {
     const size_t start = at;
@@ -75,11 +62,34 @@ SymbolRow encoded(const FileBytes& file, const std::vector<char32_t>& vocabulary
                       std::to_string(line) + ", which vocabulary= does not hold",
                   "add it there, or leave vocabulary= out");
     if (c == '\n') ++line;
-    std::memcpy(to, &found->second, width);
-    to += width;
+    take(found->second);
   }
-  bytes->shrink(static_cast<size_t>(to - bytes->data()));
-  return {bytes, 0, width};
+}
+
+// Each character as its index. ASCII stays as it lies in the file and is looked up when it is read; other text is copied, in
+// as few bytes as the vocabulary needs.
+SymbolRow encoded(const FileBytesPtr& file, const std::vector<char32_t>& vocabulary) {
+  CharacterIndex index;
+  for (uint32_t i = 0; i < vocabulary.size(); ++i) index[vocabulary[i]] = i;
+  if (std::all_of(vocabulary.begin(), vocabulary.end(), [](char32_t c) { return c < 0x80; })) {
+    SymbolRow row{file, 0, 1, std::make_shared<SymbolRow::Table>()};
+    row.table->fill(SymbolRow::no_symbol);
+    for (const auto& [character, i] : index) (*row.table)[character] = static_cast<uint8_t>(i);
+    each_index(*file, index, [](uint32_t) {});
+    return row;
+  }
+  const size_t width = vocabulary.size() <= 0x100 ? 1 : vocabulary.size() <= 0x10000 ? 2 : 4;
+  const auto begins = [](char c) { return (c & 0xC0) != 0x80; };
+  const auto characters = std::count_if(file->text().begin(), file->text().end(), begins);
+  const size_t size = static_cast<size_t>(characters) * width;  // below 4 bytes for each byte of the file
+  const auto bytes = FileBytes::reserve(file->name(), size, file->budget());
+  bytes->charge(size, "the numbers of its characters");
+  uint8_t* to = bytes->writable();
+  each_index(*file, index, [&](uint32_t i) {
+    std::memcpy(to, &i, width);
+    to += width;
+  });
+  return {bytes, 0, width, nullptr};
 }
 
 }  // namespace
@@ -88,7 +98,7 @@ std::shared_ptr<Producer> read_text(const FileBytesPtr& file, const TextOptions&
   const std::vector<char32_t> vocabulary = vocabulary_of(*file, options.vocabulary);
   std::vector<std::string> symbols;
   for (const char32_t c : vocabulary) symbols.push_back(utf8(c));
-  return std::make_shared<WindowProducer>(encoded(*file, vocabulary), options.windows, "characters",
+  return std::make_shared<WindowProducer>(encoded(file, vocabulary), options.windows, "characters",
                                           static_cast<int64_t>(vocabulary.size()), std::move(symbols));
 }
 

@@ -24,12 +24,29 @@ uint32_t widen(const uint8_t* from, uint64_t n, int32_t* to) {
   return most;
 }
 
+uint32_t look_up(const SymbolRow::Table& table, const uint8_t* from, uint64_t n, int32_t* to) {
+  uint32_t most = 0;
+  for (uint64_t i = 0; i < n; ++i) {
+    const uint32_t symbol = table[from[i]];
+    most = std::max(most, symbol);
+    to[i] = static_cast<int32_t>(symbol);
+  }
+  return most;
+}
+
+// The largest of n symbols.
+uint32_t read_symbols(const SymbolRow& row, uint64_t first, uint64_t n, int32_t* to) {
+  const uint8_t* from = row.bytes->data() + row.offset + first * row.width;
+  if (row.table) return look_up(*row.table, from, n, to);
+  if (row.width == 1) return widen<uint8_t>(from, n, to);
+  return row.width == 2 ? widen<uint16_t>(from, n, to) : widen<uint32_t>(from, n, to);
+}
+
 }  // namespace
 
 uint32_t SymbolRow::at(uint64_t i) const {
   int32_t symbol = 0;
-  const uint8_t* from = bytes->data() + offset + i * width;
-  return width == 1 ? widen<uint8_t>(from, 1, &symbol) : width == 2 ? widen<uint16_t>(from, 1, &symbol) : widen<uint32_t>(from, 1, &symbol);
+  return read_symbols(*this, i, 1, &symbol);
 }
 
 WindowProducer::WindowProducer(SymbolRow symbols, const WindowOptions& options, const std::string& what,
@@ -58,10 +75,7 @@ WindowProducer::WindowProducer(SymbolRow symbols, const WindowOptions& options, 
 
 void WindowProducer::copy(uint64_t sample, int32_t* to) const {
   const uint64_t begin = first_ + sample * shift_;
-  const uint8_t* from = symbols_.bytes->data() + symbols_.offset + begin * symbols_.width;
-  const uint32_t most = symbols_.width == 1   ? widen<uint8_t>(from, window_, to)
-                        : symbols_.width == 2 ? widen<uint16_t>(from, window_, to)
-                                              : widen<uint32_t>(from, window_, to);
+  const uint32_t most = read_symbols(symbols_, begin, window_, to);
   if (info_.classes == 0 || most < static_cast<uint64_t>(info_.classes)) return;
   uint64_t bad = 0;
   while (symbols_.at(begin + bad) < static_cast<uint64_t>(info_.classes)) ++bad;
@@ -76,22 +90,28 @@ HTensor WindowProducer::next() {
   if (at_ == info_.size) return {};
   symbols_.bytes->check();
   HTensor sample(DType::I32, info_.sample);
-  copy(at_, sample.mutable_data<int32_t>());
-  ++at_;
-  return sample;
+  return read_whole(*symbols_.bytes, [&] {
+    copy(at_, sample.mutable_data<int32_t>());
+    ++at_;
+    return sample;
+  });
 }
 
 bool WindowProducer::read_at(const uint64_t* numbers, uint64_t n, void* to) {
   if (n) symbols_.bytes->check();
-  for (uint64_t i = 0; i < n; ++i) copy(numbers[i], static_cast<int32_t*>(to) + i * window_);
-  return true;
+  return read_whole(*symbols_.bytes, [&] {
+    for (uint64_t i = 0; i < n; ++i) copy(numbers[i], static_cast<int32_t*>(to) + i * window_);
+    return true;
+  });
 }
 
 int64_t WindowProducer::read(uint64_t n, void* to) {
   n = std::min(n, info_.size - at_);
   if (n) symbols_.bytes->check();
-  for (uint64_t i = 0; i < n; ++i) copy(at_++, static_cast<int32_t*>(to) + i * window_);
-  return static_cast<int64_t>(n);
+  return read_whole(*symbols_.bytes, [&] {
+    for (uint64_t i = 0; i < n; ++i) copy(at_++, static_cast<int32_t*>(to) + i * window_);
+    return static_cast<int64_t>(n);
+  });
 }
 
 }  // namespace harmonics

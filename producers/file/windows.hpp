@@ -1,6 +1,8 @@
 // Windows over a row of symbols: what text and token files are once each symbol is a number.
 #pragma once
 
+#include <array>
+
 #include <harmonics/stream.hpp>
 
 #include "producers/file/bytes.hpp"
@@ -18,6 +20,9 @@ struct SymbolRow {
   FileBytesPtr bytes;
   size_t offset = 0;
   size_t width = 1;  // 1, 2, 4
+  using Table = std::array<uint8_t, 256>;
+  static constexpr uint8_t no_symbol = 255;
+  std::shared_ptr<Table> table;  // of width 1: the symbol of each byte; null: the byte itself
   uint64_t count() const { return (bytes->size() - offset) / width; }
   uint32_t at(uint64_t i) const;
 };

@@ -127,7 +127,8 @@ FileBytesPtr inflate_member(const FileBytesPtr& archive, const ZipMember& m, siz
     damaged_member(*archive, m,
                    "its directory promises " + std::to_string(m.size) + " bytes, more than " +
                        std::to_string(m.packed) + " packed bytes can hold");
-  const auto bytes = FileBytes::reserve(archive->name() + "#" + m.name, m.size);
+  const auto bytes = FileBytes::reserve(archive->name() + "#" + m.name, m.size, archive->budget());
+  bytes->charge(m.size, "its unpacked content");
   z_stream z{};
   if (inflateInit2(&z, -15) != Z_OK) refuse_file(archive->name(), "cannot be unpacked: zlib has no memory");
   size_t fed = 0, got = 0;

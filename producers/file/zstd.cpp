@@ -24,10 +24,11 @@ bool is_zstd(const FileBytes& file) {
 FileBytesPtr unzstd(const FileBytesPtr& packed, size_t limit) {
   const std::unique_ptr<ZSTD_DStream, FreeStream> stream(ZSTD_createDStream());
   if (!stream) refuse_file(packed->name(), "cannot be unpacked: zstd has no memory");
+  limit = std::min<uint64_t>(limit, packed->budget()->left());
   const size_t ceiling =
       std::min(limit, packed->size() > limit / believed_ratio ? limit
                                                               : std::max(always_believed, packed->size() * believed_ratio));
-  const auto bytes = FileBytes::reserve(packed->name(), ceiling + 1);
+  const auto bytes = FileBytes::reserve(packed->name(), ceiling + 1, packed->budget());
   ZSTD_inBuffer in{packed->data(), packed->size(), 0};
   ZSTD_outBuffer out{bytes->writable(), ceiling + 1, 0};
   size_t wanted = 1;  // 0: a frame has just ended
@@ -40,13 +41,13 @@ FileBytesPtr unzstd(const FileBytesPtr& packed, size_t limit) {
       refuse_file(packed->name(), "is damaged: the zstd stream is not sound (" +
                                       std::string(ZSTD_getErrorName(wanted)) + ")" + place,
                   "get the file again");
-    if (out.pos > ceiling)
-      refuse_file(packed->name(), "unpacks to more than " + std::to_string(ceiling) + " bytes", "unpack it first");
+    if (out.pos > ceiling) refuse_unpacked(*packed, ceiling, limit);
     if (wanted && in.pos == in_before && out.pos == out_before)
       refuse_file(packed->name(), "is damaged: the zstd stream breaks off" + place, "get the file again");
   }
   if (out.pos == 0) refuse_file(packed->name(), "is empty once unpacked");
   bytes->shrink(out.pos);
+  bytes->charge(out.pos, "its unpacked content");
   return bytes;
 }
 

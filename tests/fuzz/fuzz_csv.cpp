@@ -1,9 +1,33 @@
 // Any bytes are a CSV text or a refusal. The first two bytes choose options.
 #include "producers/file/csv.hpp"
 #include "tests/fuzz/read_table.hpp"
+#include "tests/fuzz/structured.hpp"
 
 using namespace harmonics;
 using namespace harmonics::testing;
+
+namespace {
+
+std::string table(Choices& c, size_t room) {
+  static const std::vector<std::string> words = {"", "a", "b", "NA", "nan", "true", "\"a,b\"", "\"\"\"\"", "caf\xC3\xA9", "caf\xE9", " x "};
+  static const std::vector<std::string> ends = {"\n", "\r\n", "\r", "\n\n"};
+  const bool wide = c.one_in(4);
+  const uint64_t columns = wide ? 1 + c.below(room / 4 + 1) : 1 + c.below(5), rows = 1 + c.below(wide ? 2 : 20);
+  const std::string end = c.of(ends);
+  std::string text;
+  for (uint64_t row = 0; row < rows && text.size() < room; ++row) {
+    const uint64_t cells = c.one_in(50) ? c.below(2 * columns) : columns;
+    for (uint64_t i = 0; i < cells && text.size() < room; ++i) text += (i ? "," : "") + (row == 0 && !wide ? c.of(words) : c.one_in(8) ? c.of(words) : c.number());
+    text += end;
+  }
+  return text;
+}
+
+}  // namespace
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  return mutate(data, size, max_size, seed, 2, table);
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;

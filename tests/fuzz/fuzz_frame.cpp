@@ -15,7 +15,7 @@ void inside(const Frame& frame, std::span<const std::byte> bytes) {
   for (const TensorPart& part : frame.tensors) {
     if (part.bytes.empty()) continue;
     require(part.bytes.data() >= bytes.data() && part.bytes.data() + part.bytes.size() <= bytes.data() + bytes.size(), "a tensor outside of its frame");
-    require(part.bytes.size() == frame.count * static_cast<uint64_t>(part.sample.count()) * element_bytes(part.dtype), "a tensor of another size");
+    require(part.bytes.size() == frame.count * tensor_bytes(part.dtype, part.sample), "a tensor of another size");
   }
 }
 

@@ -55,7 +55,7 @@ inline void require(bool holds, const char* what) {
 // The layout lies inside its bytes, and all of it can be read, in order.
 inline void read_everything(const ArrayLayout& layout) {
   require(layout.count > 0, "an array without samples");
-  const size_t bytes = static_cast<size_t>(layout.sample.count()) * element_bytes(layout.dtype);
+  const size_t bytes = tensor_bytes(layout.dtype, layout.sample);
   require(bytes > 0 && layout.offset <= layout.bytes->size() &&
               layout.count <= (layout.bytes->size() - layout.offset) / bytes,
           "an array beyond its file");

@@ -3,12 +3,14 @@
 set(HARMONICS_CORPUS_flow ${CMAKE_CURRENT_SOURCE_DIR}/dsl/good ${CMAKE_CURRENT_SOURCE_DIR}/dsl/bad)
 
 include(${CMAKE_CURRENT_SOURCE_DIR}/fuzz/fuzzed.cmake)
+add_library(replay_main OBJECT ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/replay_main.cpp)
 file(GLOB fuzz_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/fuzz_*.cpp)
 foreach(source IN LISTS fuzz_sources)
   get_filename_component(target ${source} NAME_WE)
   string(REPLACE fuzz_ "" name ${target})
-  add_executable(replay_${name} ${source} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/replay_main.cpp ${HARMONICS_FUZZED_${name}})
+  add_executable(replay_${name} ${source} $<TARGET_OBJECTS:replay_main> ${HARMONICS_FUZZED_${name}})
   target_include_directories(replay_${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_options(replay_${name} PRIVATE $<$<CONFIG:Release>:-O0>)
   target_link_libraries(replay_${name} PRIVATE harmonics_objects harmonics_wire ${HARMONICS_FUZZED_LINKS_${name}})
   add_test(NAME "fuzz: replay ${name}"
            COMMAND replay_${name} ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${name} ${HARMONICS_CORPUS_${name}})

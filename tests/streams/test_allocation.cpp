@@ -4,18 +4,23 @@
 
 #include "dsl/load.hpp"
 #include "engine/runtime/streams.hpp"
+#include "tests/streams/allocated.hpp"
 #include "tests/streams/under_test.hpp"
 
 namespace {
-std::atomic<uint64_t> allocations{0};
+std::atomic<uint64_t> allocations{0}, allocated{0};
 }
+uint64_t harmonics::testing::allocations_made() { return allocations; }
+uint64_t harmonics::testing::bytes_allocated() { return allocated; }
 __attribute__((noinline)) void* operator new(std::size_t size) {
   ++allocations;
+  allocated += size;
   if (void* p = std::malloc(size ? size : 1)) return p;
   throw std::bad_alloc();
 }
 __attribute__((noinline)) void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   ++allocations;
+  allocated += size;
   return std::malloc(size ? size : 1);
 }
 __attribute__((noinline)) void operator delete(void* p) noexcept { std::free(p); }
@@ -68,4 +73,14 @@ TEST_CASE("reading through a cache, augmented and chosen, allocates nothing afte
     }
   }
   CHECK(allocations == before);
+}
+
+TEST_CASE("memory that is not there is an error of its own, with the bytes that were asked for") {
+  try {
+    HTensor(DType::F32, Shape{int64_t{1} << 50});
+    FAIL("it was allocated");
+  } catch (const Error& e) {
+    CHECK(e.kind() == ErrorKind::Memory);
+    CHECK(e.what() == std::string("not enough memory: 4503599627370496 bytes were asked for"));
+  }
 }

@@ -15,7 +15,7 @@ std::vector<std::vector<T>> samples(const std::string& path, const Options& opti
   return drain<T>(*open_file(path, options));
 }
 // The refusal's text with the file's name taken out.
-std::string refuse(const std::string& path, const Options& options = {}) {
+std::string refused_archive(const std::string& path, const Options& options = {}) {
   std::string what = refusal([&] { open_file(path, options); });
   for (size_t at; (at = what.find(path)) != std::string::npos;) what.replace(at, path.size(), "FILE");
   return what;
@@ -23,7 +23,7 @@ std::string refuse(const std::string& path, const Options& options = {}) {
 
 const std::string two_rows = npy_file("<f4", "(2, 3)", bytes_of<float>({1, 2, 3, 4, 5, 6}));
 const std::string two_labels = npy_file("|u1", "(2,)", bytes_of<uint8_t>({7, 9}));
-const std::vector<std::vector<float>> rows{{1, 2, 3}, {4, 5, 6}};
+const std::vector<std::vector<float>> two_by_three{{1, 2, 3}, {4, 5, 6}};
 
 }  // namespace
 
@@ -32,15 +32,15 @@ TEST_CASE("arrays of an NPZ archive, stored and deflated, by name") {
   for (const bool deflate : {false, true})
     for (const bool wide : {false, true}) {
       const std::string path = folder.write("x.npz", zip_file({{"x.npy", two_rows}, {"note.txt", "hello"}, {"y.npy", two_labels}}, deflate, wide));
-      CHECK(samples<float>(path, {{"#", "x"}}) == rows);
+      CHECK(samples<float>(path, {{"#", "x"}}) == two_by_three);
       CHECK(samples<uint8_t>(path, {{"#", "y"}}) == std::vector<std::vector<uint8_t>>{{7}, {9}});
       CHECK(open_file(path, Options{{"#", "y"}})->describe()->classes == 10);
-      CHECK(refuse(path) == "'FILE' holds 2 arrays; write '#' and one of them: x, y");
-      CHECK(refuse(path, {{"#", "z"}}) == "'FILE' has no array 'z'; it holds: x, y");
+      CHECK(refused_archive(path) == "'FILE' holds 2 arrays; write '#' and one of them: x, y");
+      CHECK(refused_archive(path, {{"#", "z"}}) == "'FILE' has no array 'z'; it holds: x, y");
     }
-  CHECK(samples<float>(folder.write("one.npz", zip_file({{"x.npy", two_rows}}))) == rows);
-  CHECK(samples<float>(folder.write("named_otherwise", zip_file({{"x.npy", two_rows}}, true))) == rows);
-  CHECK(refuse(folder.write("none.npz", zip_file({{"note.txt", "hello"}}))) == "'FILE' holds no array");
+  CHECK(samples<float>(folder.write("one.npz", zip_file({{"x.npy", two_rows}}))) == two_by_three);
+  CHECK(samples<float>(folder.write("named_otherwise", zip_file({{"x.npy", two_rows}}, true))) == two_by_three);
+  CHECK(refused_archive(folder.write("none.npz", zip_file({{"note.txt", "hello"}}))) == "'FILE' holds no array");
 }
 
 TEST_CASE("damaged archives are refused") {
@@ -48,10 +48,10 @@ TEST_CASE("damaged archives are refused") {
   const std::string good = zip_file({{"x.npy", two_rows}}), packed = zip_file({{"x.npy", two_rows}}, true);
   const auto broken = [&](std::string file, size_t at, const std::string& bytes) {
     file.replace(at, bytes.size(), bytes);
-    return refuse(folder.write("x.npz", file));
+    return refused_archive(folder.write("x.npz", file));
   };
   const size_t entry = good.find("PK\x01\x02"), packed_entry = packed.find("PK\x01\x02"), end = good.size() - 22;
-  CHECK(refuse(folder.write("x.npz", good.substr(0, good.size() - 5))) ==
+  CHECK(refused_archive(folder.write("x.npz", good.substr(0, good.size() - 5))) ==
         "'FILE' is a damaged zip archive: it has no end record, as when a download broke off; get the file again");
   CHECK(broken(good, entry, "XX") == "'FILE' is a damaged zip archive: entry 0 of 1 of its directory is not there at byte " +
                                          std::to_string(entry) + "; get the file again");
@@ -72,7 +72,7 @@ TEST_CASE("damaged archives are refused") {
             std::to_string(packed_entry - 35) + " packed bytes can hold; get the file again");
   CHECK(broken(packed, packed_entry + 24, little(50, 4)) ==
         "'FILE#x.npy' is damaged: its deflate stream is not sound after 50 of 50 bytes; get the file again");
-  CHECK(refuse(folder.write("x.npz", zip_file({{"x.npy", two_rows.substr(0, two_rows.size() - 4)}}))) ==
+  CHECK(refused_archive(folder.write("x.npz", zip_file({{"x.npy", two_rows.substr(0, two_rows.size() - 4)}}))) ==
         "'FILE#x.npy' is truncated: its NPY header promises 24 bytes of elements, 20 are there; get the file again");
 }
 
@@ -82,12 +82,12 @@ TEST_CASE("tensors of a safetensors file, by name") {
       R"({"__metadata__":{"by":"hand"},"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"y":{"dtype":"I64","shape":[2],"data_offsets":[24,40]}})";
   const std::string data = bytes_of<float>({1, 2, 3, 4, 5, 6}) + bytes_of<int64_t>({3, 1});
   const std::string path = folder.write("x.safetensors", safetensors_file(header, data));
-  CHECK(samples<float>(path, {{"#", "x"}}) == rows);
+  CHECK(samples<float>(path, {{"#", "x"}}) == two_by_three);
   CHECK(samples<int64_t>(path, {{"#", "y"}}) == std::vector<std::vector<int64_t>>{{3}, {1}});
   CHECK(open_file(path, Options{{"#", "y"}})->describe()->classes == 4);
-  CHECK(refuse(path) == "'FILE' holds 2 tensors; write '#' and one of them: x, y");
+  CHECK(refused_archive(path) == "'FILE' holds 2 tensors; write '#' and one of them: x, y");
   const auto with = [&](const std::string& h, const std::string& d) {
-    return refuse(folder.write("bad.safetensors", safetensors_file(h, d)), {{"#", "x"}});
+    return refused_archive(folder.write("bad.safetensors", safetensors_file(h, d)), {{"#", "x"}});
   };
   const std::string sorry = "'FILE' is no sound safetensors file: ";
   CHECK(with(header, data + "more") == sorry + "4 bytes follow its last tensor; get the file again");
@@ -104,29 +104,29 @@ TEST_CASE("tensors of a safetensors file, by name") {
         "'FILE' holds one number without axes (tensor 'x'); the first axis counts the samples; save it with the shape [1]");
   CHECK(with(R"({"x":{"dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,4]}})", "1234") ==
         "'FILE' promises an array of shape [4294967296, 4294967296, 4294967296], more than any memory holds; the file is damaged");
-  CHECK(refuse(folder.write("bad.safetensors", little(1000, 8) + "{\"")) ==
+  CHECK(refused_archive(folder.write("bad.safetensors", little(1000, 8) + "{\"")) ==
         sorry + "its header's length is 1000, 2 bytes follow; get the file again");
   if (!have_data("malformed/safetensors/trailing-bytes.safetensors")) return;
-  CHECK(refuse(data_path("malformed/safetensors/trailing-bytes.safetensors")) == sorry + "5 bytes follow its last tensor; get the file again");
+  CHECK(refused_archive(data_path("malformed/safetensors/trailing-bytes.safetensors")) == sorry + "5 bytes follow its last tensor; get the file again");
 }
 
 TEST_CASE("raw numbers are what the address says") {
   const TemporaryFolder folder;
   const std::string numbers = bytes_of<float>({1, 2, 3, 4, 5, 6}), path = folder.write("x.bin", numbers);
-  CHECK(samples<float>(path, {{"dtype", "f32"}, {"shape", "3"}}) == rows);
+  CHECK(samples<float>(path, {{"dtype", "f32"}, {"shape", "3"}}) == two_by_three);
   CHECK(samples<float>(path, {{"dtype", "f32"}}).size() == 6);
   CHECK(open_file(path, Options{{"dtype", "i16"}, {"shape", "2x3"}})->describe()->sample == Shape{2, 3});
-  CHECK(samples<float>(folder.write("y.raw", "skip" + numbers), {{"dtype", "f32"}, {"shape", "3"}, {"offset", "4"}}) == rows);
+  CHECK(samples<float>(folder.write("y.raw", "skip" + numbers), {{"dtype", "f32"}, {"shape", "3"}, {"offset", "4"}}) == two_by_three);
   CHECK(samples<float>(path, {{"dtype", "f32"}, {"part", "0.5-1"}}) == std::vector<std::vector<float>>{{4}, {5}, {6}});
-  CHECK(refuse(path, {{"dtype", "f32"}, {"shape", "5"}}) ==
+  CHECK(refused_archive(path, {{"dtype", "f32"}, {"shape", "5"}}) ==
         "'FILE' has 24 bytes, which are not samples of 20 bytes each; correct dtype=, shape= or offset=");
-  CHECK(refuse(path, {{"dtype", "f32"}, {"offset", "24"}}) ==
+  CHECK(refused_archive(path, {{"dtype", "f32"}, {"offset", "24"}}) ==
         "'FILE' has 0 bytes behind the first 24, which are not samples of 4 bytes each; correct dtype=, shape= or offset=");
-  CHECK(refuse(path, {{"dtype", "f32"}, {"shape", "2x"}}) ==
+  CHECK(refused_archive(path, {{"dtype", "f32"}, {"shape", "2x"}}) ==
         "shape=2x of 'FILE' is no shape; write sizes with x between, such as shape=28x28");
-  CHECK(refuse(path, {{"dtype", "float"}}) ==
+  CHECK(refused_archive(path, {{"dtype", "float"}}) ==
         "dtype=float of 'FILE' is no type; write dtype= and one of bool, u8, i8, u16, i16, f16, bf16, u32, i32, f32, u64, i64, f64");
-  CHECK(refuse(path) == "'FILE' may hold tokens or raw numbers; for tokens give window= (and vocab=), for raw numbers dtype= and shape=");
+  CHECK(refused_archive(path) == "'FILE' may hold tokens or raw numbers; for tokens give window= (and vocab=), for raw numbers dtype= and shape=");
 }
 
 TEST_CASE("token files are windows of numbers below the vocabulary") {
@@ -148,24 +148,24 @@ TEST_CASE("token files are windows of numbers below the vocabulary") {
   CHECK(refusal([&] { few->next(); }) ==
         "'" + path + "' holds the symbol 500 at place 6; with a vocabulary of 500 the largest is 499; give the right vocab= and dtype=");
   CHECK(samples<int32_t>(path, {{"window", "2"}, {"dtype", "u32"}, {"vocab", "2000000000"}}).size() == 2);
-  CHECK(refuse(folder.write("y.bin", "123"), {{"window", "1"}}) == "'FILE' has 3 bytes, which are not tokens of 2 bytes each; correct dtype=");
-  CHECK(refuse(path, {{"window", "9"}}) == "'FILE' has 8 tokens, fewer than the window of 9; give a smaller window=");
-  CHECK(refuse(path, {{"window", "2"}, {"dtype", "f32"}}) == "dtype=f32 of 'FILE' is no type of tokens; write dtype=u16 or dtype=u32");
+  CHECK(refused_archive(folder.write("y.bin", "123"), {{"window", "1"}}) == "'FILE' has 3 bytes, which are not tokens of 2 bytes each; correct dtype=");
+  CHECK(refused_archive(path, {{"window", "9"}}) == "'FILE' has 8 tokens, fewer than the window of 9; give a smaller window=");
+  CHECK(refused_archive(path, {{"window", "2"}, {"dtype", "f32"}}) == "dtype=f32 of 'FILE' is no type of tokens; write dtype=u16 or dtype=u32");
 }
 
 TEST_CASE("everything may be packed with gzip or zstd") {
   const TemporaryFolder folder;
   const std::string csv = "a,b,c\n1,2,3\n4,5,6\n";
-  CHECK(samples<float>(folder.write("x.csv.gz", gzip_file(csv))) == rows);
-  CHECK(samples<float>(folder.write("x.csv.zst", zstd_file(csv))) == rows);
-  CHECK(samples<float>(folder.write("x.npy.zst", zstd_file(two_rows))) == rows);
-  CHECK(samples<float>(folder.write("x.npz.zst", zstd_file(zip_file({{"x.npy", two_rows}})))) == rows);
-  CHECK(samples<float>(folder.write("two.csv.zst", zstd_file("a,b,c\n1,2,3\n") + zstd_file("4,5,6\n"))) == rows);
+  CHECK(samples<float>(folder.write("x.csv.gz", gzip_file(csv))) == two_by_three);
+  CHECK(samples<float>(folder.write("x.csv.zst", zstd_file(csv))) == two_by_three);
+  CHECK(samples<float>(folder.write("x.npy.zst", zstd_file(two_rows))) == two_by_three);
+  CHECK(samples<float>(folder.write("x.npz.zst", zstd_file(zip_file({{"x.npy", two_rows}})))) == two_by_three);
+  CHECK(samples<float>(folder.write("two.csv.zst", zstd_file("a,b,c\n1,2,3\n") + zstd_file("4,5,6\n"))) == two_by_three);
   const std::string cut = zstd_file(std::string(1000, 'x') + csv);
-  CHECK(refuse(folder.write("cut.csv.zst", cut.substr(0, cut.size() - 4))).find("'FILE' is damaged: the zstd stream breaks off at byte ") == 0);
-  CHECK(refuse(folder.write("bad.csv.zst", "\x28\xB5\x2F\xFD" + std::string(20, '\xFF'))) ==
+  CHECK(refused_archive(folder.write("cut.csv.zst", cut.substr(0, cut.size() - 4))).find("'FILE' is damaged: the zstd stream breaks off at byte ") == 0);
+  CHECK(refused_archive(folder.write("bad.csv.zst", "\x28\xB5\x2F\xFD" + std::string(20, '\xFF'))) ==
         "'FILE' is damaged: the zstd stream is not sound (Unsupported frame parameter) at byte 0 after 0 unpacked bytes; get the file again");
-  CHECK(refuse(folder.write("bomb.csv.zst", zstd_file(std::string(size_t{200} << 20, '0')))) ==
+  CHECK(refused_archive(folder.write("bomb.csv.zst", zstd_file(std::string(size_t{200} << 20, '0')))) ==
         "'FILE' unpacks to more than 67108864 bytes; unpack it first");
 }
 
@@ -175,6 +175,6 @@ TEST_CASE("archives of others") {
   const auto numbers = samples<int64_t>(data_path("numpy/candle-test.npz"), {{"#", "x_plus_one"}});
   REQUIRE(numbers.size() == 10);
   for (size_t i = 0; i < 10; ++i) CHECK(numbers[i] == std::vector<int64_t>{static_cast<int64_t>(i) + 1});
-  CHECK(refuse(data_path("numpy/candle-test.npz")) == "'FILE' holds 2 arrays; write '#' and one of them: x, x_plus_one");
+  CHECK(refused_archive(data_path("numpy/candle-test.npz")) == "'FILE' holds 2 arrays; write '#' and one of them: x, x_plus_one");
   CHECK(samples<int32_t>(data_path("numpy/int_arrays_compressed.npz"), {{"#", "b"}}) == std::vector<std::vector<int32_t>>{{3}, {4}, {5}});
 }

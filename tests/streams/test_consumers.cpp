@@ -101,7 +101,9 @@ TEST_CASE("numbers of every type are written") {
   CHECK(line(LineFormat::Json, HTensor(DType::Bool, {}, &yes)) == "true");
   CHECK(line(LineFormat::Text, HTensor(DType::Bool, {}, &yes)) == "1");
   CHECK(line(LineFormat::Json, HTensor::from<float>({3}, {NAN, INFINITY, 1})) == "[null, null, 1]");
-  CHECK(line(LineFormat::Argmax, HTensor::from<float>({3}, {NAN, -5, -6})) == "1");
+  CHECK(line(LineFormat::Argmax, HTensor::from<float>({3}, {NAN, -5, -6})) == "");
+  CHECK(line(LineFormat::Argmax, HTensor::from<float>({3, 2}, {1, 2, INFINITY, 0, 4, -INFINITY})) == "1  0");
+  CHECK(line(LineFormat::Argmax, HTensor::from<float>({2}, {-INFINITY, -INFINITY})) == "");
   CHECK(line(LineFormat::Symbols, HTensor::from<int32_t>({3}, {2, 0, 1}), {"a", "b", "c"}) == "cab");
   CHECK(refusal([] {
           line(LineFormat::Symbols, HTensor::from<int32_t>({1}, {3}), {"a", "b", "c"});

@@ -8,9 +8,9 @@ using namespace harmonics::testing;
 
 namespace {
 
-using Rows = std::vector<std::vector<float>>;
+using CsvRows = std::vector<std::vector<float>>;
 
-Rows table(const std::string& text, Options options = {}) {
+CsvRows table(const std::string& text, Options options = {}) {
   const TemporaryFolder folder;
   return drain<float>(*open_file(folder.write("x.csv", text), options));
 }
@@ -30,7 +30,7 @@ Classes classes(const std::string& text, Options options) {
   return out;
 }
 // The refusal's text after the file's name.
-std::string refuse(const std::string& text, Options options = {}) {
+std::string refused_csv(const std::string& text, Options options = {}) {
   const TemporaryFolder folder;
   const std::string path = folder.write("x.csv", text), what = refusal([&] { open_file(path, options); });
   const size_t at = what.find("'" + path + "'");
@@ -40,13 +40,13 @@ std::string refuse(const std::string& text, Options options = {}) {
 }  // namespace
 
 TEST_CASE("numbers become f32 rows, with or without header") {
-  CHECK(table("a,b\n1,2.5\n-3e2, 4 \n") == Rows{{1, 2.5}, {-300, 4}});
-  CHECK(table("1,2\n3,4") == Rows{{1, 2}, {3, 4}});
-  CHECK(table("\xEF\xBB\xBFx;y\r\n1;2\r\n\r\n3;+4\r\n") == Rows{{1, 2}, {3, 4}});
-  CHECK(table("1\t2\n3\t4\n") == Rows{{1, 2}, {3, 4}});
-  CHECK(table("1|2\n3|4\n", Options{{"delimiter", "|"}}) == Rows{{1, 2}, {3, 4}});
-  CHECK(table("1,2\n3,4\n", Options{{"header", "true"}}) == Rows{{3, 4}});
-  CHECK(table("\"a \"\"b\"\"\",\"c,\nd\"\n\"1\",\"2\"\n") == Rows{{1, 2}});
+  CHECK(table("a,b\n1,2.5\n-3e2, 4 \n") == CsvRows{{1, 2.5}, {-300, 4}});
+  CHECK(table("1,2\n3,4") == CsvRows{{1, 2}, {3, 4}});
+  CHECK(table("\xEF\xBB\xBFx;y\r\n1;2\r\n\r\n3;+4\r\n") == CsvRows{{1, 2}, {3, 4}});
+  CHECK(table("1\t2\n3\t4\n") == CsvRows{{1, 2}, {3, 4}});
+  CHECK(table("1|2\n3|4\n", Options{{"delimiter", "|"}}) == CsvRows{{1, 2}, {3, 4}});
+  CHECK(table("1,2\n3,4\n", Options{{"header", "true"}}) == CsvRows{{3, 4}});
+  CHECK(table("\"a \"\"b\"\"\",\"c,\nd\"\n\"1\",\"2\"\n") == CsvRows{{1, 2}});
 }
 
 TEST_CASE("columns are selected by name, number and range") {
@@ -54,20 +54,20 @@ TEST_CASE("columns are selected by name, number and range") {
   const auto with_header = [&](const char* selection) {
     return table(text, Options{{"header", "true"}, {"#", selection}});
   };
-  CHECK(with_header("b,a") == Rows{{2, 1}, {6, 5}});
-  CHECK(with_header("1-3") == Rows{{2, 3, 4}, {6, 7, 8}});
-  CHECK(with_header("c-d,b") == Rows{{3, 2}, {7, 6}});
-  CHECK(with_header("0,1") == Rows{{4, 2}, {8, 6}});  // a name goes before a number
-  CHECK(table("1,2.5\n3,4\n", Options{{"#", "1"}}) == Rows{{2.5}, {4}});
-  CHECK(table("1,2.5\n3,4\n", Options{{"#", "0"}, {"as", "number"}}) == Rows{{1}, {3}});
-  CHECK(refuse(text, Options{{"header", "true"}, {"#", "bb"}}) ==
+  CHECK(with_header("b,a") == CsvRows{{2, 1}, {6, 5}});
+  CHECK(with_header("1-3") == CsvRows{{2, 3, 4}, {6, 7, 8}});
+  CHECK(with_header("c-d,b") == CsvRows{{3, 2}, {7, 6}});
+  CHECK(with_header("0,1") == CsvRows{{4, 2}, {8, 6}});  // a name goes before a number
+  CHECK(table("1,2.5\n3,4\n", Options{{"#", "1"}}) == CsvRows{{2.5}, {4}});
+  CHECK(table("1,2.5\n3,4\n", Options{{"#", "0"}, {"as", "number"}}) == CsvRows{{1}, {3}});
+  CHECK(refused_csv(text, Options{{"header", "true"}, {"#", "bb"}}) ==
         "FILE has no column 'bb'; its columns are: a, b, c-d, 0");
-  CHECK(refuse("1,2\n3,4\n", Options{{"#", "bb"}}) ==
+  CHECK(refused_csv("1,2\n3,4\n", Options{{"#", "bb"}}) ==
         "FILE has no column 'bb'; it has no header line, its columns are #0 to #1");
-  CHECK(refuse("1,2\n3,4\n", Options{{"#", "1-2"}}) == "FILE has no columns #1-2; its columns are #0 to #1");
-  CHECK(refuse("1,2\n3,4\n", Options{{"#", ""}}) ==
+  CHECK(refused_csv("1,2\n3,4\n", Options{{"#", "1-2"}}) == "FILE has no columns #1-2; its columns are #0 to #1");
+  CHECK(refused_csv("1,2\n3,4\n", Options{{"#", ""}}) ==
         "FILE has no column ''; it has no header line, its columns are #0 to #1");
-  CHECK(refuse("a,a\n3,4\n", Options{{"#", "a"}}) ==
+  CHECK(refused_csv("a,a\n3,4\n", Options{{"#", "a"}}) ==
         "FILE has several columns named 'a'; select by number, '#0' is the first");
 }
 
@@ -86,68 +86,68 @@ TEST_CASE("one column of integers or words is a stream of classes") {
   CHECK(classes("1,dog\n2,cat\n", Options{{"#", "1"}, {"symbols", "dog,cat,cow"}}).classes == 3);
   CHECK(classes("1,b\n2,7\n", Options{{"#", "1"}, {"as", "class"}, {"header", "false"}}).symbols ==
         std::vector<std::string>{"7", "b"});
-  CHECK(refuse("1,dog\n2,cat\n", Options{{"#", "1"}, {"symbols", "dog,cow"}}) ==
+  CHECK(refused_csv("1,dog\n2,cat\n", Options{{"#", "1"}, {"symbols", "dog,cow"}}) ==
         "FILE line 2, column #1: found 'cat', which symbols= does not list; the symbols are: dog, cow");
-  CHECK(refuse("n,v\n1,4\n2,5\n3,x6\n", Options{{"#", "v"}}) ==
+  CHECK(refused_csv("n,v\n1,4\n2,5\n3,x6\n", Options{{"#", "v"}}) ==
         "FILE line 4, column #1 'v': found 'x6' among numbers; correct it, or read the column as words with as=class");
 }
 
 TEST_CASE("missing cells are refused or stood in for") {
   const std::string text = "a,b\n1,2\n,4\n5,NA\n";
-  CHECK(refuse(text) ==
+  CHECK(refused_csv(text) ==
         "FILE line 3, column #0 'a': the value is missing; give missing=VALUE to stand in for it (or mean, "
         "nan), or select other columns with '#NAME,NAME'");
-  CHECK(refuse(text, Options{{"#", "b"}}) ==
+  CHECK(refused_csv(text, Options{{"#", "b"}}) ==
         "FILE line 4, column #1 'b': the value is missing: 'NA'; give missing=VALUE to stand in for it (or "
         "mean, nan), or select other columns with '#NAME,NAME'");
-  CHECK(table(text, Options{{"missing", "-1"}}) == Rows{{1, 2}, {-1, 4}, {5, -1}});
+  CHECK(table(text, Options{{"missing", "-1"}}) == CsvRows{{1, 2}, {-1, 4}, {5, -1}});
   CHECK(classes("1,a\n2,\n", Options{{"#", "1"}, {"missing", "none"}}).symbols ==
         std::vector<std::string>{"a", "none"});
-  CHECK(refuse(text, Options{{"missing", "no"}}) ==
+  CHECK(refused_csv(text, Options{{"missing", "no"}}) ==
         "FILE line 3, column #0 'a': found 'no' where a number is expected; select columns of numbers with "
         "'#NAME,NAME', or a column of words alone to read classes");
 }
 
 TEST_CASE("broken csv is refused with line and column") {
-  CHECK(refuse("a,b\n1,2\n3\n") == "FILE line 3 has 1 cell, line 1 has 2; every row needs the same number of cells");
-  CHECK(refuse("a,b\n1,2\n3,4,5\n") ==
+  CHECK(refused_csv("a,b\n1,2\n3\n") == "FILE line 3 has 1 cell, line 1 has 2; every row needs the same number of cells");
+  CHECK(refused_csv("a,b\n1,2\n3,4,5\n") ==
         "FILE line 3 has 3 cells, line 1 has 2; every row needs the same number of cells");
-  CHECK(refuse("a,b\n1,x\n") ==
+  CHECK(refused_csv("a,b\n1,x\n") ==
         "FILE line 2, column #1 'b': found 'x' where a number is expected; select columns of numbers with "
         "'#NAME,NAME', or a column of words alone to read classes");
-  CHECK(refuse("1,2\n\"3\n,4\n") ==
+  CHECK(refused_csv("1,2\n\"3\n,4\n") ==
         "FILE line 2: a quoted cell has no closing '\"'; close it, or write a quote inside quotes twice");
-  CHECK(refuse("1,2\n\"3\"x,4\n") ==
+  CHECK(refused_csv("1,2\n\"3\"x,4\n") ==
         "FILE line 2: found 'x' after a closing '\"'; a quoted cell ends before ',' or the end of the line; write a "
         "quote inside quotes twice");
-  CHECK(refuse(std::string("1,2\n3,\0\n", 8)) ==
+  CHECK(refused_csv(std::string("1,2\n3,\0\n", 8)) ==
         "FILE line 2: there is a zero byte at byte 6; this is no text; UTF-16 must be converted to UTF-8");
-  CHECK(refuse("1,1e99\n") == "FILE line 1, column #1: found '1e99', which is no finite f32 number; correct it");
-  CHECK(refuse("1,inf\n") == "FILE line 1, column #1: found 'inf', which is no finite f32 number; correct it");
-  CHECK(refuse("1,1e9999\n") == "FILE line 1, column #1: found '1e9999', which is no finite f32 number; correct it");
-  CHECK(refuse("\n\n") == "FILE has no rows");
-  CHECK(refuse("a,b\n", Options{{"header", "true"}}) == "FILE has a header and no rows");
-  CHECK(refuse("a,b\nc,d\n") ==
+  CHECK(refused_csv("1,1e99\n") == "FILE line 1, column #1: found '1e99', which is no finite f32 number; correct it");
+  CHECK(refused_csv("1,inf\n") == "FILE line 1, column #1: found 'inf', which is no finite f32 number; correct it");
+  CHECK(refused_csv("1,1e9999\n") == "FILE line 1, column #1: found '1e9999', which is no finite f32 number; correct it");
+  CHECK(refused_csv("\n\n") == "FILE has no rows");
+  CHECK(refused_csv("a,b\n", Options{{"header", "true"}}) == "FILE has a header and no rows");
+  CHECK(refused_csv("a,b\nc,d\n") ==
         "FILE line 1 may be a header or a row: no number stands in it or below; write header=true or header=false");
-  CHECK(refuse("label,0\n1,2\n") ==
+  CHECK(refused_csv("label,0\n1,2\n") ==
         "FILE line 1 may be a header or a row: 'label' stands over numbers, beside numbers; write header=true or "
         "header=false");
-  CHECK(refuse("1\n", Options{{"header", "yes"}}) ==
+  CHECK(refused_csv("1\n", Options{{"header", "yes"}}) ==
         "header=yes cannot be used for FILE; write header=true or header=false or header=auto");
-  CHECK(refuse("1\n", Options{{"as", "x"}}) == "as=x cannot be used for FILE; write as=number or as=class or as=auto");
-  CHECK(refuse("1\n", Options{{"delimiter", "ab"}}) ==
+  CHECK(refused_csv("1\n", Options{{"as", "x"}}) == "as=x cannot be used for FILE; write as=number or as=class or as=auto");
+  CHECK(refused_csv("1\n", Options{{"delimiter", "ab"}}) ==
         "delimiter=ab cannot be used for FILE; write one character, delimiter=tab, or delimiter=auto");
 }
 
 TEST_CASE("a line number counts lines, also inside quotes and over blank ones") {
-  CHECK(refuse("\"a\n\n\",b\n\n1,2\n3\n").find("FILE line 6 has 1 cell") == 0);
+  CHECK(refused_csv("\"a\n\n\",b\n\n1,2\n3\n").find("FILE line 6 has 1 cell") == 0);
 }
 
 TEST_CASE("random tables come back") {
   std::mt19937 random(11);
   for (int round = 0; round < 50; ++round) {
     const size_t rows = 1 + random() % 20, columns = 2 + random() % 6;
-    Rows expected(rows, std::vector<float>(columns));
+    CsvRows expected(rows, std::vector<float>(columns));
     std::string text;
     const char* ends[] = {"\n", "\r\n", "\r"};
     const std::string end = ends[random() % 3];

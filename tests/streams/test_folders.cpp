@@ -8,7 +8,7 @@ using namespace harmonics::testing;
 
 namespace {
 
-std::string refuse(const TemporaryFolder& folder, const std::string& name, const Options& options = {}) {
+std::string refused_folder(const TemporaryFolder& folder, const std::string& name, const Options& options = {}) {
   std::string what = refusal([&] { open_file(folder.path(name), options); });
   for (size_t at; (at = what.find(folder.path(""))) != std::string::npos;) what.replace(at, folder.path("").size(), "FOLDER/");
   return what;
@@ -59,18 +59,18 @@ TEST_CASE("classes and characters are those of all files") {
 
 TEST_CASE("files that do not belong together are refused") {
   const TemporaryFolder folder;
-  CHECK(refuse(folder, "*.csv") == "no file matches 'FOLDER/*.csv'");
-  CHECK(refuse(folder, "") == "'FOLDER/' is a folder without files whose endings say what they hold");
+  CHECK(refused_folder(folder, "*.csv") == "no file matches 'FOLDER/*.csv'");
+  CHECK(refused_folder(folder, "") == "'FOLDER/' is a folder without files whose endings say what they hold");
   folder.write("a.csv", "1,2\n");
   folder.write("b.csv", "1,2,3\n");
-  CHECK(refuse(folder, "*.csv") ==
+  CHECK(refused_folder(folder, "*.csv") ==
         "'FOLDER/b.csv' has samples of f32[3], 'FOLDER/a.csv' of f32[2]; files read as one must hold one type of sample");
   folder.write("c.npy", npy_file("<f4", "(1, 2)", bytes_of<float>({1, 2})));
-  CHECK(refuse(folder, "") == "'FOLDER/' holds files of several formats, 'FOLDER/a.csv' (csv) and 'FOLDER/c.npy' (npy); choose by a "
+  CHECK(refused_folder(folder, "") == "'FOLDER/' holds files of several formats, 'FOLDER/a.csv' (csv) and 'FOLDER/c.npy' (npy); choose by a "
                               "pattern, such as FOLDER//*.csv");
-  CHECK(refuse(folder, "[ac].*") == "'FOLDER/c.npy' is npy, 'FOLDER/a.csv' is csv; files read as one must have one format");
+  CHECK(refused_folder(folder, "[ac].*") == "'FOLDER/c.npy' is npy, 'FOLDER/a.csv' is csv; files read as one must have one format");
   folder.write("b.csv", "");
-  CHECK(refuse(folder, "*.csv") == "'FOLDER/b.csv' is empty");
+  CHECK(refused_folder(folder, "*.csv") == "'FOLDER/b.csv' is empty");
 }
 
 TEST_CASE("a stream may have more files than a process may hold open") {

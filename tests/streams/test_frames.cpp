@@ -12,13 +12,13 @@ using namespace harmonics::testing;
 
 namespace {
 
-struct Samples {
+struct FrameSamples {
   std::vector<uint8_t> images;  // 2 x 3 each
   std::vector<int64_t> labels;
 };
 
-Samples samples(uint64_t first, uint32_t n) {
-  Samples s;
+FrameSamples frame_samples(uint64_t first, uint32_t n) {
+  FrameSamples s;
   for (uint64_t i = first; i < first + n; ++i) {
     for (int k = 0; k < 6; ++k) s.images.push_back(static_cast<uint8_t>(i * 7 + static_cast<uint64_t>(k)));
     s.labels.push_back(static_cast<int64_t>(i) * 100);
@@ -32,7 +32,7 @@ std::string text_of(const wire::Frame& frame) {
 }
 
 std::string data(uint64_t first, uint32_t n) {
-  const Samples s = samples(first, n);
+  const FrameSamples s = frame_samples(first, n);
   wire::Frame frame;
   frame.stream = "s", frame.producer = "p", frame.seq = first, frame.count = n;
   frame.tensors = {{"image", DType::U8, Shape{2, 3}, std::as_bytes(std::span(s.images))}, {"label", DType::I64, Shape{}, std::as_bytes(std::span(s.labels))}};
@@ -60,18 +60,18 @@ TEST_CASE("frames of a file are samples, each tensor by its name", "[frames]") {
   folder.write("a.hxs", data(0, 3) + data(3, 1) + data(4, 6));
   const auto label = open_file(folder.path("a.hxs"), Options{{"#", "label"}});
   CHECK(label->size() == 10);
-  CHECK(labels_of(*label) == samples(0, 10).labels);
+  CHECK(labels_of(*label) == frame_samples(0, 10).labels);
   const auto image = open_file(folder.path("a.hxs"), Options{{"#", "image"}, {"part", "0.5-1"}});
   CHECK(image->describe()->sample == Shape{2, 3});
   const std::vector<uint64_t> numbers = {4, 0, 3};
   std::vector<uint8_t> got(18);
   REQUIRE(image->read_at(numbers.data(), 3, got.data()));
   for (size_t i = 0; i < 3; ++i) {
-    const auto one = samples(5 + numbers[i], 1).images;
+    const auto one = frame_samples(5 + numbers[i], 1).images;
     CHECK(std::equal(one.begin(), one.end(), got.begin() + static_cast<std::ptrdiff_t>(i * 6)));
   }
   REQUIRE(image->seek(1, 2));
-  CHECK(*static_cast<const uint8_t*>(image->next().bytes()) == samples(7, 1).images[0]);
+  CHECK(*static_cast<const uint8_t*>(image->next().bytes()) == frame_samples(7, 1).images[0]);
   CHECK(refusal([&] { open_file(folder.path("a.hxs"), Options{}); }).find("holds image u8 [2, 3], label i64 []") != std::string::npos);
   CHECK(refusal([&] { open_file(folder.path("a.hxs"), Options{{"#", "mask"}}); }).find("no 'mask'") != std::string::npos);
 }
@@ -82,7 +82,7 @@ TEST_CASE("a folder of a spool is read as one, up to its last barriers", "[frame
   folder.write("00000000000000000004.hxs", barrier(4) + data(4, 3) + barrier(7) + data(7, 9).substr(0, 50));
   folder.write("00000000000000000007.hxs", barrier(7));
   const auto label = open_file(folder.path(""), Options{{"#", "label"}});
-  CHECK(labels_of(*label) == samples(0, 7).labels);
+  CHECK(labels_of(*label) == frame_samples(0, 7).labels);
   CHECK(refusal([&] { open_file(folder.path("00000000000000000007.hxs"), Options{{"#", "label"}}); }).find("holds no sample") != std::string::npos);
 }
 

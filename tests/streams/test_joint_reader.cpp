@@ -66,12 +66,6 @@ Epoch run(JointReader& reader, uint64_t batch) {
   return epoch;
 }
 
-std::vector<int> range(int first, int last, int step = 1) {
-  std::vector<int> v;
-  for (; first < last; first += step) v.push_back(first);
-  return v;
-}
-
 JointOptions options(uint64_t shuffle = 0, uint64_t seed = 0) {
   JointOptions o;
   o.shuffle = shuffle;

@@ -109,7 +109,7 @@ void check_array(const ArrayLayout& layout, const boost::json::object& expected)
   CHECK(k == first.size());
 }
 
-std::string refuse(const TemporaryFolder& folder, const std::string& bytes) {
+std::string refused_npy(const TemporaryFolder& folder, const std::string& bytes) {
   const std::string path = folder.write("x.npy", bytes), text = refusal([&] { open_file(path, Options{}); });
   return text.substr(0, path.size() + 2) == "'" + path + "'" ? text.substr(path.size() + 3) : text;
 }
@@ -172,39 +172,39 @@ TEST_CASE("npy of every version, byte order and memory order") {
 TEST_CASE("broken npy files are refused") {
   const TemporaryFolder folder;
   const std::string four = raw<float>({1, 2, 3, 4});
-  CHECK(refuse(folder, "x") == "is not NPY: no NPY array begins at byte 0");
-  CHECK(refuse(folder, "\x93NUMPY\1") == "ends at byte 7 inside its NPY header; get the file again");
-  CHECK(refuse(folder, npy(header("<f4", "(4,)"), four, 4)) == "is NPY of version 4.0; versions 1 to 3 can be read");
-  CHECK(refuse(folder, npy(header("<f4", "(4,)"), "").substr(0, 40)) ==
+  CHECK(refused_npy(folder, "x") == "is not NPY: no NPY array begins at byte 0");
+  CHECK(refused_npy(folder, "\x93NUMPY\1") == "ends at byte 7 inside its NPY header; get the file again");
+  CHECK(refused_npy(folder, npy(header("<f4", "(4,)"), four, 4)) == "is NPY of version 4.0; versions 1 to 3 can be read");
+  CHECK(refused_npy(folder, npy(header("<f4", "(4,)"), "").substr(0, 40)) ==
         "is truncated: its NPY header has 58 bytes, 30 are there; get the file again");
-  CHECK(refuse(folder, npy(header("<f4", "(5,)"), four)) ==
+  CHECK(refused_npy(folder, npy(header("<f4", "(5,)"), four)) ==
         "is truncated: its NPY header promises 20 bytes of elements, 16 are there; get the file again");
-  CHECK(refuse(folder, npy(header("<f4", "(3,)"), four)) ==
+  CHECK(refused_npy(folder, npy(header("<f4", "(3,)"), four)) ==
         "has 4 bytes after its array, which ends at byte 80; save one array per file");
-  CHECK(refuse(folder, npy(header("<f4", "()"), four)) ==
+  CHECK(refused_npy(folder, npy(header("<f4", "()"), four)) ==
         "holds one number without axes (its array); the first axis counts the samples; save it with the shape [1]");
-  CHECK(refuse(folder, npy(header("<f4", "(2, 0)"), "")) == "holds no elements: axis 1 of its array has size 0");
-  CHECK(refuse(folder, npy(header("<f4", "(4294967296, 4294967296, 4294967296)"), four)) ==
+  CHECK(refused_npy(folder, npy(header("<f4", "(2, 0)"), "")) == "holds no elements: axis 1 of its array has size 0");
+  CHECK(refused_npy(folder, npy(header("<f4", "(4294967296, 4294967296, 4294967296)"), four)) ==
         "promises an array of shape [4294967296, 4294967296, 4294967296], more than any memory holds; the file is "
         "damaged");
-  CHECK(refuse(folder, npy(header("<f4", "(99999999999999999999,)"), four)) ==
+  CHECK(refused_npy(folder, npy(header("<f4", "(99999999999999999999,)"), four)) ==
         "has a damaged NPY header: found '99999999' at byte 61, expected a size below 2^64");
-  CHECK(refuse(folder, npy(header("<c8", "(2,)"), four)) ==
+  CHECK(refused_npy(folder, npy(header("<c8", "(2,)"), four)) ==
         "has the dtype '<c8'; numbers of 1 to 8 bytes can be read (b1, u1 to u8, i1 to i8, f2, f4, f8); convert it "
         "with array.astype('f4')");
-  CHECK(refuse(folder, npy(header("|O", "(2,)"), four)) ==
+  CHECK(refused_npy(folder, npy(header("|O", "(2,)"), four)) ==
         "holds Python objects (dtype '|O'), which are never read; save numbers: array.astype('f4')");
-  CHECK(refuse(folder, npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (4,), }", four)) ==
+  CHECK(refused_npy(folder, npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (4,), }", four)) ==
         "holds records of several fields (a structured NPY dtype); save each field as its own array");
-  CHECK(refuse(folder, npy("{'descr': '<f4', 'shape': (4,), }", four)) ==
+  CHECK(refused_npy(folder, npy("{'descr': '<f4', 'shape': (4,), }", four)) ==
         "has a damaged NPY header: it has no 'fortran_order'");
-  CHECK(refuse(folder, npy("{'descr': '<f4', 'fortran_order': Maybe}", four)) ==
+  CHECK(refused_npy(folder, npy("{'descr': '<f4', 'fortran_order': Maybe}", four)) ==
         "has a damaged NPY header: found 'Maybe}' at byte 44, expected True or False");
   CHECK(
-      refuse(folder, npy("{'descr': '<f4', 'descr': '<f4'}", four)) ==
+      refused_npy(folder, npy("{'descr': '<f4', 'descr': '<f4'}", four)) ==
       "has a damaged NPY header: found ''descr':' at byte 27, expected 'descr', 'fortran_order' or 'shape', each once");
-  CHECK(refuse(folder, npy("{'descr': '<f4'", four)) ==
+  CHECK(refused_npy(folder, npy("{'descr': '<f4'", four)) ==
         "has a damaged NPY header: found its end at byte 25, expected ','");
-  CHECK(refuse(folder, npy(header("<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)"), four)) ==
+  CHECK(refused_npy(folder, npy(header("<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)"), four)) ==
         "has 10 axes (its array); a sample has at most 8 beside the axis that counts samples");
 }

@@ -9,7 +9,7 @@ using Gives = CountingProducer::Gives;
 
 namespace {
 
-Source counting(uint64_t n, Gives gives) { return Source("counted", std::make_shared<CountingProducer>(n, gives)); }
+Source counted_source(uint64_t n, Gives gives) { return Source("counted", std::make_shared<CountingProducer>(n, gives)); }
 
 // A C producer of an older contract: nothing behind next.
 struct Old {
@@ -53,7 +53,7 @@ hx_status end(void*, hx_value**) { return HX_END; }
 
 TEST_CASE("a source knows its samples' type, with or without description") {
   for (const Gives gives : {Gives::Blocks, Gives::Singles, Gives::SinglesWithoutType}) {
-    Source source = counting(5, gives);
+    Source source = counted_source(5, gives);
     CHECK(source.info().dtype == DType::I32);
     CHECK(source.info().sample == Shape{2});
     CHECK(source.info().size == 5);

@@ -64,14 +64,14 @@ Graph graph_of_two() {
   return make_graph(parse_flow(text), Registry::global());
 }
 
-using Samples = std::vector<std::vector<float>>;
+using SampleRows = std::vector<std::vector<float>>;
 
 // The x and y of an epoch, as a cycle reads them.
-std::pair<Samples, std::vector<int64_t>> read_epoch(JointReader& reader, uint64_t batch, size_t width) {
+std::pair<SampleRows, std::vector<int64_t>> read_epoch(JointReader& reader, uint64_t batch, size_t width) {
   std::vector<float> x(batch * width);
   std::vector<int64_t> y(batch);
   void* const to[] = {x.data(), y.data()};
-  std::pair<Samples, std::vector<int64_t>> out;
+  std::pair<SampleRows, std::vector<int64_t>> out;
   while (const uint64_t n = reader.read(to))
     for (uint64_t i = 0; i < n; ++i) {
       out.first.emplace_back(x.data() + i * width, x.data() + (i + 1) * width);
@@ -105,7 +105,7 @@ TEST_CASE("wrappers mean the same in code and in addresses") {
       reader->begin(epoch);
       const auto [x, y] = read_epoch(*reader, 7, 4);
       REQUIRE(code->seek(epoch, 0));
-      const Samples expected = drain<float>(*code);
+      const SampleRows expected = drain<float>(*code);
       CHECK(expected.size() > 3);
       CHECK(x == expected);
       // What belongs together stays together.
@@ -114,7 +114,7 @@ TEST_CASE("wrappers mean the same in code and in addresses") {
       CHECK(reader->size() == x.size());
       if (epoch == 1) {  // and from the middle of an epoch on
         reader->seek(1, 3);
-        CHECK(read_epoch(*reader, 7, 4).first == Samples(expected.begin() + 3, expected.end()));
+        CHECK(read_epoch(*reader, 7, 4).first == SampleRows(expected.begin() + 3, expected.end()));
       }
     }
   }

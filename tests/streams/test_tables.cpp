@@ -12,9 +12,9 @@ using namespace harmonics::testing;
 
 namespace {
 
-using Rows = std::vector<std::vector<float>>;
+using TextRows = std::vector<std::vector<float>>;
 
-struct Text {
+struct TableText {
   std::string text;
   std::string name = "x.jsonl";
 
@@ -22,7 +22,7 @@ struct Text {
     const TemporaryFolder folder;
     return open_file(folder.write(name, text), options);
   }
-  Rows rows(const Options& options = {}) const { return drain<float>(*open(options)); }
+  TextRows rows(const Options& options = {}) const { return drain<float>(*open(options)); }
   std::vector<int64_t> classes(const Options& options) const {
     std::vector<int64_t> values;
     for (const auto& sample : drain<int64_t>(*open(options))) values.push_back(sample[0]);
@@ -61,81 +61,81 @@ std::shared_ptr<Producer> not_held(const std::string& path, CsvOptions options) 
 }  // namespace
 
 TEST_CASE("json lines: fields by name, arrays with their shape, words as classes") {
-  const Text t{"{\"a\": 1, \"b\": [1, 2.5], \"c\": \"dog\", \"m\": {\"n\": 3}, \"t\": true, \"i\": 2}\n\n"
+  const TableText t{"{\"a\": 1, \"b\": [1, 2.5], \"c\": \"dog\", \"m\": {\"n\": 3}, \"t\": true, \"i\": 2}\n\n"
                "  {\"b\": [3, -4e2], \"a\": 0.5, \"c\": \"cat\", \"m\": {\"n\": 4}, \"t\": false, \"i\": 0}\r\n"};
-  CHECK(t.rows({{"#", "a"}}) == Rows{{1}, {0.5}});
-  CHECK(t.rows({{"#", "b"}}) == Rows{{1, 2.5}, {3, -400}});
-  CHECK(t.rows({{"#", "a,b,m.n"}}) == Rows{{1, 1, 2.5, 3}, {0.5, 3, -400, 4}});
-  CHECK(t.rows({{"#", "a,t"}}) == Rows{{1, 1}, {0.5, 0}});
+  CHECK(t.rows({{"#", "a"}}) == TextRows{{1}, {0.5}});
+  CHECK(t.rows({{"#", "b"}}) == TextRows{{1, 2.5}, {3, -400}});
+  CHECK(t.rows({{"#", "a,b,m.n"}}) == TextRows{{1, 1, 2.5, 3}, {0.5, 3, -400, 4}});
+  CHECK(t.rows({{"#", "a,t"}}) == TextRows{{1, 1}, {0.5, 0}});
   CHECK(t.classes({{"#", "i"}}) == std::vector<int64_t>{2, 0});
   CHECK(t.classes({{"#", "c"}}) == std::vector<int64_t>{1, 0});
   CHECK(t.classes({{"#", "t"}}) == std::vector<int64_t>{1, 0});
   CHECK(t.classes({{"#", "c"}, {"symbols", "dog,cat,cow"}}) == std::vector<int64_t>{0, 1});
   CHECK(t.open({{"#", "c"}})->describe()->symbols == std::vector<std::string>{"cat", "dog"});
   CHECK(t.open({{"#", "i"}})->describe()->classes == 3);
-  CHECK(Text{"[[1, 2], [3, 4], [5, 6]]\n[[0, 0], [0, 0], [0, 1]]"}.open({})->describe()->sample == Shape{3, 2});
-  CHECK(Text{"1\n2.5\n"}.rows() == Rows{{1}, {2.5}});
-  CHECK(Text{"[1, 2]\n[3, 4]\n"}.rows() == Rows{{1, 2}, {3, 4}});
-  CHECK(Text{"{\"a\": 1, \"b\": 2}\n{\"b\": 4, \"a\": 3}\n"}.rows() == Rows{{1, 2}, {3, 4}});
-  CHECK(Text{"{\"a\": 1, \"b\": 2}\n", "unnamed"}.rows() == Rows{{1, 2}});
-  CHECK(Text{"\xEF\xBB\xBF{\"a\": 1.5}\n"}.rows() == Rows{{1.5}});
+  CHECK(TableText{"[[1, 2], [3, 4], [5, 6]]\n[[0, 0], [0, 0], [0, 1]]"}.open({})->describe()->sample == Shape{3, 2});
+  CHECK(TableText{"1\n2.5\n"}.rows() == TextRows{{1}, {2.5}});
+  CHECK(TableText{"[1, 2]\n[3, 4]\n"}.rows() == TextRows{{1, 2}, {3, 4}});
+  CHECK(TableText{"{\"a\": 1, \"b\": 2}\n{\"b\": 4, \"a\": 3}\n"}.rows() == TextRows{{1, 2}, {3, 4}});
+  CHECK(TableText{"{\"a\": 1, \"b\": 2}\n", "unnamed"}.rows() == TextRows{{1, 2}});
+  CHECK(TableText{"\xEF\xBB\xBF{\"a\": 1.5}\n"}.rows() == TextRows{{1.5}});
 }
 
 TEST_CASE("broken json lines are refused with line and field") {
-  CHECK(Text{"{\"a\": 1}\n{\"a\": }\n"}.refuse() ==
+  CHECK(TableText{"{\"a\": 1}\n{\"a\": }\n"}.refuse() ==
         "'FILE' line 2 is no JSON: The JSON document has an improper structure: missing or superfluous commas, "
         "braces, missing keys, etc.; every line must be one JSON value by itself");
-  CHECK(Text{"{\"a\": 1} {\"a\": 2}\n"}.refuse().find("'FILE' line 1 is no JSON: ") == 0);
-  CHECK(Text{"{\"a\":\n1}\n"}.refuse().find("'FILE' line 1 is no JSON: ") == 0);
-  CHECK(Text{"{\"a\": 1, \"b\": 2}\n"}.refuse({{"#", "x"}}) == "'FILE' has no field 'x' in line 1; its fields are: a, b");
-  CHECK(Text{"[1]\n"}.refuse({{"#", "x"}}) ==
+  CHECK(TableText{"{\"a\": 1} {\"a\": 2}\n"}.refuse().find("'FILE' line 1 is no JSON: ") == 0);
+  CHECK(TableText{"{\"a\":\n1}\n"}.refuse().find("'FILE' line 1 is no JSON: ") == 0);
+  CHECK(TableText{"{\"a\": 1, \"b\": 2}\n"}.refuse({{"#", "x"}}) == "'FILE' has no field 'x' in line 1; its fields are: a, b");
+  CHECK(TableText{"[1]\n"}.refuse({{"#", "x"}}) ==
         "'FILE' line 1 is an array, which has no field 'x'; leave '#' out, or write an object with names on every line");
-  CHECK(Text{"{\"a\": [1, 2]}\n{\"a\": [1]}\n"}.refuse() ==
+  CHECK(TableText{"{\"a\": [1, 2]}\n{\"a\": [1]}\n"}.refuse() ==
         "'FILE' line 2, field 'a': found an array of 1, the first line has the shape [2]; every line must have one shape");
-  CHECK(Text{"{\"a\": [1, 2]}\n{\"a\": [1, 2, 3]}\n"}.refuse() ==
+  CHECK(TableText{"{\"a\": [1, 2]}\n{\"a\": [1, 2, 3]}\n"}.refuse() ==
         "'FILE' line 2, field 'a': found an array of more than 2, the first line has the shape [2]; every line must have one shape");
-  CHECK(Text{"{\"a\": [1, 2]}\n{\"a\": 3}\n"}.refuse() ==
+  CHECK(TableText{"{\"a\": [1, 2]}\n{\"a\": 3}\n"}.refuse() ==
         "'FILE' line 2, field 'a': found a number, the first line has the shape [2]; every line must have one shape");
-  CHECK(Text{"{\"a\": 1.5}\n{\"a\": [3]}\n"}.refuse() ==
+  CHECK(TableText{"{\"a\": 1.5}\n{\"a\": [3]}\n"}.refuse() ==
         "'FILE' line 2, field 'a': found an array, the first line has one value; every line must have one shape");
-  CHECK(Text{"{\"a\": {\"b\": 1}}\n"}.refuse() == "'FILE' line 1, field 'a': found an object; name what is inside, as in '#a.NAME'");
-  CHECK(Text{"{\"a\": []}\n"}.refuse() ==
+  CHECK(TableText{"{\"a\": {\"b\": 1}}\n"}.refuse() == "'FILE' line 1, field 'a': found an object; name what is inside, as in '#a.NAME'");
+  CHECK(TableText{"{\"a\": []}\n"}.refuse() ==
         "'FILE' line 1, field 'a': found an array of nothing; a sample is a number, a text, or an array of numbers");
-  CHECK(Text{"{\"a\": [1, \"x\"]}\n"}.refuse() ==
+  CHECK(TableText{"{\"a\": [1, \"x\"]}\n"}.refuse() ==
         "'FILE' line 1, field 'a', number 1: found 'x' where a number is expected; select columns of numbers with "
         "'#NAME,NAME', or a column of words alone to read classes");
-  CHECK(Text{"{\"a\": 1, \"b\": 2}\n{\"a\": 1, \"b\": null}\n"}.refuse() ==
+  CHECK(TableText{"{\"a\": 1, \"b\": 2}\n{\"a\": 1, \"b\": null}\n"}.refuse() ==
         "'FILE' line 2, field 'b': the value is missing; give missing=VALUE to stand in for it (or mean, nan), or select "
         "other columns with '#NAME,NAME'");
-  CHECK(Text{"{\"a\": 1e39, \"b\": 2}\n"}.refuse() == "'FILE' line 1, field 'a': found '1e+39', which is no finite f32 number; correct it");
-  CHECK(Text{" \n\n"}.refuse() == "'FILE' has no rows");
-  CHECK(Text{"{}\n"}.refuse() == "'FILE' line 1 is an object without fields");
-  CHECK(Text{"[1]\n"}.refuse({{"header", "true"}}) == "the option header= means nothing for 'FILE', which is jsonl; leave it out");
-  CHECK(Text{"[1]\n"}.refuse({{"as", "word"}}) == "as=word cannot be used for 'FILE'; write as=number or as=class or as=auto");
+  CHECK(TableText{"{\"a\": 1e39, \"b\": 2}\n"}.refuse() == "'FILE' line 1, field 'a': found '1e+39', which is no finite f32 number; correct it");
+  CHECK(TableText{" \n\n"}.refuse() == "'FILE' has no rows");
+  CHECK(TableText{"{}\n"}.refuse() == "'FILE' line 1 is an object without fields");
+  CHECK(TableText{"[1]\n"}.refuse({{"header", "true"}}) == "the option header= means nothing for 'FILE', which is jsonl; leave it out");
+  CHECK(TableText{"[1]\n"}.refuse({{"as", "word"}}) == "as=word cannot be used for 'FILE'; write as=number or as=class or as=auto");
 }
 
 TEST_CASE("missing values: refused, a value, the mean, not a number") {
-  const Text csv{"a,b\n1,2\n,4\n5,NA\n", "x.csv"}, json{"{\"a\": 1, \"b\": 2}\n{\"b\": 4}\n{\"a\": 5, \"b\": null}\n"};
-  for (const Text& t : {csv, json}) {
+  const TableText csv{"a,b\n1,2\n,4\n5,NA\n", "x.csv"}, json{"{\"a\": 1, \"b\": 2}\n{\"b\": 4}\n{\"a\": 5, \"b\": null}\n"};
+  for (const TableText& t : {csv, json}) {
     CHECK(t.refuse().find("the value is missing") != std::string::npos);
-    CHECK(t.rows({{"missing", "-1"}}) == Rows{{1, 2}, {-1, 4}, {5, -1}});
-    CHECK(t.rows({{"missing", "mean"}}) == Rows{{1, 2}, {3, 4}, {5, 3}});
-    const Rows nan = t.rows({{"missing", "nan"}});
+    CHECK(t.rows({{"missing", "-1"}}) == TextRows{{1, 2}, {-1, 4}, {5, -1}});
+    CHECK(t.rows({{"missing", "mean"}}) == TextRows{{1, 2}, {3, 4}, {5, 3}});
+    const TextRows nan = t.rows({{"missing", "nan"}});
     CHECK(std::isnan(nan[1][0]));
     CHECK(nan[1][1] == 4);
-    CHECK(t.rows({{"#", "a"}, {"missing", "mean"}}) == Rows{{1}, {3}, {5}});
+    CHECK(t.rows({{"#", "a"}, {"missing", "mean"}}) == TextRows{{1}, {3}, {5}});
     CHECK(t.classes({{"#", "a"}, {"missing", "0"}}) == std::vector<int64_t>{1, 0, 5});
   }
-  CHECK(Text{"a,b\n1,\n2,\n", "x.csv"}.refuse({{"missing", "mean"}}) ==
+  CHECK(TableText{"a,b\n1,\n2,\n", "x.csv"}.refuse({{"missing", "mean"}}) ==
         "'FILE' has no value in column #1 'b', so there is no mean; select other columns with '#NAME,NAME'");
-  CHECK(Text{"a,b\n1,yes\n2,True\n", "x.csv"}.refuse() ==
+  CHECK(TableText{"a,b\n1,yes\n2,True\n", "x.csv"}.refuse() ==
         "'FILE' line 2, column #1 'b': found 'yes' where a number is expected; select columns of numbers with "
         "'#NAME,NAME', or a column of words alone to read classes");
-  CHECK(Text{"a,b\n1,TRUE\n2,false\n", "x.csv"}.rows() == Rows{{1, 1}, {2, 0}});
+  CHECK(TableText{"a,b\n1,TRUE\n2,false\n", "x.csv"}.rows() == TextRows{{1, 1}, {2, 0}});
 }
 
 TEST_CASE("numbers keep the type and shape that is asked for") {
-  const Text csv{"l,a,b\n0,1,255\n3,7,8\n", "x.csv"}, json{"{\"l\": 0, \"p\": [1, 255]}\n{\"l\": 3, \"p\": [7, 8]}\n"};
+  const TableText csv{"l,a,b\n0,1,255\n3,7,8\n", "x.csv"}, json{"{\"l\": 0, \"p\": [1, 255]}\n{\"l\": 3, \"p\": [7, 8]}\n"};
   for (const auto& [t, columns] : {std::pair{csv, "1-2"}, std::pair{json, "p"}}) {
     const auto producer = t.open({{"#", columns}, {"dtype", "u8"}, {"shape", "2x1"}});
     CHECK(producer->describe()->sample == Shape{2, 1});
@@ -150,7 +150,7 @@ TEST_CASE("numbers keep the type and shape that is asked for") {
   }
   CHECK(csv.refuse({{"#", "1-2"}, {"dtype", "i8"}}) ==
         "'FILE' line 2, column #2 'b': found '255', which is no i8; leave dtype= out, or give one that holds it");
-  CHECK(Text{"1\n2.5\n", "x.csv"}.refuse({{"dtype", "u8"}}) ==
+  CHECK(TableText{"1\n2.5\n", "x.csv"}.refuse({{"dtype", "u8"}}) ==
         "'FILE' line 2, column #0: found '2.5', which is no u8; leave dtype= out, or give one that holds it");
 }
 
@@ -219,7 +219,7 @@ TEST_CASE("numbers are rounded once, however they are written") {
     text += std::string(word) + ",0\n";
     expected.push_back(static_cast<float>(std::strtod(word, nullptr)));
   }
-  const Rows rows = Text{text, "x.csv"}.rows();
+  const TextRows rows = TableText{text, "x.csv"}.rows();
   REQUIRE(rows.size() == expected.size());
   for (size_t i = 0; i < rows.size(); ++i) REQUIRE(rows[i][0] == expected[i]);
 }

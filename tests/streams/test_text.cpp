@@ -6,8 +6,8 @@ using namespace harmonics::testing;
 
 namespace {
 
-struct Text {
-  explicit Text(const std::string& text) : path(folder.write("x.txt", text)) {}
+struct TextFile {
+  explicit TextFile(const std::string& text) : path(folder.write("x.txt", text)) {}
   std::shared_ptr<Producer> open(Options options) const { return open_file(path, options); }
   // The windows of a pass as text again.
   std::vector<std::string> windows(Options options) const {
@@ -35,7 +35,7 @@ struct Text {
 }  // namespace
 
 TEST_CASE("text gives windows of symbols") {
-  const Text text("hello, w\xC3\xB6rld \xE2\x82\xAC\xF0\x9F\x98\x80!");
+  const TextFile text("hello, w\xC3\xB6rld \xE2\x82\xAC\xF0\x9F\x98\x80!");
   const StreamInfo info = *text.open(Options{{"window", "4"}})->describe();
   CHECK(info.dtype == DType::I32);
   CHECK(info.sample == Shape{4});
@@ -55,7 +55,7 @@ TEST_CASE("text gives windows of symbols") {
 }
 
 TEST_CASE("parts of a text share its vocabulary and nothing else") {
-  const Text text("aaaaabbbbbcccccddddd");
+  const TextFile text("aaaaabbbbbcccccddddd");
   CHECK(text.windows(Options{{"window", "5"}, {"part", "0-0.75"}}) ==
         std::vector<std::string>{"aaaaa", "bbbbb", "ccccc"});
   CHECK(text.windows(Options{{"window", "5"}, {"part", "0.75-1"}}) == std::vector<std::string>{"ddddd"});
@@ -63,7 +63,7 @@ TEST_CASE("parts of a text share its vocabulary and nothing else") {
 }
 
 TEST_CASE("a given vocabulary sets the order") {
-  const Text text("abcab");
+  const TextFile text("abcab");
   const auto producer = text.open(Options{{"vocabulary", "cbaz"}, {"window", "5"}});
   CHECK(producer->describe()->classes == 4);
   CHECK(drain<int32_t>(*producer)[0] == std::vector<int32_t>{2, 1, 0, 2, 1});
@@ -77,25 +77,25 @@ TEST_CASE("more than 256 symbols are held too") {
   for (uint32_t c = 0x4E00; c < 0x4E00 + 400; ++c)
     all += {static_cast<char>(0xE0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 63)),
             static_cast<char>(0x80 | (c & 63))};
-  const Text text(all);
+  const TextFile text(all);
   const auto samples = drain<int32_t>(*text.open(Options{{"window", "400"}}));
   for (int i = 0; i < 400; ++i) CHECK(samples[0][static_cast<size_t>(i)] == i);
 }
 
 TEST_CASE("what is no text is refused") {
-  CHECK(Text("ab\xFF").refuse({}) ==
+  CHECK(TextFile("ab\xFF").refuse({}) ==
         "is not UTF-8: byte 2 begins no character; convert it, for example with iconv -t UTF-8");
   for (const char* bad : {"\xC0\x80", "\xC3", "\xE2\x82", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\xF4\x90\x80\x80",
                           "\x80", "\xE0\x80\x80", "\xF0\x80\x80\x80", "\xC3(", "\xE2\x82("})
-    CHECK(Text(bad).refuse({}) ==
+    CHECK(TextFile(bad).refuse({}) ==
           "is not UTF-8: byte 0 begins no character; convert it, for example with iconv -t UTF-8");
-  CHECK(Text(std::string("a\0b", 3)).refuse({}) == "is no text: byte 1 is zero; use format= to say what it is");
-  CHECK(Text("abc").refuse(Options{{"window", "4"}}) ==
+  CHECK(TextFile(std::string("a\0b", 3)).refuse({}) == "is no text: byte 1 is zero; use format= to say what it is");
+  CHECK(TextFile("abc").refuse(Options{{"window", "4"}}) ==
         "has 3 characters, fewer than the window of 4; give a smaller window=");
-  CHECK(Text("abcdef").refuse(Options{{"window", "4"}, {"part", "0-0.5"}}) ==
+  CHECK(TextFile("abcdef").refuse(Options{{"window", "4"}, {"part", "0-0.5"}}) ==
         "has 3 characters in part=0-0.5, fewer than the window of 4; give a smaller window=");
-  CHECK(Text("abc").refuse(Options{{"window", "0"}}) == "window=0 is no number of symbols; the least is 1");
-  CHECK(Text("abc").refuse(Options{{"window", "2"}, {"shift", "-1"}}) ==
+  CHECK(TextFile("abc").refuse(Options{{"window", "0"}}) == "window=0 is no number of symbols; the least is 1");
+  CHECK(TextFile("abc").refuse(Options{{"window", "2"}, {"shift", "-1"}}) ==
         "shift=-1 is no number of symbols; the least is 1");
 }
 

@@ -29,12 +29,6 @@ std::shared_ptr<CountingProducer> counting(uint64_t n, Gives gives = Gives::Bloc
 std::vector<int> pass(Producer& p) { return numbers(drain<int32_t>(p)); }
 std::vector<int> pass_in_blocks(Producer& p, uint64_t chunk) { return numbers(drain_blocks<int32_t>(p, chunk)); }
 
-std::vector<int> range(int first, int last, int step = 1) {
-  std::vector<int> v;
-  for (; first < last; first += step) v.push_back(first);
-  return v;
-}
-
 template <typename Make>
 void check_everywhere(Make make, const std::vector<int>& expected) {
   for (const Gives gives : every_way) {

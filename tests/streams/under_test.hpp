@@ -158,6 +158,12 @@ std::vector<std::vector<T>> drain_blocks(Producer& producer, uint64_t chunk) {
   }
 }
 
+inline std::vector<int> range(int first, int last, int step = 1) {
+  std::vector<int> v;
+  for (; first < last; first += step) v.push_back(first);
+  return v;
+}
+
 // Counts 0, 1, 2 ... as i32[width]; made by hand, so every path of a wrapper can be forced.
 class CountingProducer : public Producer {
  public:

@@ -1,0 +1,23 @@
+// std::bad_alloc that says how much was asked for. Allocates nothing itself.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <new>
+
+namespace harmonics {
+
+class OutOfMemory final : public std::bad_alloc {
+ public:
+  explicit OutOfMemory(std::size_t bytes) noexcept : bytes_(bytes) {
+    std::snprintf(text_, sizeof text_, "not enough memory: %zu bytes were asked for", bytes);
+  }
+  const char* what() const noexcept override { return text_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::size_t bytes_;
+  char text_[80];
+};
+
+}  // namespace harmonics

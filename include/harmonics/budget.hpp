@@ -1,0 +1,72 @@
+// What a piece of work may take: bytes, steps, seconds. One object is handed down to everything that allocates or computes
+// by a number from a file, a message or a flow, and is asked before.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <harmonics/error.hpp>
+
+namespace harmonics {
+
+// Not thread-safe: one piece of work has one.
+class Budget {
+ public:
+  struct Terms {
+    uint64_t most = std::numeric_limits<uint64_t>::max();
+    std::string unit = "bytes";  // "bytes", "steps", "seconds"
+    std::string reason;          // of the limit, for refusals: "256 MiB and 64 bytes for each byte of the file"
+    std::string remedy;          // "give memory=2G"
+    ErrorKind kind = ErrorKind::Stream;  // of refusals
+    bool fixed = false;                  // allow() changes nothing: a user has set the limit
+  };
+
+  explicit Budget(Terms terms) : terms_(std::move(terms)) {}
+
+  uint64_t most() const { return terms_.most; }
+  uint64_t used() const { return used_; }
+  uint64_t left() const { return used_ < terms_.most ? terms_.most - used_ : 0; }
+
+  // Takes `amount`, or throws and changes nothing: "'x.npz' asks for 930000000 bytes for its array 'a', ...".
+  void take(uint64_t amount, std::string_view who, std::string_view purpose) {
+    if (amount > left()) refuse(amount, who, purpose);
+    used_ += amount;
+  }
+  // `count` times `each`; what overflows is refused too.
+  void take(uint64_t count, uint64_t each, std::string_view who, std::string_view purpose) {
+    uint64_t amount = 0;
+    if (__builtin_mul_overflow(count, each, &amount)) amount = std::numeric_limits<uint64_t>::max();
+    take(amount, who, purpose);
+  }
+  // Uses `total` from now on, for amounts that are measured instead of counted (time).
+  void reach(uint64_t total, std::string_view who, std::string_view purpose) {
+    if (total > terms_.most) refuse(total, who, purpose);
+    used_ = total;
+  }
+  void give_back(uint64_t amount) noexcept { used_ -= amount < used_ ? amount : used_; }
+  // The limit grows, as when one more file is read.
+  void allow(uint64_t more) {
+    if (terms_.fixed) return;
+    if (__builtin_add_overflow(terms_.most, more, &terms_.most)) terms_.most = std::numeric_limits<uint64_t>::max();
+  }
+
+  [[noreturn]] void refuse(uint64_t amount, std::string_view who, std::string_view purpose) const {
+    std::string text(who);
+    const bool beyond = amount == std::numeric_limits<uint64_t>::max();
+    text += " asks for " + (beyond ? "more than 2^64" : std::to_string(amount)) + " " + terms_.unit + " for " +
+            std::string(purpose) + "; the limit is " + std::to_string(terms_.most) + " " + terms_.unit;
+    if (!terms_.reason.empty()) text += " (" + terms_.reason + ")";
+    if (used_) text += ", of which " + std::to_string(used_) + " are used";
+    if (!terms_.remedy.empty()) text += "; " + terms_.remedy;
+    throw Error(terms_.kind, text);
+  }
+
+ private:
+  Terms terms_;
+  uint64_t used_ = 0;
+};
+
+}  // namespace harmonics

@@ -1,0 +1,47 @@
+// Products and sums of lengths that a file, a message, an address or a flow chose: no result, rather than a wrong one.
+#pragma once
+
+#include <optional>
+#include <type_traits>
+
+namespace harmonics {
+
+namespace lengths {
+// The type of a second operand, which follows the first's: plugins are C++17, where std::type_identity is missing.
+template <typename T>
+struct As {
+  using type = T;
+};
+}  // namespace lengths
+
+// a * b, or none where the type cannot hold it.
+template <typename T>
+[[nodiscard]] constexpr std::optional<T> checked_product(T a, typename lengths::As<T>::type b) {
+  T result{};
+  if (__builtin_mul_overflow(a, b, &result)) return std::nullopt;
+  return result;
+}
+
+// a + b, or none where the type cannot hold it.
+template <typename T>
+[[nodiscard]] constexpr std::optional<T> checked_sum(T a, typename lengths::As<T>::type b) {
+  T result{};
+  if (__builtin_add_overflow(a, b, &result)) return std::nullopt;
+  return result;
+}
+
+// The product of a range of lengths; none where it does not fit, or one of them is negative. A length of 0 counts as 1 on
+// the way, so that the product of any part of the range fits as well.
+template <typename T, typename Range>
+[[nodiscard]] constexpr std::optional<T> checked_count(const Range& lengths) {
+  T count = 1, zero = 1;
+  for (const auto length : lengths) {
+    if constexpr (std::is_signed_v<std::decay_t<decltype(length)>>)
+      if (length < 0) return std::nullopt;
+    if (length == 0) zero = 0;
+    else if (__builtin_mul_overflow(count, length, &count)) return std::nullopt;
+  }
+  return count * zero;
+}
+
+}  // namespace harmonics

@@ -1,0 +1,11 @@
+// What operator new was asked for in this test program, counted in test_allocation.cpp.
+#pragma once
+
+#include <cstdint>
+
+namespace harmonics::testing {
+
+uint64_t allocations_made();
+uint64_t bytes_allocated();
+
+}  // namespace harmonics::testing
