@@ -103,7 +103,7 @@ int harmonics_sender_open(const char* address, const harmonics_sender_options* g
     if (given) std::memcpy(&options, given, std::min<size_t>(given->struct_size, sizeof options));
     wire::OutboxOptions outbox = outbox_options(text(address), options, tensors, count);
     auto sender = std::make_unique<harmonics_sender>();
-    for (const wire::TensorPart& part : outbox.tensors) sender->bytes.push_back(static_cast<size_t>(part.sample.count()) * element_bytes(part.dtype));
+    for (const wire::TensorPart& part : outbox.tensors) sender->bytes.push_back(tensor_bytes(part.dtype, part.sample));
     connect(*sender, text(address), options, std::move(outbox));
     *out = sender.release();
   });

@@ -23,7 +23,7 @@ template <typename T> T number_at(std::span<const std::byte> bytes, size_t at) {
 }
 template <typename T> void put(std::vector<std::byte>& to, size_t at, T value) { std::memcpy(to.data() + at, &value, sizeof value); }
 
-uint64_t bytes_of_one(const TensorPart& part) { return static_cast<uint64_t>(part.sample.count()) * element_bytes(part.dtype); }
+uint64_t bytes_of_one(const TensorPart& part) { return tensor_bytes(part.dtype, part.sample); }
 
 size_t padding(uint64_t at) { return static_cast<size_t>((8 - at % 8) % 8); }
 

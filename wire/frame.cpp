@@ -162,7 +162,7 @@ bool alike(const std::vector<TensorPart>& a, const std::vector<TensorPart>& b) {
 
 uint64_t sample_bytes(const Frame& frame) {
   uint64_t bytes = 0;
-  for (const TensorPart& part : frame.tensors) bytes += static_cast<uint64_t>(part.sample.count()) * element_bytes(part.dtype);
+  for (const TensorPart& part : frame.tensors) bytes += tensor_bytes(part.dtype, part.sample);
   return bytes;
 }
 

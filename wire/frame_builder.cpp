@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMostFree = 8u << 20;
 
 size_t rounded(size_t bytes) { return (bytes + 7) / 8 * 8; }
-size_t bytes_of(const TensorPart& part) { return static_cast<size_t>(part.sample.count()) * element_bytes(part.dtype); }
+size_t bytes_of(const TensorPart& part) { return tensor_bytes(part.dtype, part.sample); }
 
 Frame frame_like(const FrameOrigin& origin) {
   Frame frame;

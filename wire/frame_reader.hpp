@@ -19,6 +19,8 @@ class FrameReader {
   // The next whole frame, not yet decoded; none: more has to arrive. Throws on what no frame begins with; nothing can be read from the
   // stream after that.
   OwnedBytes next();
+  // Of frames from now on.
+  void limit(const Limits& limits) { limits_ = limits; }
   // Bytes of a frame that has not arrived as a whole.
   size_t begun() const { return end_ - begin_; }
 

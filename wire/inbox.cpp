@@ -32,6 +32,7 @@ struct Chunk {
 
 struct Reader {
   std::string tensor;
+  std::optional<Inbox::Announced> expected;
   Time deadline{};  // for the first sender
   std::chrono::milliseconds wait{};
   std::optional<size_t> index;  // of its tensor
@@ -79,6 +80,12 @@ struct Inbox::Body {
     if (found == tensors.end() && !(reader.tensor.empty() && tensors.size() == 1))
       throw Error(ErrorKind::Name, options.where + ": senders send " + described(tensors) + (reader.tensor.empty() ? "" : ", no '" + reader.tensor + "'"))
           .note("name the tensor behind the address: " + options.where + "#NAME");
+    const TensorPart& part = found == tensors.end() ? tensors[0] : *found;
+    if (reader.expected && (part.dtype != reader.expected->dtype || part.sample != reader.expected->sample))
+      throw Error(ErrorKind::Stream,
+                  fmt::format("{}: its position is of {}, and the stream was {}", options.where, described({part}),
+                              described({{part.name, reader.expected->dtype, reader.expected->sample, {}}})))
+          .note("checkpoint and spool are of two runs: go on with those of one");
     reader.index = found == tensors.end() ? 0 : static_cast<size_t>(found - tensors.begin());
     return *reader.index;
   }
@@ -197,6 +204,11 @@ void Inbox::turned_away(const std::string& reason) {
   body_->senders.turned_away(reason);
 }
 
+bool Inbox::is_greeted(uint64_t peer) const {
+  const Lock lock(body_->mutex);
+  return body_->senders.is_greeted(peer);
+}
+
 void Inbox::left(uint64_t peer) {
   const Lock lock(body_->mutex);
   body_->senders.left(peer);
@@ -206,8 +218,9 @@ std::optional<Inbox::Answer> Inbox::poll() {
   Lock lock(body_->mutex);
   const bool news = std::exchange(body_->news, false);
   std::optional<Answer> answer = body_->senders.poll(now());
+  const bool fewer = body_->senders.take_forgotten();
   lock.unlock();  // or who is woken waits for it
-  if (news) body_->changed.notify_all();
+  if (news || fewer) body_->changed.notify_all();
   return answer;
 }
 
@@ -255,11 +268,24 @@ void Inbox::close(int reader) {
 Inbox::Announced Inbox::announced(int id) {
   Lock lock(body_->mutex);
   Reader& reader = body_->readers.at(id);
+  if (reader.expected) return *reader.expected;
   body_->wait(lock, reader, [this] { return body_->senders.has_come(); });
   if (body_->closed && !body_->senders.has_come()) throw body_->cut_off();
   if (!body_->senders.has_come()) throw Error(ErrorKind::Unavailable, body_->options.where + ": nobody had begun to send when reading was cancelled");
   const TensorPart& part = body_->senders.tensors()[body_->tensor_of(reader)];
   return {part.dtype, part.sample, part.classes};
+}
+
+void Inbox::expect(int id, const Announced& what) {
+  const Lock lock(body_->mutex);
+  Reader& reader = body_->readers.at(id);
+  reader.expected = what;
+  body_->senders.expect({reader.tensor, what.dtype, what.sample, {}, what.classes});
+}
+
+void Inbox::forget_incarnation(const std::string& producer) {
+  const Lock lock(body_->mutex);
+  body_->senders.forget_incarnation(producer);
 }
 
 std::optional<Received> Inbox::next(int id, SampleNumber* number) {
@@ -308,6 +334,8 @@ bool Inbox::restore(int id, uint64_t index, const std::string& position) {
     b.senders.restore(index, read_positions(position));
     b.restored = {index, position};
     b.first = index;
+    for (auto& [other, r] : b.readers)
+      if (r.expected && b.senders.has_come()) b.tensor_of(r);
     for (auto& [other, r] : b.readers) r.at = r.durable = index;
     b.senders.begin(true);
     b.wake();

@@ -18,6 +18,8 @@ struct InboxOptions {
   uint64_t window_samples = 4096, window_bytes = 16u << 20;  // of all senders together
   Limits limits;
   size_t most_senders = 256;
+  // May this peer send in this name? Asked for each of its frames, by the thread that brings them; none: any may.
+  std::function<bool(uint64_t peer, const std::string& producer)> may_use = nullptr;
   bool one_way = false;          // nobody is answered: DATA and END are taken as they come, what is missing is counted as lost
 };
 
@@ -57,6 +59,8 @@ class Inbox {
   // As arrived, for what does not even begin like a frame.
   void damaged(uint64_t peer, const std::string& reason);
   void left(uint64_t peer);
+  // Has a sender said HELLO there, and was taken or may wait?
+  bool is_greeted(uint64_t peer) const;
   // Somebody did not even become a peer.
   void turned_away(const std::string& reason);
   struct Answer {
@@ -86,8 +90,14 @@ class Inbox {
     Shape sample;
     uint32_t classes = 0;  // 0: not known
   };
+  // Before restore: the incarnation of this sender is forgotten, so that one of an earlier clock is taken; its samples
+  // are not.
+  void forget_incarnation(const std::string& producer);
   // What senders say they send. Waits for the first. Errors: Unavailable when none comes, Name.
   Announced announced(int reader);
+  // Before: what they sent in an earlier process that this one continues. announced() says this at once, and who sends
+  // otherwise is refused.
+  void expect(int reader, const Announced& what);
   // Waits for the next sample; empty: every sender that came has said that none follows.
   std::optional<Received> next(int reader, SampleNumber* number = nullptr);
   // Up to n samples, back to back; less only at the end. `numbers`: of as many samples as are given.

@@ -38,6 +38,7 @@ bool is_key(const std::string& text) {
 
 struct Line {
   std::string name, key;  // "public", "secret", or "" for a key alone
+  std::string bound;      // "": no sender's name
 };
 
 std::vector<Line> read_lines(const std::string& path) {
@@ -51,7 +52,13 @@ std::vector<Line> read_lines(const std::string& path) {
     std::vector<std::string> parts;
     for (std::string word; words >> word && !(parts.empty() && word[0] == '#');) parts.push_back(word);
     if (parts.empty()) continue;
-    Line line{parts.size() >= 3 && parts[1] == "=" ? parts[0] : "", parts.size() >= 3 && parts[1] == "=" ? parts[2] : parts[0]};
+    const bool named = parts.size() >= 3 && parts[1] == "=";
+    const size_t at = named ? 2 : 0;
+    Line line{named ? parts[0] : "", parts[at], ""};
+    const bool binds = parts.size() > at + 1 && parts[at + 1] == "as";
+    for (size_t i = at + 2; binds && i < parts.size(); ++i) line.bound += (i > at + 2 ? " " : "") + parts[i];
+    if (binds && line.bound.empty())
+      throw unreadable(path, fmt::format("line {} binds no name: write KEY as NAME", number));
     if (!is_key(line.key)) throw unreadable(path, fmt::format("line {} has no key of 40 characters", number));
     lines.push_back(std::move(line));
   }
@@ -84,6 +91,19 @@ std::vector<Key> read_allowed(const std::string& path) {
   }
   if (keys.empty()) throw unreadable(path, "has no public key: nobody could send");
   return keys;
+}
+
+BoundNames read_bound_names(const std::string& path) {
+  BoundNames bound;
+  for (const Line& line : read_lines(path))
+    if (!line.bound.empty()) bound.emplace(line.bound, line.key);
+  return bound;
+}
+
+bool may_use(const BoundNames& bound, const Key& key, const std::string& name) {
+  const auto [first, last] = bound.equal_range(name);
+  if (first != last) return std::any_of(first, last, [&](const auto& entry) { return entry.second == key; });
+  return std::none_of(bound.begin(), bound.end(), [&](const auto& entry) { return entry.second == key; });
 }
 
 Key key_of(std::span<const unsigned char, 32> bytes) {

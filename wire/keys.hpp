@@ -1,6 +1,7 @@
 // Keys of CURVE, as files have them, and who may come in. Nothing of libzmq is needed for it.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,8 +19,14 @@ struct KeyPair {
 KeyPair read_key_pair(const std::string& path);
 // The key itself, or a file with the line "public = KEY".
 Key read_public_key(const std::string& text);
-// A file of public keys, a line each: KEY, or "public = KEY"; # begins a comment.
+// A file of public keys, a line each: KEY, or "public = KEY"; # begins a comment. "KEY as NAME" binds a sender's name
+// to the key.
 std::vector<Key> read_allowed(const std::string& path);
+// The names that are bound there, each with the keys that may use it.
+using BoundNames = std::multimap<std::string, Key>;
+BoundNames read_bound_names(const std::string& path);
+// A name that is bound is used by its keys alone, and a key to which names are bound uses no others.
+bool may_use(const BoundNames& bound, const Key& key, const std::string& name);
 
 // The text of 32 bytes (ZeroMQ RFC 32).
 Key key_of(std::span<const unsigned char, 32> bytes);

@@ -8,6 +8,7 @@
 #include <deque>
 #include <mutex>
 
+#include <harmonics/announced.hpp>
 #include <harmonics/plugin.hpp>
 
 #include "wire/inbox.hpp"
@@ -35,7 +36,18 @@ template <typename End> class LiveProducer final : public Producer {
  public:
   // `notes`: for people, when the stream is opened.
   LiveProducer(std::shared_ptr<End> end, const Arguments& options, std::string notes = "")
-      : end_(std::move(end)), notes_(std::move(notes)), reader_(inbox().open(options.has("#") ? options.text("#") : "", std::chrono::seconds(options.integer("wait", 60)))) {}
+      : end_(std::move(end)),
+        notes_(std::move(notes)),
+        reader_(inbox().open(options.has("#") ? options.text("#") : "",
+                             std::chrono::seconds(options.integer("wait", 60)))) {
+    const std::string type = options.text("type", "");
+    const std::optional<StreamInfo> info = read_announced(type);
+    if (!type.empty() && !info)
+      throw Error(ErrorKind::Usage, inbox().where() + ": '" + type + "' is no type of samples")
+          .note("write type=u8:28x28, type=f32, or with classes type=i64<10");
+    if (const std::string name = options.text("forget", ""); !name.empty()) inbox().forget_incarnation(name);
+    if (info) inbox().expect(reader_, {info->dtype, info->sample, classes_told(info->dtype, info->classes)});
+  }
   ~LiveProducer() override { inbox().close(reader_); }
 
   HTensor next() override {
@@ -127,7 +139,7 @@ template <typename End> class Joined {
     }
     if (part.tensor->dtype != dtype || part.tensor->sample != shape)
       throw Error(ErrorKind::Shape, options_.where + ": '" + part.name + "' is a sample of shape " + shape.str() + " after samples of shape " + part.tensor->sample.str());
-    const size_t size = static_cast<size_t>(shape.count()) * element_bytes(dtype);
+    const size_t size = tensor_bytes(dtype, shape);
     const auto* const first = static_cast<const std::byte*>(sample.bytes());
     ++part.pushed;
     if (parts_.size() == 1) {
@@ -203,7 +215,14 @@ template <typename End> class LiveConsumer final : public Consumer {
 
 // Options that every live producer and consumer has, and what they say.
 inline std::vector<Argument> live_producer_options(std::vector<Argument> more = {}) {
-  more.insert(more.begin(), Argument::integer("wait", 60, "seconds for the first sender to come").in("1..86400"));
+  more.insert(more.begin(),
+              {Argument::integer("wait", 60, "seconds for the first sender to come").in("1..86400"),
+               Argument::text("type", "",
+                              "what its samples are, such as u8:28x28 or i64<10 (10 classes): the first sender need "
+                              "not be waited for, and others are refused; a run that goes on knows it"),
+               Argument::text("forget", "",
+                              "name of a sender whose epoch is forgotten when the run goes on, so that it is taken "
+                              "though its clock, or another sender of the name, was ahead")});
   return more;
 }
 inline std::vector<Argument> one_way_consumer_options(std::vector<Argument> more = {}) {

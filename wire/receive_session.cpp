@@ -51,6 +51,7 @@ void ReceiveSession::hello(const Frame& frame, Time now) {
     return refuse(frame, Code::Tensors, fmt::format("wanted is {}, not {}", described(options_.tensors), described(frame.tensors)));
   say_welcome_ = true;
   if (greeted_ && frame.epoch == epoch_ && frame.session == session_) return;
+  if (!before_hello_) before_hello_ = BeforeHello{{epoch_, next_, ended_}, durable_end_, counts_.lost};
   if (frame.epoch > epoch_) ended_ = durable_end_ = false;
   if (!frame.fresh && frame.seq > next_) {
     counts_.lost += frame.seq - next_;
@@ -68,6 +69,15 @@ void ReceiveSession::hello(const Frame& frame, Time now) {
   asked_seq_.reset();
   say_pong_ = say_bye_ = say_grant_ = false;
   granted_at_ = now;
+}
+
+void ReceiveSession::take_back_hello() {
+  if (!before_hello_) return;
+  const BeforeHello was = *std::exchange(before_hello_, std::nullopt);
+  epoch_ = was.position.epoch, next_ = was.position.seq, ended_ = was.position.ended;
+  durable_end_ = was.durable_end;
+  counts_.lost = was.lost;
+  greeted_ = false;
 }
 
 // Whether the frame belongs to the session; if there is none, its sender is asked to begin one.
@@ -113,6 +123,7 @@ ReceiveSession::Taken ReceiveSession::data(const Frame& frame, Time now) {
   const uint64_t bytes = taken.count * sample_bytes(frame);
   counts_.duplicates += taken.first;
   counts_.samples += taken.count;
+  before_hello_.reset();
   next_ = end;
   bytes_ += bytes;
   held_samples_ += taken.count;
@@ -123,6 +134,7 @@ ReceiveSession::Taken ReceiveSession::data(const Frame& frame, Time now) {
 
 void ReceiveSession::end(const Frame& frame, Time now) {
   if (frame.seq > next_) return ask(Code::None, "", now);
+  before_hello_.reset();
   ended_ = true;
   end_ = frame.seq;
   say_bye_ = say_grant_ = true;

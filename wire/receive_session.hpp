@@ -61,8 +61,15 @@ class ReceiveSession {
   // When poll is to be asked again if nothing arrives.
   Time deadline() const { return granted_at_ + options_.grant_after; }
 
-  // Behind the samples that were taken, consumed or not.
-  Position position() const { return {epoch_, next_, ended_}; }
+  // Behind the samples that were taken, consumed or not. A HELLO alone does not move it.
+  Position position() const { return before_hello_ ? before_hello_->position : Position{epoch_, next_, ended_}; }
+  // A HELLO was taken, and no sample or end behind it yet: anyone may say one.
+  bool is_only_greeted() const { return before_hello_.has_value(); }
+  // The incarnation that said HELLO last, and whether it has said that no sample follows.
+  uint64_t epoch() const { return epoch_; }
+  bool is_ended() const { return ended_; }
+  // The connection of such a HELLO is gone: as before it.
+  void take_back_hello();
   // The sender can keep no more until something is durable; asking answers no until it says so again.
   bool take_durable_wanted() { return std::exchange(durable_wanted_, false); }
   bool is_greeted() const { return greeted_; }
@@ -93,6 +100,13 @@ class ReceiveSession {
   uint64_t epoch_ = 0, next_ = 0, durable_ = 0;
   uint64_t held_samples_ = 0, held_bytes_ = 0;  // taken and not consumed
   bool ended_ = false, durable_end_ = false, durable_wanted_ = false;
+
+  struct BeforeHello {
+    Position position;
+    bool durable_end;
+    uint64_t lost;
+  };
+  std::optional<BeforeHello> before_hello_;
 
   // Of the session.
   bool greeted_ = false;

@@ -9,6 +9,15 @@ namespace {
 
 constexpr size_t kMostAnswers = 1024;
 constexpr auto kWarnAgain = std::chrono::milliseconds(100);
+constexpr size_t kMostEmptyNames = 16, kRemembered = 4;
+constexpr Time kGoneForGood = std::chrono::seconds(5);  // senders connect again within two
+constexpr Time kEmptyPlace = std::chrono::seconds(10);  // of one that gives nothing while others wait
+
+// Epochs are those of clocks in nanoseconds, or smaller numbers.
+uint64_t latest_epoch() {
+  const auto latest = std::chrono::system_clock::now() + std::chrono::hours(24);
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(latest.time_since_epoch()).count());
+}
 
 bool is_of_sender(Kind kind) { return kind == Kind::Hello || kind == Kind::Data || kind == Kind::Ping || kind == Kind::End || kind == Kind::Bye; }
 
@@ -21,49 +30,99 @@ void add(ReceiveCounts& to, const ReceiveCounts& more) {
 
 std::optional<Taken> Senders::arrived(uint64_t peer, OwnedBytes bytes, std::shared_ptr<const Frame> frame) {
   if (!is_of_sender(frame->kind)) return std::nullopt;  // a receiver's own kinds say nothing to a receiver
+  if (refuses(peer, *frame)) return std::nullopt;
   Sender* const sender = known(*frame, peer);
   if (!sender) return std::nullopt;
   return options_.one_way ? count(*sender, peer, bytes, frame) : converse(*sender, peer, bytes, frame);
 }
 
+void Senders::refuse(uint64_t peer, const Frame& frame, Code code, const std::string& text) {
+  ++gone_.refused;
+  last_error_ = fmt::format("'{}' is refused: {}", frame.producer, text);
+  answer(peer, frame, Kind::Error, code, text);
+}
+
+// What no sender may say, whether it is known or not.
+bool Senders::refuses(uint64_t peer, const Frame& frame) {
+  const bool hello = frame.kind == Kind::Hello;
+  if (options_.may_use && !options_.may_use(peer, frame.producer)) {
+    refuse(peer, frame, Code::None, fmt::format("its key may not send as '{}'", frame.producer));
+    return true;
+  }
+  if (!hello && !options_.one_way) return false;
+  if (frame.epoch > latest_epoch()) {
+    refuse(peer, frame, Code::None,
+           fmt::format("its epoch {} is of a clock more than a day ahead of the receiver's: set its clock, or count "
+                       "epochs otherwise",
+                       frame.epoch));
+    return true;
+  }
+  if (hello && frame.tensors.empty()) {  // who reads has to know before the first sample comes
+    refuse(peer, frame, Code::Tensors,
+           "HELLO does not say what will come: name the tensors, with their types and shapes");
+    return true;
+  }
+  if (!hello || is_expected(frame.tensors)) return false;
+  refuse(peer, frame, Code::Tensors,
+         fmt::format("the stream was {}, not {}", described(expected_), described(frame.tensors)));
+  return true;
+}
+
 // The sender this frame is to be taken from; none: it has been answered.
 Sender* Senders::known(const Frame& frame, uint64_t peer) {
   const bool hello = frame.kind == Kind::Hello;
-  if (hello && frame.tensors.empty()) {  // who reads has to know before the first sample comes
-    ++gone_.refused;
-    last_error_ = fmt::format("'{}' is refused: its HELLO does not say what will come", frame.producer);
-    answer(peer, frame, Kind::Error, Code::Tensors, "HELLO does not say what will come: name the tensors, with their types and shapes");
-    return nullptr;
-  }
-  if (!begun_ && !options_.one_way) {
-    if (hello && (waiting_.size() < options_.most_senders || waiting_.count({frame.stream, frame.producer}))) {
-      keep_waiting(peer, frame);
-    } else if (!hello) {
-      answer(peer, frame, Kind::Nack, Code::NoSession, "the receiver knows nothing of this session");
-    }
-    return nullptr;
-  }
   const SenderName name{frame.stream, frame.producer};
-  if (const auto found = all_.find(name); found != all_.end()) return found->second.get();
+  const bool waits = !begun_ && !options_.one_way;
+  if (const auto found = all_.find(name); found != all_.end() && !waits) return found->second.get();
   if (!hello && !options_.one_way) {
     ++gone_.stale;
     if (frame.kind != Kind::Bye) answer(peer, frame, Kind::Nack, Code::NoSession, "the receiver knows nothing of this session");
     return nullptr;
   }
-  if (all_.size() >= options_.most_senders && !make_room()) {
-    ++gone_.refused;
-    last_error_ = fmt::format("'{}' is refused: {} senders are there, and no more are taken", frame.producer, all_.size());
-    answer(peer, frame, Kind::Error, Code::None, fmt::format("{} senders are there, and no more are taken", all_.size()));
+  if (hello && !waiting_.count(name) && empty_names_of(peer) >= kMostEmptyNames) {
+    refuse(peer, frame, Code::None,
+           fmt::format("{} senders of this connection have given no sample yet", kMostEmptyNames));
     return nullptr;
   }
-  return &make(name);
+  if (waits) return keep_waiting(peer, frame), nullptr;
+  if (has_place() || make_room()) return &make(name);
+  if (!options_.one_way) return keep_waiting(peer, frame), nullptr;
+  ++gone_.refused;
+  last_error_ =
+      fmt::format("'{}' is refused: {} senders are there, and no more are taken", frame.producer, all_.size());
+  return nullptr;
 }
 
-// Its HELLO is taken when the host has begun; until then it hears that somebody is there.
+size_t Senders::empty_names_of(uint64_t peer) const {
+  const auto waiting =
+      std::count_if(waiting_.begin(), waiting_.end(), [peer](const auto& entry) { return entry.second.peer == peer; });
+  const auto empty = std::count_if(all_.begin(), all_.end(), [peer](const auto& entry) {
+    return entry.second->peer == peer && !entry.second->gave;
+  });
+  return static_cast<size_t>(waiting + empty);
+}
+
+// Its HELLO is taken when the host has begun and there is a place, in turn; until then it hears that somebody is there.
 void Senders::keep_waiting(uint64_t peer, const Frame& hello) {
-  learn(hello.tensors);
-  waiting_[{hello.stream, hello.producer}] = {peer, hello};
   answer(peer, hello, Kind::Pong, Code::None, "");
+  const SenderName name{hello.stream, hello.producer};
+  const auto known = waiting_.find(name);
+  if (known == waiting_.end() && waiting_.size() >= options_.most_senders) return;  // it says hello again
+  const uint64_t turn = known == waiting_.end() ? ++turns_ : known->second.turn;
+  if (!begun_) learn(hello.tensors);
+  waiting_[name] = {peer, turn, hello};
+}
+
+// Those who wait for a place, as there are places.
+void Senders::admit_waiting() {
+  while (begun_ && !waiting_.empty() && (has_place() || make_room())) {
+    const auto first = std::min_element(waiting_.begin(), waiting_.end(),
+                                        [](const auto& a, const auto& b) { return a.second.turn < b.second.turn; });
+    const Waiting next = std::move(first->second);
+    waiting_.erase(first);
+    if (Sender* const sender = known(next.hello, next.peer))
+      converse(*sender, next.peer, {}, std::make_shared<const Frame>(next.hello));
+  }
 }
 
 Sender& Senders::make(const SenderName& name) {
@@ -83,18 +142,57 @@ Sender& Senders::make(const SenderName& name) {
   return *(all_[name] = std::move(made));
 }
 
-// Forgets one that has ended and of which nothing is held.
+// Who is there takes a place; of those who are gone more are remembered, since they may come back and go on.
+bool Senders::has_place() const {
+  const auto there = std::count_if(all_.begin(), all_.end(), [](const auto& entry) { return entry.second->peer != 0; });
+  return static_cast<size_t>(there) < options_.most_senders && all_.size() < kRemembered * options_.most_senders;
+}
+
+void Senders::forget(std::map<SenderName, std::unique_ptr<Sender>>::iterator sender) {
+  Sender& s = *sender->second;
+  if (s.session) {
+    if (!s.gave) s.session->take_back_hello();  // what it said it had lost, too
+    add(gone_, s.session->counts());
+  }
+  std::erase(dirty_, &s);
+  log_.forget(sender->first);
+  all_.erase(sender);
+}
+
+// Forgets one of which nothing is held: one that has ended; else one that gave nothing, and is gone or has had its
+// place for long.
 bool Senders::make_room() {
-  const auto found = std::find_if(all_.begin(), all_.end(), [this](const auto& entry) {
-    const Sender& s = *entry.second;
+  const Time t = now();
+  const auto find = [this](auto may_go) {
+    return std::find_if(all_.begin(), all_.end(),
+                        [&](const auto& entry) { return entry.second->queued == 0 && may_go(*entry.second); });
+  };
+  auto found = find([this](const Sender& s) {
     const bool in_log = durable_ && log_.last_of(s.name) > log_.first();
-    return position_of(s).ended && (s.told || options_.one_way) && s.queued == 0 && !in_log && !s.dirty;
+    return is_ended(s) && (s.told || options_.one_way) && !in_log && !s.dirty;
   });
+  if (found == all_.end()) found = find([](const Sender& s) { return !s.gave && s.peer == 0; });
+  if (found == all_.end()) found = find([t](const Sender& s) { return !s.gave && t - s.moved > kEmptyPlace; });
   if (found == all_.end()) return false;
-  if (found->second->session) add(gone_, found->second->session->counts());
-  log_.forget(found->first);
-  all_.erase(found);
+  forget(found);
   return true;
+}
+
+// A HELLO alone is worth what its connection is: once that is gone for longer than a sender takes to make another, it
+// was never said.
+void Senders::forget_silent(Time now) {
+  for (auto at = all_.begin(); at != all_.end();) {
+    const auto next = std::next(at);
+    Sender& s = *at->second;
+    if (s.session && s.peer == 0 && s.session->is_only_greeted() && now - s.moved > kGoneForGood) {
+      fewer_ = true;
+      if (s.gave)
+        s.session->take_back_hello();
+      else
+        forget(at);
+    }
+    at = next;
+  }
 }
 
 std::optional<Taken> Senders::converse(Sender& sender, uint64_t peer, const OwnedBytes& bytes, const std::shared_ptr<const Frame>& frame) {
@@ -104,6 +202,13 @@ std::optional<Taken> Senders::converse(Sender& sender, uint64_t peer, const Owne
   if (foreign && !session.is_of_session(*frame)) {  // an earlier connection of this sender, or somebody else in its name
     ++gone_.stale;
     if (frame->kind != Kind::Bye) answer(peer, *frame, Kind::Nack, Code::NoSession, "the receiver knows nothing of this session");
+    return std::nullopt;
+  }
+  // One that only said hello may turn out to be nobody: an earlier incarnation hears that somebody is there, until it
+  // is known who goes on.
+  if (hello && session.is_only_greeted() && frame->epoch < session.epoch() &&
+      frame->epoch >= session.position().epoch) {
+    answer(peer, *frame, Kind::Pong, Code::None, "");
     return std::nullopt;
   }
   if (!foreign) sender.peer = peer;
@@ -118,11 +223,13 @@ std::optional<Taken> Senders::converse(Sender& sender, uint64_t peer, const Owne
   if (frame->kind == Kind::End || frame->kind == Kind::Bye) share_window();
   if (hello && session.counts().refused == refused) {
     learn(frame->tensors);
+    if (!sender.came || former != peer) sender.moved = now();
     sender.came = true;
     sender.told = false;
-    if (!session.position().ended) sender.end_written.reset();
+    if (!session.is_ended()) sender.end_written.reset();
     share_window();
   }
+  sender.gave |= session.is_greeted() && !session.is_only_greeted();
   if (taken.count > 0) learn(frame->tensors);
   durable_wanted_ |= session.take_durable_wanted();
   if (hello || sender.peer != former || frame->kind != Kind::Data || taken.count == 0 || session.is_granting_due(now())) mark(sender);
@@ -146,16 +253,18 @@ std::optional<Taken> Senders::count(Sender& sender, uint64_t peer, const OwnedBy
     at.seq = std::max(at.seq, frame->seq);
     at.ended = true;
   }
-  learn(frame->tensors);
+  const bool expected = frame->kind != Kind::Data || is_expected(frame->tensors);
+  if (expected) learn(frame->tensors);
   if (frame->kind != Kind::Data) return std::nullopt;
-  if (!alike(frame->tensors, tensors_)) {
+  if (!expected || !alike(frame->tensors, tensors_)) {
     ++gone_.refused;
-    last_error_ = fmt::format("'{}' sends {}, wanted is {}", sender.name.producer, described(frame->tensors), described(tensors_));
+    last_error_ = fmt::format("'{}' sends {}, wanted is {}", sender.name.producer, described(frame->tensors),
+                              described(expected ? tensors_ : expected_));
     return std::nullopt;
   }
   const uint64_t end = frame->seq + frame->count;
   if (first) at = {frame->epoch, frame->seq, false};
-  sender.came = true;
+  sender.came = sender.gave = true;
   at.ended = false;
   if (frame->seq > at.seq) gone_.lost += frame->seq - at.seq;
   const uint64_t begin = std::max(frame->seq, at.seq);
@@ -165,6 +274,15 @@ std::optional<Taken> Senders::count(Sender& sender, uint64_t peer, const OwnedBy
   gone_.samples += end - begin;
   sender.queued += end - begin;
   return Taken{&sender, bytes, frame, static_cast<uint32_t>(begin - frame->seq), static_cast<uint32_t>(end - begin)};
+}
+
+bool Senders::is_expected(const std::vector<TensorPart>& tensors) const {
+  return std::all_of(expected_.begin(), expected_.end(), [&](const TensorPart& wanted) {
+    const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const TensorPart& part) {
+      return part.name == wanted.name || (wanted.name.empty() && tensors.size() == 1);
+    });
+    return found != tensors.end() && found->dtype == wanted.dtype && found->sample == wanted.sample;
+  });
 }
 
 // What the first says is what all send.
@@ -206,12 +324,18 @@ void Senders::arriving(uint64_t peer) {
     if (sender->peer == peer && sender->session) sender->session->arriving(now()), mark(*sender);
 }
 
+bool Senders::is_greeted(uint64_t peer) const {
+  const auto waits = [peer](const auto& entry) { return entry.second.peer == peer; };
+  const auto is_there = [peer](const auto& entry) { return entry.second->peer == peer; };
+  return std::any_of(waiting_.begin(), waiting_.end(), waits) || std::any_of(all_.begin(), all_.end(), is_there);
+}
+
 void Senders::left(uint64_t peer) {
   warned_.erase(peer);
-  std::erase_if(waiting_, [peer](const auto& entry) { return entry.second.first == peer; });
+  std::erase_if(waiting_, [peer](const auto& entry) { return entry.second.peer == peer; });
   std::erase_if(answers_, [peer](const Inbox::Answer& a) { return a.peer == peer; });
   for (auto& [name, sender] : all_)
-    if (sender->peer == peer) sender->peer = 0;
+    if (sender->peer == peer) sender->peer = 0, sender->moved = now();
   share_window();
 }
 
@@ -241,6 +365,8 @@ std::optional<Inbox::Answer> Senders::poll(Time now) {
   if (options_.one_way) return std::nullopt;
   if (now - ticked_ >= Inbox::kTick) {
     ticked_ = now;
+    forget_silent(now);
+    admit_waiting();
     for (auto& [name, sender] : all_) mark(*sender);
   }
   if (!answers_.empty()) {
@@ -273,7 +399,9 @@ bool Senders::consumed(Sender& sender, uint64_t samples, uint64_t bytes) {
 // Each who sends has an equal part of the window. What was granted stays granted, so n of them hold at most 1 + 1/2 + ... + 1/n windows,
 // and that only until the first ones have used up theirs.
 void Senders::share_window() {
-  const auto is_active = [](const Sender& s) { return s.session && s.peer != 0 && s.session->is_greeted() && !s.session->position().ended; };
+  const auto is_active = [](const Sender& s) {
+    return s.session && s.peer != 0 && s.session->is_greeted() && !s.session->is_ended();
+  };
   uint64_t active = 0;
   for (const auto& [name, sender] : all_) active += is_active(*sender);
   if (active == 0) return;
@@ -286,7 +414,7 @@ void Senders::begin(bool durable) {
   begun_ = true;
   durable_ = durable && !options_.one_way;
   for (const auto& [name, waiting] : std::exchange(waiting_, {})) {
-    const auto& [peer, hello] = waiting;
+    const auto& [peer, turn, hello] = waiting;
     if (Sender* const sender = known(hello, peer)) converse(*sender, peer, {}, std::make_shared<const Frame>(hello));
   }
 }
@@ -297,8 +425,9 @@ void Senders::restore(uint64_t index, const Positions& positions) {
   durable_ = true;
   for (const auto& [name, position] : positions.senders) {
     Sender& sender = make(name);
-    sender.session->restore(position);
-    sender.came = true;
+    const bool has_incarnation = !forgotten_.count(name.producer) && position.epoch <= latest_epoch();
+    sender.session->restore({has_incarnation ? position.epoch : 0, position.seq, position.ended});
+    sender.came = sender.gave = true;
   }
 }
 
@@ -307,10 +436,10 @@ std::string Senders::position(uint64_t index) {
   positions.tensors = tensors_;
   positions.senders = log_.at(index);
   for (auto& [name, sender] : all_) {
-    if (!sender->came || log_.last_of(name) > index) continue;
+    if (!sender->gave || log_.last_of(name) > index) continue;
     const Position at = sender->session->position();  // behind its samples there may be a gap, a new incarnation, its end
     positions.senders[name] = at;
-    if (at.ended && !sender->end_written) sender->end_written = index;
+    if (at.ended && is_ended(*sender) && !sender->end_written) sender->end_written = index;
   }
   return positions_text(positions);
 }
@@ -322,13 +451,14 @@ void Senders::durable(uint64_t index) {
     if (found == all_.end()) continue;
     Sender& sender = *found->second;
     Position position = at;
-    const bool ended = sender.end_written && *sender.end_written <= index;
+    const bool ended = sender.end_written && *sender.end_written <= index && is_ended(sender);
     if (ended) position = sender.session->position();
     sender.session->durable(position);
     mark(sender);
   }
   for (auto& [name, sender] : all_)  // that ended without a sample
-    if (sender->end_written && *sender->end_written <= index) sender->session->durable(sender->session->position()), mark(*sender);
+    if (sender->end_written && *sender->end_written <= index && is_ended(*sender))
+      sender->session->durable(sender->session->position()), mark(*sender);
   durable_wanted_ = false;
 }
 
@@ -338,7 +468,7 @@ bool Senders::are_over() const {
   for (const auto& [name, sender] : all_) {
     if (!sender->came) continue;
     came = true;
-    if (!position_of(*sender).ended) return false;
+    if (!is_ended(*sender)) return false;
   }
   return came;
 }

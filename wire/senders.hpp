@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <set>
 
 #include "wire/inbox.hpp"
 #include "wire/sample_log.hpp"
@@ -15,6 +16,8 @@ struct Sender {
   uint64_t queued = 0;                      // samples of it that a reader has not had
   Position counted;                         // one way: what comes next
   bool came = false, told = false;          // its HELLO was taken; it was told that its end is known
+  bool gave = false;                        // a sample or its end, in this process or before
+  Time moved{};                             // when its HELLO came, or its connection went
   bool dirty = false;                       // something may have to be said to it
   std::optional<uint64_t> end_written;      // a position before this sample says that it ended
 };
@@ -36,7 +39,11 @@ class Senders {
   void damaged(uint64_t peer, const std::string& reason);
   void arriving(uint64_t peer);
   void left(uint64_t peer);
+  bool is_greeted(uint64_t peer) const;
   void turned_away(const std::string& reason);
+  void forget_incarnation(const std::string& producer) { forgotten_.insert(producer); }
+  // A sender that gave nothing was forgotten: the stream may be over.
+  bool take_forgotten() { return std::exchange(fewer_, false); }
   std::optional<Inbox::Answer> poll(Time now);
   // True: somebody may wait for what poll has to say now.
   bool consumed(Sender& sender, uint64_t samples, uint64_t bytes);
@@ -51,6 +58,8 @@ class Senders {
   void durable(uint64_t index);
   const SampleLog& log() const { return log_; }
 
+  // Of a tensor ("": the only one) that was sent before: who sends another is refused.
+  void expect(TensorPart tensor) { expected_.push_back(std::move(tensor)); }
   // A sender has come, or is known from a position.
   bool has_come() const { return !tensors_.empty(); }
   // All of them have said that no sample follows.
@@ -66,22 +75,39 @@ class Senders {
   std::optional<Taken> count(Sender& sender, uint64_t peer, const OwnedBytes& bytes, const std::shared_ptr<const Frame>& frame);
   Sender* known(const Frame& frame, uint64_t peer);
   Sender& make(const SenderName& name);
+  bool has_place() const;
   bool make_room();
   void keep_waiting(uint64_t peer, const Frame& hello);
+  void admit_waiting();
+  void forget_silent(Time now);
+  void forget(std::map<SenderName, std::unique_ptr<Sender>>::iterator sender);
+  bool refuses(uint64_t peer, const Frame& frame);
+  void refuse(uint64_t peer, const Frame& frame, Code code, const std::string& text);
+  size_t empty_names_of(uint64_t peer) const;
   void answer(uint64_t peer, const Frame& to, Kind kind, Code code, const std::string& text);
   void say(uint64_t peer, const Frame& frame);
   void share_window();
   void learn(const std::vector<TensorPart>& tensors);
-  Position position_of(const Sender& sender) const { return sender.session ? sender.session->position() : sender.counted; }
+  bool is_expected(const std::vector<TensorPart>& tensors) const;
+  static bool is_ended(const Sender& sender) {
+    return sender.session ? sender.session->is_ended() : sender.counted.ended;
+  }
   void mark(Sender& sender);
 
   const InboxOptions& options_;
   std::map<SenderName, std::unique_ptr<Sender>> all_;
-  std::map<SenderName, std::pair<uint64_t, Frame>> waiting_;  // HELLOs until begin()
+  struct Waiting {
+    uint64_t peer = 0, turn = 0;
+    Frame hello;
+  };
+  std::map<SenderName, Waiting> waiting_;  // HELLOs until begin(), and until there is a place
+  uint64_t turns_ = 0;
+  std::set<std::string> forgotten_;  // names whose incarnation in a position does not count
+  bool fewer_ = false;
   std::deque<Inbox::Answer> answers_;
   std::map<uint64_t, Time> warned_;  // peers that were told of a malformed frame, and when
   std::deque<Sender*> dirty_;
-  std::vector<TensorPart> tensors_;
+  std::vector<TensorPart> tensors_, expected_;
   SampleLog log_;
   bool begun_ = false, durable_ = false, goodbye_ = false, durable_wanted_ = false;
   Time ticked_{};

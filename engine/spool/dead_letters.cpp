@@ -59,18 +59,21 @@ int DeadLetters::file_of(const std::string& stream) {
 void DeadLetters::read_kept(const std::string& path) {
   spool::SegmentReader reader(path, *options_.calls);
   const uint64_t size = reader.size();
+  uint64_t whole = 0;
   try {
     while (const auto entry = reader.next(size)) {
+      if (reader.passed_over()) break;  // readers of the file end there
       const wire::Frame& frame = entry->frame;
+      whole = reader.at();
       if (options_.resumed && !frame.tensors.empty()) known_.insert(fingerprint(frame.stream, frame.number, frame.sender, frame.tensors[0].bytes));
     }
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::Stream) throw;
   }
-  if (reader.at() == size) return;
-  spool::cut(path, reader.at(), *options_.calls);
-  bytes_ -= std::min(bytes_, size - reader.at());
-  if (options_.on_note) options_.on_note(fmt::format("'{}' ended within a frame: its last {} bytes are left out", path, size - reader.at()));
+  if (whole == size) return;
+  spool::cut(path, whole, *options_.calls);
+  bytes_ -= std::min(bytes_, size - whole);
+  if (options_.on_note) options_.on_note(fmt::format("'{}' ended within a frame: its last {} bytes are left out", path, size - whole));
 }
 
 void DeadLetters::give_up(const std::string& why) {

@@ -1,12 +1,17 @@
-// Segments: the files of a spooled stream. One holds the frames of docs/wire.md back to back: a BARRIER, then groups of DATA and the
-// BARRIER that closes them. What lies behind the last whole barrier was never promised and does not count.
+// Segments: the files of a spooled stream. One holds the frames of docs/wire.md back to back: a HELLO that says what
+// the samples are, a BARRIER, then groups of DATA and the BARRIER that closes them. What lies behind the last whole
+// barrier was never promised and does not count.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <harmonics/stream.hpp>
+
 #include "engine/base/file.hpp"
+#include "engine/spool/salvage.hpp"
 #include "wire/frame.hpp"
 #include "wire/frame_reader.hpp"
 
@@ -21,6 +26,10 @@ struct Mark {
 // "00000000000000000123.hxs": its first sample has number 123.
 std::string segment_name(uint64_t first);
 std::optional<uint64_t> segment_first(const std::string& name);
+// The paths of a stream's segments, by their first samples. Throws ErrorKind::InputOutput.
+std::map<uint64_t, std::string> segments_in(const std::string& directory, FileCalls& calls);
+// What the newest of them that says so says its samples are; none: there is none, or an earlier version wrote them.
+std::optional<StreamInfo> type_in(const std::string& directory, FileCalls& calls);
 
 // What a frame in a file may be: larger than on a connection, since a group is written as it comes.
 wire::Limits limits();
@@ -28,7 +37,8 @@ wire::Limits limits();
 class SegmentWriter {
  public:
   // A new file; none of this name may be there. Throws ErrorKind::InputOutput, as all below.
-  SegmentWriter(const std::string& directory, std::string stream, std::string source, const Mark& begin, FileCalls& calls);
+  SegmentWriter(const std::string& directory, std::string stream, std::string source, const StreamInfo& info,
+                const Mark& begin, FileCalls& calls);
   SegmentWriter(const SegmentWriter&) = delete;
   SegmentWriter& operator=(const SegmentWriter&) = delete;
   ~SegmentWriter();
@@ -44,6 +54,7 @@ class SegmentWriter {
 
  private:
   void write(const wire::Frame& frame);
+  void announce(const StreamInfo& info);
   void barrier(const std::string& position);
   void sync();
   [[noreturn]] void fail(const char* what) const;
@@ -54,7 +65,15 @@ class SegmentWriter {
   uint64_t first_, next_, bytes_ = 0;
 };
 
-// Reads a segment from its beginning, frame by frame.
+// Samples that a damage in a file has taken; none where it is a barrier that is damaged.
+struct Lost {
+  std::string path;
+  std::string damage;           // with file and byte
+  uint64_t first = 0, end = 0;  // samples
+  bool is_part_of_needed(uint64_t from) const { return first < end && end > from; }
+};
+
+// Reads a segment from its beginning, frame by frame, and passes over what is damaged when whole frames follow it.
 class SegmentReader {
  public:
   SegmentReader(std::string path, FileCalls& calls);
@@ -66,18 +85,28 @@ class SegmentReader {
     wire::OwnedBytes bytes;  // what the frame's tensors point into
     wire::Frame frame;
   };
-  // The next frame that lies wholly within the first `until` bytes; empty: there is none (yet). Throws ErrorKind::Stream with the place
-  // of a damaged one, ErrorKind::InputOutput when the disk fails.
+  // The next frame that lies wholly within the first `until` bytes; empty: there is none (yet). Throws
+  // ErrorKind::Stream with the place of a damaged one that nothing whole follows, ErrorKind::InputOutput when the disk
+  // fails.
   std::optional<Entry> next(uint64_t until);
+  // What was passed over before the frame that next() gave last; empty: nothing.
+  const std::optional<Lost>& passed_over() const { return passed_over_; }
   uint64_t at() const { return at_; }  // where the next frame begins
   uint64_t size();
 
  private:
+  std::optional<Entry> next_whole(uint64_t until);
+  bool pass_over(uint64_t until, const std::string& damage);
+  void open_at(uint64_t byte);
+
   std::string path_;
   FileCalls& calls_;
   int file_ = -1;
   wire::FrameReader reader_;
   uint64_t at_ = 0, read_ = 0;
+  Break break_;      // of the frames read so far
+  bool is_ordered_;  // a segment by its name: its samples follow one another
+  std::optional<Lost> passed_over_;
 };
 
 // Cuts a segment to its first `bytes`, on the disk when this returns. Throws ErrorKind::InputOutput.
@@ -93,7 +122,9 @@ struct Barriers {
     uint64_t end;  // of the barrier in the file
   };
   std::vector<At> all;
-  std::string damage;  // empty: the file ends with a barrier
+  std::vector<Lost> lost;  // what is damaged, with whole frames behind it
+  std::string damage;      // of the end; empty: the file ends with a whole frame
+  bool torn = false;       // the damage is that the file ends within a frame, as a crash leaves it
 };
 Barriers scan(const std::string& path, FileCalls& calls);
 

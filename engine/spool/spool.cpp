@@ -115,6 +115,10 @@ Spool::~Spool() {
   options_.calls->close(lock_);
 }
 
+std::optional<StreamInfo> Spool::type_of(const std::string& name) const {
+  return spool::type_in(options_.directory + "/" + name, *options_.calls);
+}
+
 std::shared_ptr<Producer> Spool::add(const std::string& name, const std::string& source, std::shared_ptr<Producer> upstream) {
   streams_.push_back(std::make_shared<spool::SpooledStream>(name, options_.directory + "/" + name, source, std::move(upstream), *options_.calls));
   const auto group = std::find_if(groups_.begin(), groups_.end(), [&](const auto& g) { return g[0]->source() == source; });
@@ -144,16 +148,19 @@ void Spool::recover(const std::vector<StreamPtr>& group) {
         throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' begins at sample {} and cannot be brought level with the other streams of {}", group[i]->name(),
                                                    group[i]->oldest(), group[i]->source()))
             .note("part of it is gone: begin anew with another --spool");
-      found[i] = mark.value_or(spool::SpooledStream::Found{});
+      found[i] = mark.value_or(spool::SpooledStream::Found{{}, 0, 0, !group[i]->is_empty()});
       highest = std::max(highest, found[i].mark.index);
       if (found[i].mark.index < level) moved = true, level = found[i].mark.index;
     }
   if (highest > 0 && std::any_of(group.begin(), group.end(), [](const StreamPtr& s) { return s->is_empty(); }))
     throw Error(ErrorKind::Usage, fmt::format("the spool '{}' holds {} samples of some streams of {}, and none of others", options_.directory, highest, group[0]->source()))
         .note("it is of another flow: give this run a spool of its own");
+  // What a crash tears was promised to nobody; what is damaged otherwise may have been, with the same samples of the
+  // other streams.
+  const bool damaged = std::any_of(found.begin(), found.end(), [](const auto& f) { return f.damaged; });
   for (size_t i = 0; i < group.size(); ++i)
-    for (const std::string& damage : group[i]->begin(found[i]))
-      if (options_.on_note) options_.on_note(damage + "; what lies behind is left out, and asked for again");
+    for (const std::string& damage : group[i]->begin(found[i], damaged ? options_.directory + "/damaged" : ""))
+      if (options_.on_note) options_.on_note(damage);
 }
 
 void Spool::write() {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,6 +33,8 @@ class Spool {
   Spool& operator=(const Spool&) = delete;
   ~Spool();
 
+  // What the samples of a stream are, of which it holds some; none: that is not known.
+  std::optional<StreamInfo> type_of(const std::string& name) const;
   // A producer of the same samples by way of the disk, with positions of its own. Streams of one `source` stay level: after a crash they
   // end at the same sample. All are added before one is read; the spool must outlive them.
   std::shared_ptr<Producer> add(const std::string& name, const std::string& source, std::shared_ptr<Producer> upstream);

@@ -27,39 +27,66 @@ SpooledStream::SpooledStream(std::string name, std::string directory, std::strin
       info_(described(name_, *upstream_)), sample_bytes_(info_.sample_bytes()) {
   if (const int reason = make_directories(directory_, calls_))
     throw Error(ErrorKind::Output, fmt::format("'{}' cannot be made: {}", directory_, std::strerror(reason)));
-  std::vector<std::string> names;
-  if (calls_.list(directory_.c_str(), names) != 0)
-    throw Error(ErrorKind::InputOutput, fmt::format("'{}' cannot be read: {}", directory_, std::strerror(errno)));
-  for (const std::string& file : names)
-    if (const auto first = segment_first(file)) segments_.push_back({*first, *first, 0, directory_ + "/" + file});
-  std::sort(segments_.begin(), segments_.end(), [](const Segment& a, const Segment& b) { return a.first < b.first; });
+  for (const auto& [first, path] : segments_in(directory_, calls_)) segments_.push_back({first, first, 0, path});
 }
 
 std::optional<SpooledStream::Found> SpooledStream::newest_mark(uint64_t most) const {
+  bool damaged = false;
   for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
     if (segment->first > most) continue;
     const Barriers barriers = scan(segment->path, calls_);
+    damaged |= !barriers.damage.empty() && !barriers.torn;
     for (auto at = barriers.all.rbegin(); at != barriers.all.rend(); ++at)
-      if (at->mark.index <= most) return Found{at->mark, segment->first, at->end};
+      if (at->mark.index <= most) return Found{at->mark, segment->first, at->end, damaged};
   }
   return std::nullopt;
 }
 
-std::vector<std::string> SpooledStream::begin(const Found& from) {
-  std::vector<std::string> damages;
-  const uint64_t index = from.mark.index;
-  while (!segments_.empty() && segments_.back().first >= index) {
-    if (const Barriers barriers = scan(segments_.back().path, calls_); !barriers.damage.empty()) damages.push_back(barriers.damage);
-    remove(segments_.back().path);
+// Segments behind the mark, and what of its own segment lies behind it.
+void SpooledStream::cut_back(const Found& from, const std::string& aside, std::vector<std::string>& damages) {
+  const auto left_out = [&](const std::string& path, const std::string& damage, const std::string& kept) {
+    if (damage.empty() && kept.empty()) return;
+    const std::string why =
+        damage.empty() ? fmt::format("'{}' goes further than another stream of {}", path, source_) : damage;
+    damages.push_back(why + "; what lies behind is left out, and asked for again" +
+                      (kept.empty() ? "" : fmt::format("; the file is kept as '{}'", kept)));
+  };
+  const auto name_aside = [this](const Segment& segment) { return name_ + "-" + segment_name(segment.first); };
+  while (!segments_.empty() && segments_.back().first >= from.mark.index) {
+    const Segment& last = segments_.back();
+    const Barriers barriers = scan(last.path, calls_);
+    const bool holds_samples = !barriers.damage.empty() || !barriers.lost.empty() ||
+                               (!barriers.all.empty() && barriers.all.back().mark.index > last.first);
+    const bool keeps = !aside.empty() && holds_samples;
+    const std::string kept = keeps ? move_aside(last.path, aside, name_aside(last), calls_) : "";
+    left_out(last.path, barriers.damage, kept);
+    if (!keeps) remove(last.path);
     segments_.pop_back();
   }
-  if (!segments_.empty()) {
-    if (const Barriers barriers = scan(segments_.back().path, calls_); !barriers.damage.empty()) damages.push_back(barriers.damage);
-    // A mark that opened the segment after this one leaves it whole.
-    const uint64_t size = SegmentReader(segments_.back().path, calls_).size();
-    segments_.back().bytes = from.segment == segments_.back().first ? from.bytes : size;
-    if (segments_.back().bytes < size) cut(segments_.back().path, from.bytes, calls_);
+  if (segments_.empty()) return;
+  Segment& last = segments_.back();
+  const Barriers barriers = scan(last.path, calls_);
+  // A mark that opened the segment after this one leaves it whole.
+  const uint64_t size = SegmentReader(last.path, calls_).size();
+  last.bytes = from.segment == last.first ? from.bytes : size;
+  for (const Lost& lost : barriers.lost) {
+    if (lost.first >= from.mark.index) continue;
+    lost_.push_back(lost);
+    const std::string taken = lost.first == lost.end
+                                  ? "no sample is lost"
+                                  : fmt::format("samples {} to {} are lost", lost.first, lost.end - 1);
+    damages.push_back(fmt::format("{}; {}, and what lies behind is whole", lost.damage, taken));
   }
+  if (last.bytes == size) return left_out(last.path, barriers.damage, "");
+  const std::string kept = aside.empty() ? "" : copy_aside(last.path, aside, name_aside(last), calls_);
+  left_out(last.path, barriers.damage, kept);
+  cut(last.path, last.bytes, calls_);
+}
+
+std::vector<std::string> SpooledStream::begin(const Found& from, const std::string& aside) {
+  std::vector<std::string> damages;
+  const uint64_t index = from.mark.index;
+  cut_back(from, aside, damages);
   for (size_t i = 0; i < segments_.size(); ++i) {
     segments_[i].end = i + 1 < segments_.size() ? segments_[i + 1].first : index;
     if (i + 1 < segments_.size()) segments_[i].bytes = SegmentReader(segments_[i].path, calls_).size();
@@ -67,7 +94,7 @@ std::vector<std::string> SpooledStream::begin(const Found& from) {
   arrived_ = committed_ = index;
   position_ = from.mark.position;
   has_positions_ = upstream_->restore(index, position_);
-  writer_ = std::make_unique<SegmentWriter>(directory_, name_, source_, from.mark, calls_);
+  writer_ = std::make_unique<SegmentWriter>(directory_, name_, source_, info_, from.mark, calls_);
   segments_.push_back({index, index, writer_->bytes(), directory_ + "/" + segment_name(index)});
   return damages;
 }
@@ -158,7 +185,8 @@ void SpooledStream::commit(uint64_t level, uint64_t segment_bytes) {
   }
   changed_.notify_all();
   if (writer_->bytes() >= segment_bytes) {
-    writer_ = std::make_unique<SegmentWriter>(directory_, name_, source_, Mark{writer_->next(), position_}, calls_);
+    writer_ =
+        std::make_unique<SegmentWriter>(directory_, name_, source_, info_, Mark{writer_->next(), position_}, calls_);
     const std::lock_guard<std::mutex> lock(mutex_);
     segments_.push_back({writer_->first(), writer_->first(), writer_->bytes(), directory_ + "/" + segment_name(writer_->first())});
   }
@@ -212,7 +240,19 @@ void SpooledStream::go_to(uint64_t index) {
   if (index > committed_)
     throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' ends before sample {}, and sample {} is asked for", name_, committed_, index))
         .note("it is not the spool of the run whose checkpoint this is, or part of it is gone");
+  for (const Lost& lost : lost_)
+    if (lost.is_part_of_needed(index)) refuse(lost, index);
   at_ = index;
+}
+
+void SpooledStream::refuse(const Lost& lost, uint64_t wanted) const {
+  throw Error(
+      ErrorKind::Stream,
+      fmt::format("the spool of '{}' is damaged: {}; samples {} to {} are lost, and the samples from {} on are needed",
+                  name_, lost.damage, std::max(lost.first, wanted), lost.end - 1, wanted))
+      .note(
+          "put a good copy of the file back; or begin anew with another --spool, and --weights of the last checkpoint: "
+          "senders still have what was not said to be durable");
 }
 
 // Reading goes on in the segment in which sample at_ lies.
@@ -230,15 +270,22 @@ void SpooledStream::open_segment() {
 // The frame with sample at_, which is committed.
 void SpooledStream::find_frame() {
   open_segment();
-  uint64_t until = 0;
+  uint64_t until = 0, end = 0;
+  std::string path;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const Segment& segment : segments_)
-      if (segment.first == reading_first_) until = segment.bytes;
+      if (segment.first == reading_first_) until = segment.bytes, end = segment.end, path = segment.path;
   }
   while (!frame_ || frame_->frame.kind != wire::Kind::Data || frame_->frame.seq + frame_->frame.count <= at_) {
-    frame_ = reading_->next(until);
-    if (!frame_) throw Error(ErrorKind::Stream, fmt::format("the spool of '{}' lacks sample {}", name_, at_));
+    try {
+      frame_ = reading_->next(until);
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::Stream) throw;
+      refuse({path, e.what(), at_, end}, at_);
+    }
+    if (!frame_) refuse({path, fmt::format("'{}' ends before sample {}", path, at_), at_, end}, at_);
+    if (const auto& lost = reading_->passed_over(); lost && lost->is_part_of_needed(at_)) refuse(*lost, at_);
   }
   const wire::TensorPart& part = frame_->frame.tensors[0];
   if (frame_->frame.seq > at_ || part.dtype != info_.dtype || part.sample != info_.sample)

@@ -32,6 +32,7 @@ class SpooledStream {
     Mark mark;
     uint64_t segment;  // the first sample of the one it stands in
     uint64_t bytes;    // of that which are good
+    bool damaged;      // it, or one behind it, is damaged otherwise than a crash leaves it
   };
   std::optional<Found> newest_mark(uint64_t most) const;
   bool is_empty() const { return segments_.empty(); }
@@ -39,8 +40,9 @@ class SpooledStream {
   bool keep_numbers() { return keeps_numbers_ = upstream_->numbers(0, nullptr); }
   // The first sample of its oldest segment; 0: there is none.
   uint64_t oldest() const { return segments_.empty() ? 0 : segments_.front().first; }
-  // What lies behind the mark goes, and a new segment begins there. Returns what was found damaged.
-  std::vector<std::string> begin(const Found& from);
+  // What lies behind the mark goes, and a new segment begins there. `aside`: a folder that keeps the files which are
+  // cut or go; "": nobody needs them. Returns what was found damaged, for people.
+  std::vector<std::string> begin(const Found& from, const std::string& aside);
 
   // ---- the source's thread ----
   // Takes samples until the source ends, fails or stop() is called; at most so many bytes wait to be committed, or one sample.
@@ -92,6 +94,8 @@ class SpooledStream {
   void open_segment();
   void find_frame();
   void remove(const std::string& path) const;
+  void cut_back(const Found& from, const std::string& aside, std::vector<std::string>& damages);
+  [[noreturn]] void refuse(const Lost& lost, uint64_t wanted) const;
 
   std::string name_, directory_, source_;
   std::shared_ptr<Producer> upstream_;
@@ -106,6 +110,7 @@ class SpooledStream {
   std::vector<SampleNumber> waiting_numbers_;  // of these, where they are kept
   uint64_t arrived_ = 0, committed_ = 0;
   std::deque<Segment> segments_;    // oldest first; the last is being written
+  std::vector<Lost> lost_;          // of what was looked at when it was recovered
   bool ended_ = false, cancelled_ = false, stopping_ = false;
   bool pumped_ = false;             // the source's thread is over
   bool end_told_ = false;           // who reads may hear that it has ended: the source has heard that this is safe

@@ -30,6 +30,10 @@ constexpr Time kFirst = std::chrono::seconds(5);      // for the first frame
 constexpr Time kWhole = std::chrono::seconds(30);     // for a frame that has begun
 constexpr Time kAlive = std::chrono::seconds(1);      // of such a frame its sender is told that it comes
 constexpr Time kGoodbye = std::chrono::seconds(1);
+constexpr Time kPause =
+    std::chrono::milliseconds(100);  // in which nobody is let in, where the system has no descriptor left
+// What is kept of frames that are not whole: of one connection that has not said HELLO, and of all together.
+constexpr size_t kMostUngreeted = 64u << 10, kMostBegun = 128u << 20;
 
 stream_protocol::endpoint place_of(const Endpoint& e) {
   if (e.is_unix()) return asio::local::stream_protocol::endpoint(e.path);
@@ -48,12 +52,18 @@ void remove_stale(const std::string& path) {
 }
 
 struct Link {
-  Link(uint64_t n, stream_protocol::socket s, const wire::Limits& limits) : peer(n), socket(std::move(s)), reader(limits) {}
+  Link(uint64_t n, stream_protocol::socket s, wire::Limits limits)
+      : peer(n), socket(std::move(s)), reader(ungreeted(limits)) {}
+  static wire::Limits ungreeted(wire::Limits limits) {
+    limits.frame_bytes = std::min<uint64_t>(limits.frame_bytes, kMostUngreeted);
+    return limits;
+  }
   uint64_t peer;
   stream_protocol::socket socket;
   wire::FrameReader reader;
   std::vector<std::byte> out, writing;  // to be written; being written
   bool known = false, closing = false;  // a frame has come; to be ended when all is written
+  bool greeted = false;                 // a sender has said HELLO here
   Time heard = wire::now(), whole = heard, told = heard;
 };
 using LinkPtr = std::shared_ptr<Link>;
@@ -62,7 +72,13 @@ using LinkPtr = std::shared_ptr<Link>;
 
 // Everything runs on the thread of `io` but what the inbox is asked by others.
 struct Listener::Body {
-  Body(const Endpoint& e, wire::InboxOptions options) : endpoint(e), limits(options.limits), inbox(with_address(e, std::move(options))), acceptor(io), timer(io) {
+  Body(const Endpoint& e, wire::InboxOptions options)
+      : endpoint(e),
+        limits(options.limits),
+        inbox(with_address(e, std::move(options))),
+        acceptor(io),
+        timer(io),
+        resting(io) {
     listen();
     accept();
     tick();
@@ -102,13 +118,22 @@ struct Listener::Body {
   void accept() {
     acceptor.async_accept([this](const Code& code, stream_protocol::socket socket) {
       if (code == asio::error::operation_aborted) return;
-      if (!code && links.size() >= kMostLinks) make_room();
-      if (!code && links.size() < kMostLinks) {
+      if (code) return pause();
+      if (links.size() >= kMostLinks) make_room();
+      if (links.size() < kMostLinks) {
         if (!endpoint.is_unix()) send_at_once(socket.native_handle());
         const uint64_t peer = ++last_peer;
         read(links[peer] = std::make_shared<Link>(peer, std::move(socket), limits));
       }
       accept();
+    });
+  }
+
+  // The next one would fail at once, and so on.
+  void pause() {
+    resting.expires_after(kPause);
+    resting.async_wait([this](const Code& code) {
+      if (!code) accept();
     });
   }
 
@@ -136,20 +161,40 @@ struct Listener::Body {
   void drop(const LinkPtr& link) {
     Code ignored;
     link->socket.close(ignored);
-    if (links.erase(link->peer) > 0) inbox.left(link->peer);
+    if (links.erase(link->peer) == 0) return;
+    begun -= link->reader.begun();
+    inbox.left(link->peer);
   }
 
   void read(const LinkPtr& link) {
     const auto room = link->reader.room();
     link->socket.async_read_some(asio::buffer(room.data(), room.size()), [this, link](const Code& code, size_t bytes) {
-      if (code) return drop(link);
+      if (code || !links.count(link->peer)) return drop(link);
+      const size_t before = link->reader.begun();
       link->reader.arrived(bytes);
       link->heard = wire::now();
       link->closing = !take(*link);
+      begun = begun + link->reader.begun() - before;
+      if (begun > kMostBegun && !make_memory(link)) return;
       flush();
       if (!link->closing) return read(link);
       if (link->writing.empty()) drop(link);  // the sender connects again and goes on
     });
+  }
+  // The connection whose frame arrives most slowly gives way; its sender connects again and goes on. False: that is
+  // this one.
+  bool make_memory(const LinkPtr& reading) {
+    const auto pace = [](const Link& link) {
+      const double seconds = std::chrono::duration<double>(wire::now() - link.whole).count();
+      return static_cast<double>(link.reader.begun()) / std::max(seconds, 1e-3);
+    };
+    LinkPtr slowest = reading;
+    for (const auto& [peer, link] : links)
+      if (link->reader.begun() > kMostUngreeted && pace(*link) < pace(*slowest)) slowest = link;
+    inbox.turned_away("more than " + std::to_string(kMostBegun) +
+                      " bytes of frames are not whole: the slowest of their senders has to begin again");
+    drop(slowest);
+    return slowest != reading;
   }
   // False: where the next frame begins is not known any more.
   bool take(Link& link) {
@@ -157,6 +202,7 @@ struct Listener::Body {
       while (const wire::OwnedBytes frame = link.reader.next()) {
         if (!inbox.arrived(link.peer, frame)) return false;
         link.known = true;
+        if (!link.greeted && inbox.is_greeted(link.peer)) link.greeted = true, link.reader.limit(limits);
         link.whole = link.heard;
       }
       if (link.reader.begun() == 0) link.whole = link.heard;
@@ -191,6 +237,7 @@ struct Listener::Body {
   // Until all know what they need to.
   void leave(Time latest) {
     Code ignored;
+    resting.cancel();
     acceptor.close(ignored);
     flush();
     const bool told = inbox.say_goodbye();
@@ -208,9 +255,10 @@ struct Listener::Body {
   std::atomic<bool> woken{false};
   asio::io_context io;
   asio::basic_socket_acceptor<stream_protocol> acceptor;
-  asio::steady_timer timer;
+  asio::steady_timer timer, resting;
   std::map<uint64_t, LinkPtr> links;
   uint64_t last_peer = 0;
+  size_t begun = 0;  // bytes of frames that are not whole, of all links
   std::thread thread;
 };
 

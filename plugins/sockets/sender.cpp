@@ -19,7 +19,7 @@ using wire::Time;
 
 namespace {
 constexpr size_t kMostWrite = 1u << 20;
-constexpr Time kRetry = std::chrono::milliseconds(100), kGoodbye = std::chrono::milliseconds(200);
+constexpr Time kRetry = std::chrono::milliseconds(100), kFarewell = std::chrono::milliseconds(200);
 constexpr Time kConnect = std::chrono::seconds(2);  // the system asks again ever more seldom, for minutes
 }  // namespace
 
@@ -35,7 +35,7 @@ struct Sender::Body {
   }
   ~Body() {
     outbox.wake_by({});
-    asio::post(io, [this] { leave(wire::now() + kGoodbye); });
+    asio::post(io, [this] { leave(wire::now() + kFarewell); });
     thread.join();
   }
   static wire::OutboxOptions with_address(const Endpoint& e, wire::OutboxOptions options) {

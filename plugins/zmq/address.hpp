@@ -23,6 +23,7 @@ struct Security {
   std::optional<KeyPair> own;
   std::vector<Key> allowed;      // who may send here
   std::optional<Key> server;     // who listens there
+  wire::BoundNames names = {};   // senders' names that belong to keys
 };
 
 struct Address {

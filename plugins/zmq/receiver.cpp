@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "connections.hpp"
 #include "socket.hpp"
 
 namespace harmonics::zmq {
@@ -25,6 +26,8 @@ constexpr int kMostAtOnce = 64;  // messages between two looks at what is to be 
 constexpr auto kGather = std::chrono::microseconds(
     50);  // messages that follow one another faster are taken together: a wake-up costs more than one
 constexpr Time kSilence = std::chrono::seconds(15);  // senders speak every second
+constexpr Time kFirst = std::chrono::seconds(5);     // for the first frame
+constexpr Time kPause = std::chrono::milliseconds(200);  // in which nobody is let in, where descriptors have run out
 constexpr Time kAlone = std::chrono::seconds(3);     // as the sender's
 constexpr Time kGoodbye = std::chrono::seconds(1);
 constexpr auto kLast = std::chrono::milliseconds(100);
@@ -51,7 +54,7 @@ wire::InboxOptions with_address(const Address& address, wire::InboxOptions optio
 // The socket belongs to the thread.
 struct Receiver::Body {
   Body(const Address& a, wire::InboxOptions options)
-      : address(a), limits(options.limits), inbox(with_address(a, options)) {
+      : address(a), limits(options.limits), inbox(with_names(with_address(a, std::move(options)))) {
     keep_freed_memory();
     open();
     inbox.wake_by([this] { wake(); });
@@ -64,6 +67,14 @@ struct Receiver::Body {
     thread.join();
   }
 
+  wire::InboxOptions with_names(wire::InboxOptions options) {
+    if (!address.security.names.empty())
+      options.may_use = [this](uint64_t peer, const std::string& name) {
+        return wire::may_use(address.security.names, address.is_one_way() ? socket->sender_key() : peers.at(peer).key,
+                             name);
+      };
+    return options;
+  }
   void open() {
     const std::lock_guard<std::mutex> lock(mutex);
     socket.reset();
@@ -92,14 +103,7 @@ struct Receiver::Body {
   }
   // True: messages came, and none is left.
   bool turn() {
-    for (Event event = socket->event(); event != Event::None; event = socket->event()) {
-      connected = event == Event::Connected;
-      if (!connected) looked_for = wire::now();
-      if (event == Event::Refused) inbox.turned_away("somebody came with a key that is not allowed");
-      if (event == Event::Foreign)
-        inbox.turned_away(
-            "somebody came who does not speak ZeroMQ as is spoken here, or not with the keys of this end");
-    }
+    for (Event event = socket->event(); event.kind != Event::None; event = socket->event()) take(event);
     int received = 0;
     while (received < kMostAtOnce && receive()) ++received;
     const bool alone = !address.binds && !connected && wire::now() - looked_for >= kAlone;
@@ -107,6 +111,24 @@ struct Receiver::Body {
     flush();
     if (wire::now() - looked > wire::Inbox::kTick) look_for_the_silent();
     return received > 0 && received < kMostAtOnce;
+  }
+
+  void take(const Event& event) {
+    if (event.kind == Event::Connected) connected = true;
+    if (event.kind == Event::Accepted)
+      if (const auto victim = connections.accepted(event.descriptor, wire::now())) socket->hang_up(*victim);
+    if (event.kind == Event::Full && is_listening) is_listening = !socket->listen(false), paused = wire::now();
+    if (event.kind == Event::Refused) inbox.turned_away("somebody came with a key that is not allowed");
+    if (event.kind == Event::Foreign)
+      inbox.turned_away("somebody came who does not speak ZeroMQ as is spoken here, or not with the keys of this end");
+    if (event.kind != Event::Disconnected) return;
+    connected = false;
+    looked_for = wire::now();
+    connections.gone(event.descriptor);
+    std::vector<uint64_t> left;
+    for (const auto& [peer, p] : peers)
+      if (p.descriptor == event.descriptor) left.push_back(peer);
+    for (const uint64_t peer : left) forget(peer);
   }
 
   bool receive() {
@@ -118,6 +140,9 @@ struct Receiver::Body {
       peer = peer_of(part.bytes);
       if (!part.more || !socket->receive(part)) return true;
     }
+    if (address.binds) connections.heard(part.descriptor, wire::now());
+    if (const auto at = peers.find(peer); at != peers.end())
+      at->second.descriptor = part.descriptor, at->second.key = socket->sender_key();
     size_t parts = 1;
     for (Socket::Part other; part.more && socket->receive(other); part.more = other.more) ++parts;
     if (parts > 1)
@@ -130,6 +155,8 @@ struct Receiver::Body {
   struct Peer {
     std::string identity;
     Time heard;
+    int descriptor = -1;  // of its connection
+    wire::Key key;
   };
   uint64_t peer_of(const wire::OwnedBytes& bytes) {
     const std::string identity(reinterpret_cast<const char*>(bytes.bytes.data()), bytes.size());
@@ -158,6 +185,9 @@ struct Receiver::Body {
     for (const auto& [peer, p] : peers)
       if (looked - p.heard > kSilence) silent.push_back(peer);
     for (const uint64_t peer : silent) forget(peer);
+    if (address.pattern == Pattern::Router)
+      for (const int descriptor : connections.silent(looked, kFirst, kSilence)) socket->hang_up(descriptor);
+    if (!is_listening && looked - paused > kPause) is_listening = socket->listen(true);
   }
 
   void flush() {
@@ -180,6 +210,9 @@ struct Receiver::Body {
   wire::Inbox inbox;
   std::mutex mutex;  // of the pointer: it is woken while it is replaced
   std::unique_ptr<Socket> socket;
+  Connections connections;
+  bool is_listening = true;
+  Time paused{};
   bool connected = false;
   Time looked_for{};  // since when it is not connected
   std::atomic<bool> leaving{false};

@@ -18,7 +18,7 @@ Address address_of(Pattern pattern, const std::string& path, const Arguments& op
       throw Error(ErrorKind::Usage, address.str() + (address.binds ? ": nobody is allowed in" : ": whose key the other end has is not said"))
           .note(address.binds ? "say ?allow=FILE, a file of the public keys that may come in" : "say ?server-key=KEY, or the file that 'harmonics keys' wrote for it");
     if (address.binds)
-      address.security.allowed = read_allowed(allow);
+      address.security.allowed = read_allowed(allow), address.security.names = wire::read_bound_names(allow);
     else
       address.security.server = read_public_key(server);
   } else if (!allow.empty() || !server.empty()) {
@@ -43,10 +43,13 @@ template <Pattern pattern> std::shared_ptr<Consumer> open_consumer(const std::st
 
 // With who binds by itself.
 std::vector<Argument> options(bool binds, bool choice) {
-  std::vector<Argument> all = {Argument::flag("insecure", false, "also beyond this machine without keys"),
-                               Argument::text("curve", "", "file with the own pair of keys, made with 'harmonics keys'"),
-                               Argument::text("allow", "", "file with the public keys that may come in, where this end binds"),
-                               Argument::text("server-key", "", "public key of the other end, or the file with it, where this end connects")};
+  std::vector<Argument> all = {
+      Argument::flag("insecure", false, "also beyond this machine without keys"),
+      Argument::text("curve", "", "file with the own pair of keys, made with 'harmonics keys'"),
+      Argument::text("allow", "",
+                     "file with the public keys that may come in, where this end binds; a line 'KEY as NAME' binds a "
+                     "sender's name to its key"),
+      Argument::text("server-key", "", "public key of the other end, or the file with it, where this end connects")};
   if (choice) all.push_back(Argument::flag("bind", binds, "this end binds the address; otherwise the other one does"));
   return all;
 }

@@ -75,7 +75,7 @@ struct Sender::Body {
   }
 
   void turn() {
-    for (Event event = socket->event(); event != Event::None; event = socket->event()) take(event);
+    for (Event event = socket->event(); event.kind != Event::None; event = socket->event()) take(event.kind);
     receive();
     const bool alone = !address.binds && !connected && wire::now() - looked_for >= kAlone;
     if (alone || outbox.is_out_of_touch()) {
@@ -85,7 +85,7 @@ struct Sender::Body {
     }
     if (address.pattern != Pattern::Pub || subscribed) send();
   }
-  void take(Event event) {
+  void take(Event::Kind event) {
     if (event == Event::Connected) connected = true, outbox.connected();
     if (event == Event::Disconnected) {
       connected = false, looked_for = wire::now();

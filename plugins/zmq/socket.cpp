@@ -3,7 +3,9 @@
 #include <zmq.h>
 
 #include <fmt/format.h>
+#include <netinet/in.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,7 +21,8 @@ namespace {
 constexpr const char* kMonitor = "inproc://harmonics.monitor";
 constexpr const char* kGate = "inproc://zeromq.zap.01";  // by ZeroMQ RFC 27
 constexpr int kEvents = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
-                        ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+                        ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                        ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_ACCEPT_FAILED;
 
 int type_of(Pattern pattern) {
   switch (pattern) {
@@ -83,7 +86,10 @@ Socket::Socket(const Address& address, const std::string& identity, const wire::
   monitor_ = zmq_socket(context_, ZMQ_PAIR);
   zmq_connect(monitor_, kMonitor);
   const std::string endpoint = address.endpoint();
-  if ((address.binds ? zmq_bind(socket_, endpoint.c_str()) : zmq_connect(socket_, endpoint.c_str())) == 0) return;
+  if ((address.binds ? zmq_bind(socket_, endpoint.c_str()) : zmq_connect(socket_, endpoint.c_str())) == 0) {
+    if (address.binds) endpoint_ = last_endpoint();
+    return;
+  }
   const std::string reason = zmq_strerror(zmq_errno());
   close();
   throw Error(ErrorKind::Stream, address.str() + (address.binds ? " cannot be listened on: " : " cannot be connected to: ") + reason)
@@ -168,6 +174,11 @@ bool Socket::receive(Part& part) {
   if (zmq_msg_recv(&message->message, socket_, ZMQ_DONTWAIT) < 0) return false;
   const std::span<const std::byte> bytes(static_cast<const std::byte*>(zmq_msg_data(&message->message)), zmq_msg_size(&message->message));
   part.more = zmq_msg_more(&message->message) != 0;
+  part.descriptor = zmq_msg_get(&message->message, ZMQ_SRCFD);
+  if (!security_.names.empty()) {
+    const char* const key = zmq_msg_gets(&message->message, "User-Id");
+    key_ = key ? key : "";
+  }
   part.bytes = {message, bytes};
   return true;
 }
@@ -182,14 +193,44 @@ Socket::Sent Socket::send(const wire::OwnedBytes& bytes, bool more) {
 
 Event Socket::event() {
   Message first;
-  if (zmq_msg_recv(&first.message, monitor_, ZMQ_DONTWAIT) < 0) return Event::None;
+  if (zmq_msg_recv(&first.message, monitor_, ZMQ_DONTWAIT) < 0) return {};
   uint16_t what = 0;
-  std::memcpy(&what, zmq_msg_data(&first.message), sizeof what);
+  int32_t value = 0;
+  const auto* const bytes = static_cast<const char*>(zmq_msg_data(&first.message));
+  std::memcpy(&what, bytes, sizeof what);
+  std::memcpy(&value, bytes + sizeof what, sizeof value);
   Message address;
   zmq_msg_recv(&address.message, monitor_, 0);
-  if (what == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) return Event::Connected;
-  if (what == ZMQ_EVENT_DISCONNECTED) return Event::Disconnected;
-  return what == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH ? Event::Refused : Event::Foreign;
+  switch (what) {
+    case ZMQ_EVENT_ACCEPTED:
+      return {Event::Accepted, value};
+    case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
+      return {Event::Connected, value};
+    case ZMQ_EVENT_DISCONNECTED:
+      return {Event::Disconnected, value};
+    case ZMQ_EVENT_ACCEPT_FAILED:
+      return {Event::Full, -1};
+    case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
+      return {Event::Refused, -1};
+    default:
+      return {Event::Foreign, -1};
+  }
+}
+
+// libzmq gives no other way to end one connection of many. The descriptor may be another's by now: of this socket's
+// port or not at all.
+void Socket::hang_up(int descriptor) const {
+  sockaddr_storage place{};
+  socklen_t size = sizeof place;
+  if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&place), &size) != 0) return;
+  uint16_t port = 0;
+  if (place.ss_family == AF_INET) port = ntohs(reinterpret_cast<const sockaddr_in&>(place).sin_port);
+  if (place.ss_family == AF_INET6) port = ntohs(reinterpret_cast<const sockaddr_in6&>(place).sin6_port);
+  if (port != 0 && std::to_string(port) == endpoint_.substr(endpoint_.rfind(':') + 1)) shutdown(descriptor, SHUT_RDWR);
+}
+
+bool Socket::listen(bool yes) {
+  return (yes ? zmq_bind(socket_, endpoint_.c_str()) : zmq_unbind(socket_, endpoint_.c_str())) == 0;
 }
 
 }  // namespace harmonics::zmq

@@ -13,8 +13,12 @@
 
 namespace harmonics::zmq {
 
-// What happened to connections, as far as it is of interest.
-enum class Event { None, Connected, Disconnected, Refused, Foreign };  // Foreign: who is there does not speak ZeroMQ, or with other keys
+// What happened to connections, as far as it is of interest. Foreign: who is there does not speak ZeroMQ, or with other
+// keys; Full: the system has no descriptor for one that came.
+struct Event {
+  enum Kind { None, Accepted, Connected, Disconnected, Refused, Foreign, Full } kind = None;
+  int descriptor = -1;  // of the connection, while it is accepted, connected or disconnected
+};
 
 class Socket {
  public:
@@ -32,11 +36,18 @@ class Socket {
   struct Part {
     wire::OwnedBytes bytes;
     bool more = false;
+    int descriptor = -1;  // of the connection that it came by; -1: not known
   };
   bool receive(Part& part);
   enum class Sent { Yes, Full, Nobody };
   Sent send(const wire::OwnedBytes& bytes, bool more = false);
   Event event();
+  // The key of who sent the last message that was received; "": it has none.
+  const wire::Key& sender_key() const { return key_; }
+  // Ends a connection by its descriptor, if it is still one of this socket's.
+  void hang_up(int descriptor) const;
+  // Not listening, nobody comes in; those who are there go on. False: it is not done.
+  bool listen(bool yes);
   // What was sent may still leave within this time when the socket is closed.
   void linger(std::chrono::milliseconds most);
 
@@ -48,6 +59,8 @@ class Socket {
   void close();
 
   Security security_;
+  std::string endpoint_;  // bound to
+  wire::Key key_;
   void* context_ = nullptr;
   void* socket_ = nullptr;
   void* monitor_ = nullptr;

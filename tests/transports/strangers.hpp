@@ -33,22 +33,23 @@ class Stranger {
 class SocketStranger final : public Stranger {
  public:
   explicit SocketStranger(const std::string& kind, const std::string& address) {
-    const bool local = kind == "unix";
-    socket_ = socket(local ? AF_UNIX : AF_INET, SOCK_STREAM, 0);
+    socket_ = socket(kind == "unix" ? AF_UNIX : AF_INET, SOCK_STREAM, 0);
     const timeval wait{60, 0};
     setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
-    if (local) {
+    connected_ = connect_to(socket_, kind, address);
+  }
+  static bool connect_to(int socket, const std::string& kind, const std::string& address) {
+    if (kind == "unix") {
       sockaddr_un place{};
       place.sun_family = AF_UNIX;
       std::strncpy(place.sun_path, address.c_str(), sizeof place.sun_path - 1);
-      connected_ = connect(socket_, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0;
-    } else {
-      sockaddr_in place{};
-      place.sin_family = AF_INET;
-      place.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-      place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-      connected_ = connect(socket_, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0;
+      return connect(socket, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0;
     }
+    sockaddr_in place{};
+    place.sin_family = AF_INET;
+    place.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return connect(socket, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0;
   }
   ~SocketStranger() override { ::close(socket_); }
   using Stranger::say;

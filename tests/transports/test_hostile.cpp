@@ -1,4 +1,6 @@
 // Senders that are wrong or mean harm: refused, told why, counted, and good ones go on.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -249,7 +251,7 @@ TEST_CASE("senders of something else are refused with both, and others go on") {
   CHECK(inbox.health().lost == 0);
 }
 
-TEST_CASE("more senders than may be are told, and those who are there go on") {
+TEST_CASE("more senders than may be wait for a place, in turn") {
   const Deadline deadline;
   const std::string kind = GENERATE(from_range(lossless()));
   INFO(kind);
@@ -258,15 +260,132 @@ TEST_CASE("more senders than may be are told, and those who are there go on") {
   const auto receiving = receive(kind, "", options);
   wire::Inbox& inbox = receiving->inbox();
   const int labels = inbox.open("label", kPatience);
-  const auto one = send(kind, receiving->address, pictures("one")), two = send(kind, receiving->address, pictures("two"));
+  auto one = send(kind, receiving->address, pictures("one"));
+  const auto two = send(kind, receiving->address, pictures("two"));
   push_pictures(one->outbox(), 0, 10);
   REQUIRE(next_number(inbox, labels) == 0);
   two->outbox().next_seq();
   const auto three = send(kind, receiving->address, pictures("three"));
-  CHECK(message_of([&] { three->outbox().next_seq(); }).find("2 senders are there, and no more are taken") != std::string::npos);
+  Worker third([&] {
+    push_pictures(three->outbox(), 20, 10);
+    three->outbox().finish();
+  });
   for (int64_t i = 1; i < 10; ++i) REQUIRE(next_number(inbox, labels) == i);
   push_pictures(two->outbox(), 10, 10);
   for (int64_t i = 10; i < 20; ++i) REQUIRE(next_number(inbox, labels) == i);
+  CHECK(inbox.health().samples == 20);
+  CHECK(inbox.health().refused == 0);
+  one->outbox().finish();
+  one.reset();
+  for (int64_t i = 20; i < 30; ++i) REQUIRE(next_number_of_any(inbox, labels) == i);
+  CHECK(third.end() == "");
+}
+
+TEST_CASE(
+    "connections that say hello in many names and go take nothing from a good sender, nor the end of the stream") {
+  const Deadline deadline;
+  const std::string kind = GENERATE(from_range(lossless()));
+  INFO(kind);
+  const auto receiving = receive(kind);
+  wire::Inbox& inbox = receiving->inbox();
+  for (int connection = 0; connection < 3; ++connection) {
+    const auto ghost = stranger(kind, receiving->address);
+    for (int i = 0; i < 300; ++i)
+      ghost->say(hello(named("ghost " + std::to_string(connection) + " " + std::to_string(i))
+                           .number(15, 1)
+                           .message(7, tensor("image", 2, {kSide, kSide}))
+                           .message(7, tensor("label", 8, {}))));
+    while (const auto answer = ghost->answer())
+      if (answer->kind == wire::Kind::Error && answer->text == "16 senders of this connection have given no sample yet")
+        break;
+  }
+  const int labels = inbox.open("label", kPatience);
+  const auto good = sending(kind, receiving->address, "good", 0, 1000);
+  for (int64_t i = 0; i < 1000; ++i) REQUIRE(next_number(inbox, labels) == i);
+  CHECK(next_number(inbox, labels) == -1);  // the end
+  CHECK(good->end() == "");
+}
+
+TEST_CASE("frames that are not whole take no more memory than all connections together may") {
+  const Deadline deadline;
+  const std::string kind = GENERATE("tcp", "unix");
+  INFO(kind);
+  const auto receiving = receive(kind);
+  GoodCompany company(kind, *receiving);
+  REQUIRE(company.goes_on(kPatience));
+  Bytes begun = data(Message(), std::string(15u << 20, '\0'));
+  begun.resize(12u << 20);
+  [[maybe_unused]] const uint64_t memory = resident();
+  const auto stranger_of = [&] { return std::make_unique<SocketStranger>(kind, receiving->address); };
+  std::vector<std::unique_ptr<SocketStranger>> ungreeted, greeted;
+  for (int i = 0; i < 20; ++i) {
+    ungreeted.push_back(stranger_of());
+    ungreeted.back()->say(begun);
+  }
+  for (const auto& s : ungreeted) CHECK(s->is_closed_within(60));
+  for (int i = 0; i < 40; ++i) {
+    greeted.push_back(stranger_of());
+    REQUIRE(greeted.back()->say(hello(named("slow " + std::to_string(i))
+                                          .number(15, 1)
+                                          .message(7, tensor("image", 2, {kSide, kSide}))
+                                          .message(7, tensor("label", 8, {})))));
+    REQUIRE(greeted.back()->answer());
+    greeted.back()->say(begun);
+  }
+  CHECK(company.goes_on());
+#ifndef __SANITIZE_ADDRESS__
+  CHECK(resident() < memory + (256u << 20));
+#endif
+  CHECK(company.end() == "");
+}
+
+namespace {
+
+double processor_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+// As many descriptors as the process has now, and no more.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit now = before_;
+    const int next = ::dup(0);
+    now.rlim_cur = static_cast<rlim_t>(next);
+    setrlimit(RLIMIT_NOFILE, &now);
+    ::close(next);
+  }
+  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+}  // namespace
+
+TEST_CASE("a receiver without descriptors is idle, and lets senders in when there are some again") {
+  const Deadline deadline;
+  const std::string kind = GENERATE(from_range(lossless()));
+  INFO(kind);
+  const auto receiving = receive(kind);
+  std::vector<int> sockets;
+  for (int i = 0; i < 8; ++i)
+    sockets.push_back(::socket(kind == "unix" ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+  {
+    const NoDescriptors none;
+    for (const int s : sockets) SocketStranger::connect_to(s, kind, receiving->address);
+    const double before = processor_seconds();
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    CHECK(processor_seconds() - before < 1);  // one that asks again and again takes two
+  }
+  for (const int s : sockets) ::close(s);
+  GoodCompany company(kind, *receiving);
+  CHECK(company.goes_on());
+  CHECK(company.end() == "");
 }
 
 TEST_CASE("who begins a frame and does not go on is left behind") {

@@ -12,6 +12,7 @@
 
 #include <fstream>
 
+#include "plugins/zmq/connections.hpp"
 #include "plugins/zmq/receiver.hpp"
 #include "plugins/zmq/sender.hpp"
 #include "plugins/zmq/socket.hpp"
@@ -125,6 +126,83 @@ TEST_CASE("with keys, those who are allowed send and others are told") {
   Worker again([&] { send_with({good, {}, server.public_key}, "good", kPatience); });
   for (int64_t i = 0; i < 500; ++i) REQUIRE(next_number_of_any(inbox, labels) == i);
   CHECK(again.end() == "");
+}
+
+TEST_CASE("keys: a name that is bound to a key is refused to every other") {
+  const Deadline deadline;
+  const KeyPair server = new_keys(), mine = new_keys(), theirs = new_keys();
+  const std::string allowed = written(mine.public_key + " as camera 1\npublic = " + theirs.public_key + "\n");
+  CHECK(read_allowed(allowed) == std::vector<Key>{mine.public_key, theirs.public_key});
+  Security security{server, read_allowed(allowed), {}};
+  security.names = wire::read_bound_names(allowed);
+  CHECK(security.names == wire::BoundNames{{"camera 1", mine.public_key}});
+  CHECK(message_of([&] {
+          read_allowed(written(mine.public_key + " as\n"));
+        }).find("line 1 binds no name: write KEY as NAME") != std::string::npos);
+  Receiver receiver(loopback(Pattern::Router, 0, security));
+  wire::Inbox& inbox = receiver.inbox();
+  const int labels = inbox.open("label", kPatience);
+  const auto send_as = [&](const KeyPair& keys, const std::string& name) {
+    Sender sender(loopback(Pattern::Dealer, receiver.port(), {keys, {}, server.public_key}), pictures(name));
+    push_pictures(sender.outbox(), 0, 20);
+    sender.outbox().finish();
+  };
+  Worker good([&] { send_as(mine, "camera 1"); });
+  for (int64_t i = 0; i < 20; ++i) REQUIRE(next_number(inbox, labels) == i);
+  CHECK(good.end() == "");
+  CHECK(message_of([&] { send_as(theirs, "camera 1"); }).find("its key may not send as 'camera 1'") !=
+        std::string::npos);
+  CHECK(message_of([&] { send_as(mine, "camera 2"); }).find("its key may not send as 'camera 2'") != std::string::npos);
+  Worker other([&] { send_as(theirs, "camera 2"); });
+  for (int64_t i = 0; i < 20; ++i) REQUIRE(next_number_of_any(inbox, labels) == i);
+  CHECK(other.end() == "");
+}
+
+TEST_CASE("connections: those that say nothing are ended first, and no more are kept than may be") {
+  const auto at = [](int seconds) { return wire::Time(std::chrono::seconds(seconds)); };
+  Connections few(3);
+  CHECK(!few.accepted(10, at(1)));
+  CHECK(!few.accepted(11, at(2)));
+  few.heard(10, at(3));
+  CHECK(!few.accepted(12, at(4)));
+  CHECK(!few.has_room());
+  CHECK(few.accepted(13, at(5)) == 11);  // the first that has said nothing
+  few.gone(11);
+  few.heard(12, at(6)), few.heard(13, at(6));
+  CHECK(few.accepted(14, at(7)) == 14);  // all others have spoken
+  few.gone(14);
+  CHECK(few.silent(at(8), at(5), at(15)).empty());
+  CHECK(few.silent(at(20), at(5), at(15)) == std::vector<int>{10});
+  CHECK(few.silent(at(20), at(5), at(15)).empty());  // named once
+  Connections many(500);
+  std::optional<int> victim;
+  int n = 0;
+  for (; !victim && n < 500; ++n) victim = many.accepted(n, at(n));
+  CHECK(n == 65);
+  CHECK(victim == 0);
+  CHECK(many.silent(at(100), at(50), at(15)).size() == 49);
+}
+
+TEST_CASE("connections over ZeroMQ that say nothing are ended, and good senders go on") {
+  const Deadline deadline;
+  Receiver receiver(loopback(Pattern::Router, 0));
+  wire::Inbox& inbox = receiver.inbox();
+  const auto sender = send("zmq+router", "127.0.0.1:" + std::to_string(receiver.port()), pictures("camera"));
+  const int labels = inbox.open("label", kPatience);
+  push_pictures(sender->outbox(), 0, 10);
+  for (int64_t i = 0; i < 10; ++i) REQUIRE(next_number(inbox, labels) == i);
+  Raw silent(ZMQ_DEALER, receiver.port());
+  void* const monitor = zmq_socket(silent.context, ZMQ_PAIR);
+  REQUIRE(zmq_socket_monitor(silent.socket, "inproc://silent", ZMQ_EVENT_DISCONNECTED) == 0);
+  REQUIRE(zmq_connect(monitor, "inproc://silent") == 0);
+  const int wait = 60000;
+  zmq_setsockopt(monitor, ZMQ_RCVTIMEO, &wait, sizeof wait);
+  char event[64];
+  CHECK(zmq_recv(monitor, event, sizeof event, 0) > 0);
+  zmq_close(monitor);
+  push_pictures(sender->outbox(), 10, 10);
+  for (int64_t i = 10; i < 20; ++i) REQUIRE(next_number(inbox, labels) == i);
+  CHECK(sender->outbox().counts().sessions == 1);
 }
 
 TEST_CASE("messages that are no frames are answered, and good senders go on") {

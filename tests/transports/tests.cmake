@@ -18,6 +18,7 @@ target_link_libraries(transport_peer PRIVATE transport_ends)
 
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/test_*.cpp)
 add_executable(test_transports ${sources})
+hm_unity(test_transports 8)
 target_link_libraries(test_transports PRIVATE transport_chaos_ends Catch2::Catch2WithMain)
 target_compile_definitions(test_transports PRIVATE HARMONICS_PEER="$<TARGET_FILE:transport_peer>")
 add_dependencies(test_transports transport_peer)

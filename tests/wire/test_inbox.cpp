@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto kWait = std::chrono::milliseconds(60000);
 
-OutboxOptions sending(const std::string& name, Acknowledgement ack = Acknowledgement::Received) {
+OutboxOptions outbox_options(const std::string& name, Acknowledgement ack = Acknowledgement::Received) {
   OutboxOptions options;
   options.where = "there";
   options.producer = name;
@@ -25,7 +25,7 @@ OutboxOptions sending(const std::string& name, Acknowledgement ack = Acknowledge
   options.batch_bytes = 1;  // a sample a frame
   return options;
 }
-InboxOptions receiving() {
+InboxOptions inbox_options() {
   InboxOptions options;
   options.where = "here";
   return options;
@@ -48,6 +48,13 @@ void carry(Inbox& inbox, Outbox& outbox, uint64_t peer) {
     }
   }
 }
+// Carries between them until it holds.
+bool soon(Inbox& inbox, const std::vector<std::pair<Outbox*, uint64_t>>& outboxes, const std::function<bool()>& holds) {
+  for (const Time latest = now() + kWait; !holds() && now() < latest;
+       std::this_thread::sleep_for(std::chrono::milliseconds(2)))
+    for (const auto& [outbox, peer] : outboxes) carry(inbox, *outbox, peer);
+  return holds();
+}
 struct Cleared {  // senders that are gone are not written to
   ~Cleared() { network().clear(); }
 };
@@ -64,8 +71,9 @@ int64_t value(const std::optional<Received>& sample) {
 
 // One sender of numbers that can begin anew at any of them.
 struct Camera {
-  explicit Camera(Inbox& to, uint64_t p, const std::string& name = "camera", Acknowledgement ack = Acknowledgement::Durable)
-      : inbox(to), peer(p), outbox(with_source(sending(name, ack))) {
+  explicit Camera(Inbox& to, uint64_t p, const std::string& name = "camera",
+                  Acknowledgement ack = Acknowledgement::Durable, bool fresh = false)
+      : inbox(to), peer(p), outbox(fresh ? outbox_options(name, ack) : with_source(outbox_options(name, ack))) {
     outbox.connected();
     carry(inbox, outbox, peer);
   }
@@ -86,9 +94,9 @@ struct Camera {
 TEST_CASE("a receiver knows of how many classes a tensor is when its sender does") {
   for (const uint32_t classes : {0u, 10u}) {
     const Cleared cleared;
-    Inbox inbox(receiving());
+    Inbox inbox(inbox_options());
     const int reader = inbox.open("", kWait);
-    OutboxOptions options = sending("camera");
+    OutboxOptions options = outbox_options("camera");
     options.tensors[0].classes = classes;
     Outbox outbox(options);
     outbox.connected();
@@ -101,9 +109,9 @@ TEST_CASE("a receiver knows of how many classes a tensor is when its sender does
 
 TEST_CASE("senders wait until the host has begun, and hear that somebody is there") {
   const Cleared cleared;
-  Inbox inbox(receiving());
+  Inbox inbox(inbox_options());
   const int reader = inbox.open("", kWait);
-  Outbox outbox(sending("camera"));
+  Outbox outbox(outbox_options("camera"));
   outbox.connected();
   carry(inbox, outbox, 1);
   CHECK(outbox.counts().sessions == 1);
@@ -115,18 +123,47 @@ TEST_CASE("senders wait until the host has begun, and hear that somebody is ther
   host.join();
 }
 
+TEST_CASE("inbox: a stream that is known from before is described without a sender, and refuses another type") {
+  const Cleared cleared;
+  for (const std::string name : {"", "x"}) {
+    Inbox inbox(inbox_options());
+    const int reader = inbox.open(name, std::chrono::milliseconds(0));
+    inbox.expect(reader, {DType::I64, {}, 7});
+    CHECK(inbox.announced(reader).dtype == DType::I64);
+    CHECK(inbox.announced(reader).classes == 7);
+    REQUIRE(inbox.restore(reader, 0, ""));
+    OutboxOptions other = outbox_options("other");
+    other.tensors[0].dtype = DType::F64;
+    Outbox wrong(other);
+    wrong.connected();
+    carry(inbox, wrong, 1);
+    const std::string was = name.empty() ? "the stream was  i64 []" : "the stream was x i64 []";
+    CHECK(message_of([&] { wrong.next_seq(); }).find(was + ", not x f64 []") != std::string::npos);
+    Camera camera(inbox, 2);
+    camera.send(2);
+    CHECK(value(inbox.next(reader)) == 0);
+    network().clear();
+  }
+  Inbox inbox(inbox_options());
+  const int reader = inbox.open("x", kWait);
+  inbox.expect(reader, {DType::F32, {3}, 0});
+  CHECK(message_of([&] {
+          inbox.restore(reader, 1, "hxs1 ; tensor x 7 0 ; sender s p 1 1 1");
+        }).find("here: its position is of x i64 [], and the stream was x f32 [3]") == 0);
+}
+
 TEST_CASE("without a promise to keep samples, who wants it is refused") {
   const Cleared cleared;
-  Inbox inbox(receiving());
+  Inbox inbox(inbox_options());
   const int reader = inbox.open("", kWait);
-  Outbox patient(sending("patient"));
+  Outbox patient(outbox_options("patient"));
   patient.connected();
   carry(inbox, patient, 1);
   push(patient, 1);
   std::thread host([&] { CHECK(value(inbox.next(reader)) == 1); });  // begins, and nothing was said of positions
   for (int i = 0; i < 100000 && inbox.health().samples == 0; ++i) carry(inbox, patient, 1), std::this_thread::sleep_for(std::chrono::milliseconds(1));
   host.join();
-  Outbox demanding(sending("demanding", Acknowledgement::Durable));
+  Outbox demanding(outbox_options("demanding", Acknowledgement::Durable));
   demanding.connected();
   carry(inbox, demanding, 2);
   CHECK(message_of([&] { demanding.next_seq(); }).find("refuses 'demanding': nothing is kept on disk here: ask for acknowledgement 'received'") != std::string::npos);
@@ -139,7 +176,7 @@ TEST_CASE("a receiver that begins anew goes on where its position says, and ackn
   std::string position;
   uint64_t given = 0;
   {
-    Inbox inbox(receiving());
+    Inbox inbox(inbox_options());
     const int reader = inbox.open("", kWait);
     REQUIRE(inbox.restore(reader, 0, ""));
     Camera a(inbox, 1, "a"), b(inbox, 2, "b");
@@ -158,7 +195,7 @@ TEST_CASE("a receiver that begins anew goes on where its position says, and ackn
     CHECK(message_of([&] { inbox.position(reader, 5); }).find("the position before sample 5 is asked for, those from 6 to 8 are known") == 0);
   }
   network().clear();
-  Inbox inbox(receiving());
+  Inbox inbox(inbox_options());
   const int reader = inbox.open("", kWait);
   REQUIRE(inbox.restore(reader, 6, position));
   CHECK(inbox.announced(reader).dtype == DType::I64);  // before anybody has come
@@ -177,7 +214,7 @@ TEST_CASE("the end is acknowledged when a checkpoint has it") {
   const Cleared cleared;
   std::string position;
   {
-    Inbox inbox(receiving());
+    Inbox inbox(inbox_options());
     const int reader = inbox.open("", kWait);
     inbox.restore(reader, 0, "");
     Camera camera(inbox, 1);
@@ -198,7 +235,7 @@ TEST_CASE("the end is acknowledged when a checkpoint has it") {
     end.join();
   }
   network().clear();
-  Inbox inbox(receiving());
+  Inbox inbox(inbox_options());
   const int reader = inbox.open("", kWait);
   inbox.restore(reader, 2, position);
   CHECK(!inbox.next(reader));
@@ -206,7 +243,7 @@ TEST_CASE("the end is acknowledged when a checkpoint has it") {
 
 TEST_CASE("of two readers the slower one decides what is durable, and they go on together") {
   const Cleared cleared;
-  Inbox inbox(receiving());
+  Inbox inbox(inbox_options());
   const int one = inbox.open("x", kWait), two = inbox.open("x", kWait);
   inbox.restore(one, 0, "");
   inbox.restore(two, 0, "");
@@ -225,7 +262,7 @@ TEST_CASE("of two readers the slower one decides what is durable, and they go on
 
 TEST_CASE("who sends shares one window") {
   const Cleared cleared;
-  InboxOptions options = receiving();
+  InboxOptions options = inbox_options();
   options.window_samples = 64;
   Inbox inbox(options);
   const int reader = inbox.open("", kWait);
@@ -254,9 +291,9 @@ TEST_CASE("who sends shares one window") {
   for (auto& camera : cameras) CHECK(camera->outbox.counts().acknowledged > inbox.health().samples / 8);
 }
 
-TEST_CASE("what is no frame is answered, and more senders than may be are told") {
+TEST_CASE("what is no frame is answered, and more senders than may be wait for a place") {
   const Cleared cleared;
-  InboxOptions options = receiving();
+  InboxOptions options = inbox_options();
   options.most_senders = 2;
   Inbox inbox(options);
   const int reader = inbox.open("", kWait);
@@ -275,17 +312,156 @@ TEST_CASE("what is no frame is answered, and more senders than may be are told")
   answer = inbox.poll();
   REQUIRE(answer);
   CHECK(decode(answer->frame).text == "HELLO does not say what will come: name the tensors, with their types and shapes");
-  Camera a(inbox, 1, "a"), b(inbox, 2, "b"), c(inbox, 3, "c");
-  CHECK(message_of([&] { c.send(1); }).find("2 senders are there, and no more are taken") != std::string::npos);
+  Camera a(inbox, 1, "a"), b(inbox, 2, "b"), c(inbox, 3, "c", Acknowledgement::Durable, true);
+  push(c.outbox, 7);
+  carry(inbox, c.outbox, 3);
   a.send(1);
   CHECK(value(inbox.next(reader)) == 0);
-  CHECK(inbox.health().refused == 4);
-  CHECK(inbox.health().senders == 2);
+  CHECK(inbox.health().refused == 3);
+  CHECK(inbox.health().samples == 1);
+  inbox.left(1);
+  REQUIRE(soon(inbox, {{&b.outbox, 2}, {&c.outbox, 3}}, [&] { return inbox.health().samples == 2; }));
+  CHECK(value(inbox.next(reader)) == 7);
+}
+
+namespace {
+
+Frame hello_of(const std::string& name, uint64_t epoch, uint64_t seq = 0) {
+  Frame hello;
+  hello.kind = Kind::Hello;
+  hello.stream = "samples", hello.producer = name, hello.epoch = epoch, hello.session = 1, hello.seq = seq;
+  hello.tensors = outbox_options("").tensors;
+  return hello;
+}
+void say(Inbox& inbox, uint64_t peer, const Frame& frame) { inbox.arrived(peer, owned(encode(frame).bytes())); }
+std::vector<Frame> answers_of(Inbox& inbox) {
+  std::vector<Frame> answers;
+  while (const auto answer = inbox.poll()) answers.push_back(decode(answer->frame));
+  return answers;
+}
+uint64_t hours_ahead(int hours) {
+  return static_cast<uint64_t>(
+      (std::chrono::system_clock::now() + std::chrono::hours(hours)).time_since_epoch().count());
+}
+
+}  // namespace
+
+TEST_CASE("inbox: a connection that only says hello takes no place for good") {
+  const Cleared cleared;
+  Inbox inbox(inbox_options());
+  const int reader = inbox.open("", kWait);
+  REQUIRE(inbox.restore(reader, 0, ""));
+  for (uint64_t peer = 100; peer < 104; ++peer) {
+    for (int i = 0; i < 1000; ++i)
+      say(inbox, peer, hello_of("ghost " + std::to_string(peer) + " " + std::to_string(i), 1));
+    for (const Frame& answer : answers_of(inbox)) {
+      if (answer.kind != Kind::Error) continue;
+      CHECK(answer.text == "16 senders of this connection have given no sample yet");
+      break;
+    }
+  }
+  CHECK(inbox.health().senders == 64);
+  Camera camera(inbox, 1);
+  camera.send(3);
+  CHECK(inbox.health().samples == 3);
+  for (uint64_t peer = 100; peer < 104; ++peer) inbox.left(peer);
+  for (int64_t i = 0; i < 3; ++i) CHECK(value(inbox.next(reader)) == i);
+  inbox.durable(reader, 3);
+  std::thread end([&] { camera.outbox.finish(); });
+  // The stream ends though they never said so.
+  CHECK(soon(inbox, {{&camera.outbox, 1}}, [&] { return inbox.health().state == InboxHealth::Ended; }));
+  CHECK(!inbox.next(reader));
+  CHECK(inbox.position(reader, 3).find("ghost") == std::string::npos);
+  inbox.durable(reader, 3);
+  carry(inbox, camera.outbox, 1);
+  end.join();
+}
+
+TEST_CASE("inbox: who gives nothing while others wait gives way") {
+  const Cleared cleared;
+  InboxOptions options = inbox_options();
+  options.most_senders = 2;
+  Inbox inbox(options);
+  const int reader = inbox.open("", kWait);
+  REQUIRE(inbox.restore(reader, 0, ""));
+  say(inbox, 8, hello_of("one", 1));
+  say(inbox, 9, hello_of("two", 1));
+  Camera camera(inbox, 1, "camera", Acknowledgement::Durable, true);
+  push(camera.outbox, 5);
+  CHECK(inbox.health().samples == 0);
+  CHECK(soon(inbox, {{&camera.outbox, 1}}, [&] { return inbox.health().samples == 1; }));
+}
+
+TEST_CASE("inbox: an epoch that no clock has is refused, and one without samples does not stay") {
+  const Cleared cleared;
+  Inbox inbox(inbox_options());
+  const int reader = inbox.open("", kWait);
+  REQUIRE(inbox.restore(reader, 0, ""));
+  say(inbox, 9, hello_of("camera", uint64_t{1} << 62));
+  const auto answers = answers_of(inbox);
+  REQUIRE(answers.size() == 1);
+  CHECK(answers[0].kind == Kind::Error);
+  CHECK(answers[0].text ==
+        "its epoch 4611686018427387904 is of a clock more than a day ahead of the receiver's: set its clock, or count "
+        "epochs otherwise");
+  for (const bool has_given : {false, true}) {
+    INFO(has_given);
+    say(inbox, 9, hello_of("camera", hours_ahead(20), 1u << 30));
+    Camera camera(inbox, has_given ? 3 : 2, "camera", Acknowledgement::Durable, true);
+    push(camera.outbox, 0);
+    carry(inbox, camera.outbox, camera.peer);
+    CHECK(inbox.health().samples == (has_given ? 1 : 0));  // it waits until it is known who the other is
+    inbox.left(9);
+    CHECK(inbox.position(reader, inbox.health().samples).find("1073741824") == std::string::npos);
+    const uint64_t wanted = has_given ? 2 : 1;
+    CHECK(soon(inbox, {{&camera.outbox, camera.peer}}, [&] { return inbox.health().samples >= wanted; }));
+    CHECK(inbox.health().lost == 0);
+    inbox.left(camera.peer);
+    network().clear();
+  }
+}
+
+TEST_CASE("inbox: a name whose epoch was ahead is given back when it is asked for") {
+  const std::string position =
+      "hxs1 ; tensor x 7 0 ; sender samples camera " + std::to_string(hours_ahead(20)) + " 5 0";
+  const auto inbox_at = [](Inbox& inbox, const std::string& at) {
+    REQUIRE(inbox.restore(inbox.open("", kWait), 5, at));
+  };
+  {
+    const Cleared cleared;
+    Inbox inbox(inbox_options());
+    inbox_at(inbox, position);
+    Camera camera(inbox, 1);
+    CHECK(message_of([&] { camera.send(1); }).find("a later incarnation of 'camera' is at work") != std::string::npos);
+  }
+  for (const bool years : {false, true}) {  // those of years ahead count for nothing
+    const Cleared cleared;
+    Inbox inbox(inbox_options());
+    if (!years) inbox.forget_incarnation("camera");
+    inbox_at(inbox, years ? "hxs1 ; tensor x 7 0 ; sender samples camera 4611686018427387904 5 0" : position);
+    Camera camera(inbox, 1);
+    camera.send(7);
+    CHECK(camera.outbox.counts().skipped == 5);
+    CHECK(inbox.health().samples == 2);
+  }
+}
+
+TEST_CASE("inbox: a name that belongs to a key is used by no other") {
+  const Cleared cleared;
+  InboxOptions options = inbox_options();
+  options.may_use = [](uint64_t peer, const std::string& name) { return peer == 1 || name != "camera"; };
+  Inbox inbox(options);
+  const int reader = inbox.open("", kWait);
+  REQUIRE(inbox.restore(reader, 0, ""));
+  Camera camera(inbox, 1), thief(inbox, 2), other(inbox, 3, "other");
+  CHECK(message_of([&] { thief.send(1); }).find("its key may not send as 'camera'") != std::string::npos);
+  camera.send(2), other.send(1);
+  CHECK(inbox.health().samples == 3);
 }
 
 TEST_CASE("answers stay with who said hello, whatever others say in its name") {
   const Cleared cleared;
-  Inbox inbox(receiving());
+  Inbox inbox(inbox_options());
   const int reader = inbox.open("", kWait);
   REQUIRE(inbox.restore(reader, 0, ""));
   Camera camera(inbox, 1, "camera", Acknowledgement::Received);
@@ -294,7 +470,7 @@ TEST_CASE("answers stay with who said hello, whatever others say in its name") {
     Frame frame;
     frame.kind = kind;
     frame.stream = "samples", frame.producer = "camera", frame.epoch = 1, frame.session = 1;
-    if (kind == Kind::Hello) frame.tensors = sending("camera").tensors;
+    if (kind == Kind::Hello) frame.tensors = outbox_options("camera").tensors;
     inbox.arrived(2, owned(encode(frame).bytes()));
     std::vector<Frame> answers;
     while (const auto answer = inbox.poll())
@@ -314,12 +490,12 @@ TEST_CASE("answers stay with who said hello, whatever others say in its name") {
 
 TEST_CASE("one way: what is missing is counted, what comes twice is dropped") {
   const Cleared cleared;
-  InboxOptions options = receiving();
+  InboxOptions options = inbox_options();
   options.one_way = true;
   Inbox inbox(options);
   const int reader = inbox.open("", kWait);
   CHECK(!inbox.restore(reader, 0, ""));
-  OutboxOptions out = sending("camera");
+  OutboxOptions out = outbox_options("camera");
   out.one_way = true;
   Outbox outbox(out);
   std::vector<OwnedBytes> frames;

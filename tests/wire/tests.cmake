@@ -1,6 +1,7 @@
 # The frame and the session over it: no engine, no socket.
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/test_*.cpp)
 add_executable(test_wire ${sources})
+hm_unity(test_wire 8)
 target_compile_definitions(test_wire PRIVATE HARMONICS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 target_link_libraries(test_wire PRIVATE harmonics_wire fmt::fmt Threads::Threads Catch2::Catch2WithMain)
 target_compile_options(test_wire PRIVATE $<$<CONFIG:Release>:-O1>)
