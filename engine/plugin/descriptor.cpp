@@ -136,8 +136,9 @@ hx_plugin_abi parse_descriptor(std::span<const std::byte> file, const std::strin
 
 void check_contract(const hx_plugin_abi& d, const std::string& name) {
   if (d.abi_major == HX_ABI_MAJOR && d.abi_min_minor <= HX_ABI_MINOR) return;
-  throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' is built for contract {}.{}, this program speaks {}.{}", name,
-                                             d.abi_major, d.abi_minor, HX_ABI_MAJOR, HX_ABI_MINOR))
+  const std::string is = d.abi_major == HX_ABI_MAJOR ? fmt::format("needs contract {}.{} or a later {}.x", d.abi_major, d.abi_min_minor, d.abi_major)
+                                                     : fmt::format("is built for contract {}.{}", d.abi_major, d.abi_minor);
+  throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' {}, this program speaks {}.{}", name, is, HX_ABI_MAJOR, HX_ABI_MINOR))
       .note("build it again with this program's headers, or get the release made for it");
 }
 

@@ -16,6 +16,8 @@
 #include "engine/base/nearest_file.hpp"
 #include "engine/plugin/descriptor.hpp"
 #include "engine/plugin/pending_items.hpp"
+#include "engine/plugin/plugin_code.hpp"
+#include "engine/plugin/trial.hpp"
 
 namespace harmonics {
 
@@ -118,28 +120,38 @@ class Beside {
   std::string path_;
 };
 
-Opened open_library(const std::string& path, bool beside) {
-  if (!fs::exists(path)) {
+enum class How { Tried, Untried, Beside };
+
+Opened open_library(const std::string& path, How how) {
+  std::error_code unreachable;  // a loop of links, for example
+  const bool regular = fs::is_regular_file(path, unreachable);
+  if (unreachable && unreachable != std::errc::no_such_file_or_directory)
+    throw Error(ErrorKind::NoInput, fmt::format("plugin '{}' cannot be opened: {}", path, unreachable.message()));
+  if (!fs::exists(path, unreachable)) {
     Error e(ErrorKind::NoInput, fmt::format("plugin '{}' does not exist", path));
     if (const std::string advice = advice_for_missing(path); !advice.empty()) e.note(advice);
     throw e;
   }
-  if (!fs::is_regular_file(path)) throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' is not a file", path));
+  if (!regular) throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' is not a file", path));
   check_trust(path);
   const std::string file = fs::canonical(path).string();
   const hx_plugin_abi descriptor = read_descriptor(path);
-  if (!defines_symbol(bytes_of(*map_plugin(path)), path, "harmonics_register"))
+  const auto bytes = map_plugin(path);
+  if (!read_whole(*bytes, [&] { return defines_symbol(bytes_of(*bytes), path, "harmonics_register"); }))
     throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' has no function harmonics_register", path))
         .note("define: extern \"C\" void harmonics_register(harmonics::FunctionRegistry& registry) { ... }");
   const FileStamp stamp = stamp_of(file);
-  const std::optional<Beside> copy = beside ? std::optional<Beside>(std::in_place, file) : std::nullopt;
+  const std::optional<Beside> copy = how == How::Beside ? std::optional<Beside>(std::in_place, file) : std::nullopt;
   const std::string& opened = copy ? copy->path() : file;
   if (is_this_program(file))
     throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' is this program itself, not a library", path));
+  if (how != How::Untried) try_to_open(path, opened);
   auto library = std::make_shared<Library>(file, open_for_good(path, opened), stamp);
-  const auto entry = reinterpret_cast<EntryPoint>(library->symbol("harmonics_register"));
-  if (!entry) throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' does not export harmonics_register", path));
-  return {std::move(library), descriptor.id[0] ? descriptor.id : stem_of(path), entry};
+  void* const symbol = library->symbol("harmonics_register");
+  if (!symbol) throw Error(ErrorKind::Plugin, fmt::format("plugin '{}' does not export harmonics_register", path));
+  std::string id = descriptor.id[0] ? descriptor.id : stem_of(path);
+  remember_code(id, file, symbol);
+  return {std::move(library), std::move(id), reinterpret_cast<EntryPoint>(symbol)};
 }
 
 // The plugin's code runs here: whatever it throws ends here. An Error of the plugin may be laid out otherwise than
@@ -160,8 +172,8 @@ void run_entry(const Opened& opened, const std::string& path, hx_registry& pendi
 }
 
 template <typename Add>
-void load(const std::string& path, Add&& add, bool beside = false) {
-  const Opened opened = open_library(path, beside);
+void load(const std::string& path, Add&& add, How how = How::Tried) {
+  const Opened opened = open_library(path, how);
   hx_registry pending;
   pending.plugin = opened.id;
   pending.path = opened.library->path();
@@ -174,7 +186,7 @@ void load(const std::string& path, Add&& add, bool beside = false) {
 
 hx_plugin_abi read_descriptor(const std::string& path) {
   const auto file = map_plugin(path);
-  const hx_plugin_abi descriptor = parse_descriptor(bytes_of(*file), path);
+  const hx_plugin_abi descriptor = read_whole(*file, [&] { return parse_descriptor(bytes_of(*file), path); });
   check_contract(descriptor, path);
   return descriptor;
 }
@@ -183,9 +195,13 @@ void load_plugin(const std::string& path, Registry& registry) {
   load(path, [&](std::shared_ptr<Item> item) { registry.add(std::move(item)); });
 }
 
+void load_untried(const std::string& path, Registry& registry) {
+  load(path, [&](std::shared_ptr<Item> item) { registry.add(std::move(item)); }, How::Untried);
+}
+
 std::vector<std::shared_ptr<Item>> load_beside(const std::string& path) {
   std::vector<std::shared_ptr<Item>> items;
-  load(path, [&](std::shared_ptr<Item> item) { items.push_back(std::move(item)); }, true);
+  load(path, [&](std::shared_ptr<Item> item) { items.push_back(std::move(item)); }, How::Beside);
   return items;
 }
 

@@ -42,6 +42,8 @@ hx_plugin_abi read_descriptor(const std::string& path);
 // Opens a plugin and registers everything it has, or nothing when it fails. Throws ErrorKind::Plugin naming the file and the
 // reason (missing file, refused directory, missing symbol or library, exception while registering).
 void load_plugin(const std::string& path, Registry& registry = Registry::global());
+// The same in a process that may crash: not tried in a child before (trial.hpp).
+void load_untried(const std::string& path, Registry& registry);
 // The same for a library whose manifest was announced: what it has yields to what was registered since.
 void load_announced(const std::string& path, Registry& registry);
 

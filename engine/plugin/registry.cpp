@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <set>
 
+#include <fmt/core.h>
+
 #include "engine/base/spelling.hpp"
 #include "engine/plugin/discovery.hpp"
 #include "engine/plugin/kinds.hpp"
@@ -49,7 +51,26 @@ void Registry::add(std::shared_ptr<Item> item) {
   std::lock_guard lock(mutex_);
   item->order = ++count;
   Key key{item->kind, item->name};
+  if (item->library) {
+    const auto former = items_.find(key);
+    const auto announced = announced_.find(key);
+    if (former != items_.end() && former->second->path != item->path) note_replaced(*item, former->second->path);
+    else if (former == items_.end() && announced != announced_.end() && !is_file(announced->second, item->path)) note_replaced(*item, announced->second);
+  }
   items_[std::move(key)] = std::move(item);
+}
+
+void Registry::note_replaced(const Item& item, const std::string& former) {
+  std::string& line = replacements_[item.path];
+  const std::string of = former.empty() ? "the program" : std::filesystem::path(former).filename().string();
+  line += fmt::format("{}{} '{}' of {}", line.empty() ? "plugin '" + item.plugin + "' replaces " : ", ", kind_name(item.kind), item.name, of);
+}
+
+std::vector<std::string> Registry::take_replacements() {
+  std::vector<std::string> lines = outer_ ? outer_->take_replacements() : std::vector<std::string>{};
+  std::lock_guard lock(mutex_);
+  for (auto& [path, line] : std::exchange(replacements_, {})) lines.push_back(std::move(line));
+  return lines;
 }
 
 void Registry::add_announced(std::shared_ptr<Item> item) {
@@ -68,7 +89,13 @@ ItemPtr Registry::find(uint32_t kind, std::string_view name) {
     if (auto it = announced_.find(key); it != announced_.end()) {
       const std::string path = it->second;
       open_announced(path);
-      if (auto found = items_.find(key); found != items_.end()) return found->second;
+      if (auto found = items_.find(key); found != items_.end()) {
+        if (const auto other = hidden_.find(key); other != hidden_.end()) {
+          note_replaced(*found->second, other->second);
+          hidden_.erase(other);
+        }
+        return found->second;
+      }
       throw Error(ErrorKind::Plugin, "the manifest of plugin '" + path + "' promises " + std::string(kind_name(kind)) +
                                          " '" + key.second + "', the library does not have it")
           .note("rebuild the plugin; its manifest and its library differ");
@@ -240,7 +267,8 @@ void Registry::load_everything() {
 
 void Registry::announce(const std::string& library_path, const std::vector<std::pair<uint32_t, std::string>>& names) {
   std::lock_guard lock(mutex_);
-  for (const Key& key : names) announced_.try_emplace(key, library_path);
+  for (const Key& key : names)
+    if (const auto [first, fresh] = announced_.try_emplace(key, library_path); !fresh && first->second != library_path) hidden_.try_emplace(key, library_path);
 }
 
 }  // namespace harmonics

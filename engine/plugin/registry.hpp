@@ -92,6 +92,9 @@ class Registry {
   // A library that was found and cannot be used, for whoever misses a name.
   void pass_over(std::string reason);
   std::vector<std::string> passed_over();
+  // Since the last call, a line for each library with something in place of what another has under the same name: what it
+  // registered itself, or what was found first on the search path.
+  std::vector<std::string> take_replacements();
   // What it falls back to from now on.
   void set_outer(Registry* outer) { outer_ = outer; }
   // Forgets what was added; who uses it keeps it.
@@ -104,6 +107,7 @@ class Registry {
   using Key = std::pair<uint32_t, std::string>;
   bool knows(uint32_t kind, const std::string& name);
   void open_announced(const std::string& path);
+  void note_replaced(const Item& item, const std::string& former);
 
   Registry* outer_;
   std::recursive_mutex mutex_;  // an item is looked for while a library registers others
@@ -112,6 +116,8 @@ class Registry {
   std::set<std::string> opened_;  // announced libraries that are open
   std::map<std::string, std::string> overrides_;
   std::vector<std::string> passed_over_;
+  std::map<Key, std::string> hidden_;                 // what a library announced that another had announced before
+  std::map<std::string, std::string> replacements_;   // by path of the library that replaces
 };
 
 // While it lives, programs compiled for a graph whose functions come from `registry` compute a functional as it says, whichever

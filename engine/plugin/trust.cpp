@@ -1,29 +1,16 @@
 #include <cerrno>
-#include <climits>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <grp.h>
-#include <pwd.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <fmt/core.h>
 
+#include "engine/base/foreign_file.hpp"
 #include "engine/plugin/loader.hpp"
 
 namespace harmonics {
 
 namespace {
-
-// Does this group have nobody but the user? Debian and others give each user one, and let it write.
-bool is_private_group(gid_t gid) {
-  const passwd* user = getpwuid(geteuid());
-  if (!user || user->pw_gid != gid) return false;
-  const std::string name = user->pw_name;
-  const group* g = getgrgid(gid);
-  return g && name == g->gr_name && (!g->gr_mem[0] || (name == g->gr_mem[0] && !g->gr_mem[1]));
-}
 
 void check_place(const std::string& plugin, const std::string& place, const char* what) {
   const auto refuse = [&](const std::string& reason) {
@@ -32,9 +19,7 @@ void check_place(const std::string& plugin, const std::string& place, const char
   };
   struct stat s {};
   if (stat(place.c_str(), &s) != 0) refuse(fmt::format("cannot be looked at: {}", std::strerror(errno)));
-  if (s.st_uid != geteuid() && s.st_uid != 0) refuse(fmt::format("belongs to another user (number {})", s.st_uid));
-  if (s.st_mode & S_IWOTH) refuse("can be written to by everybody");
-  if ((s.st_mode & S_IWGRP) && s.st_gid != 0 && !is_private_group(s.st_gid)) refuse("can be written to by its group");
+  if (const std::string why = foreign_access(s); !why.empty()) refuse(why);
 }
 
 }  // namespace

@@ -27,6 +27,10 @@ std::vector<int64_t> pair_of(const Arguments& a, const char* name, std::vector<i
   if (v[0] < least || v[1] < least)
     throw Error(ErrorKind::Type, std::string(name) + " is [" + std::to_string(v[0]) + ", " + std::to_string(v[1]) +
                                      "]; the least is " + std::to_string(least));
+  constexpr int64_t most = int64_t{1} << 30;  // products of two of them fit
+  if (v[0] > most || v[1] > most)
+    throw Error(ErrorKind::Type, std::string(name) + " is [" + std::to_string(v[0]) + ", " + std::to_string(v[1]) +
+                                     "]; the most is " + std::to_string(most));
   return v;
 }
 
@@ -82,7 +86,7 @@ HTensor conv(Scope& scope, const HTensor& x, const Arguments& a) {
                                       std::to_string(channels) + " that go out");
   Window w{pair_of(a, "kernel", {3}, 1), pair_of(a, "stride", {1}, 1), pair_of(a, "dilation", {1}, 1), {}, {}};
   set_padding(a.text("padding", "same"), s, w);
-  const int64_t fan_in = s[1] / groups * w.kernel[0] * w.kernel[1];
+  const int64_t fan_in = Shape{s[1] / groups, w.kernel[0], w.kernel[1]}.count();
   const Attributes attributes = attributes_of("conv", x, w).set("groups", groups);
   const HTensor weight =
       scope.parameter("weight", {channels, s[1] / groups, w.kernel[0], w.kernel[1]}, harmonics::kaiming_init(fan_in));

@@ -1,5 +1,6 @@
 // lstm and gru as PyTorch's modules have them: parameters weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, those of
 // the way back with _reverse behind, further layers l1, l2 ...
+#include <harmonics/checked.hpp>
 #include <harmonics/ops.hpp>
 
 #include "layers.hpp"
@@ -18,6 +19,8 @@ struct Recurrence {
     width = a.has("width") ? a.integer("width") : scope.width() / ways();
     if (width < 1)
       throw Error(ErrorKind::Shape, "a width of " + std::to_string(width) + " holds nothing; the least is 1");
+    if (!harmonics::checked_product(width, 2 * gates))
+      throw Error(ErrorKind::Shape, "a width of " + std::to_string(width) + " is larger than any memory");
     if (!a.has("width") && scope.width() % ways())
       throw Error(ErrorKind::Shape, std::string(name) + " goes both ways, but the target's width of " +
                                         std::to_string(scope.width()) + " cannot be halved");

@@ -50,9 +50,18 @@ void expect_no_absence(const Arguments& a) {
 
 double smoothing_of(const Arguments& a) { return a.number("label_smoothing", 0); }
 
+// Of one class the probability is 1 and every loss 0, whatever was learned.
+void expect_several(const char* loss, const HTensor& outputs) {
+  if (outputs.shape().back() != 1) return;
+  throw Error(ErrorKind::Shape, std::string(loss) + " over one class learns nothing: its probability is always 1")
+      .note("of several classes of which the data show one: declare how many, producer labels {10};")
+      .note("of a number: mse; of yes or no: end the arrow in sigmoid and compare by binary_cross_entropy");
+}
+
 // -log of the probability that softmax of the logits gives to the target: class numbers, or probabilities. Smoothed,
 // each class gets an equal share of `smoothing`.
-HTensor softmax_entropy(const HTensor& logits, const HTensor& target, const Arguments& a) {
+HTensor softmax_entropy(const char* loss, const HTensor& logits, const HTensor& target, const Arguments& a) {
+  expect_several(loss, logits);
   const double smoothing = smoothing_of(a);
   if (is_integer(target)) {
     const Labels labels(target, a);
@@ -74,6 +83,7 @@ HTensor sigmoid_entropy(const HTensor& logits, const HTensor& target, const Argu
     expect_no_absence(a);
     return call1("sigmoid_cross_entropy", {logits, target});
   }
+  expect_several("cross_entropy", logits);
   const Labels labels(target, a);
   const HTensor hot = call1("one_hot", {labels.numbers}, Attributes().set("classes", logits.shape().back()));
   const HTensor each = call1("sigmoid_cross_entropy", {logits, hot});
@@ -91,7 +101,7 @@ class CrossEntropy : public LossFunction {
       case Before::Nothing:
       case Before::Softmax:
       case Before::LogSoftmax:
-        return softmax_entropy(logits, target, a);
+        return softmax_entropy("cross_entropy", logits, target, a);
       case Before::Sigmoid:
         return sigmoid_entropy(logits, target, a);
       case Before::Other:
@@ -109,6 +119,7 @@ class NegativeLogLikelihood : public LossFunction {
     if (!is_integer(target))
       throw Error(ErrorKind::Type, "nll takes class numbers, the target holds other numbers")
           .note("kl_div compares with a distribution");
+    expect_several("nll", p);
     const Labels labels(target, a);
     return labels.mean_of_present(call1("nll", {p, labels.numbers}));
   }
@@ -117,7 +128,7 @@ class NegativeLogLikelihood : public LossFunction {
     const Before b = before(activation);
     if (b == Before::Softmax || b == Before::Sigmoid)
       refuse("nll", activation, "nll takes log-probabilities: end the arrow in log_softmax, or write cross_entropy");
-    return b == Before::LogSoftmax && is_integer(target) ? softmax_entropy(logits, target, a) : HTensor();
+    return b == Before::LogSoftmax && is_integer(target) ? softmax_entropy("nll", logits, target, a) : HTensor();
   }
 };
 
@@ -129,6 +140,7 @@ class Divergence : public LossFunction {
     switch (before(activation)) {
       case Before::Softmax:
       case Before::LogSoftmax:
+        expect_several("kl_div", logits);
         return call1("kl_div", {log_softmax(logits), target});
       case Before::Sigmoid:
         refuse("kl_div", activation, "kl_div compares distributions: end the arrow in softmax or log_softmax");
@@ -143,6 +155,7 @@ class Hinge : public LossFunction {
  public:
   HTensor operator()(const HTensor& p, const HTensor& target) const override { return (*this)(p, target, {}); }
   HTensor operator()(const HTensor& p, const HTensor& target, const Arguments& a) const override {
+    if (is_integer(target)) expect_several("hinge", p);
     const int64_t power = a.integer("power", 1);
     const Attributes attributes = Attributes().set("margin", a.number("margin", 1)).set("power", power);
     return call1(is_integer(target) ? "multi_margin" : "hinge", {p, target}, attributes);
@@ -169,8 +182,8 @@ class NextToken : public LossFunction {
     const int64_t positions = logits.shape()[static_cast<uint32_t>(rank - 2)];
     if (positions < 2)
       throw Error(ErrorKind::Shape, "next_token needs at least two positions, here is " + std::to_string(positions));
-    return softmax_entropy(slice_axis(logits, rank - 2, 0, positions - 1), slice_axis(target, rank - 2, 1, positions),
-                           a);
+    return softmax_entropy("next_token", slice_axis(logits, rank - 2, 0, positions - 1),
+                           slice_axis(target, rank - 2, 1, positions), a);
   }
 };
 

@@ -15,7 +15,6 @@ using harmonics::MetricTable;
 
 namespace {
 
-constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 constexpr uint64_t kMostClasses = 4096;  // of a table of counts: 128 MiB
 
 double share(double part, double of) { return of > 0 ? part / of : 0; }

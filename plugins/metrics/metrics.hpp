@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -18,6 +19,8 @@ using harmonics::MetricBatch;
 
 using Made = std::unique_ptr<Metric>;
 using Bytes = std::vector<std::byte>;
+
+inline constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 
 // Numbers as they are saved: of fixed kinds, one after another, lists after their length.
 class Saved {

@@ -1,6 +1,5 @@
 // Metrics over numbers.
 #include <cmath>
-#include <limits>
 
 #include "metrics.hpp"
 
@@ -11,8 +10,6 @@ using harmonics::ErrorKind;
 using harmonics::Figure;
 
 namespace {
-
-constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 
 // The mean over rows and outputs of what each pair gives.
 class MeanOver : public Metric {

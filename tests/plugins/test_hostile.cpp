@@ -22,10 +22,10 @@ namespace {
 std::string library(const std::string& name) { return HARMONICS_TEST_PLUGINS "/lib" + name + ".so"; }
 
 // Four numbers in, two out, forty samples.
-struct Data {
+struct HostileData {
   Folder folder;
   std::string producers;
-  Data() {
+  HostileData() {
     std::string x = "a,b\n", y = "p,q\n";
     for (int i = 0; i < 40; ++i) {
       x += std::to_string(i % 7 * 0.25 - 0.5) + "," + std::to_string(i % 5 * 0.25) + "\n";
@@ -45,7 +45,7 @@ struct Data {
 };
 
 // A graph whose hidden layer ends in this function, on its numbers, within this process.
-embedding::HarmonicGraph embedded(const Data& data, const std::string& function) {
+embedding::HarmonicGraph embedded(const HostileData& data, const std::string& function) {
   embedding::HarmonicGraph g = embedding::parse_hmx_text("harmonic g { producer x {2}; producer y {2}; layer h {8}; layer o {2}; cycle (batch=8) { x -(" + function +
                                                          ")-> h -(affine)-> o; o <-(mse)- y; } }");
   g.bindProducer("x", "file:" + (data.folder / "x.csv"));
@@ -99,7 +99,7 @@ TEST_CASE("hostile libraries are refused one after the other, and the next good 
 }
 
 TEST_CASE("a folder of hostile libraries: flows train with the one that works") {
-  const Data data;
+  const HostileData data;
   const Folder place;
   const auto put = [&](const std::string& name) {
     fs::copy_file(library(name), place / ("lib" + name + ".so"));
@@ -147,7 +147,7 @@ TEST_CASE("plugin check survives crashes and goes on with the next library") {
 }
 
 TEST_CASE("numbers that are not finite are laid to the plugin's function that made them") {
-  const Data data;
+  const HostileData data;
   const std::string of = "' of plugin 'spoils' made it of finite numbers: leave it out, or correct it";
   const auto named = [&](const Result& r, const std::string& who, bool late = false) {
     CHECK(r.code == 1);
@@ -166,7 +166,7 @@ TEST_CASE("numbers that are not finite are laid to the plugin's function that ma
 }
 
 TEST_CASE("gradients and updates that are not finite: the plugins of the step are named") {
-  const Data data;
+  const HostileData data;
   const Result slope = data.spoilt("affine, nan_gradient");
   CHECK(slope.code == 1);
   CHECK(has(slope.err,
@@ -180,7 +180,7 @@ TEST_CASE("gradients and updates that are not finite: the plugins of the step ar
 }
 
 TEST_CASE("a function that throws in the middle of training ends the run, its checkpoints stay whole") {
-  const Data data;
+  const HostileData data;
   for (const char* name : {"throws_late", "throws_in_gradient"}) {
     const std::string runs = data.folder / name;
     const Result r = data.spoilt("affine, " + std::string(name), "mse", "--checkpoint " + runs + " --every 1steps");
@@ -196,7 +196,7 @@ TEST_CASE("a function that throws in the middle of training ends the run, its ch
 
 TEST_CASE("what a function throws in a step leaves the weights of the step before, and the graph trains on") {
   embedding::load_plugin(library("spoils"));
-  const Data data;
+  const HostileData data;
   for (const char* name : {"throws_late", "throws_in_gradient"}) {
     INFO(name);
     embedding::HarmonicGraph whole = embedded(data, "fine"), broken = embedded(data, name);
@@ -212,7 +212,7 @@ TEST_CASE("what a function throws in a step leaves the weights of the step befor
 }
 
 TEST_CASE("streams and metrics of plugins that break their word are named") {
-  const Data data;
+  const HostileData data;
   const auto fed = [&](const std::string& how) {
     std::string producers = data.producers;
     producers.replace(producers.find(" --producer x="), producers.find(" --producer y="), " --producer x=unsteady:" + how + " ");

@@ -18,7 +18,7 @@ using journeys::Result;
 namespace {
 
 const std::string kLibrary = HARMONICS_TEST_PLUGINS "/libkinds.so";
-const std::string kPlugin = " --plugin " + kLibrary + " ";
+const std::string kImplementations = " --plugin " + kLibrary + " ";
 
 void load_once() {
   static const bool loaded = (load_plugin(kLibrary), true);
@@ -43,8 +43,8 @@ struct Data {
     producers = " --producer x=" + folder.write("x.csv", x) + " --producer y=" + folder.write("y.csv", y) + " ";
     graph = folder.write("g.hmx", flow(function, settings));
   }
-  Result run(const std::string& flags) const { return journeys::harmonics("run " + graph + producers + kPlugin + "--threads 1 " + flags); }
-  Result explain(const std::string& flags) const { return journeys::harmonics("explain " + graph + producers + kPlugin + flags); }
+  Result run(const std::string& flags) const { return journeys::harmonics("run " + graph + producers + kImplementations + "--threads 1 " + flags); }
+  Result explain(const std::string& flags) const { return journeys::harmonics("explain " + graph + producers + kImplementations + flags); }
 };
 
 std::unique_ptr<Executable> compiled(Registry& registry, const Shape& shape, bool training = false) {
@@ -231,7 +231,7 @@ TEST_CASE("overrides come from flags, the environment and files") {
   CHECK(has(data.explain("--select --config " + file).out, "plain of org.example.kinds (override)"));
   CHECK(has(journeys::harmonics("config show run --origin --config " + file).out, "override = [\"swish2=plain\"]"));
   CHECK(has(data.explain("--select --config " + file + " --override swish2=fast").out, "fast of org.example.kinds (override)"));
-  CHECK(has(journeys::harmonics_in("HARMONICS_OVERRIDE=swish2=portable", "explain " + data.graph + data.producers + kPlugin + "--select").out, "portable (override)"));
+  CHECK(has(journeys::harmonics_in("HARMONICS_OVERRIDE=swish2=portable", "explain " + data.graph + data.producers + kImplementations + "--select").out, "portable (override)"));
   const Result wrong = data.run("--override swish2");
   CHECK(wrong.code == 2);
   CHECK(has(wrong.err, "'swish2' is not an override"));

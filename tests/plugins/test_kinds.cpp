@@ -7,7 +7,7 @@ using namespace journeys;
 
 namespace {
 
-const std::string kPlugin = " --plugin " HARMONICS_TEST_PLUGINS "/libkinds.so ";
+const std::string kKinds = " --plugin " HARMONICS_TEST_PLUGINS "/libkinds.so ";
 
 struct Setup {
   Folder folder;
@@ -24,7 +24,7 @@ struct Setup {
     return folder.write("g.hmx", "harmonic g {\n  producer x {4}; producer y {2};\n  layer h; layer o {2};\n  cycle (" + conditions + ") {\n    " + steps + "\n  }\n}\n");
   }
   Result run(const std::string& flags, const std::string& steps = "x -(affine(6), tanh)-> h -> o <-(mse)- y;", const std::string& conditions = "steps 20, batch=8") const {
-    return journeys::harmonics("run " + graph(steps, conditions) + producers + kPlugin + "--threads 1 " + flags);
+    return journeys::harmonics("run " + graph(steps, conditions) + producers + kKinds + "--threads 1 " + flags);
   }
 };
 
@@ -115,7 +115,7 @@ TEST_CASE("an augmentation of a plugin changes samples, the same way on every ru
     const size_t at = producers.find("x.csv") + 5;
     producers.insert(at, "?augment=" + augment + "'");
     producers.insert(producers.find("x="), "'");
-    const Result r = journeys::harmonics("run " + s.graph("x -(affine(6), tanh)-> h -> o <-(mse)- y;") + producers + kPlugin + "--json --quiet " + flags);
+    const Result r = journeys::harmonics("run " + s.graph("x -(affine(6), tanh)-> h -> o <-(mse)- y;") + producers + kKinds + "--json --quiet " + flags);
     REQUIRE(r.code == 0);
     return number(r.out, "loss");
   };
@@ -126,11 +126,11 @@ TEST_CASE("an augmentation of a plugin changes samples, the same way on every ru
   CHECK(loss("jitter(0.5)&seed=4") != jittered);
   CHECK(loss("noise(0.1),jitter(0.5),jitter(0.5)") != jittered);
   const std::string file = s.folder / "x.csv";
-  CHECK(has(journeys::harmonics("inspect 'file:" + file + "?augment=halve'" + kPlugin).out, "f32[2]"));
-  const Result wrong = journeys::harmonics("inspect 'file:" + file + "?augment=jitter(-1)'" + kPlugin);
+  CHECK(has(journeys::harmonics("inspect 'file:" + file + "?augment=halve'" + kKinds).out, "f32[2]"));
+  const Result wrong = journeys::harmonics("inspect 'file:" + file + "?augment=jitter(-1)'" + kKinds);
   CHECK(wrong.code == 2);
   CHECK(has(wrong.err, "'most' of augmentation 'jitter' is '-1'"));
-  CHECK(has(journeys::harmonics("inspect 'file:" + file + "?augment=jiter(1)'" + kPlugin).err, "'jiter' is unknown"));
+  CHECK(has(journeys::harmonics("inspect 'file:" + file + "?augment=jiter(1)'" + kKinds).err, "'jiter' is unknown"));
 }
 
 TEST_CASE("a device of a plugin runs nothing by itself, and the reference serves") {
@@ -144,22 +144,22 @@ TEST_CASE("every kind is listed and inspected") {
       {"predicates", "every_other"}, {"augmentations", "jitter"},        {"devices", "no_kernels"},    {"activations", "silu_too"}};
   for (const auto& [kind, name] : kinds) {
     INFO(kind);
-    CHECK(has(journeys::harmonics("list " + std::string(kind) + kPlugin).out, "  " + std::string(name) + " "));
-    const Result text = journeys::harmonics("inspect " + std::string(name) + kPlugin), json = journeys::harmonics("inspect " + std::string(name) + kPlugin + "--json");
+    CHECK(has(journeys::harmonics("list " + std::string(kind) + kKinds).out, "  " + std::string(name) + " "));
+    const Result text = journeys::harmonics("inspect " + std::string(name) + kKinds), json = journeys::harmonics("inspect " + std::string(name) + kKinds + "--json");
     CHECK(has(text.out, "  from org.example.kinds ("));
     CHECK(has(text.out, "example\n  "));
     CHECK(has(json.out, "\"plugin\":\"org.example.kinds\""));
     CHECK(has(json.out, "\"example\":"));
   }
-  CHECK(journeys::harmonics("inspect heavy_ball" + kPlugin).out ==
+  CHECK(journeys::harmonics("inspect heavy_ball" + kKinds).out ==
         "optimizer heavy_ball(lr = 0.1, momentum = 0.9)\n  gradient descent with momentum\n  from org.example.kinds (" HARMONICS_TEST_PLUGINS "/libkinds.so)\n"
         "arguments\n  lr             a number       = 0.1        0<..  learning rate\n  momentum       a number       = 0.9        0..<1  what stays\n"
         "example\n  --optimizer 'heavy_ball(lr=0.1)'\n");
-  CHECK(has(journeys::harmonics("inspect swish2.fast" + kPlugin).out, "  --override swish2=fast\n"));
+  CHECK(has(journeys::harmonics("inspect swish2.fast" + kKinds).out, "  --override swish2=fast\n"));
   CHECK(has(journeys::harmonics("inspect conv").out, "  a -(conv(16))-> b;\n"));
   CHECK(has(journeys::harmonics("inspect attention").out, "  call(\"attention\", {q, k, v})  // q f32["));
-  CHECK(has(journeys::harmonics("inspect blend" + kPlugin).out, "  a -(blend(other))-> b;\n"));
-  CHECK(has(journeys::harmonics("inspect swish2" + kPlugin).out, "  a -(swish2)-> b;\n"));
+  CHECK(has(journeys::harmonics("inspect blend" + kKinds).out, "  a -(blend(other))-> b;\n"));
+  CHECK(has(journeys::harmonics("inspect swish2" + kKinds).out, "  a -(swish2)-> b;\n"));
   CHECK(has(journeys::harmonics("inspect scale").out, "  --producer 'NAME=file:PATH?augment=scale(0.1)'\n"));
   CHECK(has(journeys::harmonics("list predicates").out, "no predicates are registered"));
   const Result kind = journeys::harmonics("list importers");

@@ -202,3 +202,16 @@ TEST_CASE("losses: saturated outputs have finite losses and gradients") {
     for (const float v : numbers(ran.dx)) CHECK(std::isfinite(v));
   }
 }
+
+TEST_CASE("one class teaches nothing, and losses over classes say so") {
+  const HTensor one = floats({2, 1}, {1, -1}), labels = HTensor::from<int32_t>({2}, {0, 0}), real = floats({2, 1}, {0.3f, 7});
+  const std::string refused = " over one class learns nothing: its probability is always 1";
+  CHECK(loss_error("cross_entropy", kNone, one, labels).find("cross_entropy" + refused) != std::string::npos);
+  CHECK(loss_error("cross_entropy", kSoftmax, one, real).find("cross_entropy" + refused) != std::string::npos);
+  CHECK(loss_error("cross_entropy", kSigmoid, one, labels).find("cross_entropy" + refused) != std::string::npos);
+  CHECK(loss_error("nll", kLogSoftmax, one, labels).find("nll" + refused) != std::string::npos);
+  CHECK(loss_error("kl_div", kSoftmax, one, real).find("kl_div" + refused) != std::string::npos);
+  CHECK(loss_error("hinge", kNone, one, labels).find("hinge" + refused) != std::string::npos);
+  // Each output by itself is another matter.
+  check_close(ran_loss("cross_entropy", kSigmoid, one, floats({2, 1}, {1, 0})), {binary(1, 1), binary(-1, 0)});
+}

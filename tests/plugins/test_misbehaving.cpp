@@ -10,7 +10,7 @@ using namespace harmonics::testing;
 
 namespace {
 
-std::string library(const std::string& name) { return HARMONICS_TEST_PLUGINS "/lib" + name + ".so"; }
+std::string misbehaving(const std::string& name) { return HARMONICS_TEST_PLUGINS "/lib" + name + ".so"; }
 
 const std::string kUnused = "\nnothing of it is used: correct harmonics_register, or leave the plugin out";
 
@@ -24,7 +24,7 @@ std::string loading(const std::string& path) {
 Registry& functions() {
   static Registry* registry = [] {
     auto* r = new Registry;
-    load_plugin(library("functions"), *r);
+    load_plugin(misbehaving("functions"), *r);
     return r;
   }();
   return *registry;
@@ -50,24 +50,24 @@ HTensor layer_of(const char* name, TestScope& scope, const HTensor& x) {
 TEST_CASE("a library that cannot be loaded leaves nothing behind and is refused with the reason") {
   CHECK(loading("/nowhere/libx.so") == "plugin '/nowhere/libx.so' does not exist\nthere is no folder '/nowhere'");
   CHECK(loading("/") == "plugin '/' is not a file");
-  CHECK(loading(library("throws_registering")) ==
-        "plugin '" + library("throws_registering") + "' failed while registering: the licence has run out" + kUnused);
-  CHECK(loading(library("throws_int")) ==
-        "plugin '" + library("throws_int") + "' failed while registering: it threw something that is not a std::exception" + kUnused);
-  CHECK(loading(library("bad_name")) == "plugin '" + library("bad_name") +
+  CHECK(loading(misbehaving("throws_registering")) ==
+        "plugin '" + misbehaving("throws_registering") + "' failed while registering: the licence has run out" + kUnused);
+  CHECK(loading(misbehaving("throws_int")) ==
+        "plugin '" + misbehaving("throws_int") + "' failed while registering: it threw something that is not a std::exception" + kUnused);
+  CHECK(loading(misbehaving("bad_name")) == "plugin '" + misbehaving("bad_name") +
                                             "' failed while registering: cannot register activation 'not fine': a name starts "
                                             "with a letter or '_' and goes on with letters, digits and '_ . + -'" + kUnused);
-  CHECK(loading(library("missing_symbol")) ==
-        "plugin '" + library("missing_symbol") + "' cannot be loaded: undefined symbol: a_function_nobody_has\n"
+  CHECK(loading(misbehaving("missing_symbol")) ==
+        "plugin '" + misbehaving("missing_symbol") + "' cannot be loaded: undefined symbol: a_function_nobody_has\n"
         "link it with the library that has the symbol, or define it; plugins get nothing from the program");
-  CHECK(loading(library("other_contract")) ==
-        "plugin '" + library("other_contract") + "' is built for contract 7.3, this program speaks 1.5\n"
+  CHECK(loading(misbehaving("other_contract")) ==
+        "plugin '" + misbehaving("other_contract") + "' is built for contract 7.3, this program speaks 1.5\n"
         "build it again with this program's headers, or get the release made for it");
-  CHECK(loading(library("no_descriptor")) == "'" + library("no_descriptor") +
+  CHECK(loading(misbehaving("no_descriptor")) == "'" + misbehaving("no_descriptor") +
                                                  "' is not a Harmonics plugin: it has no descriptor\ninclude "
                                                  "<harmonics/plugin.hpp> in one of its sources");
-  CHECK(loading(library("no_entry")) ==
-        "plugin '" + library("no_entry") + "' has no function harmonics_register\n"
+  CHECK(loading(misbehaving("no_entry")) ==
+        "plugin '" + misbehaving("no_entry") + "' has no function harmonics_register\n"
         "define: extern \"C\" void harmonics_register(harmonics::FunctionRegistry& registry) { ... }");
   CHECK(loading(HARMONICS_SOURCE_DIR "/CMakeLists.txt") ==
         "'" HARMONICS_SOURCE_DIR "/CMakeLists.txt' is not a Harmonics plugin: it is not an ELF file\ngive the shared library that was built, such as libmine.so");
@@ -178,7 +178,7 @@ TEST_CASE("layers that fail are named, and cannot read numbers") {
 
 TEST_CASE("a plugin in plain C with tables of an older size works, its bad answers are refused") {
   Registry registry;
-  load_plugin(library("in_c"), registry);
+  load_plugin(misbehaving("in_c"), registry);
   const auto call = [&](const char* name) {
     return run(kX, [&](const HTensor& x) { return call_activation(registry.need(HX_ACTIVATION, name), {}, x); }, true);
   };
@@ -190,10 +190,10 @@ TEST_CASE("a plugin in plain C with tables of an older size works, its bad answe
 
 TEST_CASE("two plainly built plugins have their own copy of the face") {
   Registry registry;
-  load_plugin(library("plain_a"), registry);
-  load_plugin(library("plain_b"), registry);
+  load_plugin(misbehaving("plain_a"), registry);
+  load_plugin(misbehaving("plain_b"), registry);
   const auto ask = [](const char* name, const char* function) {
-    void* handle = dlopen(library(name).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    void* handle = dlopen(misbehaving(name).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
     REQUIRE(handle != nullptr);
     return reinterpret_cast<const void* (*)()>(dlsym(handle, function))();
   };
@@ -207,5 +207,5 @@ TEST_CASE("two plainly built plugins have their own copy of the face") {
 
 TEST_CASE("a plugin without a name of its own is called after its file") {
   CHECK(functions().need(HX_ACTIVATION, "square")->identity() == "functions/square");
-  CHECK(functions().need(HX_ACTIVATION, "square")->path == library("functions"));
+  CHECK(functions().need(HX_ACTIVATION, "square")->path == misbehaving("functions"));
 }

@@ -1,5 +1,5 @@
 # Plugins that tests load, most of them misbehaving, and the sample that is built out of tree from an installed prefix.
-hm_tests(plugins plugins PLAIN)
+hm_tests(plugins plugins PLAIN UNOPTIMISED)
 set(fixture_directory ${CMAKE_BINARY_DIR}/test_plugins)
 
 get_property(intree GLOBAL PROPERTY HARMONICS_INTREE_PLUGINS)
@@ -17,6 +17,7 @@ foreach(source IN LISTS fixtures)
   target_include_directories(fixture_${fixture} PRIVATE ${PROJECT_SOURCE_DIR})
   set_target_properties(fixture_${fixture} PROPERTIES OUTPUT_NAME ${fixture} LIBRARY_OUTPUT_DIRECTORY ${fixture_directory}
                         CXX_VISIBILITY_PRESET default C_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN OFF)
+  target_compile_options(fixture_${fixture} PRIVATE $<$<CONFIG:Release>:-O0>)
   add_dependencies(test_plugins fixture_${fixture})
 endforeach()
 add_library(fixture_gone SHARED ${CMAKE_CURRENT_LIST_DIR}/gone/gone.c)

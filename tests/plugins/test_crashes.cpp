@@ -1,0 +1,53 @@
+// Libraries that end the program: who is named, and what is left to go on from.
+#include <catch2/catch.hpp>
+
+#include <csignal>
+
+#include "tests/plugins/fixture.hpp"
+#include "tests/plugins/small_run.hpp"
+
+using journeys::has;
+using journeys::Result;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Crash {
+  const char* how;
+  int code;  // as a shell gives it
+  const char* said;
+};
+constexpr Crash kCrashes[] = {{"segv", 128 + SIGSEGV, "crashed with SIGSEGV\n"},
+                              {"jumps", 128 + SIGSEGV, "crashed with SIGSEGV\n"},
+                              {"aborts", 128 + SIGABRT, "crashed with SIGABRT\n"},
+                              {"raises", 128 + SIGFPE, "crashed with SIGFPE\n"},
+                              {"overflows", 128 + SIGSEGV, "crashed with SIGSEGV: it used up its stack\n"},
+                              {"throws_in_thread", 128 + SIGABRT, "crashed with SIGABRT\n"},
+                              {"exits", 1, "ended the process with exit() before the run was over\n"}};
+
+}  // namespace
+
+TEST_CASE("a plugin that ends a run is named, with the checkpoint to go on from") {
+  const SmallRun data;
+  for (const Crash& c : kCrashes) {
+    const std::string runs = data.folder / c.how;
+    const std::string run = "run " + data.flow("affine, " + std::string(c.how)) + data.flags + "--plugin " + fixture("crashing") + " --checkpoint " + runs;
+    REQUIRE(journeys::harmonics_in("CRASHING_AFTER=1000", run + " --steps 2").code == 0);
+    const Result r = journeys::harmonics(run + " --every 1000steps --resume");
+    CHECK(r.code == c.code);
+    CHECK(has(r.err, std::string("error: plugin 'org.example.crashing' ") + c.said + "note: its file is " + fs::canonical(fixture("crashing")).string() + "\nthe last checkpoint: " + runs + "/checkpoint-"));
+    CHECK(has(r.err, "\nto go on:  "));
+    CHECK(has(r.err, " --resume\n"));
+    CHECK(journeys::harmonics("ckpt verify " + runs).code == 0);
+  }
+}
+
+TEST_CASE("a plugin that ends an inference is named, and nothing is said of checkpoints") {
+  const SmallRun data;
+  for (const Crash& c : kCrashes) {
+    const Result r = journeys::harmonics_in("CRASHING_AFTER=0", "infer " + data.flow(std::string(c.how)) + data.flags + "--plugin " + fixture("crashing"));
+    CHECK(r.code == c.code);
+    CHECK(has(r.err, std::string("error: plugin 'org.example.crashing' ") + c.said));
+    CHECK_FALSE(has(r.err, "to go on"));
+  }
+}
