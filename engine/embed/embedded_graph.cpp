@@ -10,7 +10,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/embed/fit_checkpoints.hpp"
 #include "engine/execution/device_choice.hpp"
-#include "engine/model/safetensors.hpp"
+#include "engine/model/sealed_file.hpp"
 #include "engine/plugin/pending_items.hpp"
 #include "engine/runtime/cycle_plan.hpp"
 
@@ -56,7 +56,7 @@ hx_graph::hx_graph(const Flow& flow, const std::string& name) : name_(name), reg
 
 std::unique_ptr<hx_graph> hx_graph::restored(const void* data, uint64_t bytes) {
   const std::string kept(static_cast<const char*>(data), bytes);
-  const TensorFile file = read_safetensors(kept.data(), kept.size(), "the saved graph");
+  const TensorFile file = read_weights(kept.data(), kept.size(), "the saved graph");
   const auto text = file.metadata.find("harmonics.graph"), name = file.metadata.find("harmonics.name");
   if (text == file.metadata.end() || text->second.empty())
     throw Error(ErrorKind::Weights, "these weights were saved without the text of their graph", {}, {"parse the flow's file and load the weights with it"});
@@ -80,7 +80,7 @@ HarmonicGraph& hx_graph::graph() {
   if (graph_) return *graph_;
   graph_ = std::make_unique<HarmonicGraph>(make_graph(flow_, names, name_), &names);
   stale_ = false;
-  if (!weights_.empty()) graph_->load_weights(read_safetensors(weights_.data(), weights_.size(), "the saved graph"), "the saved graph");
+  if (!weights_.empty()) graph_->load_weights(read_weights(weights_.data(), weights_.size(), "the saved graph"), "the saved graph");
   return *graph_;
 }
 
@@ -283,7 +283,7 @@ void hx_graph::load(const std::string& path) {
 
 void hx_graph::save(const std::string& path) {
   const std::lock_guard<std::recursive_mutex> lock(owner_);
-  save_safetensors(graph().weights(), path);
+  save_sealed(graph().weights(), path);
 }
 
 void hx_graph::open_scope(std::shared_ptr<NameScope> scope) {
@@ -392,7 +392,7 @@ const std::vector<const char*>& hx_graph::results() {
 
 const std::string& hx_graph::save() {
   const std::lock_guard<std::recursive_mutex> lock(owner_);
-  return saved_ = write_safetensors(graph().weights());
+  return saved_ = write_sealed(graph().weights());
 }
 
 const std::vector<hx_layer_info>& hx_graph::layers() {

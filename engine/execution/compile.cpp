@@ -188,9 +188,11 @@ std::unique_ptr<Executable> compile(const Program& program, TensorBinding* bindi
   Selection selection(registry, options, options.training);
   Context context{options, kernels, binding, selection};
   Program current = program;
+  CompileTime time(options.limits);
   for (const PassRow& row : kPasses) {
     if (is_disabled(options, row.name)) continue;
     current = row.run(current, context);
+    time.check(fmt::format("its {} operations, in the pass '{}'", current.nodes.size(), row.name));
     if (options.observe) options.observe(std::string(row.name), current);
   }
   const auto finished = [&](auto parts) {

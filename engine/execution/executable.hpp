@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/model_limits.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/program/chooser.hpp"
 #include "engine/program/functional.hpp"
@@ -67,6 +68,7 @@ struct DeviceSettings {
 };
 
 struct CompileOptions : DeviceSettings {
+  ModelLimits limits;
   Registry* registry = nullptr;                 // where devices are found; null: the global one
   std::vector<std::string> recompute;           // scope patterns
   bool fuse = true;                             // elementwise fusion and call fusion

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "engine/passes/pass.hpp"
 
@@ -49,6 +52,7 @@ class Planner {
         block_of_(program.values.size()), offset_(program.values.size(), 0), blocks_(program.values.size()) {}
 
   MemoryPlan run() {
+    for (const NamedValue& update : program_.updates) updated_.insert(update.name);
     find_blocks();
     find_lifetimes();
     for (const NamedValue& output : program_.outputs) keep_output(output);
@@ -70,10 +74,9 @@ class Planner {
   bool covers(ValueId v) { return offset_[v] == 0 && type(v).bytes() == block(v).bytes; }
 
   uint32_t state_index(const std::string& name, const TensorType& type) {
-    for (uint32_t i = 0; i < plan_.states.size(); ++i)
-      if (plan_.states[i].name == name) return i;
-    plan_.states.push_back({name, type});
-    return static_cast<uint32_t>(plan_.states.size() - 1);
+    const auto [at, fresh] = state_numbers_.emplace(name, static_cast<uint32_t>(plan_.states.size()));
+    if (fresh) plan_.states.push_back({name, type});
+    return at->second;
   }
 
   Location leaf_home(uint32_t index) {
@@ -115,8 +118,7 @@ class Planner {
   }
 
   bool is_updated(uint32_t state) const {
-    return std::any_of(program_.updates.begin(), program_.updates.end(),
-                       [&](const NamedValue& u) { return u.name == plan_.states[state].name; });
+    return updated_.count(plan_.states[state].name) != 0;
   }
 
   // A copy of an old value, made before the first step.
@@ -273,6 +275,8 @@ class Planner {
   std::vector<Block> blocks_;       // by value
   std::vector<int64_t> state_read_; // by state: the step that reads the old value last; -1: none
   std::vector<Commit> commits_;
+  std::unordered_map<std::string_view, uint32_t> state_numbers_;  // by names of the program
+  std::unordered_set<std::string_view> updated_;
   MemoryPlan plan_;
 };
 

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/base/alternate_stack.hpp"
 #include "engine/execution/executable.hpp"
 
 namespace harmonics {
@@ -116,6 +117,7 @@ class TeamExecutor final : public Executor {
   }
 
   void work(size_t own) {
+    const AlternateStack stack;
     while (!stop_.load(std::memory_order_relaxed)) {
       take_part(own);
       if (comes_soon(own)) continue;

@@ -3,7 +3,14 @@
 
 namespace harmonics::reference {
 
+namespace {
+constexpr int64_t kMostOfWindow = int64_t{1} << 30;  // products of two such numbers fit
+}  // namespace
+
 AttributeMap window(const char* name, const AttributeMap& attributes, const std::vector<int64_t>& kernel, double fill) {
+  for (const int64_t size : kernel)
+    expect(size <= kMostOfWindow, name,
+           "kernel holds " + std::to_string(size) + "; the most is " + std::to_string(kMostOfWindow));
   AttributeMap result;
   const auto list = [&](const char* key, int64_t otherwise, int64_t least) {
     std::vector<int64_t> values =
@@ -14,6 +21,9 @@ AttributeMap window(const char* name, const AttributeMap& attributes, const std:
     for (int64_t v : values)
       expect(v >= least, name,
              std::string(key) + " holds " + std::to_string(v) + "; the least is " + std::to_string(least));
+    for (const int64_t v : values)
+      expect(v <= kMostOfWindow, name,
+             std::string(key) + " holds " + std::to_string(v) + "; the most is " + std::to_string(kMostOfWindow));
     result.set(key, values);
   };
   list("strides", 1, 1);

@@ -24,8 +24,8 @@ hx_status guard(Body&& body) noexcept {
     std::string text = e.what();
     for (const std::string& note : e.notes()) text += "\n" + note;
     return fail(e.kind(), std::move(text));
-  } catch (const std::bad_alloc&) {
-    return fail(ErrorKind::Internal, "not enough memory");
+  } catch (const std::bad_alloc& e) {
+    return fail(ErrorKind::Memory, text_of_memory(e));
   } catch (const std::exception& e) {
     return fail(ErrorKind::Internal, e.what());
   } catch (...) {

@@ -2,6 +2,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 
 #include "engine/passes/pass.hpp"
 
@@ -22,7 +23,10 @@ class Accumulations {
     for (uint32_t i = 0; i < program.nodes.size(); ++i)
       for (ValueId v : program.nodes[i].inputs) readers_[behind_views(program, v)].push_back(i);
     for (const NamedValue& v : program.outputs) results_.insert(behind_views(program, v.value));
-    for (const NamedValue& v : program.updates) results_.insert(behind_views(program, v.value));
+    for (const NamedValue& v : program.updates) {
+      results_.insert(behind_views(program, v.value));
+      updates_.emplace(v.value, v.name);
+    }
   }
 
   std::optional<Accumulation> at(uint32_t index) const {
@@ -56,8 +60,8 @@ class Accumulations {
   // A gradient gathered over micro-batches: state' = (keep ? state : 0) + product.
   std::optional<Accumulation> in_state(uint32_t add, uint32_t product, ValueId sum) const {
     const ValueId result = program_.nodes[add].outputs[0];
-    const auto update = std::find_if(program_.updates.begin(), program_.updates.end(), [&](const NamedValue& u) { return u.value == result; });
-    if (update == program_.updates.end() || uses_[result] != 1 || runs_own_code_after(program_, product)) return std::nullopt;
+    const auto update = updates_.find(result);
+    if (update == updates_.end() || uses_[result] != 1 || own_code_ >= static_cast<int64_t>(product)) return std::nullopt;
     Accumulation a{add, product, sum, {}};
     if (const Node& select = program_.producer(sum); select.op == Op::select) {
       const Node& stretched = program_.producer(select.inputs[0]);
@@ -67,7 +71,7 @@ class Accumulations {
       if (!flag || !is_zero(program_, select.inputs[2]) || uses_[sum] != 1) return std::nullopt;
     }
     const Node& leaf = program_.producer(a.sum);
-    const bool own = (leaf.op == Op::state || leaf.op == Op::parameter) && leaf.callee == update->name && uses_[a.sum] == 1;
+    const bool own = (leaf.op == Op::state || leaf.op == Op::parameter) && leaf.callee == update->second && uses_[a.sum] == 1;
     return own ? std::optional(a) : std::nullopt;
   }
 
@@ -75,6 +79,8 @@ class Accumulations {
   std::vector<uint32_t> uses_;
   std::vector<std::vector<uint32_t>> readers_;  // by value behind views
   std::set<ValueId> results_;
+  std::map<ValueId, std::string> updates_;  // by what they become
+  const int64_t own_code_ = last_own_code(program_);
 };
 
 class Fuser {

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <string_view>
+#include <unordered_map>
 
 #include "engine/passes/pass.hpp"
 
@@ -18,9 +20,13 @@ class Scheduler {
       if (node.op == Op::host_call && !is_forward(program, node) && !in_optimizer(node)) last_own_code_ = i;
       if (first_later_ == program.nodes.size() && !is_forward(program, node) && !in_optimizer(node)) first_later_ = i;
     }
-    for (const NamedValue& update : program.updates)
-      for (Op op : {Op::parameter, Op::state})
-        if (const Node* leaf = program.leaf(op, update.name)) replaced_[program.values[update.value].node].push_back(leaf->outputs[0]);
+    std::unordered_multimap<std::string_view, ValueId> leaves;
+    for (const Op op : {Op::state, Op::parameter})
+      for (const Node* leaf : program.leaves(op)) leaves.emplace(leaf->callee, leaf->outputs[0]);
+    for (const NamedValue& update : program.updates) {
+      const auto [begin, end] = leaves.equal_range(update.name);
+      for (auto leaf = begin; leaf != end; ++leaf) replaced_[program.values[update.value].node].push_back(leaf->second);
+    }
   }
 
   Program run() {

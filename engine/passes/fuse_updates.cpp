@@ -20,7 +20,11 @@ struct Update {
 
 class Updates {
  public:
-  explicit Updates(const Program& program) : program_(program), uses_(count_uses(program)) {}
+  explicit Updates(const Program& program)
+      : program_(program), uses_(count_uses(program)), readers_(program.values.size()), own_code_(last_own_code(program)) {
+    for (uint32_t i = 0; i < program.nodes.size(); ++i)
+      for (ValueId v : program.nodes[i].inputs) readers_[v].push_back(i);
+  }
 
   std::optional<Update> at(uint32_t index) const {
     const Node& node = program_.nodes[index];
@@ -47,18 +51,15 @@ class Updates {
 
   // Everybody else reads w before the slope is made: then slope and update can be one step.
   void find_slope(Update& u) const {
-    for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
-      const Node& node = program_.nodes[i];
-      for (ValueId v : node.inputs) {
-        if (v != u.w || i == u.update) continue;
-        if (u.slope) return u.slope.reset();
-        if (is_slope(node, u)) u.slope = i;
-      }
+    for (uint32_t i : readers_[u.w]) {
+      if (i == u.update) continue;
+      if (u.slope) return u.slope.reset();
+      if (is_slope(program_.nodes[i], u)) u.slope = i;
     }
-    if (!u.slope || program_.values[u.a].node > *u.slope || runs_own_code_after(program_, *u.slope)) return u.slope.reset();
+    if (!u.slope || program_.values[u.a].node > *u.slope || own_code_ >= static_cast<int64_t>(*u.slope)) return u.slope.reset();
     const ValueId slope = program_.nodes[*u.slope].outputs[0];
     if (uses_[slope] != 1) return;
-    for (uint32_t i = *u.slope; i < program_.nodes.size(); ++i)
+    for (uint32_t i : readers_[slope])
       if (is_select(program_.nodes[i], u.a, slope)) u.select = i;
   }
 
@@ -78,6 +79,8 @@ class Updates {
 
   const Program& program_;
   std::vector<uint32_t> uses_;
+  std::vector<std::vector<uint32_t>> readers_;  // by value
+  const int64_t own_code_;
 };
 
 class UpdateFuser {

@@ -82,8 +82,8 @@ bool matches_pattern(std::string_view text, std::string_view pattern);
 ValueId behind_views(const Program& program, ValueId v);
 // Zeros, stretched or not?
 bool is_zero(const Program& program, ValueId v);
-// Is there a plugin's own code at `index` or behind it? It may throw, and nothing may have been updated by then.
-bool runs_own_code_after(const Program& program, uint32_t index);
+// The last node that is a plugin's own code: it may throw, and nothing may have been updated by then. -1: there is none.
+int64_t last_own_code(const Program& program);
 // How often each value is read, by nodes, outputs and updates.
 std::vector<uint32_t> count_uses(const Program& program);
 std::vector<TensorType> input_types(const Program& program, const Node& node);

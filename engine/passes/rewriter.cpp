@@ -104,8 +104,10 @@ bool is_zero(const Program& program, ValueId v) {
   return node.op == Op::broadcast ? is_zero(program, node.inputs[0]) : node.op == Op::full && node.attributes.number("value") == 0;
 }
 
-bool runs_own_code_after(const Program& program, uint32_t index) {
-  return std::any_of(program.nodes.begin() + index, program.nodes.end(), [](const Node& n) { return n.op == Op::host_call; });
+int64_t last_own_code(const Program& program) {
+  for (auto i = static_cast<int64_t>(program.nodes.size()); i-- > 0;)
+    if (program.nodes[static_cast<size_t>(i)].op == Op::host_call) return i;
+  return -1;
 }
 
 std::vector<uint32_t> count_uses(const Program& program) {

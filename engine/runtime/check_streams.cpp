@@ -50,7 +50,7 @@ class Checker {
   void real_numbers(const GraphTap& tap, const StreamType& target) const {
     const GraphNode& layer = node(tap.layer);
     int64_t width = layer.has_shape ? 1 : 0;
-    for (int64_t d : layer.shape) width *= d;
+    for (int64_t d : layer.shape) width *= d;  // make_graph has refused products that do not fit
     if (is_integer(target.dtype) || target.sample.count() != 1 || width < 2) return;
     throw Error(ErrorKind::Stream, fmt::format("'{}' gives real numbers ({}), '{}' compares {} classes by whole numbers", node(tap.target).name, text_of(target), layer.name, width), tap.span,
                 {fmt::format("give class numbers from 0 to {}, or compare numbers: {} <-(mse)- {};", width - 1, layer.name, node(tap.target).name)});

@@ -17,6 +17,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "checkpoint-", kStep = "-step-", kEnd = ".safetensors";
 
+constexpr uint64_t kMostNumber = uint64_t{1} << 62;
+
 bool take(std::string_view& text, std::string_view part) {
   if (text.substr(0, part.size()) != part) return false;
   text.remove_prefix(part.size());
@@ -101,6 +103,10 @@ void CheckpointFolder::claim() {
   }
   std::vector<std::string> names;
   if (calls_.list(path_.c_str(), names) != 0) cannot_write(path_, errno);
+  // Larger numbers follow the largest that is there.
+  for (const std::string& name : names)
+    if (const auto entry = entry_of(path_, name); entry && entry->number > kMostNumber)
+      throw Error(ErrorKind::Usage, fmt::format("'{}' has too large a number: none is left for the checkpoints of this run", entry->path), {}, {"move it to another directory, or give the run one of its own"});
   for (const std::string& name : names)
     if (is_unfinished_file(name)) calls_.remove((path_ + "/" + name).c_str());
 }

@@ -1,6 +1,7 @@
 // What of a CycleRun has to do with checkpoints: taking them and going on from them.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -95,7 +96,7 @@ std::string CycleRun::keep_rate(bool same_training) {
 void CycleRun::go_on() {
   const RunState was = *resumed(), is = state();
   expect_belonging();
-  std::vector<std::string> notes;
+  std::vector<std::string> notes = std::exchange(owner_.resume_notes_, {});
   if (was.identity != is.identity) notes.push_back("the flow's text has changed since the checkpoint was written");
   for (const auto& [name, size] : is.streams)
     if (const auto at = was.streams.find(name); at != was.streams.end()) expect_same(notes, "the size of '" + name + "'", size_text(at->second), size_text(size));

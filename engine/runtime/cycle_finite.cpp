@@ -57,7 +57,7 @@ void CycleRun::abandon(const Error& e) {
   if (keeps() && record_.step() > 0 && kept && spoilt().empty()) last_checkpoint();
   report_.stopped_by = diverged ? "not finite" : "error";
   record_.finish(record_.now());
-  report_.epochs = static_cast<int64_t>(report_.by_epoch.size());
+  report_.epochs = record_.closed_epochs();
 }
 
 }  // namespace harmonics

@@ -3,6 +3,8 @@
 #include <condition_variable>
 #include <mutex>
 
+#include <fmt/core.h>
+
 #include "engine/runtime/checkpointer.hpp"
 #include "engine/runtime/cycle_run.hpp"
 
@@ -11,6 +13,7 @@ namespace harmonics {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(20);
+constexpr double kTellLostAgain = 5;
 // Where another run goes on in the streams, a sample that comes soon after the time is over is waited for: what waits can be woken
 // only by giving the stream up.
 constexpr double kGrace = 1;
@@ -58,6 +61,10 @@ void CycleRun::watch_live(const std::stop_token& over) {
   std::unique_lock<std::mutex> lock(mutex);
   bool ended_here = false;  // not by a step, after which no sample is awaited
   while (!wake.wait_for(lock, over, kLook, [&] { return over.stop_requested(); })) {
+    if (now() - told_lost_at_ >= kTellLostAgain) {
+      const std::lock_guard<std::mutex> noting(stepping_);
+      tell_lost();
+    }
     const bool asked = owner_.stop_.load(std::memory_order_relaxed);
     if (asked) ended_here = finish_because("interrupt") || ended_here;
     else if (plan_.settings.seconds && now() >= *plan_.settings.seconds + (plan_.goes_on ? kGrace : 0)) ended_here = finish_because("for") || ended_here;
@@ -73,6 +80,17 @@ void CycleRun::watch_live(const std::stop_token& over) {
     }
     if (keeps()) look_after_checkpoints();
   }
+}
+
+// What is lost again while it is being told is told together, at the end at the latest.
+void CycleRun::tell_lost() {
+  for (const auto& [name, lost] : live_.lost()) {
+    uint64_t& told = report_.lost[name];
+    if (lost == told) continue;
+    note(fmt::format("{} samples of '{}' are lost: no sender has them any more", lost, name));
+    told = lost;
+  }
+  told_lost_at_ = now();
 }
 
 // A checkpoint that came due after the last step, or that senders wait for.

@@ -1,8 +1,11 @@
 #include "engine/runtime/cycle_plan.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include <fmt/core.h>
+
+#include <harmonics/checked.hpp>
 
 namespace harmonics {
 
@@ -105,8 +108,12 @@ void CyclePlan::check_going_on() {
 Horizon CyclePlan::horizon() const {
   Horizon h{settings.steps, settings.seconds.has_value()};
   if (epochs < 0 || size == 0) return h;
-  const auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  const int64_t steps = epochs * up(up(static_cast<int64_t>(size), static_cast<int64_t>(batch)), settings.accumulate);
+  const auto up = [](uint64_t a, uint64_t b) { return a / b + (a % b != 0); };
+  // More steps than can be counted never end.
+  constexpr int64_t endless = std::numeric_limits<int64_t>::max();
+  const uint64_t in_epoch = up(up(size, batch), static_cast<uint64_t>(settings.accumulate));
+  const int64_t steps =
+      in_epoch > endless ? endless : checked_product(epochs, static_cast<int64_t>(in_epoch)).value_or(endless);
   h.steps = std::min(h.steps.value_or(steps), steps);
   return h;
 }

@@ -5,7 +5,8 @@
 
 namespace harmonics {
 
-CycleRecord::CycleRecord(const CyclePlan& plan, CycleReport& report) : plan_(plan), report_(report), loss_metric_(metrics_.declare("loss")) {
+CycleRecord::CycleRecord(const CyclePlan& plan, CycleReport& report)
+    : plan_(plan), report_(report), loss_metric_(metrics_.declare("loss")), history_(report.by_epoch) {
   if (!plan_.training) return;
   for (const GraphTap& t : plan_.graph.graph().taps) {
     declare_parts(metrics_.declare(plan_.name_of(t.layer) + ".loss"), t.layer);
@@ -117,7 +118,7 @@ void CycleRecord::drop_step() {
 EpochReport* CycleRecord::close_epoch(uint64_t next, double now) {
   EpochReport* closed = nullptr;
   if (in_epoch_.steps > 0) {
-    closed = &report_.by_epoch.emplace_back(EpochReport{static_cast<int64_t>(epoch_) + 1, in_epoch_.steps, in_epoch_.samples, now - epoch_start_, in_epoch_.mean_loss(), in_epoch_.accuracy(), report_.learning_rate, step_, accuracy_metric_ ? metrics_.name(*accuracy_metric_) : std::string()});
+    closed = &history_.add(EpochReport{static_cast<int64_t>(epoch_) + 1, in_epoch_.steps, in_epoch_.samples, now - epoch_start_, in_epoch_.mean_loss(), in_epoch_.accuracy(), report_.learning_rate, step_, accuracy_metric_ ? metrics_.name(*accuracy_metric_) : std::string()});
     epoch_start_ = now;
   }
   epoch_ = next;
@@ -153,6 +154,8 @@ void CycleRecord::store(RunState& s) const {
   r.held = metrics_.held();
   r.curve = curve_.state();
   r.by_epoch = report_.by_epoch;
+  r.closed_epochs = history_.closed();
+  r.epoch_stride = history_.stride();
 }
 
 void CycleRecord::restore(const RunState& s) {
@@ -177,7 +180,7 @@ void CycleRecord::restore(const RunState& s) {
   metrics_.restore(r.windows, r.held);
   if (!r.accuracy_metric.empty()) accuracy_metric_ = metrics_.declare(r.accuracy_metric);
   curve_.restore(r.curve);
-  report_.by_epoch = r.by_epoch;
+  history_.restore(r.by_epoch, r.closed_epochs, r.epoch_stride);
 }
 
 Progress CycleRecord::progress(double now) const {

@@ -7,6 +7,7 @@
 #include "engine/runtime/curve.hpp"
 #include "engine/runtime/cycle_plan.hpp"
 #include "engine/runtime/cycle_programs.hpp"
+#include "engine/runtime/epoch_history.hpp"
 #include "engine/runtime/metrics.hpp"
 #include "engine/runtime/run_state.hpp"
 
@@ -33,8 +34,10 @@ class CycleRecord {
   void end_step(double now);
   // The step that is running is undone.
   void drop_step();
-  // The epoch's report, kept in the run's, when it had a step; then `next` runs.
+  // The epoch's report, kept in the run's, when it had a step; then `next` runs. Valid until the next epoch is closed.
   EpochReport* close_epoch(uint64_t next, double now);
+  // Epochs that were reported, also those that the report no longer lists.
+  int64_t closed_epochs() const { return history_.closed(); }
   // Time that went into something else than training: rates leave it out.
   void set_aside(double seconds) { aside_ += seconds, epoch_start_ += seconds; }
   // Of former validations: they may be large, and only the last is shown.
@@ -73,6 +76,7 @@ class CycleRecord {
   size_t loss_metric_;
   std::optional<size_t> accuracy_metric_;
   Curve curve_;
+  EpochHistory history_;
   Sums group_, in_epoch_;
   int64_t step_ = 0, batches_ = 0, samples_ = 0;
   int64_t whole_batches_ = 0;  // of the steps that have ended

@@ -32,8 +32,11 @@ bool CycleRun::in_step_of_this_thread() { return in_step != nullptr; }
 
 CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
     : owner_(owner), report_(report), plan_(owner.graph_, owner.cycle_, owner.settings_), live_(plan_), record_(plan_, report),
-      watch_(plan_, record_), programs_(plan_, record_.metrics(), watch_.judge()) {
+      watch_(plan_, record_), programs_(plan_, record_.metrics(), watch_.judge()), finite_(plan_) {
+  plan_.graph.types();
+  for (const std::string& text : plan_.graph.take_stream_notes()) note(text);
   begin_live();
+  if (keeps() && !resumed()) plan_.graph.expect_savable();
   if (keeps() && !plan_.from) tell_resumable();
   if (const RunState* from = resumed()) {
     owner_.origin_ = owner_.resume_->path;
@@ -206,7 +209,10 @@ bool CycleRun::run_batch(Slot& slot) {
   watch_.count_batch(p, static_cast<int64_t>(slot.count));
   for (size_t i = 0; i < plan_.wanted.size(); ++i) {
     slot.delivers[i] = p.results[i] != nullptr;
-    if (p.results[i]) std::memcpy(slot.results[i].data(), p.results[i]->bytes(), programs_.result_types()[i]->bytes() * slot.count);
+    if (!p.results[i]) continue;
+    const TensorType& type = *programs_.result_types()[i];
+    std::memcpy(slot.results[i].data(), p.results[i]->bytes(), type.bytes() * slot.count);
+    if (!owner_.repeats_until_) finite_.look(i, type, slot);
   }
   in_batch_ = false;
   return true;
@@ -359,17 +365,19 @@ void CycleRun::finish() {
   const double end = now();
   if (keeps() && (!owner_.repeats_until_ || record_.step() > 0)) last_checkpoint();
   end_steps();
-  const size_t whole = report_.by_epoch.size();  // passes that another one followed
+  const int64_t whole = record_.closed_epochs();  // passes that another one followed
   close_epoch(record_.epoch(), end, cut);
   if (report_.stopped_by.empty()) report_.stopped_by = feed_->stream_ended() ? "end of streams" : "epochs";
   watch_.read_windows();
   record_.finish(end);
-  report_.epochs = static_cast<int64_t>(whole);
-  if (report_.by_epoch.size() > whole) {
+  report_.epochs = whole;
+  if (record_.closed_epochs() > whole) {
     const auto samples = static_cast<uint64_t>(report_.by_epoch.back().samples);
     const bool ended = (feed_->stream_ended() || feed_->passes_ended()) && !finished_ && !interrupted;
     report_.epochs += plan_.size > 0 ? samples == plan_.size : ended;
   }
+  tell_lost();
+  for (const std::string& text : finite_.notes()) note(text);
   report_.left_over = plan_.reader->left_over();
   for (const LeftOver& left : report_.left_over) report_.notes.push_back(left.text);
   for (size_t i = 0; i < plan_.producers.size(); ++i) {

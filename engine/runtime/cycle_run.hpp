@@ -19,6 +19,7 @@
 #include "engine/runtime/cycle_record.hpp"
 #include "engine/runtime/cycle_runtime.hpp"
 #include "engine/runtime/cycle_watch.hpp"
+#include "engine/runtime/finite_results.hpp"
 #include "engine/runtime/live_streams.hpp"
 #include "engine/runtime/run_control.hpp"
 #include "engine/runtime/run_state.hpp"
@@ -100,6 +101,7 @@ class CycleRun {
   void leave_live();
   void watch_live(const std::stop_token& over);
   void look_after_checkpoints();
+  void tell_lost();
 
   // ---- checkpoints ----
   void tell_resumable();
@@ -118,10 +120,12 @@ class CycleRun {
   CycleRecord record_;
   CycleWatch watch_;
   CyclePrograms programs_;
+  FiniteResults finite_;
   std::optional<LearningRate> rate_;  // training
   std::optional<double> rate_set_;    // from outside, before the checkpoint this goes on from
   bool controlled_ = false;           // the control has it now
   std::atomic<bool> finished_{false}, interrupted_{false};
+  double told_lost_at_ = 0;
   double start_ = 0, before_ = 0;  // by the clock; what ran before the checkpoint it went on from
   double next_progress_ = 0, next_look_ = 0;
 

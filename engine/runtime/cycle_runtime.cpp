@@ -7,6 +7,7 @@
 #include "engine/runtime/checkpointer.hpp"
 #include "engine/runtime/cycle_run.hpp"
 #include "engine/runtime/last_good.hpp"
+#include "engine/runtime/recorded_streams.hpp"
 
 namespace harmonics {
 
@@ -23,6 +24,8 @@ CycleRuntime::~CycleRuntime() = default;
 void CycleRuntime::resume(Checkpoint c) {
   if (!c.state.not_resumable.empty())
     throw Error(ErrorKind::Usage, fmt::format("'{}' cannot be resumed: {}", c.path, c.state.not_resumable), {}, {fmt::format("its weights are good: --weights {}", c.path)});
+  const auto recorded = read_recorded_streams(graph_.graph(), c.file.metadata, c.path);
+  resume_notes_ = check_recorded(graph_.graph(), recorded, graph_.types(), c.path, OtherShape::begins_anew);
   graph_.restore(c.file);
   resume_ = std::make_unique<Checkpoint>(std::move(c));
 }

@@ -60,13 +60,14 @@ struct CycleReport {
   double loss = 0, accuracy = -1;  // last 100 steps; last epoch
   double learning_rate = 0;        // of the last step
   std::map<std::string, double> metrics;
-  std::vector<EpochReport> by_epoch;
+  std::vector<EpochReport> by_epoch;  // at most 1,024: of longer runs every second one, every fourth, …, and the last
   std::vector<CurvePoint> curve;   // at most 512 points
   // "epochs", "steps", "for", "until loss < 0.05", "interrupt", "end of streams"; of a run that failed: "not finite",
   // "error"
   std::string stopped_by;
   int64_t resumed_at = 0;          // the step of the checkpoint it went on from
   std::vector<LeftOver> left_over; // of its streams, by the last pass; the notes say it too
+  std::map<std::string, uint64_t> lost;  // samples of live streams that no sender has any more, by producer
   std::string no_checkpoint;       // why the last one could not be written; empty: it was, or none was asked for
   std::vector<std::string> notes;
 };
@@ -150,6 +151,7 @@ class CycleRuntime {
   Checkpointer* checkpoints_ = nullptr;
   RunControl* control_ = nullptr;
   std::unique_ptr<Checkpoint> resume_;  // until run() has taken it over
+  std::vector<std::string> resume_notes_;  // how the streams differ from its
   CycleReport report_;
   std::string origin_ = "the graph";
   std::unique_ptr<LastGood> good_;        // while it trains

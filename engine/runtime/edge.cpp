@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/base/alternate_stack.hpp"
+
 namespace harmonics {
 
 std::optional<EdgePolicy> parse_edge_policy(const std::string& text) {
@@ -52,6 +54,7 @@ bool Edge::put(const std::byte* sample, const SampleMark& mark) {
 }
 
 void Edge::run() {
+  const AlternateStack stack;
   std::exception_ptr failure;
   try {
     std::vector<std::byte> sample(bytes_);

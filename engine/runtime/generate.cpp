@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/philox.hpp"
+#include "engine/tensor/finite.hpp"
 
 namespace harmonics {
 
@@ -102,6 +103,9 @@ void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings,
     step.set(&input, 0, 1, settings.seed);
     step.run();
     const float* scores = step.executable().output(output).data<float>() + (static_cast<int64_t>(used) - 1) * scored;
+    if (const int64_t bad = first_not_finite(result.dtype, scores, classes); bad >= 0)
+      throw Error(ErrorKind::Diverged, fmt::format("symbol {} cannot be chosen: its scores are infinite or NaN", i + 1), {},
+                  {"the weights, or what they compute, are not finite: train again with a lower rate"});
     context.push_back(draw(scores, classes, settings.temperature, settings.seed, static_cast<uint64_t>(i)));
     emit(stream.symbols[static_cast<size_t>(context.back())]);
   }

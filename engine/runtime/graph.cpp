@@ -2,7 +2,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
+#include <tuple>
+#include <unordered_map>
+
+#include <fmt/core.h>
+
+#include <harmonics/checked.hpp>
 
 #include "engine/base/spelling.hpp"
 #include "engine/runtime/bind_call.hpp"
@@ -31,8 +38,15 @@ std::vector<int> Graph::nodes_of(DeclarationKind kind) const {
   return result;
 }
 
+std::vector<std::vector<size_t>> Graph::arrows_into() const {
+  std::vector<std::vector<size_t>> into(nodes.size());
+  for (size_t i = 0; i < edges.size(); ++i) into[static_cast<size_t>(edges[i].target)].push_back(i);
+  return into;
+}
+
 std::vector<int> Graph::order() const {
-  std::vector<int> pending(nodes.size(), 0), ready, result;
+  std::vector<int> pending(nodes.size(), 0), result;
+  std::set<int> ready;
   std::vector<std::vector<int>> out(nodes.size());
   const auto link = [&](int from, int to) {
     out[static_cast<size_t>(from)].push_back(to);
@@ -44,14 +58,13 @@ std::vector<int> Graph::order() const {
       for (const auto& [argument, layer] : c.layers) link(layer, e.target);
   }
   for (size_t i = 0; i < nodes.size(); ++i)
-    if (pending[i] == 0) ready.push_back(static_cast<int>(i));
+    if (pending[i] == 0) ready.insert(static_cast<int>(i));
   while (!ready.empty()) {
-    const auto first = std::min_element(ready.begin(), ready.end());
-    const int n = *first;
-    ready.erase(first);
+    const int n = *ready.begin();
+    ready.erase(ready.begin());
     result.push_back(n);
     for (int to : out[static_cast<size_t>(n)])
-      if (--pending[static_cast<size_t>(to)] == 0) ready.push_back(to);
+      if (--pending[static_cast<size_t>(to)] == 0) ready.insert(to);
   }
   return result;
 }
@@ -98,6 +111,7 @@ std::vector<int> Graph::producers_used(int cycle, bool with_taps) const {
 namespace {
 
 constexpr size_t kMaxErrors = 20;
+constexpr int64_t kMostValues = int64_t{1} << 40;  // of a declared shape
 
 const char* kind_word(DeclarationKind kind) {
   return kind == DeclarationKind::Producer ? "producer" : kind == DeclarationKind::Consumer ? "consumer" : "layer";
@@ -142,16 +156,26 @@ class Resolver {
   GraphNode& node(int i) { return graph_.nodes[static_cast<size_t>(i)]; }
 
   void declare(const Declaration& d) {
-    if (const int other = graph_.find(d.name.text); other >= 0)
+    if (const int other = find(d.name.text); other >= 0)
       throw Error(ErrorKind::Name, std::string(kind_word(d.kind)) + " '" + d.name.text + "' has the name of another " + kind_word(node(other).kind), d.name.span,
                   {"note: '" + d.name.text + "' was declared at " + place(node(other).span), "names of producers, consumers and layers are one namespace; choose another"});
     GraphNode n{d.kind, d.name.text, d.name.span, {}, d.has_shape, d.ratio, -1};
     for (const Dim& dim : d.shape) n.shape.push_back(dim.size);
+    numbers_.emplace(n.name, static_cast<int>(graph_.nodes.size()));
     graph_.nodes.push_back(std::move(n));
     for (const Dim& dim : d.shape)
       if (dim.size < 0 && &dim != &d.shape.front())
         throw Error(ErrorKind::Shape, "'*' can stand only once, as the first dimension of '" + d.name.text + "'", dim.span,
                     {"write the sequence axis first: {*, 9}"});
+    std::vector<int64_t> sizes;
+    for (const Dim& dim : d.shape)
+      if (dim.size >= 0) sizes.push_back(dim.size);
+    const auto values = checked_count<int64_t>(sizes);
+    if (!values || *values > kMostValues)
+      throw Error(ErrorKind::Shape,
+                  fmt::format("the shape of '{}' has {} values, the most are {}", d.name.text,
+                              values ? std::to_string(*values) : "more than 2^63", kMostValues),
+                  d.shape.front().span, {"write smaller sizes"});
   }
 
   std::vector<std::string> known_names() const {
@@ -160,12 +184,17 @@ class Resolver {
     return names;
   }
 
+  int find(const std::string& name) const {
+    const auto at = numbers_.find(name);
+    return at == numbers_.end() ? -1 : at->second;
+  }
+
   int lookup(const Name& name, const std::string& what) {
-    const int i = graph_.find(name.text);
+    const int i = find(name.text);
     if (i >= 0) return i;
     Error e(ErrorKind::Name, what + " '" + name.text + "'", name.span);
     if (auto near = nearest(name.text, known_names()))
-      e.note("did you mean '" + *near + "' (declared at " + place(node(graph_.find(*near)).span) + ")?");
+      e.note("did you mean '" + *near + "' (declared at " + place(node(find(*near)).span) + ")?");
     else
       e.note("declare it first: layer " + name.text + ";");
     throw e;
@@ -173,7 +202,7 @@ class Resolver {
 
   void ratio(const Declaration& d) {
     if (!d.ratio) return;
-    const int i = graph_.find(d.name.text);
+    const int i = find(d.name.text);
     if (i < 0 || node(i).span.line != d.name.span.line) return;
     node(i).ratio_of = lookup(d.ratio->of, std::string(kind_word(d.kind)) + " '" + d.name.text + "' refers to unknown layer");
     if (node(i).ratio_of == i)
@@ -296,15 +325,15 @@ class Resolver {
   // ---- checks over the whole graph ----
   // A layer without width of its own, fed by one producer alone, is the stream itself.
   void streams() {
+    const auto into = graph_.arrows_into();
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const GraphNode& n = graph_.nodes[i];
       if (n.kind != DeclarationKind::Layer || n.has_shape || n.ratio) continue;
       std::set<int> sources;
-      for (const GraphEdge& e : graph_.edges)
-        if (e.target == static_cast<int>(i)) sources.insert(e.source);
+      for (size_t e : into[i]) sources.insert(graph_.edges[e].source);
       if (sources.size() != 1 || node(*sources.begin()).kind != DeclarationKind::Producer) continue;
-      for (GraphEdge& e : graph_.edges)
-        if (e.target == static_cast<int>(i) && e.implied_affine) {
+      for (size_t number : into[i])
+        if (GraphEdge& e = graph_.edges[number]; e.implied_affine) {
           e.is_stream = true;
           e.implied_affine = false;
         }
@@ -340,68 +369,82 @@ class Resolver {
   }
 
   void ratio_loops() {
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      int at = static_cast<int>(i);
-      std::string path = node(at).name;
-      for (size_t hops = 0; at >= 0 && hops <= graph_.nodes.size(); ++hops) {
+    std::vector<int> seen_from(graph_.nodes.size(), -1);  // the node whose ratios led here first
+    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
+      int at = i;
+      while (at >= 0 && seen_from[static_cast<size_t>(at)] < 0) {
+        seen_from[static_cast<size_t>(at)] = i;
         at = node(at).ratio_of;
-        if (at < 0) break;
+      }
+      if (at < 0 || seen_from[static_cast<size_t>(at)] != i) continue;
+      int first = at;
+      for (int n = node(at).ratio_of; n != at; n = node(n).ratio_of) first = std::min(first, n);
+      std::string path = node(first).name;
+      at = first;
+      do {
+        at = node(at).ratio_of;
         path += " -> " + node(at).name;
-        if (at != static_cast<int>(i)) continue;
-        guard([&] { throw Error(ErrorKind::Shape, "the ratios go in a circle: " + path, node(at).ratio->span, {"give one of them a shape: layer " + node(at).name + " {128};"}); });
-        return;
+      } while (at != first);
+      guard([&] { throw Error(ErrorKind::Shape, "the ratios go in a circle: " + path, node(first).ratio->span, {"give one of them a shape: layer " + node(first).name + " {128};"}); });
+      return;
+    }
+  }
+
+  // Which nodes does an arrow, a function or a tap read?
+  std::vector<bool> read_nodes() const {
+    std::vector<bool> read(graph_.nodes.size(), false);
+    const auto mark = [&](int n) { read[static_cast<size_t>(n)] = true; };
+    for (const GraphEdge& e : graph_.edges) {
+      mark(e.source);
+      for (const BoundCall& c : e.calls)
+        for (const auto& [argument, layer] : c.layers) mark(layer);
+    }
+    for (const GraphTap& t : graph_.taps) mark(t.layer), mark(t.target);
+    return read;
+  }
+
+  void drivers() {
+    const auto into = graph_.arrows_into();
+    const std::vector<bool> read = read_nodes();
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const GraphNode& n = graph_.nodes[i];
+      if (n.kind == DeclarationKind::Layer && into[i].empty() && read[i])
+        guard([&] { throw Error(ErrorKind::Name, "layer '" + n.name + "' is read but no arrow leads into it", n.span, {"write SOURCE -> " + n.name + ";"}); });
+      if (n.kind == DeclarationKind::Layer && into[i].empty() && !read[i])
+        guard([&] { throw Error(ErrorKind::Name, "layer '" + n.name + "' is declared but no flow uses it", n.span, {"take it out, or write SOURCE -> " + n.name + ";"}); });
+      if (n.kind != DeclarationKind::Consumer) continue;
+      for (size_t a = 1; a < into[i].size(); ++a) {
+        const GraphEdge &first = graph_.edges[into[i][0]], &another = graph_.edges[into[i][a]];
+        if (another.cycle == first.cycle)
+          guard([&] { throw Error(ErrorKind::Name, "consumer '" + n.name + "' takes one arrow, this is another", another.span, {"note: the first is at " + place(first.span), "add the two in a layer, or declare a second consumer"}); });
       }
     }
   }
 
-  bool used(int n) const {
-    for (const GraphEdge& e : graph_.edges) {
-      if (e.source == n) return true;
-      for (const BoundCall& c : e.calls)
-        for (const auto& [argument, layer] : c.layers)
-          if (layer == n) return true;
-    }
-    return std::any_of(graph_.taps.begin(), graph_.taps.end(), [&](const GraphTap& t) { return t.layer == n || t.target == n; });
-  }
-
-  void drivers() {
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const GraphNode& n = graph_.nodes[i];
-      std::vector<const GraphEdge*> in;
-      for (const GraphEdge& e : graph_.edges)
-        if (e.target == static_cast<int>(i)) in.push_back(&e);
-      if (n.kind == DeclarationKind::Layer && in.empty() && used(static_cast<int>(i)))
-        guard([&] { throw Error(ErrorKind::Name, "layer '" + n.name + "' is read but no arrow leads into it", n.span, {"write SOURCE -> " + n.name + ";"}); });
-      if (n.kind == DeclarationKind::Layer && in.empty() && !used(static_cast<int>(i)))
-        guard([&] { throw Error(ErrorKind::Name, "layer '" + n.name + "' is declared but no flow uses it", n.span, {"take it out, or write SOURCE -> " + n.name + ";"}); });
-      if (n.kind != DeclarationKind::Consumer) continue;
-      for (size_t a = 1; a < in.size(); ++a)
-        if (in[a]->cycle == in[0]->cycle)
-          guard([&] { throw Error(ErrorKind::Name, "consumer '" + n.name + "' takes one arrow, this is another", in[a]->span, {"note: the first is at " + place(in[0]->span), "add the two in a layer, or declare a second consumer"}); });
-    }
+  static bool owns_unnamed_parameters(const GraphEdge& e) {
+    const auto owns = [](const BoundCall& c) { return c.item->kind == HX_LAYER && !(c.item->flags & (HX_MODE_ONLY | HX_IDENTITY_SKIP)); };
+    const auto named = [](const BoundCall& c) { return !c.parameter_name.empty(); };
+    return !e.is_stream && (e.implied_affine || std::any_of(e.calls.begin(), e.calls.end(), owns)) && std::none_of(e.calls.begin(), e.calls.end(), named);
   }
 
   // The same arrow in another branch or cycle shares its parameters; twice in one body needs name=.
   void shared_parameters() {
-    for (size_t i = 0; i < graph_.edges.size(); ++i)
-      for (size_t j = 0; j < i; ++j) {
-        const GraphEdge &a = graph_.edges[j], &b = graph_.edges[i];
-        if (a.source != b.source || a.target != b.target || a.cycle != b.cycle || a.branches != b.branches) continue;
-        const auto named = [](const GraphEdge& e) {
-          return std::any_of(e.calls.begin(), e.calls.end(), [](const BoundCall& c) { return !c.parameter_name.empty(); });
-        };
-        const bool owns = !a.is_stream && (a.implied_affine || std::any_of(a.calls.begin(), a.calls.end(), [](const BoundCall& c) { return c.item->kind == HX_LAYER && !(c.item->flags & (HX_MODE_ONLY | HX_IDENTITY_SKIP)); }));
-        const bool owns_b = !b.is_stream && (b.implied_affine || std::any_of(b.calls.begin(), b.calls.end(), [](const BoundCall& c) { return c.item->kind == HX_LAYER && !(c.item->flags & (HX_MODE_ONLY | HX_IDENTITY_SKIP)); }));
-        if (owns && owns_b && !named(a) && !named(b))
-          guard([&] { throw Error(ErrorKind::Name, "a second arrow from '" + node(b.source).name + "' to '" + node(b.target).name + "' would share the parameters of the first", b.span,
-                                  {"note: the first is at " + place(a.span), "separate them by name: -(affine(name=\"second\"))->"}); });
-      }
+    std::map<std::tuple<int, int, int, std::vector<int>>, std::vector<const GraphEdge*>> bodies;
+    for (const GraphEdge& b : graph_.edges) {
+      if (!owns_unnamed_parameters(b)) continue;
+      std::vector<const GraphEdge*>& before = bodies[{b.source, b.target, b.cycle, b.branches}];
+      for (const GraphEdge* a : before)
+        guard([&] { throw Error(ErrorKind::Name, "a second arrow from '" + node(b.source).name + "' to '" + node(b.target).name + "' would share the parameters of the first", b.span,
+                                {"note: the first is at " + place(a->span), "separate them by name: -(affine(name=\"second\"))->"}); });
+      if (errors_.size() < kMaxErrors) before.push_back(&b);
+    }
   }
 
   const Harmonic& harmonic_;
   Registry& registry_;
   CallBinder binder_;
   Graph graph_;
+  std::unordered_map<std::string, int> numbers_;  // of nodes, by name
   std::vector<Error> errors_;
 };
 

@@ -23,7 +23,7 @@ struct BoundCall {
   std::string parameter_name;   // name="x": shared under that name
   bool freeze = false;
   int tied = -1;                // node whose incoming weight is used instead of an own one
-  std::string weights;          // file the parameters start from
+  std::string weights;          // file the parameters start from, as it is written
   double loss_weight = 1;       // losses: weight=
   std::string only;             // losses: only="disc*"
   std::optional<bool> bias;     // activations of an implied affine map: bias=false
@@ -83,10 +83,16 @@ struct Graph {
   std::vector<GraphTap> taps;
   std::vector<GraphConditional> conditionals;
   std::vector<CycleSettings> cycles;  // at least one
+  std::vector<std::string> weights_folders;  // files that calls name lie there or beside the flow
+
+  // Where the file of weights="..." is. Throws ErrorKind::Denied when the flow may not name it.
+  std::string weights_file(const BoundCall& call) const;
 
   int find(std::string_view name) const;  // -1: none
   bool trains(int cycle) const;
   std::vector<int> nodes_of(DeclarationKind kind) const;
+  // Of each node: the numbers of the arrows that lead into it, in their order.
+  std::vector<std::vector<size_t>> arrows_into() const;
   // Nodes in an order in which every arrow goes forward.
   std::vector<int> order() const;
   // Layers of this cycle that no arrow of it leaves.

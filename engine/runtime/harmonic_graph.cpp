@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <set>
+#include <string_view>
 #include <thread>
 
 #include <fmt/core.h>
@@ -11,17 +13,25 @@
 #include "engine/base/file.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/execution/selection.hpp"
+#include "engine/model/safetensors_header.hpp"
 #include "engine/model/sealed_file.hpp"
 #include "engine/runtime/bind_call.hpp"
 #include "engine/runtime/check_streams.hpp"
 #include "engine/runtime/recorded_streams.hpp"
 #include "engine/runtime/run_edge.hpp"
+#include "engine/runtime/run_state.hpp"
 
 namespace harmonics {
 
 namespace {
 
 const std::string kMoment = "moment/";
+
+size_t symbol_bytes(const StreamType& type) {
+  size_t bytes = 0;
+  for (const std::string& word : type.symbols) bytes += word.size();
+  return bytes;
+}
 
 }  // namespace
 
@@ -44,7 +54,13 @@ Comparison parse_comparison(const std::string& text) {
 
 HarmonicGraph::HarmonicGraph(Graph graph, Registry* outer) : graph_(std::move(graph)), registry_(outer ? outer : &Registry::global()) {}
 
+void HarmonicGraph::set_limits(const ModelLimits& limits) {
+  limits_ = limits;
+  store_.set_limits(limits);
+}
+
 void HarmonicGraph::replace_functions(Graph graph) {
+  graph.weights_folders = std::move(graph_.weights_folders);
   graph_ = std::move(graph);
   types_.clear();
   widths_.reset();
@@ -75,7 +91,7 @@ const std::map<int, StreamType>& HarmonicGraph::types() {
     for (auto& [n, t] : test_streams_.types(graph_)) types_[n] = t;
     for (auto& [n, t] : validation_streams_.types(graph_)) types_[n] = t;
     for (auto& [n, t] : streams_.types(graph_)) types_[n] = t;
-    check_recorded(graph_, recorded_, types_, weights_path_);
+    stream_notes_ = check_recorded(graph_, recorded_, types_, weights_path_);
   }
   return types_;
 }
@@ -98,7 +114,7 @@ void HarmonicGraph::assume_declared_streams() {
 
 const Widths& HarmonicGraph::widths() {
   if (!widths_) check_meaning(graph_, types());
-  if (!widths_) widths_ = resolve_widths(graph_, types(), loaded_);
+  if (!widths_) widths_ = resolve_widths(graph_, types(), loaded_, limits_);
   return *widths_;
 }
 
@@ -185,6 +201,7 @@ std::string ResolvedSettings::training() const {
 CompileOptions HarmonicGraph::compile_options(const DeviceSettings& device, bool training) {
   CompileOptions options;
   static_cast<DeviceSettings&>(options) = device;
+  options.limits = limits_;
   options.registry = &registry_;
   options.training = training;
   return options;
@@ -210,17 +227,16 @@ std::vector<int> HarmonicGraph::results(int cycle) const {
 }
 
 void HarmonicGraph::load_weights(const std::string& path) {
-  const auto bytes = MappedFile::open(path);
-  TensorFile file = read_safetensors(bytes->data(), bytes->bytes(), path, bytes);
-  check_seal(file, {static_cast<const char*>(bytes->data()), bytes->bytes()}, path);
-  load_weights(std::move(file), path);
+  load_weights(read_weights(path), path);
 }
 
 void HarmonicGraph::load_weights(TensorFile file, const std::string& path) {
-  if (is_sealed(file))  // a checkpoint: its weights alone
+  if (holds_state(file))  // a checkpoint: its weights alone
     std::erase_if(file.tensors, [](const auto& entry) { return entry.first.find('/') != std::string::npos; });
   weights_path_ = path;
   recorded_ = read_recorded_streams(graph_, file.metadata, path);
+  const auto text = file.metadata.find("harmonics.graph");
+  learned_flow_ = text == file.metadata.end() ? "" : text->second;
   for (auto& [name, tensor] : file.tensors) {
     StoredTensor& stored = store_.declare(name, type_of(tensor), Role::weight, hx_init{}, 0);
     store_.assign(name, tensor);
@@ -248,6 +264,7 @@ void HarmonicGraph::check_belonging() const {
 
 Lowered HarmonicGraph::lower(const LoweringOptions& options) {
   LoweringOptions o = options;
+  o.limits = limits_;
   std::optional<Selection> selection;
   if (o.mode == Mode::train) selection.emplace(registry_, o.device, true);
   if (selection) o.chooser = &*selection;
@@ -268,8 +285,11 @@ Lowered HarmonicGraph::lower(const LoweringOptions& options) {
   if (options.mode == Mode::evaluate) return lowered;
   weight_notes_.clear();
   if (!missing.empty()) weight_notes_.push_back("not in the file, starting fresh:" + missing);
+  std::set<std::string_view> used;
+  for (Op op : {Op::parameter, Op::state})
+    for (const Node* leaf : lowered.program.leaves(op)) used.insert(leaf->callee);
   for (const auto& [name, shape] : loaded_)
-    if (!lowered.program.leaf(Op::parameter, name) && !lowered.program.leaf(Op::state, name)) surplus += "\n  " + name + " " + shape.str();
+    if (!used.count(name)) surplus += "\n  " + name + " " + shape.str();
   if (!surplus.empty()) weight_notes_.push_back("in the file but not used by this graph:" + surplus);
   return lowered;
 }
@@ -280,6 +300,18 @@ TensorFile HarmonicGraph::weights() const {
   for (const auto& [name, t] : store_.all())
     if (t.role != Role::moment) file.tensors[name] = store_.tensor(name);
   return file;
+}
+
+void HarmonicGraph::expect_savable() {
+  constexpr uint64_t kMost = kLongestSafetensorsHeader / 2;  // the rest is for names of tensors and figures of a run
+  const TensorFile described{record_streams(graph_, types()), {}};
+  if (described.metadata.at("harmonics.streams").size() < kMost / 8) return;  // escaped it grows at most sixfold
+  const uint64_t header = safetensors_header(described).size();
+  if (header <= kMost) return;
+  const auto longest = [&](const auto& a, const auto& b) { return symbol_bytes(a.second) < symbol_bytes(b.second); };
+  const auto& [n, type] = *std::max_element(types_.begin(), types_.end(), longest);
+  throw Error(ErrorKind::Stream, fmt::format("the words of '{}', {} of {} bytes together, cannot be saved with the weights: there is room for {} bytes", graph_.nodes[static_cast<size_t>(n)].name, type.symbols.size(), symbol_bytes(type), kMost), {},
+              {"give class numbers in place of words, or leave out what keeps weights: --save, --checkpoint"});
 }
 
 void HarmonicGraph::snapshot(TensorFile& into) const {

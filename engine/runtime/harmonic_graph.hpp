@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/execution/executable.hpp"
@@ -101,6 +102,8 @@ class HarmonicGraph {
   void load_weights(const std::string& path);
   void load_weights(TensorFile file, const std::string& name);  // `name` for messages; what it views must outlive the call
   TensorFile weights() const;
+  // Before there are any: will a file of them be one that can be read? Throws ErrorKind::Stream.
+  void expect_savable();
   // What a checkpoint holds of the model: the same, with moments as "moment/NAME", copied; memory of `into` that fits is used
   // again.
   void snapshot(TensorFile& into) const;
@@ -109,6 +112,14 @@ class HarmonicGraph {
   // Once parameters are declared: what of it found no place, which is forgotten, and what the graph has that was not in it; for
   // people. `branches`: some moments are declared later, when a branch is first taken.
   std::vector<std::string> end_restore(const TensorFile& snapshot, bool branches);
+  // How the bound streams differ from those the loaded weights learned from, for people; each is told once.
+  std::vector<std::string> take_stream_notes() { return std::exchange(stream_notes_, {}); }
+  // The text of the flow that the loaded weights learned in; empty: they do not say.
+  const std::string& learned_flow() const { return learned_flow_; }
+  // What it may take until it runs, from now on.
+  void set_limits(const ModelLimits& limits);
+  // Files that the flow names with weights= may lie there too.
+  void allow_weights_in(std::string folder) { graph_.weights_folders.push_back(std::move(folder)); }
   // "surplus: a.b.affine.weight" and such, for people; filled by lower().
   const std::vector<std::string>& weight_notes() const { return weight_notes_; }
 
@@ -127,7 +138,9 @@ class HarmonicGraph {
   LoadedShapes loaded_;
   std::set<std::string> fresh_;  // not in the loaded file, but part of a training step since
   std::string weights_path_;
-  std::vector<std::string> weight_notes_;
+  std::vector<std::string> weight_notes_, stream_notes_;
+  std::string learned_flow_;
+  ModelLimits limits_;
   std::unique_ptr<Executor> executor_;
   int executor_threads_ = 0;
 };

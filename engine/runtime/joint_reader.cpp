@@ -5,10 +5,13 @@
 #include <limits>
 #include <new>
 
+#include <harmonics/checked.hpp>
 #include <harmonics/philox.hpp>
 
 namespace harmonics {
 namespace {
+
+constexpr uint64_t kMostJointSamples = uint64_t{1} << 62;  // of an epoch: steps and samples are counted in int64_t
 
 // "stream 'labels' has 59999 samples" · "stream 'pairs' has 100 samples (50 groups of 2)"
 std::string length_text(const JointMember& m, uint64_t samples) {
@@ -63,10 +66,15 @@ void JointReader::check_lengths() const {
   const auto groups = [](const JointMember& m) { return m.source->info().size / m.per_group; };
   for (const JointMember& m : members_)
     if (m.source->info().size && (!shortest || groups(m) < groups(*shortest))) shortest = &m;
-  if (!shortest || (options_.take && options_.skip + options_.take <= groups(*shortest))) return;
+  if (!shortest || (options_.take && takes_within(groups(*shortest)))) return;
   for (const JointMember& m : members_)
     if (m.source->info().size && groups(m) > groups(*shortest))
       refuse_lengths(*shortest, shortest->source->info().size, m, groups(*shortest));
+}
+
+// Whether take= ends within so many groups, behind those that skip= leaves out.
+bool JointReader::takes_within(uint64_t groups) const {
+  return options_.skip <= groups && options_.take <= groups - options_.skip;
 }
 
 // Groups that all members of known length have.
@@ -84,7 +92,12 @@ void JointReader::count() {
   if (options_.take) groups = std::min(groups, options_.take);
   if (!bounded && !options_.take) return;
   groups = groups / options_.shards + (options_.shard < groups % options_.shards ? 1 : 0);
-  size_ = groups * options_.repeat;
+  const std::optional<uint64_t> size = checked_product(groups, options_.repeat);
+  if (!size || *size > kMostJointSamples)
+    throw Error(ErrorKind::Usage, "repeat=" + std::to_string(options_.repeat) + " of " + std::to_string(groups) +
+                                      " joint samples makes an epoch of more than " + std::to_string(kMostJointSamples) +
+                                      "; give a smaller repeat=, or more epochs");
+  size_ = *size;
 }
 
 void JointReader::allocate_blocks() {
@@ -235,7 +248,7 @@ bool JointReader::fill_block() {
     block_size_ = std::min<uint64_t>(order_.size(), size_ - block_first_);
     block_at_ = 0;
     const uint64_t common = common_groups();
-    if (block_first_ + block_size_ == size_ && (!options_.take || options_.skip + options_.take > common)) count_left_over(common);
+    if (block_first_ + block_size_ == size_ && (!options_.take || !takes_within(common))) count_left_over(common);
     shuffled_order(order_.data(), static_cast<uint32_t>(block_size_), options_.seed, epoch_, block_++);
     return block_size_ > 0;
   }

@@ -89,6 +89,7 @@ class JointReader {
  private:
   void check_lengths() const;
   uint64_t common_groups() const;
+  bool takes_within(uint64_t groups) const;
   void count_left_over(uint64_t groups);
   void count();
   void allocate_blocks();

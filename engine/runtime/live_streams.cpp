@@ -4,11 +4,21 @@
 
 namespace harmonics {
 
+namespace {
+
+uint64_t lost_of(const Source& source) {
+  const auto health = source.health();
+  return health && !health->at_most_once ? health->lost : 0;
+}
+
+}  // namespace
+
 LiveStreams::LiveStreams(CyclePlan& plan) : used_(plan.producers.size()) {
   for (size_t i = 0; i < plan.producers.size(); ++i) {
     const int n = plan.producers[i];
     Source& source = plan.graph.streams().source(n);
-    if (source.info().live) members_.push_back({i, plan.name_of(n), &source});
+    if (source.info().live)
+      members_.push_back({i, plan.name_of(n), &source, plan.graph.streams().announced(n), lost_of(source)});
   }
 }
 
@@ -38,7 +48,7 @@ std::vector<char> LiveStreams::restored() const {
 void LiveStreams::store(RunState& state) const {
   for (const Member& m : members_) {
     if (!m.restored) continue;
-    state.live[m.name] = {used_[m.number], m.source->position_before(used_[m.number])};
+    state.live[m.name] = {used_[m.number], m.source->position_before(used_[m.number]), m.type};
   }
 }
 
@@ -51,6 +61,13 @@ bool LiveStreams::wants_durable() const {
   for (const Member& m : members_)
     if (const auto health = m.source->health(); m.restored && health && health->wants_durable) return true;
   return false;
+}
+
+std::map<std::string, uint64_t> LiveStreams::lost() const {
+  std::map<std::string, uint64_t> all;
+  for (const Member& m : members_)
+    if (const uint64_t lost = lost_of(*m.source); lost > m.lost_before) all[m.name] = lost - m.lost_before;
+  return all;
 }
 
 void LiveStreams::cancel() const {

@@ -1,6 +1,7 @@
 // LiveStreams: the live streams of a run: where they stand in checkpoints, what is durable, and waking who waits for them.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ class LiveStreams {
   void store(RunState& state) const;
   void durable(const RunState& state) const;  // it is safe on the disk
   bool wants_durable() const;
+  // Samples that no sender has any more, since this was made, by stream; those of sources that lose some anyway do not
+  // count.
+  std::map<std::string, uint64_t> lost() const;
   void cancel() const;
 
  private:
@@ -36,6 +40,8 @@ class LiveStreams {
     size_t number;  // in the plan's reader
     std::string name;
     Source* source;
+    std::string type;  // what its source announced
+    uint64_t lost_before;
     bool restored = false;
   };
   std::vector<Member> members_;

@@ -9,7 +9,7 @@
 #include "engine/base/philox.hpp"
 #include "engine/functional/plugin_body.hpp"
 #include "engine/functional/plugin_functions.hpp"
-#include "engine/model/safetensors.hpp"
+#include "engine/model/sealed_file.hpp"
 #include "engine/program/gradient.hpp"
 #include "engine/program/tracer.hpp"
 #include "engine/runtime/run_edge.hpp"
@@ -32,7 +32,9 @@ struct LossTerm {
 class Lowerer : public ParameterSource {
  public:
   Lowerer(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store, const LoweringOptions& options)
-      : graph_(graph), streams_(streams), widths_(widths), store_(store), options_(options), tracer_(graph.name) {}
+      : graph_(graph), streams_(streams), widths_(widths), store_(store), options_(options), steps_(options.limits.for_steps()), tracer_(graph.name) {
+    tracer_.set_budget(&steps_);
+  }
 
   Lowered run() {
     inputs();
@@ -49,11 +51,11 @@ class Lowerer : public ParameterSource {
   HTensor parameter(const std::string& path, const TensorType& type, const hx_init& init, const BoundCall& call) override {
     const bool fresh = store_.find(path) == nullptr;
     store_.declare(path, type, call.freeze ? Role::frozen : Role::weight, init, options_.seed);
-    if (fresh && !call.weights.empty()) load_from(call.weights, path, type);
+    if (fresh && !call.weights.empty()) load_from(graph_.weights_file(call), path, type);
     if (call.freeze) frozen_.insert(path);
     if (into_tapped_) outer_.insert(path);
     const HTensor handle = tracer_.parameter(path, type);
-    if (std::find(parameters_.begin(), parameters_.end(), path) == parameters_.end()) parameters_.push_back(path);
+    if (known_parameters_.insert(path).second) parameters_.push_back(path);
     return handle;
   }
   HTensor state(const std::string& path, const TensorType& type, const hx_init& init) override {
@@ -117,8 +119,8 @@ class Lowerer : public ParameterSource {
   void visit(int n) {
     if (node(n).kind == DeclarationKind::Producer) return;
     std::vector<const GraphEdge*> in;
-    for (const GraphEdge& e : graph_.edges)
-      if (e.target == n && active(e.cycle, e.branches)) in.push_back(&e);
+    for (size_t number : into_[static_cast<size_t>(n)])
+      if (const GraphEdge& e = graph_.edges[number]; active(e.cycle, e.branches)) in.push_back(&e);
     if (in.empty()) return;
     std::optional<int64_t> width;
     if (auto it = widths_.of.find(n); it != widths_.of.end()) width = it->second.shape.from(it->second.positions).count();
@@ -398,9 +400,10 @@ class Lowerer : public ParameterSource {
     std::vector<Gradients> parts = gradients();
     const TraceScope scope("optimizer");
     std::vector<std::vector<HTensor>> by_part(parts.size());
+    const std::set<ValueId> looked_up = tables();
     for (const std::string& name : parameters_) {
       if (std::none_of(parts.begin(), parts.end(), [&](const Gradients& g) { return g.count(name) != 0; })) continue;
-      result_.trained.push_back({name, !outer_.count(name) && !is_table(name)});
+      result_.trained.push_back({name, !outer_.count(name) && !is_table(looked_up, name)});
       for (size_t i = 0; i < parts.size(); ++i)
         by_part[i].push_back(parts[i].count(name) ? parts[i][name]
                                                   : zeros_like(tracer_.parameter(name, store_.find(name)->type)));
@@ -412,14 +415,20 @@ class Lowerer : public ParameterSource {
   }
 
   // Is the parameter looked up by row?
-  bool is_table(const std::string& name) {
-    const ValueId id = tracer_.id_of(tracer_.parameter(name, store_.find(name)->type));
-    const std::vector<Node>& nodes = tracer_.program().nodes;
-    return std::any_of(nodes.begin(), nodes.end(), [&](const Node& n) { return n.callee == "embedding" && n.inputs[0] == id; });
+  bool is_table(const std::set<ValueId>& tables, const std::string& name) {
+    return tables.count(tracer_.id_of(tracer_.parameter(name, store_.find(name)->type))) != 0;
+  }
+  std::set<ValueId> tables() {
+    std::set<ValueId> all;
+    for (const Node& n : tracer_.program().nodes)
+      if (n.callee == "embedding") all.insert(n.inputs[0]);
+    return all;
   }
 
   void load_from(const std::string& file, const std::string& path, const TensorType& type) {
-    const TensorFile loaded = read_safetensors(file);
+    const auto [known, fresh] = files_.try_emplace(file);
+    if (fresh) known->second = read_weights(file);
+    const TensorFile& loaded = known->second;
     auto it = loaded.tensors.find(path);
     if (it == loaded.tensors.end()) it = loaded.tensors.find(path.substr(path.rfind('.') + 1));
     if (it == loaded.tensors.end()) throw Error(ErrorKind::Weights, fmt::format("{} has neither '{}' nor '{}'", file, path, path.substr(path.rfind('.') + 1)));
@@ -443,10 +452,14 @@ class Lowerer : public ParameterSource {
   const Widths& widths_;
   ParameterStore& store_;
   const LoweringOptions& options_;
+  const std::vector<std::vector<size_t>> into_ = graph_.arrows_into();
+  Budget steps_;
   Tracer tracer_;
   std::map<int, LayerValue> values_;
   std::vector<std::string> parameters_;
+  std::set<std::string> known_parameters_;
   std::set<std::string> frozen_;
+  std::map<std::string, TensorFile> files_;  // that parameters start from
   std::map<std::string, HTensor> updated_;  // states, as this program leaves them
   std::set<std::string> outer_;  // parameters of arrows into tapped layers
   bool into_tapped_ = false;

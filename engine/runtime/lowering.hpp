@@ -23,6 +23,7 @@ struct StreamType {
   uint32_t positions = 0;      // leading sequence axes of a sample
   int64_t classes = 0;         // integers: classes or symbols; 0: unknown
   std::vector<std::string> symbols;
+  uint64_t numbers = 0;        // that its classes were counted from; 0: unknown, or they were not counted
 };
 
 // A layer's shape per sample (its position axes first) and why.
@@ -41,8 +42,9 @@ struct Widths {
 using LoadedShapes = std::map<std::string, Shape>;
 
 // Producers' sample types come from `streams` (node index); producers nothing in `cycles` uses may be absent.
-// Throws an Error with place when something disagrees or cannot be known.
-Widths resolve_widths(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded);
+// Throws an Error with place when something disagrees, cannot be known or is beyond the limits.
+Widths resolve_widths(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded,
+                      const ModelLimits& limits = {});
 
 // What a graph does with a producer's numbers as they are.
 struct StreamUse {
@@ -51,6 +53,8 @@ struct StreamUse {
   bool computed = false;   // an arrow takes them as numbers
 };
 StreamUse use_of(const Graph& graph, int producer);
+// Does the graph compute with the numbers of such samples, or compare them as numbers? Bytes are scaled to [0, 1] then.
+bool read_as_numbers(const Graph& graph, int producer, const StreamType& type);
 // The sample type of a producer after its declaration was applied to what the source says.
 StreamType declared_stream(const GraphNode& node, const StreamType& source, const StreamUse& use);
 // CountedPlaces::key of a loss that leaves out a class; empty: every place counts.
@@ -65,6 +69,7 @@ struct LoweringOptions : UpdateSettings {  // those: train
   int cycle = 0;
   int64_t batch = 1;
   uint64_t seed = 0;
+  ModelLimits limits;             // set by HarmonicGraph::lower
   std::set<int> branches;         // active branch literals; see GraphEdge::branches
   double accumulate = 0;          // train: above 0 gradients times this are gathered and nothing is stepped
   bool by_count = true;           // with `accumulate`: parts of the loss apart, each times the share that counts

@@ -37,7 +37,7 @@ Rows::Rows(HarmonicGraph& graph, int cycle, bool trains, uint64_t batch, uint64_
     if (type == graph.types().end())
       throw Error(ErrorKind::Usage, fmt::format("what producer '{}' delivers is not known", name_of(n)), {},
                   {fmt::format("bind it (--producer {}=ADDRESS), or declare its shape to get random numbers", name_of(n))});
-    bytes_.push_back(static_cast<uint64_t>(type->second.sample.count()) * element_bytes(type->second.dtype));
+    bytes_.push_back(tensor_bytes(type->second.dtype, type->second.sample));
   }
   const uint64_t sample = std::max<uint64_t>(1, std::accumulate(bytes_.begin(), bytes_.end(), uint64_t{0}));
   count_ = std::max(batch, std::min(std::max(kRows, kBatches * batch), kMostBytes / sample));

@@ -1,5 +1,6 @@
 #include "engine/runtime/record_state.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -95,6 +96,16 @@ EpochReport take_epoch(const json::value& value, int64_t version, TensorFile& fi
   e.validation = Evaluation{v.count("samples"), v.number("loss"), v.number("accuracy"), v.number("seconds"), {}, {}};
   for (const json::value& layer : v.list("layers")) e.validation->layers.push_back(take_layer(Fields(layer), e, file));
   return e;
+}
+
+// Files of earlier versions hold every epoch.
+void take_epoch_counts(const Fields& f, RecordState& r) {
+  const auto kept = static_cast<int64_t>(r.by_epoch.size());
+  r.closed_epochs = f.all().contains("closed_epochs") ? f.count("closed_epochs") : kept;
+  r.epoch_stride = f.all().contains("epoch_stride") ? f.count("epoch_stride") : 1;
+  constexpr int64_t kMost = int64_t{1} << 52;
+  if (r.closed_epochs < kept || r.closed_epochs > kMost || r.epoch_stride < 1 || r.epoch_stride > std::max<int64_t>(r.closed_epochs, 1))
+    throw std::runtime_error(fmt::format("{} epochs of {} are kept, by a stride of {}", kept, r.closed_epochs, r.epoch_stride));
 }
 
 // ---- metrics of the epoch ----
@@ -280,6 +291,8 @@ json::object json_of(const RecordState& r, TensorFile& file) {
           {"windows", json_of(r.windows, file)},
           {"held", exact(r.held)},
           {"epochs", epochs},
+          {"closed_epochs", r.closed_epochs},
+          {"epoch_stride", r.epoch_stride},
           {"judged", judged},
           {"judged_windows", json_of(r.judged_windows, file)},
           {"curve", json_of(r.curve, file)}};
@@ -305,6 +318,7 @@ RecordState take_record(const Fields& f, int64_t version, TensorFile& file) {
   const Fields windows = f.object("windows");
   for (const auto& [name, next] : windows.all()) r.windows[std::string(name)] = take_window(windows, std::string(name), file);
   for (const json::value& e : f.list("epochs")) r.by_epoch.push_back(take_epoch(e, version, file));
+  take_epoch_counts(f, r);
   r.curve = take_curve(f.object("curve"), file);
   if (version < 2) return r;
   r.aside = f.number("aside");

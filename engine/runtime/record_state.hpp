@@ -28,7 +28,8 @@ struct RecordState {
   std::map<std::string, WindowState> windows;
   std::map<std::string, double> held;  // values that hold until the next: of epochs and of validation
   CurveState curve;
-  std::vector<EpochReport> by_epoch;
+  std::vector<EpochReport> by_epoch;  // as EpochHistory keeps them, with its counts
+  int64_t closed_epochs = 0, epoch_stride = 1;
   std::vector<LayerState> judged;
   std::map<std::string, JudgedWindowState> judged_windows;  // by layer: over what its metrics are read
 };

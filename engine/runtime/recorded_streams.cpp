@@ -39,6 +39,7 @@ std::map<int, StreamType> read_recorded_streams(const Graph& graph, const std::m
       t.classes = o.at("classes").to_number<int64_t>();
       if (const json::value* symbols = o.if_contains("symbols")) t.symbols = json::value_to<std::vector<std::string>>(*symbols);
       from_c(to_c({t.dtype, t.sample}));
+      if (t.classes < 0) throw Error(ErrorKind::Weights, "a negative number of classes");
       if (t.positions > t.sample.rank()) throw Error(ErrorKind::Weights, "more positions than dimensions");
       result[n] = std::move(t);
     }
@@ -48,17 +49,52 @@ std::map<int, StreamType> read_recorded_streams(const Graph& graph, const std::m
   return result;
 }
 
-void check_recorded(const Graph& graph, const std::map<int, StreamType>& recorded, const std::map<int, StreamType>& bound, const std::string& file) {
+namespace {
+
+struct Compared {
+  const std::string& name;  // the producer's
+  const StreamType &was, &now;
+  const std::string& file;
+};
+
+std::string kind_of(const StreamType& t) {
+  return fmt::format("{}{}", dtype_name(t.dtype), t.dtype == DType::U8 ? ", scaled to [0, 1]" : ", taken as they are");
+}
+
+// Bytes are scaled, other whole numbers are not: the same numbers would be another size. Real numbers may have been
+// scaled by those who made them.
+std::string other_numbers(const Compared& c) {
+  if (c.was.dtype == c.now.dtype) return "";
+  const bool rescaled = (c.was.dtype == DType::U8) != (c.now.dtype == DType::U8);
+  const std::string text = fmt::format("producer '{}' gives {}; {} learned from {}", c.name, rescaled ? kind_of(c.now) : dtype_name(c.now.dtype), c.file, rescaled ? kind_of(c.was) : dtype_name(c.was.dtype));
+  if (rescaled && !is_float(c.was.dtype) && !is_float(c.now.dtype))
+    throw Error(ErrorKind::Weights, text, {}, {c.was.dtype == DType::U8 ? "give bytes (u8), or f32 that lie in [0, 1]" : fmt::format("give {} or f32, which are taken as they are", dtype_name(c.was.dtype))});
+  return text;
+}
+
+std::string other_shape(const Compared& c, OtherShape other) {
+  if (c.was.positions > 0 || c.was.sample == c.now.sample || c.was.classes != 0) return "";
+  const std::string text = fmt::format("producer '{}' delivers samples of shape {}, the weights of {} learned from {}", c.name, c.now.sample.str(), c.file, c.was.sample.str());
+  if (c.was.sample.count() != c.now.sample.count() && other == OtherShape::refused) throw Error(ErrorKind::Weights, text);
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> check_recorded(const Graph& graph, const std::map<int, StreamType>& recorded, const std::map<int, StreamType>& bound, const std::string& file, OtherShape other) {
+  std::vector<std::string> notes;
   for (const auto& [n, was] : recorded) {
     const auto it = bound.find(n);
     if (it == bound.end()) continue;
-    const StreamType& now = it->second;
-    const std::string& name = graph.nodes[static_cast<size_t>(n)].name;
-    if (!was.symbols.empty() && !now.symbols.empty() && was.symbols != now.symbols)
-      throw Error(ErrorKind::Weights, fmt::format("producer '{}' has {} symbols that are not the {} the weights of {} learned", name, now.symbols.size(), was.symbols.size(), file), {}, {"give the source the vocabulary of the training text: ?vocabulary=FILE"});
-    if (was.positions == 0 && was.sample.count() != now.sample.count() && was.classes == 0)
-      throw Error(ErrorKind::Weights, fmt::format("producer '{}' delivers samples of shape {}, the weights of {} learned from {}", name, now.sample.str(), file, was.sample.str()));
+    const Compared c{graph.nodes[static_cast<size_t>(n)].name, was, it->second, file};
+    if (!was.symbols.empty() && !c.now.symbols.empty() && was.symbols != c.now.symbols)
+      throw Error(ErrorKind::Weights, fmt::format("producer '{}' has {} symbols that are not the {} the weights of {} learned", c.name, c.now.symbols.size(), was.symbols.size(), file), {}, {"give the source the vocabulary of the training text: ?vocabulary=FILE"});
+    std::vector<std::string> texts{other_shape(c, other)};
+    if (read_as_numbers(graph, n, c.now)) texts.push_back(other_numbers(c));
+    for (std::string& text : texts)
+      if (!text.empty()) notes.push_back(std::move(text));
   }
+  return notes;
 }
 
 }  // namespace harmonics

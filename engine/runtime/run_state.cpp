@@ -35,7 +35,8 @@ RunState state_of(const Fields& f, int64_t version, TensorFile& file) {
     const Fields live = f.object("live");
     for (const auto& [name, place] : live.all()) {
       const Fields of = live.object(std::string(name).c_str());
-      s.live[name] = {static_cast<uint64_t>(of.count("index")), of.text("position")};
+      s.live[name] = {static_cast<uint64_t>(of.count("index")), of.text("position"),
+                      of.all().contains("type") ? of.text("type") : ""};
     }
   }
   s.reading = f.text("reading");
@@ -63,7 +64,11 @@ std::string RunState::position() const { return fmt::format("epoch {}, sample {}
 void write_state(const RunState& s, TensorFile& file) {
   file.tensors.erase(file.tensors.lower_bound("run/"), file.tensors.lower_bound("run0"));  // of a former state
   json::object streams, implementations, live;
-  for (const auto& [name, at] : s.live) live[name] = json::object{{"index", at.index}, {"position", at.position}};
+  for (const auto& [name, at] : s.live) {
+    json::object o{{"index", at.index}, {"position", at.position}};
+    if (!at.type.empty()) o["type"] = at.type;
+    live[name] = std::move(o);
+  }
   for (const auto& [functional, winner] : s.implementations) implementations[functional] = winner;
   for (const auto& [name, size] : s.streams) streams[name] = size;
   json::object o{{"version", kVersion}, {"cycle", s.cycle}, {"step", s.step}, {"batches", s.batches}, {"samples", s.samples},
@@ -74,6 +79,8 @@ void write_state(const RunState& s, TensorFile& file) {
   if (s.learning_rate_set) o["learning_rate_set"] = exact(*s.learning_rate_set);
   file.metadata[kKey] = json::serialize(o);
 }
+
+bool holds_state(const TensorFile& file) { return file.metadata.count(kKey) != 0; }
 
 RunState take_state(TensorFile& file, const std::string& name) {
   const auto entry = file.metadata.find(kKey);

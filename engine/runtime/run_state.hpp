@@ -25,6 +25,7 @@ struct RunState {
   struct Live {
     uint64_t index = 0;    // the sample of this stream, counted from its beginning, that is read next
     std::string position;  // what its producer said of it
+    std::string type = {};  // what its source announced (<harmonics/announced.hpp>)
   };
   std::map<std::string, Live> live;        // by producer, for those that are live and have positions
   std::string reading;                     // shuffle, skip, take, ...: what the position counts in
@@ -45,6 +46,8 @@ std::string identity_of(const std::string& text);
 
 // In a file's metadata ("harmonics.run", JSON with a version) and in tensors called "run/...".
 void write_state(const RunState& state, TensorFile& file);
+// Is it a checkpoint? Its weights and states have names without '/'.
+bool holds_state(const TensorFile& file);
 // Takes the "run/..." tensors out of the file. Throws ErrorKind::Weights with `name` when there is no state, it is of a later
 // version, or cannot be understood.
 RunState take_state(TensorFile& file, const std::string& name);

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <limits>
+
+#include "engine/base/utf8.hpp"
 
 namespace harmonics {
 namespace {
@@ -42,6 +45,9 @@ size_t checked_bytes(const std::string& who, const StreamInfo& info) {
     if (__builtin_mul_overflow(bytes, static_cast<size_t>(dim), &bytes) || bytes > (size_t{1} << 48))
       refuse(who, "announces samples of shape " + info.sample.str() + ", which no memory holds");
   }
+  if (info.size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+    refuse(who, "announces " + std::to_string(info.size) + " samples, more than can be counted");
+  if (info.classes < 0) refuse(who, "announces " + std::to_string(info.classes) + " classes");
   if (info.position_axes > std::min(1u, info.sample.rank()))
     refuse(who, "announces " + std::to_string(info.position_axes) + " position axes for samples of shape " +
                     info.sample.str());
@@ -59,7 +65,12 @@ StreamInfo from_c(const std::string& who, const hx_stream_info& c) {
   info.classes = c.classes;
   info.position_axes = c.position_axes;
   info.live = c.live != 0;
-  for (uint32_t i = 0; i < c.n_symbols; ++i) info.symbols.emplace_back(c.symbols[i]);
+  for (uint32_t i = 0; i < c.n_symbols; ++i) {
+    info.symbols.emplace_back(c.symbols[i]);
+    // Weights, checkpoints and reports hold the names.
+    if (find_invalid_utf8(info.symbols.back()))
+      refuse(who, "names class " + std::to_string(i) + " '" + printable(info.symbols.back()) + "', which is not UTF-8");
+  }
   if (c.notes) info.notes = c.notes;
   return info;
 }
@@ -404,7 +415,15 @@ Sink::~Sink() {
   if (object_ && has(table_, &hx_consumer_vt::destroy)) table_->destroy(object_);
 }
 
-void Sink::fail() const { fail_with_host_error("consumer '" + name_ + "'"); }
+// Whatever it was, what the run has learned is good: it failed to hand a result on.
+void Sink::fail() const {
+  try {
+    fail_with_host_error("consumer '" + name_ + "'");
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Internal && e.kind() != ErrorKind::Plugin) throw;
+    throw Error(ErrorKind::Output, e.what(), e.span(), e.notes());
+  }
+}
 
 void Sink::push(const HTensor& sample) {
   if (table_->push(object_, sample.raw()) != HX_OK) fail();
@@ -412,7 +431,7 @@ void Sink::push(const HTensor& sample) {
 }
 
 void Sink::push(DType dtype, const Shape& sample, uint64_t n, const void* data) {
-  const size_t bytes = static_cast<size_t>(sample.count()) * element_bytes(dtype);
+  const size_t bytes = tensor_bytes(dtype, sample);
   const auto* at = static_cast<const std::byte*>(data);
   for (uint64_t i = 0; i < n; ++i, at += bytes) push(HTensor(dtype, sample, at));
 }

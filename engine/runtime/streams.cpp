@@ -6,12 +6,15 @@
 
 #include <fmt/core.h>
 
+#include <harmonics/announced.hpp>
 #include <harmonics/async.hpp>
+#include <harmonics/checked.hpp>
 
 #include "engine/base/byte_count.hpp"
 #include "engine/base/nearest_file.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/plugin/arguments.hpp"
+#include "engine/spool/spool.hpp"
 
 namespace harmonics {
 
@@ -35,6 +38,17 @@ std::optional<std::chrono::milliseconds> parse_milliseconds(const std::string& t
   const uint64_t factor = unit == "ms" ? 1 : unit == "s" ? 1000 : unit == "m" ? 60'000 : 0;
   if (error != std::errc() || factor == 0 || v == 0 || v > 86'400'000 / factor) return std::nullopt;
   return std::chrono::milliseconds(v * factor);
+}
+
+// Of "0.25-0.75", which the source has found to be right.
+std::optional<std::pair<double, double>> part_of(const Address& address) {
+  const std::string* text = address.find("part");
+  if (!text || text->empty()) return std::nullopt;
+  std::pair<double, double> part{0, 1};
+  const char *at = text->data(), *end = at + text->size();
+  const auto from = std::from_chars(at, end, part.first);
+  if (from.ec == std::errc() && from.ptr != end) std::from_chars(from.ptr + 1, end, part.second);
+  return part;
 }
 
 bool used(const Graph& graph, int producer) {
@@ -98,8 +112,11 @@ void StreamSet::take_joint_options(const std::string& name, Address& address) {
   if (const std::optional<std::string> text = address.take("shard")) {
     const size_t slash = text->find('/');
     if (slash == std::string::npos) throw Error(ErrorKind::Usage, fmt::format("option 'shard={}' of '{}' is written INDEX/COUNT, e.g. 0/4", *text, name));
-    shard_ = number(name, "shard", text->substr(0, slash));
-    shards_ = number(name, "shard", text->substr(slash + 1));
+    const uint64_t shard = number(name, "shard", text->substr(0, slash)), of = number(name, "shard", text->substr(slash + 1));
+    if (shards_ && (*shard_ != shard || *shards_ != of))
+      throw Error(ErrorKind::Usage, fmt::format("'shard={}' of '{}' disagrees with shard={}/{} of a stream it is joined with", *text, name, *shard_, *shards_), {}, {"streams that are read together are cut together; say it once"});
+    shard_ = shard;
+    shards_ = of;
     if (*shards_ == 0 || *shard_ >= *shards_) throw Error(ErrorKind::Usage, fmt::format("shard {} of {} of '{}' does not exist", *shard_, *shards_, name));
   }
 }
@@ -141,6 +158,17 @@ void StreamSet::take_edge_options(const std::string& name, int producer, Address
   }
 }
 
+// Files are cut one by one, so samples that belong together are side by side only when the cuts are the same.
+void StreamSet::expect_same_part(const std::vector<int>& producers) const {
+  const auto has = [&](int n) { return parts_.count(n) != 0; };
+  const auto first = std::find_if(producers.begin(), producers.end(), has);
+  for (int n : producers)
+    if (has(n) && parts_.at(n) != parts_.at(*first))
+      throw Error(ErrorKind::Usage,
+                  fmt::format("'part={:g}-{:g}' of '{}' disagrees with part={:g}-{:g} of '{}', which it is joined with", parts_.at(n).first, parts_.at(n).second, sources_.at(n)->name(), parts_.at(*first).first, parts_.at(*first).second, sources_.at(*first)->name()), {},
+                  {"streams that are read together are cut alike: give each the same part="});
+}
+
 // How these streams belong together; empty: by order, and none of their samples is ever missing.
 std::optional<JoinRules> StreamSet::join_rules(const std::vector<int>& producers, std::optional<Unpaired> unpaired) {
   std::string first_live, first_other;
@@ -173,7 +201,8 @@ int StreamSet::field_of(const Graph& graph, const std::string& name, const Addre
 
 // The address of `producer`, with this one's field and options over its own.
 Address StreamSet::of_field(const Graph& graph, int producer, const std::string& name, Address address) const {
-  constexpr const char* kOfFields[] = {"as", "dtype", "shape", "symbols", "missing", "vocabulary"};  // say what the other field is
+  constexpr const char* kOfFields[] = {"as",      "dtype",   "type",      "shape",
+                                       "symbols", "missing", "vocabulary"};  // say what the other field is
   const std::string& of = graph.nodes[static_cast<size_t>(producer)].name;
   const auto known = addresses_.find(producer);
   if (known == addresses_.end() && bound(producer))
@@ -185,6 +214,19 @@ Address StreamSet::of_field(const Graph& graph, int producer, const std::string&
   whole.options.insert(whole.options.end(), address.options.begin(), address.options.end());
   whole.fragment = address.fragment;
   return whole;
+}
+
+// With the type that the stream had, where its scheme has the option: spool or checkpoint hold it, and samples that
+// need no sender.
+Address StreamSet::expecting(const std::string& name, const Item& item, Address address) const {
+  const bool takes_type =
+      std::any_of(item.arguments.begin(), item.arguments.end(), [](const ArgumentSpec& a) { return a.name == "type"; });
+  if (!takes_type || address.find("type")) return address;
+  const std::optional<StreamInfo> spooled = spool_ ? spool_->type_of(name) : std::nullopt;
+  std::string type = spooled ? announced_text(*spooled) : "";
+  if (const auto known = expected_.find(name); type.empty() && known != expected_.end()) type = known->second;
+  if (!type.empty()) address.options.push_back({"type", type});
+  return address;
 }
 
 void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& name, Address address) {
@@ -225,9 +267,11 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   take_edge_options(bound_name, producer, address);
   const StreamSteps steps = take_stream_steps(address);
   if (own_seed) address.options.push_back({"seed", *own_seed});
-  Source source = open_source(registry, bound_name, address);
+  Source source = open_source(registry, bound_name, expecting(bound_name, *item, address));
+  if (source.info().live) announced_[producer] = announced_text(source.info());
   from_[producer] = address.scheme + ":" + address.path;
   addresses_[producer] = address;
+  if (const auto part = part_of(address)) parts_[producer] = *part;
   if (spool_ && source.info().live) source = with_spool(bound_name, std::move(source), from_[producer], *spool_);
   bind_stepped(graph, registry, producer, std::move(source), steps);
 }
@@ -252,6 +296,21 @@ void StreamSet::bind_stepped(const Graph& graph, Registry& registry, int produce
 
 void StreamSet::bind(const Graph&, int producer, Source source) { sources_[producer] = std::make_shared<Source>(known_source(std::move(source))); }
 
+namespace {
+
+constexpr uint64_t kMostPerGroup = uint64_t{1} << 40;  // samples that belong together
+
+// a * b, as far as samples of a producer are counted.
+uint64_t counted(const Graph& graph, int producer, uint64_t a, uint64_t b) {
+  const auto product = checked_product(a, b);
+  if (product && *product <= kMostPerGroup) return *product;
+  const GraphNode& node = graph.nodes[static_cast<size_t>(producer)];
+  throw Error(ErrorKind::Shape, fmt::format("the ratios of '{}' join more than {} samples", node.name, kMostPerGroup),
+              node.span, {"write ratios of smaller numbers"});
+}
+
+}  // namespace
+
 // How many consecutive samples of this producer make one joint sample.
 uint64_t StreamSet::per_group(const Graph& graph, int producer) const {
   // A ratio p/q of X: p of this for q of X. Followed to the stream without ratio, fractions multiply; the group is the
@@ -259,18 +318,24 @@ uint64_t StreamSet::per_group(const Graph& graph, int producer) const {
   const auto fraction = [&](int n) {
     uint64_t p = 1, q = 1;
     for (int hops = 0; graph.nodes[static_cast<size_t>(n)].ratio && hops < 64; ++hops) {
-      p *= static_cast<uint64_t>(graph.nodes[static_cast<size_t>(n)].ratio->numerator);
-      q *= static_cast<uint64_t>(graph.nodes[static_cast<size_t>(n)].ratio->denominator);
+      const Ratio& ratio = *graph.nodes[static_cast<size_t>(n)].ratio;
+      p = counted(graph, producer, p, static_cast<uint64_t>(ratio.numerator));
+      q = counted(graph, producer, q, static_cast<uint64_t>(ratio.denominator));
+      const uint64_t g = std::gcd(p, q);
+      p /= g;
+      q /= g;
       n = graph.nodes[static_cast<size_t>(n)].ratio_of;
     }
-    const uint64_t g = std::gcd(p, q);
-    return std::pair{p / g, q / g};
+    return std::pair{p, q};
   };
   uint64_t group = 1;
   // Over the graph's producers, bound or not: what a joint sample is must not change when only inference is bound.
-  for (int n : graph.nodes_of(DeclarationKind::Producer)) group = std::lcm(group, fraction(n).second);
+  for (int n : graph.nodes_of(DeclarationKind::Producer)) {
+    const uint64_t q = fraction(n).second;
+    group = counted(graph, n, group / std::gcd(group, q), q);
+  }
   const auto [p, q] = fraction(producer);
-  return group / q * p;
+  return counted(graph, producer, group / q, p);
 }
 
 std::map<int, StreamType> StreamSet::types(const Graph& graph) const {
@@ -282,6 +347,8 @@ std::map<int, StreamType> StreamSet::types(const Graph& graph) const {
       result[n] = std::move(t);
       continue;
     }
+    if (!info.live && info.symbols.empty())
+      t.numbers = checked_product(info.size, static_cast<uint64_t>(info.sample.count())).value_or(0);
     t = declared_stream(graph.nodes[static_cast<size_t>(n)], t, use_of(graph, n));
     if (const uint64_t k = per_group(graph, n); k > 1) {
       Shape stacked{static_cast<int64_t>(k)};
@@ -322,6 +389,7 @@ const std::vector<std::shared_ptr<Source>>& StreamSet::chosen(const std::vector<
 
 std::unique_ptr<JointReader> StreamSet::reader(const Graph& graph, const std::vector<int>& producers, uint64_t batch, bool shuffle, uint64_t seed, std::optional<Unpaired> unpaired) {
   if (unpaired_) unpaired = parse_unpaired(*unpaired_);
+  expect_same_part(producers);
   std::vector<JointMember> members;
   uint64_t bytes = 0;
   bool finite = true;

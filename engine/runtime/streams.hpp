@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/address.hpp"
@@ -38,6 +39,15 @@ class StreamSet {
   void bind(const Graph& graph, Registry& registry, int producer, Source source, const std::string& options);
   // Live streams that are bound from now on go by way of it.
   void set_spool(std::shared_ptr<Spool> spool) { spool_ = std::move(spool); }
+  // What live streams were in the run that is continued, by producer (<harmonics/announced.hpp>): those bound from now
+  // on, by addresses with the option `type`, need no sender to be opened.
+  void expect(std::map<std::string, std::string> types) { expected_ = std::move(types); }
+  // What the source of a live stream announced, before any step on its way; "": it is not live, or was bound as an
+  // object.
+  std::string announced(int producer) const {
+    const auto at = announced_.find(producer);
+    return at == announced_.end() ? "" : at->second;
+  }
   // Who keeps the samples that are left out where streams are joined.
   void set_dead_letters(std::shared_ptr<DeadLetters> letters) { letters_ = std::move(letters); }
   bool bound(int producer) const { return sources_.count(producer) != 0; }
@@ -65,6 +75,7 @@ class StreamSet {
   void take_joint_options(const std::string& name, Address& address);
   void take_edge_options(const std::string& name, int producer, Address& address);
   void agree(const std::string& name, const char* key, std::optional<std::string>& slot, const std::string& text);
+  void expect_same_part(const std::vector<int>& producers) const;
   std::optional<JoinRules> join_rules(const std::vector<int>& producers, std::optional<Unpaired> unpaired);
   void bind_stepped(const Graph& graph, Registry& registry, int producer, Source source, const StreamSteps& steps);
 
@@ -75,8 +86,12 @@ class StreamSet {
   std::shared_ptr<Spool> spool_;  // outlives the sources
   std::shared_ptr<DeadLetters> letters_;
   std::map<int, std::shared_ptr<Source>> sources_;
+  Address expecting(const std::string& name, const Item& item, Address address) const;
+  std::map<std::string, std::string> expected_;
+  std::map<int, std::string> announced_;
   std::map<int, std::string> from_;      // the address of each, without what is behind it
   std::map<int, Address> addresses_;     // with the options of its source
+  std::map<int, std::pair<double, double>> parts_;  // of part=
   std::map<int, EdgeOptions> edges_;     // of edge= and hold=
   std::optional<std::string> join_, unpaired_, rest_;  // as they were written
   std::optional<std::chrono::milliseconds> late_;

@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-#include "engine/model/safetensors.hpp"
+#include "engine/model/sealed_file.hpp"
 #include "engine/runtime/lowering.hpp"
 #include "engine/runtime/run_edge.hpp"
 
@@ -13,8 +13,12 @@ namespace harmonics {
 
 namespace {
 
+// Counted classes that are never too many; that are too many where there are not as many numbers; and always, as in frames.
+constexpr int64_t kFewClasses = 1000;
+constexpr uint64_t kManyClasses = uint64_t{1} << 20, kClassesPerNumber = 64, kMostCountedClasses = uint64_t{1} << 24;
+
 int64_t product(const std::vector<int64_t>& dims) {
-  int64_t n = 1;
+  int64_t n = 1;  // make_graph has refused shapes whose product does not fit
   for (int64_t d : dims) n *= d < 0 ? 1 : d;
   return n;
 }
@@ -35,9 +39,11 @@ class ScratchParameters : public ParameterSource {
  public:
   using Seen = std::function<void(const std::string& path, const TensorType& type, const BoundCall& call)>;
   // `loaded`: null, or shapes that must be met. `seen`: null, or is told of every parameter.
-  ScratchParameters(Tracer& tracer, const LoadedShapes* loaded, const Seen* seen)
-      : tracer_(tracer), loaded_(loaded), seen_(seen) {}
+  // `weights`: what those of one arrow may take together; they are not made here, but soon.
+  ScratchParameters(Tracer& tracer, Budget& weights, const LoadedShapes* loaded, const Seen* seen)
+      : tracer_(tracer), weights_(weights), loaded_(loaded), seen_(seen) {}
   HTensor parameter(const std::string& path, const TensorType& type, const hx_init&, const BoundCall& call) override {
+    weights_.take(static_cast<uint64_t>(type.shape.count()), dtype_bytes(type.dtype), "'" + path + "'", type.str());
     if (seen_) (*seen_)(path, type, call);
     if (loaded_)
       if (const auto it = loaded_->find(path); it != loaded_->end() && it->second != type.shape) throw Mismatch{};
@@ -50,17 +56,24 @@ class ScratchParameters : public ParameterSource {
 
  private:
   Tracer& tracer_;
+  Budget& weights_;
   const LoadedShapes* loaded_;
   const Seen* seen_;
 };
 
 class Solver {
  public:
-  Solver(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded)
-      : graph_(graph), streams_(streams), loaded_(loaded) {
+  Solver(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded,
+         const ModelLimits& limits)
+      : graph_(graph),
+        streams_(streams),
+        loaded_(loaded),
+        limits_(limits),
+        all_steps_(several_programs(limits).for_steps()),
+        time_(limits) {
     for (const GraphEdge& e : graph_.edges)
       for (size_t i = 0; i < e.calls.size(); ++i)
-        if (!e.calls[i].weights.empty()) add_shapes_of(e.calls[i].weights, parameter_prefix(e, i) + ".");
+        if (!e.calls[i].weights.empty()) add_shapes_of(graph_.weights_file(e.calls[i]), parameter_prefix(e, i) + ".");
   }
 
   Widths run() {
@@ -73,6 +86,12 @@ class Solver {
   }
 
  private:
+  // Arrows are traced more than once until all widths are known.
+  static ModelLimits several_programs(ModelLimits limits) {
+    limits.steps = limits.steps > UINT64_MAX / 8 ? UINT64_MAX : limits.steps * 8;
+    return limits;
+  }
+
   const GraphNode& node(int n) const { return graph_.nodes[static_cast<size_t>(n)]; }
 
   // What an arrow's parameters start from; a file that is not there, or does not fit, is reported where it is read.
@@ -80,7 +99,7 @@ class Solver {
     if (const auto known = loaded_.lower_bound(prefix); known != loaded_.end() && known->first.starts_with(prefix))
       return;
     try {
-      for (const auto& [name, tensor] : read_safetensors(file).tensors)
+      for (const auto& [name, tensor] : read_weights(file).tensors)
         if (name.starts_with(prefix) || name.find('.') == std::string::npos)
           loaded_.emplace(name.starts_with(prefix) ? name : prefix + name, tensor.shape());
     } catch (const Error&) {
@@ -129,9 +148,7 @@ class Solver {
       }
   }
 
-  bool driven(int n) const {
-    return std::any_of(graph_.edges.begin(), graph_.edges.end(), [&](const GraphEdge& e) { return e.target == n; });
-  }
+  bool driven(int n) const { return !into_[static_cast<size_t>(n)].empty(); }
 
   const Width& width(int n) {
     if (auto it = result_.of.find(n); it != result_.of.end()) return it->second;
@@ -161,6 +178,7 @@ class Solver {
     if (raw != streams_.end()) {
       dtype = raw->second.dtype;
       v.classes = raw->second.classes;
+      if (use_of(graph_, raw->first).looked_up) expect_believable_classes(raw->first, raw->second);
     }
     v.tensor = tracer.input(node(n).name, {dtype, batched});
     return v;
@@ -170,11 +188,11 @@ class Solver {
   std::map<int, StreamType>::const_iterator raw_stream(int n) const {
     if (node(n).kind == DeclarationKind::Producer) return streams_.find(n);
     const GraphEdge* only = nullptr;
-    for (const GraphEdge& e : graph_.edges)
-      if (e.target == n) {
-        if (only && only->source != e.source) return streams_.end();
-        only = &e;
-      }
+    for (size_t number : into_[static_cast<size_t>(n)]) {
+      const GraphEdge& e = graph_.edges[number];
+      if (only && only->source != e.source) return streams_.end();
+      only = &e;
+    }
     return only && only->is_stream && only->calls.empty() ? raw_stream(only->source) : streams_.end();
   }
 
@@ -186,11 +204,17 @@ class Solver {
       for (const auto& [argument, layer] : c.layers) width(layer);
     width(e.source);
     Tracer scratch("widths");
-    ScratchParameters parameters(scratch, must_meet, seen);
+    Budget steps = limits_.for_steps();
+    scratch.set_budget(&steps);
+    time_.check("the width of '" + node(e.target).name + "'");
+    Budget weights = limits_.for_weights();
+    ScratchParameters parameters(scratch, weights, must_meet, seen);
     try {
       const EdgeResult r = run_edge(graph_, e, input_of(scratch, e.source), target, [&](int layer) { return input_of(scratch, layer); }, parameters);
+      all_steps_.take(steps.used(), "the flow", "the widths of all layers");
       return Width{r.value.tensor.shape().from(1), r.value.positions, ""};
     } catch (const detail::NeedsWidth&) {
+      all_steps_.take(steps.used(), "the flow", "the widths of all layers");
       return std::nullopt;
     }
   }
@@ -221,8 +245,8 @@ class Solver {
     const GraphEdge* ruled_by = nullptr;
     bool from_weights = false;
     std::vector<const GraphEdge*> waiting;
-    for (const GraphEdge& e : graph_.edges) {
-      if (e.target != n) continue;
+    for (size_t number : into_[static_cast<size_t>(n)]) {
+      const GraphEdge& e = graph_.edges[number];
       std::optional<Width> w = try_edge(e, std::nullopt);
       const bool open = !w;
       if (open) w = by_loaded_weights(e);
@@ -309,6 +333,23 @@ class Solver {
     return found;
   }
 
+  // Classes that nobody declared are one more than the largest number: a single wrong one makes a model of any size.
+  void expect_believable_classes(int producer, const StreamType& stream) {
+    const GraphNode& p = node(producer);
+    if (p.has_shape || !stream.symbols.empty() || stream.classes <= kFewClasses) return;
+    const auto classes = static_cast<uint64_t>(stream.classes);
+    const std::string counted = stream.numbers ? fmt::format(" of {} numbers", stream.numbers) : std::string();
+    const std::string found = fmt::format("the largest number of '{}' is {}, which makes {} classes{}", p.name,
+                                          classes - 1, classes, counted);
+    const std::string remedy = fmt::format("correct the number, or declare the classes: producer {} {{{}{}}};", p.name,
+                                           stream.positions ? "*, " : "", classes);
+    const bool sparse = stream.numbers && classes / kClassesPerNumber > stream.numbers;
+    if (classes > kMostCountedClasses || (classes > kManyClasses && sparse))
+      throw Error(ErrorKind::Stream, found, p.span, {remedy});
+    if (stream.numbers && classes / 2 > stream.numbers && warned_.insert(producer).second)
+      result_.notes.push_back(fmt::format("{}: most of them have no sample; {}", found, remedy));
+  }
+
   std::pair<int64_t, std::string> target_width(const GraphTap& t, const BoundCall& loss) {
     const GraphNode& target = node(t.target);
     const auto raw = raw_stream(t.target);
@@ -316,6 +357,7 @@ class Solver {
       if ((loss.item->flags & HX_TWO_CLASSES_IN_ONE) && raw->second.classes <= 2) return {1, fmt::format("the two classes of '{}'", target.name)};
       if (raw->second.classes <= 0)
         throw Error(ErrorKind::Shape, fmt::format("how many classes '{}' has is not known", target.name), target.span, {fmt::format("declare it: producer {} {{10}};", target.name)});
+      expect_believable_classes(raw->first, raw->second);
       return {raw->second.classes, fmt::format("the {} classes of '{}'", raw->second.classes, target.name)};
     }
     return {features(width(t.target)), fmt::format("the width of '{}'", target.name)};
@@ -324,8 +366,13 @@ class Solver {
   const Graph& graph_;
   const std::map<int, StreamType>& streams_;
   LoadedShapes loaded_;
+  const std::vector<std::vector<size_t>> into_ = graph_.arrows_into();
+  const ModelLimits limits_;
+  Budget all_steps_;
+  CompileTime time_;
   Widths result_;
   std::vector<int> open_;
+  std::set<int> warned_;  // producers of which there is a note
 };
 
 }  // namespace
@@ -347,6 +394,12 @@ StreamUse use_of(const Graph& graph, int producer) {
                                                    [](const BoundCall& c) { return c.item->flags & HX_TAKES_CLASSES; });
   }
   return use;
+}
+
+bool read_as_numbers(const Graph& graph, int producer, const StreamType& type) {
+  const StreamUse use = use_of(graph, producer);
+  const bool tapped = std::any_of(graph.taps.begin(), graph.taps.end(), [&](const GraphTap& t) { return t.target == producer; });
+  return use.computed || (tapped && (!use.compared || type.sample.rank() > type.positions));
 }
 
 namespace {
@@ -402,8 +455,9 @@ StreamType declared_stream(const GraphNode& node, const StreamType& source, cons
   return s;
 }
 
-Widths resolve_widths(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded) {
-  return Solver(graph, streams, loaded).run();
+Widths resolve_widths(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded,
+                      const ModelLimits& limits) {
+  return Solver(graph, streams, loaded, limits).run();
 }
 
 }  // namespace harmonics

@@ -5,13 +5,14 @@
 
 namespace harmonics {
 
-void AnswerTimes::answered(uint64_t samples, Clock::duration took) {
+void AnswerTimes::answered(uint64_t samples, uint64_t not_finite, Clock::duration took) {
   const double seconds = std::chrono::duration<double>(took).count();
   const auto bucket = static_cast<size_t>(std::lower_bound(kBuckets.begin(), kBuckets.end(), seconds) - kBuckets.begin());
   const std::lock_guard<std::mutex> lock(mutex_);
   last_[sums_.requests % last_.size()] = {static_cast<float>(seconds), Clock::now()};
   ++sums_.requests;
   sums_.samples += samples;
+  sums_.not_finite += not_finite;
   ++sums_.histogram[bucket];
   sums_.seconds += seconds;
 }

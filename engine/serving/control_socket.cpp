@@ -22,6 +22,7 @@ namespace harmonics {
 
 namespace {
 
+constexpr int kWaiting = 128;  // clients that may wait to be let in
 constexpr int kLook = 100;  // milliseconds between two looks at whether it is over
 
 sockaddr_un address_of(const std::string& path) {
@@ -82,15 +83,15 @@ void ControlSocket::listen() {
   // The mode of the descriptor is that of the path once it is bound; nobody can connect before listen().
   if (::fchmod(socket_, 0600) != 0) failed("close to others");
   if (::bind(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) failed("bind");
-  if (::chmod(path_.c_str(), 0600) != 0 || ::listen(socket_, 16) != 0) failed("listen on");
-  if (::pipe2(wake_, O_CLOEXEC) != 0) failed("wait for");
+  if (::chmod(path_.c_str(), 0600) != 0 || ::listen(socket_, kWaiting) != 0) failed("listen on");
+  if (::pipe2(wake_, O_CLOEXEC | O_NONBLOCK) != 0) failed("wait for");
 }
 
 ControlSocket::~ControlSocket() {
   over_ = true;
-  ::close(wake_[1]);
+  [[maybe_unused]] const ssize_t told = ::write(wake_[1], "", 1);
   thread_.join();
-  ::close(wake_[0]);
+  for (const int end : wake_) ::close(end);
   ::close(socket_);
   ::unlink(path_.c_str());
 }
@@ -108,17 +109,17 @@ void ControlSocket::accept() {
     }
   };
   while (!over_) {
-    pollfd ready[] = {{socket_, POLLIN, 0}, {wake_[0], POLLIN, 0}};
-    ::poll(ready, 2, -1);
+    // While all places are taken, further clients wait.
+    pollfd ready[] = {{wake_[0], POLLIN, 0}, {socket_, POLLIN, 0}};
+    ::poll(ready, clients_.size() < kClients ? 2 : 1, -1);
+    char gone[kClients];
+    while (::read(wake_[0], gone, sizeof gone) > 0) {
+    }
     reap(false);
-    const int client = over_ ? -1 : ::accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (over_ || clients_.size() >= kClients || !(ready[1].revents & POLLIN)) continue;
+    const int client = ::accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC);
     if (client < 0) {
       if (errno == EMFILE || errno == ENFILE) ::poll(nullptr, 0, kLook);
-      continue;
-    }
-    if (clients_.size() >= kClients) {
-      send_all(client, line_of({{"error", "too many are connected"}, {"note", "ask again later"}}), kLook);
-      ::close(client);
       continue;
     }
     Client& c = clients_.emplace_back();
@@ -156,6 +157,7 @@ void ControlSocket::serve(Client& client) {
   }
   ::shutdown(client.socket, SHUT_RDWR);
   client.gone = true;
+  [[maybe_unused]] const ssize_t told = ::write(wake_[1], "", 1);  // a full pipe wakes it as well
 }
 
 // What GET gives over HTTP, as one line. Whoever may open the socket owns the run.
@@ -210,8 +212,13 @@ void ControlClient::say(const std::string& message) {
 std::string ControlClient::hear(double seconds) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   char piece[4096];
-  size_t end = 0;
-  while ((end = heard_.find('\n')) == std::string::npos) {
+  size_t end = 0, searched = 0;
+  while ((end = heard_.find('\n', searched)) == std::string::npos) {
+    searched = heard_.size();
+    if (searched > kMostReplyBytes)
+      throw Error(ErrorKind::Unavailable,
+                  fmt::format("'{}' answers with a line of more than {} MiB", path_, kMostReplyBytes >> 20), {},
+                  {"it is no run of harmonics, or a smaller part has to be asked for"});
     const double left = std::chrono::duration<double>(deadline - std::chrono::steady_clock::now()).count();
     if (left <= 0) throw Error(ErrorKind::Unavailable, fmt::format("the run on '{}' has not answered in {:g} s", path_, seconds), {}, {"it may be writing a checkpoint; ask again"});
     pollfd ready{socket_, POLLIN, 0};

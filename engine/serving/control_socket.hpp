@@ -43,8 +43,11 @@ class ControlSocket {
   std::thread thread_;
 };
 
-// Speaks to one: sends a message and gives the line that comes back. ErrorKind::Unavailable when nobody listens, or is silent for
-// `seconds`.
+// The longest answer of a run that its clients read: a sample of 2 million values as JSON is shorter.
+constexpr size_t kMostReplyBytes = size_t{32} << 20;
+
+// Speaks to one: sends a message and gives the line that comes back. ErrorKind::Unavailable when nothing listens, or the line does not
+// come within `seconds` or is longer than kMostReplyBytes.
 class ControlClient {
  public:
   explicit ControlClient(const std::string& path);

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <boost/asio/ip/tcp.hpp>
@@ -76,6 +77,9 @@ class Client {
   virtual ~Client() = default;
   virtual void close() = 0;
   virtual void tick(EventFeed::Clock::time_point) {}  // tells what is new, if it listens
+  // May it be closed for a new one? A client that never asked for anything goes before one that waits between two requests.
+  enum class Room { none, between, silent };
+  virtual Room room() const { return Room::none; }
 };
 
 }  // namespace
@@ -131,8 +135,12 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
   void keep_telling();
 
   std::atomic<size_t> open{0}, listeners{0};
+  // So many bytes of a body were read and answered: what the heap keeps of large ones goes back to the system when no
+  // more of them come.
+  void gave_back(size_t bytes);
 
  private:
+  bool make_room();
   void accept();
   void begin(tcp::socket socket);
   void tell();
@@ -144,6 +152,7 @@ class HttpServer::Running : public std::enable_shared_from_this<Running> {
   tcp::acceptor acceptor_;
   asio::steady_timer pause_{context_};  // of accepting
   asio::steady_timer telling_{context_};
+  asio::steady_timer trimming_{context_};
   bool tells_ = false;
   EventFeed::Clock::time_point now_{};  // of who calls work()
   std::string url_;
@@ -231,10 +240,13 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   Connection(std::shared_ptr<Server> server, tcp::socket socket) : server_(std::move(server)), stream_(std::move(socket)), buffer_(server_->limits().header + 4096) { ++server_->open; }
   ~Connection() override {
     if (!handed_on_) --server_->open;
+    if (large_) server_->gave_back(large_);
   }
   void close() override {
+    room_ = Room::none;
     if (!handed_on_) stream_.close();
   }
+  Room room() const override { return room_; }
 
   void start(bool welcome) {
     if (!welcome) return refuse(503, "too many connections", "ask again later");
@@ -244,6 +256,9 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
  private:
   // For the next request to begin.
   void wait() {
+    if (large_) server_->gave_back(std::exchange(large_, 0));
+    reply_ = {};
+    room_ = asked_ ? Room::between : Room::silent;
     parser_.emplace();
     parser_->header_limit(server_->limits().header);
     parser_->body_limit(server_->limits().body);
@@ -259,6 +274,8 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   void read() {
     stream_.expires_after(server_->limits().request);
     http::async_read_header(stream_, buffer_, *parser_, [self = this->shared_from_this()](error_code failed, size_t) {
+      self->room_ = Room::none;
+      self->asked_ = true;
       if (failed) return self->wrong(failed);
       if (beast::iequals(self->parser_->get()[http::field::expect], "100-continue")) self->tell_to_go_on();
       else self->read_body();
@@ -301,6 +318,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     if (!parse_target(target, request)) return refuse(400, "the path cannot be understood", "docs/live.md has the paths");
     if (request.host.empty() && version_ >= 11) return refuse(400, "the request names no host", "send a Host field");
     if (request.path == "/v1/events") return open_events(request, got);
+    large_ = got.body().size();
     request.body = std::move(got.body());
     stream_.expires_never();  // the service has its own deadlines
     // Whoever answers lets go of the connection: it ends, and its place is free, on the thread of the server.
@@ -333,6 +351,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   }
 
   void write(ServiceReply reply) {
+    large_ = std::max(large_, reply.body.size());
     reply_ = http_reply(std::move(reply), version_, keep_alive_, head_);
     stream_.expires_after(server_->limits().write);
     const auto written = [self = this->shared_from_this()](error_code failed, size_t) {
@@ -369,7 +388,9 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
   Reply reply_, continue_;
   std::optional<http::response_serializer<http::string_body>> serializer_;
   unsigned version_ = 11;
-  bool keep_alive_ = false, head_ = false, handed_on_ = false;
+  bool keep_alive_ = false, head_ = false, handed_on_ = false, asked_ = false;
+  Room room_ = Room::none;
+  size_t large_ = 0;  // bytes of what is asked and answered
 };
 
 }  // namespace
@@ -377,11 +398,28 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
 void HttpServer::Running::begin(tcp::socket socket) {
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
-  const bool welcome = open < limits_.connections;
+  const bool welcome = open < limits_.connections || make_room();
   if (open >= 2 * limits_.connections) return;
   const auto connection = std::make_shared<Connection<Running>>(shared_from_this(), std::move(socket));
   keep(connection);
   connection->start(welcome);
+}
+
+// The oldest that asks for nothing makes room for a new one.
+bool HttpServer::Running::make_room() {
+  for (const Client::Room room : {Client::Room::silent, Client::Room::between})
+    for (const std::weak_ptr<Client>& c : clients_)
+      if (const auto client = c.lock(); client && client->room() == room) return client->close(), true;
+  return false;
+}
+
+void HttpServer::Running::gave_back(size_t bytes) {
+  constexpr size_t kLarge = size_t{1} << 20;
+  if (bytes < kLarge || !acceptor_.is_open()) return;
+  trimming_.expires_after(std::chrono::milliseconds(500));  // begins anew with every one
+  trimming_.async_wait([self = shared_from_this()](error_code failed) {
+    if (!failed) ::malloc_trim(0);
+  });
 }
 
 void HttpServer::Running::take(int socket) {
@@ -448,6 +486,7 @@ void HttpServer::Running::stop() {
     acceptor_.close(ignored);
     pause_.cancel();
     telling_.cancel();
+    trimming_.cancel();
     for (const std::weak_ptr<Client>& c : clients_)
       if (const auto client = c.lock()) client->close();
   });

@@ -120,17 +120,7 @@ void append_nested(std::string& to, DType dtype, const Shape& shape, uint32_t ax
 }  // namespace
 
 std::string json_line(const json::object& o) {
-  std::string text = json::serialize(o);
-  for (size_t at = 0; at < text.size();) {
-    if (static_cast<unsigned char>(text[at]) < 0x80) {  // nearly all of it
-      ++at;
-      continue;
-    }
-    const CodePoint point = decode_utf8(text, at);
-    if (!point.valid) text[at] = '?';
-    at += point.length;
-  }
-  return text;
+  return valid_json(json::serialize(o));
 }
 
 json::value json_number(double v) { return std::isfinite(v) ? json::value(v) : json::value(nullptr); }
@@ -206,7 +196,8 @@ std::string prediction_text(const Prediction& prediction, const ModelPorts& port
     text += (p > 0 ? "," : "") + json::serialize(json::string(ports.outputs[p].name)) + ":";
     append_nested(text, ports.outputs[p].sample.dtype, batched, 0, at);
   }
-  return text + fmt::format("}},\"samples\":{},\"version\":{{\"cycle\":{},\"step\":{}}}}}\n", prediction.samples, prediction.version.cycle + 1, prediction.version.step);
+  const std::string bad = prediction.not_finite > 0 ? fmt::format(",\"not_finite\":{}", prediction.not_finite) : "";
+  return text + fmt::format("}},\"samples\":{}{},\"version\":{{\"cycle\":{},\"step\":{}}}}}\n", prediction.samples, bad, prediction.version.cycle + 1, prediction.version.step);
 }
 
 json::object graph_json(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, const ParameterStore& weights) {

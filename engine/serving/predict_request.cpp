@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <set>
+#include <vector>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
@@ -33,6 +36,31 @@ json::value parse(std::string_view text) {
   json::value value = json::parse(text, failed, {}, options);
   if (failed) throw wrong("the body is not JSON: " + failed.message(), "send one JSON object");
   return value;
+}
+
+// A key that stands twice in one object of this JSON, which is well formed.
+std::optional<std::string> repeated_key(std::string_view text) {
+  std::vector<std::set<std::string>> open;  // of each object and list that is not closed yet
+  for (size_t at = 0; (at = text.find_first_of("{}[]\"", at)) != std::string_view::npos; ++at) {
+    if (text[at] == '{' || text[at] == '[') open.emplace_back();
+    if (text[at] == '}' || text[at] == ']') open.pop_back();
+    if (text[at] != '"') continue;
+    const size_t begin = ++at;
+    for (; text[at] != '"'; ++at)
+      if (text[at] == '\\') ++at;
+    const size_t next = text.find_first_not_of(" \t\r\n", at + 1);
+    if (next == std::string_view::npos || text[next] != ':') continue;
+    const json::value literal = json::parse(json::string_view(text.data() + begin - 1, at - begin + 2));  // "\u0061" is "a"
+    std::string key(literal.get_string());
+    if (!open.back().insert(key).second) return key;
+  }
+  return std::nullopt;
+}
+
+// Of two values the second would count. `keys`: those that were read; every one stands before a colon.
+void expect_keys_once(std::string_view text, size_t keys) {
+  if (static_cast<size_t>(std::count(text.begin(), text.end(), ':')) <= keys) return;
+  if (const auto key = repeated_key(text)) throw wrong(fmt::format("the body has {} twice", shown_name(*key)), "give every key once");
 }
 
 // Numbers of a sample, back to back into `to`.
@@ -70,8 +98,8 @@ class Numbers {
 
   void number(const json::value& v) {
     switch (port_.sample.dtype) {
-      case DType::F32: return put(static_cast<float>(real(v)));
-      case DType::F64: return put(real(v));
+      case DType::F32: return put(static_cast<float>(finite(v, static_cast<float>(real(v)))));
+      case DType::F64: return put(finite(v, real(v)));
       case DType::Bool: return put(static_cast<uint8_t>(v.is_bool() ? v.get_bool() : whole<uint8_t>(v, 1)));
       case DType::U8: return put(whole<uint8_t>(v));
       case DType::I8: return put(whole<int8_t>(v));
@@ -81,7 +109,7 @@ class Numbers {
       case DType::I32: return put(whole<int32_t>(v));
       case DType::U64: return put(whole<uint64_t>(v));
       case DType::I64: return put(whole<int64_t>(v));
-      default: return put_half(static_cast<float>(real(v)));
+      default: return put_half(v);
     }
   }
 
@@ -90,6 +118,12 @@ class Numbers {
     if (v.is_int64()) return static_cast<double>(v.get_int64());
     if (v.is_uint64()) return static_cast<double>(v.get_uint64());
     fail("holds something else than numbers");
+  }
+
+  // `n` as the input's type holds it.
+  double finite(const json::value& v, double n) const {
+    if (!std::isfinite(n)) fail(fmt::format("holds {}, which is beyond {}", v.is_double() && !std::isfinite(v.get_double()) ? "a number" : json::serialize(v), dtype_name(port_.sample.dtype)));
+    return n;
   }
 
   template <typename T>
@@ -107,8 +141,9 @@ class Numbers {
     to_ += sizeof v;
     --left_;
   }
-  void put_half(float v) {
-    const HTensor half = cast(HTensor::from({}, std::vector<float>{v}), port_.sample.dtype);
+  void put_half(const json::value& v) {
+    const HTensor half = cast(HTensor::from({}, std::vector<float>{static_cast<float>(real(v))}), port_.sample.dtype);
+    finite(v, cast(half, DType::F32).item<float>());
     std::memcpy(to_, half.bytes(), 2);
     to_ += 2;
     --left_;
@@ -195,6 +230,7 @@ PredictInputs inputs_from_json(std::string_view text, const ModelPorts& ports) {
     Numbers numbers(port, bytes.data());
     for (size_t i = 0; i < rows.size(); ++i) numbers.sample(rows[i], i);
   }
+  expect_keys_once(text, body.get_object().size() + inputs->size());
   return result;
 }
 
@@ -224,6 +260,7 @@ PredictInputs inputs_from_tensors(std::string_view text, const ModelPorts& ports
 std::string tensors_text(const Prediction& prediction, const ModelPorts& ports) {
   TensorFile file;
   file.metadata = {{"step", std::to_string(prediction.version.step)}, {"cycle", std::to_string(prediction.version.cycle + 1)}};
+  if (prediction.not_finite > 0) file.metadata["not_finite"] = std::to_string(prediction.not_finite);
   for (size_t p = 0; p < ports.outputs.size(); ++p) {
     Shape batched{static_cast<int64_t>(prediction.samples)};
     for (int64_t d : ports.outputs[p].sample.shape) batched.push_back(d);
@@ -242,6 +279,7 @@ ControlRequest control_from_json(std::string_view text) {
   const json::value body = parse(text);
   const json::object* o = body.if_object();
   const json::value* word = o ? o->if_contains("do") : nullptr;
+  if (o) expect_keys_once(text, 0);
   if (!word || !word->is_string()) throw wrong("it says nothing to do", "send {\"do\": \"pause\"}, or status, resume, step, checkpoint, learning_rate, stop");
   ControlRequest request;
   request.word = std::string(word->get_string());
@@ -254,7 +292,7 @@ ControlRequest control_from_json(std::string_view text) {
     else if (key == "value" && request.what == ControlRequest::Do::learning_rate && value.is_number()) request.value = value.to_number<double>(failed);
     else if (key == "path" && request.what == ControlRequest::Do::get && value.is_string()) request.path = std::string(value.get_string());
     else if (key != "do" && !(key == "value" && request.what == ControlRequest::Do::learning_rate && value.is_null())) throw wrong(fmt::format("'{}' takes no such {}", request.word, shown_name(key)), "docs/live.md has the fields");
-    if (failed) throw wrong(fmt::format("{} of '{}' is no such number", shown_name(key), request.word), "docs/live.md has the fields");
+    if (failed || (request.value && !std::isfinite(*request.value))) throw wrong(fmt::format("{} of '{}' is no such number", shown_name(key), request.word), "docs/live.md has the fields");
   }
   if (request.what == ControlRequest::Do::learning_rate && !o->contains("value")) throw wrong("'learning_rate' has no 'value'", "give a number, or null for what the schedule says");
   if (request.what == ControlRequest::Do::get && !request.path.starts_with("/v1/")) throw wrong("'get' has no 'path'", "give what GET takes over HTTP: {\"do\": \"get\", \"path\": \"/v1/layers\"}");

@@ -7,12 +7,26 @@
 
 #include <fmt/core.h>
 
+#include "engine/base/alternate_stack.hpp"
+#include "engine/tensor/finite.hpp"
+
 namespace harmonics {
 
 namespace {
 
 // A request waits no longer for a step to end; then it is answered with what there is.
 constexpr std::chrono::seconds kLongestWait{2};
+
+// Of several outputs the one with most of them counts.
+uint64_t not_finite_in(const Prediction& prediction, const ModelPorts& ports) {
+  int64_t most = 0;
+  for (size_t p = 0; p < ports.outputs.size(); ++p) {
+    const TensorType& type = ports.outputs[p].sample;
+    const BadRows bad = rows_not_finite(type.dtype, prediction.outputs[p].data(), static_cast<int64_t>(prediction.samples), type.shape.count());
+    most = std::max(most, bad.rows);
+  }
+  return static_cast<uint64_t>(most);
+}
 
 Port port_of(const std::string& name, const TensorType& batched, int64_t classes) { return {name, {batched.dtype, batched.shape.from(1)}, classes}; }
 
@@ -196,6 +210,7 @@ std::vector<Predictor::Job> Predictor::take_round(std::unique_lock<std::mutex>& 
 }
 
 void Predictor::work() {
+  const AlternateStack stack;
   for (;;) {
     std::unique_lock<std::mutex> lock(mutex_);
     std::vector<Job> round = take_round(lock);
@@ -229,6 +244,7 @@ void Predictor::answer(std::vector<Job>& round, Programs& programs) {
   }
   for (Job& job : round) {
     job.result.version = weights->version();
+    job.result.not_finite = not_finite_in(job.result, *job.ports);
     finish(job, nullptr);
   }
 }
@@ -236,7 +252,7 @@ void Predictor::answer(std::vector<Job>& round, Programs& programs) {
 void Predictor::finish(Job& job, const Error* error) {
   if (!job.answer) return;
   if (error) times_.failed();
-  else times_.answered(job.samples, Clock::now() - job.arrived);
+  else times_.answered(job.samples, job.result.not_finite, Clock::now() - job.arrived);
   std::exchange(job.answer, nullptr)(error ? nullptr : &job.result, error);
 }
 

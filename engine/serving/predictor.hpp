@@ -38,6 +38,7 @@ struct Prediction {
   WeightsVersion version;
   uint64_t samples = 0;
   std::vector<std::vector<std::byte>> outputs;  // by port, samples back to back
+  uint64_t not_finite = 0;                      // samples with an output that is infinite or NaN
 };
 
 struct PredictorSettings {

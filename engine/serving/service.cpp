@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/base/alternate_stack.hpp"
 #include "engine/serving/json_text.hpp"
 
 namespace harmonics {
@@ -28,9 +29,12 @@ bool same(std::string_view a, std::string_view b) {
 
 // "localhost:8080" names this machine.
 bool is_loopback_host(std::string_view host) {
-  if (host.starts_with("[")) return host.starts_with("[::1]");
-  const std::string_view name = host.substr(0, host.rfind(':'));
-  return name == "localhost" || name == "127.0.0.1";
+  for (const std::string_view name : {"localhost", "127.0.0.1", "[::1]"}) {
+    if (!host.starts_with(name)) continue;
+    const std::string_view rest = host.substr(name.size());
+    return rest.empty() || (rest[0] == ':' && rest.size() <= 6 && rest.find_first_not_of("0123456789", 1) == std::string_view::npos);
+  }
+  return false;
 }
 
 int status_of(const Error& e) {
@@ -357,6 +361,7 @@ bool Service::later(std::function<void()> work) {
 }
 
 void Service::work() {
+  const AlternateStack stack;
   for (;;) {
     std::function<void()> next;
     {

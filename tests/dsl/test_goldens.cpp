@@ -10,10 +10,10 @@ using namespace harmonics;
 
 namespace {
 
-const std::filesystem::path kSource = HARMONICS_SOURCE_DIR;
-const std::filesystem::path kGood = kSource / "tests/dsl/good", kBad = kSource / "tests/dsl/bad";
+const std::filesystem::path kGoldenSource = HARMONICS_SOURCE_DIR;
+const std::filesystem::path kGood = kGoldenSource / "tests/dsl/good", kBad = kGoldenSource / "tests/dsl/bad";
 
-Flow parse(const std::string& name, const std::string& text) {
+Flow parse_file(const std::string& name, const std::string& text) {
   return parse_flow(std::make_shared<const SourceText>(name, text));
 }
 
@@ -25,10 +25,10 @@ TEST_CASE("good flows parse, and print to what they were") {
   CHECK(paths.size() >= 15);
   for (const auto& path : paths) {
     INFO(path.string());
-    const Flow flow = parse(path.filename().string(), golden::read(path));
+    const Flow flow = parse_file(path.filename().string(), golden::read(path));
     const std::string text = to_text(flow);
     golden::check(std::filesystem::path(path).replace_extension(".printed"), text);
-    const Flow again = parse("printed", text);
+    const Flow again = parse_file("printed", text);
     CHECK(same_flow(flow, again));
     CHECK(to_text(again) == text);
   }
@@ -42,7 +42,7 @@ TEST_CASE("bad flows are refused in these words") {
     INFO(path.string());
     std::string report;
     try {
-      parse(path.filename().string(), golden::read(path));
+      parse_file(path.filename().string(), golden::read(path));
     } catch (const SourceErrors& errors) {
       report = errors.what();
       CHECK(errors.errors().size() <= 20);
@@ -53,13 +53,13 @@ TEST_CASE("bad flows are refused in these words") {
 }
 
 TEST_CASE("the sample flows parse from their files") {
-  const auto samples = golden::files(kSource / "samples", ".hmx");
+  const auto samples = golden::files(kGoldenSource / "samples", ".hmx");
   CHECK(!samples.empty());
   for (const auto& path : samples) {
     INFO(path.string());
     CHECK_NOTHROW(parse_flow_file(path.string()));
   }
-  CHECK(golden::read(kSource / "samples/mnist.hmx") == golden::read(kGood / "mnist.hmx"));
+  CHECK(golden::read(kGoldenSource / "samples/mnist.hmx") == golden::read(kGood / "mnist.hmx"));
 }
 
 TEST_CASE("a file that cannot be read says why") {

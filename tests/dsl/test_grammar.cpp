@@ -10,7 +10,7 @@ using namespace harmonics;
 
 namespace {
 
-const std::filesystem::path kSource = HARMONICS_SOURCE_DIR;
+const std::filesystem::path kGrammarSource = HARMONICS_SOURCE_DIR;
 
 enum class Verdict { Accepted, Refused, Unknown };
 
@@ -34,7 +34,7 @@ Verdict grammar_verdict(const peg::Grammar& grammar, std::string_view text) {
 }
 
 struct Reference {
-  std::string text = golden::read(kSource / "dsl/hmx/grammar.peg");
+  std::string text = golden::read(kGrammarSource / "dsl/hmx/grammar.peg");
   peg::Grammar grammar{text};
 };
 
@@ -95,7 +95,7 @@ TEST_CASE("parser and grammar agree on the golden texts") {
   const Reference reference;
   size_t accepted = 0, compared = 0;
   for (const char* folder : {"good", "bad"}) {
-    for (const auto& path : golden::files(kSource / "tests/dsl" / folder, ".hmx")) {
+    for (const auto& path : golden::files(kGrammarSource / "tests/dsl" / folder, ".hmx")) {
       const std::string name = path.stem().string();
       if (name == "list_too_deep" || name == "blocks_too_deep") continue;  // limits are the parser's
       INFO(path.string());
@@ -119,7 +119,7 @@ TEST_CASE("parser and grammar agree on damaged sentences") {
   const Reference reference;
   peg::Writer writer(reference.grammar, 2);
   std::vector<std::string> texts;
-  for (const auto& path : golden::files(kSource / "tests/dsl/good", ".hmx")) texts.push_back(golden::read(path));
+  for (const auto& path : golden::files(kGrammarSource / "tests/dsl/good", ".hmx")) texts.push_back(golden::read(path));
   size_t accepted = 0;
   for (int i = 0; i < 8000; ++i) {
     const std::string text = i % 2 ? writer.sentence() : writer.one_of(texts);

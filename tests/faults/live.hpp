@@ -1,18 +1,18 @@
-// A sender that is always started again, and what comes of its samples.
+// A sender that is started again until it has sent everything, and what comes of its samples.
 #pragma once
 
 #include "tests/faults/faulted.hpp"
 
 namespace faults {
 
-// Also when all is sent: a learner that is started again hears from it what its stream is. Ends with all that belongs
-// to it.
+// Ends when all is sent and safe: a learner that is started again after that goes on without it. Ends with all that
+// belongs to it.
 class Sending {
  public:
   // `first`: variables of the first process alone.
   explicit Sending(const std::string& arguments, const std::string& first = "") {
-    const std::string send = "'" + kProgram + "' " + arguments + " >/dev/null 2>&1 </dev/null; ";
-    const std::string loop = first + " " + send + "while :; do " + send + "sleep 0.05; done";
+    const std::string send = "'" + kProgram + "' " + arguments + " >/dev/null 2>&1 </dev/null";
+    const std::string loop = first + " " + send + " || until " + send + "; do sleep 0.05; done";
     group_ = ::fork();
     REQUIRE(group_ >= 0);
     if (group_ == 0) {
@@ -48,8 +48,9 @@ struct Live {
   std::string kept = f / "kept", spool = f / "spool", weights = f / "w.safetensors", socket = f / "s", undisturbed;
   std::string sending = "send 'unix:" + socket + "?patience=60' --from x=" + (f / "x.csv") +
                         " --from y=" + (f / "y.csv") + " --producer-name one --ack durable --quiet";
-  std::string learning = small.run() + "--quiet --producer x=unix:" + socket + "#x --producer y=unix:" + socket +
-                         "#y --save " + weights + " --checkpoint " + kept + " --every 2steps --resume ";
+  std::string without_checkpoints = small.run() + "--quiet --producer x=unix:" + socket +
+                                    "#x --producer y=unix:" + socket + "#y --save " + weights + " ";
+  std::string learning = without_checkpoints + "--checkpoint " + kept + " --every 2steps --resume ";
 
   Live() {
     const Result still = harmonics(small.run() + "--quiet --epochs 1 --producer x=" + (f / "x.csv") +

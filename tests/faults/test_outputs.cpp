@@ -250,3 +250,28 @@ TEST_CASE("a consumer that cannot be written stops a run behind a checkpoint") {
   });
   CHECK(calls >= 1);
 }
+
+TEST_CASE("a consumer that fails when all is over costs no weights") {
+  Folder f;
+  const Small small(f);
+  fs::create_directory(f / "out");
+  std::string flow = read(f / "g.hmx");
+  flow.replace(flow.find("layer h"), 0, "consumer c; ");
+  flow.replace(flow.find("h -(affine)"), 0, "h -> c; ");
+  f.write("g.hmx", flow);
+  const std::string weights = f / "w.safetensors";
+  const std::string run =
+      small.from_files() + "--quiet --save " + weights + " --consumer c=file:" + (f / "out/c.csv");
+  REQUIRE(harmonics(run).code == 0);
+  const std::string undisturbed = read(weights);
+  const size_t calls = at_every_call({"ENOSPC", 0, f / "out/*", true, "sync,rename"}, [&](const Fault& fault) {
+    fs::remove(weights);
+    const Result end = harmonics_in(variables(f, fault), run);
+    if (struck_in(f).number == 0) return false;
+    CHECK(end.code == 73);
+    CHECK(has(end.err, "No space left on device"));
+    CHECK(read(weights) == undisturbed);
+    return true;
+  });
+  CHECK(calls >= 1);
+}

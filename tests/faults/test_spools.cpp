@@ -4,6 +4,21 @@
 
 using namespace faults;
 
+TEST_CASE("spools: what was spooled is trained to its end without a sender, with and without a checkpoint") {
+  Live live;
+  const bool checkpointed = GENERATE(true, false);
+  const std::string learning = (checkpointed ? live.learning : live.without_checkpoints) + " --spool " + live.spool;
+  {
+    const Sending sender(live.sending);
+    const Fault fault{"kill", 1, live.f / ".harmonics-*", false, "rename"};  // after the last step
+    CHECK(harmonics_in(variables(live.f, fault), learning).code == kKilled);
+  }
+  const Result alone = harmonics(learning);
+  INFO(alone.err);
+  CHECK(alone.code == 0);
+  CHECK(numbers_in(live.weights) == live.undisturbed);
+}
+
 TEST_CASE("spools: at any call the learner is killed, or its disk fails, samples are neither lost nor learned twice") {
   Live live;
   const std::string what = GENERATE("kill", "tear", "EIO", "ENOSPC", "EINTR", "short");

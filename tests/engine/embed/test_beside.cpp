@@ -86,9 +86,9 @@ class Passing : public ActivationFunction {
   Meeting& meeting_;
 };
 
-constexpr const char* kFlow = "harmonic g { producer x; producer y; layer h {3}; layer o {1}; cycle { x -(affine, tanh)-> h; h -(affine(1), tanh)-> o; o <-(mse)- y; } }";
+constexpr const char* kBesideFlow = "harmonic g { producer x; producer y; layer h {3}; layer o {1}; cycle { x -(affine, tanh)-> h; h -(affine(1), tanh)-> o; o <-(mse)- y; } }";
 
-FitOptions settings(int64_t steps) {
+FitOptions steps_only(int64_t steps) {
   FitOptions o;
   o.steps = steps;
   o.batch = 4;
@@ -106,11 +106,11 @@ float answer(HarmonicGraph& g) { return g.infer(question()).data<float>()[0]; }
 // Asked after so many steps, with nobody beside.
 float answer_after(int64_t steps) {
   Meeting meeting;
-  HarmonicGraph g = parse_hmx_text(kFlow);
+  HarmonicGraph g = parse_hmx_text(kBesideFlow);
   g.registerActivation("tanh", std::make_shared<Passing>(meeting));
   g.bindProducer("x", std::make_shared<Rows>(false, false));
   g.bindProducer("y", std::make_shared<Rows>(true, false));
-  g.fit(settings(steps));
+  g.fit(steps_only(steps));
   return answer(g);
 }
 
@@ -123,7 +123,7 @@ std::vector<float> weights(const HarmonicGraph& g) {
   return all;
 }
 
-struct Kept : Consumer {
+struct KeptBeside : Consumer {
   std::vector<float> values;
   void push(const HTensor& sample) override { values.push_back(sample.data<float>()[0]); }
 };
@@ -134,12 +134,12 @@ TEST_CASE("beside: a question asked from another thread is answered with the wei
   Meeting meeting;
   const auto passing = std::make_shared<Passing>(meeting);
   passing->waits = true;
-  HarmonicGraph g = parse_hmx_text(kFlow);
+  HarmonicGraph g = parse_hmx_text(kBesideFlow);
   g.registerActivation("tanh", passing);
   g.bindProducer("x", std::make_shared<Rows>(false, false, &meeting));
   g.bindProducer("y", std::make_shared<Rows>(true, false, &meeting));
   bool answered = false;
-  FitOptions o = settings(1000000);
+  FitOptions o = steps_only(1000000);
   o.progress = [&](const FitProgress&) {
     const std::lock_guard<std::mutex> lock(meeting.mutex);
     return !answered;
@@ -154,14 +154,14 @@ TEST_CASE("beside: a question asked from another thread is answered with the wei
 
 TEST_CASE("beside: questions come from several threads and from the run itself") {
   Meeting meeting;
-  HarmonicGraph g = parse_hmx_text(kFlow);
+  HarmonicGraph g = parse_hmx_text(kBesideFlow);
   g.registerActivation("tanh", std::make_shared<Passing>(meeting));
   g.bindProducer("x", std::make_shared<Rows>(false, false));
   g.bindProducer("y", std::make_shared<Rows>(true, false));
   std::vector<float> known;
   for (int64_t step = 0; step <= 20; ++step) known.push_back(answer_after(step));
   float after_first = 0, after_last = 0;
-  FitOptions o = settings(20);
+  FitOptions o = steps_only(20);
   o.progress = [&](const FitProgress& p) {
     (p.step == 1 ? after_first : after_last) = answer(g);
     return true;
@@ -184,7 +184,7 @@ TEST_CASE("learning on: another fit goes on where the last one stopped in a stre
   for (const bool live : {true, false}) {
     INFO(live);
     const auto bound = [&](uint64_t end) {
-      HarmonicGraph g = parse_hmx_text(kFlow);
+      HarmonicGraph g = parse_hmx_text(kBesideFlow);
       for (const bool target : {false, true}) {
         const auto rows = std::make_shared<Rows>(target, live);
         rows->end = end;
@@ -193,27 +193,27 @@ TEST_CASE("learning on: another fit goes on where the last one stopped in a stre
       return g;
     };
     HarmonicGraph once = bound(UINT64_MAX), parts = bound(UINT64_MAX);
-    once.fit(settings(6));
-    CHECK(parts.fit(settings(2)).steps == 2);
+    once.fit(steps_only(6));
+    CHECK(parts.fit(steps_only(2)).steps == 2);
     CHECK(weights(parts) != weights(once));
-    FitOptions stopped = settings(1000);
+    FitOptions stopped = steps_only(1000);
     stopped.progress = [](const FitProgress& p) { return p.step < 1; };
     CHECK(parts.fit(stopped).steps == 1);
-    CHECK(parts.fit(settings(3)).steps == 3);
+    CHECK(parts.fit(steps_only(3)).steps == 3);
     CHECK(weights(parts) == weights(once));
 
     HarmonicGraph ends = bound(22);
-    CHECK(ends.fit(settings(3)).stopped_by == "steps");
-    const FitReport rest = ends.fit(settings(1000));
+    CHECK(ends.fit(steps_only(3)).stopped_by == "steps");
+    const FitReport rest = ends.fit(steps_only(1000));
     CHECK(rest.stopped_by == "end of streams");
     CHECK(rest.samples == 10);
-    CHECK(ends.fit(settings(5)).samples == 0);
+    CHECK(ends.fit(steps_only(5)).samples == 0);
   }
 }
 
 TEST_CASE("learning on: a fit that ends by the clock loses no sample that comes") {
   HarmonicGraph g = parse_hmx_text("harmonic g { producer x; producer y; consumer c; layer o {1}; cycle { x -> o; o <- y; y -> c; } }");
-  const auto kept = std::make_shared<Kept>();
+  const auto kept = std::make_shared<KeptBeside>();
   g.bindProducer("x", std::make_shared<Rows>(false, true));
   g.bindProducer("y", std::make_shared<Rows>(true, true));
   g.bindConsumer("c", kept);

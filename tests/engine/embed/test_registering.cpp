@@ -57,8 +57,8 @@ struct Doubled : AugmentationFunction {
       static_cast<float*>(to)[i] = 2 * static_cast<const float*>(from)[i];
   }
 };
-struct Kept : Consumer {
-  explicit Kept(std::vector<float>& to) : to_(to) {}
+struct KeptRows : Consumer {
+  explicit KeptRows(std::vector<float>& to) : to_(to) {}
   void push(const HTensor& sample) override { to_.push_back(sample.data<float>()[0]); }
   std::vector<float>& to_;
 };
@@ -68,7 +68,7 @@ struct Nothing : Device {
   bool find(const hx_call_site&, hx_kernel&) override { return false; }
 };
 
-HarmonicGraph taught(const std::string& arrow) {
+HarmonicGraph taught_by(const std::string& arrow) {
   HarmonicGraph g = line_graph(arrow);
   bind_line(g);
   return g;
@@ -112,7 +112,7 @@ TEST_CASE("registering: loss, metric and layer of an embedder") {
 
 TEST_CASE("registering: an optimizer that stays where it is, a schedule of nothing") {
   for (const bool by_schedule : {false, true}) {
-    HarmonicGraph g = taught("affine(1)");
+    HarmonicGraph g = taught_by("affine(1)");
     g.registerOptimizer("still", std::make_shared<Still>(), "", {Argument::number("lr", "0.1", "of no use")});
     g.registerSchedule("none", std::make_shared<None>());
     FitOptions o = line_options(0);
@@ -135,7 +135,7 @@ TEST_CASE("registering: a predicate decides a branch") {
   g.registerPredicate("from_step", std::make_shared<After>(), "", {Argument::integer("step", "from this step").must()});
   g.bindProducer("x", std::make_shared<MemoryProducer>(std::vector<HTensor>{line_row(-1, 1)}));
   std::vector<float> got;
-  g.bindConsumer("c", std::make_shared<Kept>(got));
+  g.bindConsumer("c", std::make_shared<KeptRows>(got));
   g.fit();
   CHECK(got == std::vector<float>{-1});
 }
@@ -150,7 +150,7 @@ TEST_CASE("registering: schemes of producers and consumers, and an augmentation,
                        return std::make_shared<MemoryProducer>(std::move(rows));
                      },
                      "", {Argument::integer("count", 2, "how many")});
-  g.registerConsumer("kept", [&](const std::string&, const Arguments&) { return std::make_shared<Kept>(got); });
+  g.registerConsumer("kept", [&](const std::string&, const Arguments&) { return std::make_shared<KeptRows>(got); });
   g.registerAugmentation("doubled", std::make_shared<Doubled>());
   g.bindProducer("x", "rows:7?count=3&augment=doubled");
   g.bindConsumer("c", "kept:");
@@ -159,7 +159,7 @@ TEST_CASE("registering: schemes of producers and consumers, and an augmentation,
 }
 
 TEST_CASE("registering: a device") {
-  HarmonicGraph g = taught("affine(1)");
+  HarmonicGraph g = taught_by("affine(1)");
   g.registerDevice("nothing", std::make_shared<Nothing>());
   FitOptions o = line_options(60);
   o.device = "nothing";

@@ -130,12 +130,12 @@ struct Collected : Consumer {
   void push(const HTensor& sample) override { values.insert(values.end(), sample.data<float>(), sample.data<float>() + sample.size()); }
 };
 
-constexpr const char* kFlow = "harmonic g { producer x; producer y; consumer cx; consumer cy; layer o {1}; cycle { x -> cx; y -> cy; x -(affine)-> o; o <-(mse)- y; } }";
+constexpr const char* kWrappedFlow = "harmonic g { producer x; producer y; consumer cx; consumer cy; layer o {1}; cycle { x -> cx; y -> cy; x -(affine)-> o; o <-(mse)- y; } }";
 
 // A graph whose addresses "made:KIND" give the producers of this file.
 HarmonicGraph graph_with_kinds() {
   hx_graph* raw = nullptr;
-  detail::check(harmonics_graphs()->parse(kFlow, "text", nullptr, &raw));
+  detail::check(harmonics_graphs()->parse(kWrappedFlow, "text", nullptr, &raw));
   HarmonicGraph g(raw);
   hx_registration registration{sizeof registration, harmonics_api(), harmonics_graphs()->registry(raw)};
   reinterpret_cast<FunctionRegistry&>(registration).register_producer("made", [](const std::string& path, const Arguments& arguments) {

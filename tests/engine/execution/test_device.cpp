@@ -103,7 +103,7 @@ ValueId host_call(Builder& b, ValueId x, const std::string& mode) {
   return b.append(std::move(node), {b.program.type(x)})[0];
 }
 
-std::string message_of(const std::function<void()>& body) {
+std::string error_of(const std::function<void()>& body) {
   try {
     body();
   } catch (const Error& e) {
@@ -161,10 +161,10 @@ TEST_CASE("a device that fails or answers nonsense is named with the call site")
   b.output("y", b.apply(Op::neg, {b.input("x", {4})}));
   const auto executor = make_sequential_executor();
   with.device->mode = "throw";
-  CHECK(message_of([&] { compile(b.program, nullptr, *executor, with.options()); }) ==
+  CHECK(error_of([&] { compile(b.program, nullptr, *executor, with.options()); }) ==
         "device 'test' failed ('no more memory') for neg(f32[4]) -> f32[4]");
   with.device->mode = "empty";
-  CHECK(message_of([&] { compile(b.program, nullptr, *executor, with.options()); }) ==
+  CHECK(error_of([&] { compile(b.program, nullptr, *executor, with.options()); }) ==
         "device 'test' gave a kernel without function, name, phases or parts for neg(f32[4]) -> f32[4]");
 }
 
@@ -181,8 +181,8 @@ TEST_CASE("a plugin's opaque function runs inside the plan, and its exception su
     return copy_of(executable->output("y"));
   };
   CHECK(same_bits(run(""), HTensor::from<float>({3}, {-2, -4, -6})));
-  CHECK(message_of([&] { run("throw"); }) == "'tripling' threw: out of triples");
-  CHECK(message_of([&] { run("shape"); }) == "'tripling' gave f32[7] instead of f32[3]");
+  CHECK(error_of([&] { run("throw"); }) == "'tripling' threw: out of triples");
+  CHECK(error_of([&] { run("shape"); }) == "'tripling' gave f32[7] instead of f32[3]");
 }
 
 TEST_CASE("the engine's cost of a step that does nothing") {

@@ -15,7 +15,7 @@ bool overlap(const MemoryPlan& plan, size_t a, size_t b) {
   return x.bytes && y.bytes && x.first <= y.last && y.first <= x.last && from < other + y.bytes && other < from + x.bytes;
 }
 
-std::vector<PlannedStep> steps_of(const Program& program, uint32_t in_place, uint64_t workspace = 0) {
+std::vector<PlannedStep> planned_steps(const Program& program, uint32_t in_place, uint64_t workspace = 0) {
   std::vector<PlannedStep> steps;
   for (uint32_t i = 0; i < program.nodes.size(); ++i) {
     const Node& node = program.nodes[i];
@@ -33,7 +33,7 @@ TEST_CASE("no two live buffers overlap on random programs") {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     INFO("seed " << seed);
     const Program program = RandomProgram(seed, 100).program();
-    const auto steps = steps_of(program, seed % 3 ? 7 : 0, seed % 5 * 40);
+    const auto steps = planned_steps(program, seed % 3 ? 7 : 0, seed % 5 * 40);
     const MemoryPlan plan = plan_memory(program, steps, all_forward(steps));
     REQUIRE(plan.values.size() == program.values.size());
     for (size_t a = 0; a < plan.buffers.size(); ++a) {
@@ -57,12 +57,12 @@ TEST_CASE("a chain of steps over dying inputs needs the memory of one") {
   ValueId x = b.apply(Op::neg, {b.input("x", {64})});
   for (int i = 0; i < 5; ++i) x = b.apply(Op::tanh, {x});
   b.output("y", x);
-  const auto steps = steps_of(b.program, 1);
+  const auto steps = planned_steps(b.program, 1);
   const MemoryPlan plan = plan_memory(b.program, steps, all_forward(steps));
   CHECK(plan.placement.bytes == 256);
   CHECK(plan.unshared_bytes == 6 * 256);
   CHECK(plan.in_place == std::vector<bool>{false, true, true, true, true, true});
-  const auto apart = steps_of(b.program, 0);
+  const auto apart = planned_steps(b.program, 0);
   CHECK(plan_memory(b.program, apart, all_forward(apart)).placement.bytes == 512);
 }
 
@@ -71,7 +71,7 @@ TEST_CASE("of two dying inputs a result replaces the one that was made last") {
   const ValueId x = b.input("x", {64}), early = b.apply(Op::neg, {x}), late = b.apply(Op::tanh, {x});
   const ValueId sum = b.apply(Op::add, {early, late});
   b.output("y", b.apply(Op::neg, {sum}));
-  const auto steps = steps_of(b.program, 3);
+  const auto steps = planned_steps(b.program, 3);
   const MemoryPlan plan = plan_memory(b.program, steps, all_forward(steps));
   CHECK(plan.values[sum].offset == plan.values[late].offset);
   CHECK(plan.values[sum].offset != plan.values[early].offset);
@@ -89,7 +89,7 @@ TEST_CASE("reshapes and contiguous slices share memory, strided slices do not") 
   const ValueId column = b.apply(Op::slice, {x}, AttributeMap().set("starts", std::vector<int64_t>{0, 4}).set("limits", std::vector<int64_t>{8, 8})
                                                      .set("strides", std::vector<int64_t>{1, 1}));
   for (ValueId v : {flat, part, strided, column}) b.output("y" + std::to_string(v), v);
-  const auto steps = steps_of(b.program, 0);
+  const auto steps = planned_steps(b.program, 0);
   const MemoryPlan plan = plan_memory(b.program, steps, all_forward(steps));
   CHECK(steps.size() == 3);
   CHECK(plan.values[flat].offset == plan.values[x].offset);
@@ -110,7 +110,7 @@ TEST_CASE("an optimizer writes into the parameter's memory after its last reader
     return plan.values[value].place == Place::state ? plan.states[plan.values[value].index].name : "";
   };
   SECTION("in place") {
-    const auto steps = steps_of(b.program, 7);
+    const auto steps = planned_steps(b.program, 7);
     const MemoryPlan plan = plan_memory(b.program, steps, 1);
     CHECK(state_of(plan, next[0]) == "w");
     CHECK(state_of(plan, next[1]) == "m");
@@ -119,7 +119,7 @@ TEST_CASE("an optimizer writes into the parameter's memory after its last reader
   }
   SECTION("a later reader of the old weights keeps them until the end") {
     b.output("late", b.apply(Op::abs, {w}));
-    const auto steps = steps_of(b.program, 7);
+    const auto steps = planned_steps(b.program, 7);
     const MemoryPlan plan = plan_memory(b.program, steps, 1);
     CHECK(state_of(plan, next[0]).empty());
     CHECK(state_of(plan, next[1]) == "m");
@@ -129,15 +129,15 @@ TEST_CASE("an optimizer writes into the parameter's memory after its last reader
   SECTION("moments that trade places are copied") {
     b.program.updates[1].value = next[2];
     b.program.updates[2].value = next[1];
-    const auto steps = steps_of(b.program, 7);
+    const auto steps = planned_steps(b.program, 7);
     const MemoryPlan plan = plan_memory(b.program, steps, 1);
     CHECK(plan.commits.size() == 2);
   }
   SECTION("the forward pass changes nothing") {
-    const auto steps = steps_of(b.program, 7);
+    const auto steps = planned_steps(b.program, 7);
     CHECK(plan_memory(b.program, steps, 2).commits.empty());  // all of it is forward: there is nothing to protect
     b.output("after", b.apply(Op::abs, {g}));
-    const auto more = steps_of(b.program, 7);
+    const auto more = planned_steps(b.program, 7);
     CHECK(plan_memory(b.program, more, 2).commits.size() == 3);  // the update comes before the rest
   }
 }

@@ -20,7 +20,7 @@ namespace {
 TensorFile read_bytes(const std::string& bytes) { return read_safetensors(bytes.data(), bytes.size(), "t"); }
 
 template <typename Body>
-std::string refusal(Body&& body) {
+std::string refused_file(Body&& body) {
   try {
     body();
   } catch (const Error& e) {
@@ -32,7 +32,7 @@ std::string refusal(Body&& body) {
 
 // What a file with this header and data is refused for, after "'t' is no safetensors file: ".
 std::string fault(const std::string& header, const std::string& data = "", uint64_t length = UINT64_MAX) {
-  const std::string text = refusal([&] { read_bytes(safetensors_bytes(header, data, length)); });
+  const std::string text = refused_file([&] { read_bytes(safetensors_bytes(header, data, length)); });
   const std::string begin = "'t' is no safetensors file: ";
   return text.rfind(begin, 0) == 0 ? text.substr(begin.size()) : text;
 }
@@ -122,7 +122,7 @@ TEST_CASE("keys the format does not name are passed over") {
 }
 
 TEST_CASE("broken lengths are refused") {
-  CHECK(refusal([] { read_bytes("1234567"); }) ==
+  CHECK(refused_file([] { read_bytes("1234567"); }) ==
         "'t' is no safetensors file: at byte 0, it holds 7 bytes, the header's length alone takes 8");
   CHECK(fault("{}", "", 3) == "at byte 0, the header's length is 3, but only 2 bytes follow");
   CHECK(fault("{}", "", 1ull << 63) ==
@@ -235,12 +235,28 @@ TEST_CASE("what cannot be written is refused") {
     TensorFile file;
     file.tensors[name] = HTensor(DType::F32, {1});
     if (!value.empty()) file.metadata["key"] = value;
-    return refusal([&] { write_safetensors(file); });
+    return refused_file([&] { write_safetensors(file); });
   };
   CHECK(written("__metadata__") ==
         "no tensor in a safetensors file can be called '__metadata__'; give it another name");
   CHECK(written("a\xff") == "tensor name 'a?' is no UTF-8 and cannot be saved");
   CHECK(written("a", "\xff") == "metadata value '?' is no UTF-8 and cannot be saved");
+}
+
+TEST_CASE("a header that would not be read is not written, and the former file stands") {
+  const fs::path path = fs::temp_directory_path() / ("harmonics-header-" + std::to_string(::getpid()));
+  TensorFile file;
+  file.tensors["a"] = HTensor::from(Shape{1}, std::vector<float>{1});
+  save_safetensors(file, path.string());
+  const std::string former = read_file(path.string(), 1000);
+  file.metadata["harmonics.run"] = std::string(100'000'000, 'x');
+  CHECK(refused_file([&] { save_safetensors(file, path.string()); }) ==
+        "a safetensors file cannot hold this: its header would take 100000096 bytes, at most 100000000 are allowed");
+  CHECK(read_file(path.string(), 1000) == former);
+  file.metadata["harmonics.run"].resize(99'999'000);
+  const std::string bytes = write_safetensors(file);
+  CHECK(read_bytes(bytes).metadata.at("harmonics.run").size() == 99'999'000);
+  fs::remove(path);
 }
 
 TEST_CASE("files of other writers are read, and written again byte for byte") {
@@ -269,7 +285,7 @@ TEST_CASE("a file with bytes after its last tensor is refused") {
     WARN("no file " << path << "; set HARMONICS_TEST_DATA");
     return;
   }
-  const std::string text = refusal([&] { read_safetensors(path.string()); });
+  const std::string text = refused_file([&] { read_safetensors(path.string()); });
   CHECK(text.find("'" + path.string() + "' is no safetensors file: at byte ") == 0);
   CHECK(text.find("follow the last tensor; the file must end there") != std::string::npos);
 }

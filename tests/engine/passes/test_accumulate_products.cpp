@@ -35,12 +35,12 @@ struct Products : Builder {
   ValueId sum(ValueId a, ValueId b) { return apply(Op::add, {a, b}); }
 };
 
-size_t fused(const Program& p) {
+size_t fused_products(const Program& p) {
   size_t n = 0;
   for (const Node& node : p.nodes) n += node.op == Op::call && node.callee == "dot_add";
   return n;
 }
-size_t fused_of(const Products& b) { return fused(accumulate_products(b.program, always)); }
+size_t fused_of(const Products& b) { return fused_products(accumulate_products(b.program, always)); }
 
 }  // namespace
 
@@ -50,7 +50,7 @@ TEST_CASE("of a sum of products only the first is stored by itself") {
   b.output("y", b.apply(Op::neg, {b.sum(third, both)}));
   const Program p = accumulate_products(b.program, always);
   REQUIRE_NOTHROW(verify(p));
-  CHECK(fused(p) == 2);
+  CHECK(fused_products(p) == 2);
   CHECK(count_of(p, Op::dot) == 1);
   CHECK(count_of(p, Op::add) == 0);
   CHECK(same_bits(interpret(p, b.numbers), interpret(b.program, b.numbers)));

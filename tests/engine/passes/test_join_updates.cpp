@@ -11,13 +11,13 @@ using namespace harmonics::testing;
 
 namespace {
 
-size_t calls(const Program& program, const std::string& callee) {
+size_t calls_of(const Program& program, const std::string& callee) {
   size_t n = 0;
   for (const Node& node : program.nodes) n += node.op == Op::call && node.callee == callee;
   return n;
 }
 
-Program joined(const Program& program) {
+Program joined_updates(const Program& program) {
   return join_updates(program, [](const auto&...) { return true; });
 }
 
@@ -47,10 +47,10 @@ TEST_CASE("the steps of all parameters become one call with the same bits") {
   for (const char* optimizer : {"adamw", "sgd"}) {
     INFO(optimizer);
     const TrainingStep step = training_step(6, {5, 7, 4, 3}, optimizer);
-    const Program together = joined(step.program);
-    CHECK(calls(step.program, optimizer) == 6);
-    CHECK(calls(together, optimizer) == 0);
-    REQUIRE(calls(together, "update_all") == 1);
+    const Program together = joined_updates(step.program);
+    CHECK(calls_of(step.program, optimizer) == 6);
+    CHECK(calls_of(together, optimizer) == 0);
+    REQUIRE(calls_of(together, "update_all") == 1);
     for (const Node& node : together.nodes)
       if (node.callee == "update_all") CHECK_FALSE(is_forward(together, node));
     CHECK(same_bits(interpret(together, step.numbers), interpret(step.program, step.numbers)));
@@ -66,9 +66,9 @@ TEST_CASE("steps of other settings or another rate stay apart, and a single one 
     s.step(decayed, s.rate);
   }
   s.step(plain, other);
-  const Program program = s.tracer.take(), together = joined(program);
-  CHECK(calls(together, "update_all") == 2);
-  CHECK(calls(together, "sgd") == 1);
+  const Program program = s.tracer.take(), together = joined_updates(program);
+  CHECK(calls_of(together, "update_all") == 2);
+  CHECK(calls_of(together, "sgd") == 1);
   CHECK(same_bits(interpret(together, s.numbers), interpret(program, s.numbers)));
 }
 
@@ -76,9 +76,9 @@ TEST_CASE("a step whose result somebody reads is not put off") {
   Steps s;
   for (int i = 0; i < 3; ++i) s.step({}, s.rate);
   s.tracer.output("new", s.results[0]);
-  const Program program = s.tracer.take(), together = joined(program);
-  CHECK(calls(together, "update_all") == 1);
-  CHECK(calls(together, "sgd") == 1);
+  const Program program = s.tracer.take(), together = joined_updates(program);
+  CHECK(calls_of(together, "update_all") == 1);
+  CHECK(calls_of(together, "sgd") == 1);
   CHECK(same_bits(interpret(together, s.numbers), interpret(program, s.numbers)));
 }
 
@@ -94,7 +94,7 @@ TEST_CASE("what the device does not take stays as it is") {
     asked = types;
     return false;
   });
-  CHECK(calls(same, "sgd") == 3);
+  CHECK(calls_of(same, "sgd") == 3);
   CHECK(asked.size() == 3 * 2 + 1);
   CHECK(how.text("update") == "sgd");
   CHECK(how.integer("parameters") == 3);

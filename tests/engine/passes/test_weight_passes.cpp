@@ -23,7 +23,7 @@ struct SlopeStep {
   std::map<std::string, HTensor> leaves;
 };
 
-HTensor numbers(const Shape& shape, int seed) {
+HTensor weight_numbers(const Shape& shape, int seed) {
   std::vector<float> v;
   for (int64_t i = 0; i < shape.count(); ++i) v.push_back(static_cast<float>((i * 37 + seed * 11) % 29 - 14) / 16);
   return HTensor::from(shape, v);
@@ -70,12 +70,12 @@ class StepTracer {
 
  private:
   HTensor leaf(const std::string& name, const Shape& shape, bool state) {
-    const HTensor value = numbers(shape, static_cast<int>(name.back()));
+    const HTensor value = weight_numbers(shape, static_cast<int>(name.back()));
     result_.leaves[name] = state ? value * value : value;
     return state ? tracer_.state(name, {DType::F32, shape}) : tracer_.input(name, {DType::F32, shape});
   }
   HTensor map(const HTensor& x, const std::string& name, int64_t in, int64_t out, bool active) {
-    result_.leaves[name] = numbers({out, in}, static_cast<int>(out));
+    result_.leaves[name] = weight_numbers({out, in}, static_cast<int>(out));
     parameters_[name] = tracer_.parameter(name, {DType::F32, {out, in}});
     const HTensor y = apply("linear", {}, {x, parameters_[name]}).at(0);
     return active ? apply("relu", {}, {y}).at(0) : y;
@@ -95,7 +95,7 @@ bool lies_exchanged(const Program& p, const std::string& name) {
 }
 
 // Outputs and updates, the latter as declared.
-std::vector<std::vector<float>> results(const Program& program, std::map<std::string, HTensor> leaves) {
+std::vector<std::vector<float>> weight_results(const Program& program, std::map<std::string, HTensor> leaves) {
   for (auto& [name, value] : leaves)
     if (lies_exchanged(program, name)) value = exchanged(value);
   const Values values = interpret(program, leaves);
@@ -119,7 +119,7 @@ void check_close(const std::vector<std::vector<float>>& a, const std::vector<std
   }
 }
 
-size_t calls(const Program& p, const std::string& name) {
+size_t weight_calls(const Program& p, const std::string& name) {
   return static_cast<size_t>(std::count_if(p.nodes.begin(), p.nodes.end(), [&](const Node& n) { return n.callee == name; }));
 }
 size_t ops(const Program& p, Op op) {
@@ -143,7 +143,7 @@ TEST_CASE("weights of affine maps lie as [in, out], and what follows them needs 
       CHECK_FALSE(lies_exchanged(p, "c"));  // three outputs are too few
       CHECK(lies_exchanged(p, "ma") == (optimizer == std::string("adam")));
       CHECK(ops(p, Op::transpose) == 0);
-      check_close(results(p, step.leaves), results(step.program, step.leaves));
+      check_close(weight_results(p, step.leaves), weight_results(step.program, step.leaves));
       const Program read = parse_program(print(p), "step");
       CHECK(print(read) == print(p));
     }
@@ -158,7 +158,7 @@ TEST_CASE("programs that share weights agree on how they lie") {
     });
     INFO("pattern " << pattern);
     REQUIRE_NOTHROW(verify(p));
-    check_close(results(p, step.leaves), results(step.program, step.leaves));
+    check_close(weight_results(p, step.leaves), weight_results(step.program, step.leaves));
   }
 }
 
@@ -172,34 +172,34 @@ TEST_CASE("a weight that something else reads stays as it is") {
   // Where it lies exchanged all the same, it is turned back for that reader.
   const Program turned = transpose_weights(p, [](const std::string&, const TensorType&, bool) { return true; });
   CHECK(ops(turned, Op::transpose) == 1);
-  const std::map<std::string, HTensor> leaves{{"w", numbers({40, 40}, 3)}, {"x", numbers({2, 40}, 1)}};
-  check_close(results(turned, leaves), results(p, leaves));
+  const std::map<std::string, HTensor> leaves{{"w", weight_numbers({40, 40}, 3)}, {"x", weight_numbers({2, 40}, 1)}};
+  check_close(weight_results(turned, leaves), weight_results(p, leaves));
 }
 
 TEST_CASE("slope and descent become one step") {
   const SlopeStep step = StepTracer(4).run("sgd", false);
   const Program p = inlined(transpose_weights(step.program, preferred));
   const Program fused = fuse_updates(p, [](const auto&...) { return true; });
-  CHECK(calls(fused, "sgd") == 0);
-  CHECK(calls(fused, "sgd_outer") == 3);
+  CHECK(weight_calls(fused, "sgd") == 0);
+  CHECK(weight_calls(fused, "sgd_outer") == 3);
   CHECK(ops(fused, Op::dot) == 2);  // slopes of the two hidden layers
-  check_close(results(fused, step.leaves), results(step.program, step.leaves));
+  check_close(weight_results(fused, step.leaves), weight_results(step.program, step.leaves));
   const Program refused = fuse_updates(p, [](const auto&...) { return false; });
-  CHECK(calls(refused, "sgd") == 3);
+  CHECK(weight_calls(refused, "sgd") == 3);
 }
 
 TEST_CASE("with one sample the slope of the map's input joins them") {
   const SlopeStep step = StepTracer(1).run("sgd", false);
   const Program p = inlined(transpose_weights(step.program, preferred));
   const Program fused = fuse_updates(p, [](const auto&...) { return true; });
-  CHECK(calls(fused, "sgd_outer") == 3);
+  CHECK(weight_calls(fused, "sgd_outer") == 3);
   size_t active = 0;
   for (const Node& n : fused.nodes) active += n.callee == "sgd_outer" && n.attributes.text("slope", "") == "active";
   CHECK(active == 1);  // b; a's input is no result of the net, c does not lie exchanged
-  check_close(results(fused, step.leaves), results(step.program, step.leaves));
+  check_close(weight_results(fused, step.leaves), weight_results(step.program, step.leaves));
 }
 
 TEST_CASE("no fused descent where it is not plain") {
   const SlopeStep clipped = StepTracer(4).run("sgd", true);
-  CHECK(calls(fuse_updates(inlined(clipped.program), [](const auto&...) { return true; }), "sgd_outer") == 0);
+  CHECK(weight_calls(fuse_updates(inlined(clipped.program), [](const auto&...) { return true; }), "sgd_outer") == 0);
 }

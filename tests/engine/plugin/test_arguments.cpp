@@ -30,7 +30,7 @@ struct Refused {
   ErrorKind kind;
   Span span;
 };
-Refused refusal(const std::vector<WrittenArgument>& arguments) {
+Refused refused_arguments(const std::vector<WrittenArgument>& arguments) {
   try {
     bind_arguments(*item(), arguments, {1, 1, 1});
   } catch (const Error& e) {
@@ -85,25 +85,25 @@ TEST_CASE("one number is a list of one, words and numbers stand for texts") {
 
 TEST_CASE("arguments that do not fit the schema are refused with place and remedy") {
   const WrittenArgument channels = with("", number(8));
-  const Refused missing = refusal({});
+  const Refused missing = refused_arguments({});
   CHECK(missing.text == "layer 'conv' needs its argument 'channels': channels that go out\n" + kUse);
   CHECK(missing.kind == ErrorKind::Name);
   CHECK(missing.span.column == 1);
-  const Refused misspelt = refusal({channels, with("kernle", number(3))});
+  const Refused misspelt = refused_arguments({channels, with("kernle", number(3))});
   CHECK(misspelt.text == "layer 'conv' has no argument 'kernle'\ndid you mean 'kernel'?\n" + kUse);
   CHECK(misspelt.span.column == 3);
-  CHECK(refusal({channels, with("channels", number(3))}).text == "argument 'channels' of layer 'conv' is given twice");
-  CHECK(refusal({with("channels", number(3)), channels}).kind == ErrorKind::Syntax);
-  const Refused type = refusal({with("", text("many"))});
+  CHECK(refused_arguments({channels, with("channels", number(3))}).text == "argument 'channels' of layer 'conv' is given twice");
+  CHECK(refused_arguments({with("channels", number(3)), channels}).kind == ErrorKind::Syntax);
+  const Refused type = refused_arguments({with("", text("many"))});
   CHECK(type.text == "'channels' of layer 'conv' wants a whole number, not \"many\"");
   CHECK(type.kind == ErrorKind::Type);
   CHECK(type.span.column == 7);
-  CHECK(refusal({with("", number(2.5, false))}).text == "'channels' of layer 'conv' wants a whole number, not 2.5");
-  CHECK(refusal({with("", number(1e300, false))}).kind == ErrorKind::Type);
-  CHECK(refusal({channels, with("bias", number(1))}).text == "'bias' of layer 'conv' wants true or false, not 1");
-  CHECK(refusal({channels, with("memory", text("hidden"))}).text ==
+  CHECK(refused_arguments({with("", number(2.5, false))}).text == "'channels' of layer 'conv' wants a whole number, not 2.5");
+  CHECK(refused_arguments({with("", number(1e300, false))}).kind == ErrorKind::Type);
+  CHECK(refused_arguments({channels, with("bias", number(1))}).text == "'bias' of layer 'conv' wants true or false, not 1");
+  CHECK(refused_arguments({channels, with("memory", text("hidden"))}).text ==
         "'memory' of layer 'conv' wants the name of a layer, not \"hidden\"");
-  CHECK(refusal({channels, with("kernel", WrittenValue{WrittenList{number(3), word("x")}, {}})}).text ==
+  CHECK(refused_arguments({channels, with("kernel", WrittenValue{WrittenList{number(3), word("x")}, {}})}).text ==
         "'kernel' of layer 'conv' wants whole numbers, not [3, 'x']");
   Item relu;
   relu.kind = HX_ACTIVATION;

@@ -2,6 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "engine/model/sealed_file.hpp"
@@ -35,6 +37,7 @@ RunState state_at(int64_t step) {
   s.record.curve.points = {{1, 0.5, 0.25, -1}};
   EpochReport epoch{1, 5, 50, 0.25, 0.5, 0.75, 1e-3, 5, "o.accuracy", {{"f1", 0.3}}, Evaluation{7, 0.1, -1, 0.5, {{"o", true, {{"loss", 0.1}, {"auc", std::nan("")}}, {2, {1, 2, 3, 4}}, 7}}, {}}};
   s.record.by_epoch = {epoch};
+  s.record.closed_epochs = 1;
   s.record.held = {{"val.loss", 0.1}};
   s.record.aside = 0.7;
   s.record.judged = {{"o", 9, {{"f1{average = micro}", true, {std::byte{1}, std::byte{0}, std::byte{255}}}, {"mine", false, {}}, {"none", true, {}}}}};
@@ -232,6 +235,41 @@ TEST_CASE("the newest few are kept, in the order they were written") {
   CHECK(CheckpointFolder("elsewhere", files).list().empty());
 }
 
+TEST_CASE("a checkpoint as large as no memory is passed over, whatever its header says") {
+  char name[] = "/tmp/harmonics-huge-XXXXXX";
+  REQUIRE(mkdtemp(name));
+  const std::string path = std::string(name) + "/runs", second = path + "/checkpoint-000002-step-2.safetensors";
+  CheckpointFolder folder(path);
+  folder.claim();
+  folder.write(content_at(1), 1);
+  constexpr uint64_t kHuge = uint64_t{1} << 43;  // of holes: the disk holds nothing
+  const auto huge = [&](const std::string& beginning) {
+    std::ofstream(second, std::ios::binary) << beginning;
+    std::filesystem::resize_file(second, kHuge);
+    std::vector<std::string> notes;
+    const auto found = folder.newest(notes);
+    REQUIRE((found && found->state.step == 1));
+    REQUIRE(notes.size() == 1);
+    return notes[0];
+  };
+  CHECK(huge("").find("the header must begin with '{'") != std::string::npos);
+  CHECK(huge(safetensors_header(content_at(2))).find("is no safetensors file") != std::string::npos);
+  const uint64_t numbers = kHuge - 8 - 120;
+  std::string header = "{\"a\":{\"dtype\":\"U8\",\"shape\":[" + std::to_string(numbers) + "],\"data_offsets\":[0," + std::to_string(numbers) + "]}}";
+  header.resize(120, ' ');
+  CHECK(huge(std::string("\x78\0\0\0\0\0\0\0", 8) + header).find("memory has no room for its 8796093022208 bytes") != std::string::npos);
+  std::filesystem::remove_all(name);
+}
+
+TEST_CASE("a checkpoint with the largest number is told before the run, which would write before it") {
+  FilesInMemory files;
+  prepare(files);
+  const std::string last = "runs/checkpoint-18446744073709551615-step-1.safetensors";
+  files.put(last, "");
+  CHECK(message_of([&] { CheckpointFolder("runs", files).claim(); }) ==
+        "'" + last + "' has too large a number: none is left for the checkpoints of this run\nmove it to another directory, or give the run one of its own");
+}
+
 TEST_CASE("one directory has one writer") {
   char name[] = "/tmp/harmonics-claim-XXXXXX";
   REQUIRE(mkdtemp(name));
@@ -281,6 +319,21 @@ TEST_CASE("a checkpoint that cannot be written is told, and the run and the next
   CHECK(c.last() == "runs/checkpoint-000002-step-3.safetensors");
   c.write(at(3));  // nothing new
   CHECK(c.folder().list().size() == 2);
+}
+
+TEST_CASE("counts of epochs that do not belong together are refused") {
+  const auto read = [](int64_t closed, int64_t stride) {
+    TensorFile file = content_at(1);
+    RunState s = state_at(1);
+    s.record.closed_epochs = closed;
+    s.record.epoch_stride = stride;
+    write_state(s, file);
+    return message_of([&] { take_state(file, "f"); });
+  };
+  CHECK(read(1, 1) == "no error");
+  CHECK(read(5000, 8) == "no error");
+  for (const auto& [closed, stride] : {std::pair<int64_t, int64_t>{0, 1}, {1, 0}, {1, 2}, {INT64_MAX, 1}, {INT64_MAX, INT64_MAX}})
+    CHECK(read(closed, stride).find("'f': the metadata 'harmonics.run' cannot be understood: 1 epochs of ") == 0);
 }
 
 TEST_CASE("what was measured comes back: epochs, validation, figures, what metrics had gathered") {

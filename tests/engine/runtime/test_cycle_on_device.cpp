@@ -18,7 +18,7 @@ using namespace harmonics::testing;
 
 namespace {
 
-constexpr const char* kPlain = "harmonic plain { producer x {6}; producer y; layer h {9}; layer o; cycle { x -(dropout(0.3), tanh)-> h -> o; o <-(cross_entropy)- y; } }";
+constexpr const char* kPlainFlow = "harmonic plain { producer x {6}; producer y; layer h {9}; layer o; cycle { x -(dropout(0.3), tanh)-> h -> o; o <-(cross_entropy)- y; } }";
 constexpr const char* kNormed = "harmonic normed { producer x {6}; producer y; layer h {8}; layer o; cycle { x -(affine, norm(kind=\"batch\"), relu)-> h -> o; o <-(cross_entropy)- y; } }";
 constexpr const char* kHanded = "harmonic handed { producer x {6}; producer y; layer o; consumer c; cycle { x -(affine)-> o -> c; o <-(cross_entropy)- y; } }";
 
@@ -77,7 +77,7 @@ std::map<std::string, std::string> all_of(HarmonicGraph& g) {
 
 TEST_CASE("a cycle on a device with its own memory ends to the bit as on the CPU") {
   accelerator();
-  const auto [flow, accumulate, validated] = GENERATE(table<const char*, int64_t, bool>({{kPlain, 1, false}, {kPlain, 3, true}, {kNormed, 1, true}, {kNormed, 2, false}}));
+  const auto [flow, accumulate, validated] = GENERATE(table<const char*, int64_t, bool>({{kPlainFlow, 1, false}, {kPlainFlow, 3, true}, {kNormed, 1, true}, {kNormed, 2, false}}));
   const auto end = [&, flow = flow, accumulate = accumulate, validated = validated](const std::string& device) {
     auto g = graph_for(flow, validated);
     const CycleReport r = CycleRuntime(*g, 0, run_on(device, six_epochs(accumulate))).run();
@@ -94,7 +94,7 @@ TEST_CASE("batches that travel beside the steps are those that the steps get, to
     int64_t accumulate;
     int threads;
   };
-  for (const Way& way : {Way{kPlain, 1, 1}, Way{kPlain, 3, 2}, Way{kNormed, 1, 2}}) {
+  for (const Way& way : {Way{kPlainFlow, 1, 1}, Way{kPlainFlow, 3, 2}, Way{kNormed, 1, 2}}) {
     const auto end = [&](const std::string& device) {
       auto g = graph_for(way.flow, true);
       RunSettings s = run_on(device, six_epochs(way.accumulate));
@@ -115,7 +115,7 @@ TEST_CASE("batches that travel beside the steps are those that the steps get, to
 
 TEST_CASE("a device that cannot copy a batch ends the run with its reason") {
   const auto& device = staging().at("fake_staging");
-  auto g = graph_for(kPlain);
+  auto g = graph_for(kPlainFlow);
   device->upload_fails = 9;
   CHECK(message_of([&] { CycleRuntime(*g, 0, run_on("fake_staging", six_epochs())).run(); }) == "device 'fake_staging' could not copy to its memory: a cable is out");
   device->upload_fails = 0;
@@ -162,11 +162,11 @@ TEST_CASE("a run moves from one device to another by its checkpoint") {
 TEST_CASE("snapshots of a cycle on a device are the weights of one step") {
   accelerator();
   std::map<int64_t, std::string> expected;
-  auto cpu = graph_for(kPlain);
+  auto cpu = graph_for(kPlainFlow);
   CycleRuntime on_cpu(*cpu, 0, six_epochs());
   on_cpu.on_step(1, [&](const StepReport& r) { expected[r.step] = learned_bytes(*cpu); });
   on_cpu.run();
-  auto g = graph_for(kPlain);
+  auto g = graph_for(kPlainFlow);
   CycleRuntime runtime(*g, 0, run_on("fake_of_cycles", six_epochs()));
   std::thread reader;
   std::atomic<bool> over{false};
@@ -193,13 +193,13 @@ TEST_CASE("snapshots of a cycle on a device are the weights of one step") {
 TEST_CASE("a cycle says once what the host computes beside the device") {
   const auto device = accelerator();
   device->declined = {"dot", "linear"};
-  auto g = graph_for(kPlain);
+  auto g = graph_for(kPlainFlow);
   const CycleReport r = CycleRuntime(*g, 0, run_on("fake_of_cycles", six_epochs())).run();
   device->declined.clear();
   REQUIRE(r.notes.size() == 1);
   CHECK(r.notes[0].find("device 'fake_of_cycles' has no kernel for ") == 0);
   CHECK(r.notes[0].find("dot") != std::string::npos);
-  auto cpu = graph_for(kPlain);
+  auto cpu = graph_for(kPlainFlow);
   CHECK(r.loss == Approx(CycleRuntime(*cpu, 0, six_epochs()).run().loss).epsilon(1e-4));
 }
 

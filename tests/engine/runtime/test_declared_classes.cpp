@@ -155,3 +155,25 @@ TEST_CASE("a shape of numbers to look up stays a shape where the counts say so")
   CHECK(type_of(*g, "x").positions == 0);
   g->lower(options());
 }
+
+TEST_CASE("classes that were counted are as many as the numbers can show, and declared ones are believed") {
+  const auto widths = [](const std::string& declared, int64_t largest) {
+    auto g = graph_of("harmonic g { producer x {2}; producer y" + declared +
+                      "; layer h {2}; layer o; cycle { x -> h; h -> o; o <-(cross_entropy)- y; } }");
+    bind_rows(*g, "x", {2}, numbers(12));
+    bind_rows<int64_t>(*g, "y", Shape{}, {0, 1, 1, 0, 1, largest}, largest + 1);
+    std::string said = message_of([&] { g->widths(); });
+    if (said == "no error")
+      for (const std::string& note : g->widths().notes) said += "\n" + note;
+    return said;
+  };
+  CHECK(widths("", 999) == "no error");
+  CHECK(widths("", 60'000) ==
+        "no error\nthe largest number of 'y' is 60000, which makes 60001 classes of 6 numbers: most of them have no sample; "
+        "correct the number, or declare the classes: producer y {60001};");
+  CHECK(widths("", 1'500'000) ==
+        "the largest number of 'y' is 1500000, which makes 1500001 classes of 6 numbers\n"
+        "correct the number, or declare the classes: producer y {1500001};");
+  CHECK(widths("", int64_t{1} << 40).find("the largest number of 'y' is 1099511627776") == 0);
+  CHECK(widths(" {1500001}", 1'500'000) == "no error");
+}

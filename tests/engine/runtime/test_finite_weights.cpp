@@ -19,7 +19,7 @@ using namespace harmonics::testing;
 
 namespace {
 
-constexpr const char* kPlain =
+constexpr const char* kFiniteFlow =
     "harmonic g { producer x {2}; producer y {1}; layer o {1}; cycle { x -> o; o <-(mae)- y; } }";
 constexpr size_t kRows = 12;
 
@@ -31,7 +31,7 @@ std::vector<float> rows(size_t bad) {
   return x;
 }
 
-std::unique_ptr<HarmonicGraph> graph_with(size_t bad, const char* flow = kPlain, bool live = false) {
+std::unique_ptr<HarmonicGraph> spoiled_graph(size_t bad, const char* flow = kFiniteFlow, bool live = false) {
   auto g = graph_of(flow);
   auto x = std::make_shared<Rows<float>>(Shape{2}, rows(bad));
   auto y = std::make_shared<Rows<float>>(Shape{1}, numbers(kRows, 6));
@@ -80,8 +80,8 @@ Failed failed(HarmonicGraph& g, const RunSettings& s, Copies copies, Checkpointe
 }
 
 // What a run holds that takes so many steps and stops.
-std::map<std::string, std::string> after(int64_t steps, size_t bad, RunSettings s, const char* flow = kPlain) {
-  auto g = graph_with(bad, flow);
+std::map<std::string, std::string> after(int64_t steps, size_t bad, RunSettings s, const char* flow = kFiniteFlow) {
+  auto g = spoiled_graph(bad, flow);
   s.steps = steps;
   CycleRuntime(*g, 0, s).run();
   return bytes_of(*g);
@@ -117,7 +117,7 @@ TEST_CASE("a last step that spoils the weights is an error, and the weights are 
         RunSettings s = one_by_one();
         s.device = device;
         s.threads = threads;
-        auto g = graph_with(kRows - 1);
+        auto g = spoiled_graph(kRows - 1);
         const Failed f = failed(*g, s, copies);
         INFO(f.said);
         CHECK(f.said.find("step 12 had a finite loss but made 'x.o.affine.weight' infinite\nnote: the weights are "
@@ -130,7 +130,7 @@ TEST_CASE("a last step that spoils the weights is an error, and the weights are 
 }
 
 TEST_CASE("a step in the midst that spoils the weights is undone when the loss tells") {
-  auto g = graph_with(6);
+  auto g = spoiled_graph(6);
   const Failed f = failed(*g, one_by_one(), Copies::first);
   INFO(f.said);
   CHECK(says(f, "the loss is nan at step 8 (epoch 1); first not finite: layer 'o', sample 0 of the batch"));
@@ -155,18 +155,18 @@ TEST_CASE("moments, statistics, groups of batches, dropout and branches: the wei
     int64_t good;
   };
   std::vector<Case> cases;
-  cases.push_back({kPlain, one_by_one("adamw(lr=0.1)"), 11});  // a moment: the square of the gradient
-  cases.push_back({kPlain, one_by_one("rmsprop(lr=0.1, momentum=0.9)"), 11});
+  cases.push_back({kFiniteFlow, one_by_one("adamw(lr=0.1)"), 11});  // a moment: the square of the gradient
+  cases.push_back({kFiniteFlow, one_by_one("rmsprop(lr=0.1, momentum=0.9)"), 11});
   cases.push_back({kDropout, one_by_one("sgd(lr=10, momentum=0.5)"), 11});
   cases.push_back({kBranch, one_by_one("sgd(lr=10)"), 11});
-  cases.push_back({kPlain, one_by_one("sgd(lr=30)"), 5});
+  cases.push_back({kFiniteFlow, one_by_one("sgd(lr=30)"), 5});
   cases.back().run.accumulate = 2;
   cases.push_back({kNorm, one_by_one("adamw(lr=0.1)"), 2});  // running statistics
   cases.back().run.batch = 2;
   cases.back().run.accumulate = 2;
   for (const Case& c : cases)
     for (const Copies copies : {Copies::first, Copies::every_step}) {
-      auto g = graph_with(kRows - 1, c.flow);
+      auto g = spoiled_graph(kRows - 1, c.flow);
       const Failed f = failed(*g, c.run, copies);
       CAPTURE(c.flow, *c.run.optimizer, copies == Copies::first, f.said);
       CHECK(says(f, fmt::format("the weights are those after step {}, all finite", c.good)));
@@ -181,7 +181,7 @@ TEST_CASE("checkpoints of a run that fails hold its last good step, and it goes 
       CAPTURE(bad, copies == Copies::first);
       FilesInMemory files;
       Checkpointer writer("runs", CheckpointInterval{0, 4, 0}, 1000, files);
-      auto g = graph_with(bad);
+      auto g = spoiled_graph(bad);
       const Failed f = failed(*g, one_by_one(), copies, &writer);
       writer.wait();
       CHECK(f.report.no_checkpoint.empty());
@@ -193,7 +193,7 @@ TEST_CASE("checkpoints of a run that fails hold its last good step, and it goes 
       const Checkpoint last = read_checkpoint(writer.last(), files);
       CHECK(last.state.step == static_cast<int64_t>(bad));
       CHECK((bytes_of(last.file) == f.left));
-      auto again = graph_with(kRows);  // the row is taken out
+      auto again = spoiled_graph(kRows);  // the row is taken out
       CycleRuntime runtime(*again, 0, one_by_one());
       runtime.resume(last);
       CHECK(runtime.run().steps == kRows);
@@ -203,7 +203,7 @@ TEST_CASE("checkpoints of a run that fails hold its last good step, and it goes 
 TEST_CASE("a loss that is not finite leaves a checkpoint of the step before") {
   FilesInMemory files;
   Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
-  auto g = graph_of(kPlain);
+  auto g = graph_of(kFiniteFlow);
   std::vector<float> x = rows(kRows);
   x[2 * 7 + 1] = NAN;
   bind_rows(*g, "x", {2}, x);
@@ -223,7 +223,7 @@ TEST_CASE("a loss that is not finite leaves a checkpoint of the step before") {
 }
 
 TEST_CASE("steps on a live stream cannot be repeated: the copy is kept, and which it is said") {
-  auto g = graph_with(6, kPlain, true);
+  auto g = spoiled_graph(6, kFiniteFlow, true);
   FilesInMemory files;
   Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
   const Failed late = failed(*g, one_by_one(), Copies::every_step, &writer);
@@ -238,7 +238,7 @@ TEST_CASE("steps on a live stream cannot be repeated: the copy is kept, and whic
 }
 
 TEST_CASE("weights that are not finite to begin with are said to be so") {
-  auto g = graph_with(kRows);
+  auto g = spoiled_graph(kRows);
   declare(*g);
   set_weights(*g, "x.o.affine.bias", {INFINITY});
   const Failed f = failed(*g, one_by_one("sgd(lr=0.1)"), Copies::first);
@@ -247,7 +247,7 @@ TEST_CASE("weights that are not finite to begin with are said to be so") {
   CHECK(says(f, "note: the weights are those after step 0; 'x.o.affine.bias' was not finite in the graph already"));
   CHECK_FALSE(says(f, "infinite"));
 
-  auto loaded = graph_with(kRows);
+  auto loaded = spoiled_graph(kRows);
   loaded->load_weights(g->weights(), "bad.safetensors");
   CycleRuntime runtime(*loaded, 0, one_by_one());
   runtime.set_origin("bad.safetensors");
@@ -256,7 +256,7 @@ TEST_CASE("weights that are not finite to begin with are said to be so") {
 }
 
 TEST_CASE("snapshots are never of weights that are not finite") {
-  auto g = graph_with(6);
+  auto g = spoiled_graph(6);
   CycleRuntime runtime(*g, 0, one_by_one());
   std::shared_ptr<Snapshots> snapshots;
   runtime.keep_snapshots([&](const std::shared_ptr<Snapshots>& s) { snapshots = s; });

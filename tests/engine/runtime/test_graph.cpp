@@ -26,7 +26,7 @@ std::string read(const fs::path& path) {
   return s.str();
 }
 
-std::vector<std::string> trained(HarmonicGraph& graph, const LoweringOptions& options) {
+std::vector<std::string> trained_names(HarmonicGraph& graph, const LoweringOptions& options) {
   std::vector<std::string> names;
   for (const TrainedParameter& p : graph.lower(options).trained) names.push_back(p.name);
   return names;
@@ -50,7 +50,7 @@ void check_golden(const fs::path& flow, const std::string& got) {
 }
 
 std::shared_ptr<SourceText> source(const fs::path& path) { return std::make_shared<SourceText>(path.filename().string(), read(path)); }
-Graph graph_of(const std::string& text) { return make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", text)), Registry::global()); }
+Graph made_graph(const std::string& text) { return make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", text)), Registry::global()); }
 
 }  // namespace
 
@@ -86,7 +86,7 @@ TEST_CASE("mistakes in widths are reported with their place and remedy") {
 }
 
 TEST_CASE("arrows, pipes, taps and streams mean what the language says") {
-  const Graph g = graph_of(R"(harmonic g {
+  const Graph g = made_graph(R"(harmonic g {
     producer x {6}; producer y {2};
     layer s; layer a 1/2 x; layer b {4}; layer c {2};
     cycle { x -(relu)-> s; x -(relu)-> a -> b | -(tanh)-> c; b <-(mse, mae(weight=0.5))- y -> c; }
@@ -106,7 +106,7 @@ TEST_CASE("arrows, pipes, taps and streams mean what the language says") {
 }
 
 TEST_CASE("a tap's target beats a ratio, and the program says so") {
-  HarmonicGraph graph(graph_of(R"(harmonic g {
+  HarmonicGraph graph(made_graph(R"(harmonic g {
     producer x {784}; producer labels {10};
     layer input; layer hidden 1/2 input; layer output 1/2 hidden;
     cycle { x -(relu)-> input -(relu)-> hidden -(sigmoid)-> output; output <-(cross_entropy)- labels; }
@@ -120,13 +120,13 @@ TEST_CASE("a tap's target beats a ratio, and the program says so") {
 }
 
 TEST_CASE("the same arrow in two cycles shares its parameters, tied and frozen ones do what they say") {
-  HarmonicGraph graph(graph_of(R"(harmonic g {
+  HarmonicGraph graph(made_graph(R"(harmonic g {
     producer words {*, 11}; producer y {4};
     layer e {*, 4}; layer o {*, 11};
     cycle (steps 1) { words -(affine(4, bias=false))-> e -(affine(tied=e, bias=false))-> o; e <-(mse)- o; }
   })"));
   (void)graph;
-  HarmonicGraph frozen(graph_of(R"(harmonic g {
+  HarmonicGraph frozen(made_graph(R"(harmonic g {
     producer x {3}; producer y {2};
     layer a {4}; layer b {2};
     cycle { x -(relu(freeze=true))-> a -> b; b <-(mse)- y; }
@@ -136,16 +136,16 @@ TEST_CASE("the same arrow in two cycles shares its parameters, tied and frozen o
   LoweringOptions o;
   o.batch = 2;
   o.optimizer = parse_optimizer("sgd");
-  CHECK(trained(frozen, o) == std::vector<std::string>{"a.b.affine.weight", "a.b.affine.bias"});
+  CHECK(trained_names(frozen, o) == std::vector<std::string>{"a.b.affine.weight", "a.b.affine.bias"});
   o.cycle = 1;
-  CHECK(trained(frozen, o).size() == 4);
+  CHECK(trained_names(frozen, o).size() == 4);
   size_t weights = 0;
   for (const auto& [name, t] : frozen.store().all()) weights += t.role == Role::weight || t.role == Role::frozen;
   CHECK(weights == 4);
 }
 
 TEST_CASE("only= limits what a loss updates") {
-  HarmonicGraph graph(graph_of(R"(harmonic g {
+  HarmonicGraph graph(made_graph(R"(harmonic g {
     producer x {3}; producer y {2};
     layer a {4}; layer b {2};
     cycle { x -(relu)-> a -> b; b <-(mse(only="a.b.*"))- y; }
@@ -154,5 +154,5 @@ TEST_CASE("only= limits what a loss updates") {
   LoweringOptions o;
   o.batch = 2;
   o.optimizer = parse_optimizer("adamw");
-  CHECK(trained(graph, o) == std::vector<std::string>{"a.b.affine.weight", "a.b.affine.bias"});
+  CHECK(trained_names(graph, o) == std::vector<std::string>{"a.b.affine.weight", "a.b.affine.bias"});
 }

@@ -36,6 +36,8 @@ class Sender {
   bool over = false;           // no sample follows those that arrived
   bool end_told = false, end_durable = false;  // a position said so; and was durable
   uint64_t may_keep = 1 << 30; // samples
+  bool drops = false;          // what was durable is gone, and counted when it is asked for again
+  uint64_t lost = 0;
 };
 
 // A connection to it: what was durable when it began can not be asked for again.
@@ -60,8 +62,9 @@ class Live final : public Producer {
     const std::lock_guard<std::mutex> lock(sender_.mutex);
     const std::string at = index ? "sample " + std::to_string(index) : "";
     if (position != at && position != at + " over") throw Error(ErrorKind::Stream, "that is not where it stood: " + position);
-    if (index < sender_.durable) throw Error(ErrorKind::Stream, "samples were forgotten that are asked for again");
-    at_ = index;
+    if (index < sender_.durable && !sender_.drops) throw Error(ErrorKind::Stream, "samples were forgotten that are asked for again");
+    at_ = std::max(index, sender_.durable);
+    sender_.lost += at_ - index;
     return true;
   }
   std::string position(uint64_t index) override {
@@ -85,6 +88,7 @@ class Live final : public Producer {
     const std::lock_guard<std::mutex> lock(sender_.mutex);
     StreamHealth health;
     health.wants_durable = sender_.arrived - sender_.durable >= sender_.may_keep;
+    health.lost = sender_.lost;
     return health;
   }
 
@@ -94,10 +98,10 @@ class Live final : public Producer {
   bool cancelled_ = false;
 };
 
-constexpr const char* kFlow = "harmonic live { producer x {4}; layer h {3}; layer o {4}; cycle { x -(tanh, dropout(0.2))-> h -> o; o <-(mse)- x; } }";
+constexpr const char* kLiveFlow = "harmonic live { producer x {4}; layer h {3}; layer o {4}; cycle { x -(tanh, dropout(0.2))-> h -> o; o <-(mse)- x; } }";
 
-std::unique_ptr<HarmonicGraph> graph_for(Sender& sender, size_t ahead = 0) {
-  auto g = graph_of(kFlow);
+std::unique_ptr<HarmonicGraph> live_graph(Sender& sender, size_t ahead = 0) {
+  auto g = graph_of(kLiveFlow);
   std::shared_ptr<Producer> p = std::make_shared<Live>(sender);
   if (ahead) p = std::make_shared<AsyncProducer>(p, ahead);
   bind_producer(*g, "x", p);
@@ -115,7 +119,7 @@ TEST_CASE("a live run that stopped anywhere goes on to the same weights", "[live
   Sender all;
   all.arrive(203);
   all.over = true;
-  auto whole = graph_for(all);
+  auto whole = live_graph(all);
   CycleRuntime undisturbed(*whole, 0, settings(8));
   const CycleReport report = undisturbed.run();
   CHECK(report.steps == 26);
@@ -126,7 +130,7 @@ TEST_CASE("a live run that stopped anywhere goes on to the same weights", "[live
     sender.over = true;
     FilesInMemory files;
     {
-      auto first = graph_for(sender, stop % 2 ? 0 : 16);
+      auto first = live_graph(sender, stop % 2 ? 0 : 16);
       Checkpointer writer("runs", CheckpointInterval{0, 3, 0}, 3, files);
       RunSettings s = settings(8);
       s.steps = stop;
@@ -135,7 +139,7 @@ TEST_CASE("a live run that stopped anywhere goes on to the same weights", "[live
       runtime.run();
       CHECK(sender.durable_until() == std::min<uint64_t>(203, static_cast<uint64_t>(stop) * 8));
     }
-    auto second = graph_for(sender, stop % 2 ? 16 : 0);
+    auto second = live_graph(sender, stop % 2 ? 16 : 0);
     Checkpointer writer("runs", CheckpointInterval{0, 3, 0}, 3, files);
     std::vector<std::string> notes;
     CycleRuntime runtime(*second, 0, settings(8));
@@ -152,7 +156,7 @@ TEST_CASE("a run that waits for a silent stream can be stopped and keeps what it
   Sender sender;
   sender.arrive(20);  // two steps, and half of one
   FilesInMemory files;
-  auto g = graph_for(sender);
+  auto g = live_graph(sender);
   Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
   CycleRuntime runtime(*g, 0, settings(8));
   runtime.set_checkpoints(&writer);
@@ -171,7 +175,7 @@ TEST_CASE("a run that waits for a silent stream can be stopped and keeps what it
 TEST_CASE("a time limit ends a run that waits for a silent stream", "[live]") {
   Sender sender;
   sender.arrive(8);
-  auto g = graph_for(sender);
+  auto g = live_graph(sender);
   RunSettings s = settings(8);
   s.seconds = 0.2;
   CycleRuntime runtime(*g, 0, s);
@@ -185,7 +189,7 @@ TEST_CASE("a time limit ends a run that waits for a silent stream", "[live]") {
 TEST_CASE("a checkpoint is written when who sends can keep no more, and when it came due in silence", "[live]") {
   Sender sender;
   FilesInMemory files;
-  auto g = graph_for(sender);
+  auto g = live_graph(sender);
   Checkpointer writer("runs", CheckpointInterval{0.5, 0, 0}, 3, files);
   CycleRuntime runtime(*g, 0, settings(8));
   runtime.set_checkpoints(&writer);
@@ -210,7 +214,7 @@ TEST_CASE("a checkpoint is written when who sends can keep no more, and when it 
 TEST_CASE("an end that is heard after the last checkpoint is safe before the run is over", "[live]") {
   Sender sender;
   FilesInMemory files;
-  auto g = graph_for(sender);
+  auto g = live_graph(sender);
   Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 3, files);
   CycleRuntime runtime(*g, 0, settings(8));
   runtime.set_checkpoints(&writer);
@@ -229,13 +233,46 @@ TEST_CASE("an end that is heard after the last checkpoint is safe before the run
   CHECK(CheckpointFolder("runs", files).newest(notes)->state.live.at("x").position == "sample 16 over");
 }
 
+TEST_CASE("a live run that falls back to an older checkpoint says how many samples no sender has any more", "[live]") {
+  Sender sender;
+  sender.arrive(48);
+  FilesInMemory files;
+  {
+    auto g = live_graph(sender);
+    Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 3, files);
+    RunSettings s = settings(8);
+    s.steps = 3;
+    CycleRuntime runtime(*g, 0, s);
+    runtime.set_checkpoints(&writer);
+    runtime.run();
+  }
+  REQUIRE(sender.durable_until() == 24);
+  std::vector<std::string> notes;
+  const std::string newest = CheckpointFolder("runs", files).newest(notes)->path;
+  files.put(newest, "damaged");
+  const auto older = CheckpointFolder("runs", files).newest(notes);
+  REQUIRE(older->path != newest);
+  const uint64_t position = older->state.live.at("x").index;
+  REQUIRE(position < 24);
+  sender.drops = sender.over = true;
+  auto g = live_graph(sender);
+  Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 3, files);
+  CycleRuntime runtime(*g, 0, settings(8));
+  runtime.set_checkpoints(&writer);
+  runtime.resume(*older);
+  const CycleReport report = runtime.run();
+  const std::string told = std::to_string(24 - position) + " samples of 'x' are lost: no sender has them any more";
+  CHECK(std::count(report.notes.begin(), report.notes.end(), told) == 1);
+  CHECK(report.lost == std::map<std::string, uint64_t>{{"x", 24 - position}});
+}
+
 TEST_CASE("live runs that cannot go on say why", "[live]") {
   Sender sender;
   sender.arrive(16);
   sender.over = true;
   FilesInMemory files;
   {
-    auto g = graph_for(sender);
+    auto g = live_graph(sender);
     Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 3, files);
     CycleRuntime runtime(*g, 0, settings(8));
     runtime.set_checkpoints(&writer);
@@ -245,12 +282,12 @@ TEST_CASE("live runs that cannot go on say why", "[live]") {
   Checkpoint from = *CheckpointFolder("runs", files).newest(notes);
   CHECK(from.state.live.at("x").index == 16);
   CHECK(from.state.live.at("x").position == "sample 16 over");
-  auto g = graph_for(sender);
+  auto g = live_graph(sender);
   CycleRuntime without(*g, 0, settings(8));
   without.resume(from);
   CHECK(message_of([&] { without.run(); }) == "a run of live streams is gone on with where checkpoints are kept\nadd --checkpoint DIR: who sends waits for what they hold");
   from.state.live.clear();
-  auto again = graph_for(sender);
+  auto again = live_graph(sender);
   Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 3, files);
   CycleRuntime runtime(*again, 0, settings(8));
   runtime.set_checkpoints(&writer);

@@ -18,7 +18,7 @@ using namespace harmonics::testing;
 
 namespace {
 
-constexpr const char* kFlow = R"(harmonic two { producer x {4}; layer h {3}; layer o {4};
+constexpr const char* kTwoCyclesFlow = R"(harmonic two { producer x {4}; layer h {3}; layer o {4};
   cycle { x -(tanh, dropout(0.2))-> h -> o; o <-(mse)- x; }
   cycle { x -(tanh, dropout(0.2))-> h -> o; o <-(mae)- x; } })";
 constexpr size_t kSamples = 203;
@@ -26,9 +26,9 @@ constexpr size_t kSamples = 203;
 std::vector<float> row(size_t i) { return numbers(4, static_cast<uint32_t>(i) * 7919 + 3); }
 
 // Samples that come once, numbered; a restored one begins where it is told.
-class Live final : public Producer {
+class LiveSamples final : public Producer {
  public:
-  explicit Live(bool has_positions = true) : has_positions_(has_positions) {}
+  explicit LiveSamples(bool has_positions = true) : has_positions_(has_positions) {}
   HTensor next() override {
     if (at_ == kSamples || cancelled_) return {};
     given.push_back(at_);
@@ -70,7 +70,7 @@ RunSettings of_cycle(int cycle, int64_t batch, int64_t accumulate, int threads) 
 
 // What the same cycles learn of files with the samples that belong to each.
 std::string undisturbed(int64_t batch, int64_t accumulate) {
-  auto g = graph_of(kFlow);
+  auto g = graph_of(kTwoCyclesFlow);
   const auto between = [&](size_t first, size_t last) {
     std::vector<float> rows;
     for (size_t i = first; i < last; ++i) {
@@ -101,10 +101,10 @@ void bind_address(HarmonicGraph& g, const std::string& name, const std::shared_p
 }
 
 struct Live2 {
-  std::unique_ptr<HarmonicGraph> graph = graph_of(kFlow);
-  std::shared_ptr<Live> live;
-  explicit Live2(bool has_positions = true) : live(std::make_shared<Live>(has_positions)) { bind_producer(*graph, "x", live); }
-  explicit Live2(const std::string& options) : live(std::make_shared<Live>()) {
+  std::unique_ptr<HarmonicGraph> graph = graph_of(kTwoCyclesFlow);
+  std::shared_ptr<LiveSamples> live;
+  explicit Live2(bool has_positions = true) : live(std::make_shared<LiveSamples>(has_positions)) { bind_producer(*graph, "x", live); }
+  explicit Live2(const std::string& options) : live(std::make_shared<LiveSamples>()) {
     if (options.empty()) bind_producer(*graph, "x", live);
     else bind_address(*graph, "x", live, options);
   }
@@ -293,14 +293,14 @@ TEST_CASE("cycles that cannot go on with one another's live streams say so befor
         "cycle 1 cannot end by the clock: it may be waiting for a sample of 'x' then, and cycle 2 goes on with it\nend it with steps or until");
   auto other = graph_of(R"(harmonic two { producer x {4}; producer y {4}; layer o {4};
     cycle { x -> o; o <-(mse)- x; } cycle { x -> o; o <-(mse)- y; } })");
-  bind_producer(*other, "x", std::make_shared<Live>());
-  bind_producer(*other, "y", std::make_shared<Live>());
+  bind_producer(*other, "x", std::make_shared<LiveSamples>());
+  bind_producer(*other, "y", std::make_shared<LiveSamples>());
   CHECK_THAT(message_of([&] { CycleRuntime(*other, 0, of_cycle(0, 4, 1, 1)).run(); }), Catch::StartsWith("cycle 2 reads the live stream 'x' beside others than cycle 1 does"));
   // Each its own: nothing to go on with.
   auto apart = graph_of(R"(harmonic two { producer x {4}; producer y {4}; layer o {4}; layer p {4};
     cycle { x -> o; o <-(mse)- x; } cycle { y -> p; p <-(mse)- y; } })");
-  bind_producer(*apart, "x", std::make_shared<Live>());
-  bind_producer(*apart, "y", std::make_shared<Live>());
+  bind_producer(*apart, "x", std::make_shared<LiveSamples>());
+  bind_producer(*apart, "y", std::make_shared<LiveSamples>());
   RunSettings clock = of_cycle(0, 4, 1, 1);
   clock.seconds = 60;
   CHECK(CycleRuntime(*apart, 0, clock).run().samples == 28);

@@ -7,6 +7,7 @@
 
 #include "engine/model/safetensors.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
+#include "tests/message_of.hpp"
 
 namespace fs = std::filesystem;
 using namespace harmonics;
@@ -14,21 +15,12 @@ using namespace harmonics::testing;
 
 namespace {
 
-LoweringOptions options(Mode mode, int64_t batch = 2) {
+LoweringOptions lowering_options(Mode mode, int64_t batch = 2) {
   LoweringOptions o;
   o.mode = mode;
   o.batch = batch;
   o.optimizer = parse_optimizer("sgd");
   return o;
-}
-
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 std::string saved(HarmonicGraph& g, const char* name) {
@@ -37,12 +29,12 @@ std::string saved(HarmonicGraph& g, const char* name) {
   return path.string();
 }
 
-constexpr const char* kNet = R"(harmonic g {
+constexpr const char* kReluNet = R"(harmonic g {
   producer x {3}; producer y {2}; layer a {4}; layer b;
   cycle { x -(relu)-> a -> b; b <-(cross_entropy)- y; }
 })";
 
-void bind_net(HarmonicGraph& g) {
+void bind_relu_net(HarmonicGraph& g) {
   bind_rows(g, "x", {3}, numbers(60));
   std::vector<uint8_t> labels;
   for (int i = 0; i < 20; ++i) labels.push_back(static_cast<uint8_t>(i % 2));
@@ -59,8 +51,8 @@ TEST_CASE("a program knows which of its inputs choose classes") {
   bind_rows<int32_t>(*g, "x", {}, {0, 1});
   bind_rows<int32_t>(*g, "n", {1}, {-7, 70});
   bind_rows<int64_t>(*g, "y", {}, {0, 2});
-  CHECK(g->lower(options(Mode::train)).index_limits == std::vector<int64_t>{5, 0, 3});
-  CHECK(g->lower(options(Mode::infer)).index_limits == std::vector<int64_t>{5, 0});
+  CHECK(g->lower(lowering_options(Mode::train)).index_limits == std::vector<int64_t>{5, 0, 3});
+  CHECK(g->lower(lowering_options(Mode::infer)).index_limits == std::vector<int64_t>{5, 0});
 }
 
 TEST_CASE("a layer with several taps is reported once") {
@@ -69,7 +61,7 @@ TEST_CASE("a layer with several taps is reported once") {
     cycle { x -> b; b <-(cross_entropy, cross_entropy(weight=0.5))- y; b <-(cross_entropy)- z; }
   })");
   g->assume_declared_streams();
-  const Lowered l = g->lower(options(Mode::train));
+  const Lowered l = g->lower(lowering_options(Mode::train));
   REQUIRE(l.losses.size() == 1);
   CHECK(l.losses[0].accuracy);
   CHECK(l.losses[0].counted == 2);
@@ -117,8 +109,8 @@ TEST_CASE("a tied map uses one weight for two arrows, and its gradient adds up")
 }
 
 TEST_CASE("the weights of another graph are refused, missing ones start fresh and are then known") {
-  auto trained = graph_of(kNet);
-  bind_net(*trained);
+  auto trained = graph_of(kReluNet);
+  bind_relu_net(*trained);
   RunSettings s = settings(4);
   s.epochs = 1;
   CycleRuntime(*trained, 0, s).run();
@@ -129,8 +121,8 @@ TEST_CASE("the weights of another graph are refused, missing ones start fresh an
 
   auto longer = graph_of("harmonic g { producer x {3}; producer y {2}; layer a {4}; layer m {5}; layer b; cycle { x -(relu)-> a -> m -> b; b <-(cross_entropy)- y; } }");
   longer->load_weights(file);
-  bind_net(*longer);
-  CHECK(message_of([&] { longer->lower(options(Mode::infer)); }).find("lacks weights the graph needs") != std::string::npos);
+  bind_relu_net(*longer);
+  CHECK(message_of([&] { longer->lower(lowering_options(Mode::infer)); }).find("lacks weights the graph needs") != std::string::npos);
   CycleRuntime(*longer, 0, s).run();
   bind_test(*longer, "x", {3}, numbers(6));
   bind_test<uint8_t>(*longer, "y", {}, {0, 1});
@@ -139,19 +131,19 @@ TEST_CASE("the weights of another graph are refused, missing ones start fresh an
 }
 
 TEST_CASE("without its tap a graph infers what it learned, labels bound or not") {
-  auto trained = graph_of(kNet);
-  bind_net(*trained);
+  auto trained = graph_of(kReluNet);
+  bind_relu_net(*trained);
   RunSettings s = settings(4);
   s.epochs = 2;
   CycleRuntime(*trained, 0, s).run();
   const std::string file = saved(*trained, "infer");
   std::vector<float> first;
   for (const bool labels : {false, true}) {
-    Graph graph = make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", kNet)), Registry::global());
+    Graph graph = make_graph(parse_flow(std::make_shared<SourceText>("test.hmx", kReluNet)), Registry::global());
     graph.taps.clear();
     HarmonicGraph g(std::move(graph));
     g.load_weights(file);
-    if (labels) bind_net(g);
+    if (labels) bind_relu_net(g);
     else bind_rows(g, "x", {3}, numbers(60));
     const auto kept = keep(g, "");
     CycleRuntime(g, 0, settings(7)).run();

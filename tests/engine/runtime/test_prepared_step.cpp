@@ -10,7 +10,7 @@ namespace {
 
 using Samples = harmonics::Rows;
 
-constexpr const char* kNet = R"(harmonic g {
+constexpr const char* kGroupedNet = R"(harmonic g {
   producer x {4}; producer y {3} 1/1 x; layer h; layer o;
   cycle { x -> h -> o; o <-(cross_entropy)- y; }
 })";
@@ -20,7 +20,7 @@ float first_of(const Samples& rows, uint64_t i) { return *reinterpret_cast<const
 }  // namespace
 
 TEST_CASE("samples are read once, in order, and from the front again after the end") {
-  auto g = graph_of(kNet);
+  auto g = graph_of(kGroupedNet);
   bind_rows(*g, "x", {4}, numbers(4 * 5));
   bind_rows<int64_t>(*g, "y", {}, std::vector<int64_t>{0, 1, 2, 1, 0});
   const Samples rows(*g, 0, true, 2, 0);
@@ -32,7 +32,7 @@ TEST_CASE("samples are read once, in order, and from the front again after the e
 }
 
 TEST_CASE("a producer without stream gives random numbers of its declared type") {
-  auto g = graph_of(kNet);
+  auto g = graph_of(kGroupedNet);
   const Samples rows(*g, 0, true, 3000, 7);
   CHECK_FALSE(rows.streamed());
   CHECK(rows.count() == 24000);
@@ -58,7 +58,7 @@ TEST_CASE("a producer that says nothing must be bound") {
 }
 
 TEST_CASE("a profile describes every step of the plan") {
-  auto g = graph_of(kNet);
+  auto g = graph_of(kGroupedNet);
   const Samples rows(*g, 0, true, 8, 0);
   PreparedSettings settings;
   settings.trains = true;

@@ -11,7 +11,7 @@ using namespace harmonics::testing;
 
 namespace {
 
-constexpr const char* kFlow = "harmonic plain { producer x {6}; producer y {3}; layer h {9}; layer o; cycle { x -(tanh)-> h -> o; o <-(mse)- y; } }";
+constexpr const char* kProfiledFlow = "harmonic plain { producer x {6}; producer y {3}; layer h {9}; layer o; cycle { x -(tanh)-> h -> o; o <-(mse)- y; } }";
 
 struct Profiled {
   Profile profile;
@@ -19,7 +19,7 @@ struct Profiled {
 };
 
 Profiled profiled(const std::string& device) {
-  const auto graph = graph_of(kFlow);
+  const auto graph = graph_of(kProfiledFlow);
   RunSettings run;
   run.device = device;
   const PreparedSettings settings{{run}, 0, true, 8, 1, 1, graph->settings(0, run)};

@@ -58,7 +58,7 @@ void bind_validation(HarmonicGraph& g) {
 }
 
 // `ahead`: how far producers read ahead; 0: not.
-std::unique_ptr<HarmonicGraph> graph_for(const Setup& setup, size_t ahead) {
+std::unique_ptr<HarmonicGraph> resumed_graph(const Setup& setup, size_t ahead) {
   auto g = graph_of(setup.flow);
   const std::vector<float> x = numbers(6 * setup.samples, 3);
   const auto producer = [&](std::shared_ptr<Producer> p, const char* name) {
@@ -163,7 +163,7 @@ std::string text_of(const Setup& s) {
 End resumed(const Setup& setup, const Checkpoint& from, int threads, size_t ahead, FilesInMemory* files = nullptr) {
   Setup other = setup;
   other.run.threads = threads;
-  auto g = graph_for(other, ahead);
+  auto g = resumed_graph(other, ahead);
   CycleRuntime runtime(*g, 0, other.run);
   std::optional<Checkpointer> writer;
   if (files) writer.emplace("again", CheckpointInterval{0, 1, 0}, 1000, *files);
@@ -184,12 +184,12 @@ TEST_CASE("stopped anywhere, a run goes on to the same bits") {
   for (int round = 0; round < 40; ++round) {
     const Setup setup = random_setup(random);
     CAPTURE(round, text_of(setup));
-    auto g = graph_for(setup, 0);
+    auto g = resumed_graph(setup, 0);
     const End undisturbed = end_of(*g, CycleRuntime(*g, 0, setup.run).run());
 
     FilesInMemory files;
     Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 1000, files);
-    auto kept = graph_for(setup, 3);
+    auto kept = resumed_graph(setup, 3);
     CycleRuntime runtime(*kept, 0, setup.run);
     runtime.set_checkpoints(&writer);
     expect_same(end_of(*kept, runtime.run()), undisturbed);  // writing checkpoints changes nothing
@@ -218,7 +218,7 @@ TEST_CASE("the last checkpoint of a run is its end, and more steps may follow") 
   setup.run.epochs = 2;
   FilesInMemory files, fresh;
   const auto run = [&](int64_t epochs, const Checkpoint* from, FilesInMemory& files) {
-    auto g = graph_for(setup, 0);
+    auto g = resumed_graph(setup, 0);
     RunSettings s = setup.run;
     s.epochs = epochs;
     Checkpointer writer("runs", CheckpointInterval{0, 5, 0}, 3, files);
@@ -245,11 +245,11 @@ TEST_CASE("stopping finishes the step with all of its batches, and what follows 
   setup.run = settings(3);
   setup.run.epochs = 3;
   setup.run.accumulate = 4;
-  auto whole = graph_for(setup, 0);
+  auto whole = resumed_graph(setup, 0);
   const End undisturbed = end_of(*whole, CycleRuntime(*whole, 0, setup.run).run());
   for (const int calls : {2, 5, 7}) {
     FilesInMemory files;
-    auto g = graph_for(setup, 0);
+    auto g = resumed_graph(setup, 0);
     CycleRuntime runtime(*g, 0, setup.run);
     Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
     runtime.set_checkpoints(&writer);
@@ -276,12 +276,12 @@ TEST_CASE("stop: asked for at any moment, a run is cut and says so, or whole wit
   setup.run = settings(6);
   setup.run.epochs = 2;
   setup.run.accumulate = 2;
-  auto undisturbed = graph_for(setup, 0);
+  auto undisturbed = resumed_graph(setup, 0);
   const End whole = end_of(*undisturbed, CycleRuntime(*undisturbed, 0, setup.run).run());
   size_t cut = 0, too_late = 0;
   for (int moment = 1;; ++moment) {
     CAPTURE(moment);
-    auto g = graph_for(setup, 0);
+    auto g = resumed_graph(setup, 0);
     FilesInMemory files;
     Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
     CycleRuntime runtime(*g, 0, setup.run);
@@ -318,7 +318,7 @@ TEST_CASE("a checkpoint taken in the midst of a step is of the step before") {
   setup.run.accumulate = 5;
   setup.run.shuffle = false;
   setup.run.metrics = {"auc", "f1(average=micro)", "perplexity"};
-  auto whole = graph_for(setup, 0);
+  auto whole = resumed_graph(setup, 0);
   const End undisturbed = end_of(*whole, CycleRuntime(*whole, 0, setup.run).run());
   FilesInMemory files;
   Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 3, files);
@@ -374,7 +374,7 @@ TEST_CASE("a metric that cannot be kept, or was not asked for before, counts the
   setup.run.metrics = {"rowcount"};
   FilesInMemory files;
   Checkpointer writer("runs", CheckpointInterval{1e9, 0, 0}, 100, files);
-  auto g = graph_for(setup, 0);
+  auto g = resumed_graph(setup, 0);
   RunSettings eight = setup.run;
   eight.steps = 8;
   CycleRuntime runtime(*g, 0, eight);
@@ -386,7 +386,7 @@ TEST_CASE("a metric that cannot be kept, or was not asked for before, counts the
   const auto rest = [&](const std::string& path) {
     RunSettings s = setup.run;
     s.metrics = {"rowcount", "topk(2)"};
-    auto other = graph_for(setup, 0);
+    auto other = resumed_graph(setup, 0);
     CycleRuntime again(*other, 0, s);
     again.resume(read_checkpoint(path, files));
     return again.run();
@@ -419,7 +419,7 @@ TEST_CASE("streams that cannot go back make a checkpoint that says so") {
   CHECK(notes == std::vector<std::string>{"checkpoints of this run keep its weights, but it cannot be resumed from them: stream 'x' is live"});
   const Checkpoint c = read_checkpoint(writer.last(), files);
   CHECK(c.state.not_resumable == "stream 'x' is live");
-  auto other = graph_for(setup, 0);
+  auto other = resumed_graph(setup, 0);
   CycleRuntime again(*other, 0, setup.run);
   CHECK(message_of([&] { again.resume(c); }) == "'" + c.path + "' cannot be resumed: stream 'x' is live\nits weights are good: --weights " + c.path);
 }
@@ -430,7 +430,7 @@ TEST_CASE("of an edited graph what fits is restored, and what does not is named"
   setup.run.epochs = 2;
   FilesInMemory files;
   Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 100, files);
-  auto g = graph_for(setup, 0);
+  auto g = resumed_graph(setup, 0);
   CycleRuntime runtime(*g, 0, setup.run);
   runtime.set_checkpoints(&writer);
   runtime.run();
@@ -441,7 +441,7 @@ TEST_CASE("of an edited graph what fits is restored, and what does not is named"
   edited.flow = R"(harmonic drops { producer x {6}; producer y {3}; layer h {8}; layer extra {4}; layer o;
        cycle { x -(relu, dropout(0.3))-> h -(relu)-> extra -> o; o <-(cross_entropy)- y; } })";
   edited.run.optimizer = "sgd(lr=0.1)";
-  auto other = graph_for(edited, 0);
+  auto other = resumed_graph(edited, 0);
   CycleRuntime again(*other, 0, edited.run);
   again.resume(c);
   const CycleReport report = again.run();
@@ -457,7 +457,7 @@ TEST_CASE("of an edited graph what fits is restored, and what does not is named"
   Setup wider = setup;
   wider.flow = R"(harmonic drops { producer x {6}; producer y {3}; layer h {9}; layer o;
        cycle { x -(relu, dropout(0.3))-> h -> o; o <-(cross_entropy)- y; } })";
-  auto wide = graph_for(wider, 0);
+  auto wide = resumed_graph(wider, 0);
   CycleRuntime widened(*wide, 0, wider.run);
   widened.resume(c);
   notes.clear();
@@ -482,7 +482,7 @@ TEST_CASE("a checkpoint of a later cycle knows what the earlier ones learned") {
   setup.run = settings(4);
   FilesInMemory files;
   Checkpointer writer("runs", CheckpointInterval{0, 1, 0}, 100, files);
-  auto g = graph_for(setup, 0);
+  auto g = resumed_graph(setup, 0);
   CycleRuntime(*g, 0, setup.run).run();
   CycleRuntime second(*g, 1, setup.run);
   second.set_checkpoints(&writer);
@@ -492,7 +492,7 @@ TEST_CASE("a checkpoint of a later cycle knows what the earlier ones learned") {
   const auto all = writer.folder().list();
   const Checkpoint c = read_checkpoint(all[all.size() / 2].path, files);
   CHECK(c.state.cycle == 1);
-  auto other = graph_for(setup, 2);
+  auto other = resumed_graph(setup, 2);
   CycleRuntime resumed(*other, 1, setup.run);
   resumed.resume(c);
   CycleRuntime(*other, 0, setup.run).declare_parameters();
@@ -505,7 +505,7 @@ TEST_CASE("time, epochs, steps and metrics end a run alike, from the file and fr
     Setup setup;
     const std::string flow = "harmonic g { producer x {6}; producer y {3}; layer o; cycle " + conditions + " { x -(affine)-> o; o <-(cross_entropy)- y; } }";
     setup.flow = flow.c_str();
-    auto g = graph_for(setup, 0);
+    auto g = resumed_graph(setup, 0);
     CycleRuntime runtime(*g, 0, s);
     double seconds = 0;
     runtime.set_clock([&] { return seconds += 60; });  // a step takes a minute
@@ -580,7 +580,7 @@ TEST_CASE("what the streams do wrong later does not lose the steps before") {
   CHECK(message_of([&] { runtime.run(); }) == "stream 'x': the disk is on fire");
   const Checkpoint c = read_checkpoint(writer.last(), files);
   CHECK(c.state.step > 3);
-  auto whole = graph_for(setup, 0);
+  auto whole = resumed_graph(setup, 0);
   const End undisturbed = end_of(*whole, CycleRuntime(*whole, 0, setup.run).run());
   expect_same(resumed(setup, c, 1, 0), undisturbed);
 }

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kNet = R"(harmonic g {
+constexpr const char* kControlledNet = R"(harmonic g {
   producer x {32}; producer y {8}; layer h {16}; layer o;
   cycle { x -(relu)-> h -> o; o <-(cross_entropy)- y; }
 })";
@@ -33,7 +33,7 @@ bool await(const std::function<bool()>& holds) {
 
 // A run that goes on until it is told to stop, at most a minute.
 struct Running {
-  explicit Running(int64_t accumulate = 1) : graph(graph_of(kNet)), control(graph->graph().name) {
+  explicit Running(int64_t accumulate = 1) : graph(graph_of(kControlledNet)), control(graph->graph().name) {
     bind_rows(*graph, "x", {32}, numbers(32 * 64));
     bind_rows<int64_t>(*graph, "y", {}, std::vector<int64_t>(64, 3));
     RunSettings s = settings(16);

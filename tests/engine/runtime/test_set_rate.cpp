@@ -14,11 +14,11 @@ using namespace harmonics::testing;
 
 namespace {
 
-constexpr const char* kFlow = R"(harmonic g { producer x {6}; producer y {3}; layer h {8}; layer o;
+constexpr const char* kRateFlow = R"(harmonic g { producer x {6}; producer y {3}; layer h {8}; layer o;
   cycle { x -(relu, dropout(0.3))-> h -> o; o <-(cross_entropy)- y; } })";
 
-std::unique_ptr<HarmonicGraph> graph() {
-  auto g = graph_of(kFlow);
+std::unique_ptr<HarmonicGraph> rate_graph() {
+  auto g = graph_of(kRateFlow);
   bind_rows(*g, "x", {6}, numbers(6 * 40, 3));
   bind_rows<uint8_t>(*g, "y", {}, std::vector<uint8_t>(40, 2), 3);
   return g;
@@ -27,14 +27,14 @@ std::unique_ptr<HarmonicGraph> graph() {
 // What is set after which step; none: the schedule again.
 using Acts = std::map<int64_t, std::optional<double>>;
 
-struct End {
+struct RateEnd {
   std::string weights;
   std::vector<std::string> notes;
   double rate = 0;
 };
 
-End run(FilesInMemory& files, const Acts& acts, const Checkpoint* from, bool controlled = true, const std::string& optimizer = "adamw(lr=0.01)", int64_t accumulate = 1) {
-  auto g = graph();
+RateEnd run(FilesInMemory& files, const Acts& acts, const Checkpoint* from, bool controlled = true, const std::string& optimizer = "adamw(lr=0.01)", int64_t accumulate = 1) {
+  auto g = rate_graph();
   RunSettings s = settings(7);
   s.epochs = 4;
   s.optimizer = optimizer;
@@ -69,7 +69,7 @@ TEST_CASE("a learning rate that was set holds in a run that goes on, until it is
   const auto same = [&](FilesInMemory& files, const Acts& acts, const Checkpoint* from, bool controlled) { return run(files, acts, from, controlled, "adamw(lr=0.01)", accumulate); };
   const Acts set{{change, 0.05}}, given_back{{change, 0.05}, {back, std::nullopt}};
   FilesInMemory files, other, unset;
-  const End undisturbed = same(files, set, nullptr, true), returned = same(other, given_back, nullptr, true), never = same(unset, {}, nullptr, true);
+  const RateEnd undisturbed = same(files, set, nullptr, true), returned = same(other, given_back, nullptr, true), never = same(unset, {}, nullptr, true);
   CHECK(undisturbed.weights != never.weights);
   CHECK(undisturbed.weights != returned.weights);
   CHECK(undisturbed.rate == 0.05);
@@ -81,7 +81,7 @@ TEST_CASE("a learning rate that was set holds in a run that goes on, until it is
     CHECK(from.state.learning_rate_set == 0.05);
     for (const bool controlled : {true, false}) {
       FilesInMemory more;
-      const End resumed = same(more, {}, &from, controlled);
+      const RateEnd resumed = same(more, {}, &from, controlled);
       CHECK((resumed.weights == undisturbed.weights));
       CHECK(resumed.rate == 0.05);
       CHECK(resumed.notes == note);
@@ -96,7 +96,7 @@ TEST_CASE("a learning rate that was set holds in a run that goes on, until it is
   CHECK_FALSE(before.state.learning_rate_set);
   CHECK_FALSE(after.state.learning_rate_set);
   CHECK((same(more, set, &before, true).weights == undisturbed.weights));
-  const End rest = same(more, {}, &after, false);
+  const RateEnd rest = same(more, {}, &after, false);
   CHECK((rest.weights == returned.weights));
   CHECK(rest.notes.empty());
 }
@@ -105,7 +105,7 @@ TEST_CASE("the status says that the rate a run goes on with was set") {
   FilesInMemory files, more;
   run(files, {{4, 0.05}}, nullptr);
   const Checkpoint from = of_step(5, files);
-  auto g = graph();
+  auto g = rate_graph();
   RunSettings s = settings(7);
   s.epochs = 4;
   s.optimizer = "adamw(lr=0.01)";
@@ -129,7 +129,7 @@ TEST_CASE("a rate that was set is dropped when the run goes on with another trai
   FilesInMemory files, more, fresh;
   run(files, {{4, 0.05}}, nullptr);
   const Checkpoint from = of_step(5, files);
-  const End other = run(more, {}, &from, true, "adamw(lr=0.02)");
+  const RateEnd other = run(more, {}, &from, true, "adamw(lr=0.02)");
   REQUIRE(other.notes.size() == 2);
   CHECK(other.notes[1] == "the learning rate of 0.05 that was set from outside is dropped: the training is another");
   CHECK(other.rate < 0.02);

@@ -15,13 +15,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kNet = R"(harmonic g {
+constexpr const char* kNormNet = R"(harmonic g {
   producer x {32}; producer y {8}; layer h {16}; layer o;
   cycle { x -(affine, norm("batch"), relu)-> h -> o; o <-(cross_entropy)- y; }
 })";
 
 std::unique_ptr<HarmonicGraph> bound() {
-  auto g = graph_of(kNet);
+  auto g = graph_of(kNormNet);
   bind_rows(*g, "x", {32}, numbers(32 * 640));
   std::vector<int64_t> y;
   for (int64_t i = 0; i < 640; ++i) y.push_back(i % 8);
@@ -29,7 +29,7 @@ std::unique_ptr<HarmonicGraph> bound() {
   return g;
 }
 
-std::string bytes_of(const ParameterStore& store) {
+std::string bytes_of_store(const ParameterStore& store) {
   std::string s;
   for (const auto& [name, t] : store.all())
     if (t.role != Role::moment && name.find('/') == std::string::npos) s.append(name).append(reinterpret_cast<const char*>(t.storage->data()), t.type.bytes());
@@ -48,7 +48,7 @@ std::map<int64_t, std::string> by_step(int64_t accumulate, int64_t epochs) {
   auto g = bound();
   std::map<int64_t, std::string> all;
   CycleRuntime runtime(*g, 0, some(accumulate, epochs));
-  runtime.on_step(1, [&](const StepReport& r) { all[r.step] = bytes_of(g->store()); });
+  runtime.on_step(1, [&](const StepReport& r) { all[r.step] = bytes_of_store(g->store()); });
   runtime.run();
   return all;
 }
@@ -86,7 +86,7 @@ TEST_CASE("a snapshot is the weights of one step, and reading changes nothing") 
         while (!over) {
           const auto s = kept->fresh(Snapshots::Clock::now() + 1s);
           const auto at = expected.find(s->version().step);
-          if (s->version().step != 0 && (at == expected.end() || at->second != bytes_of(s->weights()))) ++wrong;
+          if (s->version().step != 0 && (at == expected.end() || at->second != bytes_of_store(s->weights()))) ++wrong;
           ++read;
         }
       });
@@ -99,10 +99,10 @@ TEST_CASE("a snapshot is the weights of one step, and reading changes nothing") 
   CHECK(wrong == 0);
   CHECK(read > 5);
   CHECK(snapshots->taken() > 3);
-  CHECK(bytes_of(g->store()) == expected.rbegin()->second);
+  CHECK(bytes_of_store(g->store()) == expected.rbegin()->second);
   const auto last = snapshots->newest();
   CHECK(last->version() == WeightsVersion{0, expected.rbegin()->first});
-  CHECK(bytes_of(last->weights()) == expected.rbegin()->second);
+  CHECK(bytes_of_store(last->weights()) == expected.rbegin()->second);
 }
 
 TEST_CASE("what nobody asks for is not copied, and what is young is not copied again") {

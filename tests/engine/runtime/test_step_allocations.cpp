@@ -12,7 +12,7 @@ namespace harmonics::testing {
 
 namespace {
 
-constexpr const char* kNet = R"(harmonic g {
+constexpr const char* kDropoutNet = R"(harmonic g {
   producer x {32}; producer y {8}; layer h {16}; layer o;
   cycle { x -(relu, dropout(0.1))-> h -> o; o <-(cross_entropy)- y; }
 })";
@@ -46,7 +46,7 @@ constexpr uint64_t kPerExecute = 8;  // what oneDNN allocates by itself
 
 TEST_CASE("a compiled training step allocates nothing outside oneDNN") {
   if (!kCountsAllocations) return;
-  auto g = graph_of(kNet);
+  auto g = graph_of(kDropoutNet);
   bind_rows(*g, "x", {32}, numbers(32 * 16));
   bind_rows<int64_t>(*g, "y", {}, std::vector<int64_t>(16, 3));
   LoweringOptions o;
@@ -114,7 +114,7 @@ TEST_CASE("a step of a perceptron on 64 samples allocates nothing, whether its i
 TEST_CASE("gathering, clipping and stepping allocate nothing outside oneDNN") {
   if (!kCountsAllocations) return;
   for (const NamedRow& row : optimizer_rows()) {
-    auto g = graph_of(kNet);
+    auto g = graph_of(kDropoutNet);
     bind_rows(*g, "x", {32}, numbers(32 * 16));
     bind_rows<int64_t>(*g, "y", {}, std::vector<int64_t>(16, 3));
     LoweringOptions o;

@@ -2,25 +2,18 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
+
 #include <harmonics/async.hpp>
 
 #include "tests/engine/runtime/memory_streams.hpp"
+#include "tests/message_of.hpp"
 
 using namespace harmonics;
 using namespace harmonics::testing;
-
-namespace {
-
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
-}  // namespace
 
 TEST_CASE("a stream of p for every q arrives in groups, and the report says what was left") {
   auto g = graph_of("harmonic g { producer a; producer b 3/2 a; consumer ca; consumer cb; cycle { a -> ca; b -> cb; } }");
@@ -81,6 +74,30 @@ TEST_CASE("options of joined streams: take, skip, repeat, what disagrees is an e
   CHECK(message_of([&] { joined("&take=5", "&take=6"); }).find("'take=6' of 'y' disagrees with take=5") == 0);
   CHECK(message_of([&] { joined("&take=0", ""); }).find("take=0 of 'x' asks for no sample") == 0);
   CHECK(message_of([&] { joined("&shard=3/3", ""); }).find("shard 3 of 3 of 'x' does not exist") == 0);
+  CHECK(message_of([&] { joined("&shard=1/3", "&shard=2/3"); }).find("'shard=2/3' of 'y' disagrees with shard=1/3") == 0);
+}
+
+TEST_CASE("files that are joined are cut alike, others as they are") {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("harmonics-parts-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  const auto file = [&](const char* name) {
+    std::ofstream out(folder / name);
+    for (int i = 0; i < 20; ++i) out << i % 3 << "\n";
+    return (folder / name).string();
+  };
+  const std::string x = file("x.csv"), y = file("y.csv");
+  const auto joined = [&](const std::string& cycles, const std::string& part, const std::string& other) {
+    auto g = graph_of("harmonic g { producer x {1}; producer y {1}; layer h {1}; layer o {1}; " + cycles + " }");
+    g->streams().bind(g->graph(), g->registry(), "x", parse_address("file:" + x + part));
+    g->streams().bind(g->graph(), g->registry(), "y", parse_address("file:" + y + other));
+    return message_of([&] { CycleRuntime(*g, 0, settings(4)).run(); });
+  };
+  const std::string together = "cycle (epochs 1) { x -(affine)-> h; h -(affine)-> o; o <-(mse)- y; }";
+  CHECK(joined(together, "?part=0.5-1", "?part=0.50-1.0") == "no error");
+  CHECK(joined(together, "?part=0-0.5", "?part=0.5-1") ==
+        "'part=0.5-1' of 'y' disagrees with part=0-0.5 of 'x', which it is joined with\nstreams that are read together are cut alike: give each the same part=");
+  CHECK(joined("cycle (epochs 1) { x -(affine)-> h; h <-(mse)- x; } cycle (epochs 1) { y -(affine)-> o; o <-(mse)- y; }", "?part=0-0.5", "?part=0.5-1") == "no error");
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("reading ahead changes nothing") {

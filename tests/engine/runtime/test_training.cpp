@@ -12,7 +12,7 @@ using namespace harmonics::testing;
 
 namespace {
 
-constexpr const char* kNet = R"(harmonic g {
+constexpr const char* kTanhNet = R"(harmonic g {
   producer x {6}; producer y {3}; layer h {5}; layer o;
   cycle { x -(tanh)-> h -> o; o <-(cross_entropy)- y; }
 })";
@@ -22,7 +22,7 @@ struct Outcome {
   std::map<std::string, std::vector<float>> weights;
 };
 
-void bind_net(HarmonicGraph& g, size_t samples) {
+void bind_tanh_net(HarmonicGraph& g, size_t samples) {
   bind_rows(g, "x", {6}, numbers(6 * samples));
   std::vector<uint8_t> labels;
   for (size_t i = 0; i < samples; ++i) labels.push_back(static_cast<uint8_t>(i * 7 % 3));
@@ -31,7 +31,7 @@ void bind_net(HarmonicGraph& g, size_t samples) {
 
 Outcome train(const char* flow, size_t samples, RunSettings s) {
   auto g = graph_of(flow);
-  bind_net(*g, samples);
+  bind_tanh_net(*g, samples);
   s.shuffle = false;
   Outcome o{CycleRuntime(*g, 0, s).run(), {}};
   for (const auto& [name, t] : g->store().all())
@@ -81,7 +81,7 @@ TEST_CASE("gradients gathered over batches equal those of one large batch") {
         large.clip = small.clip = clip;
         large.epochs = small.epochs = 8;
         small.accumulate = 3;
-        const Outcome a = train(kNet, samples, large), b = train(kNet, samples, small);
+        const Outcome a = train(kTanhNet, samples, large), b = train(kTanhNet, samples, small);
         INFO(optimizer << ", clip " << clip << ", " << samples << " samples");
         CHECK(a.report.steps == 8 * (samples == 24 ? 2 : 3));
         CHECK(b.report.steps == a.report.steps);
@@ -118,9 +118,9 @@ TEST_CASE("results with gathered gradients do not depend on threads") {
   s.accumulate = 3;
   s.clip = 0.1;
   s.epochs = 3;
-  const Outcome one = train(kNet, 29, s);
+  const Outcome one = train(kTanhNet, 29, s);
   s.threads = 2;
-  CHECK(train(kNet, 29, s).weights == one.weights);
+  CHECK(train(kTanhNet, 29, s).weights == one.weights);
 }
 
 TEST_CASE("running statistics move with every batch, not with every step") {
@@ -298,18 +298,18 @@ TEST_CASE("every optimizer learns, gathered and clipped or not") {
       s.optimizer = std::string(row.name) + (row.name == "sgd" ? "(lr=1)" : "(lr=0.02)");
       s.epochs = 150;
       if (gathered) s.accumulate = 2, s.clip = 1.0;
-      const Outcome o = train(kNet, 24, s);
+      const Outcome o = train(kTanhNet, 24, s);
       INFO(*s.optimizer << " " << gathered);
       CHECK(o.report.by_epoch.back().loss < 0.8 * o.report.by_epoch.front().loss);
     }
 }
 
 TEST_CASE("every batch is predicted before it is learned, over the last samples") {
-  constexpr const char* kNet = "harmonic g { producer x {4}; producer y; layer o {3}; cycle { x -> o; o <-(cross_entropy)- y; } }";
+  constexpr const char* kTanhNet = "harmonic g { producer x {4}; producer y; layer o {3}; cycle { x -> o; o <-(cross_entropy)- y; } }";
   std::vector<int64_t> labels;
   for (int64_t i = 0; i < 300; ++i) labels.push_back(i * 7 % 3);
   const auto bound = [&] {
-    auto g = graph_of(kNet);
+    auto g = graph_of(kTanhNet);
     bind_rows(*g, "x", {4}, numbers(4 * 300));
     bind_rows<int64_t>(*g, "y", {}, labels, 3);
     return g;

@@ -53,20 +53,20 @@ void expect_rows(const JudgedWindow& window, const std::deque<Said>& steps, bool
   }
 }
 
-constexpr const char* kFlow = R"(harmonic g { producer x {6}; producer y {3}; layer h {7}; layer o; layer side {6};
+constexpr const char* kWindowFlow = R"(harmonic g { producer x {6}; producer y {3}; layer h {7}; layer o; layer side {6};
   cycle { x -(tanh)-> h -> o; o <-(cross_entropy)- y; h -> side; side <-(mse)- x; } })";
 
-std::vector<uint8_t> labels(const std::vector<float>& x) {
+std::vector<uint8_t> window_labels(const std::vector<float>& x) {
   std::vector<uint8_t> y;
   for (size_t i = 0; i < x.size(); i += 6) y.push_back(static_cast<uint8_t>(x[i] > 0.3f ? 2 : x[i + 1] > 0 ? 1 : 0));
   return y;
 }
 
-std::unique_ptr<HarmonicGraph> graph(size_t samples = 120, const char* flow = kFlow) {
+std::unique_ptr<HarmonicGraph> window_graph(size_t samples = 120, const char* flow = kWindowFlow) {
   auto g = graph_of(flow);
   const std::vector<float> x = numbers(6 * samples, 3);
   bind_rows(*g, "x", {6}, x);
-  bind_rows(*g, "y", {}, labels(x), 3);
+  bind_rows(*g, "y", {}, window_labels(x), 3);
   return g;
 }
 
@@ -146,7 +146,7 @@ TEST_CASE("a window that is full allocates nothing") {
 }
 
 TEST_CASE("metrics over the last samples are those of a test on these samples") {
-  auto g = graph();
+  auto g = window_graph();
   RunSettings s = windowed(40);
   s.lr = 1e-30;  // what was said of them is what would be said now
   CycleRuntime runtime(*g, 0, s);
@@ -160,7 +160,7 @@ TEST_CASE("metrics over the last samples are those of a test on these samples") 
   REQUIRE(report.steps == 15);
   const std::vector<float> all = numbers(6 * 120, 3), last(all.end() - 6 * 40, all.end());
   bind_test(*g, "x", {6}, last);
-  bind_test(*g, "y", {}, labels(last), 3);
+  bind_test(*g, "y", {}, window_labels(last), 3);
   const Evaluation test = evaluate(*g, 0, g->test_streams(), s);
   REQUIRE(test.samples == 40);
   size_t compared = 0;
@@ -195,7 +195,7 @@ TEST_CASE("conditions may look at metrics over the last samples, after every ste
   s.epochs = 200;
   s.lr = 0.02;
   s.until = {"window.o.f1>=0.9"};
-  auto g = graph(120, kDeciding);
+  auto g = window_graph(120, kDeciding);
   CycleRuntime runtime(*g, 0, s);
   double last = 0;
   size_t early = 0;
@@ -208,12 +208,12 @@ TEST_CASE("conditions may look at metrics over the last samples, after every ste
   CHECK(last >= 0.9);
   CHECK(early == 0);  // it ended with the first step after which it held
   s.metrics.clear();
-  auto unasked = graph(120);
+  auto unasked = window_graph(120);
   CHECK_THAT(message_of([&] { CycleRuntime(*unasked, 0, s).run(); }), Catch::Contains("can never hold") && Catch::Contains("it is measured when it is asked for: --metric 'f1'"));
 }
 
 TEST_CASE("a window that would take too much is left out, and that is said") {
-  auto g = graph();
+  auto g = window_graph();
   RunSettings s = windowed(8 << 20);
   s.metrics = {"f1"};
   const CycleReport report = CycleRuntime(*g, 0, s).run();
@@ -224,6 +224,6 @@ TEST_CASE("a window that would take too much is left out, and that is said") {
   CHECK_THAT(report.notes[1], Catch::StartsWith("metrics of 'side' are not read"));
   RunSettings few = windowed(4);
   few.metrics = {"f1"};
-  auto small = graph();
+  auto small = window_graph();
   CHECK(CycleRuntime(*small, 0, few).run().metrics.count("window.f1") == 1);
 }

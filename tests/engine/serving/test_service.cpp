@@ -98,6 +98,25 @@ TEST_CASE("what the model, the status, the history and the log say fits their sc
   CHECK(parsed(health).at("streams").at("y").at("health") == "ok");
 }
 
+TEST_CASE("keys that come twice and numbers beyond their type are refused") {
+  Served run;
+  run.start();
+  const auto refused = [&](const std::string& body) {
+    const ServiceReply reply = call(run.service, post("/v1/predict", body));
+    return std::to_string(reply.status) + " " + std::string(parsed(reply).at("error").as_string());
+  };
+  const std::string twice = "400 the body has 'x' twice";
+  CHECK(refused(R"({"inputs": {"x": [[1, 2, 3, 4]], "x": [[5, 6, 7, 8]]}})") == twice);
+  CHECK(refused(R"({"inputs": {"x": [[1, 2, 3, 4]], "\u0078": [[5, 6, 7, 8]]}})") == twice);
+  CHECK(refused(R"({"inputs": {"x": [[1, 2, 3, 4]]}, "inputs" : {"x": [[5, 6, 7, 8]]}})") == "400 the body has 'inputs' twice");
+  for (const char* number : {"1e400", "-1e400", "1e39"})
+    CHECK_THAT(refused(std::string(R"({"inputs": {"x": [[1, 2, 3, )") + number + "]]}}"), Catch::StartsWith("400 sample 0 of input 'x' holds ") && Catch::EndsWith(", which is beyond f32"));
+  const auto control = [&](const std::string& body) { return call(run.service, with_token(post("/v1/control", body))).status; };
+  CHECK(control(R"({"do": "status", "do": "stop"})") == 400);
+  CHECK(control(R"({"do": "learning_rate", "value": 1e400})") == 400);
+  CHECK(control(R"({"do": "status"})") == 200);
+}
+
 TEST_CASE("who may ask what") {
   Served run;
   run.start();
@@ -114,8 +133,15 @@ TEST_CASE("who may ask what") {
   CHECK(call(run.service, get("/v1/status")).status == 200);
 
   ServiceRequest rebound = get("/v1/status");
-  rebound.host = "attacker.example:80";
-  CHECK(call(run.service, rebound).status == 403);
+  for (const char* host : {"attacker.example:80", "[::1].evil.com", "[::1]evil", "localhost:80@evil.com", "localhost:evil.com", "localhost.evil.com", "127.0.0.1.evil.com", "127.0.0.1:123456"}) {
+    INFO(host);
+    rebound.host = host;
+    CHECK(call(run.service, rebound).status == 403);
+  }
+  for (const char* host : {"localhost", "localhost:", "localhost:8080", "127.0.0.1:1", "[::1]", "[::1]:65535"}) {
+    rebound.host = host;
+    CHECK(call(run.service, rebound).status == 200);
+  }
   ServiceRequest foreign = post("/v1/predict", "{}");
   foreign.origin = "http://attacker.example";
   CHECK(call(run.service, foreign).status == 403);

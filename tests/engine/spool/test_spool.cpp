@@ -99,6 +99,22 @@ TEST_CASE("a spool goes on where it ended, and gives again what is asked for", "
   CHECK(notes.empty());
 }
 
+TEST_CASE("spool: says what its samples are without the source", "[spool]") {
+  FilesInMemory files;
+  NumberedSender sender(5);
+  CHECK(!Spool(options(files)).type_of("x"));
+  for (int twice = 0; twice < 2; ++twice) {
+    Spool spool(options(files));
+    const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+    expect_samples(*x, 0, 5, 1);
+    REQUIRE(spool.type_of("x"));
+    CHECK(spool.type_of("x")->dtype == DType::I64);
+    CHECK(spool.type_of("x")->sample == Shape{2});
+    CHECK(spool.type_of("x")->classes == Numbered::kClasses);
+    CHECK(!spool.type_of("y"));
+  }
+}
+
 TEST_CASE("who sends hears that its end is safe before who reads hears of it", "[spool]") {
   FilesInMemory files;
   NumberedSender sender(20);
@@ -238,10 +254,156 @@ TEST_CASE("a tail that is not whole is cut off and told, and asked for again", "
     Spool spool(options(*disk, uint64_t{64} << 20, &notes));
     const auto upstream = std::make_shared<Numbered>(again, 1);
     const auto x = spool.add("x", "a:", upstream);
-    expect_samples(*x, 0, 10, 1);
-    CHECK(upstream->restored < 10);  // the last barrier is not whole any more
-    if (i % 2 == 0) CHECK(notes.size() == 1);
+    std::string refusal;
+    try {
+      expect_samples(*x, 0, 10, 1);
+    } catch (const Error& e) {
+      refusal = e.what();
+    }
+    if (i % 2) {
+      CHECK(refusal.empty());
+      CHECK(upstream->restored < 10);  // the last barrier is not whole any more
+      continue;
+    }
+    INFO(refusal);
+    REQUIRE(notes.size() == 1);
+    if (upstream->restored == 10) {  // whole frames follow the damage
+      CHECK(disk->get(name) == damaged);
+      CHECK((refusal.empty() || refusal.find("the spool of 'x' is damaged: 'spool/x/") == 0));
+    } else {
+      CHECK(refusal.empty());
+      if (notes[0].find(" ends within a frame, at byte ") == std::string::npos)
+        CHECK(disk->get("spool/damaged/x-" + spool::segment_name(0)) == damaged);
+    }
   }
+}
+
+namespace {
+
+struct SpooledFrames {
+  explicit SpooledFrames(FilesInMemory& files) {
+    NumberedSender sender(0);
+    Spool spool(options(files));
+    const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+    for (uint64_t n = 10; n <= 100; n += 10) {
+      sender.arrive(n);
+      expect_samples(*x, n - 10, 10, 1);
+    }
+    bytes = files.get(name);
+    spool::SegmentReader reader(name, files);
+    for (uint64_t at = 0; const auto entry = reader.next(reader.size()); at = reader.at())
+      if (entry->frame.kind == wire::Kind::Data)
+        frames.push_back({at, entry->bytes.bytes.size(), entry->frame.seq, entry->frame.seq + entry->frame.count});
+  }
+  struct Place {
+    uint64_t at, size, first, end;
+  };
+  const std::string name = "spool/x/" + spool::segment_name(0);
+  std::string bytes;
+  std::vector<Place> frames;  // of samples
+};
+
+}  // namespace
+
+TEST_CASE("spool: a flipped bit before the sample that is asked for costs nothing behind it", "[spool]") {
+  FilesInMemory files;
+  const SpooledFrames spooled(files);
+  REQUIRE(spooled.frames.size() >= 10);
+  const auto& frame = spooled.frames[2];
+  for (uint64_t byte = frame.at; byte < frame.at + frame.size; ++byte) {
+    for (const int bit : {0, 7}) {
+      INFO("byte " << byte - frame.at << " of a frame, bit " << bit);
+      const auto disk = files.after_power_cut(nullptr);
+      std::string damaged = spooled.bytes;
+      damaged[byte] ^= static_cast<char>(1 << bit);
+      disk->put(spooled.name, damaged);
+      NumberedSender sender(130);
+      sender.durable = 100;  // it has none of those before
+      std::vector<std::string> notes;
+      Spool spool(options(*disk, uint64_t{64} << 20, &notes));
+      const auto upstream = std::make_shared<Numbered>(sender, 1);
+      const auto x = spool.add("x", "a:", upstream);
+      REQUIRE(x->restore(60, "spool"));
+      CHECK(upstream->restored == 100);
+      expect_samples(*x, 60, 70, 1);
+      CHECK(disk->get(spooled.name) == damaged);
+      REQUIRE(notes.size() == 1);
+      CHECK(notes[0].find("'spool/x/00000000000000000000.hxs', frame at byte " + std::to_string(frame.at)) == 0);
+      CHECK(notes[0].find("; samples " + std::to_string(frame.first) + " to " + std::to_string(frame.end - 1) +
+                          " are lost, and what lies behind is whole") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("spool: a flipped bit within what is needed is refused with its place, and changes no file", "[spool]") {
+  FilesInMemory files;
+  const SpooledFrames spooled(files);
+  const auto& frame = spooled.frames[7];
+  std::string damaged = spooled.bytes;
+  damaged[frame.at + frame.size - 3] ^= 4;
+  files.put(spooled.name, damaged);
+  for (int twice = 0; twice < 2; ++twice) {
+    NumberedSender sender(100);  // nothing new, which would begin another file
+    sender.durable = 100;
+    Spool spool(options(files));
+    const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+    const std::string message = message_of([&] { x->restore(frame.first - 3, "spool"); });
+    INFO(message);
+    CHECK(message.find("the spool of 'x' is damaged: 'spool/x/00000000000000000000.hxs', frame at byte " +
+                       std::to_string(frame.at)) == 0);
+    CHECK(message.find("samples " + std::to_string(frame.first) + " to " + std::to_string(frame.end - 1) +
+                       " are lost, and the samples from " + std::to_string(frame.first - 3) + " on are needed") !=
+          std::string::npos);
+    CHECK(message.find("put a good copy of the file back") != std::string::npos);
+    CHECK(files.get(spooled.name) == damaged);
+  }
+  NumberedSender sender(130);
+  sender.durable = 100;
+  Spool spool(options(files));
+  const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+  REQUIRE(x->restore(frame.end, "spool"));
+  expect_samples(*x, frame.end, 130 - frame.end, 1);
+}
+
+TEST_CASE("spool: a damage in an older file is refused when it is reached", "[spool]") {
+  FilesInMemory files;
+  NumberedSender sender(60'000);
+  {
+    Spool spool(options(files, uint64_t{4} << 20));
+    const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+    expect_samples(*x, 0, 60'000, 1);
+  }
+  const auto names = files_of(files, "spool/x/");
+  REQUIRE(names.size() > 1);
+  const bool in_the_end = GENERATE(false, true);  // nothing whole follows it in the file
+  std::string damaged = files.get(names[0]);
+  damaged[in_the_end ? damaged.size() - 300 : damaged.size() / 2] ^= 1;
+  files.put(names[0], damaged);
+  Spool spool(options(files, uint64_t{4} << 20));
+  const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+  REQUIRE(x->restore(0, "spool"));
+  std::vector<int64_t> rows(2 * 60'000);
+  const std::string message = message_of([&] { x->read(60'000, rows.data()); });
+  CHECK(message.find("the spool of 'x' is damaged: '" + names[0] + "'") == 0);
+  CHECK(message.find(" are lost, and the samples from ") != std::string::npos);
+  CHECK(files.get(names[0]) == damaged);
+}
+
+TEST_CASE("spool: files that no sample can be read from are kept aside", "[spool]") {
+  FilesInMemory files;
+  const SpooledFrames spooled(files);
+  files.put(spooled.name, std::string(5000, 'x'));
+  for (int twice = 0; twice < 2; ++twice) {
+    NumberedSender sender(10);
+    std::vector<std::string> notes;
+    Spool spool(options(files, uint64_t{64} << 20, &notes));
+    const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1));
+    expect_samples(*x, 0, 10, 1);
+    if (twice == 0)
+      CHECK((notes.size() == 1 &&
+             notes[0].find("the file is kept as 'spool/damaged/x-00000000000000000000.hxs'") != std::string::npos));
+  }
+  CHECK(files.get("spool/damaged/x-" + spool::segment_name(0)) == std::string(5000, 'x'));
 }
 
 TEST_CASE("what a checkpoint covers is let go, and a full spool waits for that", "[spool]") {

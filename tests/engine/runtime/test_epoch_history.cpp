@@ -1,0 +1,89 @@
+// Reports of epochs: however many there are, memory and checkpoints stay small, and a resumed run keeps the same ones.
+#include <catch2/catch.hpp>
+
+#include <random>
+
+#include "engine/model/sealed_file.hpp"
+#include "engine/runtime/epoch_history.hpp"
+#include "engine/runtime/run_state.hpp"
+
+using namespace harmonics;
+
+namespace {
+
+EpochReport report_of(int64_t epoch, size_t figures = 0) {
+  EpochReport e{epoch, 1, 1, 0, 0.5, -1, 1e-3, epoch};
+  for (size_t i = 0; i < figures; ++i) e.figures["figure " + std::to_string(i)] = 1.0 / static_cast<double>(epoch);
+  return e;
+}
+
+std::vector<int64_t> numbers_of(const std::vector<EpochReport>& kept) {
+  std::vector<int64_t> numbers;
+  for (const EpochReport& e : kept) numbers.push_back(e.epoch);
+  return numbers;
+}
+
+}  // namespace
+
+TEST_CASE("epochs are all kept while they are few, then evenly, the first and the last two always") {
+  std::vector<EpochReport> kept;
+  EpochHistory history(kept);
+  for (int64_t epoch = 1; epoch <= 1'000'000; ++epoch) {
+    REQUIRE(history.add(report_of(epoch)).epoch == epoch);
+    REQUIRE(kept.size() <= EpochHistory::kEpochs);
+    if (epoch <= static_cast<int64_t>(EpochHistory::kEpochs)) REQUIRE(kept.size() == static_cast<size_t>(epoch));
+  }
+  CHECK(history.closed() == 1'000'000);
+  CHECK(kept.size() > EpochHistory::kEpochs / 3);
+  CHECK(kept.front().epoch == 1);
+  CHECK(kept.back().epoch == 1'000'000);
+  CHECK(kept[kept.size() - 2].epoch == 999'999);
+  for (size_t i = 0; i + 2 < kept.size(); ++i) REQUIRE(kept[i].epoch == 1 + static_cast<int64_t>(i) * history.stride());
+}
+
+TEST_CASE("epochs of many figures are thinned sooner") {
+  std::vector<EpochReport> kept;
+  EpochHistory history(kept);
+  for (int64_t epoch = 1; epoch <= 400; ++epoch) {
+    history.add(report_of(epoch, 2000));
+    REQUIRE(kept.size() <= EpochHistory::kFigures / 2000 + 1);
+  }
+  CHECK(kept.size() > EpochHistory::kFigures / 2000 / 3);
+  CHECK(kept.back().epoch == 400);
+}
+
+TEST_CASE("a history that goes on keeps what an undisturbed one does, and its checkpoints stay small") {
+  std::vector<EpochReport> whole;
+  EpochHistory undisturbed(whole);
+  std::mt19937 random(7);
+  std::vector<EpochReport> kept;
+  auto history = std::make_unique<EpochHistory>(kept);
+  for (int64_t epoch = 1; epoch <= 6000; ++epoch) {
+    undisturbed.add(report_of(epoch, 3));
+    history->add(report_of(epoch, 3));
+    if (random() % 500 != 0) continue;
+    RunState state;
+    state.record.by_epoch = kept;
+    state.record.closed_epochs = history->closed();
+    state.record.epoch_stride = history->stride();
+    TensorFile file;
+    write_state(state, file);
+    CHECK(safetensors_header(file).size() < 1'000'000);
+    const RecordState back = take_state(file, "f").record;
+    history = std::make_unique<EpochHistory>(kept);
+    history->restore(back.by_epoch, back.closed_epochs, back.epoch_stride);
+  }
+  CHECK(numbers_of(kept) == numbers_of(whole));
+  CHECK(history->closed() == 6000);
+}
+
+TEST_CASE("a history that an earlier version kept whole is thinned") {
+  std::vector<EpochReport> all, kept;
+  for (int64_t epoch = 1; epoch <= 100'000; ++epoch) all.push_back(report_of(epoch));
+  EpochHistory history(kept);
+  history.restore(all, 100'000, 1);
+  CHECK(kept.size() <= EpochHistory::kEpochs);
+  CHECK(kept.back().epoch == 100'000);
+  CHECK(history.add(report_of(100'001)).epoch == 100'001);
+  for (size_t i = 0; i + 2 < kept.size(); ++i) REQUIRE(kept[i].epoch == 1 + static_cast<int64_t>(i) * history.stride());
+}
