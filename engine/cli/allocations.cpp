@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "engine/base/out_of_memory.hpp"
+
 namespace {
 
 std::atomic<uint64_t> made{0};
@@ -14,9 +16,9 @@ std::atomic<uint64_t> made{0};
 
 namespace {
 
-void* counted(void* p) {
+void* counted(void* p, std::size_t size) {
   made.fetch_add(1, std::memory_order_relaxed);
-  if (!p) throw std::bad_alloc();
+  if (!p) throw harmonics::OutOfMemory(size);
   return p;
 }
 
@@ -25,10 +27,10 @@ std::size_t at_least_one(std::size_t size) { return size ? size : 1; }
 }  // namespace
 
 // The array and nothrow forms of the standard library call these. Not inlined: a compiler that sees free() meet new complains.
-__attribute__((noinline)) void* operator new(std::size_t size) { return counted(std::malloc(at_least_one(size))); }
+__attribute__((noinline)) void* operator new(std::size_t size) { return counted(std::malloc(at_least_one(size)), size); }
 __attribute__((noinline)) void* operator new(std::size_t size, std::align_val_t alignment) {
   const auto a = static_cast<std::size_t>(alignment);
-  return counted(std::aligned_alloc(a, (at_least_one(size) + a - 1) / a * a));
+  return counted(std::aligned_alloc(a, (at_least_one(size) + a - 1) / a * a), size);
 }
 __attribute__((noinline)) void operator delete(void* p) noexcept { std::free(p); }
 __attribute__((noinline)) void operator delete(void* p, std::size_t) noexcept { std::free(p); }

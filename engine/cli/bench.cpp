@@ -6,6 +6,7 @@
 
 #include "engine/cli/command.hpp"
 #include "engine/cli/open_graph.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/cli/prepared.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/runtime/profile.hpp"
@@ -43,14 +44,14 @@ Measured measure(HarmonicGraph& graph, const Rows& rows, const PreparedSettings&
 }
 
 void print_head(const std::string& device) {
-  if (device != "cpu") fmt::print("on device {}, by the wall clock around a wait for each step\n", device);
-  fmt::print("{:<10} {:>7} {:>8} {:>12} {:>12} {:>14} {:>9}\n", "mode", "batch", "threads", "samples/s", "median", "us a step", "of floor");
+  if (device != "cpu") print("on device {}, by the wall clock around a wait for each step\n", device);
+  print("{:<10} {:>7} {:>8} {:>12} {:>12} {:>14} {:>9}\n", "mode", "batch", "threads", "samples/s", "median", "us a step", "of floor");
 }
 
 void print_row(const Measured& m) {
-  fmt::print("{:<10} {:>7} {:>8} {:>12} {:>12} {:>14.2f} {:>9.2f}\n", m.trains ? "training" : "inference", m.batch, m.threads, thousands(static_cast<int64_t>(m.samples(m.best))),
+  print("{:<10} {:>7} {:>8} {:>12} {:>12} {:>14.2f} {:>9.2f}\n", m.trains ? "training" : "inference", m.batch, m.threads, thousands(static_cast<int64_t>(m.samples(m.best))),
              thousands(static_cast<int64_t>(m.samples(m.median))), m.best * 1e6, m.floor / m.best);
-  std::fflush(stdout);
+  flush_output();
 }
 
 json::object json_of(const Measured& m) {
@@ -111,7 +112,7 @@ int bench_command(const Options& options) {
   return with_source(flow.source, [&] {
     Bench bench(flow, options);
     bench.run();
-    if (options.json) fmt::print("{}\n", json::serialize(bench.result()));
+    if (options.json) print_json(bench.result());
     return kDone;
   });
 }

@@ -7,6 +7,7 @@
 
 #include "engine/cli/command.hpp"
 #include "engine/cli/command_text.hpp"
+#include "engine/cli/crash_report.hpp"
 #include "engine/cli/stop_signals.hpp"
 #include "engine/cli/terminal.hpp"
 
@@ -34,6 +35,7 @@ Checkpointing::Checkpointing(const Options& options) : command_(options.command_
       throw Error(ErrorKind::Usage, fmt::format("'{}' holds the checkpoints of a run", folder), {}, {"go on with that run: add --resume; or give this one a directory of its own"});
   }
   if (options.resume) read(options, folder);
+  if (writer_) CrashReport::set_way_on(writer_->folder().path(), resuming_line(command_, folder_in_command_ ? "" : writer_->folder().path()));
 }
 
 void Checkpointing::read(const Options& options, const std::string& folder) {

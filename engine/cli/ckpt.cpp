@@ -8,6 +8,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/cli/ckpt.hpp"
 #include "engine/cli/command.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/runtime/checkpoint_folder.hpp"
 
@@ -54,24 +55,22 @@ std::string loss_of(const RunState& s) {
   return at == s.metrics.end() ? "-" : fmt::format("{:.4g}", at->second);
 }
 
-void print(const json::object& o) { fmt::print("{}\n", json::serialize(o)); }
-
 int list(const std::string& path, const Options& options) {
   json::array rows;
   int code = kDone;
-  if (!options.json) fmt::print("{:<46} {:>10} {:>7} {:>10} {:>10} {:>9}\n", "checkpoint", "step", "epoch", "sample", "loss", "MB");
+  if (!options.json) print("{:<46} {:>10} {:>7} {:>10} {:>10} {:>9}\n", "checkpoint", "step", "epoch", "sample", "loss", "MB");
   for (const std::string& file : files_of(path)) {
     try {
       const Checkpoint c = read_checkpoint(file);
       if (options.json) rows.push_back(json_of(c));
-      else fmt::print("{:<46} {:>10} {:>7} {:>10} {:>10} {:>9.1f}{}\n", file, thousands(c.state.step), c.state.epoch + 1, thousands(static_cast<int64_t>(c.state.index)), loss_of(c.state), static_cast<double>(bytes_of(c.file)) / 1e6, c.state.not_resumable.empty() ? "" : "  not resumable");
+      else print("{:<46} {:>10} {:>7} {:>10} {:>10} {:>9.1f}{}\n", file, thousands(c.state.step), c.state.epoch + 1, thousands(static_cast<int64_t>(c.state.index)), loss_of(c.state), static_cast<double>(bytes_of(c.file)) / 1e6, c.state.not_resumable.empty() ? "" : "  not resumable");
     } catch (const Error& e) {
       code = exit_code(e.kind());
       if (options.json) rows.push_back(json::object{{"file", file}, {"damaged", e.what()}});
-      else fmt::print("{:<46} {}\n", file, e.what());
+      else print("{:<46} {}\n", file, e.what());
     }
   }
-  if (options.json) print({{"version", 1}, {"checkpoints", rows}});
+  if (options.json) print_json(json::object{{"version", 1}, {"checkpoints", rows}});
   return code;
 }
 
@@ -82,15 +81,15 @@ int verify(const std::string& path, const Options& options) {
     std::string wrong;
     try {
       const Checkpoint c = read_checkpoint(file);
-      if (!options.json) fmt::print("{}: whole, {} tensors, {:.1f} MB\n", file, c.file.tensors.size(), static_cast<double>(bytes_of(c.file)) / 1e6);
+      if (!options.json) print("{}: whole, {} tensors, {:.1f} MB\n", file, c.file.tensors.size(), static_cast<double>(bytes_of(c.file)) / 1e6);
     } catch (const Error& e) {
       wrong = e.what();
       code = exit_code(e.kind());
-      if (!options.json) fmt::print("{}\n", wrong);
+      if (!options.json) print("{}\n", wrong);
     }
     rows.push_back(json::object{{"file", file}, {"damaged", wrong.empty() ? json::value(nullptr) : json::value(wrong)}});
   }
-  if (options.json) print({{"version", 1}, {"checkpoints", rows}});
+  if (options.json) print_json(json::object{{"version", 1}, {"checkpoints", rows}});
   return code;
 }
 
@@ -122,14 +121,14 @@ int diff(const std::string& first, const std::string& second, const Options& opt
   const auto tell = [&](const std::string& name, const std::string& how) {
     same = false;
     rows.push_back(json::object{{"tensor", name}, {"difference", how}});
-    if (!options.json) fmt::print("  {:<40} {}\n", name, how);
+    if (!options.json) print("  {:<40} {}\n", name, how);
   };
   const json::object left = json_of(a), right = json_of(b);
-  if (!options.json) fmt::print("{}\n{}\n", a.path, b.path);
+  if (!options.json) print("{}\n{}\n", a.path, b.path);
   for (const auto& [key, value] : left) {
     if (key == "file" || value == right.at(key)) continue;
     fields.push_back(json::string(key));
-    if (!options.json) fmt::print("  {:<40} {} | {}\n", std::string(key), json::serialize(value), json::serialize(right.at(key)));
+    if (!options.json) print("  {:<40} {} | {}\n", std::string(key), json::serialize(value), json::serialize(right.at(key)));
   }
   for (const auto& [name, tensor] : a.file.tensors) {
     const auto at = b.file.tensors.find(name);
@@ -139,8 +138,8 @@ int diff(const std::string& first, const std::string& second, const Options& opt
   }
   for (const auto& [name, tensor] : b.file.tensors)
     if (!a.file.tensors.count(name)) tell(name, "only in the second");
-  if (options.json) print({{"version", 1}, {"first", a.path}, {"second", b.path}, {"same_tensors", same}, {"fields", fields}, {"tensors", rows}});
-  else if (same) fmt::print("  all {} tensors are the same to the bit\n", a.file.tensors.size());
+  if (options.json) print_json(json::object{{"version", 1}, {"first", a.path}, {"second", b.path}, {"same_tensors", same}, {"fields", fields}, {"tensors", rows}});
+  else if (same) print("  all {} tensors are the same to the bit\n", a.file.tensors.size());
   return kDone;
 }
 
@@ -155,15 +154,15 @@ int show_checkpoint(const std::string& path, const Options& options) {
   json::object o = json_of(c);
   if (options.json) {
     o["version"] = 1;
-    print(o);
+    print_json(o);
     return kDone;
   }
   const RunState& s = c.state;
-  fmt::print("{}\n  graph       {}, cycle {} ({})\n  step        {} after {} samples in {}\n  position    {}\n  reading     {}\n", c.path, s.graph, s.cycle + 1, s.identity, thousands(s.step), thousands(s.samples), duration(s.seconds), s.position(), s.reading);
-  for (const auto& [name, size] : s.streams) fmt::print("  producer    {}, {}\n", name, size ? thousands(static_cast<int64_t>(size)) + " samples" : "without end");
-  fmt::print("  resumable   {}\n  training    {}, batch {}, seed {}, rate {:.4g}, on {}\n", s.not_resumable.empty() ? "yes" : "no: " + s.not_resumable, s.training, s.batch, s.seed, s.learning_rate, s.device);
-  for (const auto& [name, v] : s.metrics) fmt::print("  {:<11} {:.6g}\n", name, v);
-  for (const auto& [name, tensor] : c.file.tensors) fmt::print("    {:<40} {}\n", name, type_of(tensor).str());
+  print("{}\n  graph       {}, cycle {} ({})\n  step        {} after {} samples in {}\n  position    {}\n  reading     {}\n", c.path, s.graph, s.cycle + 1, s.identity, thousands(s.step), thousands(s.samples), duration(s.seconds), s.position(), s.reading);
+  for (const auto& [name, size] : s.streams) print("  producer    {}, {}\n", name, size ? thousands(static_cast<int64_t>(size)) + " samples" : "without end");
+  print("  resumable   {}\n  training    {}, batch {}, seed {}, rate {:.4g}, on {}\n", s.not_resumable.empty() ? "yes" : "no: " + s.not_resumable, s.training, s.batch, s.seed, s.learning_rate, s.device);
+  for (const auto& [name, v] : s.metrics) print("  {:<11} {:.6g}\n", name, v);
+  for (const auto& [name, tensor] : c.file.tensors) print("    {:<40} {}\n", name, type_of(tensor).str());
   return kDone;
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/cli/command.hpp"
 #include "engine/cli/command_table.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/training/optimizer.hpp"
 #include "engine/training/schedule.hpp"
 
@@ -163,8 +164,8 @@ std::string completion_script(const CommandTable& table, const std::string& shel
 
 int completion_command(const Options& options) {
   const std::string script = completion_script(command_table(), options.files.front());
-  if (options.json) fmt::print("{}\n", boost::json::serialize(boost::json::object{{"version", 1}, {"shell", options.files.front()}, {"script", script}}));
-  else fmt::print("{}", script);
+  if (options.json) print_json(boost::json::object{{"version", 1}, {"shell", options.files.front()}, {"script", script}});
+  else print("{}", script);
   return kDone;
 }
 

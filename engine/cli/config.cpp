@@ -7,6 +7,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/configuration.hpp"
+#include "engine/cli/output.hpp"
 
 namespace harmonics::cli {
 
@@ -75,20 +76,20 @@ int config_command(const Options& options) {
     json::array rows, looked;
     for (const Shown& s : all) rows.push_back(json::object{{"verb", s.verb->name}, {"key", s.flag->name}, {"values", json::value_from(s.values)}, {"origin", s.origin}});
     for (const std::string& file : Configuration::usual_files()) looked.push_back(json::value(file));
-    fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"files", json::value_from(c.files())}, {"looked_for", looked}, {"settings", rows}}));
+    print_json(json::object{{"version", 1}, {"files", json::value_from(c.files())}, {"looked_for", looked}, {"settings", rows}});
     return kDone;
   }
   std::string verb;
   for (const Shown& s : all) {
-    if (verb != s.verb->name) fmt::print("{}[{}]\n", verb.empty() ? "" : "\n", s.verb->name);
+    if (verb != s.verb->name) print("{}[{}]\n", verb.empty() ? "" : "\n", s.verb->name);
     verb = s.verb->name;
     const std::string line = s.flag->name + " = " + written(*s.flag, s.values);
-    if (options.origin) fmt::print("{:<40} # {}\n", line, s.origin);
-    else fmt::print("{}\n", line);
+    if (options.origin) print("{:<40} # {}\n", line, s.origin);
+    else print("{}\n", line);
   }
   if (all.empty()) {
-    fmt::print("# nothing is set; flags win over HARMONICS_FLAG, --config FILE, and then:\n");
-    for (const std::string& file : Configuration::usual_files()) fmt::print("#   {}\n", file);
+    print("# nothing is set; flags win over HARMONICS_FLAG, --config FILE, and then:\n");
+    for (const std::string& file : Configuration::usual_files()) print("#   {}\n", file);
   }
   return kDone;
 }

@@ -1,13 +1,21 @@
 #include "engine/cli/configuration.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <set>
 #include <sstream>
+#include <string_view>
+
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fmt/core.h>
 
 #include <harmonics/error.hpp>
 
+#include "engine/base/foreign_file.hpp"
 #include "engine/base/read_file.hpp"
 
 namespace harmonics::cli {
@@ -40,20 +48,34 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-std::string text_of(const std::string& path) {
+constexpr char kHere[] = "harmonics.toml", kShownHere[] = "./harmonics.toml";
+// Nothing of these runs code, opens a port, reads or writes a file.
+constexpr std::string_view kAllowedHere[] = {"epochs", "steps",   "batch",     "lr",     "optimizer", "schedule",
+                                             "seed",   "threads", "precision", "device", "quiet"};
+
+bool is_allowed_here(const std::string& flag) {
+  return std::find(std::begin(kAllowedHere), std::end(kAllowedHere), flag) != std::end(kAllowedHere);
+}
+
+std::string listed(const std::set<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "'" : ", '") + name + "'";
+  return text;
+}
+
+using Expect = std::function<void(const struct stat&)>;
+std::string text_of(const std::string& path, const Expect& expect = {}) {
   try {
-    return read_file(path, kMostBytes);
+    return read_file(path, kMostBytes, expect);
   } catch (const Error& e) {
     throw Error(e.kind(), e.what(), {}, {"it was to hold settings; 'harmonics config show' lists the files that count"});
   }
 }
 
-std::string shown(const std::string& path) { return path == "harmonics.toml" ? "./harmonics.toml" : path; }
-
 }  // namespace
 
 std::vector<std::string> Configuration::usual_files() {
-  std::vector<std::string> files{"harmonics.toml"};
+  std::vector<std::string> files{kHere};
   const std::string config = environment_text("XDG_CONFIG_HOME"), home = environment_text("HOME");
   if (!config.empty()) files.push_back(config + "/harmonics/config.toml");
   else if (!home.empty()) files.push_back(home + "/.config/harmonics/config.toml");
@@ -77,11 +99,44 @@ Configuration Configuration::read(const CommandTable& table, const std::optional
     std::error_code none;
     const bool asked = file && i == 0;
     if (!asked && !fs::is_regular_file(files[i], none)) continue;
-    const std::string name = shown(files[i]);
-    c.layers_.push_back(parse_settings(table, name, text_of(files[i])));
-    c.files_.push_back(name);
+    if (!asked && files[i] == kHere) {
+      if (!file || !fs::equivalent(*file, kHere, none)) c.read_here(table);
+      continue;
+    }
+    c.layers_.push_back(parse_settings(table, files[i], text_of(files[i])));
+    c.files_.push_back(files[i]);
   }
   return c;
+}
+
+void Configuration::read_here(const CommandTable& table) {
+  std::string text, foreign;
+  struct stat link {};
+  const bool links = ::lstat(kHere, &link) == 0 && S_ISLNK(link.st_mode);
+  if (links && link.st_uid != ::geteuid() && link.st_uid != 0) foreign = "is a link of another user";
+  if (foreign.empty()) text = text_of(kHere, [&](const struct stat& state) { foreign = foreign_access(state); });
+  if (!foreign.empty()) {
+    notes_.push_back(fmt::format("{} is left out: it {}", kShownHere, foreign));
+    return;
+  }
+  SettingsLayer layer = parse_settings(table, kShownHere, text);
+  std::set<std::string> left_out;
+  std::erase_if(layer, [&](const auto& entry) {
+    const bool out = !is_allowed_here(entry.first.second);
+    if (out) left_out.insert(entry.first.second);
+    return out;
+  });
+  if (!left_out.empty())
+    notes_.push_back(fmt::format(
+        "{} of {} {} left out: the file of the current folder says how much is learned and how, nothing else; "
+        "--config {} takes all of it",
+        listed(left_out), kShownHere, left_out.size() == 1 ? "is" : "are", kHere));
+  layers_.push_back(std::move(layer));
+  files_.emplace_back(kShownHere);
+}
+
+bool Configuration::is_from_here(const Setting& setting) {
+  return setting.origin.rfind(std::string(kShownHere) + ":", 0) == 0;
 }
 
 const Setting* Configuration::find(const std::string& verb, const std::string& flag) const {

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "engine/cli/command.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/cli/run_link.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/serving/control_socket.hpp"
@@ -38,24 +39,24 @@ json::object message_of(const Options& options) {
 
 // What people want to know first.
 void show(const json::object& s) {
-  std::string line = fmt::format("{}: {}, step {}, {} samples", text_in(s, "graph"), text_in(s, "state"), thousands(static_cast<int64_t>(number_in(s, "step"))), thousands(static_cast<int64_t>(number_in(s, "samples"))));
+  std::string line = fmt::format("{}: {}, step {}, {} samples", text_in(s, "graph"), text_in(s, "state"), count_text(number_in(s, "step")), count_text(number_in(s, "samples")));
   if (const double v = number_in(s, "samples_per_second"); v > 0) line += ", " + rate(v);
   if (const double v = number_in(s, "loss"); !std::isnan(v)) line += fmt::format(", loss {:.4g}", v);
   if (const double v = number_in(s, "learning_rate"); !std::isnan(v)) line += fmt::format(", lr {:.3g}", v);
-  fmt::print("{}\n", line);
+  print("{}\n", line);
   if (const json::value* checkpoint = s.if_contains("checkpoint"); checkpoint && checkpoint->is_object())
-    fmt::print("checkpoint: {}, {} ago\n", text_in(checkpoint->get_object(), "path"), duration(number_in(checkpoint->get_object(), "seconds_ago")));
+    print("checkpoint: {}, {} ago\n", text_in(checkpoint->get_object(), "path"), duration(number_in(checkpoint->get_object(), "seconds_ago")));
   const json::value* streams = s.if_contains("streams");
   if (!streams || !streams->is_array()) return;
   for (const json::value& v : streams->get_array()) {
     if (!v.is_object()) continue;
     const json::object& stream = v.get_object();
     std::string about = fmt::format("{}: {}, {}", text_in(stream, "name"), text_in(stream, "state"), text_in(stream, "health"));
-    if (const double queued = number_in(stream, "queued_samples"); !std::isnan(queued)) about += fmt::format(", {} wait", thousands(static_cast<int64_t>(queued)));
-    if (const double lost = number_in(stream, "lost"); lost > 0) about += fmt::format(", {} lost", thousands(static_cast<int64_t>(lost)));
+    if (const double queued = number_in(stream, "queued_samples"); !std::isnan(queued)) about += fmt::format(", {} wait", count_text(queued));
+    if (const double lost = number_in(stream, "lost"); lost > 0) about += fmt::format(", {} lost", count_text(lost));
     if (const std::string out = left_out_text(stream); !out.empty()) about += ", " + out;
     if (const std::string error = text_in(stream, "last_error"); !error.empty()) about += ", " + error;
-    fmt::print("{}\n", about);
+    print("{}\n", about);
   }
 }
 
@@ -66,8 +67,8 @@ int follow_events(const Options& options) {
   constexpr double kSilence = 70;  // a status comes every second at least
   try {
     for (;;) {
-      fmt::print("{}\n", client.hear(kSilence));
-      std::fflush(stdout);
+      print_json_line(client.hear(kSilence));
+      flush_output();
     }
   } catch (const Error& e) {
     if (std::string_view(e.what()).ends_with("is over")) return kDone;
@@ -89,7 +90,7 @@ int ctl_command(const Options& options) {
     return kFailed;
   }
   const json::value* status = o.if_contains("status");
-  if (options.json) fmt::print("{}\n", json::serialize(options.files[1] == "status" && status ? *status : json::value(o)));
+  if (options.json) print_json(options.files[1] == "status" && status ? *status : json::value(o));
   else if (status && status->is_object()) show(status->get_object());
   return kDone;
 }

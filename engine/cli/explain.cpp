@@ -8,6 +8,7 @@
 #include "engine/cli/command.hpp"
 #include "engine/cli/dot.hpp"
 #include "engine/cli/open_graph.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/program/print.hpp"
 
@@ -35,10 +36,10 @@ class Explanation {
 
   void section(const char* key, const std::string& title, const std::string& text) {
     if (json_) add(key, {{"title", title}, {"text", text}});
-    else fmt::print("{}\n{}\n", title, text);
+    else print("{}\n{}\n", title, text);
   }
   void say(const std::string& text) const {
-    if (!json_) fmt::print("{}", text);
+    if (!json_) print("{}", text);
   }
   json::object& object() { return object_; }
 
@@ -222,7 +223,7 @@ int explain_command(const Options& options) {
     Explanation e(options);
     e.object()["version"] = 1;
     explain(flow, options, e);
-    if (options.json) fmt::print("{}\n", json::serialize(e.object()));
+    if (options.json) print_json(e.object());
     return kDone;
   });
 }

@@ -14,6 +14,8 @@
 
 #include <harmonics/error.hpp>
 
+#include "engine/serving/control_socket.hpp"
+
 namespace harmonics::cli {
 
 namespace {
@@ -60,8 +62,8 @@ class Socket {
       else if (errno != EAGAIN && errno != EINTR) throw gone();
     }
   }
-  // Until the other side closes.
-  std::string receive() {
+  // Until the other side closes: at most `most` bytes, within the time for all of it.
+  std::string receive(size_t most) {
     std::string all;
     char piece[4096];
     for (;;) {
@@ -70,6 +72,9 @@ class Socket {
       if (n == 0) return all;
       if (n > 0) all.append(piece, static_cast<size_t>(n));
       else if (errno != EAGAIN && errno != EINTR) throw gone();
+      if (all.size() > most)
+        throw Error(ErrorKind::Unavailable, fmt::format("{} answers with more than {} MiB", url_, most >> 20), {},
+                    {"it is no run of harmonics, or a smaller part has to be asked for"});
     }
   }
 
@@ -103,7 +108,7 @@ HttpAnswer http_request(const std::string& url, const std::string& method, const
   const bool v6 = place.host.find(':') != std::string::npos;
   socket.send(fmt::format("{} {} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{}\r\n{}", method, path, v6 ? "[" + place.host + "]" : place.host, place.port, body.size(),
                           token.empty() ? "" : "Authorization: Bearer " + token + "\r\n", body));
-  const std::string all = socket.receive();
+  const std::string all = socket.receive(kMostReplyBytes);
   const size_t end = all.find("\r\n\r\n");
   HttpAnswer answer;
   if (all.rfind("HTTP/1.1 ", 0) == 0) answer.status = std::atoi(all.c_str() + 9);

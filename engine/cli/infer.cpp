@@ -4,6 +4,7 @@
 
 #include "engine/cli/command.hpp"
 #include "engine/cli/open_graph.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/runtime/generate.hpp"
 
@@ -20,15 +21,15 @@ int write_text(HarmonicGraph& graph, const Options& options) {
   s.threads = options.run.threads;
   static_cast<DeviceSettings&>(s) = options.run;
   std::string text;
-  if (!options.json) fmt::print("{}", options.prompt);
+  if (!options.json) print_data(options.prompt);
   generate(graph, 0, s, [&](const std::string& symbol) {
     text += symbol;
     if (options.json) return;
-    fmt::print("{}", symbol);
-    std::fflush(stdout);
+    print_data(symbol);
+    flush_output();
   });
-  if (options.json) fmt::print("{}\n", boost::json::serialize(boost::json::object{{"version", 1}, {"graph", graph.graph().name}, {"prompt", options.prompt}, {"text", text}}));
-  else fmt::print("\n");
+  if (options.json) print_json(boost::json::object{{"version", 1}, {"graph", graph.graph().name}, {"prompt", options.prompt}, {"text", text}});
+  else print("\n");
   return kDone;
 }
 

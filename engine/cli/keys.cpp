@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "engine/cli/command.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/cli/terminal.hpp"
 
 namespace harmonics::cli {
@@ -48,9 +49,9 @@ int keys_command(const Options& options) {
   write_new(file, 0600, fmt::format("# A pair of keys of Harmonics. Keep it secret.\npublic = {}\nsecret = {}\n", pair.public_key, pair.secret_key));
   write_new(file + ".pub", 0644, fmt::format("public = {}\n", pair.public_key));
   if (options.json)
-    fmt::print("{}\n", boost::json::serialize(boost::json::object{{"version", 1}, {"public", pair.public_key}, {"file", file}, {"public_file", file + ".pub"}}));
+    print_json(boost::json::object{{"version", 1}, {"public", pair.public_key}, {"file", file}, {"public_file", file + ".pub"}});
   else
-    fmt::print("{}\n", pair.public_key);
+    print("{}\n", pair.public_key);
   if (!options.quiet) say(fmt::format("wrote {} (secret) and {}.pub", file, file));
   return kDone;
 }

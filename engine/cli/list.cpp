@@ -8,9 +8,11 @@
 #include "engine/cli/catalogue.hpp"
 #include "engine/cli/ckpt.hpp"
 #include "engine/cli/command.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/execution/device_memory.hpp"
 #include "engine/plugin/loader.hpp"
+#include "engine/runtime/run_state.hpp"
 #include "engine/runtime/streams.hpp"
 
 namespace harmonics::cli {
@@ -60,23 +62,23 @@ json::object json_of(const CatalogueEntry& e) {
 }
 
 void show(const CatalogueEntry& e) {
-  fmt::print("{} {}\n  {}\n", e.kind, e.signature, e.description);
-  fmt::print("  from {}\n", e.plugin.empty() ? "the library itself" : e.plugin + " (" + e.path + ")");
-  if (!e.arguments.empty()) fmt::print("arguments\n");
+  print("{} {}\n  {}\n", e.kind, e.signature, e.description);
+  print("  from {}\n", e.plugin.empty() ? "the library itself" : e.plugin + " (" + e.path + ")");
+  if (!e.arguments.empty()) print("arguments\n");
   for (const CatalogueArgument& a : e.arguments) {
     const std::string otherwise = a.required ? "required" : a.default_text.empty() ? "optional" : "= " + a.default_text;
-    fmt::print("  {:<14} {:<14} {:<12} {}{}\n", a.name, a.type, otherwise, a.range.empty() ? "" : a.range + (a.description.empty() ? "" : "  "), a.description);
+    print("  {:<14} {:<14} {:<12} {}{}\n", a.name, a.type, otherwise, a.range.empty() ? "" : a.range + (a.description.empty() ? "" : "  "), a.description);
   }
   if (e.kind == "producer") {
-    fmt::print("of every producer\n");
-    for (const StreamOption& o : stream_options()) fmt::print("  {:<14} {}\n", o.name, o.description);
+    print("of every producer\n");
+    for (const StreamOption& o : stream_options()) print("  {:<14} {}\n", o.name, o.description);
   }
-  if (!e.example.empty()) fmt::print("example\n  {}\n", e.example);
+  if (!e.example.empty()) print("example\n  {}\n", e.example);
 }
 
 int inspect_weights(const std::string& path, const Options& options) {
   const TensorFile file = read_safetensors(path);
-  if (file.metadata.count("harmonics.run")) return show_checkpoint(path, options);
+  if (holds_state(file)) return show_checkpoint(path, options);
   int64_t total = 0;
   json::array tensors;
   for (const auto& [name, tensor] : file.tensors) {
@@ -84,13 +86,13 @@ int inspect_weights(const std::string& path, const Options& options) {
     tensors.push_back(json::object{{"name", name}, {"dtype", std::string(dtype_name(tensor.dtype()))}, {"shape", json::value_from(tensor.shape().vector())}});
   }
   if (options.json) {
-    fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"file", path}, {"metadata", json::value_from(file.metadata)}, {"tensors", tensors}}));
+    print_json(json::object{{"version", 1}, {"file", path}, {"metadata", json::value_from(file.metadata)}, {"tensors", tensors}});
     return kDone;
   }
-  fmt::print("{}: {} tensors, {} numbers\n", path, file.tensors.size(), thousands(total));
-  for (const auto& [name, tensor] : file.tensors) fmt::print("  {:<40} {}\n", name, type_of(tensor).str());
+  print("{}: {} tensors, {} numbers\n", path, file.tensors.size(), thousands(total));
+  for (const auto& [name, tensor] : file.tensors) print("  {:<40} {}\n", name, type_of(tensor).str());
   for (const auto& [key, value] : file.metadata)
-    if (value.find('\n') == std::string::npos) fmt::print("  {} = {}\n", key, value.size() > 100 ? value.substr(0, 97) + "..." : value);
+    if (value.find('\n') == std::string::npos) print("  {} = {}\n", key, value.size() > 100 ? value.substr(0, 97) + "..." : value);
   return kDone;
 }
 
@@ -107,23 +109,23 @@ int inspect_stream(const std::string& text, const Options& options) {
   const SteppedSource stepped = with_steps("stream", open_source(Registry::global(), "stream", address), steps, Registry::global());
   const StreamInfo& info = stepped.source.info();
   if (options.json) {
-    fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"address", text}, {"dtype", std::string(dtype_name(info.dtype))}, {"sample", json::value_from(info.sample.vector())}, {"size", info.size}, {"classes", info.classes}, {"symbols", json::value_from(info.symbols)}, {"notes", info.notes}}));
+    print_json(json::object{{"version", 1}, {"address", text}, {"dtype", std::string(dtype_name(info.dtype))}, {"sample", json::value_from(info.sample.vector())}, {"size", info.size}, {"classes", info.classes}, {"symbols", json::value_from(info.symbols)}, {"notes", info.notes}});
     return kDone;
   }
-  fmt::print("stream {}\n  samples     {}\n  each        {}\n", text, info.size ? thousands(static_cast<int64_t>(info.size)) : "without end", sample_type_text(info.dtype, info.sample));
-  if (info.classes) fmt::print("  classes     {}\n", info.classes);
-  if (!info.symbols.empty()) fmt::print("  symbols     {}\n", shortened(info.symbols));
-  if (!info.notes.empty()) fmt::print("{}\n", info.notes);
+  print("stream {}\n  samples     {}\n  each        {}\n", text, info.size ? thousands(static_cast<int64_t>(info.size)) : "without end", sample_type_text(info.dtype, info.sample));
+  if (info.classes) print("  classes     {}\n", info.classes);
+  if (!info.symbols.empty()) print("  symbols     {}\n", shortened(info.symbols));
+  if (!info.notes.empty()) print("{}\n", info.notes);
   return kDone;
 }
 
 int inspect_plugin(const std::string& path, const Options& options) {
   const hx_plugin_abi d = read_descriptor(path);
   if (options.json) {
-    fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"file", path}, {"id", d.id}, {"plugin_version", d.version}, {"license", d.license}, {"vendor", d.vendor}, {"built_with", d.built_with}, {"contract", fmt::format("{}.{}", d.abi_major, d.abi_minor)}}));
+    print_json(json::object{{"version", 1}, {"file", path}, {"id", d.id}, {"plugin_version", d.version}, {"license", d.license}, {"vendor", d.vendor}, {"built_with", d.built_with}, {"contract", fmt::format("{}.{}", d.abi_major, d.abi_minor)}});
     return kDone;
   }
-  fmt::print("plugin {}\n  id          {}\n  version     {}\n  license     {}\n  vendor      {}\n  built with  {}\n  contract    {}.{} (at least minor {})\n", path, d.id[0] ? d.id : "(by file name)", d.version, d.license[0] ? d.license : "-", d.vendor[0] ? d.vendor : "-", d.built_with, d.abi_major, d.abi_minor, d.abi_min_minor);
+  print("plugin {}\n  id          {}\n  version     {}\n  license     {}\n  vendor      {}\n  built with  {}\n  contract    {}.{} (at least minor {})\n", path, d.id[0] ? d.id : "(by file name)", d.version, d.license[0] ? d.license : "-", d.vendor[0] ? d.vendor : "-", d.built_with, d.abi_major, d.abi_minor, d.abi_min_minor);
   return kDone;
 }
 
@@ -143,11 +145,19 @@ DeviceWords words_of_device(const std::string& name) {
 }
 void show_device(const std::string& name) {
   const DeviceWords w = words_of_device(name);
-  if (!w.unavailable.empty()) return fmt::print("    not available: {}\n", w.unavailable);
-  fmt::print("    {}\n", w.name);
-  if (!w.driver.empty()) fmt::print("    driver {}\n", w.driver);
-  if (!w.capability.empty()) fmt::print("    {}\n", w.capability);
-  if (w.memory) fmt::print("    memory {:.1f} GiB\n", static_cast<double>(w.memory) / (1024.0 * 1024 * 1024));
+  if (!w.unavailable.empty()) return print("    not available: {}\n", w.unavailable);
+  print("    {}\n", w.name);
+  if (!w.driver.empty()) print("    driver {}\n", w.driver);
+  if (!w.capability.empty()) print("    {}\n", w.capability);
+  if (w.memory) print("    memory {:.1f} GiB\n", static_cast<double>(w.memory) / (1024.0 * 1024 * 1024));
+}
+
+// "file:w.safetensors" and "file:p.so" are these files; other addresses stay what they are.
+std::string without_scheme(const std::string& thing) {
+  if (!thing.starts_with("file:")) return thing;
+  const Address address = parse_address(thing);
+  const bool whole = address.options.empty() && !address.fragment;
+  return whole && (address.path.ends_with(".safetensors") || address.path.ends_with(".so")) ? address.path : thing;
 }
 
 }  // namespace
@@ -165,28 +175,28 @@ int list_command(const Options& options) {
         const DeviceWords w = words_of_device(std::string(row.at("name").as_string()));
         row.as_object()["device"] = json::object{{"name", w.name}, {"driver", w.driver}, {"capability", w.capability}, {"memory_bytes", w.memory}, {"unavailable", w.unavailable}};
       }
-    fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"items", rows}}));
+    print_json(json::object{{"version", 1}, {"items", rows}});
     return kDone;
   }
   std::string heading;
   for (const CatalogueEntry& e : all) {
-    if (heading != e.kind) fmt::print("{}{}\n", heading.empty() ? "" : "\n", plural(e.kind));
+    if (heading != e.kind) print("{}{}\n", heading.empty() ? "" : "\n", plural(e.kind));
     heading = e.kind;
-    fmt::print("  {:<22} {}\n", e.name, e.kind == "functional" && e.plugin.empty() ? e.signature : e.description);
+    print("  {:<22} {}\n", e.name, e.kind == "functional" && e.plugin.empty() ? e.signature : e.description);
     if (singular(kind) == "device") show_device(e.name);
     if (kind == "producers")
-      for (const CatalogueArgument& a : e.arguments) fmt::print("    {:<12} {}\n", a.name, a.description);
+      for (const CatalogueArgument& a : e.arguments) print("    {:<12} {}\n", a.name, a.description);
   }
-  if (all.empty()) fmt::print("no {} are registered\n", plural(singular(kind)));
+  if (all.empty()) print("no {} are registered\n", plural(singular(kind)));
   if (kind == "producers") {
-    fmt::print("\noptions of every producer\n");
-    for (const StreamOption& o : stream_options()) fmt::print("    {:<12} {}\n", o.name, o.description);
+    print("\noptions of every producer\n");
+    for (const StreamOption& o : stream_options()) print("    {:<12} {}\n", o.name, o.description);
   }
   return kDone;
 }
 
 int inspect_command(const Options& options) {
-  const std::string& thing = options.files.front();
+  const std::string thing = without_scheme(options.files.front());
   if (thing.ends_with(".safetensors")) return inspect_weights(thing, options);
   if (thing.ends_with(".so")) return inspect_plugin(thing, options);
   const std::vector<CatalogueEntry> found = catalogue_of(thing);
@@ -205,7 +215,7 @@ int inspect_command(const Options& options) {
   }
   json::array items;
   for (const CatalogueEntry& e : found) items.push_back(json_of(e));
-  fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"items", items}}));
+  print_json(json::object{{"version", 1}, {"items", items}});
   return kDone;
 }
 

@@ -1,14 +1,17 @@
 #include <cerrno>
 #include <clocale>
 #include <csignal>
-#include <cstdio>
-#include <cstring>
 #include <exception>
+#include <filesystem>
+#include <new>
+#include <optional>
 #include <string>
-#include <system_error>
 
 #include "engine/base/source_text.hpp"
 #include "engine/cli/command.hpp"
+#include "engine/cli/crash_report.hpp"
+#include "engine/cli/output.hpp"
+#include "engine/cli/outputs.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/execution/device_choice.hpp"
 #include "engine/plugin/loader.hpp"
@@ -31,7 +34,12 @@ constexpr Row kVerbs[] = {
 };
 
 int dispatch(Options options) {
+  expect_separate_files(options);
+  std::optional<CrashReport> crashes;
+  if (options.verb != "plugin") crashes.emplace();  // its children crash as they may
   for (const std::string& plugin : options.plugins) load_plugin(plugin);
+  if (!options.plugins.empty() && !options.quiet)
+    for (const std::string& line : Registry::global().take_replacements()) print_note(line);
   if (options.run.device == "auto") {
     const DeviceChoice choice = choose_device(Registry::global());
     options.run.device = choice.device;
@@ -46,18 +54,17 @@ int dispatch(Options options) {
 
 namespace {
 
-Error output_error(int reason) { return Error(kind_of_failure(reason, ErrorKind::Output), std::string("cannot write to standard output: ") + std::strerror(reason)); }
-
-// Of what is none of ours: printing failed, or there is a bug.
+// Of what is none of ours: a file system that refuses, or a bug.
 Error error_of(const std::exception& e) {
-  const auto* system = dynamic_cast<const std::system_error*>(&e);
-  if (system && std::ferror(stdout)) return output_error(system->code().value());
+  if (const auto* refused = dynamic_cast<const std::filesystem::filesystem_error*>(&e)) {
+    const int reason = refused->code().value();
+    return Error(kind_of_failure(reason, reason == EACCES || reason == EPERM ? ErrorKind::Denied : ErrorKind::NoInput),
+                 "cannot use '" + refused->path1().string() + "': " + refused->code().message());
+  }
+  if (const auto* memory = dynamic_cast<const std::bad_alloc*>(&e))
+    return Error(ErrorKind::Memory, text_of_memory(*memory), {},
+                 {"use a smaller batch or smaller layers, or a machine with more memory"});
   return Error(ErrorKind::Internal, std::string("internal error: ") + e.what(), {}, {"this is a bug; please report the command line and the files it read"});
-}
-
-// What was printed has reached whoever reads it, or the exit code says that it has not.
-void finish_output() {
-  if (!std::ferror(stdout) && std::fflush(stdout) != 0) throw output_error(errno);
 }
 
 }  // namespace
@@ -77,6 +84,7 @@ int exit_code(ErrorKind kind) {
     case ErrorKind::InputOutput: return kInputOutput;
     case ErrorKind::Denied: return kNotAllowed;
     case ErrorKind::Unavailable: return kUnavailable;
+    case ErrorKind::Memory:
     case ErrorKind::Plugin:
     case ErrorKind::Device:
     case ErrorKind::Diverged: return kFailed;
@@ -89,13 +97,14 @@ int exit_code(ErrorKind kind) {
 int main(int argc, char** argv) {
   using namespace harmonics;
   using namespace harmonics::cli;
+  take_standard_streams();
   std::signal(SIGUSR1, SIG_IGN);  // runs reload plugins by it
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of writing, with its reason
   Options options;
   try {
     const std::optional<int> parsed = parse_options(argc, argv, options);
     const int code = parsed ? *parsed : dispatch(options);
-    finish_output();
+    if (code == kDone) finish_output();  // another code says what was wrong before
     return code;
   } catch (const Error& e) {
     print_error(e);

@@ -10,6 +10,7 @@
 #include "engine/base/spelling.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/command_table.hpp"
+#include "engine/cli/output.hpp"
 
 namespace harmonics::cli {
 
@@ -118,8 +119,8 @@ std::string man_page(const CommandTable& table, const std::string& verb) {
 int man_command(const Options& options) {
   const std::string verb = options.files.empty() ? "" : options.files.front();
   const std::string page = man_page(command_table(), verb);
-  if (options.json) fmt::print("{}\n", boost::json::serialize(boost::json::object{{"version", 1}, {"page", verb.empty() ? "harmonics" : "harmonics-" + verb}, {"text", page}}));
-  else fmt::print("{}", page);
+  if (options.json) print_json(boost::json::object{{"version", 1}, {"page", verb.empty() ? "harmonics" : "harmonics-" + verb}, {"text", page}});
+  else print("{}", page);
   return kDone;
 }
 

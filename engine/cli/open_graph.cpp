@@ -10,6 +10,8 @@
 #include "engine/cli/command.hpp"
 #include "engine/cli/live_addresses.hpp"
 #include "engine/cli/terminal.hpp"
+#include "engine/runtime/live_types.hpp"
+#include "engine/runtime/other_functions.hpp"
 #include "engine/spool/spool.hpp"
 
 namespace harmonics::cli {
@@ -32,7 +34,7 @@ namespace {
 
 void print_notes(const Source& source) {
   std::istringstream notes(source.info().notes);
-  for (std::string line; std::getline(notes, line);) fmt::print(stderr, "{}: {}\n", source.name(), line);
+  for (std::string line; std::getline(notes, line);) say(source.name() + ": " + line);
 }
 
 // What is left infers; when training would end says nothing about that.
@@ -90,12 +92,31 @@ std::shared_ptr<DeadLetters> dead_letters_of(const Options& options) {
   return std::make_shared<DeadLetters>(std::move(o));
 }
 
+// Weights of the same shapes fit, whatever computed with them; the saved text may need plugins that are not here.
+void note_other_functions(const HarmonicGraph& graph, const Options& options) {
+  const std::string &learned = graph.learned_flow(), &now = graph.graph().source->text();
+  if (learned.empty() || learned == now) return;
+  std::vector<std::string> differ;
+  try {
+    const Flow flow = parse_flow(std::make_shared<SourceText>(options.weights, learned));
+    differ = other_functions(make_graph(flow, Registry::global(), graph.graph().name), graph.graph());
+  } catch (const Error&) {
+    return;
+  }
+  if (differ.empty()) return;
+  std::string text = differ.front();
+  if (differ.size() > 1) text += fmt::format(", and {} more differ", differ.size() - 1);
+  print_note(fmt::format("{} learned otherwise: {}", options.weights, text));
+}
+
 }  // namespace
 
 std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& options, bool inference, const std::function<void(HarmonicGraph&)>& known) {
   Graph graph = make_graph(flow, Registry::global(), options.graph);
   if (inference) drop_taps(graph);
   auto result = std::make_unique<HarmonicGraph>(std::move(graph));
+  result->set_limits(options.limits);
+  for (const std::string& folder : options.weights_from) result->allow_weights_in(folder);
   for (const std::string& text : options.overrides) set_override(result->registry(), text);
   if (known) known(*result);
   const auto bind = [&](const std::vector<std::string>& texts, StreamSet& set) {
@@ -111,6 +132,8 @@ std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& optio
   };
   const std::shared_ptr<Spool> spool = spool_of(options);
   result->streams().set_spool(spool);
+  if (options.resume)
+    result->streams().expect(live_types_in(options.resume->empty() ? options.checkpoint : *options.resume));
   result->streams().set_dead_letters(dead_letters_of(options));
   bind(options.producers, result->streams());
   bind(options.tests, result->test_streams());
@@ -124,7 +147,11 @@ std::unique_ptr<HarmonicGraph> open_graph(const Flow& flow, const Options& optio
     if (options.insecure) set_option(result->registry(), HX_CONSUMER, b.address, "insecure", "true");
     result->bind_consumer(b.name, std::move(b.address));
   }
-  if (!options.weights.empty()) result->load_weights(options.weights);
+  if (!options.quiet)
+    for (const std::string& line : result->registry().take_replacements()) print_note(line);
+  if (options.weights.empty()) return result;
+  result->load_weights(options.weights);
+  note_other_functions(*result, options);
   return result;
 }
 

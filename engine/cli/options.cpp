@@ -61,6 +61,8 @@ void stream_options(CLI::App* app, Options& o) {
   app->add_option("--plugin", o.plugins, "load a plugin library")->type_name("PATH");
   insecure_flag(app, o);
   app->add_option("--weights", o.weights, "start from these weights (safetensors)")->type_name("FILE");
+  app->add_option("--weights-from", o.weights_from, "files that the flow names with weights= may lie in this folder too (default: its own alone)")->type_name("DIR")->take_all();
+  app->add_option_function<std::string>("--limits", [&o](const std::string& v) { o.limits = parse_model_limits(v); }, "what the flow may take until it runs: operations of one program, bytes of weights and moments, seconds to compile (default steps=1000000,seconds=600 and the machine's memory)")->type_name("steps=N,weights=SIZE,seconds=N");
 }
 
 void dead_letter_options(CLI::App* app, Options& o) {
@@ -368,8 +370,9 @@ void define_config(CLI::App* app, Options& o) {
   app->add_option("ACTION", o.files, "show, and whose settings: show [VERB]")->required()->expected(1, 2);
   app->add_flag("--origin", o.origin, "also where each value comes from");
   app->footer("Settings have the names of flags. What counts, the strongest first: the flag, HARMONICS_FLAG in the environment, --config FILE,\n"
-              "./harmonics.toml, ~/.config/harmonics/config.toml, /etc/harmonics/config.toml, the default.\n\n"
-              "Examples:\n  printf '[run]\\nbatch = 128\\nmetric = [\"f1\", \"topk(3)\"]\\n' > harmonics.toml\n  harmonics config show run --origin");
+              "./harmonics.toml (epochs, steps, batch, lr, optimizer, schedule, seed, threads, precision, device, quiet),\n"
+              "~/.config/harmonics/config.toml, /etc/harmonics/config.toml, the default.\n\n"
+              "Examples:\n  printf '[run]\\nbatch = 128\\nepochs = 3\\n' > harmonics.toml\n  harmonics config show run --origin");
 }
 
 void define_completion(CLI::App* app, Options& o) {
@@ -468,9 +471,20 @@ VerbRow row_of(const CLI::App& sub) {
   return row;
 }
 
-// Flags that were not given take their values from the configuration.
-void configure(CLI::App& sub, const Options& o) {
+// "batch = 128"
+std::string assignment(const std::string& flag, const Setting& setting) {
+  std::string values;
+  for (const std::string& value : setting.values) values += (values.empty() ? "" : ", ") + value;
+  return flag + " = " + values;
+}
+
+// Flags that were not given take their values from the configuration. Returns what to say of the current folder's file,
+// which counts without being named.
+std::vector<std::string> configure(CLI::App& sub, const Options& o) {
   const Configuration configuration = Configuration::read(command_table(), o.config.empty() ? std::nullopt : std::optional(o.config));
+  std::vector<std::string> notes = configuration.notes();
+  std::string taken;
+  bool quiet_here = false;
   for (CLI::Option* option : sub.get_options()) {
     if (option->get_lnames().empty() || option->count() > 0) continue;
     const Setting* setting = configuration.find(sub.get_name(), option->get_lnames().front());
@@ -481,7 +495,13 @@ void configure(CLI::App& sub, const Options& o) {
     } catch (const CLI::Error& e) {
       throw Error(ErrorKind::Type, fmt::format("{}: {}", setting->origin, e.what()), {}, {"'harmonics " + sub.get_name() + " --help' says what --" + option->get_lnames().front() + " takes"});
     }
+    if (!Configuration::is_from_here(*setting)) continue;
+    quiet_here |= option->get_lnames().front() == "quiet";
+    taken += (taken.empty() ? "" : ", ") + assignment(option->get_lnames().front(), *setting);
   }
+  if (!taken.empty()) notes.push_back("./harmonics.toml sets " + taken);
+  if (o.quiet && !quiet_here) notes.clear();
+  return notes;
 }
 
 // CLI11 lists what it could not place; the nearest flag or verb is what people want to know.
@@ -537,8 +557,9 @@ std::optional<int> parse_options(int argc, char** argv, Options& o) {
   CLI::App& sub = *app->get_subcommands().front();
   o.verb = sub.get_name();
   o.command_line.assign(argv, argv + argc);
-  configure(sub, o);
+  const std::vector<std::string> notes = configure(sub, o);
   use_colours(o.color);
+  for (const std::string& note : notes) print_note(note);
   return std::nullopt;
 }
 

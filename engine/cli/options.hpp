@@ -18,6 +18,8 @@ struct Options {
   RunSettings run;
   std::string graph;                                    // --graph NAME
   std::string weights, save, report;
+  std::vector<std::string> weights_from;                // --weights-from DIR
+  ModelLimits limits;                                   // --limits
   std::string plot, confusion, tensorboard;             // pictures and event files of a run
   std::vector<std::string> logs;                        // .csv, .jsonl
   int64_t log_every = 0;                                // steps; 0: at the end of every epoch alone

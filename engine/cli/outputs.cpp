@@ -5,9 +5,15 @@
 #include <filesystem>
 
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <unistd.h>
 
 #include <fmt/core.h>
+
+#include "engine/base/address.hpp"
+#include "producers/file/formats.hpp"
+#include "producers/file/images.hpp"
+#include "engine/model/sealed_file.hpp"
 
 namespace fs = std::filesystem;
 
@@ -50,7 +56,95 @@ std::string free_name(const fs::path& folder, const std::string& path) {
   }
 }
 
+// A file of the command line, and the flag that names it.
+struct NamedFile {
+  std::string flag, path;
+};
+using NamedFiles = std::vector<NamedFile>;
+
+void add_file(NamedFiles& to, const char* flag, const std::string& path) {
+  if (!path.empty()) to.push_back({flag, path});
+}
+
+// Those of "file:" among addresses. What is wrong with an address is said where it is opened.
+void add_addresses(NamedFiles& to, const char* flag, const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) {
+    try {
+      const Binding binding = parse_binding(text);
+      if (binding.address.scheme == "file") to.push_back({std::string(flag) + " " + text, binding.address.path});
+    } catch (const Error&) {
+    }
+  }
+}
+
+// Of what a run reads or writes as a whole: pipes and devices may stand anywhere.
+bool is_the_same_file(const std::string& a, const std::string& b) {
+  std::error_code failed;
+  if (fs::exists(a, failed) && !fs::is_regular_file(a, failed)) return false;
+  return fs::equivalent(a, b, failed) || fs::weakly_canonical(a, failed) == fs::weakly_canonical(b, failed);
+}
+
+// Would reading the folder or pattern `input` read this file?
+bool reads(const std::string& input, const std::string& file) {
+  std::error_code failed;
+  if (!fs::is_regular_file(file, failed)) return false;
+  if (!fs::is_directory(input, failed))
+    return ::fnmatch(input.c_str(), file.c_str(), FNM_PATHNAME) == 0 || is_the_same_file(input, file);
+  const fs::path folder = fs::weakly_canonical(file, failed).parent_path();
+  return fs::equivalent(folder, input, failed) && format_of_name(file) && find_images(input).paths.empty();
+}
+
+NamedFiles inputs_of(const Options& options) {
+  NamedFiles inputs;
+  const bool samples = options.verb == "send" || options.verb == "receive";
+  if (!samples)
+    for (const std::string& file : options.files) add_file(inputs, "the flow", file);
+  if (options.verb == "receive") add_addresses(inputs, "the address", options.files);
+  add_addresses(inputs, "--producer", options.producers);
+  add_addresses(inputs, "--validate", options.validations);
+  add_addresses(inputs, "--test", options.tests);
+  add_addresses(inputs, "--from", options.from);
+  add_file(inputs, "--weights", options.weights);
+  add_file(inputs, "--resume", options.resume.value_or(""));
+  add_file(inputs, "--config", options.config);
+  for (const std::string& plugin : options.plugins) add_file(inputs, "--plugin", plugin);
+  return inputs;
+}
+
+NamedFiles outputs_of(const Options& options) {
+  NamedFiles outputs;
+  add_file(outputs, "--save", options.save);
+  add_file(outputs, "--report", options.report);
+  add_file(outputs, "--plot", options.plot);
+  add_file(outputs, "--confusion", options.confusion);
+  add_file(outputs, "--trace", options.trace);
+  for (const std::string& log : options.logs) add_file(outputs, "--log", log);
+  add_addresses(outputs, "--consumer", options.consumers);
+  add_addresses(outputs, "--to", options.to);
+  if (options.verb == "send") add_addresses(outputs, "the address", options.files);
+  return outputs;
+}
+
 }  // namespace
+
+void expect_separate_files(const Options& options) {
+  const NamedFiles inputs = inputs_of(options), outputs = outputs_of(options);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const NamedFile& output = outputs[i];
+    for (const NamedFile& input : inputs) {
+      const bool read_before = output.flag == "--save" && input.flag == "--weights";  // fine-tuning in place
+      if (!read_before && reads(input.path, output.path))
+        throw Error(ErrorKind::Usage,
+                    fmt::format("{} would overwrite '{}', which {} reads", output.flag, output.path, input.flag), {},
+                    {"write to another file"});
+    }
+    for (size_t k = 0; k < i; ++k)
+      if (is_the_same_file(outputs[k].path, output.path))
+        throw Error(ErrorKind::Usage,
+                    fmt::format("{} and {} both write '{}'", outputs[k].flag, output.flag, output.path), {},
+                    {"write to two files"});
+  }
+}
 
 void expect_writable_outputs(const Options& options) {
   const std::pair<const char*, const std::string*> outputs[] = {{"--save", &options.save},
@@ -63,13 +157,13 @@ void expect_writable_outputs(const Options& options) {
 
 void save_or_rescue(const TensorFile& weights, const std::string& path) {
   try {
-    save_safetensors(weights, path);
+    save_sealed(weights, path);
   } catch (const Error& failure) {
     std::error_code failed;
     for (const fs::path& folder : {fs::path(), fs::temp_directory_path(failed)}) {
       const std::string instead = free_name(folder, path);
       try {
-        save_safetensors(weights, instead);
+        save_sealed(weights, instead);
       } catch (const Error&) {
         continue;
       }

@@ -13,12 +13,15 @@
 
 #include "engine/base/child_process.hpp"
 #include "engine/base/spelling.hpp"
+#include "engine/base/utf8.hpp"
 #include "engine/cli/command.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/cli/plugin.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/conformance/item_checks.hpp"
 #include "engine/plugin/discovery.hpp"
 #include "engine/plugin/loader.hpp"
+#include "engine/plugin/trial.hpp"
 
 namespace harmonics::cli {
 
@@ -28,7 +31,7 @@ namespace fs = std::filesystem;
 namespace {
 
 using Outcome = Finding::Outcome;
-constexpr double kPatience = 240;  // seconds from one line of a child to the next
+constexpr double kLoading = 30, kChecking = 60;  // seconds from one line of a child to the next, see plugin_patience
 constexpr std::chrono::seconds kPulse{1};  // between two lines of a long check
 
 // How loading a library in a child ended, and what was found out before.
@@ -44,13 +47,14 @@ struct Examined {
   std::vector<Thing> things;
   std::string error;  // of loading
   std::vector<std::string> notes;
+  double patience = kLoading;  // for what it does now
   bool loaded = false, finished = false;
   ChildEnd end;
 
   // "" when it came to its end.
   std::string broke_off() const {
     if (finished || !error.empty()) return "";
-    if (end.timed_out) return fmt::format("did not end within {:.0f} seconds", kPatience);
+    if (end.timed_out) return fmt::format("did not end within {:g} seconds", patience);
     if (end.signal) return "crashed with " + signal_name(end.signal);
     return "ended the process";
   }
@@ -78,7 +82,7 @@ class Telling final : public CheckLog {
   void end(const Finding& f) override { tell({{"end", static_cast<int>(f.outcome)}, {"text", f.text}, {"remedy", f.remedy}}); }
   void tell(const json::object& o) {
     said_ = std::chrono::steady_clock::now();
-    say_(json::serialize(o));
+    say_(valid_json(json::serialize(o)));
   }
 
  private:
@@ -90,7 +94,7 @@ class Telling final : public CheckLog {
 bool hear(const std::string& line, Examined& e) {
   const json::object o = json::parse(line).as_object();
   const auto text = [&](const char* key) { return std::string(o.at(key).as_string()); };
-  if (o.contains("loaded")) return e.loaded = true, false;
+  if (o.contains("loaded")) return e.patience = plugin_patience(kChecking), e.loaded = true, false;
   if (o.contains("finished")) return e.finished = true, false;
   if (o.contains("alive")) return false;
   if (o.contains("name")) return e.things.push_back({text("kind"), text("name"), {}}), true;
@@ -113,12 +117,13 @@ void make_known(Registry& registry) {
 // Loads the library in a child and, with settings, checks everything it registers.
 Examined examine(const std::string& path, const CheckSettings* settings, const std::function<void(const Examined&)>& watch = {}) {
   Examined e;
+  e.patience = plugin_patience(kLoading);
   e.end = in_child_process(
       [&](const std::function<void(const std::string&)>& say) {
         Telling telling(say);
         try {
           Registry registry;
-          load_plugin(path, registry);
+          load_untried(path, registry);
           telling.tell({{"loaded", true}});
           if (settings) make_known(registry);
           for (const uint32_t kind : item_kinds())
@@ -136,7 +141,7 @@ Examined examine(const std::string& path, const CheckSettings* settings, const s
       [&](const std::string& line) {
         if (hear(line, e) && watch) watch(e);
       },
-      kPatience);
+      [&] { return e.patience; });
   return e;
 }
 
@@ -144,11 +149,11 @@ const char* word_of(Outcome outcome) { return outcome == Outcome::Passed ? "ok" 
 
 void print_newest(const Examined& e) {
   const Examined::Thing& t = e.things.back();
-  if (t.checks.empty()) return fmt::print("{} {}\n", t.kind, t.name);
+  if (t.checks.empty()) return print("{} {}\n", t.kind, t.name);
   const Finding& f = *t.checks.back().finding;
-  fmt::print("  {:<7} {}{}{}\n", word_of(f.outcome), t.checks.back().name, f.text.empty() ? "" : ": ", f.text);
-  if (!f.remedy.empty()) fmt::print("          {}\n", f.remedy);
-  std::fflush(stdout);
+  print("  {:<7} {}{}{}\n", word_of(f.outcome), t.checks.back().name, f.text.empty() ? "" : ": ", f.text);
+  if (!f.remedy.empty()) print("          {}\n", f.remedy);
+  flush_output();
 }
 
 json::object json_of(const std::string& path, const Examined& e) {
@@ -185,10 +190,10 @@ int check(const Options& options, const std::vector<std::string>& paths) {
     if (!e.error.empty()) print_error(Error(ErrorKind::Plugin, e.error, {}, e.notes));
     if (!broke.empty())
       print_error(Error(ErrorKind::Plugin, fmt::format("plugin '{}' {} {}", path, broke, e.where()), {}, {"run it under a debugger: gdb --args harmonics list --plugin " + path}));
-    if (e.finished && e.things.empty()) fmt::print("'{}' registers nothing\n", path);
+    if (e.finished && e.things.empty()) print("'{}' registers nothing\n", path);
   }
-  if (options.json) fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"passed", passed}, {"failed", failed}, {"files", files}}));
-  else fmt::print("{} passed, {} failed\n", passed, failed);
+  if (options.json) print_json(json::object{{"version", 1}, {"passed", passed}, {"failed", failed}, {"files", files}});
+  else print("{} passed, {} failed\n", passed, failed);
   return failed ? kFailed : kDone;
 }
 
@@ -201,7 +206,8 @@ struct Diagnosis {
 Diagnosis diagnose(const std::string& path) {
   Diagnosis d{path, "", "", "", {}, {}};
   try {
-    if (!fs::exists(path)) throw Error(ErrorKind::NoInput, "there is no such file", {}, {"a manifest without its library: remove it, or put the library back"});
+    std::error_code unreachable;
+    if (!fs::exists(path, unreachable) && !unreachable) throw Error(ErrorKind::NoInput, "there is no such file", {}, {"a manifest without its library: remove it, or put the library back"});
     const hx_plugin_abi descriptor = read_descriptor(path);
     d.id = descriptor.id;
     d.version = descriptor.version;
@@ -227,7 +233,7 @@ Diagnosis diagnose(const std::string& path) {
 void compare_manifest(Diagnosis& d) {
   const fs::path manifest = fs::path(d.path).replace_extension(".manifest");
   if (!d.trouble.empty()) return;
-  if (!fs::exists(manifest)) {
+  if (std::error_code none; !fs::exists(manifest, none)) {
     d.trouble = "has no manifest, so only --plugin finds it";
     std::string lines;
     for (const std::string& p : d.provides) lines += (lines.empty() ? "" : "\\n") + p;
@@ -250,7 +256,7 @@ std::vector<std::string> libraries_of(const std::string& directory) {
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, none)) {
     const fs::path path = entry.path();
     if (path.extension() == ".so") found.push_back(path.string());
-    if (path.extension() == ".manifest" && !fs::exists(fs::path(path).replace_extension(".so"))) found.push_back(fs::path(path).replace_extension(".so").string());
+    if (path.extension() == ".manifest" && !fs::exists(fs::path(path).replace_extension(".so"), none)) found.push_back(fs::path(path).replace_extension(".so").string());
   }
   std::sort(found.begin(), found.end());
   return found;
@@ -260,8 +266,10 @@ int doctor(const Options& options, const std::vector<std::string>& paths) {
   std::vector<std::pair<std::string, bool>> libraries;  // and whether it is found by its manifest
   const std::vector<std::string> places = paths.empty() ? plugin_search_path() : paths;
   for (const std::string& place : places) {
-    if (!options.json) fmt::print("{}{}\n", place, fs::exists(place) ? "" : " (does not exist)");
-    if (!fs::is_directory(place)) libraries.emplace_back(place, false);
+    std::error_code unreachable;
+    const bool exists = fs::exists(place, unreachable);
+    if (!options.json) print("{}{}\n", place, exists ? "" : unreachable ? fmt::format(" (cannot be read: {})", unreachable.message()) : " (does not exist)");
+    if (!fs::is_directory(place, unreachable)) libraries.emplace_back(place, false);
     else
       for (const std::string& path : libraries_of(place)) libraries.emplace_back(path, true);
   }
@@ -279,11 +287,11 @@ int doctor(const Options& options, const std::vector<std::string>& paths) {
     troubled += !d.trouble.empty();
     rows.push_back(json::object{{"file", d.path}, {"id", d.id}, {"plugin_version", d.version}, {"provides", json::value_from(d.provides)}, {"trouble", d.trouble.empty() ? json::value(nullptr) : json::value(d.trouble)}, {"remedies", json::value_from(d.remedies)}});
     if (options.json) continue;
-    fmt::print("  {:<7} {}{}{}\n", d.trouble.empty() ? "ok" : "TROUBLE", fs::path(path).filename().string(), d.trouble.empty() ? fmt::format(": {} name{}", d.provides.size(), d.provides.size() == 1 ? "" : "s") : ": ", d.trouble);
-    for (const std::string& remedy : d.remedies) fmt::print("          {}\n", remedy);
+    print("  {:<7} {}{}{}\n", d.trouble.empty() ? "ok" : "TROUBLE", fs::path(path).filename().string(), d.trouble.empty() ? fmt::format(": {} name{}", d.provides.size(), d.provides.size() == 1 ? "" : "s") : ": ", d.trouble);
+    for (const std::string& remedy : d.remedies) print("          {}\n", remedy);
   }
-  if (options.json) fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"libraries", rows}}));
-  else fmt::print("{} librar{}, {} in trouble\n", libraries.size(), libraries.size() == 1 ? "y" : "ies", troubled);
+  if (options.json) print_json(json::object{{"version", 1}, {"libraries", rows}});
+  else print("{} librar{}, {} in trouble\n", libraries.size(), libraries.size() == 1 ? "y" : "ies", troubled);
   return troubled ? kFailed : kDone;
 }
 
@@ -300,12 +308,12 @@ int list(const Options& options) {
                                 {"trouble", p.trouble.empty() ? json::value(nullptr) : json::value(p.trouble)}});
     if (options.json) continue;
     const fs::path path = p.library;
-    if (folder != path.parent_path().string()) fmt::print("{}\n", folder = path.parent_path().string());
-    if (!p.trouble.empty()) fmt::print("  {:<32} {}\n", path.filename().string(), p.trouble);
-    else if (!p.has_manifest) fmt::print("  {:<32} {} {}, without manifest: only --plugin finds it\n", path.filename().string(), p.id, p.version);
-    else fmt::print("  {:<32} {} {}, {} name{}\n", path.filename().string(), p.id, p.version, p.provides.size(), p.provides.size() == 1 ? "" : "s");
+    if (folder != path.parent_path().string()) print("{}\n", folder = path.parent_path().string());
+    if (!p.trouble.empty()) print("  {:<32} {}\n", path.filename().string(), p.trouble);
+    else if (!p.has_manifest) print("  {:<32} {} {}, without manifest: only --plugin finds it\n", path.filename().string(), p.id, p.version);
+    else print("  {:<32} {} {}, {} name{}\n", path.filename().string(), p.id, p.version, p.provides.size(), p.provides.size() == 1 ? "" : "s");
   }
-  if (options.json) fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"libraries", rows}}));
+  if (options.json) print_json(json::object{{"version", 1}, {"libraries", rows}});
   return kDone;
 }
 
@@ -318,9 +326,9 @@ int reload(const Options& options, const std::vector<std::string>& processes) {
     const std::string program = fs::read_symlink("/proc/" + text + "/exe", hidden).filename().string();
     if (program.rfind("harmonics", 0) != 0) throw Error(ErrorKind::Usage, fmt::format("process {} is {}, not harmonics", text, program.empty() ? "somebody else's" : "'" + program + "'"));
     if (::kill(std::stoi(text), SIGUSR1) != 0) throw Error(ErrorKind::Usage, fmt::format("process {} cannot be told: {}", text, std::strerror(errno)));
-    if (!options.json && !options.quiet) fmt::print("process {} was told; it says what changed\n", text);
+    if (!options.json && !options.quiet) print("process {} was told; it says what changed\n", text);
   }
-  if (options.json) fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"processes", json::value_from(processes)}}));
+  if (options.json) print_json(json::object{{"version", 1}, {"processes", json::value_from(processes)}});
   return kDone;
 }
 

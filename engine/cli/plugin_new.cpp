@@ -8,6 +8,7 @@
 #include "engine/base/file.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/cli/command.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/cli/plugin.hpp"
 #include "engine/plugin/registry.hpp"
 
@@ -107,7 +108,7 @@ int new_plugin(const std::string& name, const Options& options) {
   const std::map<std::string, std::string> words = {{"name", name}, {"Name", camel_case(name)}, {"kind", kind.name}, {"article", kind.article}, {"release", HARMONICS_RELEASE}, {"provided", replaced(kind.provides, "{}", name)}, {"arguments", quoted(arguments, "#()", '"')}, {"shown", quoted(arguments, "?#&()", '\'')}};
   const std::vector<std::pair<std::string, std::string>> files = {{"CMakeLists.txt", "CMakeLists.txt"}, {name + ".cpp", std::string(kind.name) + ".cpp"}, {"sample.hmx", std::string(kind.name) + ".hmx"}, {"README.md", "README.md"}};
   for (const auto& [file, from] : files)
-    if (fs::exists(folder / file)) throw Error(ErrorKind::Output, fmt::format("'{}' is already there", (folder / file).string()), {}, {"choose another name, or --directory"});
+    if (std::error_code none; fs::exists(fs::symlink_status(folder / file, none))) throw Error(ErrorKind::Output, fmt::format("'{}' is already there", (folder / file).string()), {}, {"choose another name, or --directory"});
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed) throw Error(ErrorKind::Output, fmt::format("'{}' cannot be made: {}", folder.string(), failed.message()));
@@ -115,10 +116,10 @@ int new_plugin(const std::string& name, const Options& options) {
   for (const auto& [file, from] : files) {
     write_file_atomically((folder / file).string(), filled(from, words));
     written.emplace_back((folder / file).string());
-    if (!options.json && !options.quiet) fmt::print("{}\n", (folder / file).string());
+    if (!options.json && !options.quiet) print("{}\n", (folder / file).string());
   }
-  if (options.json) fmt::print("{}\n", boost::json::serialize(boost::json::object{{"version", 1}, {"files", written}}));
-  else if (!options.quiet) fmt::print("\ncmake -S {0} -B {0}/build && cmake --build {0}/build && ctest --test-dir {0}/build\n", folder.string());
+  if (options.json) print_json(boost::json::object{{"version", 1}, {"files", written}});
+  else if (!options.quiet) print("\ncmake -S {0} -B {0}/build && cmake --build {0}/build && ctest --test-dir {0}/build\n", folder.string());
   return kDone;
 }
 

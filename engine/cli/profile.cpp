@@ -9,6 +9,7 @@
 #include "engine/cli/allocations.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/open_graph.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/cli/prepared.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/cli/trace.hpp"
@@ -75,9 +76,9 @@ std::vector<Line> by_functional(const Profile& p) {
 }
 
 void print_lines(const std::vector<Line>& lines, double all, const char* heads) {
-  fmt::print("{:>10} {:>7} {:>8} {:>8} {:>9} {}\n", "us", "share", "GFLOP/s", "GB/s", "of floor", heads);
+  print("{:>10} {:>7} {:>8} {:>8} {:>9} {}\n", "us", "share", "GFLOP/s", "GB/s", "of floor", heads);
   for (const Line& l : lines)
-    fmt::print("{:>10.2f} {:>5.1f} % {:>8.1f} {:>8.1f} {:>9.2f} {}\n", l.seconds * 1e6, all > 0 ? 100 * l.seconds / all : 0, l.per_second(l.flops) / 1e9, l.per_second(l.bytes) / 1e9, l.of_floor(), l.details);
+    print("{:>10.2f} {:>5.1f} % {:>8.1f} {:>8.1f} {:>9.2f} {}\n", l.seconds * 1e6, all > 0 ? 100 * l.seconds / all : 0, l.per_second(l.flops) / 1e9, l.per_second(l.bytes) / 1e9, l.of_floor(), l.details);
 }
 
 std::string over_the_floor(const std::vector<Line>& lines) {
@@ -91,25 +92,25 @@ std::string over_the_floor(const std::vector<Line>& lines) {
 
 void print_profile(const Subject& subject, const Profile& p, Yardsticks& yardsticks) {
   const PreparedSettings& s = subject.settings;
-  fmt::print("'{}', a step of {} on {} sample{} with {} thread{}{}\n", subject.graph, s.trains ? "training" : "inference", s.batch, s.batch == 1 ? "" : "s", s.threads, s.threads == 1 ? "" : "s",
+  print("'{}', a step of {} on {} sample{} with {} thread{}{}\n", subject.graph, s.trains ? "training" : "inference", s.batch, s.batch == 1 ? "" : "s", s.threads, s.threads == 1 ? "" : "s",
              s.device == "cpu" ? "" : ", on device " + s.device);
-  fmt::print("this machine ({}): {:.1f} GFLOP/s; reads {:.1f} GB/s over 128 KiB, {:.1f} over 4 MiB, {:.1f} over 64 MiB\n", yardsticks.instructions(), yardsticks.peak() / 1e9,
+  print("this machine ({}): {:.1f} GFLOP/s; reads {:.1f} GB/s over 128 KiB, {:.1f} over 4 MiB, {:.1f} over 64 MiB\n", yardsticks.instructions(), yardsticks.peak() / 1e9,
              yardsticks.bandwidth(131072) / 1e9, yardsticks.bandwidth(4194304) / 1e9, yardsticks.bandwidth(67108864) / 1e9);
-  if (p.by_device) fmt::print("times of single steps are by the device's clock, less {:.2f} us that pass between two points of its queue with nothing between\n", p.waiting * 1e6);
-  else if (p.waiting > 0) fmt::print("times of single steps are by the wall clock around a wait for the device, less {:.2f} us that a wait for next to nothing takes\n", p.waiting * 1e6);
-  fmt::print("\n");
+  if (p.by_device) print("times of single steps are by the device's clock, less {:.2f} us that pass between two points of its queue with nothing between\n", p.waiting * 1e6);
+  else if (p.waiting > 0) print("times of single steps are by the wall clock around a wait for the device, less {:.2f} us that a wait for next to nothing takes\n", p.waiting * 1e6);
+  print("\n");
   print_lines(by_step(p), p.kernels, "parts  step  what                       kernel                   where");
   const std::vector<Line> functionals = by_functional(p);
-  fmt::print("\n");
+  print("\n");
   print_lines(functionals, p.kernels, "steps  functional");
-  fmt::print("\nstep         {:>10.2f} us at best, {:.2f} us in the median run of {}: {} and {}\n", p.seconds * 1e6, p.median * 1e6, p.runs, rate(static_cast<double>(s.batch) / p.seconds), rate(static_cast<double>(s.batch) / p.median));
-  fmt::print("kernels      {:>10.2f} us, the best of each together\n", p.kernels * 1e6);
-  fmt::print("floor        {:>10.2f} us, {:.2f} of the step\n", p.floor * 1e6, p.floor / p.seconds);
-  fmt::print("engine       {:>10.2f} us for {} steps of the plan with empty kernels\n", p.engine * 1e6, p.steps.size());
-  if (subject.in_flow >= 0) fmt::print("in the flow  {:>10.2f} us a step with reading, joining and metrics (best mean of ten runs)\n", subject.in_flow * 1e6);
-  fmt::print("above floor  {}\n", over_the_floor(functionals));
-  if (p.allocations >= 0) fmt::print("allocations  {:>10.1f} a step\n", p.allocations);
-  fmt::print("memory       {:>10} KiB of results, {} KiB of weights and states\n", subject.memory.arena_bytes / 1024, subject.memory.state_bytes / 1024);
+  print("\nstep         {:>10.2f} us at best, {:.2f} us in the median run of {}: {} and {}\n", p.seconds * 1e6, p.median * 1e6, p.runs, rate(static_cast<double>(s.batch) / p.seconds), rate(static_cast<double>(s.batch) / p.median));
+  print("kernels      {:>10.2f} us, the best of each together\n", p.kernels * 1e6);
+  print("floor        {:>10.2f} us, {:.2f} of the step\n", p.floor * 1e6, p.floor / p.seconds);
+  print("engine       {:>10.2f} us for {} steps of the plan with empty kernels\n", p.engine * 1e6, p.steps.size());
+  if (subject.in_flow >= 0) print("in the flow  {:>10.2f} us a step with reading, joining and metrics (best mean of ten runs)\n", subject.in_flow * 1e6);
+  print("above floor  {}\n", over_the_floor(functionals));
+  if (p.allocations >= 0) print("allocations  {:>10.1f} a step\n", p.allocations);
+  print("memory       {:>10} KiB of results, {} KiB of weights and states\n", subject.memory.arena_bytes / 1024, subject.memory.state_bytes / 1024);
 }
 
 json::object json_of(const Line& l, const char* name) {
@@ -192,7 +193,7 @@ int profile_command(const Options& options) {
     if (!options.trace.empty()) write_trace(profiled, options.trace);
     if (!options.quiet) print_profile(subject, profiled, *yardsticks);
     if (!options.quiet && !options.trace.empty()) say("trace: " + options.trace);
-    if (options.json) fmt::print("{}\n", json::serialize(json_of(subject, profiled, *yardsticks)));
+    if (options.json) print_json(json_of(subject, profiled, *yardsticks));
     return kDone;
   });
 }

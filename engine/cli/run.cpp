@@ -1,7 +1,6 @@
 // harmonics run: train (or infer, when the graph has no tap), test, save.
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
@@ -11,6 +10,7 @@
 #include "engine/cli/command.hpp"
 #include "engine/cli/command_text.hpp"
 #include "engine/cli/open_graph.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/cli/outputs.hpp"
 #include "engine/cli/pictures.hpp"
 #include "engine/cli/report.hpp"
@@ -18,6 +18,7 @@
 #include "engine/cli/serving.hpp"
 #include "engine/cli/stop_signals.hpp"
 #include "engine/cli/terminal.hpp"
+#include "engine/model/sealed_file.hpp"
 #include "engine/runtime/cycle_plan.hpp"
 #include "engine/runtime/cycle_runtime.hpp"
 #include "engine/runtime/examples.hpp"
@@ -100,6 +101,7 @@ boost::json::object json_of(const HarmonicGraph& graph, const RunOutcome& outcom
   o["test_accuracy"] = json_of(outcome.test ? outcome.test->accuracy : -1, outcome.test && outcome.test->accuracy >= 0);
   o["stopped_by"] = r.stopped_by;
   o["left_over"] = left_over_of(outcome);
+  o["lost"] = boost::json::value_from(r.lost);
   o["training"] = outcome.trained ? boost::json::value(outcome.training) : boost::json::value(nullptr);
   o["learning_rate"] = json_of(r.learning_rate, outcome.trained);
   o["resumed_at"] = r.resumed_at;
@@ -132,9 +134,7 @@ void announce(HarmonicGraph& graph, const Options& options) {
   say(fmt::format("{}: {}", graph.graph().name, layers));
   for (const std::string& note : graph.widths().notes) print_note(note);
   for (const auto& [n, type] : graph.types()) {
-    const StreamUse use = use_of(graph.graph(), n);
-    const bool numbers = use.computed || !(use.compared || use.looked_up) || type.sample.rank() > type.positions;
-    if (type.dtype == DType::U8 && type.sample.rank() > 0 && numbers && graph.streams().bound(n))
+    if (type.dtype == DType::U8 && type.sample.rank() > 0 && read_as_numbers(graph.graph(), n, type) && graph.streams().bound(n))
       print_note(fmt::format("the bytes of '{}' are scaled to [0, 1]", graph.graph().nodes[static_cast<size_t>(n)].name));
   }
 }
@@ -237,6 +237,19 @@ class Logs {
   std::function<void(const std::string&)> note_;
 };
 
+// What a consumer writes at last may fail too: what was learned is saved all the same.
+std::optional<Error> finish_results(HarmonicGraph& graph) {
+  std::optional<Error> failure;
+  for (auto& [n, sink] : graph.sinks()) {
+    try {
+      sink->finish();
+    } catch (const Error& e) {
+      if (!failure) failure = e;
+    }
+  }
+  return failure;
+}
+
 RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving, StopSignals& signals) {
   RunOutcome outcome;
   expect_cycle(graph, checkpoints);
@@ -296,8 +309,7 @@ RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointin
       break;
     }
   }
-  if (!outcome.failure)
-    for (auto& [n, sink] : graph.sinks()) sink->finish();
+  if (!outcome.failure) outcome.failure = finish_results(graph);
   if (checkpoints.writer()) outcome.checkpoint = checkpoints.writer()->last();
   return outcome;
 }
@@ -422,7 +434,7 @@ void save(HarmonicGraph& graph, const Options& options, const RunOutcome& outcom
   if (options.save.empty()) return;
   outputs.attempt([&] {
     const bool elsewhere = !outcome.checkpoint.empty() && outcome.report.no_checkpoint.empty();
-    if (elsewhere) save_safetensors(graph.weights(), options.save);
+    if (elsewhere) save_sealed(graph.weights(), options.save);
     else save_or_rescue(graph.weights(), options.save);
     if (!options.quiet) say("saved weights: " + options.save);
   });
@@ -446,7 +458,7 @@ void report(HarmonicGraph& graph, const Options& options, const RunOutcome& outc
   boost::json::object o = json_of(graph, outcome);
   const Evaluation* judged = asks_for_confusion(options) ? judged_last(outcome) : nullptr;
   o["confusion"] = judged ? confusion_json(*judged) : boost::json::value(nullptr);
-  fmt::print("{}\n", boost::json::serialize(o));
+  print_json(o);
 }
 
 int train_and_save(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving) {
@@ -479,7 +491,6 @@ int train_and_save(HarmonicGraph& graph, const Options& options, Checkpointing& 
 }  // namespace
 
 int run_command(const Options& given) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an error like others: what was learned is kept
   Options options = given;
   options.run.confusion = !options.confusion.empty() || !options.report.empty();
   const Flow flow = read_flow(options);
@@ -492,6 +503,7 @@ int run_command(const Options& given) {
     expect_writable_outputs(options);
     check_conditions(*graph, options);
     check_tests(*graph, options);
+    if (!options.save.empty() || !options.checkpoint.empty() || options.resume) graph->expect_savable();
     Checkpointing checkpoints(options);
     announce(*graph, options);
     const std::string before = checkpoints.writer() ? checkpoints.writer()->last() : "";

@@ -1,11 +1,13 @@
 #include "engine/cli/run_link.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
 #include "engine/cli/http_client.hpp"
+#include "engine/cli/terminal.hpp"
 
 namespace harmonics::cli {
 
@@ -97,16 +99,8 @@ const json::array* array_in(const json::object& o, const char* key) {
   return v ? v->if_array() : nullptr;
 }
 
-std::string without_controls(const std::string& text) {
-  std::string to;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
-    if (c < 0x20 || c == 0x7f) to += ' ';
-    else if (c == 0xc2 && next >= 0x80 && next < 0xa0) to += ' ', ++i;  // the second set of control characters
-    else to += text[i];
-  }
-  return to;
+std::string count_text(double v) {
+  return std::isnan(v) ? "–" : thousands(static_cast<int64_t>(std::clamp(v, -9e15, 9e15)));
 }
 
 }  // namespace harmonics::cli

@@ -40,7 +40,7 @@ const boost::json::array* array_in(const boost::json::object& o, const char* key
 // "12 dropped on the edge, 3 without a partner, 1 late, 4 filled in" of a stream's status; empty: none.
 std::string left_out_text(const boost::json::object& stream);
 
-// Without what terminals take for commands: a run's names and errors may come from anywhere.
-std::string without_controls(const std::string& text);
+// A number as "600,000"; "–" of what is none.
+std::string count_text(double v);
 
 }  // namespace harmonics::cli

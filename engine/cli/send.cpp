@@ -14,6 +14,7 @@
 #include "consumers/format.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/live_addresses.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/runtime/streams.hpp"
 
@@ -80,7 +81,7 @@ class Together {
 volatile std::sig_atomic_t stopped_by = 0;
 void note_signal(int number) { stopped_by = number; }
 
-// While this lives, Ctrl-C and SIGTERM end reading, so that what was read is kept; the second one ends the program.
+// While this lives, Ctrl-C, SIGTERM and SIGHUP end reading, so that what was read is kept; the second one ends the program.
 class StopOnSignal {
  public:
   explicit StopOnSignal(const Together& streams)
@@ -93,6 +94,8 @@ class StopOnSignal {
     action.sa_flags = SA_RESETHAND | SA_RESTART;
     sigaction(SIGINT, &action, nullptr);
     sigaction(SIGTERM, &action, nullptr);
+    struct sigaction before {};
+    if (sigaction(SIGHUP, &action, &before) == 0 && before.sa_handler == SIG_IGN) sigaction(SIGHUP, &before, nullptr);
   }
 
  private:
@@ -114,7 +117,7 @@ class Tally {
     const double s = seconds();
     if (!options_.quiet) say(text());
     if (options_.json)
-      fmt::print("{}\n", boost::json::serialize(boost::json::object{{"version", 1}, {"address", address}, {"samples", samples_}, {"seconds", s}, {"samples_per_second", s > 0 ? static_cast<double>(samples_) / s : 0}}));
+      print_json(boost::json::object{{"version", 1}, {"address", address}, {"samples", samples_}, {"seconds", s}, {"samples_per_second", s > 0 ? static_cast<double>(samples_) / s : 0}});
     return kDone;
   }
 
@@ -194,8 +197,7 @@ class Lines {
       const StreamInfo& info = streams.info(i);
       line += fmt::format("{}{}:{}", i ? "," : "", boost::json::serialize(boost::json::string(streams.name(i))), json_.line(HTensor(info.dtype, info.sample, streams.sample(i, n))));
     }
-    line += "}\n";
-    if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size()) throw Error(ErrorKind::Output, "cannot write to standard output");
+    print_json_line(line + "}");
   }
 
  private:
@@ -240,7 +242,7 @@ int receive_command(const Options& options) {
   const uint64_t most = options.count ? *options.count : UINT64_MAX;
   while (const uint64_t n = tally.samples() < most && stopped_by == 0 ? streams.read(most - tally.samples()) : 0) {
     for (uint64_t k = 0; k < n && sinks.empty(); ++k) lines.print(streams, k);
-    if (sinks.empty()) std::fflush(stdout);
+    if (sinks.empty()) flush_output();
     for (auto& [i, sink] : sinks) sink.push(streams.info(i).dtype, streams.info(i).sample, n, streams.sample(i, 0));
     tally.add(n);
   }

@@ -10,9 +10,9 @@
 
 #include "engine/cli/command.hpp"
 #include "engine/cli/open_graph.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/cli/serving.hpp"
 #include "engine/cli/terminal.hpp"
-#include "engine/model/sealed_file.hpp"
 #include "engine/runtime/checkpoint_folder.hpp"
 #include "engine/runtime/snapshot.hpp"
 #include "engine/serving/predictor.hpp"
@@ -27,13 +27,14 @@ sigset_t hold_signals() {
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGHUP);  // ignored under nohup it stays ignored
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   return set;
 }
 
 // The step a file of weights is of; 0 when it does not say.
 WeightsVersion version_of(const std::string& path) {
-  if (!is_sealed(read_safetensors(path))) return {};
+  if (!holds_state(read_safetensors(path))) return {};
   const RunState state = read_checkpoint(path).state;
   return {static_cast<int>(state.cycle), state.step};
 }
@@ -83,8 +84,9 @@ int serve_command(const Options& options) {
     serving.control().end(true);
     const AnswerTimes::Report r = serving.predictor().report();
     if (!options.quiet) say(fmt::format("answered {} requests of {} samples in {}", thousands(static_cast<int64_t>(r.requests)), thousands(static_cast<int64_t>(r.samples)), duration(seconds)));
+    if (r.not_finite > 0) print_note(fmt::format("the answers to {} samples held infinity or NaN", thousands(static_cast<int64_t>(r.not_finite))));
     if (options.json)
-      fmt::print("{}\n", boost::json::serialize(boost::json::object{{"version", 1}, {"graph", graph->graph().name}, {"seconds", seconds}, {"requests", r.requests}, {"samples", r.samples}, {"refused", r.refused}, {"failed", r.failed}}));
+      print_json(boost::json::object{{"version", 1}, {"graph", graph->graph().name}, {"seconds", seconds}, {"requests", r.requests}, {"samples", r.samples}, {"refused", r.refused}, {"failed", r.failed}, {"not_finite", r.not_finite}});
     return told ? static_cast<int>(kDone) : 128 + signal;
   });
 }

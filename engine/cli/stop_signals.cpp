@@ -24,6 +24,7 @@ std::atomic<bool> leaves{false};  // what left_behind says is there
 void set_handlers(void (*handler)(int)) {
   std::signal(SIGINT, handler);
   std::signal(SIGTERM, handler);
+  if (std::signal(SIGHUP, handler) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // of nohup
 }
 
 // As if nobody had listened to it.
@@ -103,13 +104,13 @@ LeftBehind::LeftBehind(const std::string& path) {
   if (path.size() >= left_behind.size()) return;  // no file has such a name
   std::memcpy(left_behind.data(), path.c_str(), path.size() + 1);
   leaves = true;
-  for (const int signal : {SIGINT, SIGTERM})
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
     if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);  // in the background of a shell
 }
 
 LeftBehind::~LeftBehind() {
   leaves = false;
-  for (const int signal : {SIGINT, SIGTERM})
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
     if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);
 }
 

@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM while a cycle runs, and what they may not leave behind before and after.
+// Ctrl-C, SIGTERM and SIGHUP (a terminal that goes away; under nohup it stays ignored) while a cycle runs, and what they may not leave behind before and after.
 #pragma once
 
 #include <functional>

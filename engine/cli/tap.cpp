@@ -1,12 +1,12 @@
 // harmonics tap: samples that pass a producer or layer of a run, as lines of JSON.
 #include <chrono>
-#include <cstdio>
 #include <thread>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
 #include "engine/cli/command.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/cli/run_link.hpp"
 
 namespace harmonics::cli {
@@ -44,18 +44,12 @@ int tap_command(const Options& options) {
   double seen = -1;
   uint64_t printed = 0;
   bool answered = false;
-  while (printed < options.count.value_or(UINT64_MAX) && !std::ferror(stdout)) {
+  while (printed < options.count.value_or(UINT64_MAX)) {
     const auto next = std::chrono::steady_clock::now() + kBetween;
+    json::object look;
     try {
-      const json::object look = link.get(path);
+      look = link.get(path);
       answered = true;
-      // The same again comes from a run that is paused, or waits.
-      if (const double batch = number_in(look, "batch"); batch != seen) {
-        seen = batch;
-        ++printed;
-        fmt::print("{}\n", json::serialize(line_of(look)));
-        std::fflush(stdout);
-      }
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::Unavailable) throw;
       // A run that is starting goes on being asked; one that is over has said what there was.
@@ -68,6 +62,13 @@ int tap_command(const Options& options) {
       }
       answered = true;
       if (state == "over" || state == "serving") throw;
+    }
+    // The same again comes from a run that is paused, or waits.
+    if (const double batch = number_in(look, "batch"); !look.empty() && batch != seen) {
+      seen = batch;
+      ++printed;
+      print_json(line_of(look));
+      flush_output();
     }
     std::this_thread::sleep_until(next);
   }

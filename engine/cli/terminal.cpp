@@ -8,6 +8,8 @@
 
 #include <fmt/core.h>
 
+#include "engine/base/utf8.hpp"
+
 namespace harmonics::cli {
 
 namespace {
@@ -32,6 +34,9 @@ bool colours() {
 
 std::string paint(const char* code, const std::string& text) { return colours() ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text; }
 
+// Messages that cannot be written are dropped: no run ends because its terminal or its log has gone.
+void write_message(const std::string& text) { (void)std::fwrite(text.data(), 1, text.size(), stderr); }
+
 bool labelled(const std::string& note) { return note.rfind("note: ", 0) == 0; }
 
 }  // namespace
@@ -41,20 +46,15 @@ void use_colours(const std::string& when) {
 }
 
 void print_error(const Error& error, const SourceText* source) {
-  if (dynamic_cast<const SourceErrors*>(&error)) {
-    std::fputs(error.what(), stderr);
-    return;
-  }
-  if (source && error.span().line) {
-    std::fputs(source->render(error).c_str(), stderr);
-    return;
-  }
-  fmt::print(stderr, "{} {}\n", paint("1;31", "error:"), error.what());
-  for (const std::string& note : error.notes()) fmt::print(stderr, "{}\n", labelled(note) ? note : "help: " + note);
+  if (dynamic_cast<const SourceErrors*>(&error)) return write_message(visible(error.what()));
+  if (source && error.span().line) return write_message(visible(source->render(error)));
+  std::string text = fmt::format("{} {}\n", paint("1;31", "error:"), visible(error.what()));
+  for (const std::string& note : error.notes()) text += visible(labelled(note) ? note : "help: " + note) + "\n";
+  write_message(text);
 }
 
-void print_note(const std::string& text) { fmt::print(stderr, "{} {}\n", paint("36", "note:"), text); }
-void say(const std::string& line) { fmt::print(stderr, "{}\n", line); }
+void print_note(const std::string& text) { write_message(fmt::format("{} {}\n", paint("36", "note:"), visible(text))); }
+void say(const std::string& line) { write_message(visible(line) + "\n"); }
 
 std::string thousands(int64_t n) {
   std::string s = std::to_string(n);
@@ -69,6 +69,8 @@ std::string rate(double per_second) {
 }
 
 std::string duration(double seconds) {
+  constexpr double kLongest = 1e12;
+  if (!(seconds >= 0 && seconds < kLongest)) return "–";  // what a run says of itself may be anything
   if (seconds < 0.0995) return fmt::format("{:.0f} ms", seconds * 1e3);
   if (seconds < 99.95) return fmt::format("{:.1f} s", seconds);
   const auto s = static_cast<int64_t>(seconds + 0.5);
@@ -83,7 +85,7 @@ ProgressLine::~ProgressLine() { clear(); }
 
 void ProgressLine::clear() {
   if (!shown_) return;
-  std::fputs("\r\x1b[K", stderr);
+  write_message("\r\x1b[K");
   shown_ = false;
 }
 
@@ -106,11 +108,10 @@ void ProgressLine::show(const Progress& p) {
   // By what this process took: a resumed run begins in the middle.
   if (p.fraction > first_fraction_ + 0.005) text += fmt::format("  {} left", duration((1 - p.fraction) * (p.seconds - first_seconds_) / (p.fraction - first_fraction_)));
   if (terminal_) {
-    fmt::print(stderr, "\r\x1b[K{}", text);
-    std::fflush(stderr);
+    write_message("\r\x1b[K" + text);
     shown_ = true;
   } else {
-    fmt::print(stderr, "{}\n", text);
+    write_message(text + "\n");
   }
 }
 

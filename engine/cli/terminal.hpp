@@ -1,4 +1,5 @@
-// What people read: errors, notes, the progress line, numbers. Everything here goes to standard error.
+// What people read: errors, notes, the progress line, numbers. Everything here goes to standard error, without control
+// characters of names in data; where that cannot be written, nothing happens.
 #pragma once
 
 #include <string>
@@ -20,7 +21,7 @@ void say(const std::string& line);
 
 std::string thousands(int64_t n);           // 600,000
 std::string rate(double per_second);        // "53.6k samples/s"
-std::string duration(double seconds);       // "11.2 s", "3 min 20 s"
+std::string duration(double seconds);       // "11.2 s", "3 min 20 s"; "–" of what is none
 std::string percent(double fraction);       // "98.12 %"
 
 // A line that is rewritten in place on a terminal; elsewhere one plain line every ten seconds.

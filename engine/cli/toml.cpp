@@ -99,7 +99,7 @@ class Reader {
 
   void skip_lines() {
     for (skip_blanks(); at_ < text_.size() && at_end_of_line(); skip_blanks()) {
-      at_ += text_[at_] == '\r' ? 2 : 1;
+      at_ = std::min(text_.size(), at_ + (text_[at_] == '\r' ? 2 : 1));  // a file may end in CR
       ++line_;
     }
   }

@@ -13,6 +13,7 @@
 #include <fmt/core.h>
 
 #include "engine/cli/command.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/cli/run_link.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/cli/top_view.hpp"
@@ -120,7 +121,7 @@ class Watch {
     const char* what = key == 'p' ? (state == "paused" || state == "pausing" ? "resume" : "pause") : key == 's' ? "step" : key == 'c' ? "checkpoint" : nullptr;
     if (!what) return;
     const json::object answer = link_.control({{"do", what}});
-    facts_.said = without_controls(answer.contains("error") ? text_in(answer, "error") + ": " + text_in(answer, "note") : fmt::format("{} done", what));
+    facts_.said = answer.contains("error") ? text_in(answer, "error") + ": " + text_in(answer, "note") : fmt::format("{} done", what);
     if (const json::object* status = object_in(answer, "status")) facts_.take_status(*status);
   }
 
@@ -137,12 +138,12 @@ int once(const Options& options) {
   Watch watch(options);
   watch.look(true);
   if (options.json) {
-    fmt::print("{}\n", json::serialize(json::object{{"version", 1}, {"status", watch.facts().status}, {"layers", watch.facts().layers.empty() ? json::value(nullptr) : json::value(watch.facts().layers)}}));
+    print_json(json::object{{"version", 1}, {"status", watch.facts().status}, {"layers", watch.facts().layers.empty() ? json::value(nullptr) : json::value(watch.facts().layers)}});
     return kDone;
   }
   TopLook look;
   look.width = 1000;
-  for (const std::string& line : top_view(watch.facts(), look)) fmt::print("{}\n", line);
+  for (const std::string& line : top_view(watch.facts(), look)) print("{}\n", line);
   return kDone;
 }
 
@@ -166,7 +167,7 @@ int follow(const Options& options) {
       else watch.look(frame % kSlow == 0);
       heard = Clock::now();
     } catch (const Error& e) {
-      if (key != 0) watch.facts().said = without_controls(e.what());
+      if (key != 0) watch.facts().said = e.what();
       watch.facts().silent = std::chrono::duration<double>(Clock::now() - heard).count();
     }
   }

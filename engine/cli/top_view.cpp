@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/base/utf8.hpp"
 #include "engine/cli/run_link.hpp"
 #include "engine/cli/terminal.hpp"
 
@@ -32,16 +33,23 @@ std::string cut(const std::string& text, size_t width) {
   return text.substr(0, at) + "…";
 }
 
-// A line of pieces, each with its colour.
+std::string in_one_line(const std::string& text) {
+  std::string line = visible(text);
+  std::replace_if(line.begin(), line.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  return line;
+}
+
+// A line of pieces, each with its colour. A run's names and errors may be anything: here they lose what terminals take
+// for commands.
 class ScreenLine {
  public:
   ScreenLine& add(const std::string& text, const char* colour = "") {
-    pieces_.emplace_back(text, colour);
+    pieces_.emplace_back(in_one_line(text), colour);
     return *this;
   }
   // Filled with blanks to `width` columns, and one between.
   ScreenLine& column(const std::string& text, size_t width, const char* colour = "") {
-    const std::string fitting = cut(text, width);
+    const std::string fitting = cut(in_one_line(text), width);
     add(fitting, colour);
     return add(std::string(width - columns(fitting) + 2, ' '));
   }
@@ -62,7 +70,6 @@ class ScreenLine {
 };
 
 std::string shown(double v, const char* otherwise = "–") { return std::isnan(v) ? otherwise : fmt::format("{:.4g}", v); }
-std::string whole(double v) { return std::isnan(v) ? "–" : thousands(static_cast<int64_t>(std::clamp(v, -9e15, 9e15))); }
 std::string per_second(double v) {
   std::string text = std::isnan(v) ? "–" : rate(v);
   const size_t at = text.find(" samples");
@@ -107,33 +114,33 @@ class View {
 
   void head() {
     const std::string state = text_in(s_, "state"), health = text_in(s_, "health");
-    ScreenLine& l = line().add(without_controls(text_in(s_, "graph")), kStrong).add("  ").add(state, state == "running" ? kGood : kHigh);
+    ScreenLine& l = line().add(text_in(s_, "graph"), kStrong).add("  ").add(state, state == "running" ? kGood : kHigh);
     if (health != "ok") l.add("  streams ").add(health, colour_of_health(health));
-    if (number_in(s_, "cycles") > 1) l.add(fmt::format("  cycle {} of {}", whole(number_in(s_, "cycle")), whole(number_in(s_, "cycles"))));
-    l.add("  epoch " + whole(number_in(s_, "epoch")));
-    if (const double epochs = number_in(s_, "epochs"); !std::isnan(epochs)) l.add(" of " + whole(epochs));
+    if (number_in(s_, "cycles") > 1) l.add(fmt::format("  cycle {} of {}", count_text(number_in(s_, "cycle")), count_text(number_in(s_, "cycles"))));
+    l.add("  epoch " + count_text(number_in(s_, "epoch")));
+    if (const double epochs = number_in(s_, "epochs"); !std::isnan(epochs)) l.add(" of " + count_text(epochs));
     if (const double fraction = number_in(s_, "fraction"); !std::isnan(fraction)) l.add(fmt::format("  {} {:.0f} %", bar(fraction, 20), 100 * fraction));
     if (facts_.silent > kStale) l.add(fmt::format("  silent for {}", duration(facts_.silent)), kBad);
   }
 
   void figures() {
-    line().add(fmt::format("step {}  samples {}  {}  {} steps/s  {}", whole(number_in(s_, "step")), whole(number_in(s_, "samples")), rate(std::max(0.0, number_in(s_, "samples_per_second"))), shown(number_in(s_, "steps_per_second")), duration(number_in(s_, "seconds"))));
+    line().add(fmt::format("step {}  samples {}  {}  {} steps/s  {}", count_text(number_in(s_, "step")), count_text(number_in(s_, "samples")), rate(std::max(0.0, number_in(s_, "samples_per_second"))), shown(number_in(s_, "steps_per_second")), duration(number_in(s_, "seconds"))));
     ScreenLine& l = line().add("loss ").add(shown(number_in(s_, "loss")), kStrong);
     if (const json::object* metrics = object_in(s_, "metrics"))
       for (const auto& [name, value] : *metrics)
-        if (name != "loss" && !is_the_loss(*metrics, name, value)) l.add(fmt::format("  {} {}", without_controls(std::string(name)), value.is_number() ? shown(value.to_number<double>()) : "–"));
+        if (name != "loss" && !is_the_loss(*metrics, name, value)) l.add(fmt::format("  {} {}", std::string(name), value.is_number() ? shown(value.to_number<double>()) : "–"));
     if (const double rate = number_in(s_, "learning_rate"); !std::isnan(rate)) l.add(fmt::format("  lr {:.3g}", rate));
     const json::value* set = s_.if_contains("learning_rate_set");
     if (set && set->is_bool() && set->get_bool()) l.add(" (set)", kHigh);
     if (const json::object* window = object_in(s_, "window")) {
-      ScreenLine& w = line().add(fmt::format("before learning them, the last {}:", whole(number_in(*window, "samples"))));
+      ScreenLine& w = line().add(fmt::format("before learning them, the last {}:", count_text(number_in(*window, "samples"))));
       if (const json::object* metrics = object_in(*window, "metrics"))
         for (const auto& [name, value] : *metrics)
-          if (!is_the_loss(*metrics, name, value)) w.add(fmt::format("  {} {}", without_controls(std::string(name)), value.is_number() ? shown(value.to_number<double>()) : "–"));
+          if (!is_the_loss(*metrics, name, value)) w.add(fmt::format("  {} {}", std::string(name), value.is_number() ? shown(value.to_number<double>()) : "–"));
     }
-    if (const json::object* kept = object_in(s_, "checkpoint")) line().add(fmt::format("checkpoint: step {}, {} ago, {}", whole(number_in(*kept, "step")), duration(number_in(*kept, "seconds_ago")), without_controls(text_in(*kept, "path"))));
+    if (const json::object* kept = object_in(s_, "checkpoint")) line().add(fmt::format("checkpoint: step {}, {} ago, {}", count_text(number_in(*kept, "step")), duration(number_in(*kept, "seconds_ago")), text_in(*kept, "path")));
     if (const json::object* serving = object_in(s_, "serving"); serving && number_in(*serving, "requests") > 0)
-      line().add(fmt::format("predictions: {} requests, {:.3g}/s, p50 {} ms, p99 {} ms, {} refused", whole(number_in(*serving, "requests")), number_in(*serving, "requests_per_second"), shown(number_in(*serving, "p50_ms")), shown(number_in(*serving, "p99_ms")), whole(number_in(*serving, "refused"))));
+      line().add(fmt::format("predictions: {} requests, {:.3g}/s, p50 {} ms, p99 {} ms, {} refused", count_text(number_in(*serving, "requests")), number_in(*serving, "requests_per_second"), shown(number_in(*serving, "p50_ms")), shown(number_in(*serving, "p99_ms")), count_text(number_in(*serving, "refused"))));
   }
 
   void losses() {
@@ -162,13 +169,13 @@ class View {
   void stream(const json::object& s) {
     const std::string health = text_in(s, "health");
     const double full = number_in(s, "back_pressure"), lost = number_in(s, "lost"), lag = number_in(s, "lag_seconds");
-    ScreenLine& l = line().column(without_controls(text_in(s, "name")), 20).column(text_in(s, "state") + (health == "ok" ? "" : " " + health), 19, colour_of_health(health)).column(per_second(number_in(s, "rate")), 9);
-    const std::string queue = std::isnan(full) ? "–" : fmt::format("{} {:3.0f} % {}", bar(full, 10), 100 * full, whole(number_in(s, "queued_samples")));
+    ScreenLine& l = line().column(text_in(s, "name"), 20).column(text_in(s, "state") + (health == "ok" ? "" : " " + health), 19, colour_of_health(health)).column(per_second(number_in(s, "rate")), 9);
+    const std::string queue = std::isnan(full) ? "–" : fmt::format("{} {:3.0f} % {}", bar(full, 10), 100 * full, count_text(number_in(s, "queued_samples")));
     l.column(queue, 30, std::isnan(full) ? "" : colour_of_pressure(full)).column(std::isnan(lag) ? "–" : duration(lag), 9);
-    l.column(whole(lost), 7, lost > 0 ? kBad : "").column(whole(number_in(s, "duplicates")), 7);
+    l.column(count_text(lost), 7, lost > 0 ? kBad : "").column(count_text(number_in(s, "duplicates")), 7);
     if (const std::string out = left_out_text(s); !out.empty()) line().add("    " + out, kHigh);
     if (full >= 0.9) line().add("    holds its senders back", kHigh);
-    if (const std::string error = text_in(s, "last_error"); !error.empty()) line().add("    " + without_controls(error), kBad);
+    if (const std::string error = text_in(s, "last_error"); !error.empty()) line().add("    " + error, kBad);
   }
 
   void layers() {
@@ -183,7 +190,7 @@ class View {
   }
 
   void layer(const json::object& o) {
-    ScreenLine& l = line().column(without_controls(text_in(o, "name")), 20).column(whole(number_in(o, "parameters")), 12).column(shown(number_in(o, "weight_norm")), 9).column(shown(number_in(o, "gradient_norm")), 9);
+    ScreenLine& l = line().column(text_in(o, "name"), 20).column(count_text(number_in(o, "parameters")), 12).column(shown(number_in(o, "weight_norm")), 9).column(shown(number_in(o, "gradient_norm")), 9);
     const json::object* a = object_in(o, "activation");
     if (!a) return;
     l.column(shown(number_in(*a, "mean")), 10).column(fmt::format("{:.0f} %", 100 * number_in(*a, "zeros")), 5);
@@ -191,7 +198,7 @@ class View {
     if (const json::array* c = array_in(*a, "counts"))
       for (const json::value& v : *c) counts.push_back(v.is_number() ? std::sqrt(v.to_number<double>()) : 0);
     l.add(spark_text(counts, 16), kLine).add(fmt::format("  {} … {}", shown(number_in(*a, "from")), shown(number_in(*a, "to"))), kSoft);
-    if (const double wrong = number_in(*a, "not_finite"); wrong > 0) l.add(fmt::format("  {} not finite", whole(wrong)), kBad);
+    if (const double wrong = number_in(*a, "not_finite"); wrong > 0) l.add(fmt::format("  {} not finite", count_text(wrong)), kBad);
   }
 
   void log() {
@@ -265,7 +272,7 @@ void TopFacts::take_log(const json::object& log) {
   for (const json::value& v : *all) {
     if (!v.is_object()) continue;
     const std::string level = text_in(v.get_object(), "level");
-    lines.push_back(fmt::format("{:>12}  {}{}", duration(number_in(v.get_object(), "seconds")), level == "note" ? "" : level + ": ", without_controls(text_in(v.get_object(), "text"))));
+    lines.push_back(fmt::format("{:>12}  {}{}", duration(number_in(v.get_object(), "seconds")), level == "note" ? "" : level + ": ", text_in(v.get_object(), "text")));
     if (lines.size() > kMostLines) lines.pop_front();
   }
 }

@@ -5,6 +5,7 @@
 #include "dsl/load.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/open_graph.hpp"
+#include "engine/cli/output.hpp"
 #include "engine/cli/terminal.hpp"
 
 namespace harmonics::cli {
@@ -64,7 +65,7 @@ int validate_command(const Options& options) {
       code = std::max(code, exit_code(e.kind()));
     }
   }
-  if (options.json) fmt::print("{}\n", boost::json::serialize(boost::json::object{{"version", 1}, {"valid", code == kDone}, {"errors", errors}}));
+  if (options.json) print_json(boost::json::object{{"version", 1}, {"valid", code == kDone}, {"errors", errors}});
   return code;
 }
 

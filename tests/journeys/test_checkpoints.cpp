@@ -21,7 +21,7 @@ std::string line_to_go_on(const std::string& err) {
   return err.substr(at + 11, err.find('\n', at) - at - 11);
 }
 
-Result typed(const std::string& line) {
+Result run_line(const std::string& line) {
   REQUIRE(line.rfind(kProgram + " ", 0) == 0);
   return harmonics(line.substr(kProgram.size() + 1));
 }
@@ -121,7 +121,7 @@ TEST_CASE("a disk that takes no more stops no run, and the last good checkpoint 
   CHECK(has(stopped.err, ": File too large after "));
   CHECK(has(stopped.err, "; the last good one is " + runs + "/checkpoint-"));
   CHECK(has(stopped.err, "error: the last checkpoint was not written: cannot write '" + runs + "/checkpoint-"));
-  const Result resumed = typed(line_to_go_on(stopped.err) + " --steps 1");
+  const Result resumed = run_line(line_to_go_on(stopped.err) + " --steps 1");
   CHECK(resumed.code == 0);
   CHECK(has(resumed.err, "resuming from " + runs + "/checkpoint-"));
   for (const auto& entry : fs::directory_iterator(runs)) CHECK(entry.path().extension() != ".tmp");

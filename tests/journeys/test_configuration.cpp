@@ -1,6 +1,9 @@
 // Where settings come from: flags, environment, files, defaults; and what is wrong with them.
 #include "tests/journeys/shell.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 using namespace journeys;
 
 namespace {
@@ -22,13 +25,13 @@ struct Places {
   }
 };
 
-const std::string kDigits = "run " + kSamples + "mnist.hmx --producer 'synth:digits?size=256' --producer 'synth:digits?size=256#label' --epochs 1 --quiet --json";
+const std::string kShortRun = "run " + kSamples + "mnist.hmx --producer 'synth:digits?size=256' --producer 'synth:digits?size=256#label' --epochs 1 --quiet --json";
 
 }  // namespace
 
 TEST_CASE("a flag beats the environment, which beats files, the nearer before the farther") {
   Places p;
-  const auto steps = [&](const std::string& flag = "", const std::string& variables = "") { return number(p.run(kDigits + " " + flag, variables).out, "steps"); };
+  const auto steps = [&](const std::string& flag = "", const std::string& variables = "") { return number(p.run(kShortRun + " " + flag, variables).out, "steps"); };
   CHECK(steps() == 4);  // batches of 64
   p.f.write("config/harmonics/config.toml", "batch = 128\n");
   CHECK(steps() == 2);
@@ -45,7 +48,8 @@ TEST_CASE("config show says what counts and where it is from") {
   const Result nothing = p.run("config show");
   CHECK(nothing.code == 0);
   CHECK(nothing.out == "# nothing is set; flags win over HARMONICS_FLAG, --config FILE, and then:\n#   harmonics.toml\n#   " + (p.f / "config") + "/harmonics/config.toml\n#   /etc/harmonics/config.toml\n");
-  p.f.write("here/harmonics.toml", "[run]\nbatch = 32\nmetric = [\"f1\", \"topk(3)\"]\nquiet = true\noptimizer = \"sgd(lr=0.1)\"\n");
+  p.f.write("config/harmonics/config.toml", "[run]\nmetric = [\"f1\", \"topk(3)\"]\n");
+  p.f.write("here/harmonics.toml", "[run]\nbatch = 32\nseed = 7\nquiet = true\noptimizer = \"sgd(lr=0.1)\"\n");
   const Result run = p.run("config show run --origin", "HARMONICS_LR=0.5 HARMONICS_METRIC='auc; f1'");
   REQUIRE(run.code == 0);
   for (const char* line : {"batch = 32                               # ./harmonics.toml:2\n", "lr = 0.5                                 # environment HARMONICS_LR\n",
@@ -81,15 +85,73 @@ TEST_CASE("what is wrong with a file is said with its line, and exits with 78") 
   CHECK(message("[run]\nbatch = true\n") == "error: ./harmonics.toml:2: the value of 'batch' is neither a text nor a number\nhelp: texts stand in quotes\n");
   CHECK(message("batch 32\n") == "error: ./harmonics.toml:1: 'batch' is followed by no '='\nhelp: settings are written as in TOML: batch = 128, and [run] before those of one verb\n");
   p.f.write("here/harmonics.toml", "[run]\nbatch = 0\n");
-  const Result range = p.run(kDigits);
+  const Result range = p.run(kShortRun);
   CHECK(range.code == 78);
   CHECK(range.err.find("error: ./harmonics.toml:2: --batch: ") == 0);
   CHECK(has(range.err, "help: 'harmonics run --help' says what --batch takes\n"));
   fs::remove(p.f / "here/harmonics.toml");
-  const Result variable = p.run(kDigits, "HARMONICS_BATCH=many");
+  const Result variable = p.run(kShortRun, "HARMONICS_BATCH=many");
   CHECK(variable.code == 78);
   CHECK(variable.err.find("error: environment HARMONICS_BATCH: ") == 0);
   const Result missing = p.run("version --config nowhere.toml");
   CHECK(missing.code == 66);
   CHECK(missing.err == "error: cannot read 'nowhere.toml': No such file or directory\nhelp: it was to hold settings; 'harmonics config show' lists the files that count\n");
+}
+
+TEST_CASE("the file of the current folder sets how much is learned and how, and nothing else") {
+  Places p;
+  const std::string weights = p.f / "w.safetensors", log = p.f / "l.csv";
+  const std::string text = "plugin = [\"./evil.so\"]\n[run]\nsteps = 2\nserve = [\"127.0.0.1:0\"]\ntoken = \"known\"\nsave = \"" + weights + "\"\nlog = [\"" + log + "\"]\n[override]\nrelu = \"evil\"\n";
+  p.f.write("here/harmonics.toml", text);
+  const std::string left_out = "note: 'log', 'override', 'plugin', 'save', 'serve', 'token' of ./harmonics.toml are left out: the file of the current folder says how much is learned and how, nothing else; --config harmonics.toml takes all of it\n";
+  const std::string run = kShortRun.substr(0, kShortRun.find(" --quiet")) + " --json";
+  const Result r = p.run(run);
+  CHECK(r.code == 0);
+  CHECK(number(r.out, "steps") == 2);
+  CHECK(r.err.rfind(left_out + "note: ./harmonics.toml sets steps = 2\n", 0) == 0);
+  CHECK_FALSE(has(r.err, "serving"));
+  CHECK_FALSE((fs::exists(weights) || fs::exists(log)));
+  for (const char* verb : {"list metrics", "version", "inspect conv", "validate x.hmx", "config show"}) CHECK(p.run(verb).err.find(left_out) == 0);
+  CHECK_FALSE(has(p.run(run + " --quiet").err, "note: ./harmonics.toml"));
+  const Result shown = p.run("config show run --origin");
+  CHECK(has(shown.out, "steps = 2                                # ./harmonics.toml:3\n"));
+  CHECK_FALSE(has(shown.out, "save = "));
+  // Named, it is a file like others.
+  p.f.write("here/harmonics.toml", "[run]\nsteps = 2\nsave = \"" + weights + "\"\n");
+  const Result named = p.run(run + " --config harmonics.toml");
+  CHECK(named.code == 0);
+  CHECK(fs::exists(weights));
+  CHECK_FALSE(has(named.err, "left out"));
+}
+
+TEST_CASE("a file of the current folder that others may change does not count") {
+  Places p;
+  const std::string file = p.f.write("here/harmonics.toml", "batch = 32\n");
+  const auto steps = [&] { return p.run(kShortRun.substr(0, kShortRun.find(" --quiet")) + " --json"); };
+  CHECK(number(steps().out, "steps") == 8);
+  REQUIRE(::chmod(file.c_str(), 0666) == 0);
+  const Result open = steps();
+  CHECK(number(open.out, "steps") == 4);
+  CHECK(open.err.rfind("note: ./harmonics.toml is left out: it can be written to by everybody\n", 0) == 0);
+  if (::geteuid() != 0) return;  // only root can give a file away
+  REQUIRE((::chmod(file.c_str(), 0644) == 0 && ::chown(file.c_str(), 1001, 1001) == 0));
+  CHECK(p.run("version").err == "note: ./harmonics.toml is left out: it belongs to another user (number 1001)\n");
+  const std::string own = p.f.write("own.toml", "batch = 32\n");
+  fs::remove(file);
+  REQUIRE((::symlink(own.c_str(), file.c_str()) == 0 && ::lchown(file.c_str(), 1001, 1001) == 0));
+  CHECK(p.run("version").err == "note: ./harmonics.toml is left out: it is a link of another user\n");
+}
+
+TEST_CASE("a file of settings may end in a carriage return, and a pipe that nothing writes to is refused") {
+  Places p;
+  const Result torn = p.run("version --config " + p.f.write("c.toml", "metric = [\"f1\"\r"));
+  CHECK(torn.code == 78);
+  CHECK(has(torn.err, "'' where the ',' or the ']' of a list is due"));
+  const std::string pipe = p.f / "pipe.hmx";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const Result silent = p.run("validate " + pipe);
+  CHECK(silent.code == 66);
+  CHECK(has(silent.err, "cannot read '" + pipe + "': it is a pipe, and nothing writes to it"));
+  const std::string flow = p.f.write("g.hmx", "harmonic g { producer x; layer o {1}; cycle { x -(affine)-> o; } }\n");
+  CHECK(std::system(("bash -c \"'" + kProgram + "' validate <(cat '" + flow + "')\" >/dev/null").c_str()) == 0);
 }

@@ -9,10 +9,10 @@ namespace {
 
 const std::string kTrain = "run " + kSamples + "mnist.hmx --producer 'synth:digits?size=200' --producer 'synth:digits?size=200#label' --batch 20 ";
 const std::string kFailing = std::string(HARMONICS_BINARY_DIR) + "/test_plugins/libexits.so";
-const char* const kFlow = "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n";
+const char* const kAffineFlow = "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n";
 
 // A shell's command with the program as $HARMONICS; its exit code.
-int shell(const Folder& f, const std::string& command, std::string* err = nullptr) {
+int exit_of(const Folder& f, const std::string& command, std::string* err = nullptr) {
   const int status = std::system(("export HARMONICS='" + kProgram + "'; exec 2>'" + (f / "err") + "'; timeout 60 bash -c '" + command + "'").c_str());
   if (err) *err = read(f / "err");
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
@@ -20,7 +20,7 @@ int shell(const Folder& f, const std::string& command, std::string* err = nullpt
 
 // Training on a stream of the plugin that fails at sample `good`.
 Result on_failing(const Folder& f, const std::string& how, int good, const std::string& more = "") {
-  const std::string flow = f.write("g.hmx", kFlow), address = "'failing:" + how + "?good=" + std::to_string(good) + "&shuffle=1'";
+  const std::string flow = f.write("g.hmx", kAffineFlow), address = "'failing:" + how + "?good=" + std::to_string(good) + "&shuffle=1'";
   return harmonics("run " + flow + " --plugin " + kFailing + " --producer x=" + address + " --producer y=" + address + " --batch 8 --quiet " + more);
 }
 
@@ -51,7 +51,7 @@ TEST_CASE("exit code 69: a peer that does not answer, or went away") {
   const std::string weights = f / "w.safetensors";
   REQUIRE(harmonics(kTrain + "--steps 2 --quiet --save " + weights).code == 0);
   const std::string infer = "\"$HARMONICS\" infer " + kSamples + "mnist.hmx --weights " + weights + " --producer \"synth:digits?size=20000\" --quiet";
-  CHECK(shell(f, "set -o pipefail; " + infer + " | head -1 >/dev/null", &err) == 69);
+  CHECK(exit_of(f, "set -o pipefail; " + infer + " | head -1 >/dev/null", &err) == 69);
   CHECK(err == "error: consumer 'output': cannot write to standard output: Broken pipe\n");
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("exit code 73: what cannot be written, standard output too") {
   Folder f;
   CHECK(harmonics(kTrain + "--steps 1 --quiet --save /nowhere/w.safetensors").code == 73);
   std::string err;
-  CHECK(shell(f, "\"$HARMONICS\" list metrics >/dev/full", &err) == 73);
+  CHECK(exit_of(f, "\"$HARMONICS\" list metrics >/dev/full", &err) == 73);
   CHECK(err == "error: cannot write to standard output: No space left on device\n");
 }
 
@@ -108,12 +108,25 @@ TEST_CASE("exit code 78: a graph or a configuration that is not valid") {
   CHECK(harmonics(kTrain + "--config " + f.write("c.toml", "batches = 3\n")).code == 78);
 }
 
-TEST_CASE("exit codes 130 and 143: stopped by a signal") {
-  for (const int signal : {SIGINT, SIGTERM}) {
+TEST_CASE("exit codes 129, 130 and 143: stopped by a signal, behind a checkpoint") {
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
     Folder f;
-    Background run(f, kTrain + "--epochs 100000 --log " + (f / "l.csv") + " --log-every 1");
+    Background run(f, kTrain + "--epochs 100000 --checkpoint " + (f / "kept") + " --log " + (f / "l.csv") + " --log-every 1");
     REQUIRE(run.await([&] { return fs::exists(f / "l.csv") && fs::file_size(f / "l.csv") > 300; }));
     run.signal(signal);
     CHECK(run.end().code == 128 + signal);
+    CHECK(harmonics("ckpt verify " + (f / "kept")).code == 0);
   }
+}
+
+TEST_CASE("a run that ignores SIGHUP, as under nohup, goes on") {
+  Folder f;
+  const std::string log = f / "l.csv";
+  Background run(f, kTrain + "--epochs 100000 --log " + log + " --log-every 1", SIG_IGN);
+  REQUIRE(run.await([&] { return fs::exists(log) && fs::file_size(log) > 300; }));
+  run.signal(SIGHUP);
+  const auto rows = fs::file_size(log);
+  CHECK(run.await([&] { return fs::file_size(log) > rows + 300; }));
+  run.signal(SIGTERM);
+  CHECK(run.end().code == 128 + SIGTERM);
 }

@@ -33,7 +33,7 @@ std::vector<std::string> verbs() {
   return all;
 }
 
-const std::string kDigits = "--producer 'synth:digits?size=128' --producer 'synth:digits?size=128#label' ";
+const std::string kFewDigits = "--producer 'synth:digits?size=128' --producer 'synth:digits?size=128#label' ";
 
 }  // namespace
 
@@ -121,21 +121,21 @@ TEST_CASE("manual pages are well formed and say what help says") {
 TEST_CASE("every verb prints one object, and it fits its schema") {
   Folder f;
   const std::string weights = f / "w.safetensors";
-  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kDigits + "--epochs 1 --quiet --save " + weights).code == 0);
+  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kFewDigits + "--epochs 1 --quiet --save " + weights).code == 0);
   const std::string text = f.write("t.txt", std::string(400, 'a') + std::string(400, 'b')), letters = f / "l.safetensors";
   REQUIRE(harmonics("run " + kSamples + "char_lstm.hmx --producer 'file:" + text + "?window=16' --steps 2 --quiet --save " + letters).code == 0);
-  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kDigits + "--epochs 1 --quiet --checkpoint " + (f / "runs")).code == 0);
+  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kFewDigits + "--epochs 1 --quiet --checkpoint " + (f / "runs")).code == 0);
   const std::string mnist = kSamples + "mnist.hmx ", bad = f.write("bad.hmx", "harmonic g { layer a }");
   const std::vector<std::pair<std::string, std::string>> calls = {
-      {"run", mnist + kDigits + "--epochs 1"},
-      {"run", mnist + kDigits + "--epochs 1 --metric f1 --validate 'synth:digits?size=64' --validate 'synth:digits?size=64#label' --test 'synth:digits?size=64' --test 'synth:digits?size=64#label'"},
+      {"run", mnist + kFewDigits + "--epochs 1"},
+      {"run", mnist + kFewDigits + "--epochs 1 --metric f1 --validate 'synth:digits?size=64' --validate 'synth:digits?size=64#label' --test 'synth:digits?size=64' --test 'synth:digits?size=64#label'"},
       {"run", mnist + "--infer --producer 'synth:digits?size=4' --weights " + weights},
       {"infer", mnist + "--producer 'synth:digits?size=4' --weights " + weights},
       {"infer", kSamples + "char_lstm.hmx --generate 5 --weights " + letters},
       {"validate", mnist}, {"validate", mnist + bad},
-      {"explain", mnist + kDigits}, {"explain", mnist + kDigits + "--show flow,widths,program,kernels,memory --after cse"}, {"explain", mnist + kDigits + "--dot"},
-      {"profile", mnist + kDigits + "--steps 3 --batch 8"},
-      {"bench", mnist + kDigits + "--batch 8 --threads 1 --seconds 0.02"},
+      {"explain", mnist + kFewDigits}, {"explain", mnist + kFewDigits + "--show flow,widths,program,kernels,memory --after cse"}, {"explain", mnist + kFewDigits + "--dot"},
+      {"profile", mnist + kFewDigits + "--steps 3 --batch 8"},
+      {"bench", mnist + kFewDigits + "--batch 8 --threads 1 --seconds 0.02"},
       {"list", ""}, {"list", "primitives"}, {"inspect", "conv"}, {"inspect", "topk"}, {"inspect", "adamw"}, {"inspect", weights},
       {"inspect", std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_metrics.so"},
       {"ckpt", "list " + (f / "runs")}, {"ckpt", "show " + (f / "runs")}, {"ckpt", "verify " + (f / "runs")}, {"ckpt", "diff " + (f / "runs") + " " + (f / "runs")},

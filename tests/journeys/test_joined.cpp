@@ -16,7 +16,7 @@ std::string counting(const Folder& f, const std::string& name, int from, int to)
   return f.write(name, rows);
 }
 
-std::vector<int> column(const std::string& file) {
+std::vector<int> column_in(const std::string& file) {
   std::vector<int> values;
   std::istringstream rows(read(file));
   for (double v; rows >> v;) values.push_back(static_cast<int>(v));
@@ -75,7 +75,7 @@ TEST_CASE("an edge that drops: pairs stay pairs, and what lost its partner is ke
   const Result end = receiver.end();
   INFO(end.err);
   REQUIRE(end.code == 0);
-  const std::vector<int> x = column(f / "cx.csv"), y = column(f / "cy.csv");
+  const std::vector<int> x = column_in(f / "cx.csv"), y = column_in(f / "cy.csv");
   CHECK(x == y);
   CHECK(x.size() > 150);
   CHECK(x.size() < 2900);
@@ -83,7 +83,7 @@ TEST_CASE("an edge that drops: pairs stay pairs, and what lost its partner is ke
   CHECK(std::is_sorted(x.begin(), x.end()));
   // Those of the slow stream whose partners made room, each once.
   REQUIRE(harmonics("send file:" + (f / "left.csv") + " --from 'file:" + (f / "dead/y.hxs") + "'").code == 0);
-  std::vector<int> all = column(f / "left.csv");
+  std::vector<int> all = column_in(f / "left.csv");
   CHECK(!all.empty());
   all.insert(all.end(), y.begin(), y.end());
   std::sort(all.begin(), all.end());
@@ -108,12 +108,12 @@ TEST_CASE("streams of files that were received are joined by number, by last, or
   }
   const std::string both = " --producer 'x=file:" + (f / "all.hxs") + "' --producer 'y=file:" + (f / "some.hxs") + "?join=number";
   REQUIRE(harmonics("infer " + flow + both + "'" + consumers(f)).code == 0);
-  const std::vector<int> left = column(f / "cy.csv");
+  const std::vector<int> left = column_in(f / "cy.csv");
   REQUIRE(left.size() > 2);
   CHECK(left.back() - left.front() + 1 > static_cast<int>(left.size()));
-  CHECK(column(f / "cx.csv") == left);
+  CHECK(column_in(f / "cx.csv") == left);
   REQUIRE(harmonics("infer " + flow + both + "&unpaired=last'" + consumers(f)).code == 0);
-  const std::vector<int> x = column(f / "cx.csv"), y = column(f / "cy.csv");
+  const std::vector<int> x = column_in(f / "cx.csv"), y = column_in(f / "cy.csv");
   CHECK(x.size() == static_cast<size_t>(left.back() - left.front() + 1));
   for (size_t i = 0; i < x.size(); ++i) {
     CHECK(x[i] == left.front() + static_cast<int>(i));
@@ -138,7 +138,7 @@ TEST_CASE("a partner that stays away: late=, the last one stands in, and the sta
   receiver.end();
   sparse.signal(SIGKILL), steady.signal(SIGKILL);
   sparse.end(), steady.end();
-  const std::vector<int> x = column(f / "cx.csv"), y = column(f / "cy.csv");
+  const std::vector<int> x = column_in(f / "cx.csv"), y = column_in(f / "cy.csv");
   REQUIRE(x.size() == y.size());
   REQUIRE(x.size() >= 3);
   for (size_t i = 0; i < x.size(); ++i) {

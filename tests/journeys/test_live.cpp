@@ -22,13 +22,13 @@ std::string free_port() {
   return std::to_string(ntohs(place.sin_port));
 }
 
-const char* const kFlow = "harmonic take {\n  producer x;\n  layer out 1/2 x;\n  cycle { x -(relu)-> out; }\n}\n";
+const char* const kTakeFlow = "harmonic take {\n  producer x;\n  layer out 1/2 x;\n  cycle { x -(relu)-> out; }\n}\n";
 
 }  // namespace
 
 TEST_CASE("samples of another process give what a file of them gives") {
   Folder f;
-  const std::string flow = f.write("take.hmx", kFlow), port = free_port();
+  const std::string flow = f.write("take.hmx", kTakeFlow), port = free_port();
   const bool zmq = has(harmonics("list producers").out, "zmq+router");
   const std::string scheme = GENERATE("tcp", "unix", "zmq");
   if (scheme == "zmq" && !zmq) return;
@@ -47,7 +47,7 @@ TEST_CASE("samples of another process give what a file of them gives") {
 
 TEST_CASE("a receiver that nobody sends to, and one beyond this machine") {
   Folder f;
-  const std::string flow = f.write("take.hmx", kFlow);
+  const std::string flow = f.write("take.hmx", kTakeFlow);
   const Result alone = harmonics("infer " + flow + " --producer 'tcp:127.0.0.1:" + free_port() + "?wait=1'");
   CHECK(alone.code == 69);
   CHECK(has(alone.err, "nobody has begun to send in 1 s"));

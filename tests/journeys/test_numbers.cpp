@@ -8,12 +8,12 @@ using namespace journeys;
 namespace {
 
 // With noise: products of digits alone leave out their zeros, in fp32.
-const std::string kDigits = "-p 'synth:digits?size=1500&seed=1&augment=noise(0.05)' -p 'synth:digits?size=1500&seed=1#label' -t 'synth:digits?size=500&seed=2' -t 'synth:digits?size=500&seed=2#label' ";
+const std::string kNoisyDigits = "-p 'synth:digits?size=1500&seed=1&augment=noise(0.05)' -p 'synth:digits?size=1500&seed=1#label' -t 'synth:digits?size=500&seed=2' -t 'synth:digits?size=500&seed=2#label' ";
 
 }  // namespace
 
 TEST_CASE("training in fp16 chunks ends where fp32 ends") {
-  const std::string common = "run " + kSamples + "mnist.hmx " + kDigits + "--epochs 4 --json --quiet ";
+  const std::string common = "run " + kSamples + "mnist.hmx " + kNoisyDigits + "--epochs 4 --json --quiet ";
   const Result exact = harmonics(common), half = harmonics_in("HARMONICS_FP16=emulated", common + "--precision fp16");
   REQUIRE(exact.code == 0);
   REQUIRE(half.code == 0);
@@ -25,7 +25,7 @@ TEST_CASE("training in fp16 chunks ends where fp32 ends") {
 
 TEST_CASE("fp16 chunks repeat to the bit on any number of threads") {
   Folder f;
-  const std::string common = "run " + kSamples + "mnist.hmx " + kDigits + "--epochs 1 --quiet --precision fp16 ";
+  const std::string common = "run " + kSamples + "mnist.hmx " + kNoisyDigits + "--epochs 1 --quiet --precision fp16 ";
   REQUIRE(harmonics_in("HARMONICS_FP16=emulated", common + "--threads 1 --save " + (f / "a.safetensors")).code == 0);
   REQUIRE(harmonics_in("HARMONICS_FP16=emulated", common + "--threads 2 --save " + (f / "b.safetensors")).code == 0);
   CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
@@ -33,7 +33,7 @@ TEST_CASE("fp16 chunks repeat to the bit on any number of threads") {
 
 TEST_CASE("fp16 is refused where the processor has none, and auto does without") {
   Folder f;
-  const std::string common = "run " + kSamples + "mnist.hmx " + kDigits + "--epochs 1 --quiet ";
+  const std::string common = "run " + kSamples + "mnist.hmx " + kNoisyDigits + "--epochs 1 --quiet ";
   const Result refused = harmonics_in("HARMONICS_FP16=off", common + "--precision fp16");
   CHECK(refused.code == 1);
   CHECK(has(refused.err, "device 'cpu' does not compute in fp16 here"));
@@ -49,7 +49,7 @@ TEST_CASE("a deterministic run is the same run, whatever is read ahead, and refu
   REQUIRE(harmonics(common + "-p 'synth:digits?size=400' -p 'synth:digits?size=400#label' --epochs 2 --threads 1 --save " + (f / "a.safetensors")).code == 0);
   REQUIRE(harmonics(common + "-p 'synth:digits?size=400&async=9' -p 'synth:digits?size=400&async=3#label' --epochs 2 --threads 2 --save " + (f / "b.safetensors")).code == 0);
   CHECK(read(f / "a.safetensors") == read(f / "b.safetensors"));
-  const Result refused = harmonics(common + kDigits + "--for 1s");
+  const Result refused = harmonics(common + kNoisyDigits + "--for 1s");
   CHECK(refused.code == 2);
   CHECK(has(refused.err, "a deterministic run cannot end by the clock: how many steps fit into a time varies"));
   CHECK(has(refused.err, "give --steps or --epochs instead of a time, or leave --deterministic out"));

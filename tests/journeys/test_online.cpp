@@ -10,13 +10,13 @@ using namespace journeys;
 
 namespace {
 
-const std::string kFlow = kSamples + "online_learning/weather.hmx";
+const std::string kWeatherFlow = kSamples + "online_learning/weather.hmx";
 
 Result learn_from(const Folder& f, const std::string& table, const std::string& features, const std::string& label, const std::string& more) {
   const std::string address = "unix:" + (f / "socket");
   Folder own;
   Background sender(own, "send '" + address + "?patience=60' --from 'weather=" + table + "#" + features + "' --from 'rain=" + table + "#" + label + "' --quiet");
-  const Result learned = harmonics("run " + kFlow + " --producer 'weather=" + address + "?batch=32#weather' --producer 'rain=" + address + "#rain' --optimizer 'adam(lr=0.01)' --seed 1 --json " + more);
+  const Result learned = harmonics("run " + kWeatherFlow + " --producer 'weather=" + address + "?batch=32#weather' --producer 'rain=" + address + "#rain' --optimizer 'adam(lr=0.01)' --seed 1 --json " + more);
   CHECK(sender.end().code == 0);
   return learned;
 }

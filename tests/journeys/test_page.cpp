@@ -6,10 +6,8 @@ using namespace journeys;
 
 namespace {
 
-const std::string kDigits = kSamples + "mnist.hmx --producer 'synth:digits?size=640' --producer 'synth:digits?size=640#label' --epochs 1000000 --for 100s --threads 1 ";
-
 // What a run printed after `word`, to the end of the line or the next blank.
-std::string after(const std::string& errors, const std::string& word) {
+std::string word_after(const std::string& errors, const std::string& word) {
   const size_t at = errors.find(word);
   if (at == std::string::npos) return "";
   const size_t from = at + word.size();
@@ -17,8 +15,8 @@ std::string after(const std::string& errors, const std::string& word) {
 }
 
 std::string page_of(Background& run) {
-  REQUIRE(run.await([&] { return !after(run.errors(), "page: ").empty(); }));
-  return after(run.errors(), "page: ");
+  REQUIRE(run.await([&] { return !word_after(run.errors(), "page: ").empty(); }));
+  return word_after(run.errors(), "page: ");
 }
 
 const std::string kConnected = "document.documentElement.dataset.connection === 'open'";
@@ -32,7 +30,7 @@ std::string curve() { return "document.querySelector('#charts canvas')"; }
 TEST_CASE("the page shows a run, and pauses, steps, keeps and resumes it") {
   if (!Browser::there()) return;
   Folder f;
-  Background run(f, "run " + kDigits + "--ui --checkpoint " + (f / "kept"));
+  Background run(f, "run " + kLongRun + "--ui --checkpoint " + (f / "kept"));
   const std::string page = page_of(run), address = page.substr(0, page.find("/#"));
   REQUIRE(has(page, "/#token="));
   Browser browser(f);
@@ -93,7 +91,7 @@ TEST_CASE("the page shows a run, and pauses, steps, keeps and resumes it") {
 TEST_CASE("curves of any length stay small, flows of any kind are laid out") {
   if (!Browser::there()) return;
   Folder f;
-  Background run(f, "run " + kDigits + "--ui");
+  Background run(f, "run " + kLongRun + "--ui");
   Browser browser(f);
   browser.open(page_of(run));
   REQUIRE(browser.await(kConnected));
@@ -162,7 +160,7 @@ TEST_CASE("the page asks for a token, and finds a run that comes back") {
   Browser browser(f);
   std::string page;
   {
-    Background run(f, "run " + kDigits + "--ui --token not-to-be-guessed");
+    Background run(f, "run " + kLongRun + "--ui --token not-to-be-guessed");
     page = page_of(run);
     CHECK_FALSE(has(run.errors(), "not-to-be-guessed"));
     browser.open(page);
@@ -180,14 +178,14 @@ TEST_CASE("the page asks for a token, and finds a run that comes back") {
   REQUIRE(browser.await(says("connection", "no connection")));
   CHECK(browser.await("document.getElementById('main').classList.contains('stale')"));
   CHECK(browser.evaluate("document.getElementById('pause').disabled") == boost::json::value(true));
-  Background again(f, "run " + kDigits + "--ui --token not-to-be-guessed --serve " + page.substr(7, page.find('/', 7) - 7));
+  Background again(f, "run " + kLongRun + "--ui --token not-to-be-guessed --serve " + page.substr(7, page.find('/', 7) - 7));
   CHECK(browser.await(kConnected + " && !document.getElementById('main').classList.contains('stale')"));
 }
 
 TEST_CASE("a token that was made up is asked for by what changes the run") {
   if (!Browser::there()) return;
   Folder f;
-  Background run(f, "run " + kDigits + "--ui");
+  Background run(f, "run " + kLongRun + "--ui");
   const std::string page = page_of(run);
   Browser browser(f);
   browser.open(page.substr(0, page.find('#')));

@@ -1,20 +1,12 @@
 // Writing a plugin with the tools that are there for it: new, check, doctor.
-#include <boost/json.hpp>
-
 #include "tests/journeys/background.hpp"
-#include "tests/journeys/shell.hpp"
+#include "tests/journeys/replies.hpp"
 
 using namespace journeys;
-namespace json = boost::json;
 
 namespace {
 
 const std::string kFixtures = std::string(HARMONICS_BINARY_DIR) + "/test_plugins/lib";
-
-json::object last_line(const std::string& out) {
-  const size_t last = out.rfind('\n', out.size() - 2);
-  return json::parse(out.substr(last == std::string::npos ? 0 : last + 1)).as_object();
-}
 
 // "outcome: text" of a check; "" when it was not made.
 std::string found(const json::object& report, const std::string& item, const std::string& check) {

@@ -1,28 +1,20 @@
 // harmonics profile and bench: what they print, and that a trace is one.
-#include <boost/json.hpp>
-
 #include <set>
 
-#include "tests/journeys/shell.hpp"
+#include "tests/journeys/replies.hpp"
 
 using namespace journeys;
-namespace json = boost::json;
 
 namespace {
 
-constexpr const char* kDigits = "-p 'synth:digits?size=400' -p 'synth:digits?size=400#label' ";
-
-json::object last_line(const std::string& out) {
-  const size_t last = out.rfind('\n', out.size() - 2);
-  return json::parse(out.substr(last == std::string::npos ? 0 : last + 1)).as_object();
-}
+constexpr const char* kProfiledDigits = "-p 'synth:digits?size=400' -p 'synth:digits?size=400#label' ";
 
 double real(const json::object& o, const char* key) { return o.at(key).to_number<double>(); }
 
 }  // namespace
 
 TEST_CASE("profile says what each step of the plan costs against the floor") {
-  const Result r = harmonics("profile " + kSamples + "mnist.hmx " + kDigits + "--batch 16 --threads 1 --steps 20 --json");
+  const Result r = harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits + "--batch 16 --threads 1 --steps 20 --json");
   REQUIRE(r.code == 0);
   for (const char* part : {"GFLOP/s", "of floor", "functional", "step ", "floor ", "engine ", "in the flow", "allocations "}) CHECK(has(r.out, part));
   const json::object o = last_line(r.out);
@@ -77,7 +69,7 @@ TEST_CASE("a dense layer's arithmetic is counted as two for each weight and samp
 TEST_CASE("a trace holds every step of the plan for each traced run") {
   const Folder f;
   const std::string trace = f / "trace.json";
-  const Result r = harmonics("profile " + kSamples + "mnist.hmx " + kDigits + "--batch 64 --threads 2 --steps 4 --json --trace " + trace);
+  const Result r = harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits + "--batch 64 --threads 2 --steps 4 --json --trace " + trace);
   REQUIRE(r.code == 0);
   const size_t steps = last_line(r.out).at("steps").as_array().size();
   const json::object o = json::parse(read(trace)).as_object();
@@ -106,12 +98,12 @@ TEST_CASE("a trace holds every step of the plan for each traced run") {
 
 TEST_CASE("profile says what it needs") {
   CHECK(harmonics("profile " + kSamples + "mnist.hmx").code == 2);
-  CHECK(has(harmonics("profile " + kSamples + "mnist.hmx " + kDigits + "--cycle 2").err, "there is no cycle 2"));
-  CHECK(harmonics("profile " + kSamples + "mnist.hmx " + kDigits + "--batch 4 --steps 2 --trace /nowhere/trace.json").code == 73);
+  CHECK(has(harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits + "--cycle 2").err, "there is no cycle 2"));
+  CHECK(harmonics("profile " + kSamples + "mnist.hmx " + kProfiledDigits + "--batch 4 --steps 2 --trace /nowhere/trace.json").code == 73);
 }
 
 TEST_CASE("bench measures training and inference for every batch size and number of threads") {
-  const Result r = harmonics("bench " + kSamples + "mnist.hmx " + kDigits + "--batch 1,8 --threads 1,2 --seconds 0.01 --json");
+  const Result r = harmonics("bench " + kSamples + "mnist.hmx " + kProfiledDigits + "--batch 1,8 --threads 1,2 --seconds 0.01 --json");
   REQUIRE(r.code == 0);
   CHECK(has(r.out, "samples/s"));
   const json::object o = last_line(r.out);

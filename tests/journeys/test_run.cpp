@@ -7,7 +7,7 @@ using namespace journeys;
 
 namespace {
 
-const std::string kDigits = "--producer 'synth:digits?size=2000&seed=1' --producer 'synth:digits?size=2000&seed=1#label' ";
+const std::string kTrainedDigits = "--producer 'synth:digits?size=2000&seed=1' --producer 'synth:digits?size=2000&seed=1#label' ";
 const std::string kDigitsTest = "--test 'synth:digits?size=500&seed=2' --test 'synth:digits?size=500&seed=2#label' ";
 
 std::string without_tap(const std::string& flow) {
@@ -20,7 +20,7 @@ std::string without_tap(const std::string& flow) {
 }  // namespace
 
 TEST_CASE("a flow learns drawn digits, says what it decided, and prints one object") {
-  const Result r = harmonics("run " + kSamples + "mnist.hmx " + kDigits + kDigitsTest + "--epochs 3 --json");
+  const Result r = harmonics("run " + kSamples + "mnist.hmx " + kTrainedDigits + kDigitsTest + "--epochs 3 --json");
   REQUIRE(r.code == 0);
   for (const char* key : {"epochs", "steps", "samples", "seconds", "samples_per_second", "loss", "accuracy", "test_loss", "test_accuracy"}) {
     INFO(key);
@@ -36,7 +36,7 @@ TEST_CASE("a flow learns drawn digits, says what it decided, and prints one obje
 
 TEST_CASE("the same seed gives the same bits, on one thread and on two, another seed does not") {
   Folder f;
-  const std::string common = "run " + kSamples + "mnist.hmx " + kDigits + "--epochs 1 --quiet ";
+  const std::string common = "run " + kSamples + "mnist.hmx " + kTrainedDigits + "--epochs 1 --quiet ";
   REQUIRE(harmonics(common + "--threads 1 --save " + (f / "a.safetensors")).code == 0);
   REQUIRE(harmonics(common + "--threads 2 --save " + (f / "b.safetensors")).code == 0);
   REQUIRE(harmonics(common + "--threads 2 --save " + (f / "c.safetensors")).code == 0);
@@ -66,7 +66,7 @@ TEST_CASE("convolutions and dropout repeat to the bit as well") {
 TEST_CASE("taking the tap out leaves a working inference graph with the trained weights") {
   Folder f;
   const std::string weights = f / "w.safetensors";
-  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kDigits + "--epochs 3 --quiet --save " + weights).code == 0);
+  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kTrainedDigits + "--epochs 3 --quiet --save " + weights).code == 0);
   const std::string flow = f.write("infer.hmx", without_tap(read(kSamples + "mnist.hmx")));
   const Result r = harmonics("run " + flow + " --weights " + weights + " --producer 'synth:digits?size=200&seed=2' --consumer 'stdout:?format=argmax'");
   REQUIRE(r.code == 0);
@@ -130,7 +130,7 @@ TEST_CASE("streams of different lengths end the pass, and the report says what w
 }
 
 TEST_CASE("steps, time and a metric stop a run, and the object says which") {
-  const std::string common = "run " + kSamples + "mnist.hmx " + kDigits + "--json --quiet ";
+  const std::string common = "run " + kSamples + "mnist.hmx " + kTrainedDigits + "--json --quiet ";
   const Result steps = harmonics(common + "--steps 7");
   CHECK(number(steps.out, "steps") == 7);
   CHECK(has(steps.out, "\"stopped_by\":\"steps\""));
@@ -144,7 +144,7 @@ TEST_CASE("steps, time and a metric stop a run, and the object says which") {
 
 TEST_CASE("zero epochs save the initial weights, nothing is trained") {
   Folder f;
-  const Result r = harmonics("run " + kSamples + "mnist.hmx " + kDigits + "--epochs 0 --json --quiet --save " + (f / "w.safetensors"));
+  const Result r = harmonics("run " + kSamples + "mnist.hmx " + kTrainedDigits + "--epochs 0 --json --quiet --save " + (f / "w.safetensors"));
   REQUIRE(r.code == 0);
   CHECK(number(r.out, "steps") == 0);
   CHECK(fs::file_size(f / "w.safetensors") > 4 * (784 * 392 + 392 * 10));
@@ -152,7 +152,7 @@ TEST_CASE("zero epochs save the initial weights, nothing is trained") {
 
 TEST_CASE("several optimizers learn the same flow") {
   for (const char* optimizer : {"adamw", "adam(lr=1e-3)", "sgd(lr=0.05, momentum=0.9)", "sgd(lr=0.1, momentum=0.9, nesterov=true)", "rmsprop(lr=1e-3, momentum=0.5, centered=true)", "lamb(lr=1e-2)", "lion(lr=1e-3)", "normuon"}) {
-    const Result r = harmonics("run " + kSamples + "mnist.hmx " + kDigits + kDigitsTest + "--epochs 3 --json --quiet --schedule 'cosine(warmup=10)' --clip 1 --optimizer '" + optimizer + "'");
+    const Result r = harmonics("run " + kSamples + "mnist.hmx " + kTrainedDigits + kDigitsTest + "--epochs 3 --json --quiet --schedule 'cosine(warmup=10)' --clip 1 --optimizer '" + optimizer + "'");
     REQUIRE(r.code == 0);
     INFO(optimizer);
     CHECK(number(r.out, "test_accuracy") > 0.6);
@@ -189,14 +189,14 @@ TEST_CASE("schedule, clipping and accumulation show where one looks") {
 
 TEST_CASE("a report draws the curve and the digits, an svg only the curve") {
   Folder f;
-  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kDigits + kDigitsTest + "--epochs 1 --quiet --report " + (f / "r.html")).code == 0);
+  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kTrainedDigits + kDigitsTest + "--epochs 1 --quiet --report " + (f / "r.html")).code == 0);
   const std::string html = read(f / "r.html");
   CHECK(has(html, "<polyline"));
   CHECK(has(html, "<figure class=\"right\">"));
   CHECK(has(html, "test accuracy"));
   CHECK(!has(html, "src="));
   CHECK(!has(html, "href="));
-  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kDigits + "--steps 20 --quiet --report " + (f / "r.svg")).code == 0);
+  REQUIRE(harmonics("run " + kSamples + "mnist.hmx " + kTrainedDigits + "--steps 20 --quiet --report " + (f / "r.svg")).code == 0);
   CHECK(read(f / "r.svg").rfind("<svg", 0) == 0);
 }
 
@@ -210,7 +210,7 @@ TEST_CASE("if chooses per step by a metric") {
       if o.accuracy > 0.5 { o <-(cross_entropy(weight=0.5))- y; } else { o <-(cross_entropy)- y; }
     }
   })");
-  const Result r = harmonics("run " + flow + " " + kDigits + "--json --quiet");
+  const Result r = harmonics("run " + flow + " " + kTrainedDigits + "--json --quiet");
   REQUIRE(r.code == 0);
   CHECK(number(r.out, "accuracy") > 0.6);
 }
@@ -224,7 +224,7 @@ TEST_CASE("two cycles run in the order of the text and keep the weights") {
     cycle (epochs 2, lr=0.003) { o <-(cross_entropy)- y; }
     cycle (epochs 2) { o <-(cross_entropy)- y; }
   })");
-  const Result r = harmonics("run " + flow + " " + kDigits + kDigitsTest + "--json --quiet");
+  const Result r = harmonics("run " + flow + " " + kTrainedDigits + kDigitsTest + "--json --quiet");
   REQUIRE(r.code == 0);
   CHECK(number(r.out, "test_accuracy") > 0.6);
 }
@@ -269,12 +269,12 @@ TEST_CASE("looking around: version, list, inspect, explain, validate") {
   CHECK(has(harmonics("inspect wsd").out, "schedule wsd(warmup = 0, decay = 0.2, final = 0)"));
   CHECK(has(harmonics("list losses --json").out, "\"name\":\"huber\""));
   CHECK(has(harmonics("validate " + kSamples + "mnist.hmx " + kSamples + "mnist_cnn.hmx " + kSamples + "char_gpt.hmx " + kSamples + "char_lstm.hmx").err, "char_lstm.hmx: ok"));
-  const Result explained = harmonics("explain " + kSamples + "mnist.hmx " + kDigits + "--show widths,program,kernels,memory");
+  const Result explained = harmonics("explain " + kSamples + "mnist.hmx " + kTrainedDigits + "--show widths,program,kernels,memory");
   REQUIRE(explained.code == 0);
   CHECK(has(explained.out, "1/2 of 'input'"));
   CHECK(has(explained.out, "fused elementwise"));
   CHECK(has(explained.out, "arena"));
-  const Result traced = harmonics("explain " + kSamples + "mnist.hmx " + kDigits + "--after trace");
+  const Result traced = harmonics("explain " + kSamples + "mnist.hmx " + kTrainedDigits + "--after trace");
   CHECK(has(traced.out, "adamw("));
-  CHECK(has(harmonics("explain " + kSamples + "mnist.hmx " + kDigits + "--dot").out, "digraph"));
+  CHECK(has(harmonics("explain " + kSamples + "mnist.hmx " + kTrainedDigits + "--dot").out, "digraph"));
 }

@@ -1,5 +1,6 @@
 // A run that learns and answers, from the command line: serve, ctl, HTTP.
 #include "tests/journeys/background.hpp"
+#include "tests/journeys/replies.hpp"
 #include "tests/journeys/schema.hpp"
 
 #include <arpa/inet.h>
@@ -8,11 +9,10 @@
 #include <sys/socket.h>
 
 using namespace journeys;
-namespace json = boost::json;
 
 namespace {
 
-const std::string kDigits = kSamples + "mnist.hmx --producer 'synth:digits?size=640' --producer 'synth:digits?size=640#label' ";
+const std::string kServedDigits = kSamples + "mnist.hmx --producer 'synth:digits?size=640' --producer 'synth:digits?size=640#label' ";
 
 // "http://127.0.0.1:40001" of what a run printed at its start.
 std::string address_in(const std::string& errors) {
@@ -48,12 +48,6 @@ Reply http(const std::string& address, const std::string& method, const std::str
   return {std::stoi(all.substr(9)), all.substr(end + 4)};
 }
 
-json::value schema(const std::string& name) { return json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/" + name + ".json")); }
-json::value last_line(const std::string& out) {
-  const size_t last = out.rfind('\n', out.size() - 2);
-  return json::parse(out.substr(last == std::string::npos ? 0 : last + 1));
-}
-
 std::string picture() {
   std::string s = "[";
   for (int i = 0; i < 784; ++i) s += (i ? "," : "") + std::to_string(i % 256);
@@ -65,7 +59,7 @@ std::string picture() {
 TEST_CASE("a run answers while it learns, and is paused, stepped, kept and stopped") {
   Folder f;
   const std::string socket = f / "run.sock";
-  Background run(f, "run " + kDigits + "--epochs 1000000 --for 100s --threads 1 --serve 127.0.0.1:0 --control " + socket + " --checkpoint " + (f / "kept") + " --save " + (f / "w.safetensors"));
+  Background run(f, "run " + kServedDigits + "--epochs 1000000 --for 100s --threads 1 --serve 127.0.0.1:0 --control " + socket + " --checkpoint " + (f / "kept") + " --save " + (f / "w.safetensors"));
   REQUIRE(run.await([&] { return has(harmonics("ctl " + socket + " status").out, "running"); }));
   const std::string address = address_in(run.errors());
   REQUIRE(!address.empty());
@@ -185,17 +179,17 @@ TEST_CASE("a run whose streams are still silent opens its doors at once") {
 }
 
 TEST_CASE("what cannot be served is said before the run") {
-  const Result far = harmonics("run " + kDigits + "--steps 1 --serve 0.0.0.0:0");
+  const Result far = harmonics("run " + kServedDigits + "--steps 1 --serve 0.0.0.0:0");
   CHECK(far.code == 77);
   CHECK(has(far.err, "other machines reach 0.0.0.0:0"));
-  CHECK(harmonics("run " + kDigits + "--steps 1 --quiet --serve 0.0.0.0:0 --insecure").code == 0);
-  CHECK(harmonics("run " + kDigits + "--steps 1 --serve nowhere").code == 2);
-  CHECK(has(harmonics("run " + kDigits + "--steps 1 --serve 127.0.0.1:0 --token abc").err, "a token of 3 characters is guessed"));
+  CHECK(harmonics("run " + kServedDigits + "--steps 1 --quiet --serve 0.0.0.0:0 --insecure").code == 0);
+  CHECK(harmonics("run " + kServedDigits + "--steps 1 --serve nowhere").code == 2);
+  CHECK(has(harmonics("run " + kServedDigits + "--steps 1 --serve 127.0.0.1:0 --token abc").err, "a token of 3 characters is guessed"));
   CHECK(harmonics("serve " + kSamples + "mnist.hmx").code == 2);
   CHECK(harmonics("ctl nowhere.sock status").code == 69);
   CHECK(harmonics("ctl http://127.0.0.1:1 status").code == 69);
   CHECK(harmonics("ctl nowhere.sock lr fast").code == 2);
   Folder f;
   f.write("file", "mine");
-  CHECK(harmonics("run " + kDigits + "--steps 1 --control " + (f / "file")).code == 73);
+  CHECK(harmonics("run " + kServedDigits + "--steps 1 --control " + (f / "file")).code == 73);
 }

@@ -1,5 +1,6 @@
 // A run watched from another terminal: top and tap.
 #include "tests/journeys/background.hpp"
+#include "tests/journeys/replies.hpp"
 #include "tests/journeys/schema.hpp"
 
 #include <poll.h>
@@ -8,10 +9,6 @@
 using namespace journeys;
 
 namespace {
-
-const std::string kDigits = kSamples + "mnist.hmx --producer 'synth:digits?size=640' --producer 'synth:digits?size=640#label' --epochs 1000000 --for 100s --threads 1 ";
-
-json::value schema(const std::string& name) { return json::parse(read(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema/" + name + ".json")); }
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -80,7 +77,7 @@ class OnTerminal {
 TEST_CASE("top tells once what a run does, tap prints what flows") {
   Folder f;
   const std::string socket = f / "run.sock";
-  Background run(f, "run " + kDigits + "--control " + socket);
+  Background run(f, "run " + kLongRun + "--control " + socket);
   REQUIRE(run.await([&] { return has(harmonics("top " + socket).out, "logarithmic"); }));
 
   const Result once = harmonics("top " + socket + " --once");
@@ -125,7 +122,7 @@ TEST_CASE("top tells once what a run does, tap prints what flows") {
 
 TEST_CASE("top and tap over an address, with the token the page has") {
   Folder f;
-  Background run(f, "run " + kDigits + "--ui");
+  Background run(f, "run " + kLongRun + "--ui");
   REQUIRE(run.await([&] { return has(run.errors(), "page: http://127.0.0.1:"); }));
   const std::string errors = run.errors();
   const size_t at = errors.find("page: ") + 6;
@@ -139,7 +136,7 @@ TEST_CASE("top and tap over an address, with the token the page has") {
   CHECK(harmonics("tap nothing:8080 output").code == 69);
 
   Folder g;
-  Background closed(g, "run " + kDigits + "--serve 127.0.0.1:0 --token not-to-be-guessed");
+  Background closed(g, "run " + kLongRun + "--serve 127.0.0.1:0 --token not-to-be-guessed");
   REQUIRE(run.await([&] { return has(closed.errors(), "serving on http://127.0.0.1:"); }));
   const std::string other = closed.errors().substr(closed.errors().find("http://"));
   const std::string guarded = other.substr(0, other.find_first_not_of("0123456789", 17));
@@ -150,7 +147,7 @@ TEST_CASE("top and tap over an address, with the token the page has") {
 TEST_CASE("top on a terminal: it is drawn, takes keys, and leaves no trace") {
   Folder f;
   const std::string socket = f / "run.sock";
-  Background run(f, "run " + kDigits + "--control " + socket + " --checkpoint " + (f / "kept"));
+  Background run(f, "run " + kLongRun + "--control " + socket + " --checkpoint " + (f / "kept"));
   REQUIRE(run.await([&] { return has(harmonics("ctl " + socket + " status").out, "running"); }));
   OnTerminal top("top " + socket, 90, 30);
   REQUIRE(top.await("q quits"));

@@ -14,7 +14,7 @@ std::string digits(const char* flag, int size, int seed) {
   const std::string at = "synth:digits?size=" + std::to_string(size) + "&seed=" + std::to_string(seed);
   return std::string(flag) + " '" + at + "' " + flag + " '" + at + "#label' ";
 }
-const std::string kDigits = digits("--producer", 2000, 1) + digits("--validate", 500, 2) + digits("--test", 500, 2);
+const std::string kWatchedDigits = digits("--producer", 2000, 1) + digits("--validate", 500, 2) + digits("--test", 500, 2);
 
 const std::string kLine = "harmonic g {\n  producer x;\n  producer y 1/1 x;\n  layer o;\n  cycle { x -> o; o <-(mse)- y; }\n}\n";
 
@@ -39,7 +39,7 @@ size_t count(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("validation after every epoch is that of a test on the same data") {
-  const Result r = harmonics(kMnist + kDigits + "--metric 'topk(3)' --metric f1 --metric auc --epochs 2 --json");
+  const Result r = harmonics(kMnist + kWatchedDigits + "--metric 'topk(3)' --metric f1 --metric auc --epochs 2 --json");
   REQUIRE(r.code == 0);
   const json::object o = object_of(r.out);
   const json::object &validation = o.at("validation").as_object(), &test = o.at("test").as_object();
@@ -66,7 +66,7 @@ TEST_CASE("watching changes nothing of what is learned") {
 }
 
 TEST_CASE("a run stops when validation is good enough") {
-  const Result r = harmonics(kMnist + kDigits + "--until 'val.accuracy>=0.5' --epochs 50 --json --quiet");
+  const Result r = harmonics(kMnist + kWatchedDigits + "--until 'val.accuracy>=0.5' --epochs 50 --json --quiet");
   REQUIRE(r.code == 0);
   CHECK(has(r.out, "\"stopped_by\":\"until val.accuracy >= 0.5\""));
   CHECK(number(r.out, "epochs") < 50);
@@ -112,7 +112,7 @@ TEST_CASE("a text model is judged by its perplexity") {
 
 TEST_CASE("curve, confusion and page are drawn") {
   Folder f;
-  const Result r = harmonics(kMnist + kDigits + "--epochs 3 --quiet --plot " + (f / "curve.svg") + " --confusion " + (f / "confusion.svg") + " --report " + (f / "run.html"));
+  const Result r = harmonics(kMnist + kWatchedDigits + "--epochs 3 --quiet --plot " + (f / "curve.svg") + " --confusion " + (f / "confusion.svg") + " --report " + (f / "run.html"));
   REQUIRE(r.code == 0);
   const std::string curve = read(f / "curve.svg"), confusion = read(f / "confusion.svg"), page = read(f / "run.html");
   CHECK(curve.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
@@ -136,7 +136,7 @@ TEST_CASE("curve, confusion and page are drawn") {
 }
 
 TEST_CASE("confusion as a metric is a line and a table, of other data") {
-  const Result r = harmonics(kMnist + kDigits + "--epochs 1 --metric confusion --json");
+  const Result r = harmonics(kMnist + kWatchedDigits + "--epochs 1 --metric confusion --json");
   REQUIRE(r.code == 0);
   const json::object o = object_of(r.out);
   const json::array& rows = o.at("confusion").as_object().at("output").as_array();
@@ -154,7 +154,7 @@ TEST_CASE("confusion as a metric is a line and a table, of other data") {
   const size_t at = r.err.find("confusion of 'output': taken for another most often: ");
   REQUIRE(at != std::string::npos);
   CHECK(has(r.err.substr(at, r.err.find('\n', at) - at), " (" + std::to_string(static_cast<int>(most)) + " of "));
-  CHECK(has(harmonics(kMnist + kDigits + "--steps 1 --json --quiet").out, "\"confusion\":null"));
+  CHECK(has(harmonics(kMnist + kWatchedDigits + "--steps 1 --json --quiet").out, "\"confusion\":null"));
   const Result alone = harmonics(kMnist + digits("--producer", 100, 1) + "--metric confusion");
   CHECK(alone.code == 2);
   CHECK(alone.err == "error: --metric confusion counts what the graph says of other data, and there is none\nhelp: give it: --test NAME=ADDRESS or --validate NAME=ADDRESS\n");
