@@ -77,8 +77,7 @@ numbers_of() {
   header=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
   tail -c +$((8 + header + 1)) "$1"
 }
-# sender FOLDER NUMBER KILLS SEED: killed so often, and started again; also when all is sent, since a learner that is started again hears from it what
-# its stream is
+# sender FOLDER NUMBER KILLS SEED: killed so often, and started again until all is sent; a learner that is started again after that needs no sender
 sender() {
   local folder=$1 name=sender-$2 left=$3 data=$(($2 + 1)) code at
   if [ -n "$apart" ]; then data=1; fi  # both give the same samples
@@ -88,11 +87,7 @@ sender() {
     if [ "$left" -gt 0 ]; then at=$((1 + RANDOM % 30)); fi
     code=0
     (killed "$folder" "$name" "$at" send "$folder" "$name" $data) 2>/dev/null || code=$?
-    if [ $code = 0 ]; then
-      left=0
-      sleep 0.05
-      continue
-    fi
+    if [ $code = 0 ]; then return; fi
     if [ $code != 137 ]; then
       echo "$name ended with $code" >>"$folder/wrong"
       return

@@ -71,7 +71,8 @@ TEST_CASE("public headers include only themselves and the standard library") {
   for (const fs::path& file : sources("include/harmonics"))
     for (const std::string& i : includes(file)) {
       INFO(file.string() << " includes " << i);
-      CHECK((starts(i, "harmonics/") || i.find('/') == std::string::npos));
+      const bool maps = file.filename() == "file_mapping.hpp" && i == "sys/mman.h";
+      CHECK((starts(i, "harmonics/") || i.find('/') == std::string::npos || maps));
       CHECK(i.find("views") == std::string::npos);
       CHECK(i != "source_location");
       CHECK(i != "format");

@@ -14,7 +14,7 @@ using namespace harmonics::conformance;
 
 namespace {
 
-const std::vector<uint64_t> kSeeds{1, 2, 3};
+const std::vector<uint64_t> kFunctionalSeeds{1, 2, 3};
 
 Values operands(const FunctionalCase& c, DType dtype, uint64_t seed) {
   std::mt19937_64 generator(seed);
@@ -129,7 +129,7 @@ TEST_CASE("every functional has a conformance case") {
 }
 
 TEST_CASE("gradients of functionals agree with finite differences") {
-  for (uint64_t seed : kSeeds)
+  for (uint64_t seed : kFunctionalSeeds)
     for (const FunctionalCase& c : functional_cases(seed)) {
       INFO("seed " << seed << ": " << c.str());
       const Values in = operands(c, DType::F64, seed);
@@ -146,7 +146,7 @@ TEST_CASE("gradients of functionals agree with finite differences") {
 }
 
 TEST_CASE("own gradients of functionals agree with those derived from the body") {
-  for (uint64_t seed : kSeeds)
+  for (uint64_t seed : kFunctionalSeeds)
     for (const FunctionalCase& c : functional_cases(seed)) {
       if (!FunctionalTable::global().find(c.functional)->gradient) continue;
       INFO("seed " << seed << ": " << c.str());

@@ -15,21 +15,21 @@ using harmonics::testing::check_gradient;
 
 namespace {
 
-constexpr uint64_t kSeeds = 12;
+constexpr uint64_t kPrimitiveSeeds = 12;
 
 bool ours(const OpRow& row) {
   return row.family == Family::layout || row.family == Family::index || row.family == Family::reduce ||
          row.family == Family::linear || row.family == Family::storage;
 }
 
-std::vector<double> doubles(const HTensor& x) { return Grid(x).values; }
+std::vector<double> grid_values(const HTensor& x) { return Grid(x).values; }
 
 // Equal, both NaN, or within the tolerance.
 bool close(double a, double b, double tolerance) {
   return a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= tolerance * (1 + std::abs(b));
 }
 void check_close(const HTensor& actual, const std::vector<double>& expected, double tolerance) {
-  const std::vector<double> values = doubles(actual);
+  const std::vector<double> values = grid_values(actual);
   REQUIRE(values.size() == expected.size());
   for (size_t i = 0; i < values.size(); ++i) {
     INFO("element " << i << ": " << values[i] << ", expected " << expected[i]);
@@ -51,7 +51,7 @@ TEST_CASE("every primitive of these families has a case and a formula") {
 }
 
 TEST_CASE("gradients of primitives agree with finite differences") {
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed)
+  for (uint64_t seed = 1; seed <= kPrimitiveSeeds; ++seed)
     for (const PrimitiveCase& c : PrimitiveCases(seed).cases) {
       if (!find_op(c.op)->gradient) continue;
       INFO("seed " << seed << ": " << c.str());
@@ -61,7 +61,7 @@ TEST_CASE("gradients of primitives agree with finite differences") {
 
 TEST_CASE("results of primitives agree with plain loops") {
   for (const DType dtype : {DType::F64, DType::F32})
-    for (uint64_t seed = 1; seed <= 2 * kSeeds; ++seed)
+    for (uint64_t seed = 1; seed <= 2 * kPrimitiveSeeds; ++seed)
       for (const PrimitiveCase& c : PrimitiveCases(seed).cases) {
         INFO("seed " << seed << ": " << c.str());
         Values inputs;
@@ -103,7 +103,7 @@ TEST_CASE("gradients of gradients of contractions") {
     return interpret(program, {{"0", moved}, {"1", b}})[0].item<double>();
   };
   const double expected = (value_at(1e-5) - value_at(-1e-5)) / 2e-5;
-  CHECK(doubles(interpret(program, {{"0", a}, {"1", b}})[1])[5] == Approx(expected).epsilon(1e-7));
+  CHECK(grid_values(interpret(program, {{"0", a}, {"1", b}})[1])[5] == Approx(expected).epsilon(1e-7));
 }
 
 namespace {
@@ -156,7 +156,7 @@ TEST_CASE("results of primitives agree with PyTorch") {
         const HTensor* expected = golden.find(name, "out", i);
         REQUIRE(expected);
         CHECK(results[i].shape() == expected->shape());
-        check_close(results[i], doubles(*expected), dtype == DType::F64 ? 1e-14 : 2e-6);
+        check_close(results[i], grid_values(*expected), dtype == DType::F64 ? 1e-14 : 2e-6);
       }
     }
 }
@@ -186,6 +186,6 @@ TEST_CASE("gradients of primitives agree with PyTorch") {
       const Values found = interpret(tracer.take(), leaves);
       REQUIRE_FALSE(found.empty());
       for (size_t i = 0; i < found.size(); ++i)
-        check_close(found[i], doubles(*expected[i]), dtype == DType::F64 ? 1e-13 : 1e-5);
+        check_close(found[i], grid_values(*expected[i]), dtype == DType::F64 ? 1e-13 : 1e-5);
     }
 }

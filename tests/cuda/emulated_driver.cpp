@@ -287,8 +287,8 @@ class HostCompiler final : public Compiler {
     if (!mkdtemp(folder.data())) throw Error(ErrorKind::Device, "no folder to compile in");
     const std::string from = folder + "/chain.cpp", to = folder + "/chain.so";
     std::ofstream(from) << kBefore << source << kAfter;
-    // Hidden: two chains have types of the same names, and the loader would take them for one.
-    const std::string command = HARMONICS_HOST_COMPILER " -std=c++17 -O1 -shared -fPIC -fvisibility=hidden -fno-math-errno -ffp-contract=off -w -o " + to + " " + from + " 2>" + folder + "/log";
+    // Hidden: two chains have types of the same names, and the loader would take them for one. Of libraries they need what the program has.
+    const std::string command = HARMONICS_HOST_COMPILER " -std=c++17 -O1 -shared -nostdlib -fPIC -fvisibility=hidden -fno-math-errno -ffp-contract=off -w -o " + to + " " + from + " -lgcc 2>" + folder + "/log";
     const int code = std::system(command.c_str());
     std::ifstream result(code == 0 ? to : folder + "/log", std::ios::binary);
     std::string text{std::istreambuf_iterator<char>(result), {}};

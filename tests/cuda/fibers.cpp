@@ -1,5 +1,7 @@
 // The threads of a block: the first runs on until it waits for the others, then the next. Threads that never wait are one after the
 // other, on one stack. Every second round goes from the last to the first.
+#include <csetjmp>
+
 #include <ucontext.h>
 
 #include <cstdio>
@@ -17,8 +19,26 @@ constexpr uint32_t kWarp = 32;
 
 enum class State { ready, at_block, at_warp, done };
 
+// A place to go on at. swapcontext() asks the system for the signal mask at each change: it only begins stacks here, but where sanitizers
+// watch how stacks are left.
+struct Context {
+  ucontext_t whole;
+  jmp_buf place;
+  bool begun = false;
+};
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+void change(Context& from, Context& to) { swapcontext(&from.whole, &to.whole); }
+#else
+void change(Context& from, Context& to) {
+  from.begun = true;
+  if (_setjmp(from.place) != 0) return;
+  if (to.begun) _longjmp(to.place, 1);
+  setcontext(&to.whole);
+}
+#endif
+
 struct Fiber {
-  ucontext_t context;
+  Context context;
   std::unique_ptr<char[]> stack{new char[kStack]};
   uint32_t thread = 0;
   State state = State::ready;
@@ -42,7 +62,7 @@ class Block {
   void meet(State where) {
     current_->state = where;
     current_->waited = true;
-    swapcontext(&current_->context, &main_);
+    change(current_->context, main_);
   }
   void* slot(uint32_t thread) { return &slots_[thread]; }
 
@@ -50,34 +70,41 @@ class Block {
   // Threads that have not begun: a fiber goes through them until one of them waits.
   void start_rest() {
     while (next_ < threads_) {
-      auto fiber = spare_.empty() ? std::make_unique<Fiber>() : std::move(spare_.back());
+      auto fiber = spare_.empty() ? begin() : std::move(spare_.back());
       if (!spare_.empty()) spare_.pop_back();
-      getcontext(&fiber->context);
-      fiber->context.uc_stack.ss_sp = fiber->stack.get();
-      fiber->context.uc_stack.ss_size = kStack;
-      fiber->context.uc_link = &main_;
       fiber->state = State::ready;
       fiber->waited = false;
-      const auto self = reinterpret_cast<uintptr_t>(this);
-      makecontext(&fiber->context, reinterpret_cast<void (*)()>(&Block::enter), 2, static_cast<unsigned>(self), static_cast<unsigned>(self >> 32));
       resume(*fiber);
       if (fiber->state == State::done) spare_.push_back(std::move(fiber));
       else fibers_.push_back(std::move(fiber));
     }
   }
+  std::unique_ptr<Fiber> begin() {
+    auto fiber = std::make_unique<Fiber>();
+    ucontext_t& whole = fiber->context.whole;
+    getcontext(&whole);
+    whole.uc_stack.ss_sp = fiber->stack.get();
+    whole.uc_stack.ss_size = kStack;
+    const auto self = reinterpret_cast<uintptr_t>(this);
+    makecontext(&whole, reinterpret_cast<void (*)()>(&Block::enter), 2, static_cast<unsigned>(self), static_cast<unsigned>(self >> 32));
+    return fiber;
+  }
+  // Never returns: a fiber that is done waits to be taken for other threads.
   static void enter(unsigned low, unsigned high) {
     auto* block = reinterpret_cast<Block*>(static_cast<uintptr_t>(low) | static_cast<uintptr_t>(high) << 32);
-    Fiber* self = block->current_;
-    do {
-      self->thread = place.thread.x = block->next_++;
-      block->function_(block->arguments_);
-    } while (!self->waited && block->next_ < block->threads_);
-    self->state = State::done;
+    for (Fiber* self = block->current_;;) {
+      do {
+        self->thread = place.thread.x = block->next_++;
+        block->function_(block->arguments_);
+      } while (!self->waited && block->next_ < block->threads_);
+      self->state = State::done;
+      change(self->context, block->main_);
+    }
   }
   void resume(Fiber& fiber) {
     current_ = &fiber;
     place.thread.x = fiber.thread;
-    swapcontext(&main_, &fiber.context);
+    change(main_, fiber.context);
   }
 
   void round() {
@@ -118,7 +145,7 @@ class Block {
 
   void (*function_)(void**) = nullptr;
   void** arguments_ = nullptr;
-  ucontext_t main_;
+  Context main_;
   Fiber* current_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> fibers_, spare_;
   uint32_t next_ = 0, threads_ = 0;

@@ -2,9 +2,12 @@
 // us and enumerations are int: arguments are compared by size and by whether they are addresses.
 #pragma once
 
+#include <cstdint>
 #include <type_traits>
 
 namespace harmonics::cuda::testing {
+
+constexpr bool agree(int64_t ours, int64_t theirs) { return ours == theirs; }  // two numbers of an enumeration
 
 template <typename A, typename B>
 constexpr bool same_argument = std::is_void_v<A> ? std::is_void_v<B> : std::is_pointer_v<A> == std::is_pointer_v<B> && std::is_floating_point_v<A> == std::is_floating_point_v<B>;

@@ -12,7 +12,7 @@ using namespace harmonics::cuda;
 
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
-constexpr bool agree(int64_t ours, int64_t theirs) { return ours == theirs; }
+using testing::agree;
 static_assert(agree(lt::kF32, CUDA_R_32F) && agree(lt::kF64, CUDA_R_64F) && agree(lt::kF16, CUDA_R_16F) && agree(lt::kBf16, CUDA_R_16BF));
 static_assert(agree(lt::kE4m3, CUDA_R_8F_E4M3) && agree(lt::kScaleA, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER) && agree(lt::kScaleB, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER));
 static_assert(agree(lt::kComputeF32, CUBLAS_COMPUTE_32F) && agree(lt::kComputeF32Tf32, CUBLAS_COMPUTE_32F_FAST_TF32) && agree(lt::kComputeF64, CUBLAS_COMPUTE_64F));
@@ -36,15 +36,15 @@ static_assert(offsetof(lt::Heuristic, waves) == offsetof(cublasLtMatmulHeuristic
 static_assert(sizeof(lt::Heuristic::workspace) == sizeof(cublasLtMatmulHeuristicResult_t::workspaceSize) &&
               sizeof(lt::Heuristic::state) == sizeof(cublasLtMatmulHeuristicResult_t::state));
 // Functions: the same arguments in the same order.
-template <auto LtFunctions::*ours, auto theirs> constexpr bool kAlike = testing::same_function<testing::member_of<ours>, decltype(theirs)>;
-static_assert(kAlike<&LtFunctions::create, cublasLtCreate> && kAlike<&LtFunctions::destroy, cublasLtDestroy>);
-static_assert(kAlike<&LtFunctions::version, cublasLtGetVersion> && kAlike<&LtFunctions::status_text, cublasLtGetStatusString>);
-static_assert(kAlike<&LtFunctions::product_create, cublasLtMatmulDescCreate> && kAlike<&LtFunctions::product_set, cublasLtMatmulDescSetAttribute>);
-static_assert(kAlike<&LtFunctions::product_destroy, cublasLtMatmulDescDestroy> && kAlike<&LtFunctions::matrix_create, cublasLtMatrixLayoutCreate>);
-static_assert(kAlike<&LtFunctions::matrix_set, cublasLtMatrixLayoutSetAttribute> && kAlike<&LtFunctions::matrix_destroy, cublasLtMatrixLayoutDestroy>);
-static_assert(kAlike<&LtFunctions::preference_create, cublasLtMatmulPreferenceCreate> && kAlike<&LtFunctions::preference_set, cublasLtMatmulPreferenceSetAttribute>);
-static_assert(kAlike<&LtFunctions::preference_destroy, cublasLtMatmulPreferenceDestroy> && kAlike<&LtFunctions::heuristic, cublasLtMatmulAlgoGetHeuristic>);
-static_assert(kAlike<&LtFunctions::product, cublasLtMatmul>);
+template <auto LtFunctions::*ours, auto theirs> constexpr bool kLtAlike = testing::same_function<testing::member_of<ours>, decltype(theirs)>;
+static_assert(kLtAlike<&LtFunctions::create, cublasLtCreate> && kLtAlike<&LtFunctions::destroy, cublasLtDestroy>);
+static_assert(kLtAlike<&LtFunctions::version, cublasLtGetVersion> && kLtAlike<&LtFunctions::status_text, cublasLtGetStatusString>);
+static_assert(kLtAlike<&LtFunctions::product_create, cublasLtMatmulDescCreate> && kLtAlike<&LtFunctions::product_set, cublasLtMatmulDescSetAttribute>);
+static_assert(kLtAlike<&LtFunctions::product_destroy, cublasLtMatmulDescDestroy> && kLtAlike<&LtFunctions::matrix_create, cublasLtMatrixLayoutCreate>);
+static_assert(kLtAlike<&LtFunctions::matrix_set, cublasLtMatrixLayoutSetAttribute> && kLtAlike<&LtFunctions::matrix_destroy, cublasLtMatrixLayoutDestroy>);
+static_assert(kLtAlike<&LtFunctions::preference_create, cublasLtMatmulPreferenceCreate> && kLtAlike<&LtFunctions::preference_set, cublasLtMatmulPreferenceSetAttribute>);
+static_assert(kLtAlike<&LtFunctions::preference_destroy, cublasLtMatmulPreferenceDestroy> && kLtAlike<&LtFunctions::heuristic, cublasLtMatmulAlgoGetHeuristic>);
+static_assert(kLtAlike<&LtFunctions::product, cublasLtMatmul>);
 #endif
 
 TEST_CASE("cuBLASLt takes the descriptions of products without an accelerator") {

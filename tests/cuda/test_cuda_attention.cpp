@@ -29,7 +29,7 @@ struct Case {
   }
 };
 
-constexpr Case kCases[] = {
+constexpr Case kAttentionCases[] = {
     {2, 3, 3, 5, 5, 8, 8, false, false, 0},   {2, 4, 2, 5, 7, 8, 16, false, false, 0.7},  // heads that share keys; values of another width
     {1, 4, 1, 6, 6, 16, 16, true, false, 0},  {2, 2, 2, 3, 9, 8, 8, true, false, 0},      // the last query sees all
     {2, 4, 2, 5, 7, 8, 8, true, true, 0},     {1, 1, 1, 1, 1, 8, 8, false, true, 2},
@@ -59,7 +59,7 @@ Result attend(const Case& c, DType dtype, Precision precision) {
   return r;
 }
 
-void require_close(const HTensor& a, const HTensor& b, double margin) {
+void require_close_within(const HTensor& a, const HTensor& b, double margin) {
   REQUIRE(a.shape() == b.shape());
   for (int64_t i = 0; i < a.size(); ++i) {
     INFO("element " << i);
@@ -76,7 +76,7 @@ TEST_CASE("attention by cuDNN in two bytes an element, and in f32 where products
     Precision precision;
     double margin;  // of results rounded to it, beside the body's, which rounds elsewhere
   };
-  for (const Case& c : kCases)
+  for (const Case& c : kAttentionCases)
     for (const Kind kind : {Kind{DType::F16, Precision::fp32, 2e-3}, Kind{DType::BF16, Precision::fp32, 2e-2}, Kind{DType::F32, Precision::fp16, 4e-3}}) {
       INFO(c.heads << " heads of " << c.width << ", " << c.queries << " queries, " << c.keys << " keys, type " << static_cast<int>(kind.dtype));
       emulated::settings() = {};
@@ -86,8 +86,8 @@ TEST_CASE("attention by cuDNN in two bytes an element, and in f32 where products
       emulated::settings().has_dnn = false;
       const Result by_body = attend(c, kind.dtype, kind.precision);
       CHECK(by_body.kernel.empty());
-      require_close(by_dnn.out, by_body.out, kind.margin);
-      require_close(by_dnn.lse, by_body.lse, kind.margin);
+      require_close_within(by_dnn.out, by_body.out, kind.margin);
+      require_close_within(by_dnn.lse, by_body.lse, kind.margin);
     }
   CHECK(emulated::settings().dnn_descriptions == 0);
 }

@@ -10,7 +10,7 @@ using namespace harmonics::cuda::testing;
 
 namespace {
 
-Machine machine() { return {open_driver(), open_compiler()}; }
+Machine conv_machine() { return {open_driver(), open_compiler()}; }
 
 using Dims = std::vector<int64_t>;
 
@@ -66,7 +66,7 @@ template <typename F> void for_products(const Conv& c, F f) {
           }
 }
 
-void require_close(const std::vector<float>& a, const std::vector<double>& b) {
+void require_close_sums(const std::vector<float>& a, const std::vector<double>& b) {
   REQUIRE(a.size() == b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     INFO("element " << i);
@@ -76,7 +76,7 @@ void require_close(const std::vector<float>& a, const std::vector<double>& b) {
 std::vector<double> zeros(const Buffer& b) { return std::vector<double>(b.numbers.size(), 0.0); }
 double product(const Buffer& a, size_t i, const Buffer& b, size_t j) { return static_cast<double>(a.numbers[i]) * static_cast<double>(b.numbers[j]); }
 
-const Conv kCases[] = {
+const Conv kConvCases[] = {
     {2, 3, 4, 1, {7, 8}, {3, 3}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
     {2, 3, 4, 1, {7, 8}, {3, 2}, {2, 1}, {1, 2}, {1, 1}, {1, 1}},
     {1, 6, 4, 2, {5, 6}, {3, 3}, {1, 2}, {1, 1}, {1, 0}, {0, 2}},  // groups, and other padding at each end
@@ -90,11 +90,11 @@ const Conv kCases[] = {
 
 TEST_CASE("convolutions by cuDNN: windows of any axes, groups, bias and activation") {
   const FreshSettings fresh;
-  for (const Conv& c : kCases)
+  for (const Conv& c : kConvCases)
     for (const bool bias : {false, true})
       for (const char* activation : {"", "relu", "tanh"}) {
         INFO(c.size.size() << " axes, " << c.groups << " groups" << (bias ? ", bias " : " ") << activation);
-        Machine own = machine();
+        Machine own = conv_machine();
         const Buffer x = numbers(c.x(), 1), w = numbers(c.weight(), 2), b = numbers({c.outputs}, 3), like_y = numbers(c.y(), 4);
         AttributeMap a = c.attributes();
         if (*activation) a.set("activation", activation);
@@ -107,15 +107,15 @@ TEST_CASE("convolutions by cuDNN: windows of any axes, groups, bias and activati
           if (bias) meant[k] += static_cast<double>(b.numbers[k / places % static_cast<size_t>(c.outputs)]);
           if (*activation) meant[k] = *activation == 'r' ? std::max(meant[k], 0.0) : std::tanh(meant[k]);
         }
-        require_close(call.run(), meant);
+        require_close_sums(call.run(), meant);
       }
 }
 
 TEST_CASE("slopes of convolutions by cuDNN") {
   const FreshSettings fresh;
-  for (const Conv& c : kCases) {
+  for (const Conv& c : kConvCases) {
     INFO(c.size.size() << " axes, " << c.groups << " groups");
-    Machine own = machine();
+    Machine own = conv_machine();
     const Buffer x = numbers(c.x(), 1), w = numbers(c.weight(), 2), dy = numbers(c.y(), 3);
     std::vector<double> dx = zeros(x), dw = zeros(w);
     for_products(c, [&](size_t i, size_t j, size_t k) {
@@ -124,12 +124,12 @@ TEST_CASE("slopes of convolutions by cuDNN") {
     });
     DeviceCall input("conv_grad_input", c.attributes().set("input_shape", c.x()), {w, dy}, c.x());
     REQUIRE(input.plan(own, plan_conv_grad_input) == "cuDNN convolution");
-    require_close(input.run(), dx);
+    require_close_sums(input.run(), dx);
     DeviceCall weight("conv_grad_weight", c.attributes().set("weight_shape", c.weight()), {x, dy}, c.weight());
     REQUIRE(weight.plan(own, plan_conv_grad_weight) == "cuDNN convolution");
-    require_close(weight.run(), dw);
-    require_close(weight.run(), dw);         // again, in the same places
-    require_close(weight.move().run(), dw);  // and in others
+    require_close_sums(weight.run(), dw);
+    require_close_sums(weight.run(), dw);         // again, in the same places
+    require_close_sums(weight.move().run(), dw);  // and in others
     CHECK(emulated::settings().dnn_descriptions > 0);
   }
   CHECK(emulated::settings().dnn_descriptions == 0);  // each given back
@@ -137,9 +137,9 @@ TEST_CASE("slopes of convolutions by cuDNN") {
 
 TEST_CASE("engines of cuDNN that round or vary are left out unless the call may round") {
   const FreshSettings fresh;
-  const Conv& c = kCases[0];
+  const Conv& c = kConvCases[0];
   const auto engine_for = [&](uint32_t flags) {
-    Machine own = machine();
+    Machine own = conv_machine();
     DeviceCall call("conv", c.attributes(), {numbers(c.x(), 1), numbers(c.weight(), 2)}, c.y());
     call.flags(flags);
     REQUIRE(call.plan(own, plan_conv) == "cuDNN convolution");
@@ -149,7 +149,7 @@ TEST_CASE("engines of cuDNN that round or vary are left out unless the call may 
   CHECK(engine_for(0) == 2);
   CHECK(engine_for(HX_SITE_FP16_CHUNKS) == 1);  // on tensor cores; the one that varies stays out
   emulated::settings().dnn_knows = false;
-  Machine own = machine();
+  Machine own = conv_machine();
   DeviceCall call("conv", c.attributes(), {numbers(c.x(), 1), numbers(c.weight(), 2)}, c.y());
   CHECK(call.plan(own, plan_conv).empty());
   CHECK(std::string(harmonics_api()->last_error(nullptr)) == "cuDNN knows no way: engines that round or vary");
@@ -164,7 +164,7 @@ TEST_CASE("convolutions by cuDNN in f64, f16 and bf16, their bias and activation
   for (const Kind kind : {Kind{DType::F64, 1e-12}, Kind{DType::F16, 2e-2}, Kind{DType::BF16, 1e-1}})
     for (const char* activation : {"", "relu", "tanh", "logistic", "gelu"}) {
       INFO("type " << static_cast<int>(kind.dtype) << ' ' << activation);
-      const Conv& c = kCases[2];
+      const Conv& c = kConvCases[2];
       std::map<std::string, HTensor> given = {{"x", harmonics::testing::noise(Shape(c.x()), 1, 1.0f)}, {"w", harmonics::testing::noise(Shape(c.weight()), 2, 1.0f)}};
       given["b"] = harmonics::testing::noise(Shape{c.outputs}, 3, 1.0f);
       Tracer tracer("convolution");
@@ -190,9 +190,9 @@ TEST_CASE("convolutions by cuDNN in f64, f16 and bf16, their bias and activation
 
 TEST_CASE("convolutions say why they are left to their bodies") {
   const FreshSettings fresh;
-  const Conv& c = kCases[0];
+  const Conv& c = kConvCases[0];
   const auto why = [&](AttributeMap a, Buffer x, Buffer w) {
-    Machine own = machine();
+    Machine own = conv_machine();
     DeviceCall call("conv", std::move(a), {std::move(x), std::move(w)}, c.y());
     CHECK(call.plan(own, plan_conv).empty());
     return std::string(harmonics_api()->last_error(nullptr));
@@ -212,7 +212,7 @@ TEST_CASE("convolutions say why they are left to their bodies") {
 
 TEST_CASE("a device without cuDNN says so, and convolves by patches and products") {
   const FreshSettings fresh;
-  const Conv& c = kCases[2];
+  const Conv& c = kConvCases[2];
   Tracer tracer("convolution");
   const HTensor x = tracer.input("x", {DType::F32, Shape(c.x())}), w = tracer.input("w", {DType::F32, Shape(c.weight())});
   const Attributes window = Attributes().set("strides", c.strides).set("dilation", c.dilation).set("padding_low", c.low).set("padding_high", c.high).set("groups", c.groups);

@@ -9,7 +9,7 @@ using namespace harmonics::cuda::testing;
 
 namespace {
 
-Machine machine() { return {open_driver(), open_compiler()}; }
+Machine product_machine() { return {open_driver(), open_compiler()}; }
 
 struct Map {
   int64_t rows, in, out;
@@ -31,7 +31,7 @@ std::vector<float> expected(const Map& m, const Buffer& x, const Buffer& w, cons
   return y;
 }
 
-void require_close(const std::vector<float>& a, const std::vector<float>& b) {
+void require_close_products(const std::vector<float>& a, const std::vector<float>& b) {
   REQUIRE(a.size() == b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     INFO("element " << i);
@@ -41,14 +41,14 @@ void require_close(const std::vector<float>& a, const std::vector<float>& b) {
 
 void try_map(const Map& m, const char* kernel, uint32_t epilogue) {
   INFO(m.rows << " x " << m.in << " -> " << m.out << (m.transposed ? ", transposed" : "") << (m.bias ? ", bias " : " ") << m.activation);
-  Machine own = machine();
+  Machine own = product_machine();
   const Buffer x = numbers({m.rows, m.in}, 1), w = numbers(m.transposed ? std::vector{m.in, m.out} : std::vector{m.out, m.in}, 2), b = numbers({m.out}, 3);
   AttributeMap a;
   if (*m.activation) a.set("activation", m.activation);
   if (m.transposed) a.set("transposed", true);
   DeviceCall call("linear", a, m.bias ? std::vector{x, w, b} : std::vector{x, w}, {m.rows, m.out});
   REQUIRE(call.plan(own, plan_linear) == kernel);
-  require_close(call.run(), expected(m, x, w, b));
+  require_close_products(call.run(), expected(m, x, w, b));
   if (epilogue) CHECK(emulated::settings().last_epilogue == epilogue);
 }
 
@@ -106,7 +106,7 @@ std::vector<double> mapped(const Buffer& x, const Buffer& w, const Buffer& b, bo
 
 TEST_CASE("products in bf16 and fp8 where the call allows it, sums and biases in f32") {
   const FreshSettings fresh;
-  Machine own = machine();
+  Machine own = product_machine();
   struct Row {
     int64_t m, k, n;
     uint32_t flags;
@@ -141,7 +141,7 @@ TEST_CASE("products in bf16 and fp8 where the call allows it, sums and biases in
 
 TEST_CASE("fp8 scales each operand by a power of two, and keeps what is no number") {
   const FreshSettings fresh;
-  Machine own = machine();
+  Machine own = product_machine();
   Buffer x = numbers({16, 32}, 1), w = numbers({16, 32}, 2);
   const auto product = [&](float of_x, float of_w) {
     Buffer large = x, small = w;
@@ -166,7 +166,7 @@ TEST_CASE("fp8 scales each operand by a power of two, and keeps what is no numbe
 
 TEST_CASE("dot of any axes in fp8, sums beside a product in bf16, batched products in TF32") {
   const FreshSettings fresh;
-  Machine own = machine();
+  Machine own = product_machine();
   // a [k, m], b [k, n]: the contracted axis comes first in both.
   const Buffer a = numbers({48, 40}, 1), b = numbers({48, 32}, 2);
   const AttributeMap first = AttributeMap().set("lhs_contract", std::vector<int64_t>{0}).set("rhs_contract", std::vector<int64_t>{0});
@@ -204,7 +204,7 @@ TEST_CASE("dot of any axes in fp8, sums beside a product in bf16, batched produc
 
 TEST_CASE("f32 stays f32 unless the call may round") {
   const FreshSettings fresh;
-  Machine own = machine();
+  Machine own = product_machine();
   const Buffer x = numbers({4, 6}, 1), w = numbers({5, 6}, 2);
   for (const bool may : {false, true}) {
     DeviceCall call("linear", {}, {x, w}, {4, 5});
@@ -217,7 +217,7 @@ TEST_CASE("f32 stays f32 unless the call may round") {
 
 TEST_CASE("dot of any axes: in place where they are a matrix, copied where they are not") {
   const FreshSettings fresh;
-  Machine own = machine();
+  Machine own = product_machine();
   const Buffer a = numbers({2, 3, 4, 5}, 1), b = numbers({3, 5, 2, 6}, 2);
   // Batched over axis 0 of a and 2 of b, contracted over {1, 3} and {0, 1}: free axes are 4 of a and 6 of b.
   AttributeMap attributes;
@@ -235,5 +235,5 @@ TEST_CASE("dot of any axes: in place where they are a matrix, copied where they 
             sum += static_cast<double>(a.numbers[static_cast<size_t>(((n * 3 + s) * 4 + i) * 5 + t)]) * static_cast<double>(b.numbers[static_cast<size_t>(((s * 5 + t) * 2 + n) * 6 + j)]);
         meant.push_back(static_cast<float>(sum));
       }
-  require_close(call.run(), meant);
+  require_close_products(call.run(), meant);
 }

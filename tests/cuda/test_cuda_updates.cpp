@@ -12,7 +12,7 @@ using namespace harmonics::cuda::testing;
 
 namespace {
 
-std::map<std::string, HTensor> trained(const harmonics::testing::TrainingStep& step, Executor& executor, const CompileOptions& options, size_t* updates = nullptr) {
+std::map<std::string, HTensor> trained_by_updates(const harmonics::testing::TrainingStep& step, Executor& executor, const CompileOptions& options, size_t* updates = nullptr) {
   ParameterStore store;
   harmonics::testing::declare(store, step);
   const auto plan = compile(step.program, &store, executor, options);
@@ -38,8 +38,8 @@ TEST_CASE("all parameters are stepped by one kernel, in place, with the bits of 
     INFO(optimizer);
     const auto step = harmonics::testing::training_step(8, {24, 40, 33, 10}, optimizer);
     size_t joined = 0, single = 0;
-    const auto together = trained(step, *with.executor, with.options(), &joined);
-    const auto apart = trained(step, *with.executor, with.options({"join_updates"}), &single);
+    const auto together = trained_by_updates(step, *with.executor, with.options(), &joined);
+    const auto apart = trained_by_updates(step, *with.executor, with.options({"join_updates"}), &single);
     CHECK(joined == 1);
     CHECK(single == 6);
     CHECK(harmonics::testing::same(together, apart));
@@ -96,7 +96,7 @@ TEST_CASE("the slope of a bias comes with that of its weight") {
   CHECK(joined["cuBLASLt product and sum"] == 3);
   CHECK(apart["cuBLASLt product and sum"] == 0);
   CHECK(apart["reduce_sum"] == joined["reduce_sum"] + 3);
-  const auto given = trained(step, *with.executor, with.options()), meant = trained(step, *with.executor, with.options({"sum_with_products"}));
+  const auto given = trained_by_updates(step, *with.executor, with.options()), meant = trained_by_updates(step, *with.executor, with.options({"sum_with_products"}));
   for (const auto& [name, tensor] : meant) {
     INFO(name);
     for (int64_t i = 0; i < tensor.size(); ++i) REQUIRE(given.at(name).data<float>()[i] == Approx(tensor.data<float>()[i]).margin(1e-5));

@@ -11,9 +11,7 @@ using namespace harmonics::cuda;
 
 #if __has_include(<cudnn.h>)
 #include <cudnn.h>
-namespace {
-constexpr bool agree(int64_t ours, int64_t theirs) { return ours == theirs; }
-}  // namespace
+using testing::agree;
 static_assert(agree(dnn::kConvolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) && agree(dnn::kEngine, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
 static_assert(agree(dnn::kEngineChoice, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) && agree(dnn::kHeuristics, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
 static_assert(agree(dnn::kPlan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) && agree(dnn::kForward, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR));
@@ -76,12 +74,12 @@ static_assert(agree(dnn::kRoundsSums, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_RED
 static_assert(agree(dnn::kFourier, CUDNN_NUMERICAL_NOTE_FFT) && agree(dnn::kWinograd, CUDNN_NUMERICAL_NOTE_WINOGRAD));
 static_assert(agree(dnn::kWinogradLargest, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13));
 static_assert(sizeof(cudnnDataType_t) == 4 && sizeof(cudnnConvolutionMode_t) == 4 && sizeof(cudnnBackendHeurMode_t) == 4 && sizeof(cudnnBackendNumericalNote_t) == 4);
-template <auto DnnFunctions::*ours, auto theirs> constexpr bool kAlike = testing::same_function<testing::member_of<ours>, decltype(theirs)>;
-static_assert(kAlike<&DnnFunctions::version, cudnnGetVersion> && kAlike<&DnnFunctions::create, cudnnCreate>);
-static_assert(kAlike<&DnnFunctions::set_stream, cudnnSetStream> && kAlike<&DnnFunctions::status_text, cudnnGetErrorString>);
-static_assert(kAlike<&DnnFunctions::make, cudnnBackendCreateDescriptor> && kAlike<&DnnFunctions::destroy, cudnnBackendDestroyDescriptor>);
-static_assert(kAlike<&DnnFunctions::set, cudnnBackendSetAttribute> && kAlike<&DnnFunctions::get, cudnnBackendGetAttribute>);
-static_assert(kAlike<&DnnFunctions::finalize, cudnnBackendFinalize> && kAlike<&DnnFunctions::execute, cudnnBackendExecute>);
+template <auto DnnFunctions::*ours, auto theirs> constexpr bool kDnnAlike = testing::same_function<testing::member_of<ours>, decltype(theirs)>;
+static_assert(kDnnAlike<&DnnFunctions::version, cudnnGetVersion> && kDnnAlike<&DnnFunctions::create, cudnnCreate>);
+static_assert(kDnnAlike<&DnnFunctions::set_stream, cudnnSetStream> && kDnnAlike<&DnnFunctions::status_text, cudnnGetErrorString>);
+static_assert(kDnnAlike<&DnnFunctions::make, cudnnBackendCreateDescriptor> && kDnnAlike<&DnnFunctions::destroy, cudnnBackendDestroyDescriptor>);
+static_assert(kDnnAlike<&DnnFunctions::set, cudnnBackendSetAttribute> && kDnnAlike<&DnnFunctions::get, cudnnBackendGetAttribute>);
+static_assert(kDnnAlike<&DnnFunctions::finalize, cudnnBackendFinalize> && kDnnAlike<&DnnFunctions::execute, cudnnBackendExecute>);
 #endif
 
 TEST_CASE("cuDNN takes the descriptions of convolutions without an accelerator") {

@@ -83,6 +83,9 @@ struct Tensor {
   float operator[](int64_t i) const { return data<float>()[i]; }
 };
 
+inline Tensor scalar(float value) { return {{}, std::vector<float>{value}}; }
+inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
 // Random numbers in [low, high), the same on every run.
 class Random {
  public:
@@ -149,6 +152,13 @@ class KernelCall {
   uint32_t parts_ = 0, in_place_ = 0, flags_ = 0;
   std::string name_;
 };
+
+// The product a b in double, each sum from its first term to its last; `lies`: given transposed, [k, m] and [n, k].
+struct Side {
+  const Tensor& matrix;
+  bool lies = false;
+};
+std::vector<double> exact_product(const Side& a, const Side& b, int64_t m, int64_t n, int64_t k);
 
 // Every element within `absolute` + `relative` * |expected|; NaN where NaN is expected, infinities equal.
 void require_close(const Tensor& actual, const std::vector<double>& expected, double relative, double absolute);

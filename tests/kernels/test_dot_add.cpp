@@ -7,12 +7,12 @@ namespace {
 struct Axes {
   Dims lhs, rhs, lhs_batch = {}, rhs_batch = {};
 };
-struct Case {
+struct DotAddCase {
   Dims a, b, out;
   Axes axes;
   double zeros = 0;  // share of a
 };
-const Case kCases[] = {{{1, 784}, {784, 392}, {1, 392}, {{1}, {0}}},
+const DotAddCase kDotAddCases[] = {{{1, 784}, {784, 392}, {1, 392}, {{1}, {0}}},
                        {{1, 784}, {784, 392}, {1, 392}, {{1}, {0}}, 0.8},
                        {{2, 65}, {65, 33}, {2, 33}, {{1}, {0}}},
                        {{64, 196}, {10, 196}, {64, 10}, {{1}, {1}}},
@@ -42,7 +42,7 @@ Tensor flag(bool value) {
   t.bytes[0] = value;
   return t;
 }
-KernelCall& products(KernelCall& call, const Case& c) {
+KernelCall& products(KernelCall& call, const DotAddCase& c) {
   return call.set("lhs_contract", c.axes.lhs).set("rhs_contract", c.axes.rhs).set("lhs_batch", c.axes.lhs_batch).set("rhs_batch", c.axes.rhs_batch);
 }
 
@@ -50,7 +50,7 @@ KernelCall& products(KernelCall& call, const Case& c) {
 
 TEST_CASE("a product added to a sum, beside it and over it") {
   Random random(91);
-  for (const Case& c : kCases) {
+  for (const DotAddCase& c : kDotAddCases) {
     const Tensor a = with_zeros(random, c.a, c.zeros), b = random.floats(c.b), sum = random.floats(c.out);
     KernelCall plain("dot");
     const Tensor product = products(plain, c).in(a).in(b).out(c.out).run_one();
@@ -71,7 +71,7 @@ TEST_CASE("a product added to a sum, beside it and over it") {
 
 TEST_CASE("a sum that is not kept leaves nothing, NaN neither") {
   Random random(92);
-  for (const Case& c : kCases)
+  for (const DotAddCase& c : kDotAddCases)
     for (bool keep : {false, true})
       for (bool in_place : {false, true}) {
         const Tensor a = with_zeros(random, c.a, c.zeros), b = random.floats(c.b);

@@ -27,7 +27,6 @@ struct Unary {
   float low, high;
   double ulps;
 };
-double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 double rsqrt(double x) { return 1 / std::sqrt(x); }
 double sign(double x) { return std::isnan(x) ? x : (x > 0) - (x < 0); }
 double negate(double x) { return -x; }

@@ -6,11 +6,11 @@
 namespace harmonics::kernel_tests {
 namespace {
 
-struct Case {
+struct FusedReduceCase {
   Dims dims, axes;
 };
 // Rows short and long, of whole vectors and not; groups and blocks that are not full; few rows of many columns; several axes.
-const Case kCases[] = {{{64, 392}, {0}},        {{64, 392}, {1}},    {{5, 7, 11}, {1}},      {{5, 7, 11}, {0, 2}},       {{5, 7, 11}, {0, 1, 2}},
+const FusedReduceCase kFusedReduceCases[] = {{{64, 392}, {0}},        {{64, 392}, {1}},    {{5, 7, 11}, {1}},      {{5, 7, 11}, {0, 2}},       {{5, 7, 11}, {0, 1, 2}},
                        {{100003}, {0}},         {{70000}, {0}},      {{1000, 33}, {0}},      {{8, 6, 28, 28}, {0, 2, 3}}, {{3, 4, 5, 6}, {0, 2}},
                        {{1, 9, 1}, {0}},        {{20000, 3}, {0}},   {{2100, 130}, {0}},     {{3, 5000}, {0}},            {{4, 70001}, {0}},
                        {{700, 1, 513}, {2}},    {{40, 3, 2000}, {0, 2}}, {{9, 1100, 65}, {1}}, {{37, 1030}, {1}},         {{2, 3}, {}},
@@ -35,7 +35,7 @@ bool same_bits(const Tensor& a, const Tensor& b) { return a.dims == b.dims && a.
 
 TEST_CASE("a chain reduced as it is computed has the bits of the stored one") {
   Random random(95);
-  for (const Case& c : kCases)
+  for (const FusedReduceCase& c : kFusedReduceCases)
     for (const char* reduction : kReductions) {
       INFO("rank " << c.dims.size() << ", " << elements(c.dims) << " elements, " << c.axes.size() << " axes, " << reduction);
       // ((x - row) * column + 1)^2 near 1, so that products stay finite
@@ -65,7 +65,7 @@ TEST_CASE("a chain reduced as it is computed has the bits of the stored one") {
 
 TEST_CASE("NaN and zeros below zero come through a reduced chain as through a stored one") {
   for (const char* reduction : kReductions)
-    for (const Case& c : {Case{{40, 100}, {0}}, Case{{40, 100}, {1}}, Case{{70, 3}, {0}}, Case{{5000}, {0}}})
+    for (const FusedReduceCase& c : {FusedReduceCase{{40, 100}, {0}}, FusedReduceCase{{40, 100}, {1}}, FusedReduceCase{{70, 3}, {0}}, FusedReduceCase{{5000}, {0}}})
       for (const float special : {NAN, -0.0f, INFINITY}) {
         std::vector<float> v(static_cast<size_t>(elements(c.dims)), -0.0f);
         v[v.size() / 2] = special;

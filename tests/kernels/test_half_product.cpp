@@ -7,13 +7,13 @@
 namespace harmonics::kernel_tests {
 namespace {
 
-struct Sizes {
+struct HalfSizes {
   int64_t m, n, k;
 };
 
 // A [m, k] or, transposed, [k, m]; B [k, n] or [n, k].
-struct Case {
-  Sizes s;
+struct HalfProductCase {
+  HalfSizes s;
   bool ta, tb;
   Tensor a, b;
   int64_t a_at(int64_t i, int64_t k) const { return ta ? k * s.m + i : i * s.k + k; }
@@ -30,13 +30,13 @@ struct Case {
   }
 };
 
-Case random_case(Random& random, Sizes s, int layout, float low = -1, float high = 1) {
+HalfProductCase random_case(Random& random, HalfSizes s, int layout, float low = -1, float high = 1) {
   const bool ta = layout & 1, tb = layout & 2;
   return {s, ta, tb, random.floats(ta ? Dims{s.k, s.m} : Dims{s.m, s.k}, low, high),
           random.floats(tb ? Dims{s.n, s.k} : Dims{s.k, s.n}, low, high)};
 }
 
-KernelCall product(const Case& c) {
+KernelCall half_product(const HalfProductCase& c) {
   KernelCall call("dot");
   call.set("lhs_contract", Dims{c.ta ? 0 : 1}).set("rhs_contract", Dims{c.tb ? 1 : 0});
   call.in(c.a).in(c.b).out({c.s.m, c.s.n}).allow_half();
@@ -44,7 +44,7 @@ KernelCall product(const Case& c) {
 }
 
 // Squared error over squared result.
-double normalised_error(const Case& c, const Tensor& y) {
+double normalised_error(const HalfProductCase& c, const Tensor& y) {
   double error = 0, size = 0;
   for (int64_t i = 0; i < c.s.m; ++i)
     for (int64_t j = 0; j < c.s.n; ++j) {
@@ -61,10 +61,10 @@ float& number(Tensor& t, int64_t i) { return reinterpret_cast<float*>(t.bytes.da
 
 TEST_CASE("products in fp16 chunks are near the exact ones") {
   Random random(71);
-  for (const Sizes& s : {Sizes{64, 64, 128}, {97, 131, 300}, {33, 1000, 32}, {1000, 33, 35}, {120, 260, 1111}, {300, 70, 90}})
+  for (const HalfSizes& s : {HalfSizes{64, 64, 128}, {97, 131, 300}, {33, 1000, 32}, {1000, 33, 35}, {120, 260, 1111}, {300, 70, 90}})
     for (int layout = 0; layout < 4; ++layout) {
-      const Case c = random_case(random, s, layout);
-      KernelCall call = product(c);
+      const HalfProductCase c = random_case(random, s, layout);
+      KernelCall call = half_product(c);
       const Tensor y = call.run_one();
       INFO(s.m << " x " << s.n << " x " << s.k << " layout " << layout << " by " << call.kernel());
       const double error = normalised_error(c, y);
@@ -75,12 +75,12 @@ TEST_CASE("products in fp16 chunks are near the exact ones") {
 
 TEST_CASE("rows and columns of any size keep their precision") {
   Random random(72);
-  Case c = random_case(random, {60, 70, 280}, 0);
+  HalfProductCase c = random_case(random, {60, 70, 280}, 0);
   for (int64_t i = 0; i < c.s.m; ++i)
     for (int64_t k = 0; k < c.s.k; ++k) number(c.a, c.a_at(i, k)) *= std::ldexp(1.0f, static_cast<int>(i) * 2 - 60);
   for (int64_t j = 0; j < c.s.n; ++j)
     for (int64_t k = 0; k < c.s.k; ++k) number(c.b, c.b_at(k, j)) *= std::ldexp(1.0f, 60 - static_cast<int>(j) * 2);
-  const Tensor y = product(c).run_one();
+  const Tensor y = half_product(c).run_one();
   for (int64_t i = 0; i < c.s.m; ++i)
     for (int64_t j = 0; j < c.s.n; ++j) {
       const auto [sum, size] = c.exact(i, j);
@@ -94,21 +94,21 @@ TEST_CASE("products in fp16 chunks: any operands stay within the documented boun
   Random random(77);
   const double roundings = std::pow(1 + std::ldexp(1.0, -11), 34) - 1;
   REQUIRE(roundings < 0.017);
-  std::vector<Case> cases;
+  std::vector<HalfProductCase> cases;
   for (const float all : {0.1f, 1.0f / 3, 0.7f, 1.0005f, 1023.7f}) {  // roundings that do not cancel
     cases.push_back(random_case(random, {64, 64, 128}, 0, all, all));
     cases.push_back(random_case(random, {64, 64, 128}, 3, all, std::nextafter(all, 2 * all)));
   }
   for (int layout = 0; layout < 4; ++layout) {  // few numbers make a row's whole result
-    Case c = random_case(random, {64, 64, 512}, layout);
+    HalfProductCase c = random_case(random, {64, 64, 512}, layout);
     for (int64_t i = 0; i < c.s.m; ++i)
       for (int64_t k = 0; k < c.s.k; ++k) number(c.a, c.a_at(i, k)) *= std::ldexp(1.0f, static_cast<int>((i * 31 + k * 17) % 120) - 60);
     for (int64_t j = 0; j < c.s.n; ++j)
       for (int64_t k = 0; k < c.s.k; ++k) number(c.b, c.b_at(k, j)) *= std::ldexp(1.0f, static_cast<int>((j * 13 + k * 29) % 100) - 50);
     cases.push_back(c);
   }
-  for (const Case& c : cases) {
-    KernelCall call = product(c);
+  for (const HalfProductCase& c : cases) {
+    KernelCall call = half_product(c);
     const Tensor y = call.run_one();
     double worst = 0;
     for (int64_t i = 0; i < c.s.m; ++i)
@@ -130,23 +130,23 @@ TEST_CASE("products in fp16 chunks: any operands stay within the documented boun
 }
 
 TEST_CASE("sums of fp16 chunks cannot overflow before the result does") {
-  Case c = random_case(*std::make_unique<Random>(73), {48, 64, 512}, 0, 0.999f, 1);
+  HalfProductCase c = random_case(*std::make_unique<Random>(73), {48, 64, 512}, 0, 0.999f, 1);
   for (float scale : {1e-30f, 1.0f, 60000.0f, 1e15f}) {
-    Case scaled = c;
+    HalfProductCase scaled = c;
     for (int64_t i = 0; i < c.a.size(); ++i) number(scaled.a, i) *= scale;
-    const Tensor y = product(scaled).run_one();
+    const Tensor y = half_product(scaled).run_one();
     for (int64_t i = 0; i < y.size(); ++i) REQUIRE(y[i] / scale == Approx(512).epsilon(3e-3));
   }
 }
 
 TEST_CASE("what is not finite, and zeros, come through fp16 chunks") {
   Random random(74);
-  Case c = random_case(random, {64, 96, 320}, 0);
+  HalfProductCase c = random_case(random, {64, 96, 320}, 0);
   const float infinity = std::numeric_limits<float>::infinity();
   for (int64_t k = 0; k < c.s.k; ++k) number(c.a, c.a_at(5, k)) = 0, number(c.b, c.b_at(k, 7)) = 0;
   number(c.a, c.a_at(9, 300)) = std::numeric_limits<float>::quiet_NaN();
   number(c.a, c.a_at(11, 3)) = infinity;
-  const Tensor y = product(c).run_one();
+  const Tensor y = half_product(c).run_one();
   for (int64_t j = 0; j < c.s.n; ++j) {
     REQUIRE(y[5 * c.s.n + j] == 0);
     REQUIRE(std::isnan(y[9 * c.s.n + j]));
@@ -158,7 +158,7 @@ TEST_CASE("what is not finite, and zeros, come through fp16 chunks") {
 
 TEST_CASE("bias and activation follow fp16 chunks") {
   Random random(75);
-  const Case c = random_case(random, {65, 130, 257}, 2);
+  const HalfProductCase c = random_case(random, {65, 130, 257}, 2);
   const Tensor bias = random.floats({130});
   KernelCall call("linear");
   call.set("activation", "relu").in(c.a).in(c.b).in(bias).out({65, 130}).allow_half();
@@ -172,8 +172,8 @@ TEST_CASE("bias and activation follow fp16 chunks") {
 
 TEST_CASE("small and batched products stay in fp32") {
   Random random(76);
-  for (const Sizes& s : {Sizes{8, 300, 300}, {300, 300, 16}}) {
-    KernelCall call = product(random_case(random, s, 0));
+  for (const HalfSizes& s : {HalfSizes{8, 300, 300}, {300, 300, 16}}) {
+    KernelCall call = half_product(random_case(random, s, 0));
     call.run();
     REQUIRE(call.kernel().find("fp16") == std::string::npos);
   }

@@ -11,10 +11,10 @@ double activated(const std::string& name, double x) {
   return x;
 }
 
-struct Sizes {
+struct MatmulSizes {
   int64_t m, n, k;
 };
-const Sizes kSizes[] = {{1, 1, 1},      {1, 392, 784}, {2, 33, 65},    {3, 17, 31},   {5, 4, 3},    {8, 100, 257},
+const MatmulSizes kMatmulSizes[] = {{1, 1, 1},      {1, 392, 784}, {2, 33, 65},    {3, 17, 31},   {5, 4, 3},    {8, 100, 257},
                         {12, 50, 300},  {64, 10, 196}, {64, 392, 784}, {33, 65, 129}, {100, 7, 64}, {392, 784, 1},
                         {200, 300, 17}, {13, 13, 13},  {301, 3, 1000}, {70, 100, 1500}, {200, 130, 300}, {150, 700, 128}, {390, 66, 2100}, {391, 64, 2101}, {100, 288, 1300}, {128, 128, 2048}, {50, 600, 2401}, {9, 7, 1},     {100, 1, 70}, {1, 90, 1},
                         {64, 196, 392}, {80, 130, 701}, {392, 196, 64}, {70, 330, 100}, {53, 257, 128},
@@ -24,7 +24,7 @@ const Sizes kSizes[] = {{1, 1, 1},      {1, 392, 784}, {2, 33, 65},    {3, 17, 3
 
 TEST_CASE("products of both layouts of both operands") {
   Random random(31);
-  for (const Sizes& s : kSizes)
+  for (const MatmulSizes& s : kMatmulSizes)
     for (int layout = 0; layout < 4; ++layout) {
       const bool ta = layout & 1, tb = layout & 2;
       const Tensor a = random.floats(ta ? Dims{s.k, s.m} : Dims{s.m, s.k}),
@@ -32,14 +32,7 @@ TEST_CASE("products of both layouts of both operands") {
       KernelCall call("dot");
       call.set("lhs_contract", Dims{ta ? 0 : 1}).set("rhs_contract", Dims{tb ? 1 : 0}).in(a).in(b).out({s.m, s.n});
       const Tensor c = call.run_one();
-      std::vector<double> e;
-      for (int64_t i = 0; i < s.m; ++i)
-        for (int64_t j = 0; j < s.n; ++j) {
-          double sum = 0;
-          for (int64_t k = 0; k < s.k; ++k)
-            sum += static_cast<double>(a[ta ? k * s.m + i : i * s.k + k]) * b[tb ? j * s.k + k : k * s.n + j];
-          e.push_back(sum);
-        }
+      const std::vector<double> e = exact_product({a, ta}, {b, tb}, s.m, s.n, s.k);
       INFO(s.m << " x " << s.n << " x " << s.k << (ta ? " T" : " N") << (tb ? "T by " : "N by ") << call.kernel());
       require_close(c, e, 1e-6, 1e-6 * std::sqrt(static_cast<double>(s.k)) + 1e-7);
     }
@@ -47,7 +40,7 @@ TEST_CASE("products of both layouts of both operands") {
 
 TEST_CASE("short sums read rows of the right operand where they lie") {
   Random random(37);
-  for (const Sizes& s : {Sizes{64, 196, 13}, Sizes{200, 96, 10}, Sizes{50, 130, 15}})  // longer ones bear the name of who looks for zeros
+  for (const MatmulSizes& s : {MatmulSizes{64, 196, 13}, MatmulSizes{200, 96, 10}, MatmulSizes{50, 130, 15}})  // longer ones bear the name of who looks for zeros
     for (bool along : {false, true}) {
       KernelCall call("dot");
       call.set("lhs_contract", Dims{along ? 0 : 1}).set("rhs_contract", Dims{0}).in(random.floats(along ? Dims{s.k, s.m} : Dims{s.m, s.k})).in(random.floats({s.k, s.n})).out({s.m, s.n});
@@ -158,7 +151,7 @@ TEST_CASE("contracting several axes, as, as weight gradients of sequences do") {
 TEST_CASE("linear with bias and activation") {
   Random random(34);
   for (const char* activation : {"", "relu", "tanh", "logistic", "gelu"})
-    for (const Sizes& s : {Sizes{1, 77, 130}, Sizes{4, 31, 8}, Sizes{64, 100, 200}, Sizes{130, 200, 300}}) {
+    for (const MatmulSizes& s : {MatmulSizes{1, 77, 130}, MatmulSizes{4, 31, 8}, MatmulSizes{64, 100, 200}, MatmulSizes{130, 200, 300}}) {
       const Tensor x = random.floats({s.m, s.k}), w = random.floats({s.n, s.k}), b = random.floats({s.n});
       KernelCall call("linear");
       const Tensor y = call.set("activation", activation).in(x).in(w).in(b).out({s.m, s.n}).run_one();

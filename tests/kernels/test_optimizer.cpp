@@ -6,7 +6,6 @@ namespace {
 struct State {
   std::vector<double> w, m, v;
 };
-Tensor scalar(float value) { return {{}, std::vector<float>{value}}; }
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 namespace harmonics::kernel_tests {
 namespace {
 
-struct Case {
+struct PooledCase {
   int64_t batch, in, out, height, width, kernel_h, kernel_w;
   Dims strides, low, high, pool, step;
 
@@ -37,7 +37,7 @@ struct Case {
   }
 };
 
-const Case kCases[] = {
+const PooledCase kPooledCases[] = {
     {3, 1, 6, 12, 13, 5, 5, {1, 1}, {2, 2}, {2, 2}, {2, 2}, {2, 2}},
     {2, 6, 16, 14, 14, 5, 5, {1, 1}, {0, 0}, {0, 0}, {2, 2}, {2, 2}},
     {5, 3, 33, 9, 11, 3, 2, {1, 1}, {1, 0}, {0, 1}, {3, 2}, {3, 3}},
@@ -48,7 +48,7 @@ const Case kCases[] = {
     {40, 16, 40, 13, 12, 5, 5, {1, 1}, {2, 2}, {2, 2}, {2, 3}, {2, 3}},
 };
 
-void describe(const Case& v) {
+void describe(const PooledCase& v) {
   UNSCOPED_INFO(v.in << " to " << v.out << " channels, kernel " << v.kernel_h << "x" << v.kernel_w << ", pooled "
                      << v.pool[0] << "x" << v.pool[1]);
 }
@@ -56,7 +56,7 @@ void describe(const Case& v) {
 }  // namespace
 
 TEST_CASE("a convolution pooled in the same kernel is of f32 alone") {
-  const Case& v = kCases[0];
+  const PooledCase& v = kPooledCases[0];
   for (const uint32_t dtype : {HX_F32, HX_F64, HX_F16, HX_BF16}) {
     KernelCall call = v.call("conv_max_pool");
     call.set("pool_kernel", v.pool).set("pool_strides", v.step);
@@ -67,7 +67,7 @@ TEST_CASE("a convolution pooled in the same kernel is of f32 alone") {
 
 TEST_CASE("a convolution pooled in the same kernel gives the largest of each window and its place") {
   Random random(161);
-  for (const Case& v : kCases)
+  for (const PooledCase& v : kPooledCases)
     for (const bool relu : {false, true}) {
       const Tensor x = random.floats(v.x()), w = random.floats(v.weight()), bias = random.floats({v.out});
       KernelCall call = v.call("conv_max_pool");
@@ -105,7 +105,7 @@ TEST_CASE("a convolution pooled in the same kernel gives the largest of each win
 
 TEST_CASE("gradients through pooling multiply only the places that were largest") {
   Random random(162);
-  for (const Case& v : kCases) {
+  for (const PooledCase& v : kPooledCases) {
     if (2 * v.pooled(0) * v.pooled(1) > v.places(0) * v.places(1)) continue;
     const Tensor x = random.floats(v.x()), w = random.floats(v.weight());
     std::vector<int32_t> indices;

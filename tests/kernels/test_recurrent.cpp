@@ -3,7 +3,7 @@
 namespace harmonics::kernel_tests {
 namespace {
 
-struct Sizes {
+struct RecurrentSizes {
   int64_t batch, positions, width;
   bool reverse;
 
@@ -12,27 +12,26 @@ struct Sizes {
   Dims all(int64_t n) const { return {batch, positions, n * width}; }
 };
 
-const Sizes kSizes[] = {{1, 1, 1, false}, {3, 5, 7, false},   {2, 4, 8, true},    {16, 9, 33, false}, {17, 3, 40, true},
+const RecurrentSizes kRecurrentSizes[] = {{1, 1, 1, false}, {3, 5, 7, false},   {2, 4, 8, true},    {16, 9, 33, false}, {17, 3, 40, true},
                         {7, 6, 20, true}, {40, 5, 16, false}, {1, 12, 65, false}, {26, 2, 130, true}};
 
 using Numbers = std::vector<double>;
 size_t index(int64_t i) { return static_cast<size_t>(i); }
-double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 // row of `weight` [gates * width, width] times a state.
-double product(const Tensor& weight, int64_t row, const Numbers& state, int64_t from, int64_t n) {
+double row_product(const Tensor& weight, int64_t row, const Numbers& state, int64_t from, int64_t n) {
   double sum = 0;
   for (int64_t k = 0; k < n; ++k) sum += static_cast<double>(weight[row * n + k]) * state[index(from + k)];
   return sum;
 }
-Numbers zeros(const Dims& dims) { return Numbers(index(elements(dims))); }
+Numbers zero_numbers(const Dims& dims) { return Numbers(index(elements(dims))); }
 
 // Everything by definition, in double, one number after the other.
 struct Lstm {
   Numbers y, c, gates, dx, dh, dc;
 
-  Lstm(const Sizes& s, const Tensor& x, const Tensor& w, const Tensor& h0, const Tensor& c0)
-      : y(zeros(s.all(1))), c(y), gates(zeros(s.all(4))) {
+  Lstm(const RecurrentSizes& s, const Tensor& x, const Tensor& w, const Tensor& h0, const Tensor& c0)
+      : y(zero_numbers(s.all(1))), c(y), gates(zero_numbers(s.all(4))) {
     const int64_t n = s.width;
     for (int64_t b = 0; b < s.batch; ++b) {
       Numbers h, cell;
@@ -43,7 +42,7 @@ struct Lstm {
         for (int64_t u = 0; u < n; ++u) {
           double gate[4];
           for (int64_t g = 0; g < 4; ++g) {
-            const double v = x[place * 4 * n + g * n + u] + product(w, g * n + u, before, 0, n);
+            const double v = x[place * 4 * n + g * n + u] + row_product(w, g * n + u, before, 0, n);
             gates[index(place * 4 * n + g * n + u)] = gate[g] = g == 2 ? std::tanh(v) : logistic(v);
           }
           cell[index(u)] = gate[1] * cell[index(u)] + gate[0] * gate[2];
@@ -55,10 +54,10 @@ struct Lstm {
     }
   }
 
-  void back(const Sizes& s, const Tensor& w, const Tensor& c0, const Tensor& dy, const Tensor* dcells) {
+  void back(const RecurrentSizes& s, const Tensor& w, const Tensor& c0, const Tensor& dy, const Tensor* dcells) {
     const int64_t n = s.width;
-    dx = zeros(s.all(4));
-    dh = dc = zeros(s.states());
+    dx = zero_numbers(s.all(4));
+    dh = dc = zero_numbers(s.states());
     for (int64_t b = 0; b < s.batch; ++b)
       for (int64_t step = s.positions - 1; step >= 0; --step) {
         const int64_t place = b * s.positions + s.at(step);
@@ -85,8 +84,8 @@ struct Lstm {
 struct Gru {
   Numbers y, gates, dx, dpast, dh;
 
-  Gru(const Sizes& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& h0)
-      : y(zeros(s.all(1))), gates(zeros(s.all(4))) {
+  Gru(const RecurrentSizes& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& h0)
+      : y(zero_numbers(s.all(1))), gates(zero_numbers(s.all(4))) {
     const int64_t n = s.width;
     for (int64_t b = 0; b < s.batch; ++b) {
       Numbers h;
@@ -98,7 +97,7 @@ struct Gru {
           double in[3], past[3];
           for (int64_t g = 0; g < 3; ++g) {
             in[g] = x[place * 3 * n + g * n + u];
-            past[g] = product(w, g * n + u, before, 0, n) + bias[g * n + u];
+            past[g] = row_product(w, g * n + u, before, 0, n) + bias[g * n + u];
           }
           const double r = logistic(in[0] + past[0]), z = logistic(in[1] + past[1]), f = std::tanh(in[2] + r * past[2]);
           h[index(u)] = (1 - z) * f + z * before[index(u)];
@@ -110,10 +109,10 @@ struct Gru {
     }
   }
 
-  void back(const Sizes& s, const Tensor& w, const Tensor& h0, const Tensor& dy) {
+  void back(const RecurrentSizes& s, const Tensor& w, const Tensor& h0, const Tensor& dy) {
     const int64_t n = s.width;
-    dx = dpast = zeros(s.all(3));
-    dh = zeros(s.states());
+    dx = dpast = zero_numbers(s.all(3));
+    dh = zero_numbers(s.states());
     for (int64_t b = 0; b < s.batch; ++b)
       for (int64_t step = s.positions - 1; step >= 0; --step) {
         const int64_t place = b * s.positions + s.at(step);
@@ -145,7 +144,7 @@ Tensor single(const Dims& dims, const Numbers& values) {
 
 TEST_CASE("an lstm goes from state to state and back") {
   Random random(91);
-  for (const Sizes& s : kSizes) {
+  for (const RecurrentSizes& s : kRecurrentSizes) {
     INFO(s.batch << " samples, " << s.positions << " positions, width " << s.width << (s.reverse ? ", reverse" : ""));
     const float size = 1 / std::sqrt(static_cast<float>(s.width));
     const Tensor x = random.floats(s.all(4), -2, 2), w = random.floats({4 * s.width, s.width}, -size, size),
@@ -181,7 +180,7 @@ TEST_CASE("an lstm goes from state to state and back") {
 
 TEST_CASE("a gru goes from state to state and back") {
   Random random(92);
-  for (const Sizes& s : kSizes) {
+  for (const RecurrentSizes& s : kRecurrentSizes) {
     INFO(s.batch << " samples, " << s.positions << " positions, width " << s.width << (s.reverse ? ", reverse" : ""));
     const float size = 1 / std::sqrt(static_cast<float>(s.width));
     const Tensor x = random.floats(s.all(3), -2, 2), w = random.floats({3 * s.width, s.width}, -size, size),
@@ -217,7 +216,7 @@ TEST_CASE("a gru goes from state to state and back") {
 }
 
 TEST_CASE("gates driven to their ends stay finite") {
-  const Sizes s{2, 3, 5, false};
+  const RecurrentSizes s{2, 3, 5, false};
   Random random(93);
   Tensor x = random.floats(s.all(4), -1000, 1000);
   const Tensor w = random.floats({20, 5}), zero = Tensor::zeros(s.states());

@@ -30,10 +30,10 @@ Dims left(const Tensor& x, const Dims& axes) {
   return d;
 }
 
-struct Case {
+struct ReduceCase {
   Dims dims, axes;
 };
-const Case kCases[] = {{{64, 392}, {0}},
+const ReduceCase kReduceCases[] = {{{64, 392}, {0}},
                        {{64, 392}, {1}},
                        {{5, 7, 11}, {1}},
                        {{5, 7, 11}, {0, 2}},
@@ -53,7 +53,7 @@ const Case kCases[] = {{{64, 392}, {0}},
 
 TEST_CASE("sums, products and extremes over any axes") {
   Random random(21);
-  for (const Case& c : kCases) {
+  for (const ReduceCase& c : kReduceCases) {
     const Tensor x = random.floats(c.dims), near_one = random.floats(c.dims, 0.99f, 1.01f);
     const auto run = [&](const char* name, const Tensor& t) {
       return KernelCall(name).set("axes", c.axes).in(t).out(left(t, c.axes)).run_one();

@@ -15,15 +15,6 @@ Tensor sparse(Random& random, Dims dims, double density) {
   return t;
 }
 
-std::vector<double> product(const Tensor& a, const Tensor& b, int64_t m, int64_t n, int64_t k, bool a_by_columns) {
-  std::vector<double> c(static_cast<size_t>(m * n), 0);
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t d = 0; d < k; ++d)
-      for (int64_t j = 0; j < n; ++j)
-        c[static_cast<size_t>(i * n + j)] += static_cast<double>(a[a_by_columns ? d * m + i : i * k + d]) * b[d * n + j];
-  return c;
-}
-
 // Bytes with as many zeros, and the numbers they stand for.
 constexpr float kScale = 1.0f / 255;
 Tensor bytes_like(const Tensor& numbers) {
@@ -37,10 +28,10 @@ Tensor numbers_of(const Tensor& bytes) {
   return {bytes.dims, numbers};
 }
 
-struct Sizes {
+struct SparseSizes {
   int64_t m, n, k;
 };
-const Sizes kSizes[] = {{1, 392, 784}, {1, 33, 1001}, {2, 65, 400},  {4, 40, 300},   {5, 196, 100},
+const SparseSizes kSparseSizes[] = {{1, 392, 784}, {1, 33, 1001}, {2, 65, 400},  {4, 40, 300},   {5, 196, 100},
                         {64, 392, 784}, {33, 77, 129}, {130, 50, 97}, {300, 64, 193}, {784, 392, 64},
                         {70, 100, 500}, {100, 300, 333}, {36, 33, 2081}};  // the last ones by halves of the depth
 const double kDensities[] = {0, 0.02, 0.2, 0.44, 0.6, 1};
@@ -49,7 +40,7 @@ const double kDensities[] = {0, 0.02, 0.2, 0.44, 0.6, 1};
 
 TEST_CASE("products of matrices with zeros") {
   Random random(71);
-  for (const Sizes& s : kSizes)
+  for (const SparseSizes& s : kSparseSizes)
     for (double density : kDensities)
       for (bool by_columns : {false, true}) {
         const Tensor a = sparse(random, by_columns ? Dims{s.k, s.m} : Dims{s.m, s.k}, density),
@@ -59,18 +50,18 @@ TEST_CASE("products of matrices with zeros") {
         const Tensor c = call.run_one();
         INFO(s.m << " x " << s.n << " x " << s.k << ", density " << density << ": " << call.kernel());
         CHECK(call.kernel().find("sparse") != std::string::npos);
-        require_close(c, product(a, b, s.m, s.n, s.k, by_columns), 1e-6, 1e-6 * std::sqrt(static_cast<double>(s.k)));
+        require_close(c, exact_product({a, by_columns}, {b}, s.m, s.n, s.k), 1e-6, 1e-6 * std::sqrt(static_cast<double>(s.k)));
       }
 }
 
 TEST_CASE("affine maps with a weight [in, out], bias and activation") {
   Random random(72);
-  for (const Sizes& s : kSizes)
+  for (const SparseSizes& s : kSparseSizes)
     for (double density : {0.0, 0.2, 1.0}) {
       const Tensor x = sparse(random, {s.m, s.k}, density), w = random.floats({s.k, s.n}), bias = random.floats({s.n});
       KernelCall call("linear");
       call.set("transposed", 1).set("activation", "relu").in(x).in(w).in(bias).out({s.m, s.n});
-      std::vector<double> e = product(x, w, s.m, s.n, s.k, false);
+      std::vector<double> e = exact_product({x}, {w}, s.m, s.n, s.k);
       for (size_t i = 0; i < e.size(); ++i) e[i] = std::max(0.0, e[i] + bias[static_cast<int64_t>(i) % s.n]);
       require_close(call.run_one(), e, 1e-6, 1e-6 * std::sqrt(static_cast<double>(s.k)));
     }
@@ -89,15 +80,15 @@ TEST_CASE("a NaN is no zero") {
 TEST_CASE("gradient descent on an affine map in one step") {
   Random random(74);
   const Tensor rate({}, std::vector<float>{0.125f});
-  for (const Sizes& s : {Sizes{784, 392, 1}, Sizes{37, 41, 1}, Sizes{300, 100, 3}, Sizes{784, 392, 64}, Sizes{120, 65, 130}, Sizes{100, 70, 1100},
-                         Sizes{1001, 65, 80}, Sizes{333, 100, 70}})  // and by halves of the rows
+  for (const SparseSizes& s : {SparseSizes{784, 392, 1}, SparseSizes{37, 41, 1}, SparseSizes{300, 100, 3}, SparseSizes{784, 392, 64}, SparseSizes{120, 65, 130}, SparseSizes{100, 70, 1100},
+                         SparseSizes{1001, 65, 80}, SparseSizes{333, 100, 70}})  // and by halves of the rows
     for (double density : kDensities)
       for (bool in_place : {false, true}) {
         const Tensor w = random.floats({s.m, s.n}), a = sparse(random, {s.k, s.m}, density), b = random.floats({s.k, s.n});
         KernelCall call("sgd_outer");
         call.in(w).in(a).in(b).in(rate).out({s.m, s.n});
         if (in_place) call.alias(0, 0);
-        std::vector<double> e = product(a, b, s.m, s.n, s.k, true);
+        std::vector<double> e = exact_product({a, true}, {b}, s.m, s.n, s.k);
         for (size_t i = 0; i < e.size(); ++i) e[i] = w[static_cast<int64_t>(i)] - 0.125 * e[i];
         const Tensor c = call.run_one();
         INFO(s.m << " x " << s.n << " x " << s.k << ", density " << density << ": " << call.kernel());
@@ -110,7 +101,7 @@ TEST_CASE("gradient descent with the slope of the map's input") {
   Random random(75);
   const Tensor rate({}, std::vector<float>{0.125f});
   for (const char* slope : {"all", "active"})
-    for (const Sizes& s : {Sizes{392, 196, 1}, Sizes{31, 45, 1}})
+    for (const SparseSizes& s : {SparseSizes{392, 196, 1}, SparseSizes{31, 45, 1}})
       for (double density : {0.0, 0.3, 1.0}) {
         const Tensor w = random.floats({s.m, s.n}), a = sparse(random, {1, s.m}, density), b = random.floats({1, s.n});
         KernelCall call("sgd_outer");
@@ -132,9 +123,9 @@ TEST_CASE("gradient descent with the slope of the map's input") {
 
 TEST_CASE("products of bytes and a scale have the bits of those of numbers") {
   Random random(76);
-  std::vector<Sizes> all(std::begin(kSizes), std::end(kSizes));
+  std::vector<SparseSizes> all(std::begin(kSparseSizes), std::end(kSparseSizes));
   all.push_back({64, 40, 33}), all.push_back({100, 64, 1100}), all.push_back({20, 300, 31});
-  for (const Sizes& s : all)
+  for (const SparseSizes& s : all)
     for (double density : kDensities) {
       const Tensor bytes = bytes_like(sparse(random, {s.m, s.k}, density)), w = random.floats({s.k, s.n}), bias = random.floats({s.n});
       KernelCall scaled("linear"), plain("linear");
@@ -149,7 +140,7 @@ TEST_CASE("products of bytes and a scale have the bits of those of numbers") {
 TEST_CASE("gradient descent on a map of bytes has the bits of that of numbers") {
   Random random(77);
   const Tensor rate({}, std::vector<float>{0.125f});
-  for (const Sizes& s : {Sizes{300, 100, 3}, Sizes{784, 392, 64}, Sizes{120, 65, 130}, Sizes{100, 70, 1100}, Sizes{37, 41, 97}, Sizes{50, 300, 40}})
+  for (const SparseSizes& s : {SparseSizes{300, 100, 3}, SparseSizes{784, 392, 64}, SparseSizes{120, 65, 130}, SparseSizes{100, 70, 1100}, SparseSizes{37, 41, 97}, SparseSizes{50, 300, 40}})
     for (double density : kDensities)
       for (bool in_place : {false, true}) {
         const Tensor w = random.floats({s.m, s.n}), bytes = bytes_like(sparse(random, {s.k, s.m}, density)), b = random.floats({s.k, s.n});

@@ -6,19 +6,18 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-Tensor scalar(float value) { return {{}, std::vector<float>{value}}; }
 Numbers doubles(const Tensor& t) {
   Numbers v;
   for (float x : t.values<float>()) v.push_back(x);
   return v;
 }
-constexpr int64_t kSizes[] = {1, 7, 33, 1003, 50021, 400009};
+constexpr int64_t kUpdateSizes[] = {1, 7, 33, 1003, 50021, 400009};
 
 }  // namespace
 
 TEST_CASE("rmsprop with every setting, in place") {
   Random random(61);
-  for (int64_t n : kSizes)
+  for (int64_t n : kUpdateSizes)
     for (int mode = 0; mode < 8; ++mode) {
       const bool moving = mode & 1, centered = mode & 2;
       const double decay = mode & 4 ? 0.1 : 0, alpha = 0.75, epsilon = 1e-2, lr = 0.0625;
@@ -52,7 +51,7 @@ TEST_CASE("rmsprop with every setting, in place") {
 
 TEST_CASE("lion moves by the sign, and by nothing where there is none") {
   Random random(62);
-  for (int64_t n : kSizes)
+  for (int64_t n : kUpdateSizes)
     for (double decay : {0.0, 0.1}) {
       const Tensor w = random.floats({n});
       std::vector<float> some_g = random.floats({n}).values<float>(), some_m = random.floats({n}).values<float>();
@@ -74,7 +73,7 @@ TEST_CASE("lion moves by the sign, and by nothing where there is none") {
 
 TEST_CASE("lamb steps in proportion to the weights' length") {
   Random random(63);
-  for (int64_t n : kSizes)
+  for (int64_t n : kUpdateSizes)
     for (int mode = 0; mode < 8; ++mode) {
       const bool adapt = mode & 1, wide = mode & 2;
       const double decay = mode & 4 ? 0.1 : 0, t = 3, lr = 0.0625;

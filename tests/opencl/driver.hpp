@@ -8,7 +8,7 @@
 
 namespace harmonics::testing {
 
-inline bool has_driver() {
+inline bool opens_driver() {
   const hx_device_info info = info_of(*Registry::global().need(HX_DEVICE, "opencl"));
   if (!info.unavailable[0]) return true;
   WARN("nothing is tested: " << info.unavailable);

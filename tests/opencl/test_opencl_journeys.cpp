@@ -8,7 +8,7 @@ using namespace journeys;
 namespace {
 
 const std::string kNoDriver = "OCL_ICD_VENDORS=/nowhere";
-const std::string kDigits = " --producer 'synth:digits?size=600&seed=1' --producer 'synth:digits?size=600&seed=1#label' --batch 32 --threads 2 ";
+const std::string kJourneyDigits = " --producer 'synth:digits?size=600&seed=1' --producer 'synth:digits?size=600&seed=1#label' --batch 32 --threads 2 ";
 
 // A flow like mnist.hmx, small enough for any machine.
 std::string small_flow(const Folder& f) {
@@ -24,7 +24,7 @@ double loss_of(const Result& r) { return number(r.out, "loss"); }
 TEST_CASE("a flow trains on OpenCL to the losses of the CPU") {
   if (!has_driver()) return;
   Folder f;
-  const std::string run = "run " + small_flow(f) + kDigits + "--steps 40 --json --quiet --device ";
+  const std::string run = "run " + small_flow(f) + kJourneyDigits + "--steps 40 --json --quiet --device ";
   const Result cpu = harmonics(run + "cpu"), opencl = harmonics(run + "opencl", 280);
   REQUIRE(cpu.code == 0);
   REQUIRE(opencl.code == 0);
@@ -36,7 +36,7 @@ TEST_CASE("a flow trains on OpenCL to the losses of the CPU") {
 TEST_CASE("mnist.hmx and mnist_cnn.hmx run wholly on OpenCL") {
   if (!has_driver()) return;
   for (const char* sample : {"mnist.hmx", "mnist_cnn.hmx"}) {
-    const std::string flow = kSamples + sample + kDigits;
+    const std::string flow = kSamples + sample + kJourneyDigits;
     const Result placed = harmonics("explain " + kSamples + sample + " --producer 'synth:digits?size=600&seed=1' --producer 'synth:digits?size=600&seed=1#label' --batch 32 --placement --device opencl", 280);
     REQUIRE(placed.code == 0);
     CHECK(has(placed.out, "none on the host"));
@@ -66,7 +66,7 @@ TEST_CASE("char_gpt.hmx trains wholly on OpenCL to the losses of the CPU") {
 TEST_CASE("profile and bench time a device by itself") {
   if (!has_driver()) return;
   Folder f;
-  const std::string flow = small_flow(f) + kDigits;
+  const std::string flow = small_flow(f) + kJourneyDigits;
   const Result profile = harmonics("profile " + flow + "--steps 5 --device opencl --json", 280);
   REQUIRE(profile.code == 0);
   CHECK(has(profile.out, "on device opencl"));
@@ -84,7 +84,7 @@ TEST_CASE("profile and bench time a device by itself") {
 TEST_CASE("checkpoints move between the CPU and OpenCL") {
   if (!has_driver()) return;
   Folder f;
-  const std::string flow = small_flow(f) + kDigits + "--json --quiet ";
+  const std::string flow = small_flow(f) + kJourneyDigits + "--json --quiet ";
   const Result undisturbed = harmonics("run " + flow + "--steps 30");
   REQUIRE(undisturbed.code == 0);
   for (const auto& [first, second] : {std::pair("cpu", "opencl"), std::pair("opencl", "cpu")}) {
@@ -111,7 +111,7 @@ TEST_CASE("list devices shows what a device is, or why it cannot be used") {
 
 TEST_CASE("a device that cannot be used is an error, and auto takes the CPU and says so") {
   Folder f;
-  const std::string run = "run " + small_flow(f) + kDigits + "--steps 2 --device ";
+  const std::string run = "run " + small_flow(f) + kJourneyDigits + "--steps 2 --device ";
   const Result wanted = harmonics_in(kNoDriver, run + "opencl");
   CHECK(wanted.code == 1);
   CHECK(has(wanted.err, "device 'opencl' cannot be used: no OpenCL driver is installed"));

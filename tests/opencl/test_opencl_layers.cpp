@@ -5,7 +5,7 @@ using namespace journeys;
 
 namespace {
 
-const std::string kDigits = " --producer 'synth:digits?size=300&seed=1' --producer 'synth:digits?size=300&seed=1#label' --batch 24 ";
+const std::string kLayerDigits = " --producer 'synth:digits?size=300&seed=1' --producer 'synth:digits?size=300&seed=1#label' --batch 24 ";
 
 // The losses of both devices, and that OpenCL computes all of it by itself, `by` these kernels.
 void check_alike(const std::string& flow, const std::string& steps, const std::vector<const char*>& by, double epsilon) {
@@ -31,7 +31,7 @@ void check_alike(const std::string& flow, const std::string& steps, const std::v
 TEST_CASE("optimizers step on OpenCL as on the CPU") {
   if (!has_driver()) return;
   Folder f;
-  const std::string flow = f.write("small.hmx", "harmonic small { producer x; producer y 1/1 x; layer hidden {32}; layer output; cycle { x -(relu)-> hidden -> output; output <-(cross_entropy)- y; } }\n") + kDigits;
+  const std::string flow = f.write("small.hmx", "harmonic small { producer x; producer y 1/1 x; layer hidden {32}; layer output; cycle { x -(relu)-> hidden -> output; output <-(cross_entropy)- y; } }\n") + kLayerDigits;
   for (const auto& [optimizer, kernel] : {std::pair("rmsprop(lr=1e-3, momentum=0.5, centered=true)", "rmsprop"), std::pair("lion(lr=1e-4, weight_decay=0.1)", "lion"),
                                           std::pair("lamb(lr=1e-2, weight_decay=0.1)", "lamb"), std::pair("sgd(lr=0.05)", "sgd of a product")}) {
     INFO(optimizer);
@@ -47,7 +47,7 @@ TEST_CASE("norms over batches and groups train on OpenCL with convolutions and p
                                    "harmonic norms { producer x {1, 28, 28}; producer y 1/1 x; layer edges; layer parts; layer output;\n"
                                    "  cycle { x -(conv(6, kernel=5), relu, maxpool(2))-> edges -(norm(\"batch\"), conv(8, kernel=3), norm(\"group\", groups=2), relu, maxpool(2))-> parts -> output;\n"
                                    "    output <-(cross_entropy)- y; } }\n");
-  check_alike(flow + kDigits, "--steps 6", {"batch norm", "group norm", "convolution and max pool", "max pool"}, 2e-3);
+  check_alike(flow + kLayerDigits, "--steps 6", {"batch norm", "group norm", "convolution and max pool", "max pool"}, 2e-3);
 }
 
 TEST_CASE("recurrent layers train on OpenCL") {

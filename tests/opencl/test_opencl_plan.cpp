@@ -36,7 +36,7 @@ double distance(const Values& a, const Values& b) {
 }  // namespace
 
 TEST_CASE("a training step on OpenCL is that of the CPU, with nothing left to the host") {
-  if (!has_driver()) return;
+  if (!opens_driver()) return;
   const auto executor = make_sequential_executor();
   for (const char* optimizer : {"adamw", "sgd"}) {
     INFO(optimizer);
@@ -52,7 +52,7 @@ TEST_CASE("a training step on OpenCL is that of the CPU, with nothing left to th
 }
 
 TEST_CASE("random programs on OpenCL agree with the interpreter") {
-  if (!has_driver()) return;
+  if (!opens_driver()) return;
   const auto executor = make_sequential_executor();
   int apart = 0;
   for (uint32_t seed = 0; seed < 25; ++seed) {  // a rounding may become a whole step of floor or sign in few of them
@@ -63,7 +63,7 @@ TEST_CASE("random programs on OpenCL agree with the interpreter") {
 }
 
 TEST_CASE("a chain that OpenCL reduces as it is computed has the bits of a stored one") {
-  if (!has_driver()) return;
+  if (!opens_driver()) return;
   const auto executor = make_sequential_executor();
   for (const DType dtype : {DType::F32, DType::BF16})
     for (const Shape& shape : {Shape{5, 7}, Shape{300, 9}, Shape{3, 500}}) {
@@ -89,7 +89,7 @@ TEST_CASE("a chain that OpenCL reduces as it is computed has the bits of a store
 }
 
 TEST_CASE("random numbers on OpenCL have the bits of the CPU's") {
-  if (!has_driver()) return;
+  if (!opens_driver()) return;
   Tracer tracer("random");
   const HTensor counter = tracer.input("counter", {DType::I64, {2}});
   tracer.output("y", call1("random_uniform", {counter}, Attributes().set("stream", int64_t{-77}).set("shape", Shape{13, 7})));
@@ -100,7 +100,7 @@ TEST_CASE("random numbers on OpenCL have the bits of the CPU's") {
 }
 
 TEST_CASE("a buffer that no driver gives is refused with the most there is") {
-  if (!has_driver()) return;
+  if (!opens_driver()) return;
   Tracer tracer("large");
   const HTensor x = tracer.input("x", {DType::F32, {1 << 30}});
   HTensor wide = broadcast(reshape(x, {1, 1 << 30}), {4096, 1 << 30});
@@ -116,7 +116,7 @@ TEST_CASE("a buffer that no driver gives is refused with the most there is") {
 }
 
 TEST_CASE("an OpenCL driver keeps the times of steps, and queues that are not timed do without") {
-  if (!has_driver()) return;
+  if (!opens_driver()) return;
   const auto executor = make_sequential_executor();
   const TrainingStep step = training_step(64, {784, 256, 10});
   MapBinding binding(step.numbers), apart(step.numbers);
@@ -139,7 +139,7 @@ TEST_CASE("an OpenCL driver keeps the times of steps, and queues that are not ti
 }
 
 TEST_CASE("batches that travel on a queue of their own leave the bits of those that do not") {
-  if (!has_driver()) return;
+  if (!opens_driver()) return;
   const auto executor = make_sequential_executor();
   const TrainingStep step = training_step(64, {784, 32, 10});
   CHECK(same(trained_on_batches(step, 12, *executor, on("opencl"), true), trained_on_batches(step, 12, *executor, on("opencl"), false)));

@@ -7,7 +7,7 @@ using namespace harmonics;
 using namespace harmonics::testing;
 
 TEST_CASE("functionals of saturated numbers on OpenCL equal PyTorch's, with their gradients") {
-  if (!has_driver()) return;
+  if (!opens_driver()) return;
   constexpr parity::Tolerance kNear{3e-4, 2e-5};  // its exponentials are within OpenCL's bounds
   const auto executor = make_sequential_executor();
   for (const char* name : {"functionals.safetensors", "layers.safetensors"}) {

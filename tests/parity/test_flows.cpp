@@ -10,7 +10,7 @@ using harmonics::testing::graph_of;
 
 namespace {
 
-constexpr Tolerance kFloat{2e-5, 2e-5};
+constexpr Tolerance kFloatFlow{2e-5, 2e-5};
 
 template <typename T>
 void bind(HarmonicGraph& graph, const std::string& name, const HTensor& t) {
@@ -60,13 +60,13 @@ TEST_CASE("ten steps of flows with each function equal PyTorch's") {
       INFO("step " << step + 1);
       const double loss = CycleRuntime(*graph, 0, settings).run().loss;
       CHECK(difference(HTensor::from<double>({}, {loss}), HTensor::from<double>({}, {losses.data<double>()[step]}),
-                       kFloat) == "");
+                       kFloatFlow) == "");
     }
     const auto final = below(file, name + "/final");
     CHECK(final.size() == graph->store().all().size());
     for (const auto& [path, value] : final) {
       INFO("final " << path);
-      CHECK(difference(graph->store().tensor(path), value, kFloat) == "");
+      CHECK(difference(graph->store().tensor(path), value, kFloatFlow) == "");
     }
   }
 }

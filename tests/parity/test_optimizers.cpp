@@ -18,7 +18,7 @@ using namespace harmonics::parity;
 namespace {
 
 // Loss and updates of one step; what the updates keep is declared in `store`.
-Program step_program(ParameterStore& store, const UpdateSettings& settings, const Leaves& initial, const HTensor& x, const HTensor& y) {
+Program optimizer_step(ParameterStore& store, const UpdateSettings& settings, const Leaves& initial, const HTensor& x, const HTensor& y) {
   Tracer tracer("net");
   std::vector<TrainedParameter> parameters;
   std::map<std::string, HTensor> p;
@@ -36,7 +36,7 @@ Program step_program(ParameterStore& store, const UpdateSettings& settings, cons
   return tracer.take();
 }
 
-void check_run(const std::string& backend, DType dtype, const TensorFile& file, const std::string& run, const Tolerance& tolerance) {
+void check_optimizer(const std::string& backend, DType dtype, const TensorFile& file, const std::string& run, const Tolerance& tolerance) {
   const boost::json::object row = boost::json::parse(file.metadata.at(run)).as_object();
   const auto number = [&](const char* key) { return row.contains(key) ? row.at(key).to_number<double>() : 0.0; };
   const UpdateSettings settings{parse_optimizer(std::string(row.at("optimizer").as_string())), number("clip"), number("clip_value")};
@@ -44,7 +44,7 @@ void check_run(const std::string& backend, DType dtype, const TensorFile& file, 
   for (const auto& [name, value] : below(file, "initial")) held[name] = in_type(value, dtype);
   const HTensor x = in_type(file.tensors.at("data/x"), dtype), y = file.tensors.at("data/y");
   ParameterStore store;
-  const Program program = step_program(store, settings, held, x, y);
+  const Program program = optimizer_step(store, settings, held, x, y);
   for (const auto& [name, t] : store.all())
     if (t.role == Role::moment) held[name] = full(t.type.dtype, t.type.shape, 0);
   const auto runner = make_runner(backend, program, held);
@@ -65,25 +65,25 @@ void check_run(const std::string& backend, DType dtype, const TensorFile& file, 
   }
 }
 
-void check_all(const std::string& backend, DType dtype, const Tolerance& tolerance) {
+void check_optimizers(const std::string& backend, DType dtype, const Tolerance& tolerance) {
   const TensorFile file = golden("optimizers.safetensors");
   size_t runs = 0;
   for (const auto& [name, text] : file.metadata)
-    if (name.rfind("run/", 0) == 0) check_run(backend, dtype, file, name, tolerance), ++runs;
+    if (name.rfind("run/", 0) == 0) check_optimizer(backend, dtype, file, name, tolerance), ++runs;
   CHECK(runs >= 20);
 }
 
-constexpr Tolerance kDouble{1e-11, 1e-10};
-constexpr Tolerance kFloat{1e-5, 1.3e-6};
+constexpr Tolerance kDoubleOptimizer{1e-11, 1e-10};
+constexpr Tolerance kFloatOptimizer{1e-5, 1.3e-6};
 
 }  // namespace
 
 TEST_CASE("two dozen steps of every optimizer with every setting equal PyTorch's in double") {
-  check_all("interpreter", DType::F64, kDouble);
-  check_all("reference", DType::F64, kDouble);
+  check_optimizers("interpreter", DType::F64, kDoubleOptimizer);
+  check_optimizers("reference", DType::F64, kDoubleOptimizer);
 }
 
-TEST_CASE("two dozen compiled steps of every optimizer equal PyTorch's in single precision") { check_all("cpu", DType::F32, kFloat); }
+TEST_CASE("two dozen compiled steps of every optimizer equal PyTorch's in single precision") { check_optimizers("cpu", DType::F32, kFloatOptimizer); }
 
 TEST_CASE("schedules give the rates of PyTorch's") {
   const TensorFile file = golden("optimizers.safetensors");

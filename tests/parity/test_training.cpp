@@ -168,18 +168,18 @@ void check_all(const std::string& backend, DType dtype, const Tolerance& toleran
 }
 
 // In f32 torch.testing.assert_close's own, also after ten steps; in f64 Adam divides by the root of small squares.
-constexpr Tolerance kDouble{1e-11, 1e-10};
-constexpr Tolerance kFloat{1e-5, 1.3e-6};
+constexpr Tolerance kDoubleTraining{1e-11, 1e-10};
+constexpr Tolerance kFloatTraining{1e-5, 1.3e-6};
 
 }  // namespace
 
-TEST_CASE("ten steps of every optimizer equal PyTorch's in double") { check_all("interpreter", DType::F64, kDouble); }
+TEST_CASE("ten steps of every optimizer equal PyTorch's in double") { check_all("interpreter", DType::F64, kDoubleTraining); }
 
 TEST_CASE("ten steps of every optimizer equal PyTorch's in single precision") {
-  check_all("interpreter", DType::F32, kFloat);
+  check_all("interpreter", DType::F32, kFloatTraining);
 }
 
 TEST_CASE("ten compiled steps of every optimizer equal PyTorch's") {
-  check_all("reference", DType::F64, kDouble);
-  check_all("cpu", DType::F32, kFloat);
+  check_all("reference", DType::F64, kDoubleTraining);
+  check_all("cpu", DType::F32, kFloatTraining);
 }
