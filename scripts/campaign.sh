@@ -6,7 +6,7 @@
 #   --kills    how often (default 50)                       --seed    of the calls (default: of the clock); it is printed
 #   --data     MNIST, with mnist/ in it; else digits are drawn: --size of them (default 600)
 # Instead: --power (every state that a power cut can leave of checkpoints, weights, spools, dead letters and caches), --parity (random flows), --mutants [N]
-# (valid files of every format, changed at random).
+# (valid files of every format, changed at random), --lying (their lengths lie: what a refusal costs).
 # Campaigns of live streams instead: --live (kills, live_campaign.sh), --chaos (bad weather, live_chaos.sh), --soak and --slow (hours of it, live_soak.sh)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,6 +20,7 @@ case "${1:-}" in
     [ -x $binaries/test_faults ] || { echo "$binaries/test_faults is not there: build the target test_faults" >&2; exit 1; }
     HARMONICS_EVERY_STATE=1 exec $binaries/test_faults 'power cuts*,dead letters: whatever*' --durations yes ;;
   --mutants) exec tests/hostile/mutants.py --program "$(ls build/release/bin/harmonics build/ci/bin/harmonics 2>/dev/null | head -n 1)" --mutants "${2:-20000}" ;;
+  --lying) exec tests/hostile/mutants.py --program "$(ls build/release/bin/harmonics build/ci/bin/harmonics 2>/dev/null | head -n 1)" --lying ;;
   --parity) exec scripts/parity_campaign.sh "${@:2}" ;;  # random flows against PyTorch
 esac
 kills=50 seed=$(date +%s) data='' program='' epochs='' size=600

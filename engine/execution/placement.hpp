@@ -18,7 +18,8 @@ struct Placement {
   uint64_t bytes = 0;             // of the arena
 };
 
-// Largest first, each into the tightest gap between the buffers placed before it. Buffers without bytes take no room.
+// Largest first, each into the tightest gap between the buffers placed before it; of more than 8,192 buffers, in the order of their steps, in a
+// time that grows with n log n. Buffers without bytes take no room.
 Placement place_buffers(const std::vector<BufferSpan>& buffers);
 
 }  // namespace harmonics

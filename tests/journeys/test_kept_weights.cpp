@@ -279,3 +279,20 @@ TEST_CASE("lines that people paste hold no secrets") {
     fs::remove_all(f / "runs");
   }
 }
+
+TEST_CASE("lines that people paste hold no passwords and tokens of addresses") {
+  const Folder f;
+  const std::string flow =
+      f.write("g.hmx", "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n");
+  const std::string secret = "failing://anna:open-sesame@broken?good=40&token=open-sesame&shuffle=0",
+                    shown = "failing://anna:PASSWORD@broken?good=40&token=SECRET&shuffle=0";
+  const Result r = harmonics("run " + flow + " --plugin " + kPlugin + " --producer 'x=" + secret + "' --producer 'y=" +
+                             secret + "' --batch 8 --checkpoint " + (f / "runs") + " --report " + (f / "r.html"));
+  CHECK(r.code == 75);
+  const size_t line = r.err.find("to go on: ");
+  REQUIRE(line != std::string::npos);
+  CHECK(has(r.err.substr(line), "x=" + shown));
+  CHECK(has(r.err.substr(line), "y=" + shown));
+  CHECK_FALSE(has(r.err, "open-sesame"));
+  CHECK_FALSE(has(read(f / "r.html"), "open-sesame"));
+}

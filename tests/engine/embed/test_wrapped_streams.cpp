@@ -12,6 +12,8 @@
 #include <harmonics/memory.hpp>
 #include <harmonics/select.hpp>
 
+#include <unistd.h>
+
 using namespace harmonics;
 
 namespace {
@@ -219,6 +221,48 @@ TEST_CASE("wrapped streams: kinds of producers can be mixed, and give what one k
       CHECK(by_code(x, y, row, row.joint) == alike);
     }
   }
+}
+
+namespace {
+
+// A file of two tensors, "x" and "y": the samples of all kinds.
+std::string file_of_both() {
+  std::string numbers;
+  for (const bool target : {false, true})
+    for (uint64_t n = 0; n < kSamples; ++n) {
+      const HTensor s = sample(n, target);
+      numbers.append(reinterpret_cast<const char*>(s.data<float>()), s.size() * sizeof(float));
+    }
+  const std::string header = R"({"x":{"dtype":"F32","shape":[60,2,2],"data_offsets":[0,960]},"y":{"dtype":"F32","shape":[60,1],"data_offsets":[960,1200]}})";
+  const uint64_t length = header.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + numbers;
+}
+
+}  // namespace
+
+TEST_CASE("wrapped streams: two tensors of one file give what one kind gives") {
+  char path[] = "/tmp/harmonics-both-XXXXXX.safetensors";
+  const int descriptor = ::mkstemps(path, 12);
+  REQUIRE(descriptor >= 0);
+  const std::string bytes = file_of_both();
+  REQUIRE(::write(descriptor, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
+  ::close(descriptor);
+  for (const Row& row : rows()) {
+    INFO(row.address);
+    const std::string options = *row.address ? "?" + std::string(row.address) : "";
+    for (const bool both : {false, true}) {
+      if (both && !row.joint) continue;
+      HarmonicGraph g = graph_with_kinds();
+      const Outcome of_file = outcome(g, [&] {
+        g.bindProducer("x", "file:" + std::string(path) + options + "#x");
+        g.bindProducer("y", "file:" + std::string(path) + (both ? options : "") + "#y");
+      });
+      CHECK(of_file.error.empty());
+      INFO(of_file.error);
+      CHECK(of_file == by_address(6, 6, row.address));
+    }
+  }
+  ::unlink(path);
 }
 
 TEST_CASE("wrapped streams: batches in code are the steps' batches, not the samples' shape") {
