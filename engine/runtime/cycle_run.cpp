@@ -26,6 +26,18 @@ class InStep {
   ~InStep() { in_step = nullptr; }
 };
 
+// Counted before it waits for anything: a step that does not see it ends without it, and the next one does.
+class Asking {
+ public:
+  explicit Asking(std::atomic<int>& threads) : threads_(threads) { threads_.fetch_add(1); }
+  ~Asking() { threads_.fetch_sub(1); }
+  Asking(const Asking&) = delete;
+  Asking& operator=(const Asking&) = delete;
+
+ private:
+  std::atomic<int>& threads_;
+};
+
 }  // namespace
 
 bool CycleRun::in_step_of_this_thread() { return in_step != nullptr; }
@@ -159,8 +171,10 @@ bool CycleRun::stopping() const {
 }
 
 void CycleRun::step(Slot& slot) {
-  std::unique_lock<std::mutex> turn(turn_), lock(stepping_);
-  turn.unlock();
+  if (asking_.load(std::memory_order_acquire) > 0) {
+    const std::lock_guard<std::mutex> after_those(turn_);
+  }
+  std::unique_lock<std::mutex> lock(stepping_);
   const InStep here(this);
   if (record_.gathered() == 0 && owner_.stop_.load(std::memory_order_relaxed)) finish_because("interrupt");
   if (!stopping() && slot.epoch != record_.epoch()) {
@@ -248,7 +262,7 @@ void CycleRun::end_step() {
   if (owner_.good_ && (owner_.repeats_until_ || owner_.good_->due(record_.now()))) keep_good();
   checkpoint_if_due(false);
   if (owner_.control_) tell_control();
-  stepped_.notify_all();
+  if (asking_.load(std::memory_order_acquire) > 0) stepped_.notify_all();
 }
 
 void CycleRun::check_conditions() {
@@ -273,11 +287,13 @@ void CycleRun::tell_step() {
 
 // The weights for whoever reads them beside the run. `between` runs first, while no step does.
 std::shared_ptr<Snapshots> CycleRun::snapshots(const std::function<void()>& between) {
+  std::optional<Asking> asking;
   std::unique_lock<std::mutex> turn(turn_, std::defer_lock), lock(stepping_, std::defer_lock);
   if (in_step == this) {  // this thread holds it: a callback at the end of a step, or a function within one
     if (in_batch_ || record_.gathered() > 0)
       throw Error(ErrorKind::Usage, "infer() is called by a function that the running step calls, where weights are between two states", {}, {"ask at the end of a step, or from another thread"});
   } else {
+    asking.emplace(asking_);
     turn.lock();
     lock.lock();
     turn.unlock();

@@ -131,6 +131,7 @@ class CycleRun {
 
   std::atomic<bool> filling_{false};    // a batch is being read between the steps
 
+  std::atomic<int> asking_{0};          // threads that want the boundary between two steps
   std::mutex turn_;                     // whoever waits for stepping_ holds it, so that the next step does not come before
   std::condition_variable stepped_;     // a step has ended, or all have
   bool in_batch_ = false;

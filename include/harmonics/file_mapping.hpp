@@ -46,6 +46,8 @@ struct Range {
   }
 };
 
+__attribute__((visibility("hidden"))) inline const std::atomic<bool> never_lost{false};
+
 // Places are reused and never given back: a handler may be looking at them.
 struct Block {
   static constexpr std::size_t kRanges = 64;
@@ -172,6 +174,8 @@ class FileMapping {
   std::size_t bytes() const { return bytes_; }
   // Asked after reading: has anything that was read since it was mapped been zeros in place of pages that went away?
   bool lost() const { return range_ && range_->lost; }
+  // The same, for whoever asks often; it outlives the mapping.
+  const std::atomic<bool>& lost_flag() const { return range_ ? range_->lost : mapped::never_lost; }
 
  private:
   void* data_ = nullptr;

@@ -97,6 +97,7 @@ std::shared_ptr<const FileBytes> FileBytes::open(const std::string& path, Budget
     auto* const data = static_cast<uint8_t*>(const_cast<void*>(mapping.data()));
     bytes.reset(new FileBytes(path, data, size, Held::File, std::move(budget)));
     bytes->mapping_ = std::move(mapping);
+    bytes->lost_ = &bytes->mapping_.lost_flag();
   }
   ::close(fd);
   bytes->is_file_ = true;
@@ -112,6 +113,7 @@ std::shared_ptr<const FileBytes> FileBytes::piece(const std::shared_ptr<const Fi
   const auto bytes = std::shared_ptr<FileBytes>(
       new FileBytes(std::move(name), whole->data_ + offset, size, Held::Piece, whole->budget_));
   bytes->whole_ = whole->whole_ ? whole->whole_ : whole;
+  bytes->lost_ = whole->lost_;
   return bytes;
 }
 

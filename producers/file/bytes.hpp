@@ -1,6 +1,7 @@
 // The bytes of a file: mapped, or unpacked into memory of our own.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -46,7 +47,7 @@ class FileBytes {
   void check() const;
   // Throws when something that was read were zeros in place of what went away. After every reading: read_whole().
   void expect_whole() const {
-    if (whole_ ? whole_->mapping_.lost() : mapping_.lost()) refuse_lost();
+    if (lost_->load(std::memory_order_acquire)) refuse_lost();
   }
   // Gives back what lies behind the first `size` bytes.
   void shrink(size_t size);
@@ -73,6 +74,7 @@ class FileBytes {
   // The file, for check(): a descriptor kept open would limit how many files one stream can have.
   bool is_file_ = false;
   FileMapping mapping_;
+  const std::atomic<bool>* lost_ = &mapping_.lost_flag();  // or the whole's
   uint64_t device_ = 0, inode_ = 0;
 };
 using FileBytesPtr = std::shared_ptr<const FileBytes>;

@@ -35,6 +35,8 @@ class FieldTree {
     std::vector<std::unique_ptr<std::pair<std::string, Node>>> children;  // keys stay where they are
     std::unordered_map<std::string_view, size_t> places;                  // of the children
     uint64_t seen = 0;  // the walk that came by last
+    // The keys of the object before, in their order, with their child or kUnwanted: lines mostly have their keys in one order.
+    std::vector<std::pair<std::string, size_t>> order;
 
     Node& child(const std::string& key) {
       if (const auto at = places.find(key); at != places.end()) return children[at->second]->second;
@@ -50,20 +52,29 @@ class FieldTree {
     simdjson::dom::object object;
     if (node.children.empty() || value.get(object)) return;
     const uint64_t walk = ++walks_;
-    size_t next = 0, left = node.children.size();  // lines mostly have their keys in one order
+    size_t left = node.children.size(), at = 0;
     for (const auto& [key, inner] : object) {
-      if (next == node.children.size() || node.children[next]->first != key) {
-        const auto at = node.places.find(key);
-        if (at == node.places.end()) continue;
-        next = at->second;
-      }
-      Node& child = node.children[next++]->second;
+      const size_t wanted = child_of(node, at++, key);
+      if (wanted == kUnwanted) continue;
+      Node& child = node.children[wanted]->second;
       if (child.seen == walk) continue;
       child.seen = walk;
       find(child, inner, values);
       if (--left == 0) return;
     }
   }
+
+  static size_t child_of(Node& node, size_t at, std::string_view key) {
+    if (at < node.order.size() && node.order[at].first == key) return node.order[at].second;
+    const auto place = node.places.find(key);
+    const size_t child = place == node.places.end() ? kUnwanted : place->second;
+    if (key.size() > kRemembered) return child;
+    if (at < node.order.size()) node.order[at] = {std::string(key), child};
+    else if (at == node.order.size() && at < kRemembered) node.order.emplace_back(key, child);
+    return child;
+  }
+
+  static constexpr size_t kUnwanted = ~size_t{0}, kRemembered = 1024;
 
   Node root_;
   uint64_t walks_ = 0;

@@ -21,7 +21,7 @@ float row_max(const float* x, int64_t n) {
 
 // Sum of exp(x - shift); the terms are stored when y is given.
 template <bool kStore>
-float sum_of_exponentials(const float* x, float* y, float shift, int64_t n) {
+HM_INLINE float sum_of_exponentials(const float* x, float* y, float shift, int64_t n) {
   vf sum{}, other{};
   int64_t i = 0;
   for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
