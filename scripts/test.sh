@@ -20,8 +20,8 @@ run() {
 run ci all
 if [ "$full" = yes ]; then
   # The leak sanitizer guesses where libraries opened later keep thread-local memory, and at times reads beside it: it is told not to.
-  ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0 UBSAN_OPTIONS="halt_on_error=1 print_stacktrace=1 suppressions=$PWD/tests/ubsan.supp" run dev all -LE slow
-  TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1 suppressions=$PWD/tests/tsan.supp" run tsan thread_tests -L threads
+  ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0:allocator_may_return_null=1 UBSAN_OPTIONS="halt_on_error=1 print_stacktrace=1 suppressions=$PWD/tests/ubsan.supp" run dev all -LE slow
+  TSAN_OPTIONS="halt_on_error=1 allocator_may_return_null=1 ignore_noninstrumented_modules=1 suppressions=$PWD/tests/tsan.supp" run tsan thread_tests -L threads
   echo "== a fresh clone in an empty home"
   fresh=$(mktemp -d)
   trap 'rm -rf "$fresh"' EXIT

@@ -347,6 +347,8 @@ void define_plugin(CLI::App* app, Options& o) {
   heading(app, "Check");
   app->add_option("--address", o.address, "what a producer or consumer is to open: my:path?option=1")->type_name("ADDRESS");
   app->add_option_function<int64_t>("--seed", [&o](int64_t v) { o.run.seed = v; }, "seed of the numbers it is tried on (default 0)")->check(CLI::Range(int64_t{0}, INT64_MAX));
+  app->add_option("--calls", o.calls, "calls of each function to find leaks, for 2 s at most (default 1000000)")
+      ->type_name("NUMBER")->check(CLI::Range(int64_t{1000}, int64_t{1} << 40));
   app->footer("Examples:\n"
               "  write a project, build it, check it\n"
               "    harmonics plugin new my_act --kind activation\n"

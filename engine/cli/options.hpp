@@ -35,6 +35,7 @@ struct Options {
   std::string config;                                   // --config FILE
   bool origin = false;                                  // config show
   std::string kind, directory, address;                 // plugin
+  std::optional<int64_t> calls;                         // plugin check
   // explain
   std::vector<std::string> show;                        // flow widths program kernels memory; empty: flow and widths
   std::string after;                                    // pass name, or "all"

@@ -176,6 +176,7 @@ json::object json_of(const std::string& path, const Examined& e) {
 int check(const Options& options, const std::vector<std::string>& paths) {
   CheckSettings settings;
   settings.address = options.address;
+  if (options.calls) settings.calls = *options.calls;
   settings.seed = static_cast<uint64_t>(options.run.seed.value_or(0));
   json::array files;
   int64_t failed = 0, passed = 0;

@@ -74,7 +74,7 @@ TEST_CASE("the CUDA device agrees with the reference on every call it serves") {
     WARN("NOT TESTED ON A GPU: this machine has no CUDA device");
     return;
   }
-  const Result r = harmonics(std::string("plugin check ") + HARMONICS_CUDA_PLUGIN, 290);
+  const Result r = harmonics(std::string("plugin check --calls 50000 ") + HARMONICS_CUDA_PLUGIN, 290);
   INFO(r.out);
   CHECK(r.code == 0);
 }

@@ -13,7 +13,7 @@ target_compile_definitions(cuda_emulated PRIVATE HM_EMULATED="tests/cuda/emulate
 
 harmonics_add_plugin(harmonics_cuda_emulated SOURCES $<TARGET_OBJECTS:cuda_emulated> LINKS ${CMAKE_DL_LIBS} OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 set_target_properties(harmonics_cuda_emulated PROPERTIES LINKER_LANGUAGE CXX)
-add_test(NAME "cuda emulated: plugin check" COMMAND harmonics_cli plugin check $<TARGET_FILE:harmonics_cuda_emulated>)
+add_test(NAME "cuda emulated: plugin check" COMMAND harmonics_cli plugin check --calls 50000 $<TARGET_FILE:harmonics_cuda_emulated>)
 set_tests_properties("cuda emulated: plugin check" PROPERTIES TIMEOUT 900 LABELS slow ENVIRONMENT XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/tests/cache)
 
 # What machines without a driver give to cuDNN, for test_cudnn.cpp.

@@ -175,7 +175,7 @@ TEST_CASE("every piece of C++ in a document is a plugin that passes its checks, 
       const std::string source = f.write("piece.cpp", b.text), library = f / "libpiece.so";
       REQUIRE(std::system(("timeout 120 c++ -std=c++17 -Wall -Wextra -Werror -fPIC -shared -I '" HARMONICS_SOURCE_DIR "/include' '" + source + "' -o '" + library + "'").c_str()) == 0);
       if (!has(b.text, "register_")) continue;
-      const Result checked = harmonics("plugin check " + library);
+      const Result checked = harmonics("plugin check --calls 50000 " + library);
       CHECK(checked.code == 0);
       CHECK(has(checked.out, " passed, 0 failed"));
       ++built;

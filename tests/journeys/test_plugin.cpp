@@ -20,7 +20,7 @@ std::string found(const json::object& report, const std::string& item, const std
 }  // namespace
 
 TEST_CASE("plugin check says which law is broken, and survives a crash") {
-  const Result r = harmonics("plugin check --json " + kFixtures + "misbehaving.so");
+  const Result r = harmonics("plugin check --json --calls 50000 " + kFixtures + "misbehaving.so");
   CHECK(r.code == 1);
   const json::object report = last_line(r.out);
   CHECK(found(report, "remembers", "depends on its input alone") == "failed: the same numbers gave two different results");
@@ -36,7 +36,7 @@ TEST_CASE("plugin check says which law is broken, and survives a crash") {
 }
 
 TEST_CASE("plugin check says which law of functionals and implementations is broken") {
-  const Result r = harmonics("plugin check --json " + kFixtures + "misbehaving_kinds.so", 120);
+  const Result r = harmonics("plugin check --json --calls 50000 " + kFixtures + "misbehaving_kinds.so", 120);
   CHECK(r.code == 1);
   const json::object report = last_line(r.out);
   CHECK(report.at("files").at(0).at("error").is_null());
@@ -68,7 +68,7 @@ TEST_CASE("plugin check says which law of functionals and implementations is bro
 }
 
 TEST_CASE("plugin check says which law of training and of streams is broken") {
-  const Result r = harmonics("plugin check --json " + kFixtures + "misbehaving_training.so", 120);
+  const Result r = harmonics("plugin check --json --calls 50000 " + kFixtures + "misbehaving_training.so", 120);
   CHECK(r.code == 1);
   const json::object report = last_line(r.out);
   CHECK(report.at("files").at(0).at("error").is_null());
@@ -107,7 +107,7 @@ TEST_CASE("plugin check says which law of training and of streams is broken") {
 }
 
 TEST_CASE("plugin check says which law of devices is broken") {
-  const Result r = harmonics("plugin check --json " + kFixtures + "misbehaving_devices.so", 240);
+  const Result r = harmonics("plugin check --json --calls 50000 " + kFixtures + "misbehaving_devices.so", 240);
   CHECK(r.code == 1);
   const json::object report = last_line(r.out);
   CHECK(report.at("files").at(0).at("error").is_null());
@@ -149,7 +149,7 @@ TEST_CASE("plugin check says which law of devices is broken") {
 }
 
 TEST_CASE("plugin check says which law of devices' clocks is broken") {
-  const Result r = harmonics("plugin check --json " + kFixtures + "misbehaving_clocks.so", 120);
+  const Result r = harmonics("plugin check --json --calls 50000 " + kFixtures + "misbehaving_clocks.so", 120);
   CHECK(r.code == 1);
   const json::object report = last_line(r.out);
   const auto says = [&](const char* item, const std::string& outcome, const std::string& text) {
@@ -176,7 +176,7 @@ TEST_CASE("a device says why it declines a call") {
 }
 
 TEST_CASE("plugin check passes the CPU device") {
-  const Result r = harmonics("plugin check --json " + std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_cpu.so", 300);
+  const Result r = harmonics("plugin check --json --calls 50000 " + std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_cpu.so", 300);
   if (r.code != 0) WARN(r.out);
   CHECK(r.code == 0);
   const json::object report = last_line(r.out);
@@ -186,7 +186,7 @@ TEST_CASE("plugin check passes the CPU device") {
 
 TEST_CASE("plugin check passes what is shipped") {
   for (const char* name : {"activations", "losses", "layers", "metrics", "synth"}) {
-    const Result r = harmonics("plugin check --json " + std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_" + name + ".so --address synth:digits?size=40", 300);
+    const Result r = harmonics("plugin check --json --calls 50000 " + std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_" + name + ".so --address synth:digits?size=40", 300);
     if (r.code != 0 && std::string(name) != "synth") WARN(r.out);
     CHECK(r.code == 0);
     CHECK(last_line(r.out).at("failed").as_int64() == 0);

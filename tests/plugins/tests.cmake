@@ -104,7 +104,7 @@ endif()
 # hm_design_plugin(name compiler flags): built from the one header, and checked.
 function(hm_design_plugin name compiler flags)
   hm_out_of_tree(${name} ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/design_plugin ${compiler} "-Wall -Wextra -Wpedantic -Werror ${flags}")
-  add_test(NAME "plugins: check ${name}" COMMAND harmonics_cli plugin check ${out_of_tree}/${name}/libmy_plugin.so)
+  add_test(NAME "plugins: check ${name}" COMMAND harmonics_cli plugin check --calls 50000 ${out_of_tree}/${name}/libmy_plugin.so)
   set_tests_properties("plugins: check ${name}" PROPERTIES FIXTURES_REQUIRED built_${name} TIMEOUT 60
                        PASS_REGULAR_EXPRESSION "7 passed, 0 failed")
 endfunction()
