@@ -71,6 +71,10 @@ void CycleFeed::read(Slot& slot) {
 }
 
 bool CycleFeed::next_pass() {
+  if (plan_.reader->position() == 0 && plan_.reader->was_cut()) {  // stopped before the first sample
+    stream_ended_.store(true, std::memory_order_relaxed);
+    return false;
+  }
   if (plan_.reader->position() == 0) throw Error(ErrorKind::Stream, fmt::format("the streams of '{}' hold no sample", plan_.graph.graph().name));
   ++epoch_;
   if (plan_.once) {

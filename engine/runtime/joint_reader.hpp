@@ -1,6 +1,7 @@
 // JointReader: several sources read in step, as batches of joint samples.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -71,10 +72,12 @@ class JointReader {
   uint64_t reads(size_t member) const;
   // Joined by number: sources that keep their positions are to be taken there by who seeks. counts() and take_note() may be called from any thread.
   bool joins_by_number() const { return join_ != nullptr; }
-  // [any thread] Before sources are cancelled: see NumberedJoin.
+  // [any thread] Call before cancelling sources: they end early because the run does (see NumberedJoin).
   void cut() {
+    cut_.store(true);
     if (join_) join_->cut();
   }
+  bool was_cut() const { return cut_.load(); }  // [any thread]
   JoinCounts counts(size_t member) const { return join_ ? join_->counts(member) : JoinCounts{}; }
   std::optional<std::string> take_note() { return join_ ? join_->take_note() : std::nullopt; }
 
@@ -119,6 +122,7 @@ class JointReader {
   uint64_t pass_ = 0, pass_position_ = 0, pass_given_ = 0;  // position counts skipped and other shards' samples too
   bool pass_ended_ = false;
 
+  std::atomic<bool> cut_{false};
   std::unique_ptr<NumberedJoin> join_;
   std::vector<uint64_t> block_reads_;  // joined by number: reads() at the beginning of the block
   std::vector<std::byte*> write_;               // where read_* put the next joint sample of each member

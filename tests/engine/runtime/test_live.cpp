@@ -172,6 +172,20 @@ TEST_CASE("a run that waits for a silent stream can be stopped and keeps what it
   CHECK(sender.durable_until() == 16);
 }
 
+TEST_CASE("live: a run that is stopped before its first sample ends without an error", "[live]") {
+  Sender sender;
+  auto g = live_graph(sender);
+  CycleRuntime runtime(*g, 0, settings(8));
+  auto running = std::async(std::launch::async, [&] { return runtime.run(); });
+  runtime.stop();
+  const bool ended = running.wait_for(100s) == std::future_status::ready;
+  if (!ended) sender.over = true, sender.arrive(1000);  // so that the test ends
+  REQUIRE(ended);
+  const CycleReport report = running.get();
+  CHECK(report.stopped_by == "interrupt");
+  CHECK(report.samples == 0);
+}
+
 TEST_CASE("a time limit ends a run that waits for a silent stream", "[live]") {
   Sender sender;
   sender.arrive(8);
