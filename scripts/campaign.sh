@@ -5,8 +5,9 @@
 # campaign.sh [--kills N] [--seed N] [--data FOLDER] [--program FILE] [--epochs N] [--size N]
 #   --kills    how often (default 50)                       --seed    of the calls (default: of the clock); it is printed
 #   --data     MNIST, with mnist/ in it; else digits are drawn: --size of them (default 600)
-# Instead: --power (every state that a power cut can leave of checkpoints, weights, spools, dead letters and caches), --parity (random flows), --mutants [N]
-# (valid files of every format, changed at random), --lying (their lengths lie: what a refusal costs).
+# Instead: --power (every state that a power cut can leave of checkpoints, weights, spools, dead letters and caches), --parity (random flows,
+# parity_campaign.sh), --fuzz (every reader, fuzz_campaign.sh), --mutants [N] (valid files of every format, changed at random), --lying (their lengths lie:
+# what a refusal costs).
 # Campaigns of live streams instead: --live (kills, live_campaign.sh), --chaos (bad weather, live_chaos.sh), --soak and --slow (hours of it, live_soak.sh)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,6 +22,7 @@ case "${1:-}" in
     HARMONICS_EVERY_STATE=1 exec $binaries/test_faults 'power cuts*,dead letters: whatever*' --durations yes ;;
   --mutants) exec tests/hostile/mutants.py --program "$(ls build/release/bin/harmonics build/ci/bin/harmonics 2>/dev/null | head -n 1)" --mutants "${2:-20000}" ;;
   --lying) exec tests/hostile/mutants.py --program "$(ls build/release/bin/harmonics build/ci/bin/harmonics 2>/dev/null | head -n 1)" --lying ;;
+  --fuzz) exec scripts/fuzz_campaign.sh "${@:2}" ;;
   --parity) exec scripts/parity_campaign.sh "${@:2}" ;;  # random flows against PyTorch
 esac
 kills=50 seed=$(date +%s) data='' program='' epochs='' size=600

@@ -104,6 +104,7 @@ consume_slowly() {
 soak() {
   local chaos port through repeats lost
   chaos=$(dirname "$program")/transport_chaos
+  [ -x "$chaos" ] || fail "$chaos is not there: build the target transport_chaos"
   port=$((20000 + RANDOM % 12000))
   repeats=$((rate * seconds / 60000 + 2))  # more than is asked for: it still learns when it is judged
   "$program" run samples/live_zmq/live.hmx --producer "image=tcp:127.0.0.1:$port#image" --producer "label=tcp:127.0.0.1:$port#label" --threads 1 --seed 11 \

@@ -181,7 +181,7 @@ class Lowerer : public ParameterSource {
     result_.parts = hand_out_loss("loss", terms_);
     for (const auto& [name, terms] : layer_terms_) {
       const auto info =
-          std::find_if(result_.losses.begin(), result_.losses.end(), [&](const LossInfo& l) { return l.name == name; });
+          std::find_if(result_.losses.begin(), result_.losses.end(), [&layer = name](const LossInfo& l) { return l.name == layer; });
       info->parts = hand_out_loss(name + ".loss", terms);
     }
   }

@@ -2,9 +2,14 @@
 #include "producers/file/npz.hpp"
 #include "producers/file/zip.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
+#include "tests/fuzz/structured_files.hpp"
 
 using namespace harmonics;
 using namespace harmonics::testing;
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  return mutate(data, size, max_size, seed, 0, [](Choices& c, size_t room) { return zip_file(c, room, npy_file); });
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;

@@ -1,9 +1,14 @@
 // Any bytes are a safetensors file whose tensors are samples, or a refusal.
 #include "producers/file/safetensors.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"
+#include "tests/fuzz/structured_files.hpp"
 
 using namespace harmonics;
 using namespace harmonics::testing;
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  return mutate(data, size, max_size, seed, 0, safetensors_file);
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const GuardedBytes bytes("input.safetensors", data, size);
