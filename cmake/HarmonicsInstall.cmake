@@ -43,7 +43,7 @@ if(TARGET harmonics_cuda)
     list(GET agreements 0 agreement)
     file(READ ${agreement} text)
   endif()
-  string(APPEND compiled_in "\n\n== Compiled in, in the plugin libharmonics_cuda.so alone: the CUDA runtime\n\n${text}")
+  string(APPEND compiled_in "\n\n== Compiled into the plugin libharmonics_cuda.so alone: the CUDA runtime\n\n${text}")
 endif()
 configure_file(cmake/copyright.in ${CMAKE_BINARY_DIR}/copyright @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/copyright DESTINATION ${documentation})
@@ -51,8 +51,10 @@ install(FILES ${CMAKE_BINARY_DIR}/copyright DESTINATION ${documentation})
 # Manual pages and completions, made by the program itself from its table of verbs and flags.
 set(generated ${CMAKE_BINARY_DIR}/share)
 find_program(HARMONICS_GZIP gzip REQUIRED)
-add_custom_command(OUTPUT ${generated}/made COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:harmonics_cli> -DGZIP=${HARMONICS_GZIP} -DTO=${generated}
-                   -P ${CMAKE_CURRENT_LIST_DIR}/MakePages.cmake DEPENDS harmonics_cli ${CMAKE_CURRENT_LIST_DIR}/MakePages.cmake VERBATIM)
+set(make_pages ${CMAKE_CURRENT_LIST_DIR}/MakePages.cmake)
+add_custom_command(OUTPUT ${generated}/made DEPENDS harmonics_cli ${make_pages} VERBATIM
+                   COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:harmonics_cli> -DGZIP=${HARMONICS_GZIP}
+                           -DTO=${generated} -P ${make_pages})
 add_custom_target(harmonics_pages ALL DEPENDS ${generated}/made)
 install(DIRECTORY ${generated}/ DESTINATION ${CMAKE_INSTALL_DATADIR} PATTERN made EXCLUDE)
 if(TARGET test_journeys)  # they install

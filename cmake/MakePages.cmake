@@ -1,5 +1,5 @@
-# cmake -DPROGRAM=harmonics -DGZIP=gzip -DTO=folder -P: a compressed manual page of the program and of every verb that it lists, and the
-# completions of every shell.
+# cmake -DPROGRAM=harmonics -DGZIP=gzip -DTO=folder -P: a compressed manual page of the program and of every verb
+# that it lists, and the completions of every shell.
 file(REMOVE_RECURSE ${TO})
 
 # say(file arguments...): what the program prints, into the file.

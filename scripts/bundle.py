@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """bundle.py PREFIX: makes an installed Harmonics run where only glibc and GCC's runtime are.
 
-Copies the shared libraries that its programs need into PREFIX/lib/harmonics/shared, makes the programs look there first, relative to
-themselves, and writes names and texts of the licenses to PREFIX/share/doc/harmonics/licenses. Libraries and licenses are those of Debian's
-packages on this machine. libc6, libstdc++6 and libgcc-s1 stay the system's: drivers that are opened later (OpenCL, CUDA) need the newest.
+Copies the shared libraries that its programs need into PREFIX/lib/harmonics/shared, makes the programs look there
+first, relative to themselves, and writes names and texts of the licenses to PREFIX/share/doc/harmonics/licenses.
+Libraries and licenses are those of Debian's packages on this machine. libc6, libstdc++6 and libgcc-s1 stay the
+system's: drivers that are opened later (OpenCL, CUDA) need the newest.
 """
 import pathlib
 import re
@@ -13,7 +14,7 @@ import sys
 
 SYSTEM = {"libc6", "libstdc++6", "libgcc-s1"}
 # Sources whose copyright file is prose.
-NAMED = {"krb5": "MIT (Kerberos)", "gcc-12": "GPL-3+ with GCC Runtime Library Exception", "e2fsprogs": "MIT (com_err)"}
+NAMED = {"krb5": "MIT (Kerberos)", "gcc-12": "GPL-3+ with GCC Runtime Library Exception"}
 
 
 def stop(text):
@@ -44,7 +45,8 @@ def needed(program):
 
 
 def package_of(path):
-    for name in (path, path.resolve(), pathlib.Path("/usr" + str(path)), pathlib.Path(str(path.resolve()).removeprefix("/usr"))):
+    real = path.resolve()
+    for name in (path, real, f"/usr{path}", str(real).removeprefix("/usr")):  # /lib may be /usr/lib
         asked = subprocess.run(["dpkg-query", "-S", str(name)], capture_output=True, text=True)
         if asked.returncode == 0:
             return asked.stdout.split(":")[0]
@@ -97,7 +99,8 @@ def write_licenses(prefix, files_of):
     folder = documentation / "licenses"
     folder.mkdir(parents=True)
     own = output(str(prefix / "bin/harmonics"), "--version").split()[1]
-    rows = [("harmonics", own, "harmonics", "Apache-2.0; harmonics.txt has those of what is compiled in", "bin/harmonics", "harmonics.txt")]
+    rows = [("harmonics", own, "harmonics", "Apache-2.0; harmonics.txt has those of what is compiled in",
+             "bin/harmonics", "harmonics.txt")]
     shutil.copy(documentation / "copyright", folder / "harmonics.txt")
     for package, files in sorted(files_of.items()):
         version, source = output("dpkg-query", "-W", "-f=${Version}\t${source:Package}", package).split("\t")
@@ -133,14 +136,16 @@ def main(prefix):
     write_licenses(prefix, files_of)
     for program in own:
         up = "/".join([".."] * len(program.parent.relative_to(prefix).parts))
+        path = f"$ORIGIN/{up}/lib/harmonics/shared"
         # RPATH, not RUNPATH: what the bundled libraries need in turn is found by it too.
-        subprocess.run(["patchelf", "--force-rpath", "--set-rpath", f"$ORIGIN/{up}/lib/harmonics/shared", str(program)], check=True)
+        subprocess.run(["patchelf", "--force-rpath", "--set-rpath", path, str(program)], check=True)
     for program in own:
         for name, path in needed(program).items():
             if not path.resolve().is_relative_to(prefix) and package_of(path) not in SYSTEM:
                 stop(f"{program} finds {name} outside of the bundle, at {path}")
     glibc, glibcxx = floor(prefix)
-    print(f"bundled {sum(map(len, files_of.values()))} libraries of {len(files_of)} packages for {len(own)} programs and plugins")
+    count = sum(map(len, files_of.values()))
+    print(f"bundled {count} libraries of {len(files_of)} packages for {len(own)} programs and plugins")
     print(f"runs with glibc {'.'.join(map(str, glibc))} and GLIBCXX_{'.'.join(map(str, glibcxx))} or later")
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# package.sh deb|tar|wheel|all [--build DIR] [--out DIR]: packages of a build on Debian 12 (docs/install.md). Without --build it builds the
-# preset "release" first; packages go to dist/.
+# package.sh deb|tar|wheel|all [--build DIR] [--out DIR]: packages of a build on Debian 12 (docs/install.md). Without
+# --build it builds the preset "release" first; packages go to dist/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usage() { echo "usage: scripts/package.sh deb|tar|wheel|all [--build DIR] [--out DIR]" >&2; exit 2; }
@@ -43,7 +43,8 @@ cmake --install "$build" --prefix "$stage/$name" --strip >"$stage/log"
 python3 scripts/bundle.py "$stage/$name"
 if [ "$what" = tar ] || [ "$what" = all ]; then
   # Owned by root: plugins of other users are refused where it is unpacked by root.
-  tar -C "$stage" --sort=name --owner=root:0 --group=root:0 --mtime="@$SOURCE_DATE_EPOCH" --format=gnu -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
+  tar -C "$stage" --sort=name --owner=root:0 --group=root:0 --mtime="@$SOURCE_DATE_EPOCH" --format=gnu -cf - "$name" |
+    gzip -9n >"$out/$name.tar.gz"
   echo "$out/$name.tar.gz"
 fi
 if [ "$what" = wheel ] || [ "$what" = all ]; then

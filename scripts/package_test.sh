@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# package_test.sh [DIR]: tries the packages of DIR (default dist/) where nothing else is. Each goes into an empty Debian 12 of its own (debootstrap,
-# minbase): the .deb by apt, which brings its dependencies; the tar without any further package, and also into a Debian 13; the wheel into an empty
-# virtual environment.
-# Everywhere an ordinary user trains the installed sample, infers with the weights, opens every plugin and reads the licenses.
+# package_test.sh [DIR]: tries the packages of DIR (default dist/) where nothing else is. Each goes into an empty Debian
+# 12 of its own (debootstrap, minbase): the .deb by apt, which brings its dependencies; the tar without any further
+# package, and also into a Debian 13; the wheel into an empty virtual environment. Everywhere an ordinary user trains
+# the installed sample, infers with the weights, opens every plugin and reads the licenses.
 # Needs root, Debian's packages by the mirror of this machine's apt, and 2 GB below TMPDIR; takes some minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,21 +23,31 @@ deb=$(one 'harmonics_*.deb')
 tar=$(one 'harmonics-*.tar.gz')
 wheel=$(one 'harmonics-*.whl')
 scripts/packages.sh package_test
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 2>/dev/null | head -n 1)
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 2>/dev/null |
+  head -n 1)
 work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
 step() { echo; echo "== $*"; }
 
-# inside ROOT SECONDS command...: in the system at ROOT, with a /proc and process numbers of its own; nothing stays mounted or running.
+# inside ROOT SECONDS command...: in the system at ROOT, with a /proc and process numbers of its own; nothing stays
+# mounted or running.
 inside() {
   local root=$1 seconds=$2
   shift 2
   timeout -k 10 "$seconds" unshare --mount --pid --fork --kill-child bash -c 'root=$1; shift
     mount -t proc proc "$root/proc"
-    exec chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"' inside "$root" "$@" </dev/null
+    exec chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
+      DEBIAN_FRONTEND=noninteractive "$@"' inside "$root" "$@" </dev/null
 }
 as_user() {  # ROOT SECONDS 'shell command', as one that owns nothing but its home, whose group may write what it writes
   inside "$1" "$2" su - tester -s /bin/bash -c "umask 002; $3"
+}
+install_in() {  # ROOT package...
+  local root=$1
+  shift
+  inside "$root" 600 sh -c 'apt-get update -qq || exit 1
+    apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends "$@" >/tmp/log 2>&1 && exit 0
+    cat /tmp/log; exit 1' sh "$@"
 }
 copy_of_base() { cp -a "$work/base" "$work/$1"; }
 
@@ -50,12 +60,18 @@ samples=$("$program" version | sed -n 's/^samples in //p')
 documentation=$("$program" version | sed -n 's/^documentation in //p')
 test -s "$documentation/README.md"
 "$program" --help | grep -q "$samples/mnist.hmx" || "$program" --help | grep -q "'$samples/mnist.hmx'"
-digits() { echo "--$1 mnist_training_data=synth:digits?size=$2&seed=$3 --$1 mnist_label_data=synth:digits?size=$2&seed=$3#label"; }
-"$program" run "$samples/mnist.hmx" $(digits producer 30000 1) $(digits test 5000 2) --epochs 3 --save digits.safetensors --report digits.html 2>&1 | tee log
+digits() {
+  local from="synth:digits?size=$2&seed=$3"
+  echo "--$1 mnist_training_data=$from --$1 mnist_label_data=$from#label"
+}
+"$program" run "$samples/mnist.hmx" $(digits producer 30000 1) $(digits test 5000 2) --epochs 3 \
+  --save digits.safetensors --report digits.html 2>&1 | tee log
 accuracy=$(sed -n 's/^test on .*accuracy \([0-9.]*\) %.*/\1/p' log)
 awk -v a="$accuracy" 'BEGIN { exit !(a > 90) }' || { echo "the accuracy is $accuracy %"; exit 1; }
 test -s digits.html
-test "$("$program" infer "$samples/mnist.hmx" --weights digits.safetensors --producer 'synth:digits?size=4&seed=3' --consumer 'stdout:?format=argmax' --quiet | wc -l)" -eq 4
+"$program" infer "$samples/mnist.hmx" --weights digits.safetensors --producer 'synth:digits?size=4&seed=3' \
+  --consumer 'stdout:?format=argmax' --quiet >classes
+test "$(wc -l <classes)" -eq 4
 "$program" plugin doctor
 "$program" plugin doctor | grep -q ', 0 in trouble'
 "$program" keys pair.key >/dev/null  # by ZeroMQ's own functions
@@ -63,21 +79,26 @@ test "$("$program" infer "$samples/mnist.hmx" --weights digits.safetensors --pro
 sed -n 1,4p licenses | cut -c 1-160
 if [ -n "$bundled" ]; then
   grep -q '^libzmq5 .*: LGPL-3' licenses
-  found=$(for f in "$program" "$(dirname "$program")"/../lib/harmonics/plugins/*.so; do ldd "$f"; done | awk '$2 == "=>" { print $3 }' | sort -u)
+  plugins=$(dirname "$program")/../lib/harmonics/plugins
+  found=$(for f in "$program" "$plugins"/*.so; do ldd "$f"; done | awk '$2 == "=>" { print $3 }' | sort -u)
   outside=$(for library in $found; do realpath -s "$library"; done | grep -v "^$bundled/" | sort -u)
   echo "of the system: "$outside
   for library in $outside; do
     case "$(basename "$library")" in
-      libc.so.6|libm.so.6|libpthread.so.0|libresolv.so.2|libdl.so.2|librt.so.1|libstdc++.so.6|libgcc_s.so.1) ;;
+      libc.so.6|libm.so.6|libpthread.so.0|libresolv.so.2|libdl.so.2|librt.so.1) ;;
+      libstdc++.so.6|libgcc_s.so.1) ;;
       *) echo "$library is neither bundled nor glibc's or GCC's"; exit 1 ;;
     esac
   done
 fi
-rm -f digits.safetensors digits.html pair.key pair.key.pub log licenses
+rm -f digits.safetensors digits.html pair.key pair.key.pub log licenses classes
 JOB
 
 empty_system() {  # SUITE ROOT
-  timeout -k 10 900 debootstrap --variant=minbase "$1" "$2" ${mirror:+"$mirror"} >"$work/log" 2>&1 || { tail -n 20 "$work/log"; exit 1; }
+  timeout -k 10 900 debootstrap --variant=minbase "$1" "$2" ${mirror:+"$mirror"} >"$work/log" 2>&1 || {
+    tail -n 20 "$work/log"
+    exit 1
+  }
   inside "$2" 30 useradd --create-home tester
   cp "$work/job.sh" "$2/home/tester/job.sh"
   echo "$(inside "$2" 30 dpkg-query -W | wc -l) packages"
@@ -88,12 +109,17 @@ empty_system bookworm "$work/base"
 step "the Debian package: $(basename "$deb")"
 copy_of_base deb
 cp "$deb" "$work/deb/tmp/"
-inside "$work/deb" 600 sh -c 'apt-get update -qq && apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends /tmp/*.deb >/tmp/log 2>&1 || { cat /tmp/log; exit 1; }'
+install_in "$work/deb" "/tmp/$(basename "$deb")"
 inside "$work/deb" 30 dpkg-query -W -f '${Package} ${Version} ${Status}\nDepends: ${Depends}\n' harmonics
 as_user "$work/deb" 300 'bash job.sh /usr/bin/harmonics'
-inside "$work/deb" 60 sh -c 'for verb in $(harmonics man --list); do zcat "/usr/share/man/man1/harmonics-$verb.1.gz" | grep -q "^.TH" || exit 1; done'
-inside "$work/deb" 60 sh -c 'test -s /usr/share/doc/harmonics/copyright && test -s /usr/share/harmonics/wire/hxs.proto && test -s /usr/share/zsh/vendor-completions/_harmonics'
-inside "$work/deb" 120 sh -c 'apt-get purge -y -qq -o Dpkg::Use-Pty=0 harmonics >/dev/null && left=$(find /usr /etc /var/lib/harmonics -name "*harmonics*" 2>/dev/null | grep -v /var/lib/dpkg || true) && if [ -n "$left" ]; then echo "left behind: $left"; exit 1; fi'
+inside "$work/deb" 60 bash -euo pipefail -c '
+  for verb in $(harmonics man --list); do zcat "/usr/share/man/man1/harmonics-$verb.1.gz" | grep -q "^.TH"; done
+  for file in doc/harmonics/copyright harmonics/wire/hxs.proto zsh/vendor-completions/_harmonics; do
+    test -s "/usr/share/$file"
+  done
+  apt-get purge -y -qq -o Dpkg::Use-Pty=0 harmonics >/dev/null
+  left=$(find /usr /etc /var/cache -name "*harmonics*")
+  if [ -n "$left" ]; then echo "left behind: $left"; exit 1; fi'
 echo "purged, nothing is left"
 rm -rf --one-file-system "$work/deb"
 
@@ -125,14 +151,18 @@ rows = {r[0]: r[1] for r in csv.reader(wheel.read(record).decode().splitlines())
 assert set(rows) == set(names) and len(names) == len(set(names)), set(rows) ^ set(names)
 for name, digest in rows.items():
     if name != record:
-        assert digest == "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(wheel.read(name)).digest()).rstrip(b"=").decode(), name
+        sha256 = base64.urlsafe_b64encode(hashlib.sha256(wheel.read(name)).digest()).rstrip(b"=").decode()
+        assert digest == "sha256=" + sha256, name
 print(f"{len(names)} files, as RECORD says")
 RECORD
-inside "$work/wheel" 600 sh -c 'apt-get update -qq && apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends python3 python3-venv >/tmp/log 2>&1 || { cat /tmp/log; exit 1; }'
+install_in "$work/wheel" python3 python3-venv
 as_user "$work/wheel" 60 'python3 record.py harmonics-*.whl'
-as_user "$work/wheel" 300 'python3 -m venv env && env/bin/pip install --quiet --no-index ./harmonics-*.whl && env/bin/pip show --files harmonics | sed -n 1,3p'
+as_user "$work/wheel" 300 'python3 -m venv env && env/bin/pip install --quiet --no-index ./harmonics-*.whl &&
+  env/bin/pip show harmonics | sed -n 1,3p'
 as_user "$work/wheel" 300 'bash job.sh env/bin/harmonics /home/tester/env/lib/harmonics/shared'
-as_user "$work/wheel" 120 'env/bin/pip uninstall --quiet --yes harmonics && left=$(find env -name "*harmonics*" -type f) && if [ -n "$left" ]; then echo "left behind: $left"; exit 1; fi'
+as_user "$work/wheel" 120 'env/bin/pip uninstall --quiet --yes harmonics
+  left=$(find env -name "*harmonics*" -type f)
+  if [ -n "$left" ]; then echo "left behind: $left"; exit 1; fi'
 echo "uninstalled, nothing is left"
 
 step "all three packages work"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """wheel.py PREFIX FOLDER: a wheel of an installation that bundle.py has prepared. The same input gives the same bytes.
 
-The program goes to the scripts of the environment, its plugins and data below the environment's prefix, where it finds them as in any
-installation: no Python runs when it does. SOURCE_DATE_EPOCH is the time of every file.
+The program goes to the scripts of the environment, its plugins and data below the environment's prefix, where it finds
+them as in any installation: no Python runs when it does. SOURCE_DATE_EPOCH is the time of every file.
 """
 import base64
 import hashlib
@@ -63,10 +63,11 @@ def contents(prefix, name, version, tag):
 
 
 def main(prefix, folder):
-    version = subprocess.run([prefix / "bin/harmonics", "--version"], check=True, capture_output=True, text=True).stdout.split()[1]
+    said = subprocess.run([prefix / "bin/harmonics", "--version"], check=True, capture_output=True, text=True).stdout
+    version = said.split()[1]
     tag = f"py3-none-{platform(prefix)}"
     name = f"harmonics-{version}"
-    day = time.gmtime(max(int(os.environ.get("SOURCE_DATE_EPOCH", 0)), 315532800))[:6]  # not before 1980, as zip wants it
+    day = time.gmtime(max(int(os.environ.get("SOURCE_DATE_EPOCH", 0)), 315532800))[:6]  # zip begins in 1980
     target = folder / f"{name}-{tag}.whl"
     record = ""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as wheel:

@@ -31,6 +31,14 @@ std::string documentation_folder() {
   return folder;
 }
 
+std::string installed_sample(const std::string& path) {
+  const std::string folder = samples_folder(), relative = "samples/";
+  if (folder.empty() || path.rfind(relative, 0) != 0) return "";
+  const std::string file = folder + "/" + path.substr(relative.size());
+  std::error_code failed;
+  return fs::is_regular_file(file, failed) ? file : "";
+}
+
 std::string with_samples_folder(std::string text) {
   const std::string folder = samples_folder(), relative = " samples/";
   if (folder.empty()) return text;

@@ -9,6 +9,9 @@ namespace harmonics::cli {
 std::string samples_folder();
 std::string documentation_folder();
 
+// The installed file of "samples/FILE"; "" for other paths and where there is none.
+std::string installed_sample(const std::string& path);
+
 // A help text with "samples/FILE" made the path of the installed file; unchanged where no samples are installed.
 std::string with_samples_folder(std::string text);
 

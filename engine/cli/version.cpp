@@ -45,7 +45,8 @@ std::vector<BundledLibrary> bundled_libraries(const std::string& folder) {
     std::istringstream row(line);
     for (std::string cell; std::getline(row, cell, '\t');) cells.push_back(cell);
     if (cells.size() != 6 || cells[5].find('/') != std::string::npos)
-      throw Error(ErrorKind::NoInput, fmt::format("{}:{}: not a row of six columns, the last one a file's name", path, number), {},
+      throw Error(ErrorKind::NoInput,
+                  fmt::format("{}:{}: not a row of six columns, the last one a file's name", path, number), {},
                   {"install the package again"});
     libraries.push_back({cells[0], cells[1], cells[2], cells[3], cells[4], cells[5]});
   }
@@ -55,8 +56,12 @@ std::vector<BundledLibrary> bundled_libraries(const std::string& folder) {
 boost::json::array license_rows(const std::string& folder) {
   boost::json::array rows;
   for (const BundledLibrary& l : bundled_libraries(folder))
-    rows.push_back(boost::json::object{{"package", l.package}, {"version", l.version}, {"source", l.source}, {"licenses", l.licenses},
-                                       {"files", l.files}, {"text", folder + "/" + l.text}});
+    rows.push_back(boost::json::object{{"package", l.package},
+                                       {"version", l.version},
+                                       {"source", l.source},
+                                       {"licenses", l.licenses},
+                                       {"files", l.files},
+                                       {"text", folder + "/" + l.text}});
   return rows;
 }
 
@@ -64,11 +69,16 @@ void print_licenses(const std::string& folder) {
   const std::vector<BundledLibrary> libraries = bundled_libraries(folder);
   print("harmonics {}: Apache-2.0\n", HARMONICS_VERSION);
   if (libraries.empty()) {
-    print("no library is bundled: they come from the system (Debian: their licenses are in /usr/share/doc/PACKAGE/copyright)\n");
+    print(
+        "no library is bundled: they come from the system (Debian: their licenses are in "
+        "/usr/share/doc/PACKAGE/copyright)\n");
     return;
   }
-  print("bundled are libraries of Debian, each here with the licenses of its source package ('apt-get source NAME=VERSION' gets it); the texts\n"
-        "follow, and lie in {}\n\n", folder);
+  print(
+      "bundled are libraries of Debian, each here with the licenses of its source package ('apt-get source "
+      "NAME=VERSION' gets it); the texts\n"
+      "follow, and lie in {}\n\n",
+      folder);
   std::vector<std::string> texts;
   for (const BundledLibrary& l : libraries) {
     print("{} {} (source {}): {}\n  {}\n", l.package, l.version, l.source, l.licenses, l.files);
@@ -77,15 +87,21 @@ void print_licenses(const std::string& folder) {
   for (const std::string& text : texts) print("\n== {}\n{}\n", text, read_file(folder + "/" + text, kLargestText));
 }
 
-boost::json::value path_or_null(const std::string& path) { return path.empty() ? boost::json::value() : boost::json::value(path); }
+boost::json::value path_or_null(const std::string& path) {
+  return path.empty() ? boost::json::value() : boost::json::value(path);
+}
 
 }  // namespace
 
 int version_command(const Options& options) {
   const std::string samples = samples_folder(), documentation = documentation_folder();
   if (options.json) {
-    boost::json::object about{{"version", 1}, {"harmonics", HARMONICS_VERSION}, {"contract", fmt::format("{}.{}", HX_ABI_MAJOR, HX_ABI_MINOR)},
-                              {"compiler", __VERSION__}, {"samples", path_or_null(samples)}, {"documentation", path_or_null(documentation)}};
+    boost::json::object about{{"version", 1},
+                              {"harmonics", HARMONICS_VERSION},
+                              {"contract", fmt::format("{}.{}", HX_ABI_MAJOR, HX_ABI_MINOR)},
+                              {"compiler", __VERSION__},
+                              {"samples", path_or_null(samples)},
+                              {"documentation", path_or_null(documentation)}};
     if (options.licenses) about["licenses"] = license_rows(licenses_folder());
     print_json(about);
     return kDone;
@@ -94,7 +110,8 @@ int version_command(const Options& options) {
     print_licenses(licenses_folder());
     return kDone;
   }
-  print("harmonics {}\nplugin contract {}.{}\nbuilt with g++ {}\n", HARMONICS_VERSION, HX_ABI_MAJOR, HX_ABI_MINOR, __VERSION__);
+  print("harmonics {}\nplugin contract {}.{}\nbuilt with g++ {}\n", HARMONICS_VERSION, HX_ABI_MAJOR, HX_ABI_MINOR,
+        __VERSION__);
   if (!samples.empty()) print("samples in {}\n", samples);
   if (!documentation.empty()) print("documentation in {}\n", documentation);
   return kDone;
