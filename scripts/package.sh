@@ -22,6 +22,7 @@ if [ -z "$build" ]; then
   cmake --preset release -DHARMONICS_TESTS=OFF >/dev/null
   cmake --build --preset release
 fi
+umask 022
 mkdir -p "$out"
 out=$(realpath "$out")
 stage=$(mktemp -d)
@@ -38,7 +39,6 @@ if [ "$what" = deb ]; then exit 0; fi
 # Relocatable, with the libraries of other packages.
 version=$("$build/bin/harmonics" --version | cut -d' ' -f2)
 name=harmonics-$version-linux-$(uname -m)
-umask 022
 cmake --install "$build" --prefix "$stage/$name" --strip >"$stage/log"
 python3 scripts/bundle.py "$stage/$name"
 if [ "$what" = tar ] || [ "$what" = all ]; then
