@@ -20,23 +20,43 @@ install(FILES ${CMAKE_BINARY_DIR}/HarmonicsConfig.cmake ${CMAKE_BINARY_DIR}/Harm
               cmake/HarmonicsPlugin.cmake cmake/plugin.map
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Harmonics)
 
+# Documentation, samples, and what other programs read: schemas of --json, the header of frames.
+set(documentation ${CMAKE_INSTALL_DATADIR}/doc/harmonics)
+install(FILES README.md CHANGELOG.md SECURITY.md LICENSE DESTINATION ${documentation})
+install(DIRECTORY docs DESTINATION ${documentation} PATTERN schema EXCLUDE)
+install(DIRECTORY samples DESTINATION ${CMAKE_INSTALL_DATADIR}/harmonics)
+install(DIRECTORY docs/schema DESTINATION ${CMAKE_INSTALL_DATADIR}/harmonics)
+install(FILES wire/hxs.proto DESTINATION ${CMAKE_INSTALL_DATADIR}/harmonics/wire)
+install(FILES wire/hxs.proto DESTINATION ${documentation}/wire)  # where the documents link to
+
+# The licenses of Harmonics and of what is compiled into it.
+set(compiled_in)
+if(EXISTS /usr/share/doc/libcli11-dev/copyright)
+  file(READ /usr/share/doc/libcli11-dev/copyright text)
+  string(APPEND compiled_in "\n\n== Compiled in: CLI11\n\n${text}")
+endif()
+if(TARGET harmonics_cuda)
+  set(text "NVIDIA CUDA Toolkit End User License Agreement; the toolkit has its text.\n")
+  get_filename_component(toolkit ${CMAKE_CUDA_COMPILER} DIRECTORY)
+  file(GLOB agreements ${toolkit}/../EULA.txt ${toolkit}/../dist-info/nvidia_cuda_runtime-*/licenses/License.txt)
+  if(agreements)
+    list(GET agreements 0 agreement)
+    file(READ ${agreement} text)
+  endif()
+  string(APPEND compiled_in "\n\n== Compiled into the plugin libharmonics_cuda.so alone: the CUDA runtime\n\n${text}")
+endif()
+configure_file(cmake/copyright.in ${CMAKE_BINARY_DIR}/copyright @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/copyright DESTINATION ${documentation})
+
 # Manual pages and completions, made by the program itself from its table of verbs and flags.
 set(generated ${CMAKE_BINARY_DIR}/share)
-file(MAKE_DIRECTORY ${generated})
-set(made)
-foreach(verb IN ITEMS "" run infer validate explain profile bench send receive keys ckpt list inspect plugin config completion man version)
-  string(JOIN - page harmonics ${verb})
-  list(APPEND made ${generated}/man/man1/${page}.1)
-  add_custom_command(OUTPUT ${generated}/man/man1/${page}.1 COMMAND ${CMAKE_COMMAND} -E make_directory ${generated}/man/man1
-                     COMMAND harmonics_cli man ${verb} > ${generated}/man/man1/${page}.1 DEPENDS harmonics_cli VERBATIM)
-endforeach()
-foreach(target IN ITEMS bash:bash-completion/completions/harmonics zsh:zsh/site-functions/_harmonics fish:fish/vendor_completions.d/harmonics.fish)
-  string(REGEX MATCH "^([a-z]+):(.*)$" unused ${target})
-  set(shell ${CMAKE_MATCH_1})
-  set(file ${generated}/${CMAKE_MATCH_2})
-  get_filename_component(folder ${file} DIRECTORY)
-  list(APPEND made ${file})
-  add_custom_command(OUTPUT ${file} COMMAND ${CMAKE_COMMAND} -E make_directory ${folder} COMMAND harmonics_cli completion ${shell} > ${file} DEPENDS harmonics_cli VERBATIM)
-endforeach()
-add_custom_target(harmonics_pages ALL DEPENDS ${made})
-install(DIRECTORY ${generated}/ DESTINATION ${CMAKE_INSTALL_DATADIR})
+find_program(HARMONICS_GZIP gzip REQUIRED)
+set(make_pages ${CMAKE_CURRENT_LIST_DIR}/MakePages.cmake)
+add_custom_command(OUTPUT ${generated}/made DEPENDS harmonics_cli ${make_pages} VERBATIM
+                   COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:harmonics_cli> -DGZIP=${HARMONICS_GZIP}
+                           -DTO=${generated} -P ${make_pages})
+add_custom_target(harmonics_pages ALL DEPENDS ${generated}/made)
+install(DIRECTORY ${generated}/ DESTINATION ${CMAKE_INSTALL_DATADIR} PATTERN made EXCLUDE)
+if(TARGET test_journeys)  # they install
+  add_dependencies(test_journeys harmonics harmonics_sender harmonics_pages)
+endif()

@@ -1,11 +1,18 @@
 #!/usr/bin/env bash
-# Installs what Harmonics needs on Debian 12. "packages.sh build" or "packages.sh test".
+# Installs what Harmonics needs on Debian 12. "packages.sh build", "test", "package" or "package_test".
 set -euo pipefail
 build=(g++ cmake ninja-build pkg-config libboost1.81-dev libboost-json1.81-dev libtbb-dev libdnnl-dev ocl-icd-opencl-dev
        opencl-headers zlib1g-dev libzstd-dev libpng-dev libturbojpeg0-dev libsimdjson-dev libfmt-dev libcli11-dev libprotobuf-dev protobuf-compiler libzmq3-dev)
 test=(ccache mold catch2 mandoc zsh fish libbenchmark-dev clang libclang-rt-14-dev file pocl-opencl-icd)
-wanted=("${build[@]}")
-if [ "${1:-build}" = test ]; then wanted+=("${test[@]}"); fi
+package=(binutils dpkg-dev file patchelf python3)
+package_test=(debootstrap)
+case "${1:-build}" in
+  build) wanted=("${build[@]}") ;;
+  test) wanted=("${build[@]}" "${test[@]}") ;;
+  package) wanted=("${package[@]}") ;;
+  package_test) wanted=("${package_test[@]}") ;;
+  *) echo "usage: scripts/packages.sh [build|test|package|package_test]" >&2; exit 2 ;;
+esac
 missing=()
 for package in "${wanted[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")

@@ -91,7 +91,8 @@ constexpr const char* kEnvironment =
     ".TP\n\\fBHARMONICS_\\fIFLAG\\fR\nthe value of a flag that is not given, e.g. HARMONICS_BATCH=128; several are separated by ;\n"
     ".TP\n\\fBHARMONICS_PLUGIN_PATH\\fR\nfolders searched for plugins\n.TP\n\\fBNO_COLOR\\fR, \\fBCLICOLOR_FORCE\\fR\ncolours off, on\n"
     ".SH FILES\n"
-    ".TP\n\\fI./harmonics.toml\\fR, \\fI~/.config/harmonics/config.toml\\fR, \\fI/etc/harmonics/config.toml\\fR\nvalues of flags that are neither given nor in the environment\n";
+    ".TP\n\\fI./harmonics.toml\\fR, \\fI~/.config/harmonics/config.toml\\fR, \\fI/etc/harmonics/config.toml\\fR\nvalues of flags that are neither given nor in the environment\n"
+    ".TP\n\\fIPREFIX/share/harmonics/samples\\fR, \\fIPREFIX/share/doc/harmonics\\fR\nsample flows, documentation; \\fBharmonics version\\fR prints where\n";
 
 std::string program_page(const CommandTable& table) {
   std::string s = head("harmonics", "train and serve neural models described as flows of streams");
@@ -100,6 +101,18 @@ std::string program_page(const CommandTable& table) {
        "standard output, what people read to standard error.\n.SH VERBS\n";
   for (const VerbRow& v : table) s += fmt::format(".TP\n\\fB{}\\fR\n{}; see \\fBharmonics\\-{}\\fR(1)\n", plain(v.name), plain(v.help), plain(v.name));
   return s + kExits + kEnvironment;
+}
+
+int list_verbs(const Options& options) {
+  if (!options.files.empty())
+    throw Error(ErrorKind::Usage, "--list goes without a verb, and '" + options.files.front() + "' is given", {}, {"leave one of them out"});
+  boost::json::array verbs;
+  for (const VerbRow& v : command_table()) {
+    verbs.emplace_back(v.name);
+    if (!options.json) print("{}\n", v.name);
+  }
+  if (options.json) print_json(boost::json::object{{"version", 1}, {"verbs", verbs}});
+  return kDone;
 }
 
 }  // namespace
@@ -117,6 +130,7 @@ std::string man_page(const CommandTable& table, const std::string& verb) {
 }
 
 int man_command(const Options& options) {
+  if (options.list) return list_verbs(options);
   const std::string verb = options.files.empty() ? "" : options.files.front();
   const std::string page = man_page(command_table(), verb);
   if (options.json) print_json(boost::json::object{{"version", 1}, {"page", verb.empty() ? "harmonics" : "harmonics-" + verb}, {"text", page}});

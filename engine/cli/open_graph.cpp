@@ -8,6 +8,8 @@
 #include "engine/base/address.hpp"
 #include "engine/base/byte_count.hpp"
 #include "engine/cli/command.hpp"
+#include "engine/cli/command_text.hpp"
+#include "engine/cli/installed.hpp"
 #include "engine/cli/live_addresses.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/runtime/live_types.hpp"
@@ -18,7 +20,13 @@ namespace harmonics::cli {
 
 Flow read_flow(const Options& options) {
   if (options.files.empty()) throw Error(ErrorKind::Usage, "no graph file was given", {}, {"harmonics " + options.verb + " GRAPH.hmx"});
-  return parse_flow_file(options.files.front());
+  try {
+    return parse_flow_file(options.files.front());
+  } catch (Error& e) {
+    const std::string sample = e.kind() == ErrorKind::NoInput ? installed_sample(options.files.front()) : "";
+    if (!sample.empty()) e.note("the installed sample is " + quoted(sample));
+    throw;
+  }
 }
 
 int with_source(const std::shared_ptr<const SourceText>& source, const std::function<int()>& body) {

@@ -14,6 +14,7 @@
 #include "engine/cli/command.hpp"
 #include "engine/cli/command_table.hpp"
 #include "engine/cli/configuration.hpp"
+#include "engine/cli/installed.hpp"
 #include "engine/cli/terminal.hpp"
 
 namespace harmonics::cli {
@@ -384,7 +385,13 @@ void define_completion(CLI::App* app, Options& o) {
 
 void define_man(CLI::App* app, Options& o) {
   app->add_option("VERB", o.files, "of one verb (default: of the program)")->expected(0, 1);
+  app->add_flag("--list", o.list, "the verbs, one on each line");
   app->footer("Example:\n  harmonics man run | man -l -");
+}
+
+void define_version(CLI::App* app, Options& o) {
+  app->add_flag("--licenses", o.licenses, "the licenses of the libraries that are bundled with the program");
+  app->footer("Example:\n  harmonics version --licenses | less");
 }
 
 struct Definition {
@@ -412,7 +419,7 @@ constexpr Definition kDefinitions[] = {
     {"config", "settings from files and the environment, and where each comes from", define_config},
     {"completion", "a script that completes commands in bash, zsh or fish", define_completion},
     {"man", "the manual page of the program or of a verb", define_man},
-    {"version", "the version and what it was built with", [](CLI::App*, Options&) {}},
+    {"version", "the version, where samples and documentation are, licenses", define_version},
 };
 
 std::unique_ptr<CLI::App> make_app(Options& o) {
@@ -434,7 +441,9 @@ std::unique_ptr<CLI::App> make_app(Options& o) {
     sub->add_flag("-q,--quiet", o.quiet, "no progress and no summary");
     sub->add_option("--color", o.color, "colours: auto, always or never (default auto)")->check(CLI::IsMember({"auto", "always", "never"}));
     sub->add_option("--config", o.config, "settings from this file (TOML), over those of ./harmonics.toml")->type_name("FILE");
+    sub->footer(with_samples_folder(sub->get_footer()));
   }
+  app->footer(with_samples_folder(app->get_footer()));
   return app;
 }
 

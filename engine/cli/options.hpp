@@ -34,6 +34,7 @@ struct Options {
   std::string color = "auto";                           // auto, always, never
   std::string config;                                   // --config FILE
   bool origin = false;                                  // config show
+  bool list = false, licenses = false;                  // man, version
   std::string kind, directory, address;                 // plugin
   std::optional<int64_t> calls;                         // plugin check
   // explain

@@ -142,7 +142,7 @@ TEST_CASE("every verb prints one object, and it fits its schema") {
       {"plugin", "new my_loss --kind loss --directory " + (f / "my_loss")}, {"plugin", "doctor"}, {"plugin", "list"},
       {"plugin", "check " + std::string(HARMONICS_BINARY_DIR) + "/lib/harmonics/plugins/libharmonics_synth.so"},
       {"send", "file:" + (f / "sent.csv") + " --from 'synth:digits?size=3#label'"}, {"receive", "'synth:digits?size=3#label' --to label=file:" + (f / "got.csv")}, {"keys", f / "camera.key"},
-      {"config", "show"}, {"config", "show run"}, {"completion", "bash"}, {"man", ""}, {"version", ""}};
+      {"config", "show"}, {"config", "show run"}, {"completion", "bash"}, {"man", ""}, {"man", "--list"}, {"version", ""}, {"version", "--licenses"}};
   std::set<std::string> tried;
   for (const auto& [verb, arguments] : calls) {
     const Result r = harmonics(verb + " " + arguments + " --json --quiet");

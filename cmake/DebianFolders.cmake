@@ -1,0 +1,8 @@
+# Run by cpack on the files of the package before it packs them: what Debian has elsewhere than others.
+if(NOT CPACK_GENERATOR STREQUAL "DEB")
+  return()
+endif()
+set(share ${CPACK_TEMPORARY_INSTALL_DIRECTORY}${CPACK_PACKAGING_INSTALL_PREFIX}/share)
+file(RENAME ${share}/zsh/site-functions ${share}/zsh/vendor-completions)
+execute_process(COMMAND gzip -9 -n -c ${share}/doc/harmonics/CHANGELOG.md
+                OUTPUT_FILE ${share}/doc/harmonics/changelog.gz COMMAND_ERROR_IS_FATAL ANY)

@@ -1,0 +1,24 @@
+# cmake -DPROGRAM=harmonics -DGZIP=gzip -DTO=folder -P: a compressed manual page of the program and of every verb
+# that it lists, and the completions of every shell.
+file(REMOVE_RECURSE ${TO})
+
+# say(file arguments...): what the program prints, into the file.
+function(say file)
+  get_filename_component(folder ${TO}/${file} DIRECTORY)
+  file(MAKE_DIRECTORY ${folder})
+  execute_process(COMMAND ${PROGRAM} ${ARGN} OUTPUT_FILE ${TO}/${file} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+execute_process(COMMAND ${PROGRAM} man --list OUTPUT_VARIABLE verbs COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCHALL "[^\n]+" verbs "${verbs}")
+say(man/man1/harmonics.1 man)
+foreach(verb IN LISTS verbs)
+  say(man/man1/harmonics-${verb}.1 man ${verb})
+endforeach()
+file(GLOB pages ${TO}/man/man1/*.1)
+execute_process(COMMAND ${GZIP} -9 -n ${pages} COMMAND_ERROR_IS_FATAL ANY)
+
+say(bash-completion/completions/harmonics completion bash)
+say(zsh/site-functions/_harmonics completion zsh)
+say(fish/vendor_completions.d/harmonics.fish completion fish)
+file(TOUCH ${TO}/made)
