@@ -64,7 +64,8 @@ class Table {
     fill_with_means(kept.get());
     note_missing();
     const bool classes = kind_ == Kind::Integers || (dtype_ != DType::F32 && info_.sample.rank() == 0);
-    if (classes && symbols_.empty()) info_.classes = least_ < 0 ? 0 : most_ + 1;
+    const bool countable = least_ >= 0 && most_ < std::numeric_limits<int64_t>::max();
+    if (classes && symbols_.empty()) info_.classes = countable ? most_ + 1 : 0;
     reading_again_ = true;
     return kept;
   }
