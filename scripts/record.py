@@ -3,8 +3,8 @@
 
     scripts/record.py docs/run.svg 'harmonics run samples/mnist_cnn.hmx ...'
 
-The command runs under bash in a pseudo-terminal of --columns by --rows, with the build's programs on the path. A failing command
-writes nothing and ends the script with its exit code.
+The command runs under bash in a pseudo-terminal of --columns by --rows, with the build's programs on the path. If it fails,
+nothing is written and the script ends with its exit code.
 """
 import argparse
 import fcntl
@@ -18,12 +18,13 @@ import sys
 import termios
 import time
 
-COLORS = {"31": "#ff7b72", "32": "#7ee787", "33": "#e3b341", "34": "#79c0ff", "35": "#d2a8ff", "36": "#76e3ea", "2": "#8b949e"}
+COLORS = {"31": "#ff7b72", "32": "#7ee787", "33": "#e3b341", "34": "#79c0ff", "35": "#d2a8ff", "36": "#76e3ea",
+          "2": "#8b949e"}
 ESCAPE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|(\r)|(\n)|([^\x1b\r\n])")
 
 
 class Screen:
-    """Rows of (character, color); knows what the progress line needs: CR, LF, erase to the end of the line, colors, wrapping."""
+    """Rows of (character, color); handles what the progress line uses: CR, LF, erase to end of line, colors, wrapping."""
 
     def __init__(self, columns):
         self.columns, self.rows, self.row, self.column, self.color = columns, [[]], 0, 0, None

@@ -263,8 +263,8 @@ typedef struct hx_stream_health {
   char last_error[256];        /* "": none */
 } hx_stream_health;
 
-/* Key for joining samples of live streams: numbers of one sender increase; `sender` differs between senders, and between
- * incarnations that restart numbering, and is equal in every process. */
+/* Key for joining samples of live streams: numbers of one sender increase; `sender` differs between senders, and
+ * between incarnations that restart numbering, and is equal in every process. */
 typedef struct hx_sample_number {
   uint64_t number;
   uint64_t sender;
@@ -289,11 +289,11 @@ typedef struct hx_producer_vt { /* self is a producer object made by a factory *
   /* The rest is of contract 1.1, optional, and for live sources, whose samples are numbered from 0 in output order,
    * across restarts. [any thread] functions may run concurrently with others; all others never do.
    *
-   * restore: called once, before the first sample, by hosts that keep checkpoints or a spool, which will call durable(). Resumes
-   * before sample `index` from position(index) of this or an earlier process; "" with index 0: from the beginning.
+   * restore: called once, before the first sample, by hosts with checkpoints or a spool, which will call durable().
+   * Resumes before sample `index` from position(index) of any process; "" with index 0: from the beginning.
    * HX_DECLINED: this source has no positions. Never called: the host stores no samples. */
   hx_status (*restore)(void* self, uint64_t index, const char* position);
-  /* [any thread] The text for restore before sample `index`, which lies between the last durable() and the newest sample.
+  /* [any thread] The text for restore before sample `index`, between the last durable() and the newest sample.
    * *size is its length; it is written with its NUL if capacity is larger, else not at all. */
   hx_status (*position)(void* self, uint64_t index, char* dst, uint64_t capacity, uint64_t* size);
   /* [any thread] Samples before `index` are never requested again, even if the process ends now. Does not block. */
@@ -428,7 +428,7 @@ typedef struct hx_device_vt {
   void (*close_queue)(void* self, hx_queue* queue); /* waits for queued work */
   hx_status (*allocate)(void* self, uint64_t bytes, uint64_t* buffer); /* bytes > 0; contents are uninitialised */
   void (*release)(void* self, uint64_t buffer);                        /* no queued work uses it */
-  /* Asynchronous where the device can; host memory stays unchanged until synchronize, or await_event of a later event. */
+  /* May be asynchronous; host memory stays unchanged until synchronize, or await_event of a later event. */
   hx_status (*upload)(void* self, hx_queue* queue, const hx_place* to, const void* from, uint64_t bytes);
   hx_status (*download)(void* self, hx_queue* queue, void* to, const hx_place* from, uint64_t bytes);
   hx_status (*copy)(void* self, hx_queue* queue, const hx_place* to, const hx_place* from, uint64_t bytes); /* no overlap */
@@ -442,19 +442,19 @@ typedef struct hx_device_vt {
   hx_status (*record)(void* self, hx_queue* queue, hx_event** out);
   hx_status (*wait)(void* self, hx_queue* queue, hx_event* event);
   void (*release_event)(void* self, hx_event* event);
-  /* Optional, all or none: kernels and copies queued between begin_capture and end_capture are recorded, not run; launch
-   * enqueues all of them with the same addresses. HX_DECLINED from end_capture: not capturable; the work is dropped. */
+  /* Optional, all or none: kernels and copies queued between begin_capture and end_capture are recorded, not run;
+   * launch enqueues all of them with the same addresses. HX_DECLINED from end_capture: not capturable; the work is dropped. */
   hx_status (*begin_capture)(void* self, hx_queue* queue);
   hx_status (*end_capture)(void* self, hx_queue* queue, hx_capture** out);
   hx_status (*launch)(void* self, hx_queue* queue, hx_capture* capture);
   void (*release_capture)(void* self, hx_capture* capture);
   /* Optional, contract 1.3, both or none, beside record. record_time: an event with a timestamp of its
-   * execution. elapsed: the seconds, at least 0, from one such event to a later one of the same queue, after synchronize
-   * has completed both. HX_DECLINED from either: no timestamps. */
+   * execution. elapsed: the seconds, at least 0, from one such event to a later one of the same queue, after
+   * synchronize has completed both. HX_DECLINED from either: no timestamps. */
   hx_status (*record_time)(void* self, hx_queue* queue, hx_event** out);
   hx_status (*elapsed)(void* self, hx_event* from, hx_event* to, double* seconds);
-  /* Optional, contract 1.4, both or none, beside record and allocate_host: a whole training step is then enqueued at once, and
-   * the host reads the loss while the device continues. copy_if_finite: as copy, but `to` is unchanged if the f32 at `number` is
+  /* Optional, contract 1.4, both or none, beside record and allocate_host: a training step is then enqueued whole, and
+   * the host reads the loss meanwhile. copy_if_finite: as copy, but `to` is unchanged if the f32 at `number` is
    * infinite or NaN when it executes. await_event: blocks the host until the event; may return errors that occurred
    * before it. Downloads into memory of allocate_host, and record, are then also allowed during capture: each
    * launch triggers the event again, and await_event waits for the latest. */
@@ -468,7 +468,7 @@ typedef struct hx_api {
   uint32_t struct_size;
   uint16_t abi_major, abi_minor;
 
-  /* Errors. last_error: text of this thread's last HX_ERROR. set_error: called by a plugin before it returns HX_ERROR. */
+  /* Errors. last_error: text of this thread's last HX_ERROR. set_error: for plugins, before they return HX_ERROR. */
   const char* (*last_error)(uint32_t* kind);
   void (*set_error)(uint32_t kind, const char* text);
 

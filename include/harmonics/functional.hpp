@@ -16,8 +16,8 @@ class FunctionalBody {
   virtual std::vector<HTensor> operator()(const std::vector<HTensor>& inputs, const Arguments& arguments) const = 0;
   // Whether it has its own gradient; otherwise it is derived from the body.
   virtual bool has_gradient() const { return false; }
-  // Gradients of the inputs, in operations; an empty tensor for an input without one. Values that the gradient needs are
-  // further results of the body.
+  // Gradients of the inputs, in operations; an empty tensor for an input without one. Values that the gradient needs
+  // are further results of the body.
   virtual std::vector<HTensor> gradient(const std::vector<HTensor>& inputs, const std::vector<HTensor>& outputs,
                                         const std::vector<HTensor>& output_gradients, const Arguments& arguments) const {
     (void)inputs, (void)outputs, (void)output_gradients, (void)arguments;

@@ -5,8 +5,8 @@
 //   g.fit(std::chrono::minutes(5));
 //   harmonics::HTensor y = g.infer(x);
 //
-// Link Harmonics::harmonics. Every failure is a harmonics::Error. One thread at a time uses a graph, except for infer(), which
-// any thread may call at any time, also while fit() runs.
+// Link Harmonics::harmonics. Every failure is a harmonics::Error. One thread at a time uses a graph, except for
+// infer(), which any thread may call at any time, also while fit() runs.
 #pragma once
 
 #include <chrono>
@@ -275,8 +275,8 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   }
 
   // ---- inference on demand ----
-  // Inputs by producer: one sample each, or a batch along a new first axis. Results by name, in evaluation mode. From any
-  // thread; while fit() runs, with a snapshot of the weights at the end of a step.
+  // Inputs by producer: one sample each, or a batch along a new first axis. Results by name, in evaluation mode. From
+  // any thread; while fit() runs, with a snapshot of the weights at the end of a step.
   HARMONICS_FACE std::map<std::string, HTensor> infer(const std::map<std::string, HTensor>& inputs) {
     const char* const* known = nullptr;
     uint32_t count = 0, given = 0;

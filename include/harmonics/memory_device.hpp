@@ -1,5 +1,5 @@
-// Devices with their own memory: queues, buffers and copies in addition to the kernels of device.hpp. Contract: hx_device_vt
-// in abi.h.
+// Devices with their own memory: queues, buffers and copies in addition to the kernels of device.hpp. Contract:
+// hx_device_vt in abi.h.
 #pragma once
 
 #include <cstdio>
@@ -40,8 +40,8 @@ class StagingDevice : public MemoryDevice {
   // queue, both completed by synchronize; nothing: none.
   virtual hx_event* record_time(hx_queue* queue) { return (void)queue, nullptr; }
   virtual std::optional<double> elapsed(hx_event* from, hx_event* to) { return (void)from, (void)to, std::nullopt; }
-  // Whether it has the next two, and kernels with enqueue_if_finite: training steps are then enqueued whole. copy_if_finite: as
-  // copy, but `to` is unchanged if the f32 at `number` is not finite. await_event: blocks the host until the event.
+  // Whether it has the next two, and kernels with enqueue_if_finite: training steps are then enqueued whole. Copies
+  // unless the f32 at `number` is not finite; blocks the host until the event.
   virtual bool looks_at_numbers() const { return false; }
   virtual void copy_if_finite(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes, const hx_place& number) {
     (void)queue, (void)to, (void)from, (void)bytes, (void)number;

@@ -17,7 +17,7 @@ namespace harmonics {
 // call. Either labels or targets are set.
 struct MetricBatch {
   uint64_t rows = 0, outputs = 0;
-  uint64_t classes = 0;                // of labels: as many as outputs, or 2 if one output is the probability of the second
+  uint64_t classes = 0;                // of labels: as many as outputs, or 2 for one output (the second's probability)
   const float* predictions = nullptr;  // [rows, outputs], the layer's values
   const int32_t* labels = nullptr;     // [rows], each below classes
   const float* targets = nullptr;      // [rows, outputs]

@@ -35,8 +35,8 @@ struct SentTensor {
   }
 };
 
-// Every sample has the same tensors, in the same order. Errors: harmonics::Error; Unavailable without a receiver for longer than
-// patience, Stream with the receiver's refusal.
+// Every sample has the same tensors, in the same order. Errors: harmonics::Error; Unavailable without a receiver for
+// longer than patience, Stream with the receiver's refusal.
 class Sender {
  public:
   explicit Sender(std::string address, SenderOptions options = {}) : address_(std::move(address)), options_(std::move(options)) {}

@@ -1,5 +1,5 @@
-/* The C API behind <harmonics/sender.hpp>: sends samples to a Harmonics receiver. Link Harmonics::Sender. Structures carry their size
- * and grow at their end. Functions of one sender may be called from any thread. */
+/* The C API behind <harmonics/sender.hpp>: sends samples to a Harmonics receiver. Link Harmonics::Sender. Structures
+ * carry their size and grow at their end. Functions of one sender may be called from any thread. */
 #ifndef HARMONICS_SENDER_ABI_H
 #define HARMONICS_SENDER_ABI_H
 
@@ -23,7 +23,7 @@ typedef struct harmonics_sent_tensor {
 typedef struct harmonics_sender_options {
   uint32_t struct_size;
   uint32_t durable;         /* keep samples until the receiver has stored them on disk; 0: until it has received them */
-  uint32_t whole_source;    /* always sends the source from the first sample on; samples that the receiver has are skipped */
+  uint32_t whole_source;    /* the source is sent from its first sample on; those the receiver has are skipped */
   uint32_t insecure;        /* allow other machines without encryption */
   const char* producer;     /* name of the sender; NULL: the process id */
   const char* stream;       /* NULL: "samples" */
@@ -31,12 +31,12 @@ typedef struct harmonics_sender_options {
   uint64_t batch_bytes;     /* samples in one frame; 0: 256 KiB */
   const char* key_file;     /* ZeroMQ: own key pair, of 'harmonics keys' */
   const char* server_key;   /* ZeroMQ: the receiver's public key, or its file */
-  const uint32_t* classes;  /* by tensor: number of classes of integer values, stated to the receiver; 0: no classes. NULL: none */
+  const uint32_t* classes;  /* by tensor: number of classes, stated to the receiver; 0: none. NULL: none at all */
 } harmonics_sender_options;
 
-/* All return 0, or an error kind + 1 (error.hpp) with harmonics_sender_error(): the message, then lines with remedies. */
+/* All return 0, or an error kind + 1 (error.hpp) with harmonics_sender_error(): the message, then remedies. */
 int harmonics_sender_open(const char* address, const harmonics_sender_options* options, const harmonics_sent_tensor* tensors, uint32_t count, harmonics_sender** out);
-/* One sample: the tensors' values, row-major, in the order of open; copied. Blocks while the receiver grants no credit. */
+/* One sample: the tensors' values, row-major, in the order of open; copied. Blocks while there is no credit. */
 int harmonics_sender_send(harmonics_sender* sender, const void* const* tensors);
 /* Number of the next sample; blocks for the receiver. */
 int harmonics_sender_next(harmonics_sender* sender, uint64_t* number);

@@ -54,8 +54,8 @@ struct StreamHealth {
   std::string last_error;
 };
 
-// Key for joining samples of live streams: numbers of one sender increase; `sender` differs between senders, and between
-// incarnations that restart numbering, and is equal in every process.
+// Key for joining samples of live streams: numbers of one sender increase; `sender` differs between senders, and
+// between incarnations that restart numbering, and is equal in every process.
 using SampleNumber = hx_sample_number;
 
 // A source of samples. Never called concurrently, except for functions marked [any thread].
@@ -69,7 +69,7 @@ class Producer {
   virtual bool rewind() { return false; }
   // Type of the samples; empty: the host inspects the first one.
   virtual std::optional<StreamInfo> describe() { return std::nullopt; }
-  // Optional fast path, with describe(): up to n samples, contiguous, into `to`; fewer only at the end. -1: unsupported.
+  // Optional fast path, with describe(): up to n samples, contiguous, into `to`; fewer only at the end. -1: none.
   virtual int64_t read(uint64_t n, void* to) {
     (void)n, (void)to;
     return -1;
@@ -94,14 +94,14 @@ class Producer {
 
   // The rest is for live sources, whose samples are numbered from 0 in output order, across restarts.
 
-  // Called once, before the first sample, by hosts that keep checkpoints or a spool, which will call durable(). Resumes before
-  // sample `index` from position(index) of this or an earlier process; "" with index 0: from the beginning. False: this
+  // Called once, before the first sample, by hosts with checkpoints or a spool, which will call durable(). Resumes
+  // before sample `index` from position(index) of any process; "" with index 0: from the beginning. False: this
   // source has no positions. Never called: the host stores no samples.
   virtual bool restore(uint64_t index, const std::string& position) {
     (void)index, (void)position;
     return false;
   }
-  // [any thread] The text for restore before sample `index`, which lies between the last durable() and the newest sample.
+  // [any thread] The text for restore before sample `index`, between the last durable() and the newest sample.
   virtual std::string position(uint64_t index) {
     (void)index;
     return {};
