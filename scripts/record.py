@@ -3,8 +3,8 @@
 
     scripts/record.py docs/run.svg 'harmonics run samples/mnist_cnn.hmx ...'
 
-The command runs under bash in a pseudo-terminal of --columns by --rows, with the build's programs on the path. If it fails,
-nothing is written and the script ends with its exit code.
+The command runs under bash in a pseudo-terminal of --columns by --rows, with the build's programs on the path.
+If it fails, nothing is written and the script ends with its exit code.
 """
 import argparse
 import fcntl
@@ -24,7 +24,7 @@ ESCAPE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|(\r)|(\n)|([^\x1b\r\n])")
 
 
 class Screen:
-    """Rows of (character, color); handles what the progress line uses: CR, LF, erase to end of line, colors, wrapping."""
+    """Rows of (character, color); handles CR, LF, erase to end of line, cursor up, colors and wrapping."""
 
     def __init__(self, columns):
         self.columns, self.rows, self.row, self.column, self.color = columns, [[]], 0, 0, None
@@ -83,10 +83,12 @@ def record(command, columns, rows):
         if not data:
             break
         kept += data
-        whole = max(kept.rfind(b"\r"), kept.rfind(b"\n"), kept.rfind(b"s"), kept.rfind(b"K")) + 1  # never half a character
+        whole = max(kept.rfind(end) for end in (b"\r", b"\n", b"s", b"K")) + 1  # never half a character
         screen.write(kept[:whole].decode("utf-8", "replace"))
         kept = kept[whole:]
         frames.append((time.monotonic() - begin, screen.shown()))
+    screen.write(kept.decode("utf-8", "replace"))
+    frames.append((time.monotonic() - begin, screen.shown()))
     return frames, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
@@ -126,7 +128,7 @@ def svg(frames, columns, hold):
             begin, content = at, now
     width = 8.43 * columns + 32
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {26 + 19 * height}" width="{width:.0f}">'
-            f'<style>text{{font:14px ui-monospace,"DejaVu Sans Mono",Menlo,Consolas,monospace;fill:#e6edf3;white-space:pre}}'
+            f'<style>text{{font:14px ui-monospace,"DejaVu Sans Mono",Menlo,monospace;fill:#e6edf3;white-space:pre}}'
             f'{"".join(style)}</style><rect width="100%" height="100%" rx="8" fill="#0d1117"/>'
             f'<g xml:space="preserve" transform="translate(16 0)">{chr(10).join(texts)}</g></svg>\n')
 

@@ -443,7 +443,7 @@ typedef struct hx_device_vt {
   hx_status (*wait)(void* self, hx_queue* queue, hx_event* event);
   void (*release_event)(void* self, hx_event* event);
   /* Optional, all or none: kernels and copies queued between begin_capture and end_capture are recorded, not run;
-   * launch enqueues all of them with the same addresses. HX_DECLINED from end_capture: not capturable; the work is dropped. */
+   * launch enqueues all with the same addresses. HX_DECLINED from end_capture: not capturable, the work is dropped. */
   hx_status (*begin_capture)(void* self, hx_queue* queue);
   hx_status (*end_capture)(void* self, hx_queue* queue, hx_capture** out);
   hx_status (*launch)(void* self, hx_queue* queue, hx_capture* capture);
