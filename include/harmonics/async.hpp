@@ -1,4 +1,4 @@
-// AsyncProducer: reads another producer ahead on its own thread.
+// AsyncProducer: prefetches from another producer on its own thread.
 #pragma once
 
 #include <condition_variable>
@@ -14,8 +14,8 @@
 
 namespace harmonics {
 
-// At most `capacity` samples wait; then the source is not read further. What the source throws comes out of next() or
-// read() after the samples before it. A rewind, and the end of this object, wait for the sample being read just then.
+// At most `capacity` samples are queued; then reading pauses. An exception of the source is rethrown by next() or
+// read() after the samples before it. rewind() and the destructor wait for the sample being read.
 class AsyncProducer final : public SampleWiseProducer {
  public:
   AsyncProducer(std::shared_ptr<Producer> inner, std::size_t capacity)
@@ -49,7 +49,7 @@ class AsyncProducer final : public SampleWiseProducer {
     if (!await(lock)) return {};
     HTensor sample;
     if (bytes_) {
-      lock.unlock();  // the thread does not touch what waits
+      lock.unlock();  // the thread does not touch queued samples
       if (numbered()) add_numbers(&numbers_[first_], 1);
       sample = HTensor(info_->dtype, info_->sample, ring_.data() + first_ * bytes_);
       lock.lock();
@@ -89,7 +89,7 @@ class AsyncProducer final : public SampleWiseProducer {
   }
 
  private:
-  // What waits is dropped.
+  // Drops queued samples.
   bool go_to(uint64_t index) override {
     stop();
     first_ = waiting_ = 0;
@@ -98,7 +98,7 @@ class AsyncProducer final : public SampleWiseProducer {
     ended_ = false;
     return inner_->seek(epoch(), index);
   }
-  // True when a sample waits; false at the end. Starts the thread when it is not there.
+  // True if a sample is queued; false at the end. Starts the thread if needed.
   bool await(std::unique_lock<std::mutex>& lock) {
     if (!thread_.joinable() && !ended_) thread_ = std::thread([this] { run(); });
     filled_.wait(lock, [this] { return waiting_ > 0 || ended_; });
@@ -120,7 +120,7 @@ class AsyncProducer final : public SampleWiseProducer {
     filled_.notify_one();
   }
 
-  // Waits for room; how many samples fit in one piece, 0: stopped.
+  // Waits for room; returns how many samples fit contiguously, 0: stopped.
   std::size_t await_room() {
     std::unique_lock<std::mutex> lock(mutex_);
     room_.wait(lock, [this] { return stopping_ || waiting_ < capacity_; });
@@ -168,10 +168,10 @@ class AsyncProducer final : public SampleWiseProducer {
 
   std::size_t capacity_, given_capacity_, size_;
   std::optional<StreamInfo> info_;
-  std::size_t bytes_ = 0;        // of one sample; 0: the source gives them one by one
-  std::vector<char> ring_;       // samples wait here ...
+  std::size_t bytes_ = 0;        // of one sample; 0: the source returns them one by one
+  std::vector<char> ring_;       // queued samples ...
   std::deque<std::pair<HTensor, SampleNumber>> samples_;  // ... or here
-  std::vector<SampleNumber> numbers_;  // of those in the ring, where somebody asks
+  std::vector<SampleNumber> numbers_;  // of those in the ring, if requested
   std::size_t first_ = 0, waiting_ = 0, last_ = 0;
   bool ended_ = false, stopping_ = false;
   std::exception_ptr failure_;

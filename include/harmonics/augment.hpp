@@ -1,4 +1,4 @@
-// AugmentProducer: samples moved, turned, cut and disturbed at random, another way in every epoch.
+// AugmentProducer: random shifts, rotations, crops and noise, different in every epoch.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace harmonics {
 
-// What is done to a sample, in the order it is written: Augmentation().shift(2).noise(0.05), or the same as a text,
+// Steps applied to a sample, in order: Augmentation().shift(2).noise(0.05), or as a text,
 // "shift(2),noise(0.05)".
 class Augmentation {
  public:
@@ -31,17 +31,17 @@ class Augmentation {
   Augmentation& rotate(double degrees) { return add(Kind::Rotate, "rotate", degrees, degrees, 0, 180); }
   // About the centre by a factor from 1 - part to 1 + part.
   Augmentation& scale(double part) { return add(Kind::Scale, "scale", part, part, 0, 0.99); }
-  // Left for right in every second sample; `vertical`: top for bottom.
+  // Mirrors with probability 1/2, horizontally or (`vertical`) vertically.
   Augmentation& flip(bool vertical = false) {
     return add(vertical ? Kind::FlipDown : Kind::FlipAcross, "flip", 0, 0, 0, 0);
   }
-  // A random piece of that size; samples become as large as it.
+  // A random crop of this size.
   Augmentation& crop(double height, double width) { return add(Kind::Crop, "crop", height, width, 1, 1 << 20); }
-  // The piece of that size in the middle, for data that is only looked at.
+  // The centre crop of this size, for test data.
   Augmentation& center(double height, double width) { return add(Kind::Center, "center", height, width, 1, 1 << 20); }
-  // Zeros in a square of that size, whose centre lies anywhere.
+  // A square of zeros of this size with a random centre.
   Augmentation& cutout(double pixels) { return add(Kind::Cutout, "cutout", pixels, pixels, 1, 1 << 20); }
-  // Bell-shaped noise of that standard deviation, as a part of 255 for bytes.
+  // Approximately Gaussian noise of this standard deviation, as a fraction of 255 for bytes.
   Augmentation& noise(double deviation) { return add(Kind::Noise, "noise", deviation, deviation, 0, 1e6); }
 
   const std::vector<Step>& steps() const { return steps_; }
@@ -155,9 +155,9 @@ class Augmentation {
   std::vector<Step> steps_;
 };
 
-// Every number is drawn from (seed, epoch, record): what happens to a sample does not depend on what was read before, on
-// shuffling, prefetch or threads. Streams with equal steps are changed alike, a picture and its mask for example. Works on
-// u8 and f32; the last two axes are height and width. What comes from outside of a picture is zero.
+// Every number is drawn from (seed, epoch, record): the result does not depend on earlier reads, shuffling,
+// prefetch or threads. Streams with equal steps are augmented alike, for example an image and its mask. Works on
+// u8 and f32; the last two axes are height and width. Pixels outside of the image are zero.
 class AugmentProducer final : public SampleWiseProducer {
  public:
   AugmentProducer(std::shared_ptr<Producer> inner, Augmentation steps, uint64_t seed = 0)
@@ -180,9 +180,9 @@ class AugmentProducer final : public SampleWiseProducer {
     return {WrapperOption::Acts::Augment, "augment=" + text_ + "&augment-seed=" + std::to_string(seed_)};
   }
 
-  // Another seed draws other numbers, from the next sample on.
+  // Takes effect from the next sample on.
   void set_seed(uint64_t seed) {
-    if (seed != seed_) seed_ = seed;  // no write where nothing changes: another thread may be reading ahead
+    if (seed != seed_) seed_ = seed;  // no write without a change: another thread may be prefetching
   }
 
   HTensor next() override {
@@ -232,11 +232,11 @@ class AugmentProducer final : public SampleWiseProducer {
  private:
   using Kind = Augmentation::Kind;
 
-  // Where a place of the result comes from, both counted from the centre: source = matrix * place + move.
+  // Inverse map from result to source, both relative to the centre: source = matrix * point + move.
   struct Map {
     double a = 1, b = 0, c = 0, d = 1, x = 0, y = 0;
     bool moved = false, turned = false;
-    // A further step on the result: place before it = further * place after it + (mx, my).
+    // Composes a further step: point before it = further * point after it + (mx, my).
     void then(double fa, double fb, double fc, double fd, double mx, double my) {
       const Map m = *this;
       a = m.a * fa + m.b * fc;
@@ -315,7 +315,7 @@ class AugmentProducer final : public SampleWiseProducer {
     }
   }
 
-  // Carries out what has come together in `map`, by the nearest four places, exactly where those are whole.
+  // Applies `map` by bilinear interpolation, exact at integer positions.
   void warp(Map& map) {
     if (!map.moved) return;
     const double middle_x = static_cast<double>(w_ - 1) / 2, middle_y = static_cast<double>(h_ - 1) / 2;
@@ -406,8 +406,8 @@ class AugmentProducer final : public SampleWiseProducer {
   std::vector<Augmentation::Step> steps_;
   uint64_t seed_, at_ = 0;
   StreamInfo from_, to_;
-  int64_t height_ = 1, width_ = 1, planes_ = 1;  // of samples as they come
-  int64_t h_ = 1, w_ = 1;                        // of the one being worked on
+  int64_t height_ = 1, width_ = 1, planes_ = 1;  // of input samples
+  int64_t h_ = 1, w_ = 1;                        // of the current sample
   std::vector<char> given_;
   std::vector<float> now_, then_;
 };

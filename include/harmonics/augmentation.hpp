@@ -1,4 +1,4 @@
-// Augmentations of a plugin's own: what an address writes as augment=name(arguments).
+// Augmentations of plugins: augment=name(arguments) in an address.
 #pragma once
 
 #include <string>
@@ -16,16 +16,16 @@ struct SampleType {
   Shape shape;
 };
 
-// Changes one sample. Random numbers come from `random` alone: then a run repeats, whatever was read before, on any number of
+// Augments one sample. Random numbers come from `random` only, so a run repeats, independent of earlier reads and
 // threads. Called from any thread.
 class AugmentationFunction {
  public:
-  // What comes out for such samples; throws when it cannot take them.
+  // Type of the result for samples of this type; throws if unsupported.
   virtual SampleType result_type(const SampleType& sample, const Arguments& arguments) const {
     (void)arguments;
     return sample;
   }
-  // From one sample's numbers to those of the result.
+  // Maps one sample's values to the result's.
   virtual void operator()(const SampleType& sample, const void* from, PhiloxStream& random, const SampleType& result, void* to,
                           const Arguments& arguments) const = 0;
   virtual ~AugmentationFunction() = default;

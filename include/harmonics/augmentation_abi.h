@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* What the random numbers of one sample are drawn from, and from nothing else: then runs repeat and can be resumed. */
+/* The only source of a sample's random numbers, so that runs repeat and can be resumed. */
 typedef struct hx_draw {
   uint32_t struct_size;
   uint32_t ordinal; /* tells two uses of the augmentation on one stream apart */
@@ -18,7 +18,7 @@ typedef struct hx_draw {
 
 typedef struct hx_augmentation_vt {
   uint32_t struct_size;
-  /* The type of what comes out for samples of this type; HX_ERROR with the reason when it cannot take them. Pure. */
+  /* Type of the result for samples of this type; HX_ERROR with the reason if unsupported. Pure. */
   hx_status (*result_type)(void* self, const hx_attributes* args, const hx_type* sample, hx_type* out);
   /* One sample. `to` has the size of the result's type; the two do not overlap. Called from any thread. */
   hx_status (*apply)(void* self, const hx_attributes* args, const hx_type* sample, const void* from, const hx_draw* draw,

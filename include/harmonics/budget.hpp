@@ -1,5 +1,5 @@
-// What a piece of work may take: bytes, steps, seconds. One object is handed down to everything that allocates or computes
-// by a number from a file, a message or a flow, and is asked before.
+// Resource limits of a piece of work: bytes, steps, seconds. Passed to all code that allocates or computes by a number
+// from a file, a message or a flow, and checked before.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace harmonics {
 
-// Not thread-safe: one piece of work has one.
+// Not thread-safe: one per piece of work.
 class Budget {
  public:
   struct Terms {
@@ -30,24 +30,24 @@ class Budget {
   uint64_t used() const { return used_; }
   uint64_t left() const { return used_ < terms_.most ? terms_.most - used_ : 0; }
 
-  // Takes `amount`, or throws and changes nothing: "'x.npz' asks for 930000000 bytes for its array 'a', ...".
+  // Reserves `amount`, or throws and changes nothing: "'x.npz' asks for 930000000 bytes for its array 'a', ...".
   void take(uint64_t amount, std::string_view who, std::string_view purpose) {
     if (amount > left()) refuse(amount, who, purpose);
     used_ += amount;
   }
-  // `count` times `each`; what overflows is refused too.
+  // `count` times `each`; overflow is refused too.
   void take(uint64_t count, uint64_t each, std::string_view who, std::string_view purpose) {
     uint64_t amount = 0;
     if (__builtin_mul_overflow(count, each, &amount)) amount = std::numeric_limits<uint64_t>::max();
     take(amount, who, purpose);
   }
-  // Uses `total` from now on, for amounts that are measured instead of counted (time).
+  // Sets the used amount, for measured quantities (time).
   void reach(uint64_t total, std::string_view who, std::string_view purpose) {
     if (total > terms_.most) refuse(total, who, purpose);
     used_ = total;
   }
   void give_back(uint64_t amount) noexcept { used_ -= amount < used_ ? amount : used_; }
-  // The limit grows, as when one more file is read.
+  // Raises the limit, for example for one more file.
   void allow(uint64_t more) {
     if (terms_.fixed) return;
     if (__builtin_add_overflow(terms_.most, more, &terms_.most)) terms_.most = std::numeric_limits<uint64_t>::max();

@@ -10,8 +10,8 @@
 
 namespace harmonics {
 
-// Gives the samples of the source's first pass in every pass, also by number. Keeps them as they are first read; refuses a
-// source without end, or whose samples take more than `most_bytes`.
+// Repeats the samples of the source's first pass in every pass, also by index. Caches them on first read; refuses an
+// unbounded source, or one whose samples take more than `most_bytes`.
 class CacheProducer final : public WrappedProducer {
  public:
   CacheProducer(std::shared_ptr<Producer> inner, uint64_t most_bytes)
@@ -55,14 +55,14 @@ class CacheProducer final : public WrappedProducer {
   }
 
  private:
-  // The source is left where it stands: samples that are kept are not read again.
+  // The source does not seek: cached samples are not read again.
   bool go_to(uint64_t index) override {
     if (index > info_.size) return false;
     at_ = index;
     return true;
   }
 
-  // Reads what is not kept of n samples from `first` on, in runs.
+  // Reads the uncached ones of n samples from `first` on, in runs.
   void fill(uint64_t first, uint64_t n) {
     for (uint64_t i = first; i < first + n;) {
       if (filled_[i]) {

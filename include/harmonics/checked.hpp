@@ -1,4 +1,4 @@
-// Products and sums of lengths that a file, a message, an address or a flow chose: no result, rather than a wrong one.
+// Overflow-checked products and sums of lengths from files, messages, addresses and flows.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ struct As {
 };
 }  // namespace lengths
 
-// a * b, or none where the type cannot hold it.
+// a * b, or none on overflow.
 template <typename T>
 [[nodiscard]] constexpr std::optional<T> checked_product(T a, typename lengths::As<T>::type b) {
   T result{};
@@ -22,7 +22,7 @@ template <typename T>
   return result;
 }
 
-// a + b, or none where the type cannot hold it.
+// a + b, or none on overflow.
 template <typename T>
 [[nodiscard]] constexpr std::optional<T> checked_sum(T a, typename lengths::As<T>::type b) {
   T result{};
@@ -30,8 +30,8 @@ template <typename T>
   return result;
 }
 
-// The product of a range of lengths; none where it does not fit, or one of them is negative. A length of 0 counts as 1 on
-// the way, so that the product of any part of the range fits as well.
+// The product of a range of lengths; none on overflow or a negative length. A length of 0 counts as 1 in
+// intermediate products, so that the product of any subrange fits as well.
 template <typename T, typename Range>
 [[nodiscard]] constexpr std::optional<T> checked_count(const Range& lengths) {
   T count = 1, zero = 1;

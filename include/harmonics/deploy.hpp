@@ -1,4 +1,4 @@
-// Where a graph is to run: by sort of hardware instead of by a device's name.
+// Selects hardware by kind instead of by a device's name.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace harmonics {
 
 enum class Backend { Auto, CPU, GPU, FPGA };
 
-// Hardware for one part of what is deployed, in place of the descriptor's. A part is a graph, by the name its flow gives it: a host that
-// splits work over several graphs carries the samples between them.
+// Hardware for one graph, by its flow's name, instead of the descriptor's. A host that splits work over several
+// graphs passes the samples between them.
 struct PartitionOptions {
   std::string name;
   Backend backend = Backend::Auto;
@@ -21,7 +21,7 @@ struct PartitionOptions {
 
 struct DeploymentDescriptor {
   Backend backend = Backend::Auto;
-  bool fallback = true;  // to the CPU, where there is no such hardware or no driver for it
+  bool fallback = true;  // to the CPU, without such hardware or its driver
   std::vector<PartitionOptions> partitions = {};
 };
 
@@ -40,13 +40,13 @@ HARMONICS_FACE inline Accelerator accelerator(uint32_t sort) {
 
 }  // namespace detail
 
-// What there is: a GPU before an FPGA, else the CPU.
+// The available kind: a GPU before an FPGA, else the CPU.
 HARMONICS_FACE inline Backend select_accelerator_backend() {
   if (detail::accelerator(HX_DEVICE_GPU).note.empty()) return Backend::GPU;
   return detail::accelerator(HX_DEVICE_FPGA).note.empty() ? Backend::FPGA : Backend::CPU;
 }
 
-// The name for FitOptions::device. Without hardware of that sort and without fallback: ErrorKind::Device with the reason.
+// The name for FitOptions::device. Without such hardware and without fallback: ErrorKind::Device with the reason.
 HARMONICS_FACE inline std::string device_for(const DeploymentDescriptor& deploy) {
   if (deploy.backend == Backend::CPU) return "cpu";
   const uint32_t sort = deploy.backend == Backend::GPU ? HX_DEVICE_GPU : deploy.backend == Backend::FPGA ? HX_DEVICE_FPGA : HX_DEVICE_OTHER;
@@ -55,7 +55,7 @@ HARMONICS_FACE inline std::string device_for(const DeploymentDescriptor& deploy)
     throw Error(ErrorKind::Device, found.note).note("leave fallback at true to run on the CPU then");
   return found.device;
 }
-// Of one part: as the last options of that name say, else as the descriptor does.
+// For one graph: by the last options of that name, else by the descriptor.
 HARMONICS_FACE inline std::string device_for(const DeploymentDescriptor& deploy, const std::string& partition) {
   for (auto own = deploy.partitions.rbegin(); own != deploy.partitions.rend(); ++own)
     if (own->name == partition) return device_for({own->backend, own->fallback, {}});

@@ -1,4 +1,4 @@
-// Devices: something that has kernels for call sites. See hx_call_site and hx_kernel in abi.h for the contract.
+// Devices: provide kernels for call sites. Contract: hx_call_site and hx_kernel in abi.h.
 #pragma once
 
 #include <harmonics/tensor.hpp>
@@ -7,13 +7,13 @@ namespace harmonics {
 
 class Device {
  public:
-  // One line for people: name, instruction set, libraries.
+  // One line for display: name, instruction set, libraries.
   virtual std::string describe() const = 0;
-  // Fills `out` and returns true when there is a kernel for the site; false: the host looks further.
+  // Fills `out` and returns true if there is a kernel for the site; false: declined.
   virtual bool find(const hx_call_site& site, hx_kernel& out) = 0;
-  // Does it compute f32 products in fp16 chunks where HX_SITE_FP16_CHUNKS allows it?
+  // Whether it computes f32 products in fp16 chunks if HX_SITE_FP16_CHUNKS allows it.
   virtual bool has_fp16_chunks() const { return false; }
-  // All that its products may round to: HX_SITE_FP16_CHUNKS, HX_SITE_BF16, HX_SITE_FP8.
+  // Supported roundings of products: HX_SITE_FP16_CHUNKS, HX_SITE_BF16, HX_SITE_FP8.
   virtual uint32_t roundings() const { return has_fp16_chunks() ? uint32_t{HX_SITE_FP16_CHUNKS} : 0; }
   virtual ~Device() = default;
 };

@@ -1,4 +1,4 @@
-// The one exception of Harmonics: what happened, where in a text it happened, and what to do about it.
+// The exception of Harmonics: message, source location, remedies.
 #pragma once
 
 #include <cerrno>
@@ -33,8 +33,8 @@ enum class ErrorKind : uint32_t {
   Memory = 16,
 };
 
-// Of what a failed call of the system left in errno: a device that fails is InputOutput, a peer that is not there or went
-// away Unavailable, everything else what the caller was about to do.
+// The kind for errno of a failed system call: a failing device is InputOutput, an absent or lost peer Unavailable,
+// anything else the caller's default.
 __attribute__((visibility("hidden"))) inline ErrorKind kind_of_failure(int number, ErrorKind otherwise) {
   switch (number) {
     case EIO: return ErrorKind::InputOutput;
@@ -55,7 +55,7 @@ __attribute__((visibility("hidden"))) inline const char* text_of_memory(const st
   return std::string_view(e.what()) == "std::bad_alloc" ? "not enough memory" : e.what();
 }
 
-// A place in a text: 1-based line and column (columns count bytes), length in bytes. line 0: no place.
+// A location in a text: 1-based line and column (columns count bytes), length in bytes. line 0: none.
 struct Span {
   uint32_t line = 0, column = 0, length = 0;
 };

@@ -1,11 +1,11 @@
-// FileMapping: a file's bytes in memory, brought in by the system as they are touched. A file that becomes shorter
-// while it is mapped, or whose device fails, is an error that its reader throws; without this it would end the process
+// FileMapping: a memory-mapped file. Truncation of the file while it is mapped, or failure of its device, is an error
+// that its reader throws; without this class it would end the process
 // by SIGBUS.
 //
-// The first mapping sets a handler for SIGBUS. It replaces the pages of a mapping that went away by zeros and marks
-// the mapping; every other SIGBUS goes to the handler that was set before, or ends the process as it would without it.
-// A program with a handler of its own sets it before, or hands on what it does not know. A library that has set the
-// handler is not unloaded again.
+// The first mapping installs a SIGBUS handler. It replaces lost pages of a mapping by zeros and marks
+// the mapping; any other SIGBUS goes to the previous handler, or ends the process as without it.
+// A program with its own handler installs it earlier, or forwards unknown addresses. A library that has installed the
+// handler is not unloaded.
 #pragma once
 
 #include <dlfcn.h>
@@ -24,7 +24,7 @@ namespace harmonics {
 
 namespace mapped {
 
-// A place for one mapping, as the handler reads it: `version` is odd while it is being changed.
+// A slot for one mapping, read by the handler: `version` is odd during a change.
 struct Range {
   std::atomic<unsigned> version{0};
   std::atomic<std::uintptr_t> begin{0}, end{0};
@@ -38,7 +38,7 @@ struct Range {
     lost = false;
     version.fetch_add(1);
   }
-  // The end of the mapping that holds `address`; 0: it is another one.
+  // The end of the mapping that contains `address`; 0: not in this one.
   std::uintptr_t end_around(std::uintptr_t address) const {
     const unsigned before = version;
     const std::uintptr_t from = begin, to = end;
@@ -48,7 +48,7 @@ struct Range {
 
 __attribute__((visibility("hidden"))) inline const std::atomic<bool> never_lost{false};
 
-// Places are reused and never given back: a handler may be looking at them.
+// Slots are reused and never freed: a handler may be reading them.
 struct Block {
   static constexpr std::size_t kRanges = 64;
   Range ranges[kRanges];
@@ -59,7 +59,7 @@ __attribute__((visibility("hidden"))) inline std::atomic<Block*> blocks{nullptr}
 __attribute__((visibility("hidden"))) inline struct sigaction handler_before {};
 __attribute__((visibility("hidden"))) inline std::uintptr_t page_bytes = 4096;
 
-// What is left of the mapping from this page on becomes zeros. [in a signal's handler]
+// Replaces the mapping by zeros from this page on. [signal handler]
 __attribute__((visibility("hidden"))) inline bool replace_lost_pages(std::uintptr_t address) {
   for (Block* block = blocks.load(); block; block = block->next)
     for (Range& range : block->ranges) {
@@ -85,7 +85,7 @@ __attribute__((visibility("hidden"))) inline void on_bus_error(int signal, sigin
   const bool ignored = handler_before.sa_handler == SIG_IGN;
   if (!ignored && handler_before.sa_handler != SIG_DFL) return handler_before.sa_handler(signal);
   if (ignored && !fault) return;
-  // As without this handler: the access is repeated and ends the process; what was sent is sent again.
+  // As without this handler: the access is repeated and ends the process; a sent signal is raised again.
   struct sigaction otherwise {};
   otherwise.sa_handler = SIG_DFL;
   ::sigaction(signal, &otherwise, nullptr);
@@ -104,7 +104,7 @@ struct Ranges {
     struct sigaction action {};
     action.sa_sigaction = on_bus_error;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
-    ::sigaction(SIGBUS, nullptr, &handler_before);  // known before the handler can be called
+    ::sigaction(SIGBUS, nullptr, &handler_before);  // set before the handler can run
     ::sigaction(SIGBUS, &action, nullptr);
   }
 
@@ -141,7 +141,7 @@ __attribute__((visibility("hidden"))) inline Ranges& ranges() {
 class FileMapping {
  public:
   FileMapping() = default;
-  // The first `bytes` of an open file, read-only; it may be closed then. data() is null where the system refuses, with
+  // The first `bytes` of an open file, read-only; it may be closed afterwards. data() is null on failure, with
   // the reason in errno.
   FileMapping(int file, std::size_t bytes) {
     mapped::Ranges& ranges = mapped::ranges();
@@ -172,9 +172,9 @@ class FileMapping {
 
   const void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
-  // Asked after reading: has anything that was read since it was mapped been zeros in place of pages that went away?
+  // To be called after reading: may any read since mapping have seen zeros instead of lost pages?
   bool lost() const { return range_ && range_->lost; }
-  // The same, for whoever asks often; it outlives the mapping.
+  // The same as a cheap flag; it outlives the mapping.
   const std::atomic<bool>& lost_flag() const { return range_ ? range_->lost : mapped::never_lost; }
 
  private:
@@ -183,8 +183,8 @@ class FileMapping {
   mapped::Range* range_ = nullptr;
 };
 
-// What `read` gives. When it read zeros in place of pages that went away, what it gave or threw says nothing:
-// file.expect_whole() throws then.
+// The result of `read`. If it saw zeros instead of lost pages, its result or exception is void:
+// file.expect_whole() throws.
 template <typename File, typename Read>
 auto read_whole(const File& file, Read read) -> decltype(read()) {
   try {

@@ -1,4 +1,4 @@
-// What a plugin registers: activations, losses, layers, producers, consumers, devices; and the registry it receives. Further
+// Items of plugins: activations, losses, layers, producers, consumers, devices; and the registry. Further
 // kinds: functional.hpp, training.hpp, augmentation.hpp, metric.hpp.
 #pragma once
 
@@ -35,7 +35,7 @@ class Arguments {
   const hx_attributes* view_ = nullptr;
 };
 
-// One row of a function's argument schema: help, checking and defaults come from it.
+// One argument of a function's schema: the source of help, validation and defaults.
 struct Argument {
   uint32_t type = 0;
   std::string name, description, default_text;
@@ -62,7 +62,7 @@ struct Argument {
     a.required = true;
     return a;
   }
-  // Other values are refused before the function sees them: in("0..1"), in("0<.."), in("none|tanh").
+  // Other values are rejected before the function is called: in("0..1"), in("0<.."), in("none|tanh").
   Argument in(std::string values) const {
     Argument a = *this;
     a.range = std::move(values);
@@ -80,19 +80,19 @@ struct Argument {
   }
 };
 
-// What a layer body may ask of the graph it stands in. Valid during the call only.
+// A layer body's access to its graph. Valid during the call only.
 class Scope {
  public:
   explicit Scope(hx_scope* scope) : scope_(scope) {}
 
-  // A trainable tensor, named below the arrow's path; the same name gives the same tensor.
+  // A trainable tensor, named below the arrow's path; equal names share one tensor.
   HTensor parameter(const char* name, const Shape& shape, hx_init init, DType dtype = DType::F32) {
     const hx_type t = make_type(dtype, shape);
     hx_value* out = nullptr;
     detail::check(detail::api()->scope_parameter(scope_, name, &t, &init, &out));
     return HTensor::adopt(out);
   }
-  // A tensor kept from step to step but not trained (running statistics).
+  // A tensor that persists across steps without training (running statistics).
   HTensor state(const char* name, const Shape& shape, hx_init init, DType dtype = DType::F32) {
     const hx_type t = make_type(dtype, shape);
     hx_value* out = nullptr;
@@ -100,7 +100,7 @@ class Scope {
     return HTensor::adopt(out);
   }
   void update(const char* name, const HTensor& value) { detail::check(detail::api()->scope_update(scope_, name, value.raw())); }
-  // Uniform [0,1), fresh each step, the same on every run with the same seed.
+  // Uniform [0,1), new in each step, equal on every run with one seed.
   HTensor random(const Shape& shape) {
     const hx_type t = make_type(DType::F32, shape);
     hx_value* out = nullptr;
@@ -108,23 +108,23 @@ class Scope {
     return HTensor::adopt(out);
   }
   bool training() const { return detail::api()->scope_training(scope_) != 0; }
-  // How many leading axes of x are batch and positions; the layer acts on the rest.
+  // Number of leading axes of x (batch and positions); the layer acts on the rest.
   uint32_t leading() const { return detail::api()->scope_leading(scope_); }
-  // Says that the result has so many leading axes, where they are not those of x: a layer that leaves one value of a
-  // sequence takes its positions away.
+  // Sets the number of leading axes of the result, if it differs from that of x: a layer that reduces a sequence
+  // to one value removes its positions.
   void set_leading(uint32_t axes) {
     const hx_api* api = detail::api();
     if (api->struct_size < offsetof(hx_api, scope_set_leading) + sizeof api->scope_set_leading)
       throw Error(ErrorKind::Plugin, "the program that loaded this library does not let a layer take positions away");
     detail::check(api->scope_set_leading(scope_, axes));
   }
-  // The width of the arrow's target, for a layer whose own width is not written.
+  // The width of the arrow's target, for a layer without a declared width.
   int64_t width() const {
     int64_t w = 0;
     detail::check(detail::api()->scope_width(scope_, &w));
     return w;
   }
-  // Symbols of the stream that feeds x (vocabulary); 0: unknown.
+  // Vocabulary size of the stream that feeds x; 0: unknown.
   int64_t classes() const {
     int64_t n = 0;
     detail::check(detail::api()->scope_classes(scope_, &n));
@@ -140,13 +140,13 @@ inline hx_init uniform_init(double low, double high) { return {HX_INIT_UNIFORM, 
 inline hx_init normal_init(double mean, double deviation) { return {HX_INIT_NORMAL, mean, deviation}; }
 inline hx_init kaiming_init(int64_t fan_in) { return {HX_INIT_KAIMING_UNIFORM, static_cast<double>(fan_in), 0}; }
 
-// y = f(x). Written with the functions of ops.hpp it is traced: gradient and every device for free. A body that reads
-// numbers (data<float>()) works for inference; to train with it, override gradient().
+// y = f(x). A body of ops.hpp functions is traced: its gradient is derived and it runs on every device. A body that
+// reads values (data<float>()) can infer; to train, override gradient().
 class ActivationFunction {
  public:
   virtual HTensor operator()(const HTensor& x) const = 0;
   virtual HTensor operator()(const HTensor& x, const Arguments&) const { return (*this)(x); }
-  // dx; an empty tensor (the default) means "no own gradient".
+  // dx; an empty tensor (the default): the gradient is derived.
   virtual HTensor gradient(const HTensor& x, const HTensor& y, const HTensor& dy) const {
     (void)x, (void)y, (void)dy;
     return {};
@@ -165,8 +165,8 @@ class LossFunction {
   virtual HTensor operator()(const HTensor& prediction, const HTensor& target, const Arguments&) const {
     return (*this)(prediction, target);
   }
-  // The same on the value before the activation with this identity ("plugin-id/name", "" for none): the numerically
-  // safe pair. Empty: use operator(). Throw to refuse a pair that makes no sense.
+  // The loss computed on the input of the activation with this identity ("plugin-id/name", "" for none), for
+  // numerical stability. Empty: use operator(). Throw to reject an invalid pair.
   virtual HTensor fused(const std::string& activation, const HTensor& logits, const HTensor& target, const Arguments&) const {
     (void)activation, (void)logits, (void)target;
     return {};
@@ -205,7 +205,7 @@ using MetricFactory = std::function<std::unique_ptr<Metric>(const Arguments& arg
 
 namespace detail {
 
-// Runs a body of this library for the host: nothing C++ leaves it.
+// Runs a body of this library for the host: no C++ exception leaves it.
 template <typename Body> HARMONICS_FACE hx_status guarded(Body&& body) {
   try {
     return body();
@@ -238,7 +238,7 @@ HARMONICS_FACE inline hx_status give_or_decline(HTensor t, hx_value** out) {
 }
 template <typename T> HARMONICS_FACE const T& object(void* self) { return **static_cast<std::shared_ptr<T>*>(self); }
 template <typename T> HARMONICS_FACE void destroy(void* self) { delete static_cast<std::shared_ptr<T>*>(self); }
-// What the host holds of an object or a factory. A null one is refused here, or its first use would crash.
+// The host's handle of an object or factory. A null one is rejected here, since its first use would crash.
 template <typename T> HARMONICS_FACE T* held(T object, const char* kind, const std::string& name) {
   if (!object) throw Error(ErrorKind::Plugin, "cannot register " + (kind + (" '" + name)) + "': its object is null");
   return new T(std::move(object));
@@ -293,7 +293,7 @@ HARMONICS_FACE inline const hx_layer_vt* layer_vt() {
   return &vt;
 }
 
-// A producer object as the host holds it: the C++ object and what describe() gave, kept alive for the host's pointers.
+// The host's handle of a producer: the C++ object and the result of describe(), kept alive for the host's pointers.
 struct HeldProducer {
   std::shared_ptr<Producer> producer;
   std::optional<StreamInfo> info;
@@ -412,7 +412,7 @@ HARMONICS_FACE inline const hx_consumer_vt* consumer_vt() {
 }
 HARMONICS_FACE inline const hx_device_vt* device_vt() {
   static const hx_device_vt table = [] {
-    hx_device_vt vt{};  // without memory of its own
+    hx_device_vt vt{};  // in host memory
     vt.struct_size = sizeof vt;
     vt.describe = [](void* self) -> const char* {
       thread_local std::string text;
@@ -462,7 +462,7 @@ HARMONICS_FACE inline const hx_consumer_factory_vt* consumer_factory_vt() {
 }
 }  // namespace detail
 
-// Handed to harmonics_register by the host. A name that another library has is replaced; one library has a name once.
+// The argument of harmonics_register. A name of another library is replaced; a library registers a name once.
 class FunctionRegistry final {
  public:
   void register_activation(const std::string& name, std::shared_ptr<ActivationFunction> f, const std::string& description = "",
@@ -495,13 +495,13 @@ class FunctionRegistry final {
     add(HX_DEVICE, name, description, {}, 0, detail::held(std::move(device), "device", name),
         [] { return static_cast<const void*>(detail::device_vt()); });
   }
-  // One with memory of its own: memory_device.hpp.
+  // A device with its own memory: memory_device.hpp.
   void register_memory_device(const std::string& name, std::shared_ptr<MemoryDevice> device, const std::string& description = "");
 
-  // flags: HX_TAKES_CLASSES or HX_TAKES_NUMBERS when it compares only those.
+  // flags: HX_TAKES_CLASSES or HX_TAKES_NUMBERS if it compares only those.
   void register_metric(const std::string& name, MetricFactory open, const std::string& description = "",
                        const std::vector<Argument>& arguments = {}, uint32_t flags = 0);
-  // An operation of its own: call1("name", {x}), and a layer function of flows where x is its only input.
+  // A new operation: call1("name", {x}), and a layer function of flows if x is its only input.
   void register_functional(const std::string& name, std::shared_ptr<FunctionalBody> body, const std::string& description = "",
                            const std::vector<Argument>& arguments = {}, uint32_t flags = 0);
   // Another way to compute a functional or primitive: --override FUNCTIONAL=NAME.
@@ -519,7 +519,7 @@ class FunctionRegistry final {
   void register_augmentation(const std::string& name, std::shared_ptr<AugmentationFunction> f, const std::string& description = "",
                              const std::vector<Argument>& arguments = {});
 
-  // Any kind; what the functions above are made of. `self` belongs to the host from here on.
+  // Any kind; the base of the functions above. The host takes ownership of `self`.
   template <typename Table>
   HARMONICS_FACE void add(uint32_t kind, const std::string& name, const std::string& description,
                           const std::vector<Argument>& arguments, uint32_t flags, void* self, Table table) {
@@ -542,7 +542,7 @@ class FunctionRegistry final {
   }
 
  private:
-  FunctionRegistry() = delete;  // the host makes the hx_registration this class is a view of
+  FunctionRegistry() = delete;  // a view of the host's hx_registration
 
   hx_registration registration_;
 };

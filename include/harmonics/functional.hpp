@@ -1,5 +1,5 @@
-// Functionals: operations of a plugin's own, written in operations. Implementations: other ways to compute them, or the
-// library's own functionals and primitives.
+// Functionals: new operations, written in operations. Implementations: other ways to compute them, or the
+// library's functionals and primitives.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace harmonics {
 
-// What an operation means, in operations. Run once for each kind of inputs and recorded; must be pure, cannot read numbers.
+// Definition of an operation in operations. Traced once per input signature; must be pure, cannot read values.
 class FunctionalBody {
  public:
   virtual std::vector<HTensor> operator()(const std::vector<HTensor>& inputs, const Arguments& arguments) const = 0;
-  // Does it bring its gradient? Else that is derived from the body.
+  // Whether it has its own gradient; otherwise it is derived from the body.
   virtual bool has_gradient() const { return false; }
-  // Gradients of the inputs, in operations too; an empty tensor for an input without one. What the gradient wants kept is a
-  // further result of the body.
+  // Gradients of the inputs, in operations; an empty tensor for an input without one. Values that the gradient needs
+  // are further results of the body.
   virtual std::vector<HTensor> gradient(const std::vector<HTensor>& inputs, const std::vector<HTensor>& outputs,
                                         const std::vector<HTensor>& output_gradients, const Arguments& arguments) const {
     (void)inputs, (void)outputs, (void)output_gradients, (void)arguments;
@@ -26,7 +26,7 @@ class FunctionalBody {
   virtual ~FunctionalBody() = default;
 };
 
-// One call of a functional or primitive as an implementation is asked about it.
+// A call site of a functional or primitive.
 class CallSite {
  public:
   explicit CallSite(const hx_call_site& raw) : raw_(raw) {}
@@ -49,14 +49,14 @@ class CallSite {
   const hx_call_site& raw_;
 };
 
-// Computes what a functional or primitive means. Of the two ways to do it a kernel is the fast one (see hx_kernel in abi.h):
-// it works on memory, in parts, and allocates nothing; `run` is given tensors and gives tensors. Called from any thread.
+// Computes a functional or primitive. A kernel (hx_kernel in abi.h) is the fast way:
+// it works on memory, in parts, without allocation; `run` maps tensors to tensors. Called from any thread.
 class Implementation {
  public:
-  // "" when it serves this call, else why not. Pure. In training the answer is about the gradient too, where has_gradient().
+  // "" if it supports this call, else the reason. Pure. In training it covers the gradient too, if has_gradient().
   virtual std::string supports(const CallSite& site) const = 0;
 
-  // Fills `out` and returns true when there is a kernel; false: run() is called.
+  // Fills `out` and returns true if there is a kernel; false: run() is called.
   virtual bool find(const CallSite& site, hx_kernel& out) const {
     (void)site, (void)out;
     return false;
@@ -66,7 +66,7 @@ class Implementation {
     throw Error(ErrorKind::Plugin, std::string("the implementation of '") + site.op() + "' has neither a kernel nor run()");
   }
 
-  // Does it bring the gradient? Then it is taken together with this one, or not at all; else the functional's own serves.
+  // Whether it has a gradient, used together with it or not at all; otherwise the functional's is used.
   virtual bool has_gradient() const { return false; }
   // Buffers: inputs, outputs, the outputs' gradients, then the gradients of the floating-point inputs, then the workspace.
   virtual bool find_gradient(const CallSite& site, hx_kernel& out) const {
@@ -90,7 +90,7 @@ HARMONICS_FACE inline std::vector<HTensor> borrowed(hx_value* const* values, uin
   for (uint32_t i = 0; i < n; ++i) list.push_back(HTensor::borrow(values[i]));
   return list;
 }
-// Hands the list over; what is written for an empty tensor is null.
+// Transfers the list; an empty tensor becomes null.
 HARMONICS_FACE inline void hand_over(std::vector<HTensor> list, size_t wanted, hx_value** out, const char* what, bool may_be_empty = false) {
   if (list.size() != wanted)
     throw Error(ErrorKind::Plugin, std::string(what) + " gave " + std::to_string(list.size()) + " tensors instead of " + std::to_string(wanted));

@@ -1,7 +1,7 @@
 /* Items of kind HX_FUNCTIONAL and HX_IMPLEMENTATION: C11, append-only, with the rules of abi.h.
  *
- * A functional is a named operation that is written in other operations: that is what it means, for every device. An
- * implementation computes what a functional or primitive means in another way, where it says that it can. */
+ * A functional is a named operation defined by other operations, for every device. An implementation is another
+ * way to compute a functional or primitive, for the calls it supports. */
 #ifndef HARMONICS_FUNCTIONAL_ABI_H
 #define HARMONICS_FUNCTIONAL_ABI_H
 
@@ -13,7 +13,7 @@ extern "C" {
 
 #define HX_MAX_RESULTS 16
 
-/* One call and what is known of it when its gradient is wanted. */
+/* A call and its values for the gradient. */
 typedef struct hx_gradient_call {
   uint32_t struct_size;
   uint32_t n_inputs, n_outputs;
@@ -35,11 +35,11 @@ typedef struct hx_functional_vt {
   void (*destroy)(void* self);
 } hx_functional_vt;
 
-/* An item of this kind is called FUNCTIONAL.NAME; its arguments are not used. Where it serves, it is taken before the
- * kernels of the device, and the one that was registered last before the others. */
+/* An item of this kind is named FUNCTIONAL.NAME; its arguments are unused. If it supports a call, it precedes the
+ * kernels of the device; later registrations precede earlier ones. */
 typedef struct hx_implementation_vt {
   uint32_t struct_size;
-  /* Does it serve this call? Pure: the same answer to the same site. HX_OK or HX_DECLINED, with set_error saying why not.
+  /* Does it support this call? Pure: equal answers to equal sites. HX_OK, or HX_DECLINED with the reason by set_error.
    * With HX_SITE_TRAINING and the item's HX_OWN_GRADIENT a yes is about the gradient too: both are taken, or neither. */
   hx_status (*supports)(void* self, const hx_call_site* site);
   /* A kernel for the site. NULL or HX_DECLINED: `run` is called instead. */

@@ -1,12 +1,12 @@
-// Graphs for programs that embed Harmonics: parse a flow, bind streams, train, infer, keep the weights.
+// Graphs for programs that embed Harmonics: parse a flow, bind streams, train, infer, save.
 //
 //   harmonics::HarmonicGraph g = harmonics::parse_hmx("mnist.hmx");
 //   g.bindProducer("images", std::make_shared<MyProducer>(...));
 //   g.fit(std::chrono::minutes(5));
 //   harmonics::HTensor y = g.infer(x);
 //
-// Link Harmonics::harmonics. Every failure is a harmonics::Error. A graph is used by one thread at a time, but for infer(), which any
-// thread may call at any time, also while fit() runs.
+// Link Harmonics::harmonics. Every failure is a harmonics::Error. One thread at a time uses a graph, except for
+// infer(), which any thread may call at any time, also while fit() runs.
 #pragma once
 
 #include <chrono>
@@ -27,10 +27,10 @@
 
 namespace harmonics {
 
-// The face is a name space of its own: a program that links the library keeps the two apart.
+// The API has its own namespace, distinct from the library's classes of these names.
 inline namespace embedding {
 
-// Which number formats a graph may run in.
+// The number formats a graph may use.
 class PrecisionPolicy {
  public:
   enum class Kind { full, automatic };
@@ -40,7 +40,7 @@ class PrecisionPolicy {
  private:
   Kind kind_;
 };
-// The fastest format that keeps the result. Ranges of values are not measured yet: everything stays in f32, and the report
+// The fastest format that keeps the result. Value ranges are not measured yet: everything stays f32, and the report
 // of fit() says so.
 HARMONICS_FACE inline PrecisionPolicy make_auto_policy() { return PrecisionPolicy(PrecisionPolicy::Kind::automatic); }
 
@@ -52,7 +52,7 @@ struct FitProgress {
   double loss = 0, accuracy = -1;  // means of the last 100 steps; accuracy below 0: none
 };
 
-// What is not given is as the flow says, or the default (AdamW, batches of 64, 10 epochs).
+// Unset members take the flow's setting, or the default (AdamW, batches of 64, 10 epochs).
 struct FitOptions {
   std::optional<int64_t> epochs, steps, batch, seed, accumulate;
   std::optional<double> seconds, lr, clip;
@@ -62,30 +62,30 @@ struct FitOptions {
   bool deterministic = false;
   std::function<bool(const FitProgress&)> progress;    // false: stop after the running step
 
-  // Checkpoints: weights, moments, random numbers and positions of the streams in one file, from which a run goes on to
-  // the bit as if it had never stopped. Written beside the run, and at its end; producers that cannot go back to a
-  // sample make it say so.
-  std::string checkpoint;       // their folder, which one fit at a time has; "": none
+  // Checkpoints: weights, moments and stream positions in one file, from which a run resumes bit-identical to an
+  // uninterrupted one. Written concurrently and at the end; a producer that cannot seek makes the checkpoint not
+  // resumable.
+  std::string checkpoint;       // their folder, used by one fit at a time; "": none
   std::string every;            // "90s", "5m", "500steps", "1epoch"; "": every 5 minutes
-  std::optional<int64_t> keep;  // so many of the newest; 3
-  // A checkpoint, or a folder of them, whose newest undamaged one counts; "": from the beginning. With the folder of
-  // `checkpoint` a run that has none yet starts at the beginning, and one that has some must name it here.
+  std::optional<int64_t> keep;  // number of newest ones to keep; 3
+  // A checkpoint, or a folder, whose newest undamaged one is used; "": from the beginning. If it is the folder of
+  // `checkpoint` and empty, the run starts at the beginning; if that folder has checkpoints, it must be named here.
   std::string resume;
-  // "f1", "topk(5)": measured besides what the task suggests, in training, in validation and in test().
+  // "f1", "topk(5)": additional metrics of training, validation and test().
   std::vector<std::string> metrics;
 };
 
-// By name: "loss", "f1", or "output.f1" where several layers are judged. NaN: undefined.
+// By name: "loss", "f1", or "output.f1" if several layers are measured. NaN: undefined.
 using Figures = std::map<std::string, double>;
 
 struct EpochFigures {
   int64_t epoch = 0, steps = 0, samples = 0;  // epoch from 1
   double seconds = 0, loss = 0, accuracy = -1, learning_rate = 0;
-  Figures metrics;     // what FitOptions::metrics asked for, over the epoch
-  Figures validation;  // of the streams bound for validation, after it; empty: there are none
+  Figures metrics;     // of FitOptions::metrics, over the epoch
+  Figures validation;  // of the streams bound for validation, after the epoch; empty: none
 };
 
-// Samples of a stream that the last pass left over, because another one ended before it.
+// Samples of a stream that the last pass left unread, because another stream ended first.
 struct LeftOverSamples {
   std::string producer;
   uint64_t samples = 0;
@@ -97,25 +97,25 @@ struct FitReport {
   std::string stopped_by;
   std::vector<std::string> notes;
   Figures metrics;                     // at the end of the run
-  // Of the whole run, those before a checkpoint it went on from included; at most 1,024: of longer runs every second
-  // one, every fourth and so on, and the last.
+  // Of the whole run, also before the checkpoint it resumed from; at most 1,024: longer runs keep every second,
+  // every fourth and so on, and the last.
   std::vector<EpochFigures> by_epoch;
-  int64_t resumed_at = 0;              // the step of the checkpoint it went on from; 0: the beginning
-  std::string checkpoint;              // the newest one's file; "": none
+  int64_t resumed_at = 0;              // the step of the checkpoint it resumed from; 0: none
+  std::string checkpoint;              // file of the newest; "": none
   std::vector<LeftOverSamples> left_over;
 };
 
 struct TestReport {
   int64_t samples = 0;
   double loss = 0, accuracy = -1;
-  Figures figures;  // the same, and what the last FitOptions::metrics asked for
+  Figures figures;  // the same, and those of the last FitOptions::metrics
   std::vector<LeftOverSamples> left_over = {};
 };
 
 struct LayerInfo {
   std::string name;
   Shape shape;         // of one sample's value
-  std::string reason;  // why it is as wide as it is
+  std::string reason;  // reason for the shape
 };
 
 namespace calls {
@@ -130,7 +130,7 @@ HARMONICS_FACE inline int32_t call_progress(void* context, const hx_progress* p)
   return result;
 }
 
-// What an older library cannot do is an error, not left out.
+// A call that an older library lacks is an error, not ignored.
 HARMONICS_FACE inline void expect(bool has, const char* what) {
   if (has) return;
   throw Error(ErrorKind::Plugin, std::string("the Harmonics library that this program runs with has no ") + what +
@@ -167,12 +167,12 @@ struct DestroyGraph {
 class HarmonicGraph : public Registering<HarmonicGraph> {
  public:
   // ---- streams ----
-  // The graph holds the producer; it is asked from threads of the run, by one at a time.
+  // The graph holds the producer; threads of the run call it, one at a time.
   HARMONICS_FACE void bindProducer(const std::string& name, std::shared_ptr<Producer> producer) {
     bind(name, HX_FOR_TRAINING, std::move(producer));
   }
   HARMONICS_FACE void bindTest(const std::string& name, std::shared_ptr<Producer> producer) { bind(name, HX_FOR_TEST, std::move(producer)); }
-  // Judged after every epoch of fit(), with weights as they are then.
+  // Evaluated after every epoch of fit().
   HARMONICS_FACE void bindValidation(const std::string& name, std::shared_ptr<Producer> producer) {
     expect_validation();
     bind(name, HX_FOR_VALIDATION, std::move(producer));
@@ -197,12 +197,12 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   }
 
   // ---- functions of this graph alone ----
-  // registerActivation() and the others of registering.hpp: in place of what is known by that name; later plugins do
-  // not change it. A name the flow uses and nobody else has must be registered before the first stream is bound. As
-  // harmonics_register receives it:
+  // registerActivation() and the others of registering.hpp: replace any item of that name; later plugins do not
+  // override them. A name of the flow that is not registered elsewhere must be registered before the first stream is
+  // bound. As harmonics_register receives it:
   HARMONICS_FACE FunctionRegistry& registry() {
     registration_ = {sizeof(hx_registration), harmonics_api(), api().registry(graph())};
-    return reinterpret_cast<FunctionRegistry&>(registration_);  // a view of the struct, as every plugin gets it
+    return reinterpret_cast<FunctionRegistry&>(registration_);  // a view of the struct, as in plugins
   }
 
   // ---- training and testing ----
@@ -259,7 +259,7 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
       report.notes.push_back("precision is not negotiated yet: everything ran in f32");
     return report;
   }
-  // Passes over the streams go on until the time is over.
+  // Repeats passes over the streams until the time is over.
   template <typename Rep, typename Period>
   HARMONICS_FACE FitReport fit(std::chrono::duration<Rep, Period> time, PrecisionPolicy policy = PrecisionPolicy()) {
     FitOptions options;
@@ -275,8 +275,8 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   }
 
   // ---- inference on demand ----
-  // Inputs by producer: one sample each, or as many along a new first axis. Results by name, in evaluation mode. From any thread: while
-  // fit() runs, with the weights as they were at the end of a step.
+  // Inputs by producer: one sample each, or a batch along a new first axis. Results by name, in evaluation mode. From
+  // any thread; while fit() runs, with a snapshot of the weights at the end of a step.
   HARMONICS_FACE std::map<std::string, HTensor> infer(const std::map<std::string, HTensor>& inputs) {
     const char* const* known = nullptr;
     uint32_t count = 0, given = 0;
@@ -303,19 +303,19 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   }
 
   // ---- weights ----
-  // A safetensors file in memory (weights, streams and the flow's text), as it was when first asked for since the last fit().
-  // parse_blob() makes the graph again.
+  // A safetensors file in memory (weights, streams and the flow's text), built on the first call after a fit().
+  // parse_blob() restores the graph.
   HARMONICS_FACE const void* data() const { return blob().first; }
   HARMONICS_FACE std::size_t size() const { return static_cast<std::size_t>(blob().second); }
-  // The same as a file, written atomically. ErrorKind::Output where that fails.
+  // The same as a file, written atomically. ErrorKind::Output on failure.
   HARMONICS_FACE void save(const std::string& path) const {
     calls::expect(newer(), "save()");
     check(api().save_file(graph(), path.c_str()));
   }
-  // The weights of a safetensors file or checkpoint in place of those the graph has; before or after streams are bound.
-  // Loaded weights decide widths. ErrorKind::NoInput, or Weights where they are damaged or another graph's. What the
-  // graph has and the file lacks is an error of the next infer() or test(), and starts fresh in fit(), whose notes name
-  // it.
+  // Replaces the weights by those of a safetensors file or checkpoint; before or after streams are bound.
+  // Loaded weights determine shapes. ErrorKind::NoInput; Weights if they are damaged or of another graph. Parameters
+  // that the file lacks are an error of the next infer() or test(), and start fresh in fit(), whose notes name
+  // them.
   HARMONICS_FACE void load(const std::string& path) {
     calls::expect(newer(), "load()");
     changed();
@@ -333,7 +333,7 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     check(api().weight(graph(), name.c_str(), &value));
     return HTensor::adopt(value);
   }
-  // Once the streams are known.
+  // After the streams are bound.
   HARMONICS_FACE std::vector<LayerInfo> layers() const {
     const hx_layer_info* infos = nullptr;
     uint32_t count = 0;
@@ -349,7 +349,7 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
  private:
   friend class ScopedOverride;
   friend class ScopedRegistry;
-  // Has the library what came with contract 1.5?
+  // Does the library have contract 1.5?
   HARMONICS_FACE static bool newer() {
     return api().struct_size >= offsetof(hx_graph_api, close_scope) + sizeof(void*);
   }
@@ -382,15 +382,15 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
   mutable std::pair<const void*, uint64_t> blob_;
 };
 
-// While it lives, a functional is computed by this implementation ("portable": its body) in what is compiled, whichever thread does
-// it; what is compiled keeps to it. An implementation that cannot serve is an error of fit() or infer() that lists why each
-// declined.
+// During its lifetime, programs compiled on any thread compute a functional by this implementation ("portable": its
+// body), and keep it. An implementation that declines is an error of fit() or infer() that lists all
+// reasons.
 class ScopedOverride {
  public:
   // For every graph of the process.
   HARMONICS_FACE ScopedOverride(std::string functional, const std::string& implementation)
       : ScopedOverride(static_cast<hx_graph*>(nullptr), std::move(functional), implementation) {}
-  // For this graph, which must live longer and not be moved from.
+  // For this graph, which must outlive it and not be moved from.
   HARMONICS_FACE ScopedOverride(const HarmonicGraph& graph, std::string functional, const std::string& implementation)
       : ScopedOverride(graph.graph(), std::move(functional), implementation) {}
   HARMONICS_FACE ~ScopedOverride() { calls::graphs().set_override(graph_, functional_.c_str(), before_.c_str(), nullptr); }
@@ -409,7 +409,7 @@ class ScopedOverride {
   std::string functional_, before_;
 };
 
-// A flow's file, its text, or what data() and size() gave. `name` chooses one of several harmonics.
+// From a file, a text, or the bytes of data() and size(). `name` selects one of several harmonics.
 HARMONICS_FACE inline HarmonicGraph parse_hmx(const std::string& path, const std::string& name = "") {
   hx_graph* graph = nullptr;
   harmonics::detail::check(calls::graphs().parse_file(path.c_str(), calls::or_null(name), &graph));
@@ -425,7 +425,7 @@ HARMONICS_FACE inline HarmonicGraph parse_blob(const void* data, std::size_t siz
   harmonics::detail::check(calls::graphs().restore(data, size, &graph));
   return HarmonicGraph(graph);
 }
-// For every graph that is parsed from here on.
+// For every graph parsed later.
 HARMONICS_FACE inline void load_plugin(const std::string& path) { harmonics::detail::check(calls::graphs().load_plugin(path.c_str())); }
 
 }  // namespace embedding

@@ -1,6 +1,6 @@
-/* What a program that embeds Harmonics calls: graphs, training, inference. C11, append-only, as abi.h, whose rules for
- * status, errors and ownership hold here too. One graph is used by one thread at a time, but for infer and results, which any thread
- * may call at any time, also while fit runs; strings and arrays that a call hands out live until the next call for the same graph,
+/* The C API for embedding: graphs, training, inference. C11, append-only, with the rules of abi.h for
+ * status, errors and ownership. One thread at a time uses a graph, except for infer and results, which any thread
+ * may call at any time, also while fit runs. Returned strings and arrays live until the next call for the same graph,
  * those of results until the thread's next. */
 #ifndef HARMONICS_GRAPH_ABI_H
 #define HARMONICS_GRAPH_ABI_H
@@ -23,7 +23,7 @@ typedef struct hx_progress {
   double loss, accuracy; /* means of the last 100 steps; accuracy below 0: none */
 } hx_progress;
 
-/* Numbers below zero and null strings: as the graph says, or the default. */
+/* Negative numbers and null strings: the graph's setting, or the default. */
 typedef struct hx_fit_settings {
   uint32_t struct_size;
   int32_t threads; /* 0 and below: all */
@@ -41,20 +41,20 @@ typedef struct hx_fit_settings {
    * newest stay, 0: 3. */
   const char *checkpoint, *every, *resume;
   int64_t keep;
-  const char* const* metrics; /* "f1", "topk(5)": measured besides what the task suggests, by evaluate too */
+  const char* const* metrics; /* "f1", "topk(5)": additional metrics, of evaluate too */
   uint32_t n_metrics, reserved;
 } hx_fit_settings;
 
-/* Contract 1.5. One epoch. Names are "f1", or "output.f1" where several layers are judged. */
+/* Contract 1.5. One epoch. Names are "f1", or "output.f1" if several layers are measured. */
 typedef struct hx_epoch {
   uint32_t struct_size; /* also the stride of an array */
   uint32_t n_figures, n_validation, reserved;
   int64_t epoch, steps, samples;                 /* from 1 */
   double seconds, loss, accuracy, learning_rate; /* loss and accuracy are means; accuracy below 0: none */
-  const hx_figure* figures;                      /* what metrics asked for */
-  const hx_figure* validation; /* on the streams bound for HX_FOR_VALIDATION; none: was not validated */
+  const hx_figure* figures;                      /* of `metrics` */
+  const hx_figure* validation; /* on the streams bound for HX_FOR_VALIDATION; none: not validated */
 } hx_epoch;
-/* Samples of a stream that its last pass left over, because another one ended before it. */
+/* Samples of a stream that its last pass left unread, because another stream ended first. */
 typedef struct hx_left_over {
   uint32_t struct_size;
   uint32_t reserved;
@@ -69,12 +69,12 @@ typedef struct hx_fit_report {
   double seconds, loss, accuracy; /* loss and accuracy of the last 100 steps; accuracy below 0: none */
   const char* stopped_by;         /* "epochs", "for", "until loss<0.05", ... */
   const char* const* notes;
-  /* Contract 1.5; written where struct_size, which the caller sets, has room. */
+  /* Contract 1.5; written if struct_size, set by the caller, has room. */
   const hx_figure* metrics; /* at the end of the run: "loss", "accuracy", and those that were asked for */
   const hx_epoch* by_epoch;
   uint32_t n_metrics, n_epochs;
-  int64_t resumed_at;     /* the step of the checkpoint it went on from; 0: the beginning */
-  const char* checkpoint; /* the newest one's file; "": none */
+  int64_t resumed_at;     /* the step of the checkpoint it resumed from; 0: none */
+  const char* checkpoint; /* file of the newest; "": none */
   const hx_left_over* left_over; /* contract 1.5, where struct_size says that there is room: of the training streams */
   uint64_t n_left_over;
 } hx_fit_report;
@@ -84,7 +84,7 @@ typedef struct hx_evaluation {
   uint32_t reserved;
   int64_t samples;
   double loss, accuracy;
-  /* Contract 1.5; written where struct_size, which the caller sets, has room. */
+  /* Contract 1.5; written if struct_size, set by the caller, has room. */
   const hx_figure* figures; /* "loss", "accuracy", what metrics asked for */
   uint64_t n_figures;
   const hx_left_over* left_over; /* contract 1.5, as above: of the test streams */
@@ -94,13 +94,13 @@ typedef struct hx_evaluation {
 typedef struct hx_layer_info {
   uint32_t struct_size;
   uint32_t rank; /* of one sample's value */
-  const char *name, *reason; /* why it is as wide as it is; "" when nothing was to decide */
+  const char *name, *reason; /* reason for the shape; "" if it is given */
   int64_t dims[HX_MAX_RANK];
 } hx_layer_info;
 
 enum { HX_FOR_TRAINING = 0, HX_FOR_TEST = 1, HX_FOR_VALIDATION = 2 /* contract 1.5: after every epoch */ };
 
-typedef struct hx_name_scope hx_name_scope; /* names that are known until it is closed */
+typedef struct hx_name_scope hx_name_scope; /* names that are registered until it is closed */
 
 typedef struct hx_graph_api {
   uint32_t struct_size;
@@ -110,7 +110,7 @@ typedef struct hx_graph_api {
    * Its functions are looked up by the first call that needs the graph. */
   hx_status (*parse)(const char* text, const char* source, const char* name, hx_graph** out);
   hx_status (*parse_file)(const char* path, const char* name, hx_graph** out);
-  /* What save() gave: text and weights. The bytes are copied. */
+  /* From the bytes of save(): text and weights. The bytes are copied. */
   hx_status (*restore)(const void* data, uint64_t bytes, hx_graph** out);
   void (*destroy)(hx_graph* graph);
   hx_status (*load_plugin)(const char* path); /* for all graphs */

@@ -1,7 +1,7 @@
-// Everything: what a program that embeds Harmonics needs (graphs, streams, deployment) and what a plugin needs
-// (functions of every kind, the descriptor). A plugin that includes it links nothing, as long as it makes no graph of
-// its own; a program links Harmonics::harmonics. Programs that send samples to a run include <harmonics/sender.hpp>
-// besides.
+// The whole API: for embedding (graphs, streams, deployment) and for plugins (functions of every kind, the
+// descriptor). A plugin that includes it links nothing unless it creates graphs; a program links
+// Harmonics::harmonics. Programs that send samples to a run also include
+// <harmonics/sender.hpp>.
 #pragma once
 
 #include <harmonics/async.hpp>

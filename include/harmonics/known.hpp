@@ -19,7 +19,7 @@ namespace harmonics {
 class KnownProducer final : public Producer {
  public:
   static constexpr uint64_t kMostKept = uint64_t{4} << 30;
-  enum class Look { Finite, Always };  // which producers are asked for their first sample; an unbounded one may block
+  enum class Look { Finite, Always };  // which producers are read for their first sample; an unbounded one may block
 
   explicit KnownProducer(std::shared_ptr<Producer> inner, Look look = Look::Finite, uint64_t most_kept = kMostKept)
       : inner_(std::move(inner)), look_(look), most_kept_(most_kept) {}
@@ -142,7 +142,7 @@ class KnownProducer final : public Producer {
     put(sample, kept_.data() + count_ * bytes_);
     ++count_;
   }
-  // Reads up to n samples more; how many there were.
+  // Reads up to n more samples; returns their number.
   uint64_t keep(uint64_t n) {
     if (kept_.empty()) kept_.reserve(size() * bytes_);
     const uint64_t before = count_;
@@ -174,8 +174,8 @@ class KnownProducer final : public Producer {
   uint64_t most_kept_;
   std::optional<StreamInfo> info_;
   bool started_ = false, described_ = false, finite_ = false, fits_ = false, touched_ = false, ended_ = false;
-  bool direct_ = false;  // asked for all it gives: it goes back by itself, or has no end
-  HTensor first_;  // looked at, not yet given
+  bool direct_ = false;  // forwards all calls: the source rewinds itself, or is unbounded
+  HTensor first_;  // inspected, not yet returned
   std::vector<char> kept_;
   std::size_t bytes_ = 0;
   uint64_t count_ = 0, at_ = 0;

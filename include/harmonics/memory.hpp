@@ -1,4 +1,4 @@
-// Streams that begin and end in memory.
+// Producers and consumers in memory.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace harmonics {
 
-// Gives the tensors of a list, which all have one type.
+// Produces the tensors of a list, all of one type.
 class MemoryProducer final : public Producer {
  public:
   explicit MemoryProducer(std::vector<HTensor> samples) : samples_(std::move(samples)) {}
@@ -22,7 +22,7 @@ class MemoryProducer final : public Producer {
   std::size_t at_ = 0;
 };
 
-// Keeps what it is given.
+// Stores its samples.
 class CollectConsumer final : public Consumer {
  public:
   void push(const HTensor& sample) override { samples_.push_back(sample); }

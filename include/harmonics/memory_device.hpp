@@ -1,5 +1,5 @@
-// Devices with memory of their own: queues, buffers and copies beside the kernels of device.hpp. See hx_device_vt in abi.h
-// for the contract.
+// Devices with their own memory: queues, buffers and copies in addition to the kernels of device.hpp. Contract:
+// hx_device_vt in abi.h.
 #pragma once
 
 #include <cstdio>
@@ -9,10 +9,10 @@
 
 namespace harmonics {
 
-// Functions throw what goes wrong. A kernel of such a device sets hx_kernel::enqueue instead of run.
+// Functions throw on failure. Kernels set hx_kernel::enqueue instead of run.
 class MemoryDevice : public Device {
  public:
-  // `unavailable` says why nothing can run there; the other functions are called only where it is "".
+  // `unavailable` is the reason why the device cannot be used; other functions are called only if it is "".
   virtual hx_device_info info() = 0;
   virtual hx_queue* open_queue() = 0;
   virtual void close_queue(hx_queue* queue) = 0;
@@ -27,8 +27,8 @@ class MemoryDevice : public Device {
   virtual bool captures() const { return false; }  // it is a CapturingDevice
 };
 
-// One that has also memory of the host which it copies from and to without a detour, and events between queues: batches go there
-// while it works on those before.
+// A device with pinned host memory and events between queues: batches are uploaded while it computes
+// on earlier ones.
 class StagingDevice : public MemoryDevice {
  public:
   virtual void* allocate_host(uint64_t bytes) = 0;
@@ -36,12 +36,12 @@ class StagingDevice : public MemoryDevice {
   virtual hx_event* record(hx_queue* queue) = 0;
   virtual void wait(hx_queue* queue, hx_event* event) = 0;
   virtual void release_event(hx_event* event) = 0;
-  // As record, with the time at which the queue came there; null: no times are kept. And the seconds from one such event to a later
-  // one of the same queue, both found done by synchronize; nothing: none were kept.
+  // As record, with a timestamp; null: unsupported. And the seconds from one such event to a later one of the same
+  // queue, both completed by synchronize; nothing: none.
   virtual hx_event* record_time(hx_queue* queue) { return (void)queue, nullptr; }
   virtual std::optional<double> elapsed(hx_event* from, hx_event* to) { return (void)from, (void)to, std::nullopt; }
-  // Whether it has the next two, and kernels with enqueue_if_finite: training steps are then queued whole. As copy, but `to` keeps what
-  // it holds when the f32 at `number` is not finite by then. And: the host waits until the queue of the event has come there.
+  // Whether it has the next two, and kernels with enqueue_if_finite: training steps are then enqueued whole. Copies
+  // unless the f32 at `number` is not finite; blocks the host until the event.
   virtual bool looks_at_numbers() const { return false; }
   virtual void copy_if_finite(hx_queue* queue, const hx_place& to, const hx_place& from, uint64_t bytes, const hx_place& number) {
     (void)queue, (void)to, (void)from, (void)bytes, (void)number;
@@ -50,17 +50,17 @@ class StagingDevice : public MemoryDevice {
   bool stages() const final { return true; }
 };
 
-// And work that is recorded once and then put on the queue as a whole.
+// A device that records work once and launches it as a whole.
 class CapturingDevice : public StagingDevice {
  public:
   virtual void begin_capture(hx_queue* queue) = 0;
-  virtual hx_capture* end_capture(hx_queue* queue) = 0;  // null: this work cannot be captured, and is lost
+  virtual hx_capture* end_capture(hx_queue* queue) = 0;  // null: not capturable; the work is dropped
   virtual void launch(hx_queue* queue, hx_capture* capture) = 0;
   virtual void release_capture(hx_capture* capture) = 0;
   bool captures() const final { return true; }
 };
 
-// What fits of a text, for the fields of hx_device_info.
+// A text truncated to a field of hx_device_info.
 template <size_t N> HARMONICS_FACE void put_text(char (&to)[N], const std::string& text) {
   std::snprintf(to, N, "%s", text.c_str());
 }
@@ -168,7 +168,7 @@ HARMONICS_FACE inline const hx_device_vt* capturing_device_vt() {
   return &table;
 }
 
-// The same for one that looks at numbers.
+// The same for one with conditional updates.
 template <const hx_device_vt* (*kTable)()> HARMONICS_FACE const hx_device_vt* looking_device_vt() {
   static const hx_device_vt table = [] {
     hx_device_vt vt = *kTable();

@@ -1,4 +1,4 @@
-// Metrics: how good predictions are, gathered over a pass and read at its end.
+// Metrics: accumulated over a pass and read at its end.
 #pragma once
 
 #include <cstddef>
@@ -13,39 +13,39 @@
 
 namespace harmonics {
 
-// Predictions and what they should have been, row by row: samples, times positions where there are any. Valid during the
-// call. Either labels or targets are given.
+// Predictions and targets, row by row: samples, times positions if there are any. Valid during the
+// call. Either labels or targets are set.
 struct MetricBatch {
   uint64_t rows = 0, outputs = 0;
-  uint64_t classes = 0;                // of labels: as many as outputs, or 2 where one output is the second's probability
-  const float* predictions = nullptr;  // [rows, outputs], as the layer gives them
+  uint64_t classes = 0;                // of labels: as many as outputs, or 2 for one output (the second's probability)
+  const float* predictions = nullptr;  // [rows, outputs], the layer's values
   const int32_t* labels = nullptr;     // [rows], each below classes
   const float* targets = nullptr;      // [rows, outputs]
-  const char* activation = "";         // identity ("plugin-id/name") of what the layer's arrow ends in; "": nothing
+  const char* activation = "";         // identity ("plugin-id/name") of the arrow's last function; "": none
 };
 
-// One number with its name: "accuracy", "f1.3". NaN: what was seen does not define it.
+// A named value: "accuracy", "f1.3". NaN: undefined for the data.
 struct Figure {
   std::string name;
   double value;
 };
 
-// Counts by truth (rows) and prediction (columns).
+// Confusion matrix: truth (rows) by prediction (columns).
 struct MetricTable {
   uint32_t side = 0;  // 0: none
   std::vector<double> cells;
 };
 
-// Never called from two threads at once.
+// Never called concurrently.
 class Metric {
  public:
   virtual void add(const MetricBatch& batch) = 0;
-  virtual void reset() = 0;  // a new pass begins
+  virtual void reset() = 0;  // starts a new pass
   virtual std::vector<Figure> figures() const = 0;
   virtual MetricTable table() const { return {}; }
-  // What was gathered since reset(), for a checkpoint; nullopt: it cannot be kept, and a resumed run says so.
+  // State since reset(), for a checkpoint; nullopt: unsupported, and a resumed run says so.
   virtual std::optional<std::vector<std::byte>> save() const { return std::nullopt; }
-  // What save() gave, of a metric with the same arguments, perhaps in another process. Before the first rows.
+  // Restores the bytes of save() of a metric with equal arguments, perhaps in another process. Before the first rows.
   virtual void restore(const std::vector<std::byte>& saved) {
     throw Error(ErrorKind::Plugin, "cannot take back what it saved (" + std::to_string(saved.size()) + " bytes)");
   }
@@ -54,7 +54,7 @@ class Metric {
 
 namespace detail {
 
-// A metric object as the host holds it: the C++ object and what it gave last, kept alive for the host's pointers.
+// The host's handle of a metric: the C++ object and its last results, kept alive for the host's pointers.
 struct HeldMetric {
   std::unique_ptr<Metric> metric;
   std::vector<Figure> given;

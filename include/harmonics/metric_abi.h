@@ -8,29 +8,29 @@
 extern "C" {
 #endif
 
-/* Predictions and what they should have been, row by row: samples, times positions where there are any. */
+/* Predictions and targets, row by row: samples, times positions if there are any. */
 typedef struct hx_metric_batch {
   uint32_t struct_size;
   uint32_t flags;           /* reserved, 0 */
   uint64_t rows;
   uint64_t outputs;         /* numbers of one prediction */
-  uint64_t classes;         /* of labels: as many as outputs, or 2 where the one output is the second's probability */
+  uint64_t classes;         /* of labels: as many as outputs, or 2 if the one output is the probability of the second */
   const float* predictions; /* [rows, outputs] */
   const int32_t* labels;    /* [rows], each below classes; NULL: targets are given */
   const float* targets;     /* [rows, outputs]; NULL: labels are given */
-  const char* activation;   /* identity ("plugin-id/name") of what the layer's arrow ends in; "": nothing */
+  const char* activation;   /* identity ("plugin-id/name") of the arrow's last function; "": none */
 } hx_metric_batch;
 
 typedef struct hx_figure {
   const char* name; /* "accuracy", "f1.3" */
-  double value;     /* NaN: what was seen does not define it */
+  double value;     /* NaN: undefined for the data */
 } hx_figure;
 
 typedef struct hx_metric_vt { /* self is a metric object made by a factory, for one layer */
   uint32_t struct_size;
   hx_status (*add)(void* self, const hx_metric_batch* batch);
-  hx_status (*reset)(void* self); /* forget everything: a new pass begins */
-  /* What everything added since gives. Owned by the metric, valid until its next call. */
+  hx_status (*reset)(void* self); /* clears the state: a new pass starts */
+  /* Values of all rows added since reset. Owned by the metric, valid until its next call. */
   hx_status (*figures)(void* self, const hx_figure** out, uint32_t* count);
   /* Optional: counts [side, side], truth by prediction; HX_DECLINED: none. Owned as figures are. */
   hx_status (*table)(void* self, const double** cells, uint32_t* side);
@@ -41,7 +41,7 @@ typedef struct hx_metric_vt { /* self is a metric object made by a factory, for 
   hx_status (*restore)(void* self, const void* bytes, uint64_t size);
 } hx_metric_vt;
 
-/* What an item of kind HX_METRIC registers as its vtable. */
+/* The vtable of an item of kind HX_METRIC. */
 typedef struct hx_metric_factory_vt {
   uint32_t struct_size;
   hx_status (*open)(void* self, const hx_attributes* args, const hx_metric_vt** vt, void** object);

@@ -1,7 +1,7 @@
-// The primitives as functions on HTensor: evaluated at once on numbers, recorded when traced.
+// The primitives as functions on HTensor: evaluated eagerly on concrete tensors, recorded when traced.
 //
-// Names and meaning follow ONNX/StableHLO. Binary functions broadcast as NumPy does (the primitives themselves want equal
-// shapes; the broadcast is recorded). Operands share one dtype; numbers written in C++ take the tensor's dtype.
+// Names and semantics follow ONNX/StableHLO. Binary functions broadcast as NumPy does (primitives require equal
+// shapes; the broadcast is recorded). Operands share one dtype; C++ numbers take the tensor's dtype.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ HARMONICS_FACE inline HTensor reshape(const HTensor& x, const Shape& shape) {
 HARMONICS_FACE inline HTensor transpose(const HTensor& x, const std::vector<int64_t>& permutation) {
   return call1("transpose", {x}, Attributes().set("permutation", permutation));
 }
-// To `shape`, trailing axes aligned, sizes 1 stretched.
+// Broadcasts to `shape`, trailing axes aligned.
 HARMONICS_FACE inline HTensor broadcast(const HTensor& x, const Shape& shape) {
   return x.shape() == shape ? x : call1("broadcast", {x}, Attributes().set("shape", shape));
 }
@@ -153,7 +153,7 @@ HARMONICS_FACE inline HTensor select(const HTensor& condition, const HTensor& a,
   return call1("select", {broadcast(condition, s), broadcast(a, s), broadcast(b, s)});
 }
 
-// As select; a number stands for a tensor of it.
+// As select; numbers are broadcast.
 HARMONICS_FACE inline HTensor where(const HTensor& condition, const HTensor& a, const HTensor& b) {
   return select(condition, a, b);
 }
@@ -163,9 +163,9 @@ HARMONICS_FACE inline HTensor where(const HTensor& condition, const HTensor& a, 
 HARMONICS_FACE inline HTensor where(const HTensor& condition, double a, const HTensor& b) {
   return select(condition, full(b.dtype(), {}, a), b);
 }
-// x held between low and high, each of which may be left out: std::nullopt, or an empty tensor; with high below low it
-// is high. NaN stays. The gradient is 1 from bound to bound, both included, and 0 outside, where it flows to a bound
-// that is a tensor, as PyTorch's.
+// Clamps x to [low, high]; a bound may be std::nullopt or an empty tensor; if high < low the result is high. NaN
+// passes through. The gradient is 1 within the closed interval; outside it flows to the bound if that is a tensor,
+// as in PyTorch.
 HARMONICS_FACE inline HTensor clamp(const HTensor& x, const HTensor& low, const HTensor& high) {
   HTensor y = x;
   if (low) y = select(less(y, low), low, y);
@@ -198,11 +198,11 @@ HARMONICS_FACE inline HTensor reduce_mean(const HTensor& x, const std::vector<in
   for (int64_t a : axes) n *= static_cast<double>(x.shape()[static_cast<uint32_t>(a)]);
   return mul(reduce_sum(x, axes, keep), 1.0 / n);
 }
-// Index (i64) of the first largest element along `axis`, which disappears.
+// Index (i64) of the first maximum along `axis`, which is removed.
 HARMONICS_FACE inline HTensor argmax(const HTensor& x, int64_t axis) { return call1("argmax", {x}, Attributes().set("axis", axis)); }
 HARMONICS_FACE inline HTensor argmin(const HTensor& x, int64_t axis) { return call1("argmin", {x}, Attributes().set("axis", axis)); }
 HARMONICS_FACE inline HTensor cumsum(const HTensor& x, int64_t axis) { return call1("cumsum", {x}, Attributes().set("axis", axis)); }
-// The k largest of the last axis, in falling order, and their indices (i64); ties: lowest index first.
+// The k largest of the last axis, descending, and their indices (i64); ties: lowest index first.
 HARMONICS_FACE inline std::pair<HTensor, HTensor> top_k(const HTensor& x, int64_t k) {
   auto r = call("top_k", {x}, Attributes().set("k", k));
   return {r.at(0), r.at(1)};

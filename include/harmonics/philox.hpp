@@ -42,7 +42,7 @@ inline uint64_t stream_of(const char* text, size_t length) {
   return h;
 }
 
-// The numbers of one key and place, drawn one after the other: 2^34 of them, a function of (key, place, draw) alone.
+// The sequence of one key and counter: 2^34 numbers, a function of (key, place, draw) only.
 class PhiloxStream {
  public:
   PhiloxStream(std::array<uint32_t, 2> key, uint64_t place, uint32_t part = 0)
@@ -72,8 +72,8 @@ class PhiloxStream {
   uint32_t used_ = 4;
 };
 
-// The order in which shuffling gives out block `block` of epoch `epoch`: a permutation of 0 ... n-1 (Fisher-Yates), a
-// function of its arguments alone.
+// The shuffled order of block `block` in epoch `epoch`: a permutation of 0 ... n-1 (Fisher-Yates), a
+// function of its arguments only.
 inline void shuffled_order(uint32_t* order, uint32_t n, uint64_t seed, uint64_t epoch, uint64_t block) {
   PhiloxStream random(philox_key(seed, stream_of("shuffle", 7) ^ splitmix64(epoch)), block);
   for (uint32_t i = 0; i < n; ++i) order[i] = i;

@@ -1,5 +1,5 @@
-// The functions with which programs that embed Harmonics register what is theirs, spelled as their other calls: members
-// of HarmonicGraph and ScopedRegistry. Names, flags and errors are those of FunctionRegistry (function.hpp).
+// Registration functions for programs that embed Harmonics: members of HarmonicGraph and ScopedRegistry. Names,
+// flags and errors are those of FunctionRegistry (function.hpp).
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ namespace harmonics {
 
 inline namespace embedding {
 
-// `Owner` has FunctionRegistry& registry(). Objects are held until the owner and everything compiled with them are
-// gone; they are called from threads of the run. Errors: ErrorKind::Plugin, with the reason.
+// `Owner` has FunctionRegistry& registry(). Objects live until the owner and all programs compiled with them are
+// destroyed; threads of the run call them. Errors: ErrorKind::Plugin, with the reason.
 template <typename Owner>
 class Registering {
  public:
@@ -60,7 +60,7 @@ class Registering {
                                      const std::vector<Argument>& arguments = {}, uint32_t flags = 0) {
     registry_of_owner().register_metric(name, std::move(open), description, arguments, flags);
   }
-  // The name of a functional means one thing in the whole process: every graph knows it.
+  // Functionals are registered for the whole process: every graph sees them.
   HARMONICS_FACE void registerFunctional(const std::string& name, std::shared_ptr<FunctionalBody> body,
                                          const std::string& description = "",
                                          const std::vector<Argument>& arguments = {}, uint32_t flags = 0) {

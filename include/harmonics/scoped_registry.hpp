@@ -1,4 +1,4 @@
-// Names that are known within a scope alone.
+// Names registered for a scope.
 //
 //   {
 //     harmonics::ScopedRegistry mine;
@@ -14,18 +14,18 @@ namespace harmonics {
 
 inline namespace embedding {
 
-// While it lives, what it registers comes before what plugins and the library have of the same name: for every graph
-// that the thread which made it works with, or for one graph. The one made last comes first; those of a graph come
-// before the graph's own functions, those of a thread after them. When it ends, the names are gone: a graph that uses
-// one that nobody else has is refused by its next call. What was compiled keeps its objects until then. Functionals are
-// the exception: while it lives, the whole process knows theirs.
+// During its lifetime its items precede those of plugins and of the library with the same name: for every graph used
+// by the thread that created it, or for one graph. The latest scope comes first; scopes of a graph precede the
+// graph's own functions, scopes of a thread follow them. After its end, a graph that needs a name without another
+// definition fails in its next call. Compiled programs keep their objects until then. Functionals are the exception:
+// they are visible to the whole process.
 //
-// To be destroyed by the thread that made it. Errors: ErrorKind::Plugin where the library is older than contract 1.5.
+// To be destroyed by the thread that created it. Errors: ErrorKind::Plugin if the library is older than contract 1.5.
 class ScopedRegistry : public Registering<ScopedRegistry> {
  public:
   // For this thread.
   HARMONICS_FACE ScopedRegistry() : ScopedRegistry(static_cast<hx_graph*>(nullptr)) {}
-  // For this graph, which must live longer and not be moved from.
+  // For this graph, which must outlive it and not be moved from.
   HARMONICS_FACE explicit ScopedRegistry(const HarmonicGraph& graph) : ScopedRegistry(graph.graph()) {}
   HARMONICS_FACE ~ScopedRegistry() { calls::graphs().close_scope(scope_); }
   ScopedRegistry(const ScopedRegistry&) = delete;
@@ -34,7 +34,7 @@ class ScopedRegistry : public Registering<ScopedRegistry> {
   // As harmonics_register receives it.
   HARMONICS_FACE FunctionRegistry& registry() {
     registration_ = {sizeof(hx_registration), harmonics_api(), calls::graphs().scope_registry(scope_)};
-    return reinterpret_cast<FunctionRegistry&>(registration_);  // a view of the struct, as every plugin gets it
+    return reinterpret_cast<FunctionRegistry&>(registration_);  // a view of the struct, as in plugins
   }
 
  private:

@@ -1,4 +1,4 @@
-// Choosing and changing samples: FilterProducer, PickProducer, MapProducer, and the conditions of where=.
+// Selecting and mapping samples: FilterProducer, PickProducer, MapProducer, and the conditions of where=.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace harmonics {
 
-// "value<5" · "value[2]>=0.5,value[2]<1" · "value=setosa" · "finite". Compares numbers of a sample: one of them by its
-// place, or all of them without a place; commas join conditions that must all hold. A word stands for its number among the
+// "value<5" · "value[2]>=0.5,value[2]<1" · "value=setosa" · "finite". Compares values of a sample: one by index, or
+// all of them; commas join conditions that must all hold. A word is compared by its class number in the
 // stream's symbols.
 class Condition {
  public:
@@ -144,7 +144,7 @@ inline std::string escaped(const std::string& text) {
 
 }  // namespace detail
 
-// The samples for which a condition holds. How many there are is not known beforehand.
+// The samples for which a condition holds. Their number is not known in advance.
 class FilterProducer final : public WrappedProducer {
  public:
   FilterProducer(std::shared_ptr<Producer> inner, std::function<bool(const HTensor&)> keep)
@@ -181,7 +181,7 @@ class FilterProducer final : public WrappedProducer {
   std::string where_;
 };
 
-// The samples of these numbers, which rise; `together` > 1: so many from each number times `together` on.
+// The samples with these ascending indices; `together` > 1: groups of that many, from index times `together`.
 class PickProducer final : public WrappedProducer {
  public:
   PickProducer(std::shared_ptr<Producer> inner, std::shared_ptr<const std::vector<uint64_t>> numbers, uint64_t together = 1)
@@ -222,7 +222,7 @@ class PickProducer final : public WrappedProducer {
  private:
   uint64_t number_of(uint64_t i) const { return (*numbers_)[i / together_] * together_ + i % together_; }
 
-  // Up to n of the source's samples, back to back.
+  // Up to n of the source's samples, contiguous.
   uint64_t take(uint64_t n, char* to) {
     uint64_t got = 0;
     if (in_blocks_) {
@@ -257,7 +257,7 @@ class PickProducer final : public WrappedProducer {
   uint64_t at_ = 0, inner_at_ = 0;
 };
 
-// Every sample changed by a function, which must be pure.
+// Maps every sample by a pure function.
 class MapProducer final : public WrappedProducer {
  public:
   MapProducer(std::shared_ptr<Producer> inner, std::function<HTensor(const HTensor&)> change)

@@ -1,4 +1,4 @@
-// Samples from a program of yours to one of Harmonics that listens: tcp:, unix:, zmq+dealer:, ... Link Harmonics::Sender.
+// Sends samples to a listening Harmonics process: tcp:, unix:, zmq+dealer:, ... Link Harmonics::Sender.
 #pragma once
 
 #include <memory>
@@ -9,23 +9,23 @@
 namespace harmonics {
 
 struct SenderOptions {
-  std::string producer;           // who sends; "": the number of the process
+  std::string producer;           // name of the sender; "": the process id
   std::string stream = "samples";
-  bool durable = false;           // samples are kept until the receiver's disk has them, not only until it has received them
-  // The samples are those of a source from its first one on, as whenever this program starts: what the receiver has is not sent again.
+  bool durable = false;           // keep samples until the receiver has stored them on disk, not only received them
+  // The program always sends its source from the first sample on; samples that the receiver has are skipped.
   bool whole_source = false;
-  bool insecure = false;          // also beyond this machine without keys
-  double patience_seconds = 10;   // without any receiver
-  std::string key_file, server_key;  // ZeroMQ: the own pair of keys, and the receiver's public key or the file with it
+  bool insecure = false;          // allow other machines without encryption
+  double patience_seconds = 10;   // without a receiver
+  std::string key_file, server_key;  // ZeroMQ: own key pair; the receiver's public key or its file
 };
 
-// One tensor of a sample; its numbers are the caller's, and are copied when it is sent.
+// One tensor of a sample. The caller owns the values; send() copies them.
 struct SentTensor {
   std::string name;
   DType dtype = DType::F32;
   Shape shape;
   const void* numbers = nullptr;
-  uint32_t classes = 0;  // whole numbers that are classes: each is below this, and the receiver is told; 0: not
+  uint32_t classes = 0;  // number of classes of integer values, stated to the receiver; 0: no classes
 
   template <typename T> static SentTensor of(std::string name, const T* numbers, Shape shape = {}) {
     return {std::move(name), detail::dtype_of<T>::value, shape, numbers, 0};
@@ -35,13 +35,13 @@ struct SentTensor {
   }
 };
 
-// Every sample has the same tensors, in the same order. Errors: harmonics::Error, Unavailable when nobody listens for longer than patience,
-// Stream with the receiver's refusal.
+// Every sample has the same tensors, in the same order. Errors: harmonics::Error; Unavailable without a receiver for
+// longer than patience, Stream with the receiver's refusal.
 class Sender {
  public:
   explicit Sender(std::string address, SenderOptions options = {}) : address_(std::move(address)), options_(std::move(options)) {}
 
-  // Waits while the receiver takes no more.
+  // Blocks while the receiver grants no credit.
   void send(const std::vector<SentTensor>& sample) {
     if (!sender_) open(sample);
     if (sample.size() != tensors_.size()) throw Error(ErrorKind::Shape, address_ + ": a sample of " + std::to_string(sample.size()) + " tensors after samples of " + std::to_string(tensors_.size()));
@@ -55,13 +55,13 @@ class Sender {
     }
     check(harmonics_sender_send(sender_.get(), numbers.data()));
   }
-  // The number that the next sample has, once one was sent; waits for the receiver.
+  // Number of the next sample, after the first was sent; blocks for the receiver.
   uint64_t next() {
     uint64_t number = 0;
     if (sender_) check(harmonics_sender_next(sender_.get(), &number));
     return number;
   }
-  // No sample follows; waits until every one is acknowledged.
+  // Ends the stream; blocks until every sample is acknowledged.
   void finish() {
     if (sender_) check(harmonics_sender_finish(sender_.get()));
   }

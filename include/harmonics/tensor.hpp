@@ -1,4 +1,4 @@
-// HTensor: one handle for a tensor's numbers or for a value of the program being traced.
+// HTensor: a handle to a concrete tensor or to a value of the program being traced.
 #pragma once
 
 #include <cstring>
@@ -11,8 +11,8 @@
 #include <harmonics/abi.h>
 #include <harmonics/error.hpp>
 
-// Plainly built plugins would share inline functions' statics across libraries (STB_GNU_UNIQUE); hidden visibility
-// keeps each library's copy its own. Functions and data carry it, classes do not.
+// Plugins built by g++ would share statics of inline functions across libraries (STB_GNU_UNIQUE); hidden visibility
+// gives each library its own. Functions and data carry it, classes do not.
 #define HARMONICS_FACE __attribute__((visibility("hidden")))
 
 // Embedders link the library that defines it; in a plugin it stays null and the table arrives with registration.
@@ -40,9 +40,9 @@ template <> struct dtype_of<uint64_t> { static constexpr DType value = DType::U6
 template <> struct dtype_of<float> { static constexpr DType value = DType::F32; };
 template <> struct dtype_of<double> { static constexpr DType value = DType::F64; };
 
-// Thrown when a traced value is asked for its numbers; caught by the trampoline of the same library.
+// Thrown if values of a traced tensor are requested; caught by the trampoline of the same library.
 struct NeedsValues {};
-// Thrown when a layer asks for a width that is not settled yet; caught likewise.
+// Thrown if a layer requests a width that is not known yet; caught likewise.
 struct NeedsWidth {};
 
 HARMONICS_FACE inline const hx_api*& api_slot() {
@@ -97,7 +97,7 @@ class Shape {
   int64_t back() const { return dims_[rank_ - 1]; }
   const int64_t* begin() const { return dims_; }
   const int64_t* end() const { return dims_ + rank_; }
-  // Number of elements; 1 for a scalar. Throws where no int64_t holds it.
+  // Number of elements; 1 for a scalar. Throws on int64_t overflow.
   int64_t count() const {
     int64_t n = 1;
     bool overflows = false;
@@ -192,7 +192,7 @@ class HTensor {
   uint32_t rank() const { return type().rank; }
   int64_t size() const { return shape().count(); }
 
-  // The elements, row-major. Asking a traced value makes the host treat the caller's body as opaque.
+  // The elements, row-major. On a traced value it makes the host treat the caller's body as opaque.
   const void* bytes() const {
     const void* p = nullptr;
     detail::check(need()->data(v_, &p));
@@ -202,7 +202,7 @@ class HTensor {
     expect(detail::dtype_of<T>::value);
     return static_cast<const T*>(bytes());
   }
-  // Writable elements; a shared tensor is copied first, so other handles keep their values.
+  // Writable elements; a shared tensor is copied first (copy on write).
   void* mutable_bytes() {
     void* p = nullptr;
     detail::check(need()->mutable_data(&v_, &p));
@@ -218,8 +218,8 @@ class HTensor {
     return *data<T>();
   }
 
-  // The functions of <harmonics/ops.hpp> as methods, defined there: x.sub(mean).mul(2).relu(). A new tensor each, of
-  // the shape that the function gives; errors are theirs.
+  // The functions of <harmonics/ops.hpp> as methods, defined there: x.sub(mean).mul(2).relu(). Each returns a new
+  // tensor; shapes and errors are those of the function.
   HTensor add(const HTensor& b) const;
   HTensor add(double b) const;
   HTensor sub(const HTensor& b) const;
@@ -309,7 +309,7 @@ class Attributes {
   Attributes& set(const char* name, const Shape& shape) { return set(name, shape.vector()); }
   Attributes& set(const char* name, std::vector<double> v) { return add(name, HX_ATTR_FLOATS).floats = std::move(v), *this; }
 
-  // A C view into this object; valid until it changes. `items` gives the storage.
+  // A C view into this object; valid until it changes. `items` is the storage.
   hx_attributes view(std::vector<hx_attribute>& items) const {
     items.clear();
     for (const Entry& e : entries_) {
@@ -347,7 +347,7 @@ class Attributes {
   std::vector<Entry> entries_;
 };
 
-// One operation or functional by name; the result list has as many tensors as the operation has results.
+// Calls an operation or functional by name; returns one tensor per result.
 HARMONICS_FACE inline std::vector<HTensor> call(const char* op, const std::vector<HTensor>& inputs,
                                                 const Attributes& attributes = {}) {
   const hx_api* api = detail::api();

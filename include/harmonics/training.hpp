@@ -1,4 +1,4 @@
-// Optimizers, schedules of the learning rate and predicates of a plugin's own.
+// Optimizers, learning rate schedules and predicates of plugins.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace harmonics {
 
-// The parameter that is stepped.
+// The parameter to update.
 struct ParameterInfo {
   std::string name;
   DType dtype;
   Shape shape;
-  bool hidden;  // neither a table that is looked up nor of an arrow into a layer that a loss looks at
+  bool hidden;  // neither an embedding table nor of an arrow into a tapped layer
 };
 
-// What is kept for a parameter from step to step, zeros at first.
+// Optimizer state of a parameter, initially zero.
 struct Moment {
   std::string name;
   DType dtype;
@@ -32,33 +32,33 @@ struct UpdateStep {
   std::vector<HTensor> moments;
 };
 
-// Written in operations, which become part of the training step. --optimizer 'name(lr=0.1)'.
+// Traced operations, which become part of the training step. --optimizer 'name(lr=0.1)'.
 class OptimizerFunction {
  public:
   virtual std::vector<Moment> moments(const ParameterInfo& parameter, const Arguments& arguments) const {
     (void)parameter, (void)arguments;
     return {};
   }
-  // The parameter's next value, then the moments'. Numbers cannot be read here.
+  // Next value of the parameter, then of the moments. Values cannot be read here.
   virtual std::vector<HTensor> step(const ParameterInfo& parameter, const UpdateStep& update, const Arguments& arguments) const = 0;
   virtual ~OptimizerFunction() = default;
 };
 
-// Where a run stands.
+// Progress of a run.
 struct RunPoint {
   int64_t step;     // from 0
-  int64_t steps;    // of the whole run; 0: not known
-  double progress;  // from 0 to 1; below 0: nothing says when the run ends
+  int64_t steps;    // of the whole run; 0: unknown
+  double progress;  // from 0 to 1; below 0: the end is unknown
 };
 
 class ScheduleFunction {
  public:
-  // What the learning rate is multiplied with: at least 0. Pure.
+  // The factor of the learning rate: at least 0. Pure.
   virtual double factor(const RunPoint& point, const Arguments& arguments) const = 0;
   virtual ~ScheduleFunction() = default;
 };
 
-// What a predicate may ask of the run; valid during the call.
+// A predicate's access to the run; valid during the call.
 class RunView {
  public:
   explicit RunView(const hx_run_view& raw) : raw_(raw) {}
@@ -77,7 +77,7 @@ class RunView {
   const hx_run_view& raw_;
 };
 
-// if name(arguments) { ... }, asked before every step. Keeps nothing from call to call: a run that is resumed asks anew.
+// if name(arguments) { ... }, evaluated before every step. Stateless: a resumed run evaluates it again.
 class PredicateFunction {
  public:
   virtual bool operator()(const RunView& run, const Arguments& arguments) const = 0;

@@ -11,7 +11,7 @@ extern "C" {
 /* ---- optimizers: the first argument of the schema is "lr", a number with a default ------------------------------ */
 
 enum {
-  HX_PARAMETER_HIDDEN = 1 /* neither a table that is looked up nor of an arrow into a layer that a loss looks at */
+  HX_PARAMETER_HIDDEN = 1 /* neither an embedding table nor of an arrow into a tapped layer */
 };
 
 typedef struct hx_parameter {
@@ -21,12 +21,12 @@ typedef struct hx_parameter {
   hx_type type;
 } hx_parameter;
 
-typedef struct hx_moment { /* what is kept for a parameter from step to step; zeros at first */
+typedef struct hx_moment { /* optimizer state of a parameter, initially zero */
   const char* name;        /* "m"; owned by the optimizer, valid until its next call */
   hx_type type;
 } hx_moment;
 
-typedef struct hx_update { /* one step of one parameter, every value traced */
+typedef struct hx_update { /* one update of one parameter; all values are traced */
   uint32_t struct_size;
   uint32_t n_moments;
   hx_value *value, *gradient;
@@ -39,7 +39,7 @@ typedef struct hx_update { /* one step of one parameter, every value traced */
 
 typedef struct hx_optimizer_vt {
   uint32_t struct_size;
-  /* What it keeps for a parameter; `out` has room for HX_MAX_MOMENTS. Pure. */
+  /* The state of a parameter; `out` has room for HX_MAX_MOMENTS. Pure. */
   hx_status (*moments)(void* self, const hx_attributes* args, const hx_parameter* parameter, hx_moment* out,
                        uint32_t* count);
   /* The parameter's next value, then those of the moments, of their types. Written with hx_api.apply: it becomes part of
@@ -55,13 +55,13 @@ typedef struct hx_run_point {
   uint32_t struct_size;
   uint32_t flags;  /* reserved, 0 */
   int64_t step;    /* from 0 */
-  int64_t steps;   /* of the whole run; 0: not known */
-  double progress; /* from 0 to 1, by steps or by time; below 0: nothing says when the run ends */
+  int64_t steps;   /* of the whole run; 0: unknown */
+  double progress; /* from 0 to 1, by steps or by time; below 0: the end is unknown */
 } hx_run_point;
 
 typedef struct hx_schedule_vt {
   uint32_t struct_size;
-  /* What the learning rate is multiplied with at this point: at least 0. Pure. */
+  /* The factor of the learning rate: at least 0. Pure. */
   hx_status (*factor)(void* self, const hx_attributes* args, const hx_run_point* point, double* out);
   void (*destroy)(void* self);
 } hx_schedule_vt;
@@ -79,7 +79,7 @@ typedef struct hx_run_view {
 
 typedef struct hx_predicate_vt {
   uint32_t struct_size;
-  /* 0 or 1, asked before every step. A function of its arguments and the run alone, unless HX_BY_CLOCK says otherwise. */
+  /* 0 or 1, evaluated before every step. A function of its arguments and the run only, unless HX_BY_CLOCK is set. */
   hx_status (*holds)(void* self, const hx_attributes* args, const hx_run_view* run, int32_t* out);
   void (*destroy)(void* self);
 } hx_predicate_vt;

@@ -23,13 +23,13 @@ struct WrapperOption {
   std::string text;  // "shuffle=8192&seed=1"
 };
 
-// Passes everything on; the wrappers below change what they are for. Where they stand is a function of (epoch, index): the
-// order of samples does not depend on what was read before, nor on how far another wrapper has read ahead.
+// Forwards everything; the wrappers below override their part. Their state is a function of (epoch, index): sample
+// order does not depend on earlier reads, nor on another wrapper's prefetch.
 class WrappedProducer : public Producer {
  public:
   explicit WrappedProducer(std::shared_ptr<Producer> inner) : inner_(std::move(inner)) {
     if (!inner_) throw Error(ErrorKind::Usage, "a wrapper needs a producer to wrap");
-    // Cached below the wrappers, not above: there all passes would repeat the order of the first.
+    // Cached below the wrappers: above them every pass would repeat the order of the first.
     const bool known = dynamic_cast<WrappedProducer*>(inner_.get()) || dynamic_cast<KnownProducer*>(inner_.get());
     if (!known) inner_ = std::make_shared<KnownProducer>(std::move(inner_));
   }
@@ -52,11 +52,11 @@ class WrappedProducer : public Producer {
   std::optional<StreamHealth> health() override { return inner_->health(); }
 
  protected:
-  // To sample `index` of pass epoch().
+  // Seeks to sample `index` of pass epoch().
   virtual bool go_to(uint64_t index) { return inner_->seek(epoch_, index); }
   uint64_t epoch() const { return epoch_; }
 
-  // What the samples are; where nobody says, the first one is looked at.
+  // Type of the samples; if the source does not describe them, of the first one.
   std::optional<StreamInfo> known_samples() {
     std::optional<StreamInfo> info = inner_->describe();
     if (info) return info;
@@ -64,7 +64,7 @@ class WrappedProducer : public Producer {
     return inner_->describe();
   }
 
-  // Where a sample lies in the source: at `sum`, or at times * step + more. No source is that long that it does not fit.
+  // A sample's index in the source: `sum`, or times * step + more. Overflow is an error.
   static uint64_t place(std::optional<uint64_t> sum) {
     if (!sum) throw Error(ErrorKind::Usage, "there is no sample beyond the 2^64th to go to");
     return *sum;
@@ -103,7 +103,7 @@ class SampleWiseProducer : public WrappedProducer {
 
  protected:
   bool numbered() const { return numbered_; }
-  // Of the samples of one call of next or read: none yet; then those that the source gave just now, or these.
+  // Numbers of the samples of one next or read: none yet; then the source's latest, or these.
   void begin_numbers() { given_.clear(); }
   void add_numbers(uint64_t n) {
     if (!numbered_ || n == 0) return;
@@ -115,7 +115,7 @@ class SampleWiseProducer : public WrappedProducer {
   }
 
  private:
-  bool numbered_ = false;  // somebody asks for them
+  bool numbered_ = false;  // numbers were requested
   std::vector<SampleNumber> given_;
 };
 
@@ -150,7 +150,7 @@ class TakeProducer final : public WrappedProducer {
   uint64_t n_, left_;
 };
 
-// Without the first n samples of each pass.
+// Skips the first n samples of each pass.
 class SkipProducer final : public WrappedProducer {
  public:
   SkipProducer(std::shared_ptr<Producer> inner, uint64_t n) : WrappedProducer(std::move(inner)), n_(n) {}
@@ -181,7 +181,7 @@ class SkipProducer final : public WrappedProducer {
   bool started_ = false, ended_ = false;
 };
 
-// Every count-th sample, beginning with the index-th.
+// Every count-th sample, starting at index.
 class ShardProducer final : public WrappedProducer {
  public:
   ShardProducer(std::shared_ptr<Producer> inner, uint64_t index, uint64_t count)
@@ -214,7 +214,7 @@ class ShardProducer final : public WrappedProducer {
   uint64_t index_, count_, gap_;
 };
 
-// The source `times` times over; 0: for ever.
+// Repeats the source `times` times; 0: for ever.
 class RepeatProducer final : public WrappedProducer {
  public:
   RepeatProducer(std::shared_ptr<Producer> inner, uint64_t times) : WrappedProducer(std::move(inner)), times_(times) {}
@@ -252,7 +252,7 @@ class RepeatProducer final : public WrappedProducer {
     if (!start(pass_ + 1, 0)) throw Error(ErrorKind::Stream, "repeat: the producer cannot be read a second time");
     return true;
   }
-  // Passes of the source are numbered through; without end each of our own begins far behind the last.
+  // Passes of the source are numbered consecutively; without an end each of ours starts far after the last.
   bool start(uint64_t pass, uint64_t index) {
     if (!inner_->seek((times_ ? epoch() * times_ : epoch() << 32) + pass, index)) return false;
     pass_ = pass;
@@ -276,7 +276,7 @@ class RepeatProducer final : public WrappedProducer {
   std::optional<StreamInfo> info_;
 };
 
-// Samples in blocks of `block`, each block in an order that depends on (seed, epoch, block number) alone.
+// Blocks of `block` samples, each shuffled by (seed, epoch, block number) only.
 class ShuffleProducer final : public WrappedProducer {
  public:
   ShuffleProducer(std::shared_ptr<Producer> inner, uint32_t block, uint64_t seed = 0)
@@ -318,7 +318,7 @@ class ShuffleProducer final : public WrappedProducer {
                                         " bytes is larger than any memory; give a smaller block, for example shuffle=8192");
     block_.resize(*bytes);
   }
-  // Reads one block again at most.
+  // Rereads at most one block.
   bool go_to(uint64_t index) override {
     prepare();
     const uint64_t block = index / capacity_, offset = index % capacity_;
@@ -363,7 +363,7 @@ class ShuffleProducer final : public WrappedProducer {
   std::vector<HTensor> samples_;
 };
 
-// n samples as one, along a new first axis. The last one of a pass is shorter, or left out.
+// n samples as one, along a new first axis. The last of a pass is shorter, or dropped.
 class BatchProducer final : public WrappedProducer {
  public:
   enum class Last { Short, Dropped };
@@ -390,7 +390,7 @@ class BatchProducer final : public WrappedProducer {
     const std::size_t n = inner_->size();
     return n / n_ + (n % n_ && last_ == Last::Short ? 1 : 0);
   }
-  // Known beforehand only when every batch is full.
+  // Known in advance only if every batch is full.
   std::optional<StreamInfo> describe() override {
     std::optional<StreamInfo> info = inner_->describe();
     if (!info || (last_ == Last::Short && (inner_->size() == 0 || inner_->size() % n_))) return std::nullopt;
@@ -407,7 +407,7 @@ class BatchProducer final : public WrappedProducer {
   }
 
  private:
-  // The last batch may be short, so it is read to get past it.
+  // The last batch may be short, so it is read to skip it.
   bool go_to(uint64_t index) override {
     if (!inner_->seek(epoch(), index ? place(index - 1, n_, 0) : 0)) return false;
     if (index && !next()) throw Error(ErrorKind::Stream, "batch: there is no batch " + std::to_string(index - 1) + " any more");
@@ -437,7 +437,7 @@ class BatchProducer final : public WrappedProducer {
 
 namespace detail {
 
-// A producer without its wrappers that have options, and those options: "take=100&shuffle=8&seed=1".
+// A producer without the wrappers that have address options, and these options: "take=100&shuffle=8&seed=1".
 struct Unwrapped {
   std::shared_ptr<Producer> producer;
   std::string options;
@@ -451,7 +451,7 @@ inline Unwrapped unwrapped(std::shared_ptr<Producer> producer) {
     const WrapperOption o = wrapper->option();
     const bool anywhere = o.acts == Acts::Anywhere;
     if (o.acts == Acts::Never || (!anywhere && (first ? o.acts > above : o.acts >= above))) break;
-    if (!anywhere || !ahead) u.options += (u.options.empty() ? "" : "&") + o.text;  // reading ahead once is enough
+    if (!anywhere || !ahead) u.options += (u.options.empty() ? "" : "&") + o.text;  // one prefetch is enough
     if (anywhere) ahead = true;
     else above = o.acts, first = false;
     const std::shared_ptr<Producer> inner = wrapper->inner();
