@@ -151,6 +151,11 @@ TEST_CASE("every block of the tutorial does what it says, from a clone, in an em
   CHECK(fs::exists(newcomer.folder / "home/tutorial/digits.html"));
 }
 
+TEST_CASE("every block of the page on migrating does what it says, from a clone, in an empty home") {
+  Newcomer newcomer;
+  check_document(fs::path(HARMONICS_SOURCE_DIR) / "docs/migrating.md", newcomer, 240);
+}
+
 TEST_CASE("every block of the page on plugins does what it says, from an installation, in an empty home") {
   Newcomer newcomer;
   const std::string prefix = newcomer.folder / "home/.local";
