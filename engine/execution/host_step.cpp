@@ -13,13 +13,13 @@ namespace harmonics {
 
 namespace {
 
-// The views are part of the context so that running allocates nothing; an Executable runs once at a time.
+// Views are kept in the context so that a run allocates nothing; an Executable runs once at a time.
 struct ReferenceStep {
   decltype(OpRow::evaluate) evaluate;
   AttributeMap attributes;
   std::vector<ConstView> inputs;
   std::vector<View> outputs;
-  int64_t index_limit = -1;  // input 1 holds indices below it; -1: none does
+  int64_t index_limit = -1;  // input 1 holds indices below it; -1: no indices
 };
 
 template <typename T> void clamp_into(const void* from, void* to, int64_t count, int64_t limit) {

@@ -21,7 +21,7 @@ std::vector<hx_type> c_types(const std::vector<TensorType>& types) {
   return result;
 }
 
-// "linear{activation = relu}(f32[64, 784], f32[10, 784]) -> f32[64, 10]"
+// Text of a call site: "linear{activation = relu}(f32[64, 784], f32[10, 784]) -> f32[64, 10]".
 std::string describe(std::string_view op, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
                      const std::vector<TensorType>& outputs) {
   std::string text = fmt::format("{}{}(", op, attributes.str());
@@ -33,7 +33,7 @@ std::string describe(std::string_view op, const AttributeMap& attributes, const 
 
 std::string name_of(const Node& node) { return node.op == Op::call ? node.callee : std::string(op_row(node.op).name); }
 
-// A plugin's, for the place of one call.
+// A plugin's own kernel for one call.
 KernelPtr own_kernel(const HostFunction& function) {
   hx_kernel raw{};
   ItemPtr owner;
@@ -47,7 +47,7 @@ namespace {
 struct PrecisionRow {
   Precision precision;
   const char* name;
-  uint32_t flag;  // of call sites
+  uint32_t flag;  // call-site flag
 };
 constexpr PrecisionRow kPrecisions[] = {{Precision::fp32, "fp32", 0},
                                         {Precision::fp16, "fp16", HX_SITE_FP16_CHUNKS},

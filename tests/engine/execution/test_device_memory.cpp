@@ -390,14 +390,16 @@ TEST_CASE("batches that set out while a step runs arrive before the step that ta
 
 TEST_CASE("batches need pinned memory and events, a queue for themselves, and some size") {
   Accelerated plain, staging(true);
-  const auto open = [](Accelerated& of, const DeviceQueuePtr& steps, const std::vector<uint64_t>& bytes) { return Arrivals::open(of.item(), steps, bytes, 2); };
+  const auto open = [](Accelerated& of, const DeviceQueuePtr& steps, const std::vector<uint64_t>& bytes) {
+    return InputPrefetch::open(of.item(), steps, bytes, 2);
+  };
   CHECK_FALSE(open(plain, std::make_shared<DeviceQueue>(plain.item()), {100}));
   const auto steps = std::make_shared<DeviceQueue>(staging.item());
   CHECK_FALSE(open(staging, steps, {kSmallInput, 1}));
   {
     const auto first = open(staging, steps, {100, 0, 7});
     REQUIRE(first);
-    CHECK(Arrivals::on(*steps) == first.get());
+    CHECK(InputPrefetch::on(*steps) == first.get());
     CHECK_FALSE(open(staging, steps, {100}));
     for (size_t batch = 0; batch < 2; ++batch)
       for (size_t stream = 0; stream < 3; ++stream) CHECK(reinterpret_cast<uintptr_t>(first->host(batch, stream)) % 64 == 0);
@@ -406,28 +408,28 @@ TEST_CASE("batches need pinned memory and events, a queue for themselves, and so
     CHECK_FALSE(first->take(&other, room.at(0), sizeof other));
     CHECK_FALSE(first->take(first->host(1, 0), room.at(0), 100));  // nothing has set out
   }
-  CHECK(Arrivals::on(*steps) == nullptr);
+  CHECK(InputPrefetch::on(*steps) == nullptr);
   CHECK(open(staging, steps, {100}));
 }
 
 TEST_CASE("a batch that no step took is not written over on its way") {
   Accelerated with(true);
   const auto steps = std::make_shared<DeviceQueue>(with.item());
-  const auto arrivals = Arrivals::open(with.item(), steps, {128}, 1);
-  REQUIRE(arrivals);
-  std::memset(arrivals->host(0, 0), 1, 128);
-  arrivals->start(0, {128});
+  const auto prefetch = InputPrefetch::open(with.item(), steps, {128}, 1);
+  REQUIRE(prefetch);
+  std::memset(prefetch->host(0, 0), 1, 128);
+  prefetch->start(0, {128});
   const size_t before = with.device->synchronized;
-  arrivals->renew(0);
+  prefetch->renew(0);
   CHECK(with.device->synchronized == before + 1);
-  std::memset(arrivals->host(0, 0), 2, 128);
-  arrivals->start(0, {128});
+  std::memset(prefetch->host(0, 0), 2, 128);
+  prefetch->start(0, {128});
   const DeviceBuffer room(steps, 128);
-  REQUIRE(arrivals->take(arrivals->host(0, 0), room.at(0), 128));
+  REQUIRE(prefetch->take(prefetch->host(0, 0), room.at(0), 128));
   std::vector<std::byte> came(128);
   steps->download(came.data(), room.at(0), 128);
   steps->synchronize();
   CHECK(came == std::vector<std::byte>(128, std::byte{2}));
-  arrivals->renew(0);  // nobody waits for what has come
+  prefetch->renew(0);  // nobody waits for what has come
   CHECK(with.device->synchronized == before + 2);
 }

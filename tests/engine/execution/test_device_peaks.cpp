@@ -1,7 +1,7 @@
 // What profiles divide by where a device has memory of its own.
 #include <catch2/catch.hpp>
 
-#include "engine/execution/device_yardsticks.hpp"
+#include "engine/execution/device_peaks.hpp"
 #include "tests/engine/execution/fake_accelerator.hpp"
 
 using namespace harmonics;
