@@ -5,7 +5,7 @@
 namespace harmonics::reference {
 namespace {
 
-// What a product multiplies: x, or, where x holds whole numbers, x * scale.
+// The product's operand: x, or x * scale for integer x.
 HTensor scaled(const char* name, const AttributeMap& a, const HTensor& x, const HTensor& like) {
   if (!a.has("scale")) return x;
   expect(is_integer(x.dtype()), name, "scale is for whole numbers, not for " + text_of(x), ErrorKind::Type);
@@ -15,7 +15,7 @@ HTensor scaled(const char* name, const AttributeMap& a, const HTensor& x, const 
 Values linear(const AttributeMap& a, Inputs in) {
   expect_inputs("linear", in, 2, 3);
   const HTensor &weight = in[1], x = scaled("linear", a, in[0], weight);
-  const uint32_t from = a.flag("transposed") ? 0 : 1;  // the weight's axis of inputs
+  const uint32_t from = a.flag("transposed") ? 0 : 1;  // the weight's input axis
   expect(x.rank() >= 1 && weight.rank() == 2 && x.shape().back() == weight.shape()[from], "linear",
          "x " + text_of(x) + " and weight " + text_of(weight) + " do not fit: x is [..., in], the weight " +
              (from ? "[out, in]" : "[in, out]"));
@@ -43,10 +43,10 @@ Values linear_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs grad
   return result;
 }
 
-// a's rows times b's rows, summed over all leading axes: what the weight of an affine map has as its slope.
+// Rows of a times rows of b, summed over all leading axes: the gradient of an affine map's weight.
 HTensor summed_outer(const HTensor& a, const HTensor& b) { return dot(a, b, leading_axes(a), leading_axes(b)); }
 
-// Where nothing is kept, what is not finite is not kept either.
+// select, so that a dropped sum drops its infinities and NaN too.
 Values dot_add(const AttributeMap& attributes, Inputs in) {
   expect_inputs("dot_add", in, 3, 4);
   const HTensor product = one("dot", attributes, {in[1], in[2]});
@@ -54,7 +54,7 @@ Values dot_add(const AttributeMap& attributes, Inputs in) {
   return {(in.size() == 4 ? select(in[3], in[0], zeros_like(in[0])) : in[0]) + product};
 }
 
-// What a product and a sum of one of its operands read anyway, together: the slopes of a weight and its bias.
+// A product and the sum of one of its operands, which the kernel reads once: gradients of a weight and its bias.
 Values dot_sum(const AttributeMap& attributes, Inputs in) {
   expect_inputs("dot_sum", in, 2, 2);
   const int64_t which = attributes.integer("sum", 0);

@@ -17,7 +17,7 @@ namespace harmonics {
 
 namespace {
 
-// The name is all a text keeps of a host function.
+// A host function read from text: only its name is known.
 class NamedHost : public HostFunction {
  public:
   explicit NamedHost(std::string name) : name_(std::move(name)) {}
@@ -128,7 +128,7 @@ class Parser {
     check(index, types, from);
   }
 
-  // Inference again, so that what does not fit is shown in its place.
+  // Repeats inference, so that type errors are shown at their position.
   void check(uint32_t index, const std::vector<TensorType>& types, size_t from) {
     std::vector<TensorType> want;
     try {
@@ -301,7 +301,7 @@ class Parser {
     cursor_.fail(from, "expected a number, a list, a text, true or false");
   }
 
-  // A list of whole numbers, or of reals when its first element is one.
+  // A list of integers, or of reals if its first element is one.
   AttributeValue list() {
     const size_t from = cursor_.place();
     std::vector<std::string_view> words;
