@@ -1,4 +1,4 @@
-// Metrics: figures over a pass, however it was cut into batches.
+// Metrics: values over a pass must not depend on how it is divided into batches.
 #include <cmath>
 #include <cstddef>
 
@@ -35,7 +35,7 @@ class Opened {
 
   void add(const hx_metric_batch& batch) { expect(table_->add(object_, &batch)); }
   void reset() { expect(table_->reset(object_)); }
-  // What was gathered, in another object of the metric; false: it cannot be kept.
+  // Saves the state and restores it in another object; false: the metric cannot save it.
   bool hand_over(Opened& to) {
     const size_t saves = offsetof(hx_metric_vt, restore) + sizeof table_->restore;
     if (table_->struct_size < saves || !table_->save || !table_->restore) return false;
@@ -54,7 +54,7 @@ class Opened {
     Figures f;
     for (uint32_t i = 0; i < count; ++i) f.emplace_back(given[i].name, given[i].value);
     if (!f.empty()) return f;
-    const double* cells = nullptr;  // a metric may be a table alone
+    const double* cells = nullptr;  // a metric may consist of a table only
     uint32_t side = 0;
     if (table_->struct_size < offsetof(hx_metric_vt, destroy) || !table_->table) return f;
     if (const hx_status status = table_->table(object_, &cells, &side); status != HX_DECLINED) expect(status);
