@@ -1,4 +1,4 @@
-// flow, source, arrow.
+// Rules: flow, source, arrow.
 #include "dsl/hmx/rules.hpp"
 #include "dsl/hmx/slips.hpp"
 
@@ -6,7 +6,7 @@ namespace harmonics::hmx {
 
 namespace {
 
-// "expected X, found Y" where Y stands in the way of the arrow's end, with the arrow as it should be written.
+// "expected X, found Y" for a token in place of the arrow's end, with the correct arrow.
 [[noreturn]] void refuse_forward_end(Reader& reader, size_t begin) {
   const Lexer& lexer = reader.lexer;
   const std::string whole = std::string(reader.text(begin, lexer.previous_end())) + ")->";
@@ -109,7 +109,7 @@ Arrow read_arrow(Reader& reader) {
   reader.unexpected("the name that '" + shown + "' leads to", {"arrows lead to layers and consumers by name"});
 }
 
-// What people put behind a target.
+// Rejects text after a target.
 void refuse_rest_of_flow(Reader& reader, const FlowLine& flow) {
   const Lexer& lexer = reader.lexer;
   if (lexer.on_new_line()) return;

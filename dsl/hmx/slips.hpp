@@ -1,4 +1,4 @@
-// Characters and words that people write by habit from other languages, and what to write instead.
+// Typos: characters and words of other languages, and their correct form.
 #pragma once
 
 #include <optional>
@@ -11,14 +11,14 @@ namespace harmonics::hmx {
 
 struct Slip {
   std::string message, remedy;
-  size_t length = 0;  // bytes it covers, where that is more than one token
+  size_t length = 0;  // bytes, if more than one token
 };
 
-// A slip in the token here, whatever was expected instead.
+// A typo at the token here, whatever was expected.
 std::optional<Slip> find_slip(const Lexer& lexer);
-// Is this a run of arrow characters that is no arrow? Empty text: no arrow begins here at all.
+// Describes a run of arrow characters that is no arrow. Empty: there is none here.
 Slip describe_bad_arrow(const Lexer& lexer);
-// "-(relu)->" for "-relu->"; nothing when the text here is not of that form.
+// "-(relu)->" for "-relu->"; nothing if the text has another form.
 std::optional<Slip> find_bare_tag(const Lexer& lexer);
 
 }  // namespace harmonics::hmx

@@ -199,11 +199,11 @@ Finding memory(const ItemPtr& item, const std::vector<const AskedImplementation*
     if (f.outcome == Outcome::Failed) return f;
     if (!a->training || !(item->flags & HX_OWN_GRADIENT)) continue;
     Values operands;
-    std::vector<TensorType> output_gradients;
+    std::vector<TensorType> input_gradients;
     for (const TensorType& t : a->site.inputs)
-      if (is_float(t.dtype)) output_gradients.push_back(t);
+      if (is_float(t.dtype)) input_gradients.push_back(t);
     if (const auto step = gradient_step(item, *a, operands))
-      f = memory_of(*step, "its gradient's", a->site.str(), operands, output_gradients, kernels);
+      f = memory_of(*step, "its gradient's", a->site.str(), operands, input_gradients, kernels);
     if (f.outcome == Outcome::Failed) return f;
   }
   if (kernels == 0) return {Outcome::Passed, "no kernels: run() is given tensors", ""};

@@ -1,4 +1,4 @@
-// Call sites of attention. Where cuDNN does not serve they become what their bodies say: products, and chains between them.
+// Plans attention. Calls that cuDNN does not support are inlined: products, and chains between them.
 #include "attention.hpp"
 
 #include <cmath>
@@ -30,7 +30,7 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   Work work(site.machine());
   if (as_they_are) a.dtype = dtype;
   else {
-    // f16 has the mantissa of TF32; what is beyond its range becomes the largest it has.
+    // f16 has the mantissa of TF32; larger values saturate.
     Operand* const rounded[] = {&a.q, &a.k, &a.v};
     for (uint32_t i = 0; i < 3; ++i) {
       const auto n = static_cast<uint32_t>(count(site.in(i)));

@@ -5,7 +5,7 @@
 namespace harmonics::cuda {
 namespace {
 
-// What the text needs beside CUDA's own words. HM_EMULATED: it is compiled for a processor, which brings the conversions along.
+// Prelude of generated programs. HM_EMULATED: compiled for the processor, which brings its own conversions.
 const char* kPrelude = R"(typedef unsigned char uchar;
 typedef signed char schar;
 typedef unsigned short ushort;
@@ -35,7 +35,7 @@ template <typename T> __device__ inline void store(T* to, const Pack<T>& from, u
 
 bool is_half(uint32_t dtype) { return dtype == HX_F16 || dtype == HX_BF16; }
 
-// The type that an element is stored as, and the one that is computed in.
+// Storage type and arithmetic type of an element.
 const char* stored_name(uint32_t dtype) {
   switch (dtype) {
     case HX_BOOL:
@@ -63,7 +63,7 @@ const char* unsigned_name(uint32_t dtype) {
   }
 }
 
-// To bool: not zero. From floats to whole numbers: cut, held to the range, NaN is 0.
+// To bool: not zero. From floats to integers: truncates, saturates, NaN gives 0.
 std::string cast_text(const std::string& a, uint32_t from, uint32_t result) {
   if (result == HX_BOOL) return "(uchar)(" + a + " != 0)";
   const std::string to = computed_name(result);
@@ -76,7 +76,7 @@ std::string cast_text(const std::string& a, uint32_t from, uint32_t result) {
   return "(" + a + " != " + a + " ? (" + to + ")0 : " + a + " >= " + beyond + " ? " + all_ones + " : " + a + " <= " + low + " ? " + least + " : (" + to + ")" + a + ")";
 }
 
-// Registers of half precision hold what their type can.
+// Rounds a half-precision register to its type.
 std::string rounded(const std::string& text, uint32_t dtype) {
   if (dtype == HX_F16) return "from_f16(to_f16(" + text + "))";
   if (dtype == HX_BF16) return "from_bf16(to_bf16(" + text + "))";
@@ -137,7 +137,7 @@ class Writer {
   }
 
  private:
-  // "at2": the place of an input that is stretched over the result, from element first + j.
+  // Emits "at2": the offset of a broadcast input for element first + j.
   void walk(const hx_type& x, const hx_type& y, const std::string& k) {
     Walk w{dims(y), {std::vector<int64_t>(y.rank, 0)}, {0}};
     const auto own = strides(x);

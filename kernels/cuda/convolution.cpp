@@ -1,4 +1,4 @@
-// Call sites of convolutions. Where cuDNN does not serve they become patches and products, as their bodies have it.
+// Plans convolutions. Calls that cuDNN does not support become patches and products, as in their bodies.
 #include "convolution.hpp"
 
 #include "families.hpp"
@@ -6,7 +6,7 @@
 namespace harmonics::cuda {
 namespace {
 
-// From the types of x, weight and y, or of their slopes.
+// Reads the types of x, weight and y, or of their gradients.
 bool read(const Site& site, const hx_type& x, const hx_type& weight, const hx_type& y, Convolution& c) {
   if (!is_float(x.dtype) || weight.dtype != x.dtype || y.dtype != x.dtype) return declined("convolves floats of one type");
   c.dtype = x.dtype;
@@ -17,7 +17,7 @@ bool read(const Site& site, const hx_type& x, const hx_type& weight, const hx_ty
     return values.empty() ? std::vector<int64_t>(x.rank - 2, otherwise) : values;
   };
   c.strides = axes("strides", 1), c.dilation = axes("dilation", 1), c.low = axes("padding_low", 0), c.high = axes("padding_high", 0);
-  if (x.rank == 3) {  // cuDNN knows no fewer than two axes
+  if (x.rank == 3) {  // cuDNN needs at least two axes
     for (auto* shape : {&c.x, &c.weight, &c.y}) shape->insert(shape->begin() + 2, 1);
     for (auto* ones : {&c.strides, &c.dilation}) ones->insert(ones->begin(), 1);
     for (auto* zeros : {&c.low, &c.high}) zeros->insert(zeros->begin(), 0);

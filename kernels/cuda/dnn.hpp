@@ -1,5 +1,6 @@
-// The part of cuDNN's graph interface that convolutions and attention need. The library is opened when the first of them is planned, so
-// that the plugin loads at once and works without it; its numbers are declared here; tests compare them with its header where it is.
+// The part of cuDNN's graph API used for convolutions and attention. The library is opened when the first of them is
+// planned, so that the plugin loads quickly and works without it. Constants are declared here; tests compare them with
+// cuDNN's header if present.
 #pragma once
 
 #include <cstddef>
@@ -92,7 +93,7 @@ enum Attribute : int {
   kMaskY = 3006,
   kMaskComparison = 3007
 };
-// What the elements of an attribute are.
+// Element types of an attribute.
 enum Type : int {
   kHandles = 0,
   kDataTypes = 1,
@@ -112,7 +113,7 @@ enum DataType : int { kF32 = 0, kF64 = 1, kF16 = 2, kI32 = 4, kBf16 = 9 };
 enum Mode : int { kCrossCorrelation = 1 };
 enum Comparison : int { kGreaterOrEqual = 303 };
 enum HeuristicMode : int { kFallback = 2, kBest = 3 };
-// What an engine says of its numbers.
+// Numerical notes of an engine.
 enum Note : int { kTensorCores = 0, kRoundsInputs = 1, kRoundsSums = 2, kFourier = 3, kVaries = 4, kWinograd = 5, kWinogradLargest = 8 };
 
 }  // namespace dnn

@@ -1,10 +1,10 @@
-// Copies along walks, and sources.
+// Plans strided copies and sources.
 #include "families.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-// From an input, read with these strides from there on, to the whole result.
+// Copies an input, read with these strides and offset, to the whole result.
 bool answer_view(const Site& site, std::vector<int64_t> from, int64_t offset, const char* name, hx_kernel& out) {
   const hx_type& y = site.out();
   Work work(site.machine());
@@ -13,7 +13,7 @@ bool answer_view(const Site& site, std::vector<int64_t> from, int64_t offset, co
   return true;
 }
 
-// Rows and columns exchanged, in each of so many planes? Then tiles keep both sides in order.
+// Is it a batch of plain transposes? Then tiles are contiguous on both sides.
 bool is_transpose(const Walk& w) {
   const size_t rank = w.sizes.size();
   if (rank < 2 || rank > 3 || w.offsets[0] != 0 || w.offsets[1] != 0) return false;

@@ -1,16 +1,16 @@
-// Convolutions: patches in the workspace and a product of matrices for each sample and group. With max pooling behind it the
-// convolution's own result stays in the workspace too.
+// Convolutions: patches in the workspace, and a matrix product per sample and group. With max pooling, the
+// convolution's result stays in the workspace too.
 #include "product.hpp"
 #include "windows.hpp"
 
 namespace harmonics::opencl {
 namespace {
 
-constexpr int64_t kMostParts = 16;  // of samples whose slopes of the weight are made beside each other
+constexpr int64_t kMostParts = 16;  // of samples, whose weight gradients are computed side by side
 
 class Convolution {
  public:
-  // Shapes of x and of the weight.
+  // Shapes of x and weight.
   Convolution(const Site& site, const std::vector<int64_t>& x, const std::vector<int64_t>& weight)
       : site_(site), windows_(site, x, {weight.begin() + 2, weight.end()}), dtype_(site.out().dtype), samples_(x[0]), groups_(site.integer("groups", 1)), outputs_(weight[0]),
         own_(outputs_ / groups_), rows_(weight[1] * windows_.taps()) {}
@@ -44,7 +44,8 @@ class Convolution {
          {{samples_, groups_}, {{0, own_ * rows_}, {outputs_ * places, own_ * places}}, {weight.at, dy.at}}, dtype_, columns.buffer, columns.at});
     if (!windows_.are_elements()) work.launches.push_back(windows_.unpatches(site_.machine(), dtype_, columns, dx));
   }
-  // Samples in their order, some of them a part; parts are added in their order. Halves are not rounded in between: they are one part.
+  // Samples are summed in order within parts, and parts in order. 16-bit results are one part, so that partial sums are
+  // not rounded.
   void slope_of_weight(Place x, Place dy, Place dweight) {
     const Place columns = columns_of(x);
     const int64_t each = is_half(dtype_) ? samples_ : (samples_ + kMostParts - 1) / kMostParts, parts = (samples_ + each - 1) / each, n = outputs_ * rows_;
@@ -70,7 +71,7 @@ class Convolution {
     work.launches.push_back(windows_.patches(site_.machine(), dtype_, x, columns, 0));
     return columns;
   }
-  // Of `parts` times `each` samples from `first` on.
+  // Adds `parts` times `each` samples from `first` on.
   void add_slopes(Place columns, Place dy, Place to, int64_t each, int64_t first, int64_t parts) {
     const int64_t places = windows_.windows(), of_dy = outputs_ * places, of_columns = groups_ * rows_ * places;
     add({{dy.buffer, dtype_, places, 1, of_dy}, {columns.buffer, dtype_, 1, places, of_columns}, own_, rows_, places, each,
@@ -80,7 +81,7 @@ class Convolution {
   const Site& site_;
   Windows windows_;
   uint32_t dtype_;
-  int64_t samples_, groups_, outputs_, own_, rows_;  // own: outputs of a group; rows: channels of a group times taps
+  int64_t samples_, groups_, outputs_, own_, rows_;  // own: outputs per group; rows: channels per group times taps
   Room room_;
 };
 
@@ -130,7 +131,7 @@ bool plan_conv_max_pool(const Site& site, hx_kernel& out) {
   return conv.give(out, "convolution and max pool");
 }
 
-// The slope before pooling: that of each window where its largest was, else 0.
+// Gradient before pooling: a window's gradient at its maximum, else 0.
 bool plan_conv_max_pool_grad(const Site& site, hx_kernel& out) {
   const bool of_input = site.op() == "conv_max_pool_grad_input";
   Convolution conv(site, dims(of_input ? site.out() : site.in(0)), dims(of_input ? site.in(0) : site.out()));

@@ -177,7 +177,7 @@ cl_program Machine::program(const std::string& source) {
     made = clCreateProgramWithBinary(context_, 1, &device_, &size, &bytes, &usable, &code);
     if (made && (code != CL_SUCCESS || usable != CL_SUCCESS || clBuildProgram(made, 1, &device_, options().c_str(), nullptr, nullptr) != CL_SUCCESS)) {
       clReleaseProgram(made);
-      made = nullptr;  // of another driver: built anew
+      made = nullptr;  // made by another driver: rebuilt
     }
   }
   if (!made) {

@@ -12,7 +12,7 @@ namespace {
 
 using Texts = std::unordered_map<std::string_view, const char*>;
 
-// $a, $b, $c: operands; $T: their type; $U: unsigned of its width. Of floats.
+// Expressions for floats. $a, $b, $c: operands; $T: their type; $U: the unsigned type of the same width.
 const Texts& float_texts() {
   static const Texts texts = {
       {"neg", "-$a"},
@@ -44,7 +44,7 @@ const Texts& float_texts() {
   return texts;
 }
 
-// Of whole numbers: they wrap, and a quotient or remainder by zero is 0.
+// Expressions for integers, which wrap; a quotient or remainder by zero is 0.
 const Texts& whole_texts() {
   static const Texts texts = {
       {"neg", "($T)(($U)0 - ($U)$a)"},

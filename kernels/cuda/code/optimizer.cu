@@ -1,5 +1,4 @@
-// Steps of parameters, many of them in one launch, and the length of all gradients together. Formulas are those of the functionals'
-// bodies.
+// Optimizer updates, many tensors per launch, and the global norm. Formulas are those of the functionals' bodies.
 #include "language.hpp"
 
 namespace harmonics::cuda {
@@ -9,7 +8,7 @@ __device__ inline double step_number(const void* step, const OptimizerParameters
   return p.wide_step ? static_cast<double>(*static_cast<const int64_t*>(step)) : static_cast<double>(*static_cast<const int32_t*>(step));
 }
 
-// The corrections start near 0: in f64 they keep all digits. The first thread of a block computes them for all.
+// Bias corrections start near 0, so they are computed in f64, by the first thread of a block for all.
 struct Scale {
   float size, spread;
 };
@@ -24,7 +23,7 @@ __device__ inline Scale scale_of(double lr, const void* step, const OptimizerPar
   return shared;
 }
 
-// Rules: what a step does to number i of a tensor. The table's order: w, g, moments ..., w', moments' ...
+// Update rules for element i of a tensor. Order of the table: w, g, moments ..., w', moments' ...
 struct Sgd {
   float lr, decay;
   __device__ explicit Sgd(const TensorTable& t) : lr(*t.lr), decay(static_cast<float>(t.settings.weight_decay)) {}
@@ -68,9 +67,9 @@ struct Adam {
   }
 };
 
-// v, then the velocity where it moves, then the mean where it is centered.
+// v, then the velocity if kMoving, then the mean if kCentered.
 template <bool kMoving, bool kCentered> struct Rmsprop {
-  static constexpr int kNew = 3 + kMoving + kCentered;  // w' and what follows
+  static constexpr int kNew = 3 + kMoving + kCentered;  // index of w'; moments follow
   float lr, epsilon, decay, alpha, rest, momentum;
   __device__ explicit Rmsprop(const TensorTable& t)
       : lr(*t.lr), epsilon(static_cast<float>(t.settings.epsilon)), decay(static_cast<float>(t.settings.weight_decay)), alpha(static_cast<float>(t.settings.alpha)),
@@ -102,13 +101,13 @@ struct Lion {
   __device__ void step(const TensorRow& t, uint32_t i) const {
     const float w = t.at[0][i], g = t.at[1][i], m = t.at[2][i];
     const float mixed = beta1 * m + rest1 * g;
-    const float sign = mixed > 0 ? 1.0f : mixed < 0 ? -1.0f : mixed;  // of 0 and NaN the mixture itself
+    const float sign = mixed > 0 ? 1.0f : mixed < 0 ? -1.0f : mixed;  // for 0 and NaN, the interpolated value itself
     t.at[4][i] = beta2 * m + rest2 * g;
     t.at[3][i] = w * (1.0f - lr * decay) - lr * sign;
   }
 };
 
-// Blocks of one tensor follow each other, and tensors in the table's order.
+// A tensor's blocks are consecutive; tensors are in the table's order.
 __device__ inline const TensorRow& row_of_block(const TensorTable& table) {
   uint32_t low = 0, high = table.tensors;
   while (high - low > 1) {
@@ -119,7 +118,7 @@ __device__ inline const TensorRow& row_of_block(const TensorTable& table) {
   return table.rows[low];
 }
 
-// The part of its tensor that a block works on.
+// A block's range of its tensor.
 struct Part {
   uint32_t begin, end;
 };
@@ -152,7 +151,7 @@ __global__ void __launch_bounds__(kThreads) length(const double* sums, float* no
   if (threadIdx.x == 0) *norm = static_cast<float>(sqrt(sum));
 }
 
-// What LAMB moves w along.
+// LAMB's update direction.
 __device__ inline float direction(float w, float m, float v, const Scale& scale, const OptimizerParameters& p) {
   const float d = scale.size * (m / (sqrtf(v) / scale.spread + static_cast<float>(p.epsilon)));
   return p.weight_decay != 0 ? d + static_cast<float>(p.weight_decay) * w : d;
