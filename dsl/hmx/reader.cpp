@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cstdio>
 
-#include "dsl/hmx/slips.hpp"
+#include "dsl/hmx/typos.hpp"
 #include "engine/base/utf8.hpp"
 
 namespace harmonics::hmx {
@@ -60,7 +60,7 @@ void Reader::fail(Span span, const std::string& message, Notes notes) {
 std::string Reader::found() const { return lexer.at_end() ? "the end of the file" : quoted(lexer.peek().text); }
 
 void Reader::unexpected(const std::string& what, Notes notes) {
-  if (const auto slip = find_slip(lexer)) fail(here(), slip->message, {slip->remedy});
+  if (const auto typo = find_typo(lexer)) fail(here(), typo->message, {typo->remedy});
   // At the end of a line the error is at the gap, not at the next token.
   const bool gap = lexer.at_end() || (lexer.on_new_line() && (lexer.at("}") || lexer.at_reserved()));
   fail(gap ? behind_previous() : here(), "expected " + what + ", found " + found(), std::move(notes));
@@ -114,7 +114,7 @@ bool Reader::begins_statement() const {
 void Reader::end_statement(const std::string& what) {
   if (lexer.accept(";")) return;
   const std::string message = "expected ';' after " + what;
-  if (!find_slip(lexer) && (lexer.on_new_line() || begins_statement())) {
+  if (!find_typo(lexer) && (lexer.on_new_line() || begins_statement())) {
     complain(ErrorKind::Syntax, behind_previous(), message);
     return;
   }

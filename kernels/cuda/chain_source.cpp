@@ -110,9 +110,13 @@ class Writer {
   bool compute(const std::string& op, uint32_t a, uint32_t b, uint32_t c, uint32_t result) {
     const auto name = [&](uint32_t r) { return r < types_.size() ? "r" + std::to_string(r) : std::string("0"); };
     const uint32_t operands = types_.at(a);
-    const kernels::Sort sort = operands == HX_BOOL ? kernels::Sort::flag : is_float(operands) ? kernels::Sort::real : kernels::Sort::whole;
+    const kernels::Kind kind = operands == HX_BOOL ? kernels::Kind::flag
+                               : is_float(operands) ? kernels::Kind::real
+                                                    : kernels::Kind::whole;
     const std::string text = op == "cast" ? cast_text(name(a), operands, result)
-                                          : kernels::scalar_text(op, sort, {name(a), name(b), name(c), computed_name(operands), unsigned_name(operands)});
+                                          : kernels::scalar_text(op, kind,
+                                                                 {name(a), name(b), name(c), computed_name(operands),
+                                                                  unsigned_name(operands)});
     if (text.empty()) return declined("has no " + op + " of these types");
     body_ += "    const " + computed_name(result) + " r" + std::to_string(types_.size()) + " = " + rounded(text, result) + ";\n";
     types_.push_back(result);

@@ -48,7 +48,7 @@ bool plan_conv(const Site& site, hx_kernel& out) {
   Activation activation = Activation::none;
   if (!activation_of(site, activation) || !read(site, site.in(0), site.in(1), site.out(), c)) return false;
   const Operand y{site.inputs()}, bias{2};
-  c.x_place = {0}, c.weight_place = {1}, c.y_place = y;
+  c.x_operand = {0}, c.weight_operand = {1}, c.y_operand = y;
   Work work(site.machine());
   if (!add_step(site, work, c)) return false;
   const bool has_bias = site.inputs() == 3;
@@ -66,7 +66,7 @@ bool plan_conv_grad_input(const Site& site, hx_kernel& out) {
   Convolution c;
   if (!read(site, site.out(), site.in(0), site.in(1), c)) return false;
   c.pass = Convolution::Pass::input;
-  c.weight_place = {0}, c.y_place = {1}, c.x_place = {2};
+  c.weight_operand = {0}, c.y_operand = {1}, c.x_operand = {2};
   return answer_slope(site, c, out);
 }
 
@@ -74,7 +74,7 @@ bool plan_conv_grad_weight(const Site& site, hx_kernel& out) {
   Convolution c;
   if (!read(site, site.in(0), site.out(), site.in(1), c)) return false;
   c.pass = Convolution::Pass::weight;
-  c.x_place = {0}, c.y_place = {1}, c.weight_place = {2};
+  c.x_operand = {0}, c.y_operand = {1}, c.weight_operand = {2};
   return answer_slope(site, c, out);
 }
 

@@ -87,7 +87,10 @@ std::unique_ptr<Step> dnn_step(const Site& site, Work& work, const Convolution& 
   const auto lock = site.machine().lock_dnn();
   const bool two_bytes = c.dtype == HX_F16 || c.dtype == HX_BF16;  // tensor cores multiply those without rounding
   DnnPlan plan = plan_operation(*f, {site.machine().dnn_handle()}, describe(*f, c), {c.may_round || two_bytes, c.may_round}, why);
-  return step_of(site, work, *f, std::move(plan), {{dnn_numbers::kX, c.x_place}, {dnn_numbers::kWeight, c.weight_place}, {dnn_numbers::kY, c.y_place}});
+  return step_of(site, work, *f, std::move(plan),
+                 {{dnn_numbers::kX, c.x_operand},
+                  {dnn_numbers::kWeight, c.weight_operand},
+                  {dnn_numbers::kY, c.y_operand}});
 }
 
 std::unique_ptr<Step> dnn_step(const Site& site, Work& work, const Attention& a, std::string& why) {

@@ -165,7 +165,8 @@ bool plan_global_norm(const Site& site, hx_kernel& out) {
   Work work(site.machine());
   const Operand sums = work.take_workspace(site, blocks * sizeof(double));
   work.add(std::make_unique<TableStep>(squares_function(), OptimizerParameters{}, kNormRun, tensors, std::nullopt, std::nullopt, sums));
-  work.launch(length_function(), {1, 1, 1, kThreads}, {sums, {site.inputs()}}, LengthParameters{static_cast<uint32_t>(blocks)});
+  work.launch(norm_function(), {1, 1, 1, kThreads}, {sums, {site.inputs()}},
+              GlobalNormParameters{static_cast<uint32_t>(blocks)});
   answer(out, std::move(work), "global norm");
   return true;
 }

@@ -110,27 +110,27 @@ kernel void queries_of(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BU
     own = 0, share = 0, shift = -INFINITY;
     for (uint j = 0; j < seen; ++j) {
       const uint k_at = K_AT(batch, g, j), v_at = V_AT(batch, g, j);
-      T score = 0, slope = 0;
+      T score = 0, dp = 0;
       for (uint d = 0; d < WIDTH; ++d) score += q[d] * X_READ(1, k_at + d);
-      for (uint d = 0; d < VALUES; ++d) slope += dout[d] * X_READ(2, v_at + d);
+      for (uint d = 0; d < VALUES; ++d) dp += dout[d] * X_READ(2, v_at + d);
       score *= scale;
       if (score > shift) {
         const T less = exp(shift - score);
         own *= less, share *= less, shift = score;
       }
       const T e = exp(score - shift);
-      own += e * slope, share += e;
+      own += e * dp, share += e;
     }
     own /= share, share = 1 / share;
   }
   const T by = seen == 1 ? 0 : scale;
   for (uint j = 0; j < seen; ++j) {
     const uint k_at = K_AT(batch, g, j), v_at = V_AT(batch, g, j);
-    T score = 0, slope = 0;
+    T score = 0, dp = 0;
     for (uint d = 0; d < WIDTH; ++d) score += q[d] * X_READ(1, k_at + d);
-    for (uint d = 0; d < VALUES; ++d) slope += dout[d] * X_READ(2, v_at + d);
+    for (uint d = 0; d < VALUES; ++d) dp += dout[d] * X_READ(2, v_at + d);
     score *= scale;
-    const T ds = exp(score - shift) * share * (slope - own) * by;
+    const T ds = exp(score - shift) * share * (dp - own) * by;
     for (uint d = 0; d < WIDTH; ++d) dq[d] += ds * X_READ(1, k_at + d);
   }
   for (uint d = 0; d < WIDTH; ++d) X_WRITE(6, q_at + d, dq[d]);
@@ -156,11 +156,12 @@ kernel void keys_of(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFE
       const uint seen = SEEN(t);
       if (j >= seen) continue;
       const uint q_at = Q_AT(batch, h, t), out_at = OUT_AT(batch, h, t), row = (batch * heads + h) * queries + t;
-      T score = 0, slope = 0;
+      T score = 0, dp = 0;
       for (uint d = 0; d < WIDTH; ++d) score += X_READ(0, q_at + d) * k[d];
-      for (uint d = 0; d < VALUES; ++d) slope += X_READ(3, out_at + d) * X_READ(2, v_at + d);
+      for (uint d = 0; d < VALUES; ++d) dp += X_READ(3, out_at + d) * X_READ(2, v_at + d);
       score *= scale;
-      const T p = exp(score - AT(T, 6)[rows + row]) * AT(T, 6)[2 * rows + row], ds = p * (slope - AT(T, 6)[row]) * (seen == 1 ? 0 : scale);
+      const T p = exp(score - AT(T, 6)[rows + row]) * AT(T, 6)[2 * rows + row];
+      const T ds = p * (dp - AT(T, 6)[row]) * (seen == 1 ? 0 : scale);
       for (uint d = 0; d < WIDTH; ++d) dk[d] += ds * X_READ(0, q_at + d);
       for (uint d = 0; d < VALUES; ++d) dv[d] += p * X_READ(3, out_at + d);
     }

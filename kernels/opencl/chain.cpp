@@ -20,8 +20,10 @@ std::string cast_text(const Operation& o) {
 
 std::string text_of(const Operation& o) {
   if (o.op == "cast") return cast_text(o);
-  const kernels::Sort sort = o.operands == HX_BOOL ? kernels::Sort::flag : is_float(o.operands) ? kernels::Sort::real : kernels::Sort::whole;
-  return kernels::scalar_text(o.op, sort, {o.a, o.b, o.c, type_name(o.operands), word_name(o.operands)});
+  const kernels::Kind kind = o.operands == HX_BOOL ? kernels::Kind::flag
+                             : is_float(o.operands) ? kernels::Kind::real
+                                                    : kernels::Kind::whole;
+  return kernels::scalar_text(o.op, kind, {o.a, o.b, o.c, type_name(o.operands), word_name(o.operands)});
 }
 
 Chain::Lie Chain::lie_of(const hx_type& x, const hx_type& y) {

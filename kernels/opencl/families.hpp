@@ -76,7 +76,7 @@ Launch fill(Machine& machine, uint32_t dtype, uint32_t to, int64_t n, double val
 Launch join_parts(Machine& machine, uint32_t sums, uint32_t from, int64_t first, int64_t n, int64_t parts, uint32_t dtype, uint32_t to);
 // Norm of n elements: sums of squares of parts, in the type `sums`, from element `first` of `to` on; then the root of
 // the sum of n such parts, at element `at`.
-int64_t length_parts(int64_t n);
+int64_t norm_parts(int64_t n);
 Launch squares(Machine& machine, uint32_t dtype, uint32_t from, uint32_t sums, int64_t n, uint32_t to, int64_t first);
 Launch root_of_sum(Machine& machine, uint32_t dtype, uint32_t from, int64_t first, int64_t n, uint32_t to, int64_t at);
 

@@ -139,12 +139,13 @@ constexpr int64_t kSquaresOfPart = 8192;
 
 }  // namespace
 
-int64_t length_parts(int64_t n) { return (n + kSquaresOfPart - 1) / kSquaresOfPart; }
+int64_t norm_parts(int64_t n) { return (n + kSquaresOfPart - 1) / kSquaresOfPart; }
 
 Launch squares(Machine& machine, uint32_t dtype, uint32_t from, uint32_t sums, int64_t n, uint32_t to, int64_t first) {
   const std::string head = std::string("#define T ") + type_name(sums) + "\n#define PART " + std::to_string(kSquaresOfPart) + "u\n";
   Launch launch(machine, head + element_macros("X", dtype) + kSquares, "squares", {from, to});
-  launch.with(static_cast<cl_uint>(n)).with(static_cast<cl_uint>(first)).groups(static_cast<size_t>(length_parts(n)), 1, 1, 64);
+  launch.with(static_cast<cl_uint>(n)).with(static_cast<cl_uint>(first));
+  launch.groups(static_cast<size_t>(norm_parts(n)), 1, 1, 64);
   return launch;
 }
 
@@ -162,7 +163,7 @@ bool plan_global_norm(const Site& site, hx_kernel& out) {
   int64_t parts = 0;
   for (uint32_t i = 0; i < site.inputs(); ++i) {
     work.launches.push_back(squares(site.machine(), site.in(i).dtype, i, result, count(site.in(i)), site.workspace(), parts));
-    parts += length_parts(count(site.in(i)));
+    parts += norm_parts(count(site.in(i)));
   }
   work.launches.push_back(root_of_sum(site.machine(), result, site.workspace(), 0, parts, site.inputs(), 0));
   answer(out, std::move(work), "global norm").workspace = static_cast<uint64_t>(parts) * width(result);

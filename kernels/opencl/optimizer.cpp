@@ -56,8 +56,8 @@ kernel void update(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER
     NEW0 = keep2 * m + rest2 * g;
     NEW_W = w - lr * sign;
   } else if (rule == LAMB_STEP) {  // along G, made before; from number `variant` of buffer 2 on the lengths of w and of it
-    const float length = AT(float, 2)[variant], reach = AT(float, 2)[variant + 1];
-    NEW_W = w - (lr * (length > 0 && reach > 0 ? length / reach : 1.0f)) * g;
+    const float norm = AT(float, 2)[variant], reach = AT(float, 2)[variant + 1];
+    NEW_W = w - (lr * (norm > 0 && reach > 0 ? norm / reach : 1.0f)) * g;
   } else {  // variant: 1 counts steps in 64 bits, 2 gives LAMB's direction in place of w
     const float step = variant & 1 ? (float)AT(long, 6)[0] : (float)AT(int, 6)[0];
     if (rule == ADAM && decay != 0) g = g + decay * w;
@@ -155,17 +155,18 @@ bool plan_lamb(const Site& site, hx_kernel& out) {
   const uint32_t wide = site.in(5).dtype == HX_I64;
   const Rates rates{0, site.number("beta1", 0.9), site.number("beta2", 0.999), site.number("epsilon", 1e-6)};
   if (site.integer("adapt", 1) == 0) return answer_update(out, update(site, kLamb, wide, rates, 2, 5), "lamb");
-  const int64_t n = count(site.in(0)), parts = length_parts(n), lengths = n + parts;
+  const int64_t n = count(site.in(0)), parts = norm_parts(n), norms = n + parts;
   Work work;
   work.launches.push_back(update(site, kLamb, wide | 2, rates, 2, 5));
   for (const uint32_t of : {0u, site.workspace()}) {
     work.launches.push_back(squares(site.machine(), HX_F32, of, HX_F32, n, site.workspace(), n));
-    work.launches.push_back(root_of_sum(site.machine(), HX_F32, site.workspace(), n, parts, site.workspace(), lengths + (of != 0)));
+    work.launches.push_back(
+        root_of_sum(site.machine(), HX_F32, site.workspace(), n, parts, site.workspace(), norms + (of != 0)));
   }
-  work.launches.push_back(update(site, kLambStep, static_cast<uint32_t>(lengths), rates, 2));
+  work.launches.push_back(update(site, kLambStep, static_cast<uint32_t>(norms), rates, 2));
   work.looks = true;
   hx_kernel& kernel = answer(out, std::move(work), "lamb");
-  kernel.workspace = static_cast<uint64_t>(lengths + 2) * sizeof(float);
+  kernel.workspace = static_cast<uint64_t>(norms + 2) * sizeof(float);
   kernel.in_place = 1;
   return true;
 }

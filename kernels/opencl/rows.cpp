@@ -122,11 +122,11 @@ bool plan_softmax_cross_entropy(const Site& site, hx_kernel& out) {
   std::string head = element_macros("X", x.dtype) + element_macros("Y", site.out().dtype), statements = "  const long label = " + read(site.in(1).dtype, 1, "r") + ";\n";
   if (gradient) {
     head += element_macros("LSE", site.in(2).dtype) + element_macros("D", site.in(3).dtype);
-    statements += R"(  const T lse = LSE_READ(2, r), slope = D_READ(3, r);
+    statements += R"(  const T lse = LSE_READ(2, r), dl = D_READ(3, r);
   T sum = 0;
   EACH sum += exp(X_READ(0, start + i) - lse);
   sum = TOTAL(sum);
-  if (inside) EACH Y_WRITE(4, start + i, (exp(X_READ(0, start + i) - lse) / sum - ((long)i == label ? 1 : 0)) * slope);
+  if (inside) EACH Y_WRITE(4, start + i, (exp(X_READ(0, start + i) - lse) / sum - ((long)i == label ? 1 : 0)) * dl);
 )";
   } else {
     head += element_macros("LSE", site.out(1).dtype);

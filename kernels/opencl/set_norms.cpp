@@ -44,7 +44,7 @@ ALONE normalise(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5)
   STATISTIC_WRITE(5, get_group_id(0), rstd);
 }
 
-ALONE slopes(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), SETS) {
+ALONE gradients(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), SETS) {
   local T parts[GROUP];
   const uint me = get_local_id(0);
   const T mean = STATISTIC_READ(2, get_group_id(0)), rstd = STATISTIC_READ(3, get_group_id(0));
@@ -135,8 +135,9 @@ bool plan_set_norm_grad(const Site& site, hx_kernel& out) {
   Launch& sums = work.launches.emplace_back(site.machine(), text, "sums_of", std::vector<uint32_t>{0, 2, 3, 4, 6, 7});
   channels.each().give(sums);
   sums.with(static_cast<cl_uint>(channels.groups)).with(static_cast<cl_uint>(channels.groups == 0 ? 1 : channels.channels / channels.groups));
-  Launch& slopes = work.launches.emplace_back(site.machine(), text, "slopes", std::vector<uint32_t>{0, 1, 2, 3, 4, 5});
-  channels.sets().give(slopes);
+  Launch& gradients =
+      work.launches.emplace_back(site.machine(), text, "gradients", std::vector<uint32_t>{0, 1, 2, 3, 4, 5});
+  channels.sets().give(gradients);
   // x and dy are read before dx is written
   answer(out, std::move(work), channels.groups == 0 ? "batch norm" : "group norm").in_place = 1 | 1 << 4;
   return true;

@@ -126,7 +126,8 @@ Launch Windows::largest(Machine& machine, uint32_t dtype, Place from, Place to, 
 }
 
 // Some threads share a plane; each owns elements.
-Launch spread(Machine& machine, uint32_t dtype, Place chosen, Place slopes, Place to, int64_t planes, int64_t windows, int64_t plane) {
+Launch spread(Machine& machine, uint32_t dtype, Place chosen, Place gradients, Place to, int64_t planes,
+              int64_t windows, int64_t plane) {
   static const char* const body = R"(
 #define SHARE 16u
 kernel void spread(BUFFER(0), BUFFER(1), BUFFER(2), uint planes, uint windows, uint plane, uint from_chosen, uint start, uint to) {
@@ -140,8 +141,8 @@ kernel void spread(BUFFER(0), BUFFER(1), BUFFER(2), uint planes, uint windows, u
   }
 }
 )";
-  Launch launch(machine, element_macros("X", dtype) + body, "spread", {chosen.buffer, slopes.buffer, to.buffer});
-  for (const int64_t v : {planes, windows, plane, chosen.at, slopes.at, to.at}) launch.with(static_cast<cl_uint>(v));
+  Launch launch(machine, element_macros("X", dtype) + body, "spread", {chosen.buffer, gradients.buffer, to.buffer});
+  for (const int64_t v : {planes, windows, plane, chosen.at, gradients.at, to.at}) launch.with(static_cast<cl_uint>(v));
   launch.over(planes * 16);
   return launch;
 }

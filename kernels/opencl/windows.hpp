@@ -41,6 +41,7 @@ class Windows {
 };
 
 // Adds gradients to the elements that windows of a plane chose, in window order.
-Launch spread(Machine& machine, uint32_t dtype, Place chosen, Place slopes, Place to, int64_t planes, int64_t windows, int64_t plane);
+Launch spread(Machine& machine, uint32_t dtype, Place chosen, Place gradients, Place to, int64_t planes,
+              int64_t windows, int64_t plane);
 
 }  // namespace harmonics::opencl

@@ -90,11 +90,11 @@ std::string filled(const char* text, const ScalarWords& w) {
 
 }  // namespace
 
-std::string scalar_text(std::string_view op, Sort operands, const ScalarWords& words) {
+std::string scalar_text(std::string_view op, Kind operands, const ScalarWords& words) {
   const Texts& other = other_texts();
   if (const auto at = other.find(op); at != other.end()) return filled(at->second, words);
-  if (operands == Sort::flag) return "";
-  const Texts& texts = operands == Sort::real ? float_texts() : whole_texts();
+  if (operands == Kind::flag) return "";
+  const Texts& texts = operands == Kind::real ? float_texts() : whole_texts();
   const auto at = texts.find(op);
   return at == texts.end() ? "" : filled(at->second, words);
 }

@@ -6,7 +6,7 @@
 
 namespace harmonics::kernels {
 
-enum class Sort { real, whole, flag };  // of operands
+enum class Kind { real, whole, flag };  // of operands
 
 // Parts of an expression: operands, their type, and the unsigned type of the same width.
 struct ScalarWords {
@@ -15,7 +15,7 @@ struct ScalarWords {
 
 // The expression; "" if it does not exist for these operands, or depends on the result type (cast). `uchar` is the type
 // of booleans; LOGISTIC is a macro defined in the prelude.
-std::string scalar_text(std::string_view op, Sort operands, const ScalarWords& words);
+std::string scalar_text(std::string_view op, Kind operands, const ScalarWords& words);
 
 extern const char* const kScalarMacros;
 

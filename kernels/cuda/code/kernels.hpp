@@ -187,11 +187,11 @@ Function update_function(UpdateRule rule);   // rows: w, g, moments ..., w', mom
 Function lamb_moments_function();            // w, g, m, v, step, m', v', sums [blocks, 2], number
 Function lamb_step_function();               // w, m', v', lr, step, sums, w', number; a thread per element
 constexpr uint32_t kNormRun = 8192;          // elements per block of squares
-struct LengthParameters {
+struct GlobalNormParameters {
   uint32_t count;  // number of sums
 };
 Function squares_function();  // rows: x; sums: one per block
-Function length_function();   // sums, norm
+Function norm_function();   // sums, norm
 
 // ---- window.cu: planes of one to three axes
 struct WindowParameters {

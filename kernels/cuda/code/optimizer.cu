@@ -40,9 +40,9 @@ struct SgdMomentum {
       : lr(*t.lr), decay(static_cast<float>(t.settings.weight_decay)), momentum(static_cast<float>(t.settings.momentum)), nesterov(t.settings.nesterov) {}
   __device__ void step(const TensorRow& t, uint32_t i) const {
     const float w = t.at[0][i], g = t.at[1][i];
-    const float slope = decay != 0 ? g + decay * w : g, v = momentum * t.at[2][i] + slope;
+    const float gradient = decay != 0 ? g + decay * w : g, v = momentum * t.at[2][i] + gradient;
     t.at[4][i] = v;
-    t.at[3][i] = w - lr * (nesterov ? slope + momentum * v : v);
+    t.at[3][i] = w - lr * (nesterov ? gradient + momentum * v : v);
   }
 };
 
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(kThreads) squares(const __grid_constant__ Tens
   sum = join_block<Sum>(sum);
   if (threadIdx.x == 0) table.sums[blockIdx.x] = sum;
 }
-__global__ void __launch_bounds__(kThreads) length(const double* sums, float* norm, LengthParameters p) {
+__global__ void __launch_bounds__(kThreads) global_norm(const double* sums, float* norm, GlobalNormParameters p) {
   double sum = 0;
   for (uint32_t i = threadIdx.x; i < p.count; i += kThreads) sum += sums[i];
   sum = join_block<Sum>(sum);
@@ -160,34 +160,35 @@ __global__ void __launch_bounds__(kThreads) lamb_moments(const float* w, const f
                                                          double* sums, const float* number, OptimizerParameters p) {
   if (stays(number)) return;
   const Scale scale = scale_of(1, step, p);
-  double length = 0, reach = 0;
+  double norm = 0, reach = 0;
   for (uint32_t i = thread_number(); i < p.count; i += p.blocks * kThreads) {
     const float gradient = g[i], mean = m[i] + (gradient - m[i]) * static_cast<float>(1 - p.beta1);
     const float square = v[i] * static_cast<float>(p.beta2) + static_cast<float>(1 - p.beta2) * (gradient * gradient);
     new_m[i] = mean;
     new_v[i] = square;
     const double d = direction(w[i], mean, square, scale, p);
-    length += static_cast<double>(w[i]) * w[i];
+    norm += static_cast<double>(w[i]) * w[i];
     reach += d * d;
   }
-  length = join_block<Sum>(length);
+  norm = join_block<Sum>(norm);
   reach = join_block<Sum>(reach);
   if (threadIdx.x != 0) return;
-  sums[2 * blockIdx.x] = length;
+  sums[2 * blockIdx.x] = norm;
   sums[2 * blockIdx.x + 1] = reach;
 }
 __global__ void __launch_bounds__(kThreads) lamb_step(const float* w, const float* m, const float* v, const float* lr, const void* step, const double* sums,
                                                       float* new_w, const float* number, OptimizerParameters p) {
   if (stays(number)) return;
   const Scale scale = scale_of(1, step, p);
-  double length = 0, reach = 0;
+  double norm = 0, reach = 0;
   for (uint32_t b = 0; p.adapts && b < p.blocks; ++b) {
-    length += sums[2 * b];
+    norm += sums[2 * b];
     reach += sums[2 * b + 1];
   }
   const uint32_t i = thread_number();
   if (i >= p.count) return;
-  const float rate = length > 0 && reach > 0 ? *lr * (static_cast<float>(sqrt(length)) / static_cast<float>(sqrt(reach))) : *lr;
+  const float rate =
+      norm > 0 && reach > 0 ? *lr * (static_cast<float>(sqrt(norm)) / static_cast<float>(sqrt(reach))) : *lr;
   new_w[i] = w[i] - rate * direction(w[i], m[i], v[i], scale, p);
 }
 }  // namespace
@@ -208,6 +209,6 @@ Function update_function(UpdateRule rule) {
 Function lamb_moments_function() { return HM_FUNCTION(lamb_moments); }
 Function lamb_step_function() { return HM_FUNCTION(lamb_step); }
 Function squares_function() { return HM_FUNCTION(squares); }
-Function length_function() { return HM_FUNCTION(length); }
+Function norm_function() { return HM_FUNCTION(global_norm); }
 
 }  // namespace harmonics::cuda

@@ -74,10 +74,11 @@ __global__ void __launch_bounds__(kThreads)
 cross_entropy_grad(const float* x, const void* labels, const float* lse, const float* dloss, float* dx, RowsParameters p) {
   HM_ROW;
   const int64_t label = whole_at(labels, p.label_dtype, r);
-  const float shift = lse[r], slope = dloss[r];
+  const float shift = lse[r], dl = dloss[r];
   const float share = 1.0f / sum_of_exponentials<kLanes>(x + start, shift, n, row.lane);
   if (row.number >= p.rows) return;
-  for (uint32_t i = row.lane; i < n; i += kLanes) dx[start + i] = (expf(x[start + i] - shift) * share - (i == label ? 1.0f : 0.0f)) * slope;
+  for (uint32_t i = row.lane; i < n; i += kLanes)
+    dx[start + i] = (expf(x[start + i] - shift) * share - (i == label ? 1.0f : 0.0f)) * dl;
 }
 
 template <uint32_t kLanes, bool kCentred>

@@ -9,16 +9,16 @@
 
 namespace harmonics::hmx {
 
-struct Slip {
+struct Typo {
   std::string message, remedy;
   size_t length = 0;  // bytes, if more than one token
 };
 
 // A typo at the token here, whatever was expected.
-std::optional<Slip> find_slip(const Lexer& lexer);
+std::optional<Typo> find_typo(const Lexer& lexer);
 // Describes a run of arrow characters that is no arrow. Empty: there is none here.
-Slip describe_bad_arrow(const Lexer& lexer);
+Typo describe_bad_arrow(const Lexer& lexer);
 // "-(relu)->" for "-relu->"; nothing if the text has another form.
-std::optional<Slip> find_bare_tag(const Lexer& lexer);
+std::optional<Typo> find_bare_tag(const Lexer& lexer);
 
 }  // namespace harmonics::hmx
