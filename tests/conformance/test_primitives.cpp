@@ -1,5 +1,5 @@
-// The layout, index, reduction, contraction and storage primitives: gradients against finite differences, results
-// against plain loops, both against PyTorch.
+// Layout, index, reduction, contraction and storage primitives: gradients against finite differences, results against
+// the naive reference, both against PyTorch.
 #include <catch2/catch.hpp>
 
 #include <set>
@@ -78,7 +78,7 @@ TEST_CASE("results of primitives agree with plain loops") {
       }
 }
 
-TEST_CASE("a product's gradient with zeros among its factors") {
+TEST_CASE("reduce_prod: gradient with zeros among the factors") {
   const HTensor x = HTensor::from<double>({3, 3}, {1.5, 0, -2, 0, 0, 3, 2, 3, 4});
   for (const bool keep : {false, true})
     check_gradient([&](const Values& in) { return Values{reduce_prod(in[0], {1}, keep)}; }, {x});
@@ -137,7 +137,7 @@ class Golden {
     if (x.dtype() == DType::Bool) return x.item<bool>();
     if (x.dtype() == DType::F64) return x.item<double>();
     if (x.rank() == 0) return x.item<int64_t>();
-    // An empty list arrives as a tensor of no elements.
+    // An empty list is stored as an empty tensor.
     return std::vector<int64_t>(x.data<int64_t>(), x.data<int64_t>() + x.size());
   }
   TensorFile file_;

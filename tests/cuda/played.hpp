@@ -1,4 +1,4 @@
-// The CUDA device as a graph has it, named "played": the driver is emulated.
+// The CUDA device on the emulated driver, registered for graphs.
 #pragma once
 
 #include "engine/execution/executable.hpp"

@@ -1,4 +1,4 @@
-// cuDNN itself, where it is: our numbers are its header's, and it takes what we say of convolutions without an accelerator.
+// cuDNN itself, if present: our constants equal its header's, and it accepts our descriptors without a GPU.
 #include <catch2/catch.hpp>
 
 #include <sstream>
@@ -82,7 +82,7 @@ static_assert(kDnnAlike<&DnnFunctions::set, cudnnBackendSetAttribute> && kDnnAli
 static_assert(kDnnAlike<&DnnFunctions::finalize, cudnnBackendFinalize> && kDnnAlike<&DnnFunctions::execute, cudnnBackendExecute>);
 #endif
 
-TEST_CASE("cuDNN takes the descriptions of convolutions without an accelerator") {
+TEST_CASE("cudnn: accepts convolution descriptors without a GPU") {
   std::string why;
   const DnnFunctions* f = open_cudnn(why);
   if (!f) {
@@ -93,7 +93,7 @@ TEST_CASE("cuDNN takes the descriptions of convolutions without an accelerator")
   const Convolution cases[] = {{Pass::forward, {2, 6, 9, 8}, {4, 3, 3, 2}, {2, 4, 5, 4}, {2, 2}, {1, 2}, {1, 0}, {1, 1}},
                                {Pass::forward, {2, 3, 1, 8}, {4, 3, 1, 3}, {2, 4, 1, 6}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
                                {Pass::forward, {1, 2, 4, 5, 6}, {3, 2, 2, 2, 2}, {1, 3, 3, 4, 5}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}}};
-  // Later versions look for the driver's library first.
+  // Later versions load the driver's library first.
   if (const int code = describe(*f, cases[0])[0].code(); code / 1000 == 1) {
     WARN("nothing is tested: cuDNN does not start: " << f->status_text(code));
     return;
@@ -109,7 +109,7 @@ TEST_CASE("cuDNN takes the descriptions of convolutions without an accelerator")
         CHECK(parts[i].is_good());
       }
     }
-  // It looks at what it is told.
+  // Arguments are validated.
   Convolution wrong = cases[0];
   wrong.y[2] = 6;
   CHECK_FALSE(describe(*f, wrong).back().is_good());
@@ -117,7 +117,7 @@ TEST_CASE("cuDNN takes the descriptions of convolutions without an accelerator")
 
 namespace {
 
-// A device that is not here, as cuDNN writes one down.
+// An absent device, as serialized by cuDNN.
 struct Absent {
   int version, multiprocessors, shared, clock, memory_clock, bus, cache;
   uint64_t memory;
@@ -140,8 +140,8 @@ std::string text_of(const Absent& d) {
 
 }  // namespace
 
-// Where cuDNN 9.21 is, and a libcuda.so.1: build/*/tests/absent_driver has one that only answers, for machines without a driver.
-TEST_CASE("cuDNN plans convolutions and attention for devices that are not here") {
+// Requires cuDNN 9.21 and a libcuda.so.1; build/*/tests/absent_driver has a stub for machines without a driver.
+TEST_CASE("cudnn: plans convolutions and attention for absent devices") {
   std::string why;
   const DnnFunctions* f = open_cudnn(why);
   if (f && f->version() < 92100) why = "this cuDNN is older than 9.21";

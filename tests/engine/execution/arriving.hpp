@@ -12,7 +12,7 @@
 
 namespace harmonics::testing {
 
-// Weights and moments in a store, as graphs have them.
+// Declares weights and moments in a store, as graphs do.
 inline void declare(ParameterStore& store, const TrainingStep& step) {
   for (const Op op : {Op::parameter, Op::state})
     for (const Node* leaf : step.program.leaves(op)) {
@@ -31,7 +31,7 @@ inline bool same(const std::map<std::string, HTensor>& a, const std::map<std::st
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](const auto& x, const auto& y) { return x.first == y.first && same_bits(x.second, y.second); });
 }
 
-// The weights after so many steps.
+// The weights after `steps` steps.
 inline std::map<std::string, HTensor> trained_on_batches(const TrainingStep& step, int steps, Executor& executor, const CompileOptions& options, bool arriving) {
   constexpr size_t kBatches = 3;
   ParameterStore store;

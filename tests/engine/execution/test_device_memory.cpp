@@ -1,4 +1,4 @@
-// Programs on a device that has memory of its own, made for the test: fake_accelerator.hpp.
+// Programs on a device with its own memory: fake_accelerator.hpp.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -27,7 +27,7 @@ struct Accelerated {
   }
 };
 
-// One whose table of functions is another's in part.
+// A device whose function table is a part of another's.
 struct HalfDevice {
   Accelerated accelerated{true};
   Item item;
@@ -61,7 +61,7 @@ std::map<std::string, HTensor> trained_on_cpu(int steps) {
 
 TEST_CASE("random programs give the same bits on a device with its own memory") {
   Accelerated with;
-  with.device->declined = {"transpose", "concat"};  // the host computes these
+  with.device->declined = {"transpose", "concat"};  // runs on the host
   for (uint32_t seed = 0; seed < 60; ++seed) {
     INFO("seed " << seed);
     const RandomProgram random(seed, 25);
@@ -70,7 +70,7 @@ TEST_CASE("random programs give the same bits on a device with its own memory") 
   }
 }
 
-TEST_CASE("training on a device keeps weights there and brings them when they are read") {
+TEST_CASE("device memory: weights stay on the device until they are read") {
   const auto expected = trained_on_cpu(5);
   Accelerated with;
   ParameterStore store;
@@ -89,14 +89,15 @@ TEST_CASE("training on a device keeps weights there and brings them when they ar
     uint64_t input_bytes = 0, output_bytes = 0;
     for (size_t i = 0; i < plan->input_names().size(); ++i) input_bytes += plan->input_type(i).bytes();
     for (const NamedValue& v : step().program.outputs) output_bytes += step().program.type(v.value).bytes();
-    CHECK(with.device->uploaded == 4 * (input_bytes + kSmallInput - sizeof(float)));  // weights stay; the rate and the step's number go together
+    // weights stay; learning rate and step number are packed
+    CHECK(with.device->uploaded == 4 * (input_bytes + kSmallInput - sizeof(float)));
     CHECK(with.device->downloaded == 4 * output_bytes);
     CHECK(same(all_of(store), expected));
   }
   CHECK(same(all_of(store), expected));
 }
 
-TEST_CASE("what the host writes reaches the device, and the other way round") {
+TEST_CASE("device memory: host and device see each other's writes") {
   Accelerated with;
   ParameterStore store;
   declare(store, step());
@@ -124,7 +125,7 @@ TEST_CASE("programs of the host, of one device and of another share a store") {
   CHECK(same(all_of(store), trained_on_cpu(6)));
 }
 
-TEST_CASE("a store keeps its numbers when the program on a device goes") {
+TEST_CASE("device memory: the store keeps its values when the program is destroyed") {
   Accelerated with;
   ParameterStore store;
   declare(store, step());
@@ -135,7 +136,7 @@ TEST_CASE("a store keeps its numbers when the program on a device goes") {
   CHECK(same(all_of(store), trained_on_cpu(3)));
 }
 
-TEST_CASE("buffers are given back") {
+TEST_CASE("device memory: buffers are released") {
   {
     Accelerated with;
     ParameterStore store;
@@ -146,7 +147,7 @@ TEST_CASE("buffers are given back") {
   CHECK(FakeAccelerator::leaked == 0);
 }
 
-TEST_CASE("what a device lacks is computed by the host and said so") {
+TEST_CASE("device plan: nodes without a device kernel run on the host") {
   Accelerated with;
   with.device->declined = {"softmax_cross_entropy_grad", "reduce_sum", "exp"};
   ParameterStore store;
@@ -162,7 +163,7 @@ TEST_CASE("what a device lacks is computed by the host and said so") {
     for (int64_t i = 0; i < given.size(); ++i) REQUIRE(given.data<float>()[i] == Approx(expected.at(name).data<float>()[i]).margin(1e-5));
 }
 
-TEST_CASE("a device that fails says which, and what it was doing") {
+TEST_CASE("device plan: a device failure names device and operation") {
   Accelerated with;
   Builder b;
   b.output("y", b.apply(Op::neg, {b.input("x", {4})}));
@@ -184,7 +185,7 @@ TEST_CASE("a device that fails says which, and what it was doing") {
   }
 }
 
-TEST_CASE("a device with half of the functions for memory of its own is refused") {
+TEST_CASE("device memory: an incomplete function table is rejected") {
   Accelerated with;
   const auto half = std::make_shared<Item>();
   static const hx_device_vt table = [] {
@@ -218,7 +219,7 @@ TEST_CASE("timed and empty runs of a plan on a device") {
   CHECK(same(all_of(store), trained_on_cpu(1)));
 }
 
-TEST_CASE("steps are timed by the device's clock where it keeps one, and else waited for one by one") {
+TEST_CASE("timed run: device clock if available, else synchronized steps") {
   struct Way {
     bool gives, forgets;
   };
@@ -254,7 +255,7 @@ TEST_CASE("steps are timed by the device's clock where it keeps one, and else wa
   CHECK(FakeAccelerator::leaked == 0);
 }
 
-TEST_CASE("steps of the host are timed with their copies by the device's clock") {
+TEST_CASE("timed run: host steps include their copies") {
   Accelerated with(true);
   with.device->declined = {"softmax_cross_entropy_grad", "reduce_sum"};
   ParameterStore store;
@@ -266,7 +267,7 @@ TEST_CASE("steps of the host are timed with their copies by the device's clock")
   for (size_t i = 0; i < plan->steps().size(); ++i) CHECK(times.stamps[i + 1] > times.stamps[i]);
 }
 
-TEST_CASE("a device whose times cannot be is an error that says what it told") {
+TEST_CASE("timed run: impossible times are an error") {
   Accelerated with(true);
   ParameterStore store;
   declare(store, step());
@@ -287,7 +288,7 @@ TEST_CASE("a device whose times cannot be is an error that says what it told") {
   CHECK(said() == "device 'fake' has kept times before, and now it does not");
 }
 
-TEST_CASE("a device with one of the functions for times, or without events, is refused") {
+TEST_CASE("device clock: an incomplete function table is rejected") {
   static const auto tables = [] {
     std::vector<hx_device_vt> vts(4, *detail::staging_device_vt());
     vts[1].elapsed = nullptr;
@@ -305,7 +306,7 @@ TEST_CASE("a device with one of the functions for times, or without events, is r
 
 namespace {
 
-// Steps, one of whose batches has what is no number; the weights after all of them, and how often the loss was finite.
+// Runs steps, one of them on a batch with NaN; returns the final weights, and counts finite losses.
 std::map<std::string, HTensor> trained_past_nan(const CompileOptions& options, Executor& executor, int& finite) {
   ParameterStore store;
   declare(store, step());
@@ -327,7 +328,7 @@ std::map<std::string, HTensor> trained_past_nan(const CompileOptions& options, E
 
 }  // namespace
 
-TEST_CASE("a device that looks at the loss gets whole steps at once, and changes nothing when it is not finite") {
+TEST_CASE("run_if_finite: one submission, no change if the loss is not finite") {
   const auto executor = make_sequential_executor();
   int finite = 0;
   const auto expected = trained_past_nan(on("cpu"), *executor, finite);
@@ -337,7 +338,7 @@ TEST_CASE("a device that looks at the loss gets whole steps at once, and changes
     std::set<std::string> declined, blind;
     size_t awaited;
   };
-  const std::set<std::string> updates{"adamw", "update_all"};  // whose body is stored by copies
+  const std::set<std::string> updates{"adamw", "update_all"};  // their bodies store by copies
   for (const Way& way : {Way{true, {}, {}, 6}, Way{true, {"reduce_sum"}, {}, 0}, Way{true, updates, {}, 6}, Way{true, {}, updates, 0}, Way{false, {}, {}, 0}}) {
     INFO(way.looks << way.declined.size() << way.blind.size());
     Accelerated with(true, way.looks);
@@ -352,7 +353,7 @@ TEST_CASE("a device that looks at the loss gets whole steps at once, and changes
   CHECK(FakeAccelerator::leaked == 0);
 }
 
-TEST_CASE("a device with one of the functions for looking at numbers, or without events, is refused") {
+TEST_CASE("run_if_finite: an incomplete function table is rejected") {
   static const auto tables = [] {
     FakeAccelerator looking;
     looking.looks = true;
@@ -371,7 +372,7 @@ TEST_CASE("a device with one of the functions for looking at numbers, or without
     CHECK(message_of([&] { looks(i); }) == "device 'half' has some of the functions for steps that look at a number, but not all\ncopy_if_finite, await_event, record, wait, release_event, allocate_host and release_host belong together");
 }
 
-TEST_CASE("batches that set out while a step runs arrive before the step that takes them") {
+TEST_CASE("input prefetch: batches are complete before the step that takes them") {
   const auto executor = make_sequential_executor();
   const auto expected = trained_on_batches(step(), 8, *executor, on("cpu"), false);
   for (const bool looks : {false, true})
@@ -388,7 +389,7 @@ TEST_CASE("batches that set out while a step runs arrive before the step that ta
   CHECK(FakeAccelerator::leaked == 0);
 }
 
-TEST_CASE("batches need pinned memory and events, a queue for themselves, and some size") {
+TEST_CASE("input prefetch: needs pinned memory, events, a free queue and large inputs") {
   Accelerated plain, staging(true);
   const auto open = [](Accelerated& of, const DeviceQueuePtr& steps, const std::vector<uint64_t>& bytes) {
     return InputPrefetch::open(of.item(), steps, bytes, 2);
@@ -406,13 +407,13 @@ TEST_CASE("batches need pinned memory and events, a queue for themselves, and so
     float other = 0;
     const DeviceBuffer room(steps, 128);
     CHECK_FALSE(first->take(&other, room.at(0), sizeof other));
-    CHECK_FALSE(first->take(first->host(1, 0), room.at(0), 100));  // nothing has set out
+    CHECK_FALSE(first->take(first->host(1, 0), room.at(0), 100));  // nothing was started
   }
   CHECK(InputPrefetch::on(*steps) == nullptr);
   CHECK(open(staging, steps, {100}));
 }
 
-TEST_CASE("a batch that no step took is not written over on its way") {
+TEST_CASE("input prefetch: an untaken batch is not overwritten in transit") {
   Accelerated with(true);
   const auto steps = std::make_shared<DeviceQueue>(with.item());
   const auto prefetch = InputPrefetch::open(with.item(), steps, {128}, 1);
@@ -430,6 +431,6 @@ TEST_CASE("a batch that no step took is not written over on its way") {
   steps->download(came.data(), room.at(0), 128);
   steps->synchronize();
   CHECK(came == std::vector<std::byte>(128, std::byte{2}));
-  prefetch->renew(0);  // nobody waits for what has come
+  prefetch->renew(0);  // no wait for what has arrived
   CHECK(with.device->synchronized == before + 2);
 }

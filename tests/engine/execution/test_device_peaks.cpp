@@ -1,4 +1,4 @@
-// What profiles divide by where a device has memory of its own.
+// Peaks of a device with its own memory.
 #include <catch2/catch.hpp>
 
 #include "engine/execution/device_peaks.hpp"
@@ -7,7 +7,7 @@
 using namespace harmonics;
 using namespace harmonics::testing;
 
-TEST_CASE("a device is measured by its own products and copies, and waited for") {
+TEST_CASE("device peaks: measured by its own products and copies") {
   Registry registry{&Registry::global()};
   const auto device = add_fake_accelerator(registry);
   const auto yardsticks = make_yardsticks({"fake"}, registry, 1);
@@ -21,7 +21,7 @@ TEST_CASE("a device is measured by its own products and copies, and waited for")
   CHECK(device->synchronized > before);
 }
 
-TEST_CASE("the processor is nobody to wait for, and its peak is not the device's affair") {
+TEST_CASE("device peaks: the processor uses its own peaks without waiting") {
   Registry registry{&Registry::global()};
   const auto cpu = make_yardsticks({"cpu"}, registry, 1);
   CHECK(cpu->waiting() == 0);

@@ -1,4 +1,4 @@
-// transpose_weights and fuse_updates: the same numbers from another arrangement.
+// transpose_weights and fuse_updates: equal results from another layout.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ HTensor weight_numbers(const Shape& shape, int seed) {
   return HTensor::from(shape, v);
 }
 
-// One step of training of a net with a hidden layer.
+// A training step of a net with a hidden layer.
 class StepTracer {
  public:
   explicit StepTracer(int64_t batch) : batch_(batch) {}
@@ -94,7 +94,7 @@ bool lies_exchanged(const Program& p, const std::string& name) {
   return false;
 }
 
-// Outputs and updates, the latter as declared.
+// Outputs and updates, the latter in declared layout.
 std::vector<std::vector<float>> weight_results(const Program& program, std::map<std::string, HTensor> leaves) {
   for (auto& [name, value] : leaves)
     if (lies_exchanged(program, name)) value = exchanged(value);
@@ -132,7 +132,7 @@ Program inlined(const Program& p) {
 
 }  // namespace
 
-TEST_CASE("weights of affine maps lie as [in, out], and what follows them needs no transposing") {
+TEST_CASE("transpose_weights: affine maps use [in, out] without transposes") {
   for (const char* optimizer : {"sgd", "adam"})
     for (bool clipped : {false, true}) {
       INFO(optimizer << (clipped ? " clipped" : ""));
@@ -149,10 +149,10 @@ TEST_CASE("weights of affine maps lie as [in, out], and what follows them needs 
     }
 }
 
-TEST_CASE("programs that share weights agree on how they lie") {
+TEST_CASE("transpose_weights: programs that share weights agree on the layout") {
   const SlopeStep step = StepTracer(4).run("adam", true);
   for (int pattern = 0; pattern < 32; ++pattern) {
-    // Whatever earlier programs settled: each leaf may lie either way.
+    // Earlier programs may have decided either layout of each leaf.
     const Program p = transpose_weights(step.program, [&](const std::string& name, const TensorType&, bool) {
       return (pattern >> (name.size() == 2 ? 2 + (name[0] == 'v') : name[0] - 'a') & 1) != 0;
     });
@@ -162,44 +162,44 @@ TEST_CASE("programs that share weights agree on how they lie") {
   }
 }
 
-TEST_CASE("a weight that something else reads stays as it is") {
+TEST_CASE("transpose_weights: a weight with other readers keeps its layout") {
   Tracer tracer("tied");
   const HTensor w = tracer.parameter("w", {DType::F32, {40, 40}}), x = tracer.input("x", {DType::F32, {2, 40}});
   tracer.output("y", apply("linear", {}, {x, w}).at(0));
   tracer.output("n", reduce_max(w, {1}));
   const Program p = tracer.take();
   CHECK_FALSE(lies_exchanged(transpose_weights(p, preferred), "w"));
-  // Where it lies exchanged all the same, it is turned back for that reader.
+  // If it is stored transposed anyway, it is transposed back for that reader.
   const Program turned = transpose_weights(p, [](const std::string&, const TensorType&, bool) { return true; });
   CHECK(ops(turned, Op::transpose) == 1);
   const std::map<std::string, HTensor> leaves{{"w", weight_numbers({40, 40}, 3)}, {"x", weight_numbers({2, 40}, 1)}};
   check_close(weight_results(turned, leaves), weight_results(p, leaves));
 }
 
-TEST_CASE("slope and descent become one step") {
+TEST_CASE("fuse_updates: gradient and descent become one step") {
   const SlopeStep step = StepTracer(4).run("sgd", false);
   const Program p = inlined(transpose_weights(step.program, preferred));
   const Program fused = fuse_updates(p, [](const auto&...) { return true; });
   CHECK(weight_calls(fused, "sgd") == 0);
   CHECK(weight_calls(fused, "sgd_outer") == 3);
-  CHECK(ops(fused, Op::dot) == 2);  // slopes of the two hidden layers
+  CHECK(ops(fused, Op::dot) == 2);  // gradients of the two hidden layers
   check_close(weight_results(fused, step.leaves), weight_results(step.program, step.leaves));
   const Program refused = fuse_updates(p, [](const auto&...) { return false; });
   CHECK(weight_calls(refused, "sgd") == 3);
 }
 
-TEST_CASE("with one sample the slope of the map's input joins them") {
+TEST_CASE("fuse_updates: a single sample adds the input's gradient") {
   const SlopeStep step = StepTracer(1).run("sgd", false);
   const Program p = inlined(transpose_weights(step.program, preferred));
   const Program fused = fuse_updates(p, [](const auto&...) { return true; });
   CHECK(weight_calls(fused, "sgd_outer") == 3);
   size_t active = 0;
   for (const Node& n : fused.nodes) active += n.callee == "sgd_outer" && n.attributes.text("slope", "") == "active";
-  CHECK(active == 1);  // b; a's input is no result of the net, c does not lie exchanged
+  CHECK(active == 1);  // b; a's input is not computed by the net, c is not transposed
   check_close(weight_results(fused, step.leaves), weight_results(step.program, step.leaves));
 }
 
-TEST_CASE("no fused descent where it is not plain") {
+TEST_CASE("fuse_updates: only plain descent is fused") {
   const SlopeStep clipped = StepTracer(4).run("sgd", true);
   CHECK(weight_calls(fuse_updates(inlined(clipped.program), [](const auto&...) { return true; }), "sgd_outer") == 0);
 }
