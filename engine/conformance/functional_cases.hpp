@@ -165,9 +165,9 @@ inline void add_linear_cases(Cases& cases, Sizes& sizes) {
     cases.push_back({"dot_sum", axes({1, 0}, {1, 0}, {}).set("sum", which), {numbers({3, 7, in}), numbers({3, 7, out})}});
     cases.push_back({"dot_sum", axes({1}, {0}, {}).set("sum", which), {numbers({in, 5}), numbers({5, out})}});
   }
-  for (const char* slope : {"", "all", "active"})
+  for (const char* mode : {"", "all", "active"})
     cases.push_back({"sgd_outer",
-                     AttributeMap().set("slope", std::string(slope)),
+                     AttributeMap().set("slope", std::string(mode)),
                      {numbers({in, out}), numbers({3, in}), numbers({3, out}), rate()}});
   const AttributeMap scale = AttributeMap().set("scale", 0.0625);
   cases.push_back({"linear", AttributeMap(scale).set("activation", "tanh"), {indices({3, in}, 256, DType::U8), numbers({out, in}), numbers({out})}});

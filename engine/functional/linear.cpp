@@ -73,12 +73,12 @@ Values sgd_outer(const AttributeMap& attributes, Inputs in) {
          "sgd_outer", "w " + text_of(w) + ", a " + text_of(a) + " and b " + text_of(b) +
                           " do not fit: w is [m, n], a [..., m] and b [..., n]");
   Values result{one("sgd", {}, {w, summed_outer(a, b), in[3]})};
-  const std::string slope = attributes.text("slope", "");
-  if (slope.empty()) return result;
-  expect(slope == "all" || slope == "active", "sgd_outer",
-         fmt::format("slope is '{}'; it is \"\", \"all\" or \"active\"", slope), ErrorKind::Type);
+  const std::string mode = attributes.text("slope", "");
+  if (mode.empty()) return result;
+  expect(mode == "all" || mode == "active", "sgd_outer",
+         fmt::format("slope is '{}'; it is \"\", \"all\" or \"active\"", mode), ErrorKind::Type);
   const HTensor da = dot(b, w, last_axis(b), {1});
-  result.push_back(slope == "all" ? da : select(less_equal(a, zeros_like(a)), zeros_like(a), da));
+  result.push_back(mode == "all" ? da : select(less_equal(a, zeros_like(a)), zeros_like(a), da));
   return result;
 }
 

@@ -34,7 +34,7 @@ bool add_step(const Site& site, Work& work, const Convolution& c) {
   return true;
 }
 
-bool answer_slope(const Site& site, const Convolution& c, hx_kernel& out) {
+bool answer_gradient(const Site& site, const Convolution& c, hx_kernel& out) {
   Work work(site.machine());
   if (!add_step(site, work, c)) return false;
   answer(out, std::move(work), "cuDNN convolution");
@@ -67,7 +67,7 @@ bool plan_conv_grad_input(const Site& site, hx_kernel& out) {
   if (!read(site, site.out(), site.in(0), site.in(1), c)) return false;
   c.pass = Convolution::Pass::input;
   c.weight_operand = {0}, c.y_operand = {1}, c.x_operand = {2};
-  return answer_slope(site, c, out);
+  return answer_gradient(site, c, out);
 }
 
 bool plan_conv_grad_weight(const Site& site, hx_kernel& out) {
@@ -75,7 +75,7 @@ bool plan_conv_grad_weight(const Site& site, hx_kernel& out) {
   if (!read(site, site.in(0), site.out(), site.in(1), c)) return false;
   c.pass = Convolution::Pass::weight;
   c.x_operand = {0}, c.y_operand = {1}, c.weight_operand = {2};
-  return answer_slope(site, c, out);
+  return answer_gradient(site, c, out);
 }
 
 }  // namespace harmonics::cuda

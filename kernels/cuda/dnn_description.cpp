@@ -36,11 +36,12 @@ struct Names {
   int kind, x, weight, y, convolution, alpha, beta;
 };
 constexpr Names kNames[] = {
-    {dnn::kForward, dnn::kForwardX, dnn::kForwardWeight, dnn::kForwardY, dnn::kForwardConvolution, dnn::kForwardAlpha, dnn::kForwardBeta},
-    {dnn::kSlopeOfInput, dnn::kSlopeOfInputDx, dnn::kSlopeOfInputWeight, dnn::kSlopeOfInputDy, dnn::kSlopeOfInputConvolution, dnn::kSlopeOfInputAlpha,
-     dnn::kSlopeOfInputBeta},
-    {dnn::kSlopeOfWeight, dnn::kSlopeOfWeightX, dnn::kSlopeOfWeightDweight, dnn::kSlopeOfWeightDy, dnn::kSlopeOfWeightConvolution, dnn::kSlopeOfWeightAlpha,
-     dnn::kSlopeOfWeightBeta}};
+    {dnn::kForward, dnn::kForwardX, dnn::kForwardWeight, dnn::kForwardY, dnn::kForwardConvolution, dnn::kForwardAlpha,
+     dnn::kForwardBeta},
+    {dnn::kGradientOfInput, dnn::kGradientOfInputDx, dnn::kGradientOfInputWeight, dnn::kGradientOfInputDy,
+     dnn::kGradientOfInputConvolution, dnn::kGradientOfInputAlpha, dnn::kGradientOfInputBeta},
+    {dnn::kGradientOfWeight, dnn::kGradientOfWeightX, dnn::kGradientOfWeightDweight, dnn::kGradientOfWeightDy,
+     dnn::kGradientOfWeightConvolution, dnn::kGradientOfWeightAlpha, dnn::kGradientOfWeightBeta}};
 
 }  // namespace
 

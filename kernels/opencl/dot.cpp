@@ -254,9 +254,9 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
   for (int64_t i = 0; i + 1 < a.rank; ++i) leading.push_back(i);
   Work work;
   Room room;
-  if (const std::string slope = site.text("slope"); !slope.empty()) {  // uses the old w
+  if (const std::string mode = site.text("slope"); !mode.empty()) {  // uses the old w
     Ending active;
-    if (slope == "active") active.kind = Ending::where_active, active.extra = 1, active.dtype = HX_F32;
+    if (mode == "active") active.kind = Ending::where_active, active.extra = 1, active.dtype = HX_F32;
     add_product(site, work, room, {b, 2, {}, {int64_t{b.rank} - 1}}, {w, 0, {}, {1}}, site.out(1), 5, active);
   }
   Ending step;

@@ -66,10 +66,10 @@ std::vector<std::vector<double>> traced_gradients(const std::string& functional,
     const HTensor part = reduce_sum(results[i] * weights[i], axes_from(results[i], 0));
     sum = sum ? sum + part : part;
   }
-  const Values slopes = gradient(tracer, sum, wrt);
-  for (size_t i = 0; i < slopes.size(); ++i) tracer.output("d" + std::to_string(i), slopes[i]);
+  const Values gradients = gradient(tracer, sum, wrt);
+  for (size_t i = 0; i < gradients.size(); ++i) tracer.output("d" + std::to_string(i), gradients[i]);
   std::vector<std::vector<double>> found;
-  for (const HTensor& slope : interpret(tracer.take(), values)) found.push_back(doubles(slope));
+  for (const HTensor& gradient : interpret(tracer.take(), values)) found.push_back(doubles(gradient));
   return found;
 }
 
@@ -79,16 +79,16 @@ std::vector<std::vector<double>> numeric_gradients(const FunctionalCase& c, cons
   std::vector<std::vector<double>> found;
   for (size_t i = 0; i < in.size(); ++i) {
     if (!differentiated(c.inputs[i])) continue;
-    std::vector<double> slopes;
+    std::vector<double> gradients;
     for (int64_t j = 0; j < in[i].size(); ++j) {
       const auto moved = [&](double by) {
         Values values = in;
         values[i].mutable_data<double>()[j] += by;
         return weighted(apply(c.functional, c.attributes, values), weights);
       };
-      slopes.push_back((moved(kStep) - moved(-kStep)) / (2 * kStep));
+      gradients.push_back((moved(kStep) - moved(-kStep)) / (2 * kStep));
     }
-    found.push_back(slopes);
+    found.push_back(gradients);
   }
   return found;
 }

@@ -86,16 +86,16 @@ TEST_CASE("reduce_prod: gradient with zeros among the factors") {
 
 TEST_CASE("gradients of gradients of contractions") {
   const HTensor a = testing::random_tensor({2, 3, 4}, 1), b = testing::random_tensor({4, 2, 5}, 2);
-  const auto slopes = [](const Values& in) {
+  const auto gradients = [](const Values& in) {
     const HTensor y = dot(in[0], in[1], {2}, {0}, {0}, {1});
     return gradient(*Tracer::current(), reduce_sum(y * y, {0, 1, 2}), {in[0], in[1]});
   };
-  Tracer tracer("slopes");
-  const Values traced{tracer.input("0", type_of(a)), tracer.input("1", type_of(b))}, first = slopes(traced);
+  Tracer tracer("gradients");
+  const Values traced{tracer.input("0", type_of(a)), tracer.input("1", type_of(b))}, first = gradients(traced);
   const HTensor sum = reduce_sum(first[0] * first[0], {0, 1, 2}) + reduce_sum(first[1] * first[1], {0, 1, 2});
   const Values second = gradient(tracer, sum, traced);
   tracer.output("value", sum);
-  tracer.output("slope", second[0]);
+  tracer.output("gradient", second[0]);
   const Program program = tracer.take();
   const auto value_at = [&](double by) {
     HTensor moved = a;
@@ -181,8 +181,8 @@ TEST_CASE("gradients of primitives agree with PyTorch") {
         wrt.push_back(traced.back());
       }
       const HTensor y = apply(op, golden.attributes(name), traced).at(0);
-      const Values slopes = gradient(tracer, reduce_sum(y * cast(*upstream, dtype), axes_from(y, 0)), wrt);
-      for (size_t i = 0; i < slopes.size(); ++i) tracer.output(std::to_string(i), slopes[i]);
+      const Values gradients = gradient(tracer, reduce_sum(y * cast(*upstream, dtype), axes_from(y, 0)), wrt);
+      for (size_t i = 0; i < gradients.size(); ++i) tracer.output(std::to_string(i), gradients[i]);
       const Values found = interpret(tracer.take(), leaves);
       REQUIRE_FALSE(found.empty());
       for (size_t i = 0; i < found.size(); ++i)

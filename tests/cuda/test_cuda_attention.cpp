@@ -1,7 +1,7 @@
 // Attention by an emulated cuDNN, compared with the functional's body.
 #include <cmath>
 
-#include "tests/cuda/played.hpp"
+#include "tests/cuda/emulated_device.hpp"
 #include "tests/engine/execution/training_program.hpp"
 
 using namespace harmonics;
@@ -48,7 +48,7 @@ Result attend(const Case& c, DType dtype, Precision precision) {
   const auto results = call("attention", {in[1], in[0], in[2]}, c.attributes());  // a map sorts k before q
   tracer.output("out", cast(results[0], DType::F32));
   tracer.output("lse", results[1]);
-  Played with;
+  EmulatedDevice with;
   CompileOptions options = with.options();
   options.precision = precision;
   const Program program = tracer.take();

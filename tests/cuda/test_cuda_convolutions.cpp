@@ -1,7 +1,7 @@
 // Convolutions by an emulated cuDNN, compared with explicit sums.
 #include <cmath>
 
-#include "tests/cuda/played.hpp"
+#include "tests/cuda/emulated_device.hpp"
 #include "tests/engine/execution/training_program.hpp"
 
 using namespace harmonics;
@@ -178,7 +178,7 @@ TEST_CASE("cudnn convolution: f64, f16 and bf16 with bias and activation") {
       for (const bool has : {true, false}) {
         emulated::settings() = {};
         emulated::settings().has_dnn = has;
-        Played with;
+        EmulatedDevice with;
         const auto plan = compile(program, nullptr, *with.executor, with.options());
         plan->run(harmonics::testing::input_pointers(*plan, given).data());
         results.push_back(harmonics::testing::copy_of(plan->output("y")));
@@ -224,7 +224,7 @@ TEST_CASE("cuda: without cuDNN convolutions become patches and products") {
     INFO((has ? "with cuDNN" : "without"));
     emulated::settings() = {};
     emulated::settings().has_dnn = has;
-    Played with;
+    EmulatedDevice with;
     const auto plan = compile(program, nullptr, *with.executor, with.options());
     CHECK(std::any_of(plan->steps().begin(), plan->steps().end(), [](const PlanStep& s) { return s.kernel == "cuDNN convolution"; }) == has);
     plan->run(harmonics::testing::input_pointers(*plan, given).data());

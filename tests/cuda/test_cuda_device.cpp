@@ -1,5 +1,5 @@
 // The device's errors when CUDA fails, and captured work.
-#include "tests/cuda/played.hpp"
+#include "tests/cuda/emulated_device.hpp"
 
 #include "engine/execution/device_memory.hpp"
 #include "engine/plugin/registry.hpp"
@@ -32,7 +32,7 @@ TEST_CASE("cuda: out of memory reports bytes and a remedy") {
 
 TEST_CASE("cuda: recompiling a graph reuses released memory") {
   const FreshSettings fresh;
-  Played with;
+  EmulatedDevice with;
   const auto graph = [&](int64_t rows) {
     Tracer tracer("square");
     const HTensor x = tracer.input("x", {DType::F32, {rows, 300}});
@@ -110,7 +110,7 @@ std::map<std::string, HTensor> trained(const harmonics::testing::TrainingStep& s
 
 TEST_CASE("cuda: a training step is captured on its second run") {
   const FreshSettings fresh;
-  Played with;
+  EmulatedDevice with;
   const auto step = harmonics::testing::training_step(16, {24, 32, 10});
   CompileOptions cpu;
   const auto meant = trained(step, 5, *with.executor, cpu);
@@ -132,7 +132,7 @@ TEST_CASE("cuda: a training step is captured on its second run") {
 TEST_CASE("cuda: a step with a checked loss is one graph and changes nothing if it is not finite") {
   const FreshSettings fresh;
   const auto step = harmonics::testing::training_step(16, {24, 32, 10});
-  const auto train = [&](Played& with, bool halves) {
+  const auto train = [&](EmulatedDevice& with, bool halves) {
     ParameterStore store;
     harmonics::testing::declare(store, step);
     const auto plan = compile(step.program, &store, *with.executor, with.options());
@@ -156,27 +156,29 @@ TEST_CASE("cuda: a step with a checked loss is one graph and changes nothing if 
     }
     return harmonics::testing::all_of(store);
   };
-  Played halved;
+  EmulatedDevice halved;
   const auto meant = train(halved, true);
   CHECK(emulated::settings().awaited == 0);
   for (const bool records : {true, false}) {
     INFO(records);
-    Played with;
+    EmulatedDevice with;
     emulated::settings() = {};
     if (!records) emulated::settings().fails["end_capture"] = 901;
     CHECK(harmonics::testing::same(train(with, false), meant));
     CHECK(emulated::settings().graphs == (records ? 6 : 0));
     CHECK(emulated::settings().awaited == 7);
   }
-  Played broken;
+  EmulatedDevice broken;
   emulated::settings() = {};
   emulated::settings().fails["await_event"] = emulated::kLaunchFailure;
-  CHECK_THROWS_WITH(train(broken, false), Catch::Contains("device 'played' could not finish what is queued: CUDA could not finish what is queued: unspecified launch failure (719)"));
+  CHECK_THROWS_WITH(train(broken, false),
+                    Catch::Contains("device 'emulated' could not finish what is queued: CUDA could not finish what is "
+                                    "queued: unspecified launch failure (719)"));
 }
 
 TEST_CASE("cuda: steps are timed by events in execution order") {
   const FreshSettings fresh;
-  Played with;
+  EmulatedDevice with;
   const auto step = harmonics::testing::training_step(16, {24, 32, 10});
   ParameterStore store;
   harmonics::testing::declare(store, step);
@@ -197,7 +199,7 @@ TEST_CASE("cuda: steps are timed by events in execution order") {
 
 TEST_CASE("cuda: prefetched batches are complete before the step that takes them") {
   const FreshSettings fresh;
-  Played with;
+  EmulatedDevice with;
   const auto step = harmonics::testing::training_step(16, {24, 32, 10});
   const auto expected = harmonics::testing::trained_on_batches(step, 6, *with.executor, with.options(), false);
   CHECK(emulated::settings().waits == 0);

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "kernels/cuda/lt.hpp"
-#include "tests/cuda/played.hpp"
+#include "tests/cuda/emulated_device.hpp"
 #include "tests/engine/execution/arriving.hpp"
 
 using namespace harmonics;
@@ -33,7 +33,7 @@ std::map<std::string, HTensor> trained_by_updates(const harmonics::testing::Trai
 
 TEST_CASE("cuda update_all: one kernel, in place, same bits as single steps") {
   const FreshSettings fresh;
-  Played with;
+  EmulatedDevice with;
   for (const char* optimizer : {"adamw", "sgd"}) {
     INFO(optimizer);
     const auto step = harmonics::testing::training_step(8, {24, 40, 33, 10}, optimizer);
@@ -82,7 +82,7 @@ TEST_CASE("cuda update_all: declines with a reason") {
 
 TEST_CASE("cuda dot_sum: gradients of weight and bias in one product") {
   const FreshSettings fresh;
-  Played with;
+  EmulatedDevice with;
   const auto step = harmonics::testing::training_step(8, {24, 40, 33, 10});
   const auto kernels = [&](const CompileOptions& options) {
     ParameterStore store;
@@ -102,7 +102,7 @@ TEST_CASE("cuda dot_sum: gradients of weight and bias in one product") {
     for (int64_t i = 0; i < tensor.size(); ++i) REQUIRE(given.at(name).data<float>()[i] == Approx(tensor.data<float>()[i]).margin(1e-5));
   }
   emulated::settings().has_lt = false;
-  Played without;
+  EmulatedDevice without;
   CHECK(kernels(without.options())["cuBLASLt product and sum"] == 0);  // our own tiles do not sum
 }
 

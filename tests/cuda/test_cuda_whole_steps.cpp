@@ -2,7 +2,7 @@
 // loss.
 #include <fstream>
 
-#include "tests/cuda/played.hpp"
+#include "tests/cuda/emulated_device.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 
 using namespace harmonics;
@@ -48,10 +48,11 @@ void bind_digits(HarmonicGraph& g, const char* images, const char* labels, Shape
 
 // The loss after so many steps; all but the first are single graphs.
 double trained_in_graphs(HarmonicGraph& g, const char* optimizer) {
-    [[maybe_unused]] static const bool once = (harmonics::cuda::testing::Played::add_to(Registry::global()), true);
+  [[maybe_unused]] static const bool once =
+      (harmonics::cuda::testing::EmulatedDevice::add_to(Registry::global()), true);
   emulated::settings() = {};
   RunSettings s = settings(2);
-  s.device = "played";
+  s.device = "emulated";
   s.steps = kSteps;
   s.optimizer = optimizer;
   const CycleReport report = CycleRuntime(g, 0, s).run();

@@ -15,8 +15,8 @@ using testing::agree;
 static_assert(agree(dnn::kConvolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) && agree(dnn::kEngine, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
 static_assert(agree(dnn::kEngineChoice, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) && agree(dnn::kHeuristics, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
 static_assert(agree(dnn::kPlan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) && agree(dnn::kForward, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR));
-static_assert(agree(dnn::kSlopeOfWeight, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR));
-static_assert(agree(dnn::kSlopeOfInput, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR));
+static_assert(agree(dnn::kGradientOfWeight, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR));
+static_assert(agree(dnn::kGradientOfInput, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR));
 static_assert(agree(dnn::kGraph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) && agree(dnn::kPack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
 static_assert(agree(dnn::kTensor, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
 #if CUDNN_VERSION >= 92100
@@ -48,16 +48,18 @@ static_assert(agree(dnn::kForwardAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD
 static_assert(agree(dnn::kForwardConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC));
 static_assert(agree(dnn::kForwardWeight, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W) && agree(dnn::kForwardX, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X));
 static_assert(agree(dnn::kForwardY, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y));
-static_assert(agree(dnn::kSlopeOfInputAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA));
-static_assert(agree(dnn::kSlopeOfInputBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA));
-static_assert(agree(dnn::kSlopeOfInputConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC));
-static_assert(agree(dnn::kSlopeOfInputWeight, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W) && agree(dnn::kSlopeOfInputDx, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX));
-static_assert(agree(dnn::kSlopeOfInputDy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY));
-static_assert(agree(dnn::kSlopeOfWeightAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA));
-static_assert(agree(dnn::kSlopeOfWeightBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA));
-static_assert(agree(dnn::kSlopeOfWeightConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC));
-static_assert(agree(dnn::kSlopeOfWeightDweight, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW));
-static_assert(agree(dnn::kSlopeOfWeightX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X) && agree(dnn::kSlopeOfWeightDy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY));
+static_assert(agree(dnn::kGradientOfInputAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA));
+static_assert(agree(dnn::kGradientOfInputBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA));
+static_assert(agree(dnn::kGradientOfInputConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC));
+static_assert(agree(dnn::kGradientOfInputWeight, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W) &&
+              agree(dnn::kGradientOfInputDx, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX));
+static_assert(agree(dnn::kGradientOfInputDy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY));
+static_assert(agree(dnn::kGradientOfWeightAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA));
+static_assert(agree(dnn::kGradientOfWeightBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA));
+static_assert(agree(dnn::kGradientOfWeightConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC));
+static_assert(agree(dnn::kGradientOfWeightDweight, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW));
+static_assert(agree(dnn::kGradientOfWeightX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X) &&
+              agree(dnn::kGradientOfWeightDy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY));
 static_assert(agree(dnn::kGraphHandle, CUDNN_ATTR_OPERATIONGRAPH_HANDLE) && agree(dnn::kGraphOperations, CUDNN_ATTR_OPERATIONGRAPH_OPS));
 static_assert(agree(dnn::kTensorAlignment, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT) && agree(dnn::kTensorType, CUDNN_ATTR_TENSOR_DATA_TYPE));
 static_assert(agree(dnn::kTensorDims, CUDNN_ATTR_TENSOR_DIMENSIONS) && agree(dnn::kTensorStrides, CUDNN_ATTR_TENSOR_STRIDES));

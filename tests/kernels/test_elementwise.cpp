@@ -184,7 +184,7 @@ TEST_CASE("casts to integers truncate, saturate and map NaN to 0") {
 }
 
 namespace {
-// y = (x * scale + shift > 0) ? x * scale + shift : slope, and the product itself.
+// y = (x * scale + shift > 0) ? x * scale + shift : 0.25, and the product itself.
 KernelCall chain_of(const Tensor& x, const Tensor& scale, const Tensor& shift) {
   KernelCall call("fused_elementwise");
   call.in(x).in(scale).in(shift).in(Tensor({}, std::vector<float>{0.25f}));

@@ -110,14 +110,14 @@ TEST_CASE("conv_max_pool gradients: only maxima contribute") {
     if (2 * v.pooled(0) * v.pooled(1) > v.places(0) * v.places(1)) continue;
     const Tensor x = random.floats(v.x()), w = random.floats(v.weight());
     std::vector<int32_t> indices;
-    std::vector<float> slopes;
+    std::vector<float> gradients;
     for (int64_t k = 0; k < v.planes() * v.pooled(0) * v.pooled(1); ++k) {
       const int64_t i = k / v.pooled(1) % v.pooled(0), j = k % v.pooled(1);
       indices.push_back(static_cast<int32_t>((i * v.step[0] + random.below(v.pool[0])) * v.places(1) +
                                              j * v.step[1] + random.below(v.pool[1])));
-      slopes.push_back(random.below(3) ? random.floats({1})[0] : 0.0f);
+      gradients.push_back(random.below(3) ? random.floats({1})[0] : 0.0f);
     }
-    const Tensor at(v.y(), indices), dy(v.y(), slopes);
+    const Tensor at(v.y(), indices), dy(v.y(), gradients);
     const Tensor dx = v.call("conv_max_pool_grad_input").set("input_shape", v.x()).in(w).in(at).in(dy).out(v.x()).run_one();
     const Tensor dw =
         v.call("conv_max_pool_grad_weight").set("weight_shape", v.weight()).in(x).in(at).in(dy).out(v.weight()).run_one();
@@ -126,8 +126,8 @@ TEST_CASE("conv_max_pool gradients: only maxima contribute") {
     for (size_t k = 0; k < indices.size(); ++k)
       v.products(static_cast<int64_t>(k) / pooled, indices[k] / v.places(1), indices[k] % v.places(1),
                  [&](int64_t a, int64_t b) {
-                   ex[static_cast<size_t>(a)] += static_cast<double>(slopes[k]) * w[b];
-                   ew[static_cast<size_t>(b)] += static_cast<double>(slopes[k]) * x[a];
+                   ex[static_cast<size_t>(a)] += static_cast<double>(gradients[k]) * w[b];
+                   ew[static_cast<size_t>(b)] += static_cast<double>(gradients[k]) * x[a];
                  });
     describe(v);
     require_close(dx, ex, 1e-6, 4e-5);

@@ -100,24 +100,24 @@ TEST_CASE("sgd_outer: gradient descent on an affine map") {
 TEST_CASE("sgd_outer: with the gradient of the map's input") {
   Random random(75);
   const Tensor rate({}, std::vector<float>{0.125f});
-  for (const char* slope : {"all", "active"})
+  for (const char* mode : {"all", "active"})
     for (const SparseSizes& s : {SparseSizes{392, 196, 1}, SparseSizes{31, 45, 1}})
       for (double density : {0.0, 0.3, 1.0}) {
         const Tensor w = random.floats({s.m, s.n}), a = sparse(random, {1, s.m}, density), b = random.floats({1, s.n});
         KernelCall call("sgd_outer");
-        call.set("slope", slope).in(w).in(a).in(b).in(rate).out({s.m, s.n}).out({1, s.m}).alias(0, 0);
+        call.set("slope", mode).in(w).in(a).in(b).in(rate).out({s.m, s.n}).out({1, s.m}).alias(0, 0);
         const auto out = call.run();
-        std::vector<double> weight, slopes;
+        std::vector<double> weight, gradients;
         for (int64_t i = 0; i < s.m; ++i) {
           double sum = 0;
           for (int64_t j = 0; j < s.n; ++j) {
             weight.push_back(w[i * s.n + j] - 0.125 * static_cast<double>(a[i]) * b[j]);
             sum += static_cast<double>(w[i * s.n + j]) * b[j];
           }
-          slopes.push_back(std::string(slope) == "all" || a[i] > 0 ? sum : 0);
+          gradients.push_back(std::string(mode) == "all" || a[i] > 0 ? sum : 0);
         }
         require_close(out[0], weight, 1e-6, 1e-6);
-        require_close(out[1], slopes, 1e-6, 2e-5);
+        require_close(out[1], gradients, 1e-6, 2e-5);
       }
 }
 

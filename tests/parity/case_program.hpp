@@ -38,8 +38,8 @@ inline Program case_program(const GoldenCase& c, const std::map<std::string, HTe
     sum = sum ? sum + part : part;
   }
   if (wrt.empty()) return tracer.take();
-  const Values slopes = gradient(tracer, sum, wrt);
-  for (size_t i = 0; i < slopes.size(); ++i) tracer.output(wanted[i], slopes[i]);
+  const Values gradients = gradient(tracer, sum, wrt);
+  for (size_t i = 0; i < gradients.size(); ++i) tracer.output(wanted[i], gradients[i]);
   return tracer.take();
 }
 

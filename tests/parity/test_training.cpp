@@ -124,11 +124,11 @@ Program step_program(const Net& net, const Rule& rule, const Parameters& initial
   }
   const HTensor loss = net.loss(p, tracer.input("x", type_of(x)), tracer.input("y", type_of(y)));
   tracer.output("loss", loss);
-  const Values slopes = gradient(tracer, loss, wrt);
+  const Values gradients = gradient(tracer, loss, wrt);
   size_t i = 0;
   for (const auto& [name, w] : p) {
-    tracer.output("gradient/" + name, slopes[i]);
-    update(tracer, rule, name, w, slopes[i++]);
+    tracer.output("gradient/" + name, gradients[i]);
+    update(tracer, rule, name, w, gradients[i++]);
   }
   return tracer.take();
 }

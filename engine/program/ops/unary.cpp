@@ -154,8 +154,8 @@ Gradients gradient_sin(const AttributeMap&, Tensors x, Tensors, Tensors dy) { re
 Gradients gradient_cos(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {neg(dy[0] * sin(x[0]))}; }
 Gradients gradient_tanh(const AttributeMap&, Tensors, Tensors y, Tensors dy) { return {dy[0] * (1.0 - y[0] * y[0])}; }
 Gradients gradient_erf(const AttributeMap&, Tensors x, Tensors, Tensors dy) {
-  constexpr double kSlope = 2 * std::numbers::inv_sqrtpi;
-  return {dy[0] * (exp(neg(x[0] * x[0])) * kSlope)};
+  constexpr double kScale = 2 * std::numbers::inv_sqrtpi;
+  return {dy[0] * (exp(neg(x[0] * x[0])) * kScale)};
 }
 Gradients gradient_logistic(const AttributeMap&, Tensors, Tensors y, Tensors dy) {
   return {dy[0] * (y[0] * (1.0 - y[0]))};

@@ -74,8 +74,8 @@ void vector_gelu_grad(const void* a, const void* b, const void*, void* out, int6
   const float *x = static_cast<const float*>(a), *dy = static_cast<const float*>(b);
   float* y = static_cast<float*>(out);
   int64_t i = 0;
-  for (; i + kWidth <= n; i += kWidth) store(y + i, load(dy + i) * gelu_slope(load(x + i)));
-  if (i < n) store_part(y + i, load_part(dy + i, n - i) * gelu_slope(load_part(x + i, n - i)), n - i);
+  for (; i + kWidth <= n; i += kWidth) store(y + i, load(dy + i) * gelu_derivative(load(x + i)));
+  if (i < n) store_part(y + i, load_part(dy + i, n - i) * gelu_derivative(load_part(x + i, n - i)), n - i);
 }
 
 void float_pow(const void* a, const void* b, const void*, void* out, int64_t n) {

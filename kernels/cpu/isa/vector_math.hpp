@@ -184,7 +184,7 @@ HM_INLINE Normal normal(vf x) {
   return {choose(x < 0.0f, tail, 1.0f - tail), e};
 }
 HM_INLINE vf vgelu(vf x) { return x * normal(x).cumulative; }
-HM_INLINE vf gelu_slope(vf x) {
+HM_INLINE vf gelu_derivative(vf x) {
   const Normal n = normal(x);
   return fma(x * 0.39894228040143268f, n.exponential, n.cumulative);
 }

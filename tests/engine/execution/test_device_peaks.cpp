@@ -10,14 +10,14 @@ using namespace harmonics::testing;
 TEST_CASE("device peaks: measured by its own products and copies") {
   Registry registry{&Registry::global()};
   const auto device = add_fake_accelerator(registry);
-  const auto yardsticks = make_yardsticks({"fake"}, registry, 1);
-  CHECK(yardsticks->instructions() == "products of 1024 squared by its own kernel, copies within its memory");
-  CHECK(yardsticks->peak() > 1e8);
+  const auto peaks = make_yardsticks({"fake"}, registry, 1);
+  CHECK(peaks->instructions() == "products of 1024 squared by its own kernel, copies within its memory");
+  CHECK(peaks->peak() > 1e8);
   CHECK(device->kernels > 0);
-  CHECK(yardsticks->bandwidth(1 << 20) > 1e7);
-  CHECK(yardsticks->floor(1e9, 1e3) == Approx(1e9 / yardsticks->peak()));
+  CHECK(peaks->bandwidth(1 << 20) > 1e7);
+  CHECK(peaks->floor(1e9, 1e3) == Approx(1e9 / peaks->peak()));
   const size_t before = device->synchronized;
-  CHECK(yardsticks->waiting() > 0);
+  CHECK(peaks->waiting() > 0);
   CHECK(device->synchronized > before);
 }
 

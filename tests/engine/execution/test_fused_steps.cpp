@@ -42,8 +42,8 @@ TrainingStep three_maps(int64_t rows, int64_t width) {
   const HTensor y = linear(x, weights[1], HTensor()) * linear(x, weights[2], HTensor()) + linear(x, weights[3], HTensor());
   const HTensor loss = reduce_sum(y * y, {0, 1});
   tracer.output("loss", loss);
-  const std::vector<HTensor> slopes = gradient(tracer, loss, weights);
-  for (size_t i = 0; i < slopes.size(); ++i) tracer.output("slope" + std::to_string(i), slopes[i]);
+  const std::vector<HTensor> gradients = gradient(tracer, loss, weights);
+  for (size_t i = 0; i < gradients.size(); ++i) tracer.output("gradient" + std::to_string(i), gradients[i]);
   step.program = tracer.take();
   return step;
 }
@@ -56,10 +56,10 @@ TrainingStep micro_batch(int64_t rows, int64_t in, int64_t out) {
   const HTensor y = linear(x, w, HTensor());
   const HTensor loss = reduce_sum(y * y, {0, 1});
   tracer.output("loss", loss);
-  const HTensor slope = gradient(tracer, loss, {w}).at(0);
+  const HTensor dw = gradient(tracer, loss, {w}).at(0);
   const TraceScope scope("optimizer/w");
   const HTensor sum = tracer.state("sum", {DType::F32, {out, in}}), keep = tracer.input("keep", {DType::Bool, {}});
-  tracer.update("sum", select(keep, sum, zeros_like(sum)) + slope);
+  tracer.update("sum", select(keep, sum, zeros_like(sum)) + dw);
   step.numbers["w"] = noise({out, in}, 1, 0.2f);
   step.numbers["x"] = noise({rows, in}, 2, 1);
   step.numbers["sum"] = noise({out, in}, 3, 1);

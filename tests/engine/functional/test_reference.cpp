@@ -19,7 +19,7 @@ std::vector<int32_t> ints(const HTensor& x) { return {x.data<int32_t>(), x.data<
 HTensor row(const std::vector<float>& values) { return HTensor::from({static_cast<int64_t>(values.size())}, values); }
 
 // A functional's own gradient for one float input at these values, for dy = 1.
-std::vector<float> slope(const char* name, const std::vector<float>& at, const AttributeMap& attributes = {}) {
+std::vector<float> derivative(const char* name, const std::vector<float>& at, const AttributeMap& attributes = {}) {
   const HTensor x = row(at);
   const Values in{x}, out = apply(name, attributes, in), dy{full(DType::F32, x.shape(), 1)};
   return floats(FunctionalTable::global().find(name)->gradient(attributes, in, out, dy)[0]);
@@ -38,9 +38,9 @@ std::string error_of(const char* name, const AttributeMap& attributes, const Val
 }  // namespace
 
 TEST_CASE("activations: derivative at zero as in PyTorch") {
-  CHECK(slope("relu", {-1, 0, 1}) == std::vector<float>{0, 0, 1});
-  CHECK(slope("leaky_relu", {-1, 0, 1}, AttributeMap().set("slope", 0.25)) == std::vector<float>{0.25, 0.25, 1});
-  CHECK(slope("elu", {0, 1}, AttributeMap().set("alpha", 0.5)) == std::vector<float>{0.5, 1});
+  CHECK(derivative("relu", {-1, 0, 1}) == std::vector<float>{0, 0, 1});
+  CHECK(derivative("leaky_relu", {-1, 0, 1}, AttributeMap().set("slope", 0.25)) == std::vector<float>{0.25, 0.25, 1});
+  CHECK(derivative("elu", {0, 1}, AttributeMap().set("alpha", 0.5)) == std::vector<float>{0.5, 1});
 }
 
 TEST_CASE("activations stay finite far from zero") {
@@ -51,7 +51,7 @@ TEST_CASE("activations stay finite far from zero") {
     CHECK(std::abs(y[1]) <= 1);
     CHECK(y[2] == 200);
     CHECK(y[3] == 1e4f);
-    const std::vector<float> d = slope(name, {-1e4f, -200, 200, 1e4f});
+    const std::vector<float> d = derivative(name, {-1e4f, -200, 200, 1e4f});
     CHECK(d == std::vector<float>{0, 0, 1, 1});
   }
 }

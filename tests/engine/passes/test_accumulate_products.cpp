@@ -105,17 +105,17 @@ TEST_CASE("accumulate_products: an accumulated gradient is one step with a reset
   for (With with : {With::nothing, With::own_code, With::other_reader, With::other_state}) {
     Products b;
     b.scope("gradient/x");
-    const ValueId slope = b.product();
+    const ValueId product = b.product();
     b.scope("optimizer/w");
     const ValueId state = b.state("sum", {3, 5}), keep = b.input("keep", {}, DType::Bool);
     const ValueId flags = b.apply(Op::broadcast, {keep}, AttributeMap().set("shape", std::vector<int64_t>{3, 5}));
     const ValueId old = b.apply(Op::select, {flags, state, b.full({3, 5}, 0)});
-    b.update(with == With::other_state ? "other" : "sum", b.sum(old, slope));
+    b.update(with == With::other_state ? "other" : "sum", b.sum(old, product));
     if (with == With::other_state) b.state("other", {3, 5});
     if (with == With::other_reader) b.output("y", b.apply(Op::neg, {state}));
     if (with == With::own_code) {  // it may throw
       Node own = b.node(Op::host_call);
-      own.inputs = {slope};
+      own.inputs = {product};
       b.output("y", b.append(own, {b.program.type(state)})[0]);
     }
     INFO(static_cast<int>(with));

@@ -26,11 +26,13 @@ HTensor numbers(const Shape& shape) {
 class BytesTracer {
  public:
   Program run(DType dtype, void (*reads)(Tracer&, const HTensor&) = nullptr, double scale = 0.25) {
-    const HTensor bytes = tracer_.input("x", {dtype, {kBatch, kIn}}), w = tracer_.parameter("w", {DType::F32, {kIn, kOut}}),
-                  slope = tracer_.input("slope", {DType::F32, {kBatch, kOut}}), rate = tracer_.input("rate", {DType::F32, {}});
+    const HTensor bytes = tracer_.input("x", {dtype, {kBatch, kIn}}),
+                  w = tracer_.parameter("w", {DType::F32, {kIn, kOut}}),
+                  dy = tracer_.input("dy", {DType::F32, {kBatch, kOut}}),
+                  rate = tracer_.input("rate", {DType::F32, {}});
     const HTensor x = cast(bytes, DType::F32) * scale;
     tracer_.output("y", apply("linear", AttributeMap().set("transposed", true), {x, w}).at(0));
-    tracer_.update("w", apply("sgd_outer", {}, {w, x, slope, rate}).at(0));
+    tracer_.update("w", apply("sgd_outer", {}, {w, x, dy, rate}).at(0));
     if (reads) reads(tracer_, x);
     return dce(cse(simplify(tracer_.take())));
   }
@@ -50,8 +52,10 @@ bool everything(const std::string&, const AttributeMap&, const std::vector<Tenso
 std::vector<std::vector<float>> results(const Program& program) {
   std::vector<uint8_t> bytes;
   for (int i = 0; i < kBatch * kIn; ++i) bytes.push_back(static_cast<uint8_t>(i * 53));
-  const Values values = interpret(program, {{"x", HTensor::from<uint8_t>({kBatch, kIn}, bytes)}, {"w", numbers({kIn, kOut})},
-                                            {"slope", numbers({kBatch, kOut})}, {"rate", HTensor::from<float>({}, {0.5f})}});
+  const Values values = interpret(program, {{"x", HTensor::from<uint8_t>({kBatch, kIn}, bytes)},
+                                            {"w", numbers({kIn, kOut})},
+                                            {"dy", numbers({kBatch, kOut})},
+                                            {"rate", HTensor::from<float>({}, {0.5f})}});
   std::vector<std::vector<float>> all;
   for (const HTensor& v : values) all.emplace_back(v.data<float>(), v.data<float>() + v.size());
   return all;

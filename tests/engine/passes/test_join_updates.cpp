@@ -25,7 +25,7 @@ Program joined_updates(const Program& program) {
 struct Steps {
   Tracer tracer{"steps"};
   std::map<std::string, HTensor> numbers;
-  HTensor rate = input("lr", {}, 0.5f), slope = input("g", {2}, 3.0f);
+  HTensor rate = input("lr", {}, 0.5f), g = input("g", {2}, 3.0f);
   std::vector<HTensor> results;
 
   HTensor input(const std::string& name, const Shape& shape, float value) {
@@ -36,7 +36,7 @@ struct Steps {
     const std::string name = "p" + std::to_string(results.size());
     numbers[name] = HTensor::from<float>({2}, {1.0f + static_cast<float>(results.size()), -2});
     const TraceScope scope("optimizer/" + name);
-    results.push_back(call("sgd", {tracer.parameter(name, {DType::F32, {2}}), slope, lr}, settings)[0]);
+    results.push_back(call("sgd", {tracer.parameter(name, {DType::F32, {2}}), g, lr}, settings)[0]);
     tracer.update(name, results.back());
   }
 };

@@ -20,8 +20,8 @@ HTensor sum(const HTensor& x) { return reduce_sum(x, axes_from(x, 0)); }
 
 // d value / d inputs of a vector function at these values.
 template <typename F>
-std::vector<std::vector<double>> slopes(F value, const Values& at) {
-  Tracer tracer("slopes");
+std::vector<std::vector<double>> gradients_of(F value, const Values& at) {
+  Tracer tracer("gradients");
   Values traced;
   std::map<std::string, HTensor> leaves;
   for (size_t i = 0; i < at.size(); ++i) {
@@ -80,20 +80,21 @@ void register_derived() {
 
 TEST_CASE("a second use of a value adds to its gradient") {
   const HTensor x = HTensor::from<double>({3}, {1, 2, 3});
-  CHECK(slopes([](const Values& in) { return sum(in[0] * in[0] + in[0]); }, {x}) == Rows{{3, 5, 7}});
+  CHECK(gradients_of([](const Values& in) { return sum(in[0] * in[0] + in[0]); }, {x}) == Rows{{3, 5, 7}});
 }
 
 TEST_CASE("gradient: zero for independent values") {
   const HTensor x = HTensor::from<double>({3}, {1, 2, 3});
-  CHECK(slopes([](const Values& in) { return sum(in[0]); }, {x, x}) == Rows{{1, 1, 1}, {0, 0, 0}});
-  CHECK(slopes([](const Values&) { return full(DType::F64, {}, 2); }, {x}) == Rows{{0, 0, 0}});
-  CHECK(slopes([](const Values& in) { return sum(floor(in[0])); }, {x}) == Rows{{0, 0, 0}});
+  CHECK(gradients_of([](const Values& in) { return sum(in[0]); }, {x, x}) == Rows{{1, 1, 1}, {0, 0, 0}});
+  CHECK(gradients_of([](const Values&) { return full(DType::F64, {}, 2); }, {x}) == Rows{{0, 0, 0}});
+  CHECK(gradients_of([](const Values& in) { return sum(floor(in[0])); }, {x}) == Rows{{0, 0, 0}});
 }
 
 TEST_CASE("gradient: stops at stop_gradient and integers") {
   const HTensor x = HTensor::from<double>({3}, {1, 2, 3});
-  CHECK(slopes([](const Values& in) { return sum(stop_gradient(in[0]) * in[0]); }, {x}) == Rows{{1, 2, 3}});
-  CHECK(slopes([](const Values& in) { return sum(cast(cast(in[0], DType::I64), DType::F64) * in[0]); }, {x}) == Rows{{1, 2, 3}});
+  CHECK(gradients_of([](const Values& in) { return sum(stop_gradient(in[0]) * in[0]); }, {x}) == Rows{{1, 2, 3}});
+  CHECK(gradients_of([](const Values& in) { return sum(cast(cast(in[0], DType::I64), DType::F64) * in[0]); }, {x}) ==
+        Rows{{1, 2, 3}});
 }
 
 TEST_CASE("a gradient with respect to a value in the middle, and to the value itself") {
@@ -211,7 +212,7 @@ TEST_CASE("gradient: a host function off the path needs none") {
 
 TEST_CASE("a gradient of a gradient") {
   const HTensor x = HTensor::from<double>({3}, {1, 2, 3});
-  CHECK(slopes(
+  CHECK(gradients_of(
             [](const Values& in) {
               const HTensor dx = gradient(*Tracer::current(), sum(in[0] * in[0] * in[0]), {in[0]}).at(0);
               return sum(dx * dx);
