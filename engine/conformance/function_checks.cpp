@@ -41,7 +41,7 @@ Finding repeats(const FunctionCall& f, const HTensor& x) {
   if (!same_bits(x, copy))
     return {Outcome::Failed, "it wrote into its input", "copy before writing: mutable_data() of a tensor of your own"};
   if (!same_bits(once, through_a_program(f, x)))
-    return {Outcome::Failed, "it gives other numbers in a program than when it is called",
+    return {Outcome::Failed, "it computes other values in a program than when it is called directly",
             "let it depend on its input alone"};
   return {};
 }

@@ -84,7 +84,8 @@ Finding as_in_a_program(const std::vector<CallExample>& calls) {
               fmt::format("{} gives {} when it is called and {} in a program", call.str(), types_text(called), types_text(recorded)),
               "let the shapes of results follow from the shapes of inputs"};
     if (!same_bits(called, recorded))
-      return {Outcome::Failed, fmt::format("{} gives other numbers in a program than when it is called", call.str()), kPure};
+      return {Outcome::Failed,
+              fmt::format("{} computes other values in a program than when it is called directly", call.str()), kPure};
   }
   return {};
 }

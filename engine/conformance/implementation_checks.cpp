@@ -151,11 +151,13 @@ Finding own_gradient(const ItemPtr& item, const std::vector<const AskedImplement
     if (!a->training || !whole || !floats) continue;
     ++compared;
     if (const std::string text = gradient_difference(item, *a, true); !text.empty())
-      return {Outcome::Failed, "the gradient " + text, "forward and backward are taken as a pair: mend it, or leave has_gradient() out"};
+      return {Outcome::Failed, "the gradient " + text,
+              "forward and backward must agree: fix it, or leave has_gradient() out"};
     if (later.empty() && a->site.outputs.size() > 1) later = gradient_difference(item, *a, false);
   }
   if (!later.empty())
-    return {Outcome::Noted, "with slopes of all its results, the gradient " + later, "use output_gradients[1] and further ones too, where something may depend on these results"};
+    return {Outcome::Noted, "with gradients of all its results, the gradient " + later,
+            "use output_gradients[1] and further ones too, where something may depend on these results"};
   if (compared == 0) return {Outcome::Noted, "none of the calls it serves in a training step is of f32 or f64", ""};
   return {Outcome::Passed, count(compared, "call"), ""};
 }

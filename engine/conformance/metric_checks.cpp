@@ -126,7 +126,7 @@ void check_metric(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
       metric.add(data.rows(0, kRows, classes));
       whole = metric.figures();
       if (whole.empty())
-        return {Outcome::Failed, "neither figures nor a table after 60 rows",
+        return {Outcome::Failed, "neither values nor a table after 60 rows",
                 "figures() gives each number with its name"};
       return {Outcome::Passed, text_of(whole), ""};
     });
@@ -145,7 +145,7 @@ void check_metric(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
       metric.reset();
       metric.add(data.rows(0, kRows, classes));
       if (agree(whole, metric.figures())) return {};
-      return {Outcome::Failed, "after reset() the figures are others than those of a new metric",
+      return {Outcome::Failed, "after reset() the values differ from those of a new metric",
               "reset() forgets everything"};
     });
   }
@@ -160,7 +160,7 @@ void check_metric(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
     undisturbed.add(data.rows(0, 13, of_classes));
     for (Opened* metric : {&after, &undisturbed}) metric->add(data.rows(13, kRows - 13, of_classes));
     if (agree(undisturbed.figures(), after.figures())) return {};
-    return {Outcome::Failed, "after restore() the figures are others than those of a pass nobody interrupted",
+    return {Outcome::Failed, "after restore() the values differ from those of an uninterrupted pass",
             "save() gives all that add() gathers"};
   });
   attempt(log, "many passes", [&] {

@@ -78,7 +78,8 @@ class Assembler {
     }
     for (const MemoryPlan::State& s : plan_.states) {
       if (!binding_)
-        throw Error(ErrorKind::Internal, fmt::format("program '{}' has the parameter '{}', but nothing to bind it to", program().name, s.name));
+        throw Error(ErrorKind::Internal, fmt::format("program '{}' has the parameter '{}', but no binding was given",
+                                                     program().name, s.name));
       states_.push_back(binding_->parameter(s.name, s.type));
     }
   }

@@ -76,13 +76,15 @@ class DeviceAssembler {
   void expect_alignment() const {
     const uint32_t wanted = info_of(*source_.device()).alignment;
     if (wanted > kArenaAlignment)
-      throw Error(ErrorKind::Device, fmt::format("device '{}' wants offsets in multiples of {} bytes; the most is {}", source_.device()->name, wanted, kArenaAlignment));
+      throw Error(ErrorKind::Device, fmt::format("device '{}' requires an alignment of {} bytes; the maximum is {}",
+                                                 source_.device()->name, wanted, kArenaAlignment));
   }
 
   void bind_states() {
     for (const MemoryPlan::State& s : plan_.states) {
       if (!binding_)
-        throw Error(ErrorKind::Internal, fmt::format("program '{}' has the parameter '{}', but nothing to bind it to", program().name, s.name));
+        throw Error(ErrorKind::Internal, fmt::format("program '{}' has the parameter '{}', but no binding was given",
+                                                     program().name, s.name));
       states_.push_back(binding_->parameter_on(p_.queue, s.name, s.type));
       p_.used.push_back(states_.back());
       const bool updated = std::any_of(program().updates.begin(), program().updates.end(), [&](const NamedValue& u) { return u.name == s.name; });

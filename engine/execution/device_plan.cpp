@@ -238,7 +238,9 @@ void DevicePlan::run_on_its_clock(std::vector<uint64_t>& stamps) {
   p_.queue->synchronize();
   for (size_t i = 1; i < stamps.size(); ++i) {
     const std::optional<double> seconds = events[i] && events[i - 1] ? events[i].since(events[i - 1]) : std::nullopt;
-    if (!seconds) throw Error(ErrorKind::Device, fmt::format("device '{}' has kept times before, and now it does not", p_.queue->device().name));
+    if (!seconds)
+      throw Error(ErrorKind::Device,
+                  fmt::format("device '{}' reported event times before, but no longer does", p_.queue->device().name));
     stamps[i] = stamps[i - 1] + nanoseconds(*seconds);
   }
 }

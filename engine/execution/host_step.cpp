@@ -81,11 +81,13 @@ void run_host_call(const void* context, void* const* buffers, uint32_t, uint32_t
   for (size_t i = 0; i < step.inputs.size(); ++i) inputs.push_back(view_of(step.inputs[i], buffers[i]));
   const std::vector<HTensor> results = call(step, inputs);
   if (results.size() != step.outputs.size())
-    throw Error(ErrorKind::Plugin, fmt::format("'{}' gave {} results instead of {}", step.function->name(), results.size(), step.outputs.size()));
+    throw Error(ErrorKind::Plugin, fmt::format("'{}' returned {} results instead of {}", step.function->name(),
+                                               results.size(), step.outputs.size()));
   for (size_t i = 0; i < results.size(); ++i) {
     const TensorType given = type_of(results[i]);
     if (given != step.outputs[i])
-      throw Error(ErrorKind::Plugin, fmt::format("'{}' gave {} instead of {}", step.function->name(), given.str(), step.outputs[i].str()));
+      throw Error(ErrorKind::Plugin, fmt::format("'{}' returned {} instead of {}", step.function->name(), given.str(),
+                                                 step.outputs[i].str()));
     if (given.bytes()) std::memcpy(buffers[inputs.size() + i], results[i].bytes(), given.bytes());
   }
 }

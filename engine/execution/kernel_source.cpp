@@ -154,7 +154,7 @@ KernelSource::Answer KernelSource::ask(const hx_call_site& site, const std::stri
   }
   auto kernel = std::make_shared<const Kernel>(raw, device_);
   if (raw.enqueue && raw.name) {
-    if (!has_own_memory(*device_)) throw refuse("has no memory of its own, but gave a kernel for one");
+    if (!has_own_memory(*device_)) throw refuse("has no device memory, but returned a queued kernel");
     return {kernel, ""};
   }
   const bool phases = raw.run && raw.name && raw.phases >= 1 && raw.phases <= HX_MAX_PHASES;

@@ -89,14 +89,14 @@ std::vector<Functional> linears() {
            "x [..., in], weight [out, in], bias [out]? {activation = \"\", transposed = false, scale?} -> y [..., out]; with "
            "transposed the weight is [in, out]; with scale x holds whole numbers and x * scale is multiplied",
            linear, linear_gradient},
-          {"dot_add", "a product of tensors added to a sum, which it may be written over",
+          {"dot_add", "a sum plus a product of tensors, computed in place where possible",
            "sum [...], a, b, keep []? {lhs_contract, rhs_contract, lhs_batch, rhs_batch} -> sum + dot(a, b) [...]; the product "
            "alone where keep is false",
            dot_add, nullptr},
-          {"dot_sum", "a product of tensors, and one of them summed over the axes that the product joins",
+          {"dot_sum", "a product of tensors, and the sum of one operand over the contracted axes",
            "a, b {lhs_contract, rhs_contract, sum = 0} -> dot(a, b) [...], a summed over lhs_contract [...]; b over rhs_contract where sum is 1",
            dot_sum, nullptr},
-          {"sgd_outer", "one step of gradient descent on an affine map's weight, whose slope is never stored",
+          {"sgd_outer", "one step of gradient descent on an affine map's weight, without storing its gradient",
            "w [m, n], a [..., m], b [..., n], lr [] {slope = \"\", scale?} -> w - lr sum(a b^T) [m, n], b w^T [..., m]?; slope "
            "\"all\" gives the second result (with the old w), \"active\" only where a > 0, else zero; with scale a holds whole "
            "numbers, and a * scale is meant",

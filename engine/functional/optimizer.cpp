@@ -217,7 +217,7 @@ std::vector<Functional> optimizers() {
        normuon, nullptr},
       {"update_all", "the steps of several parameters by one optimizer",
        "(w [...], g [...], moments [...]...) ..., lr [], step []? {update, parameters, ...} -> (w [...], moments [...]...) ...", update_all, nullptr},
-      {"global_norm", "the length of all tensors together, taken as one vector", "x [...], ... -> norm []", global_norm,
+      {"global_norm", "Euclidean norm of all tensors, taken as one vector", "x [...], ... -> norm []", global_norm,
        nullptr},
   };
 }

@@ -22,7 +22,7 @@ HTensor slope_along(const AttributeMap& a, const HTensor& x, const HTensor& slop
       slope.rank() == 1 && axis >= 0 && axis < rank && x.shape()[static_cast<uint32_t>(axis)] == slope.size();
   expect(single || fits, "prelu",
          "slope " + text_of(slope) + " does not fit axis " + std::to_string(axis) + " of x " + text_of(x) +
-             ": give one slope, or one for each place of the axis");
+             ": give one slope, or one per index of the axis");
   return single ? reshape(slope, Shape(std::vector<int64_t>(x.rank(), 1)))
                 : along(slope, x.rank(), static_cast<uint32_t>(axis));
 }

@@ -10,7 +10,7 @@ namespace {
 bool read(const Site& site, const hx_type& x, const hx_type& weight, const hx_type& y, Convolution& c) {
   if (!is_float(x.dtype) || weight.dtype != x.dtype || y.dtype != x.dtype) return declined("convolves floats of one type");
   c.dtype = x.dtype;
-  if (x.rank < 3 || x.rank > 5) return declined("slides over one to three axes");
+  if (x.rank < 3 || x.rank > 5) return declined("convolves over one to three axes");
   c.x = dims(x), c.weight = dims(weight), c.y = dims(y);
   const auto axes = [&](const char* name, int64_t otherwise) {
     const auto values = site.integers(name);

@@ -143,7 +143,8 @@ bool plan_iota(const Site& site, hx_kernel& out) {
 }
 
 bool plan_random_uniform(const Site& site, hx_kernel& out) {
-  if (site.in(0).dtype != HX_I64 || count(site.in(0)) != 2 || !is_f32(site.out())) return declined("makes f32 from a counter of two i64");
+  if (site.in(0).dtype != HX_I64 || count(site.in(0)) != 2 || !is_f32(site.out()))
+    return declined("generates f32 from a counter of two i64");
   const auto n = static_cast<uint32_t>(count(site.out()));
   Work work(site.machine());
   work.over((n + 3) / 4, random_function(), {{0}, {1}}, RandomParameters{n, static_cast<uint64_t>(site.integer("stream"))});

@@ -64,7 +64,9 @@ class Nvrtc final : public Compiler {
       result = log_of(program);
     }
     f_.destroy(&program);
-    if (code != 0) throw Error(ErrorKind::Device, "NVRTC does not build a program of ours (" + std::string(f_.text(code)) + "): " + result);
+    if (code != 0)
+      throw Error(ErrorKind::Device,
+                  "NVRTC cannot compile a generated program (" + std::string(f_.text(code)) + "): " + result);
     return result;
   }
 

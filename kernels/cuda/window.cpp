@@ -4,7 +4,7 @@
 namespace harmonics::cuda {
 namespace {
 
-const char* kNoRank = "slides over one to three axes";
+const char* kNoRank = "convolves over one to three axes";
 
 // `image`, `windows`: types of the large and the small side.
 bool read(const Site& site, const hx_type& image, const hx_type& windows, WindowParameters& p) {

@@ -203,7 +203,8 @@ bool plan_attention_grad(const Site& site, hx_kernel& out) {
 bool plan_rope(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
   const uint32_t skipped = site.flag("positions_first") ? 1 : 0;
-  if (!is_float(x.dtype) || x.rank < 2 + skipped || x.dims[x.rank - 1] % 2) return declined("turns floats of an even width only");
+  if (!is_float(x.dtype) || x.rank < 2 + skipped || x.dims[x.rank - 1] % 2)
+    return declined("rotates floats of an even width only");
   const int64_t half = x.dims[x.rank - 1] / 2, positions = x.dims[x.rank - 2 - skipped], repeats = skipped ? x.dims[x.rank - 2] : 1, pairs = count(x) / 2;
   const double decay = -std::log(site.number("base", 10000)) / static_cast<double>(half), turn = site.flag("inverse") ? -1 : 1;
   std::vector<double> table;

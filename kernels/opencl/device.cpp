@@ -185,7 +185,7 @@ class OpenClDevice final : public StagingDevice {
       for (uint32_t i = 0; i < (types == raw.inputs ? raw.n_inputs : raw.n_outputs); ++i) {
         if (count(types[i]) == 0) return declined("leaves tensors without elements to the host");
         if (count(types[i]) >= kMostElements) return declined("counts elements in 31 bits");
-        if (!type_name(types[i].dtype)) return declined("does not know this type of numbers");
+        if (!type_name(types[i].dtype)) return declined("does not support this element type");
         if (types[i].dtype == HX_F64 && !machine().has_f64()) return declined("this device does not compute in f64");
       }
     return plan->second(site, out);

@@ -214,7 +214,7 @@ bool plan_linear(const Site& site, hx_kernel& out) {
   Ending ending;
   if (!activation_number(site, ending.activation)) return false;
   if (!is_float(site.out().dtype)) return declined("has affine maps of floats only");
-  if (!is_float(site.in(0).dtype)) return declined("has affine maps of whole numbers neither scaled nor unscaled");
+  if (!is_float(site.in(0).dtype)) return declined("does not multiply integers in affine maps");
   if (site.inputs() == 3) ending.kind = Ending::bias_of_columns, ending.extra = 2, ending.dtype = site.in(2).dtype;
   const hx_type& x = site.in(0);
   Work work;

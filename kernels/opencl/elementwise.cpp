@@ -104,7 +104,8 @@ bool plan_chain(const Site& site, hx_kernel& out) {
 // y = random < rate ? 0 : x / (1 - rate), as in the body; the gradient applies the same function to dy.
 bool plan_dropout(const Site& site, hx_kernel& out) {
   const uint32_t random = site.op() == "dropout_grad" ? 0 : 1, dtype = site.out().dtype;
-  if (!is_float(dtype) || site.inputs() != 2 || site.in(1 - random).dtype != dtype) return declined("drops numbers of one type only");
+  if (!is_float(dtype) || site.inputs() != 2 || site.in(1 - random).dtype != dtype)
+    return declined("drops elements of one type only");
   Chain chain(site, site.out());
   chain.read_inputs();
   const double rate = site.number("rate");

@@ -94,7 +94,7 @@ bool plan_reverse(const Site& site, hx_kernel& out) {
 bool plan_pad(const Site& site, hx_kernel& out) {
   const hx_type &x = site.in(0), &y = site.out();
   const double value = site.number("value");
-  if (!can_hold(y.dtype, value)) return declined("pads whole numbers with what they can hold only");
+  if (!can_hold(y.dtype, value)) return declined("pads integers with values in their range only");
   const auto low = site.integers("low"), interior = site.integers("interior");
   auto to = strides(y);
   int64_t offset = 0;
@@ -127,7 +127,7 @@ bool plan_concat(const Site& site, hx_kernel& out) {
 bool plan_full(const Site& site, hx_kernel& out) {
   const hx_type& y = site.out();
   const double value = site.number("value");
-  if (!can_hold(y.dtype, value)) return declined("fills whole numbers with what they can hold only");
+  if (!can_hold(y.dtype, value)) return declined("fills integers with values in their range only");
   Work work;
   work.launches.push_back(fill(site.machine(), y.dtype, 0, count(y), value));
   answer(out, std::move(work), "fill");

@@ -158,7 +158,7 @@ Launch root_of_sum(Machine& machine, uint32_t dtype, uint32_t from, int64_t firs
 
 bool plan_global_norm(const Site& site, hx_kernel& out) {
   const uint32_t result = site.out().dtype;
-  if (result != HX_F32 && result != HX_F64) return declined("gives lengths in f32 and f64 only");
+  if (result != HX_F32 && result != HX_F64) return declined("computes norms in f32 and f64 only");
   Work work;
   int64_t parts = 0;
   for (uint32_t i = 0; i < site.inputs(); ++i) {

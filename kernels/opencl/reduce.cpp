@@ -109,11 +109,12 @@ bool plan_fused_reduce(const Site& site, hx_kernel& out) {
   for (const int64_t d : site.integers("shape")) whole.dims[whole.rank++] = d;
   const int64_t results = count(site.out(last)), all = count(whole);
   if (all == 0 || all >= kMostElements) return declined("counts elements in 31 bits");
-  if (results < kLeastOfChain && all > kMostOfChain) return declined("leaves long chains that few results are made of to many threads");
+  if (results < kLeastOfChain && all > kMostOfChain)
+    return declined("has too few threads for long chains with few results");
   Chain chain(site, whole);
   chain.read_inputs();
   if (!chain.has_room() || !chain.compute_all()) return false;
-  if (chain.type(registers[last]) != dtype) return declined("joins what the chain gives only");
+  if (chain.type(registers[last]) != dtype) return declined("reduces results of the chain only");
   chain.store({registers, registers + last});
   Terms terms{dtype, all_buffers(site), chain.buffers(), chain.parameters(), chain.body() + "    const " + type_name(dtype) + " term = r" + std::to_string(registers[last]) + ";\n",
               site.inputs() + last};

@@ -295,7 +295,7 @@ class HostCompiler final : public Compiler {
     std::ifstream result(code == 0 ? to : folder + "/log", std::ios::binary);
     std::string text{std::istreambuf_iterator<char>(result), {}};
     fs::remove_all(folder);
-    if (code != 0) throw Error(ErrorKind::Device, "the compiler does not build a program of ours: " + text + source);
+    if (code != 0) throw Error(ErrorKind::Device, "the compiler cannot compile a generated program: " + text + source);
     return text;
   }
 };

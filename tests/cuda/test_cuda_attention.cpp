@@ -114,8 +114,8 @@ TEST_CASE("cudnn attention: declines with a reason") {
     CHECK(call.plan(own, plan_attention).empty());
     return std::string(harmonics_api()->last_error(nullptr));
   };
-  CHECK(why({}, 3, 3, 8, 0) == "attends in two bytes an element, f32 only where products may round");
-  CHECK(why(AttributeMap().set("causal", true), 4, 3, 8, HX_SITE_FP16_CHUNKS) == "gives every query a key that it sees");
+  CHECK(why({}, 3, 3, 8, 0) == "needs a 16-bit type, or f32 with rounding allowed");
+  CHECK(why(AttributeMap().set("causal", true), 4, 3, 8, HX_SITE_FP16_CHUNKS) == "needs a visible key for every query");
   CHECK(why({}, 3, 3, 7, HX_SITE_FP16_CHUNKS) == "cuDNN does not take the description: an error");
   emulated::settings().dnn_version = 92000;
   CHECK(why({}, 3, 3, 8, HX_SITE_FP16_CHUNKS) == "cuDNN is older than 9.21 (92000), which attends in one operation");

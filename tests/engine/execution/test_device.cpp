@@ -182,7 +182,7 @@ TEST_CASE("host calls: run inside the plan, exceptions propagate") {
   };
   CHECK(same_bits(run(""), HTensor::from<float>({3}, {-2, -4, -6})));
   CHECK(error_of([&] { run("throw"); }) == "'tripling' threw: out of triples");
-  CHECK(error_of([&] { run("shape"); }) == "'tripling' gave f32[7] instead of f32[3]");
+  CHECK(error_of([&] { run("shape"); }) == "'tripling' returned f32[7] instead of f32[3]");
 }
 
 TEST_CASE("plan: overhead of an empty step") {

@@ -197,7 +197,8 @@ TEST_CASE("device memory: an incomplete function table is rejected") {
   half->name = "half";
   half->self = new std::shared_ptr<MemoryDevice>(with.device);
   half->vtable = &table;
-  CHECK(message_of([&] { has_own_memory(*half); }) == "device 'half' has some of the functions for memory of its own, but not all\n"
+  CHECK(message_of([&] { has_own_memory(*half); }) ==
+        "device 'half' has some of the functions for device memory, but not all\n"
         "open_queue, close_queue, allocate, release, upload, download, copy and synchronize belong together");
 }
 
@@ -285,7 +286,7 @@ TEST_CASE("timed run: impossible times are an error") {
   with.device->tells = -0.5;
   CHECK(said() == "device 'fake' says that -0.5 seconds have passed between a point of its queue and a later one");
   with.device->forgets = true;
-  CHECK(said() == "device 'fake' has kept times before, and now it does not");
+  CHECK(said() == "device 'fake' reported event times before, but no longer does");
 }
 
 TEST_CASE("device clock: an incomplete function table is rejected") {
@@ -301,7 +302,9 @@ TEST_CASE("device clock: an incomplete function table is rejected") {
   CHECK(clock(0));
   CHECK_FALSE(clock(3));
   for (const size_t i : {1, 2})
-    CHECK(message_of([&] { clock(i); }) == "device 'half' has some of the functions for times of its own, but not all\nrecord_time, elapsed, record, wait and release_event belong together");
+    CHECK(message_of([&] { clock(i); }) ==
+          "device 'half' has some of the functions for event times, but not all\nrecord_time, elapsed, record, wait "
+          "and release_event belong together");
 }
 
 namespace {
@@ -369,7 +372,9 @@ TEST_CASE("run_if_finite: an incomplete function table is rejected") {
   CHECK(looks(0));
   CHECK_FALSE(looks(4));
   for (const size_t i : {1, 2, 3})
-    CHECK(message_of([&] { looks(i); }) == "device 'half' has some of the functions for steps that look at a number, but not all\ncopy_if_finite, await_event, record, wait, release_event, allocate_host and release_host belong together");
+    CHECK(message_of([&] { looks(i); }) ==
+          "device 'half' has some of the functions for conditional updates, but not all\ncopy_if_finite, await_event, "
+          "record, wait, release_event, allocate_host and release_host belong together");
 }
 
 TEST_CASE("input prefetch: batches are complete before the step that takes them") {
