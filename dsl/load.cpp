@@ -24,7 +24,7 @@ Flow parse_flow(std::shared_ptr<const SourceText> source) {
 
 namespace {
 
-// Of files that are models to others, by their endings; null: no such.
+// Recognises foreign model files by their ending; null: unknown.
 const char* what_it_is(const std::string& path) {
   constexpr std::pair<const char*, const char*> kEndings[] = {{".ndsl", "a model in ndsl"},
                                                               {".json", "JSON"},

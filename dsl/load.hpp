@@ -1,4 +1,4 @@
-// Text to plain data. The parser reports up to twenty errors at once (SourceErrors).
+// Parses flows. Reports up to twenty errors at once (SourceErrors).
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace harmonics {
 
-// Syntax only: names are resolved when the graph is made.
+// Syntax only: names are resolved when the graph is built.
 Flow parse_flow(std::shared_ptr<const SourceText> source);
-// Reads the file (bounded to 16 MiB) and parses it; ErrorKind::NoInput when it cannot be read.
+// Reads (at most 16 MiB) and parses the file; ErrorKind::NoInput if it cannot be read.
 Flow parse_flow_file(const std::string& path);
 
 }  // namespace harmonics

@@ -1,4 +1,4 @@
-// condition, metric, comparison, predicate.
+// Rules: condition, metric, comparison, predicate.
 #include <charconv>
 
 #include "dsl/hmx/rules.hpp"
@@ -16,7 +16,7 @@ struct Unit {
 };
 constexpr Unit kUnits[] = {{"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
 
-// min, minutes, Hours, milliseconds, ...
+// Maps min, minutes, Hours, milliseconds, ... to a unit.
 std::string unit_meant(std::string_view word) {
   if (word.substr(0, 2) == "ms" || word.substr(0, 3) == "mil") return "ms";
   return std::string(word.substr(0, 1));

@@ -1,4 +1,4 @@
-// producer, consumer, layer, shape, dim, ratio.
+// Rules: producer, consumer, layer, shape, dim, ratio.
 #include "dsl/hmx/rules.hpp"
 
 namespace harmonics::hmx {
@@ -110,7 +110,7 @@ std::string example(const Declaration& declaration) {
              : "give it a shape by '{28, 28}'; streams are bound when the flow runs: --producer NAME=ADDRESS";
 }
 
-// What people put between the name and the ';' of a declaration.
+// Rejects text between the name and the ';' of a declaration.
 void refuse_rest_of_declaration(Reader& reader, const Declaration& declaration) {
   const Lexer& lexer = reader.lexer;
   const std::string& name = declaration.name.text;

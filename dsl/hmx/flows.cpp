@@ -1,12 +1,12 @@
-// flow, source, arrow.
+// Rules: flow, source, arrow.
 #include "dsl/hmx/rules.hpp"
-#include "dsl/hmx/slips.hpp"
+#include "dsl/hmx/typos.hpp"
 
 namespace harmonics::hmx {
 
 namespace {
 
-// "expected X, found Y" where Y stands in the way of the arrow's end, with the arrow as it should be written.
+// "expected X, found Y" for a token in place of the arrow's end, with the correct arrow.
 [[noreturn]] void refuse_forward_end(Reader& reader, size_t begin) {
   const Lexer& lexer = reader.lexer;
   const std::string whole = std::string(reader.text(begin, lexer.previous_end())) + ")->";
@@ -57,8 +57,8 @@ namespace {
     reader.fail(reader.span(run), "'-(' is written without a space", {"write '-(relu)->'"});
   }
   if (run.text == "-" && reader.at_hyphenated_name()) reader.refuse_hyphenated_name();
-  const Slip slip = describe_bad_arrow(lexer);
-  reader.fail(reader.span(run), slip.message, {slip.remedy});
+  const Typo typo = describe_bad_arrow(lexer);
+  reader.fail(reader.span(run), typo.message, {typo.remedy});
 }
 
 void read_arrow_tag(Reader& reader, Arrow& arrow, size_t begin) {
@@ -101,7 +101,7 @@ Arrow read_arrow(Reader& reader) {
   }
   const bool nothing = lexer.at(";") || lexer.at("|") || lexer.at("}") || lexer.at_end() ||
                        !lexer.peek_arrow().text.empty() || (lexer.on_new_line() && lexer.at_reserved());
-  if (nothing && !find_slip(lexer)) {
+  if (nothing && !find_typo(lexer)) {
     reader.fail(arrow.span, arrow.backward ? "a training tap without its target" : "an arrow without its target",
                 {arrow.backward ? "name the stream or layer to compare with: 'output <-(mse)- labels;'"
                                 : "name the layer or consumer it leads to: 'a -> b;'"});
@@ -109,7 +109,7 @@ Arrow read_arrow(Reader& reader) {
   reader.unexpected("the name that '" + shown + "' leads to", {"arrows lead to layers and consumers by name"});
 }
 
-// What people put behind a target.
+// Rejects text after a target.
 void refuse_rest_of_flow(Reader& reader, const FlowLine& flow) {
   const Lexer& lexer = reader.lexer;
   if (lexer.on_new_line()) return;
@@ -145,7 +145,7 @@ void refuse_rest_of_flow(Reader& reader, const FlowLine& flow) {
     reader.fail(source.span, shown + " alone is no statement",
                 {"a flow has an arrow, for example '" + source.text + " -> b;'"});
   }
-  if (find_slip(lexer)) reader.unexpected("an arrow");
+  if (find_typo(lexer)) reader.unexpected("an arrow");
   if (lexer.at_name() || lexer.at("{") || lexer.at("\"") || lexer.at("(") || !lexer.peek_word().empty()) {
     reader.fail(source.span, "unknown statement " + quoted(source.text),
                 {"statements begin with producer, consumer, layer or cycle, or are flows such as 'a -> b;'"});

@@ -141,7 +141,7 @@ Token Lexer::peek_arrow() const {
 Token Lexer::peek() const {
   if (at_end()) return {position_, {}};
   size_t length = std::max({peek_word().size(), numeral(position_), string_length()});
-  if (length == 0 && at("\"")) {  // not terminated: what is left of the line
+  if (length == 0 && at("\"")) {  // unterminated: the rest of the line
     length = std::min(text_.find_first_of("\r\n", position_), text_.size()) - position_;
   }
   for (const std::string_view token : kArrowTokens) {

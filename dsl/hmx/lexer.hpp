@@ -1,4 +1,4 @@
-// Tokens of the flow language, asked for one at a time: what `-` or `<` begins depends on what may stand there.
+// Lexer of the flow language, on demand: the meaning of `-` and `<` depends on the tokens allowed.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace harmonics::hmx {
 
-// A piece of the text; `text` points into it.
+// A token; `text` points into the source.
 struct Token {
   size_t offset = 0;
   std::string_view text;
@@ -18,7 +18,7 @@ struct Token {
 bool is_identifier_character(char c);
 bool is_reserved(std::string_view word);  // harmonic producer consumer layer cycle
 
-// Stands at the beginning of a token, or at the end of the text. What is accepted moves it to the next token.
+// Positioned at the start of a token or at the end. Accepting a token moves to the next one.
 class Lexer {
  public:
   explicit Lexer(const SourceText& source);
@@ -37,27 +37,27 @@ class Lexer {
   std::optional<Token> string();    // STRING, with its quotes
   std::optional<Token> duration();  // DURATION
 
-  // What a reader would call the token here, for messages and for skipping; empty at the end.
+  // The token here as a reader sees it, for messages and skipping; empty at the end.
   Token peek() const;
-  // The letters, digits and underscores here; empty when there is none.
+  // The letters, digits and underscores here; may be empty.
   std::string_view peek_word() const;
-  // The run of characters that arrows are made of here, a unicode arrow included.
+  // The run of arrow characters here, or a Unicode arrow.
   Token peek_arrow() const;
   void skip() { take(peek().text.size()); }
 
   size_t position() const { return position_; }
-  // Just behind the last token accepted.
+  // End of the last accepted token.
   size_t previous_end() const { return previous_end_; }
   bool touches_previous() const { return position_ == previous_end_; }
-  bool on_new_line() const;  // a line ended since the last token
+  bool on_new_line() const;  // a line ended after the last token
   std::string_view rest() const { return text_.substr(position_); }
 
  private:
   std::optional<Token> take(size_t length);
   void skip_spacing();
-  size_t digits(size_t from) const;   // how many begin there
+  size_t digits(size_t from) const;   // number of digits at `from`
   size_t numeral(size_t from) const;  // length of [0-9]+ ('.' [0-9]+)?
-  size_t string_length() const;       // 0: none or not terminated
+  size_t string_length() const;       // 0: no string, or unterminated
   char byte(size_t offset) const { return offset < text_.size() ? text_[offset] : '\0'; }
 
   std::string_view text_;

@@ -42,7 +42,7 @@ class Parser {
   std::shared_ptr<Conditional> conditional();
   void misplaced(Block& block, const std::string& word);
 
-  // '{' after what is named; `notes` for when something else stands there.
+  // Expects '{' after `after`; `notes` are added to the error otherwise.
   void open(Block& block, const std::string& after, Notes notes = {});
   template <typename Read>
   void body(Block& block, const Read& read_statement);
@@ -51,13 +51,13 @@ class Parser {
   void note_indentation(const Block& block, Span brace);
   void skip_to_brace();
 
-  // A word near to one of `words` where only a keyword can stand: complained of, and returned as it was meant.
+  // Reports a misspelt keyword near to one of `words`, and returns the intended one.
   std::string misspelt(const std::vector<std::string>& words);
 
   Reader reader_;
   Lexer& lexer_;
   const SourceText& source_;
-  std::deque<Block> blocks_;  // a deque: statements keep a reference to theirs
+  std::deque<Block> blocks_;  // a deque: statements hold references to their block
   std::string indentation_hint_;
   bool brace_in_doubt_ = false;
 };
@@ -126,7 +126,7 @@ bool Parser::ends(const Block& block) {
   return true;
 }
 
-// Where a '}' begins its line but not below the line that opened its block, a brace is probably missing above it.
+// A '}' at the beginning of a line that is not aligned with its block's first line: a brace is probably missing above.
 void Parser::note_indentation(const Block& block, Span brace) {
   const std::string_view closing = source_.line(brace.line), opening = source_.line(block.keyword.line);
   const size_t closing_indent = closing.find_first_not_of(" \t"), opening_indent = opening.find_first_not_of(" \t");
@@ -268,7 +268,7 @@ void Parser::conditions(Cycle& cycle) {
   } catch (const Recover&) {
     do {
       skip_to_brace();
-    } while (lexer_.accept(";"));  // a ';' between conditions is part of the mistake
+    } while (lexer_.accept(";"));  // a ';' between conditions belongs to the mistake
     if (!lexer_.at("{")) throw;
   }
 }

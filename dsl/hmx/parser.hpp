@@ -1,4 +1,4 @@
-// The flow language's parser: grammar.peg in this folder, written by hand.
+// Hand-written parser of the flow language, as specified in grammar.peg.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,8 @@
 
 namespace harmonics::hmx {
 
-// Throws SourceErrors with up to twenty errors in the order of the text. ErrorKind::Syntax is what the grammar
-// refuses and what nests too deep; Shape, Type and Name are what it cannot say (zeros, numbers out of range, a missing
-// source).
+// Throws SourceErrors with up to twenty errors in text order. ErrorKind::Syntax: rejected by the grammar, or nested too
+// deeply; Shape, Type and Name: rules beyond the grammar (zeros, numbers out of range, a missing source).
 Flow parse(std::shared_ptr<const SourceText> source);
 
 }  // namespace harmonics::hmx

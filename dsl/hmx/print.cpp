@@ -59,7 +59,7 @@ std::string text_of(const Comparison& comparison) {
   return comparison.metric + " " + comparison.op + " " + shortest(comparison.value);
 }
 
-// The largest unit that gives the same number of seconds again.
+// The largest unit that gives the same number of seconds when parsed.
 std::string text_of_duration(double seconds) {
   for (const auto& [unit, size] : {std::pair("d", 86400.0), std::pair("h", 3600.0), std::pair("m", 60.0)}) {
     const double count = seconds / size;

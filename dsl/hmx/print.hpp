@@ -1,4 +1,4 @@
-// A Flow as text again.
+// Prints a Flow as text.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace harmonics {
 
-// Canonical form: declarations, then flows, then cycles, two spaces a level. Parsing it gives an equal flow.
+// Canonical form: declarations, flows, cycles, indented by two spaces. Parsing it gives an equal flow.
 std::string to_text(const Flow& flow);
 std::string to_text(const Harmonic& harmonic);
-std::string to_text(const FlowLine& flow);  // one line, with its ';'
+std::string to_text(const FlowLine& flow);  // one line, including ';'
 std::string to_text(const Call& call);
 std::string to_text(const ArgumentValue& value);
 

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cstdio>
 
-#include "dsl/hmx/slips.hpp"
+#include "dsl/hmx/typos.hpp"
 #include "engine/base/utf8.hpp"
 
 namespace harmonics::hmx {
@@ -60,8 +60,8 @@ void Reader::fail(Span span, const std::string& message, Notes notes) {
 std::string Reader::found() const { return lexer.at_end() ? "the end of the file" : quoted(lexer.peek().text); }
 
 void Reader::unexpected(const std::string& what, Notes notes) {
-  if (const auto slip = find_slip(lexer)) fail(here(), slip->message, {slip->remedy});
-  // At the end of a line the gap is where the reader should look, not at the token that follows it.
+  if (const auto typo = find_typo(lexer)) fail(here(), typo->message, {typo->remedy});
+  // At the end of a line the error is at the gap, not at the next token.
   const bool gap = lexer.at_end() || (lexer.on_new_line() && (lexer.at("}") || lexer.at_reserved()));
   fail(gap ? behind_previous() : here(), "expected " + what + ", found " + found(), std::move(notes));
 }
@@ -71,7 +71,7 @@ Name Reader::expect_name(const std::string& what, Notes notes) {
   if (const auto token = lexer.name()) return {std::string(token->text), span(*token)};
   if (lexer.at_reserved() && !lexer.on_new_line()) {
     const Token word = lexer.peek();
-    lexer.skip();  // or the rest would be read as a statement
+    lexer.skip();  // otherwise the rest would be parsed as a statement
     fail(span(word), quoted(word.text) + " is a reserved word and cannot be a name",
          {"choose another name, for example '" + std::string(word.text) + "_1'"});
   }
@@ -114,7 +114,7 @@ bool Reader::begins_statement() const {
 void Reader::end_statement(const std::string& what) {
   if (lexer.accept(";")) return;
   const std::string message = "expected ';' after " + what;
-  if (!find_slip(lexer) && (lexer.on_new_line() || begins_statement())) {
+  if (!find_typo(lexer) && (lexer.on_new_line() || begins_statement())) {
     complain(ErrorKind::Syntax, behind_previous(), message);
     return;
   }
@@ -147,7 +147,7 @@ void Reader::recover(size_t start) {
   while (!lexer.at_end()) {
     if (lexer.accept(";")) return;
     if (lexer.at("}")) {
-      // On the same line it closes the shape that was being read; any other one closes the block.
+      // On the same line it closes the open shape; otherwise it closes the block.
       if (!shape_open || lexer.on_new_line()) return;
     } else if (moved && lexer.at_reserved()) {
       return;

@@ -1,4 +1,4 @@
-// What every rule of the parser works on: the lexer, the errors found so far, and what to do after one.
+// Shared state of the parser's rules: lexer, errors, recovery.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace harmonics::hmx {
 
-// Thrown after an error was noted: the statement cannot be read further.
+// Thrown after an error was recorded: the statement is abandoned.
 struct Recover {};
-// Thrown when enough errors were noted.
+// Thrown when the maximum number of errors is reached.
 struct Stop {};
 
 constexpr size_t kMostErrors = 20;
-constexpr size_t kMostNodes = 1'000'000;  // keeps memory in proportion to what a person could have written
+constexpr size_t kMostNodes = 1'000'000;  // keeps memory in proportion to realistic input
 constexpr size_t kDeepestNesting = 64;    // of lists, and of blocks
 
 using Notes = std::vector<std::string>;
@@ -27,7 +27,7 @@ class Reader {
 
   Lexer lexer;
 
-  // Places.
+  // Positions.
   Span span(const Token& token) const { return source_.span(token.offset, token.text.size()); }
   Span span(size_t begin, size_t end) const { return source_.span(begin, end - begin); }
   Span since(size_t begin) const { return span(begin, lexer.previous_end()); }
@@ -36,28 +36,28 @@ class Reader {
   std::string place(Span span) const { return source_.place(span); }
   std::string_view text(size_t begin, size_t end) const;
 
-  // Errors. Of two at the same place one is kept, a syntax error before others: they tell of the same mistake.
+  // Errors. At one position only one is kept, a syntax error first: they have the same cause.
   void complain(ErrorKind kind, Span span, const std::string& message, Notes notes = {});
   [[noreturn]] void fail(Span span, const std::string& message, Notes notes = {});
-  // "expected <what>, found <the token here>", or the remedy when the token is a usual slip (curly quotes, /* ...).
+  // "expected <what>, found <the token here>", or a specific message for common typos (curly quotes, /* ...).
   [[noreturn]] void unexpected(const std::string& what, Notes notes = {});
   std::string found() const;
   std::vector<Error> take_errors() { return std::move(errors_); }
   bool has_errors() const { return !errors_.empty(); }
 
-  // IDENT; `what` says for whom: "a name for the layer".
+  // IDENT; `what` describes it: "a name for the layer".
   Name expect_name(const std::string& what, Notes notes = {});
-  // A '-' that touches the name before it: my-layer.
+  // A '-' directly after a name: my-layer.
   bool at_hyphenated_name() const;
   [[noreturn]] void refuse_hyphenated_name();
-  // ';' after `what`. When it is merely forgotten the statement still counts.
+  // ';' after `what`. If it is only missing, the statement is kept.
   void end_statement(const std::string& what);
   int64_t whole_number(const Token& digits);
 
-  // Skips to where the next statement can begin; `start` is where the broken one began.
+  // Skips to the next possible start of a statement; `start`: begin of the broken one.
   void recover(size_t start);
   void count_node();
-  bool in_shape = false;  // a '{' of a shape is open
+  bool in_shape = false;  // inside the braces of a shape
 
  private:
   void skip_block();
@@ -68,7 +68,7 @@ class Reader {
   size_t nodes_ = 0;
 };
 
-// 'text' in quotes, shortened and printable.
+// Text in single quotes, shortened and printable.
 std::string quoted(std::string_view text);
 
 }  // namespace harmonics::hmx

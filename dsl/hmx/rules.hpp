@@ -1,14 +1,14 @@
-// One function per rule of grammar.peg. Each reads what it is named after from the reader's place, or notes an error
-// and throws Recover.
+// One function per rule of grammar.peg. Each parses its rule at the reader's position, or records an error and throws
+// Recover.
 #pragma once
 
 #include "dsl/hmx/reader.hpp"
 
 namespace harmonics::hmx {
 
-// `keyword` has been read already.
+// Call after the keyword.
 Declaration read_declaration(Reader& reader, DeclarationKind kind);
-// `is_first`: no flow stands before it in the same braces, so it has to name its source.
+// `is_first`: the first flow within its braces must name its source.
 FlowLine read_flow(Reader& reader, bool is_first);
 CycleCondition read_condition(Reader& reader);
 std::variant<Comparison, Call> read_predicate(Reader& reader);

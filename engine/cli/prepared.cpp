@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-#include "engine/execution/device_yardsticks.hpp"
+#include "engine/execution/device_peaks.hpp"
 
 namespace harmonics::cli {
 

@@ -1,4 +1,4 @@
-// The ends of what arguments may be: where settings go wrong first.
+// Boundary values of arguments, where settings fail first.
 #include <cmath>
 
 #include <fmt/core.h>
@@ -11,7 +11,7 @@ namespace harmonics {
 
 namespace {
 
-constexpr double kInside = 1e-6;  // from an end that is left out
+constexpr double kInside = 1e-6;  // distance from an excluded end
 
 std::optional<AttributeValue> moved(const AttributeValue& end, double by) {
   if (const auto* i = std::get_if<int64_t>(&end)) return *i + static_cast<int64_t>(by > 0 ? 1 : -1);
@@ -19,7 +19,7 @@ std::optional<AttributeValue> moved(const AttributeValue& end, double by) {
   return std::nullopt;
 }
 
-// "0<..1" -> 1e-6 and 1; "relu|tanh" -> both.
+// "0<..1" -> 1e-6 and 1; "relu|tanh" -> both words.
 std::vector<AttributeValue> ends_of(const ArgumentSpec& a) {
   if (a.type == HX_ARG_BOOL) return {false, true};
   std::vector<AttributeValue> ends;

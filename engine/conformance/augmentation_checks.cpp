@@ -1,4 +1,4 @@
-// Augmentations: one sample and what its random numbers are drawn from, into memory that shows what is not written.
+// Augmentations: one sample and its random draw, with results in memory that reveals unwritten bytes.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -20,12 +20,12 @@ using Outcome = Finding::Outcome;
 using Bytes = std::vector<unsigned char>;
 
 constexpr uint64_t kRecords = 50;
-// Numbers, rows, pictures of one and of three colours, symbols.
+// Scalars, rows, grey and colour images, symbols.
 const std::vector<TensorType> kAugmentedTypes = {{DType::F32, {7}},        {DType::F32, {3, 5}},     {DType::F32, {13, 11}},
                                           {DType::U8, {13, 11}},    {DType::U8, {13, 11, 3}}, {DType::U8, {3, 13, 11}},
                                           {DType::F32, {1, 13, 11}}, {DType::I64, {9}}};
 
-// A sample type the augmentation takes, bound to arguments.
+// An augmentation bound to a sample type and arguments.
 class Tried {
  public:
   Tried(const ItemPtr& item, const AttributeMap& arguments, const TensorType& type, uint64_t seed)
@@ -41,7 +41,7 @@ class Tried {
   std::string str() const { return sample().str() + (sample() == result() ? "" : " -> " + result().str()); }
   bool says_so_again() const { return from_c(result_of()) == result(); }
 
-  // The result in memory that held `fill`; what was done beside it in `wrong`.
+  // Returns the result, in memory initialised with `fill`; `wrong`: other memory it has written.
   Bytes operator()(const hx_draw& draw, unsigned char fill = 0, std::string* wrong = nullptr) const {
     GuardedBytes from(sample().bytes(), 0), to(result().bytes(), fill);
     std::memcpy(from.data(), numbers_.bytes(), from.size());
@@ -90,7 +90,7 @@ Finding writes_its_result(const std::vector<TriedPtr>& all) {
       std::string wrong;
       const Bytes zeros = (*t)(draw_of(record), 0, &wrong), ones = (*t)(draw_of(record), 0xFF, &wrong);
       if (!wrong.empty()) return {Outcome::Failed, fmt::format("for {} {}", t->str(), wrong), "it reads what it is given and writes as many numbers as the result has"};
-      const bool keeps_something = (*t)(draw_of(record)) != zeros;  // which is found out below
+      const bool keeps_something = (*t)(draw_of(record)) != zeros;  // checked below
       if (zeros != ones && !keeps_something) {
         const auto at = std::mismatch(zeros.begin(), zeros.end(), ones.begin()).first - zeros.begin();
         return {Outcome::Failed, fmt::format("for {} the result depends on what its memory held before, from byte {} on", t->str(), at), "write every number of the result, also those that stay as they are, and draw from `random` alone"};

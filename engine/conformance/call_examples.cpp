@@ -25,14 +25,14 @@ std::vector<HTensor> same_shaped(size_t count, const Shape& shape, DType type, u
   return inputs;
 }
 
-// Inputs of different shapes that belong together: a map's, a norm's, a product's of batches.
+// Inputs of different shapes that fit together: of an affine map, a norm, a batched product.
 const std::vector<std::vector<Shape>> kTogether = {
     {{3, 5}, {4, 5}},         {{3, 5}, {5, 4}},      {{3, 5}, {5}},      {{2, 3, 5}, {2, 5, 4}},
     {{2, 3, 5}, {2, 4, 5}},   {{3, 5}, {3}},         {{3, 5}, {}},       {{5}, {4, 5}},
     {{3, 5}, {4, 5}, {4}},    {{3, 5}, {5, 4}, {4}}, {{3, 5}, {5}, {5}}, {{3, 5}, {5}, {}},
     {{3, 5}, {7, 5}, {7, 4}}, {{3, 5}, {5}, {5}, {}}};
 
-// Those of kTogether with so many inputs that the body takes; 0: of any number.
+// Entries of kTogether with `inputs` inputs that the body accepts; 0: any number.
 std::vector<CallExample> taken_together(const std::string& op, const AttributeMap& attributes, size_t inputs,
                                         DType type, uint64_t seed) {
   std::vector<CallExample> calls;
@@ -50,7 +50,7 @@ std::vector<CallExample> taken_together(const std::string& op, const AttributeMa
   return calls;
 }
 
-// Those of so many inputs of one shape that the body takes; `refused`: what it says to the first it does not.
+// Calls with `inputs` inputs of one shape that the body accepts; `refused`: its error for the first it rejects.
 std::vector<CallExample> taken(const std::string& op, const AttributeMap& attributes, size_t inputs, DType type,
                                uint64_t seed, std::optional<Error>& refused) {
   std::vector<CallExample> calls;
@@ -92,7 +92,7 @@ HTensor numbers_for(const TensorType& type, uint64_t seed) {
   return cast(random_indices(type.shape, seed, 2), type.dtype);
 }
 
-// Where the primitive occurs in the bodies of the library's functionals.
+// Uses of the primitive in the bodies of the library's functionals.
 std::vector<CallExample> primitive_calls(const std::string& primitive, DType type, uint64_t seed) {
   std::vector<CallExample> calls;
   std::set<std::string> seen;

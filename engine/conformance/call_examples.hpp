@@ -1,4 +1,4 @@
-// Calls to try functionals and their implementations on.
+// Example calls to test functionals and implementations.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace harmonics {
 
-// One call with its numbers.
+// A call with its inputs.
 struct CallExample {
   std::string op;
   AttributeMap attributes;
@@ -18,24 +18,23 @@ struct CallExample {
   std::string str() const;  // "silu(f32[3, 5])"
 };
 
-// Calls of a plugin's functional, its arguments as arguments_to_try has them: x and one more input for each argument
-// that names a layer, in shapes with odd sizes; where it refuses these, more inputs; of one shape, and of shapes that
-// belong together.
+// Calls of a plugin's functional, with arguments from arguments_to_try(): x and one input per argument that names a
+// layer, in odd sizes; if rejected, more inputs; of one shape, and of shapes that fit together.
 std::vector<CallExample> calls_of_item(const Item& functional, DType type, uint64_t seed);
 
-// Calls that the named functional or primitive takes: the conformance cases of the library's own, for primitives where they
-// occur in those, for a plugin's functional as above. None: there is no such operation, or none is known.
+// Calls accepted by a functional or primitive: conformance cases for the library's functionals, their uses of
+// primitives, and calls as above for a plugin's functional. Empty if the operation or examples for it are unknown.
 std::vector<CallExample> calls_of(const std::string& op, DType type, uint64_t seed);
 
-// Rounding of a type that results may differ by, relative to the largest of them.
+// Tolerance of a type, relative to the largest result.
 double tolerance_of(DType type);
-// Where they differ by more; "": nowhere. Whole numbers agree exactly.
+// Describes where results differ by more; "" if they do not. Integers must be equal.
 std::string difference(const HTensor& got, const HTensor& expected, const char* by, double tolerance);
 inline std::string difference(const HTensor& got, const HTensor& expected, const char* by) {
   return difference(got, expected, by, tolerance_of(expected.dtype()));
 }
 
-// The site of the call. Throws what its types throw.
+// The call's site. Throws errors of its types.
 CallSiteInfo site_of(const CallExample& call, bool training);
 
 }  // namespace harmonics

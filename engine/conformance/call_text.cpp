@@ -14,7 +14,7 @@ namespace harmonics {
 
 namespace {
 
-// The inputs of a formula, "x [..., in], weight [out, in], bias [out]? {...} -> ...", by name.
+// Inputs of a formula, "x [..., in], weight [out, in], bias [out]? {...} -> ...", by name.
 struct FormulaInput {
   std::string name;
   bool optional = false;
@@ -26,7 +26,7 @@ std::string before_attributes(const std::string& formula) {
   return formula.substr(0, std::min(formula.find('{'), formula.find(" -> ")));
 }
 
-// "(a, b)?" may be left out, "(a, b) ..." may be repeated: of that there are two, a1, b1, a2, b2.
+// "(a, b)?" is optional, "(a, b) ..." repeats and yields two groups: a1, b1, a2, b2.
 class FormulaInputs {
  public:
   explicit FormulaInputs(const std::string& formula) : text_(before_attributes(formula)) { list(false); }
@@ -119,7 +119,7 @@ bool works(const CallExample& call) {
   }
 }
 
-// Without what may be left out.
+// Removes optional inputs and attributes.
 CallExample shortened(CallExample call) {
   const AttributeMap all = call.attributes;
   for (const auto& [name, value] : all.entries()) {
@@ -139,7 +139,7 @@ std::optional<CallExample> shortest(const std::vector<CallExample>& calls) {
   return least ? std::optional<CallExample>(shortened(*least)) : std::nullopt;
 }
 
-// Of primitives that the library's functionals do not use.
+// Calls of primitives that the library's functionals do not use.
 std::vector<CallExample> further_calls(const std::string& primitive) {
   const HTensor x = HTensor::from<float>({2, 3}, {1, 2, 3, 4, 5, 6});
   const HTensor first = HTensor::from<int64_t>({2}, {0, 1}), scale = HTensor::scalar(0.5f);
@@ -174,7 +174,7 @@ std::vector<CallExample> further_calls(const std::string& primitive) {
   return found;
 }
 
-// Numbers, whole ones or flags of one shape, whichever an elementwise primitive takes.
+// Floats, integers or flags of one shape, whichever an elementwise primitive accepts.
 std::vector<CallExample> elementwise_calls(const std::string& primitive) {
   std::vector<CallExample> calls;
   const HTensor flags(DType::Bool, {2, 3}), numbers(DType::F32, {2, 3});

@@ -1,4 +1,4 @@
-// Calls as an author writes them: what `inspect` shows of functionals and primitives.
+// Calls in source form, as `inspect` shows them for functionals and primitives.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,11 @@
 
 namespace harmonics {
 
-// A call of the library's functional or of a primitive that works with the fewest inputs and attributes. Empty: no
-// tensors to try it on are known.
+// A call of a library functional or primitive with the fewest inputs and attributes that work. Empty: no example is
+// known.
 std::optional<CallExample> shortest_call(const std::string& op);
 
-// `call("linear", {x, weight})  // x f32[3, 2], weight f32[5, 2]`
+// Source text: `call("linear", {x, weight})  // x f32[3, 2], weight f32[5, 2]`
 std::string call_text(const CallExample& call);
 
 }  // namespace harmonics

@@ -18,8 +18,8 @@ namespace {
 
 constexpr DType kFloats[] = {DType::F32, DType::F64, DType::F16, DType::BF16};
 constexpr DType kWhole[] = {DType::I32, DType::I64, DType::U8};
-constexpr size_t kMostOfOne = 12;  // examples of one primitive in one type
-// Of chains: every one is a program by itself where a device compiles them, and types differ in how numbers are read and written only.
+constexpr size_t kMostOfOne = 12;  // examples per primitive and type
+// Limit of chains: devices may compile a program for each, and types differ only in loads and stores.
 constexpr size_t most_chains(DType type) { return type == DType::F32 ? 40 : 8; }
 const std::vector<Shape> kSmall = {{}, {7}, {3, 5}, {2, 3, 5}, {1, 1}, {0, 3}};
 const Shape kLarge{37, 1031};
@@ -30,13 +30,13 @@ HTensor numbers_of(const TensorType& type, uint64_t seed) {
   return cast(random_indices(type.shape, seed, 5) + 1, type.dtype);
 }
 
-// Inputs from which a body makes results that are finite, and indices that are within.
+// Inputs for which a body's results are finite, and indices in range.
 HTensor careful_numbers_of(const TensorType& type, uint64_t seed) {
   if (is_float(type.dtype)) return random_tensor(type.shape, seed, 0.1, 0.9, type.dtype);
   return cast(random_indices(type.shape, seed, 2), type.dtype);
 }
 
-// Primitives that bodies have seldom or never.
+// Primitives that are rare or missing in bodies.
 Program further_primitives(DType type) {
   Tracer t("primitives");
   const HTensor x = t.input("x", {type, {3, 5}}), image = t.input("image", {type, {2, 3, 5, 7}}), patch = t.input("patch", {type, {2, 5}}),
@@ -92,7 +92,8 @@ conformance::Cases larger_cases() {
   cases.push_back({"softmax_cross_entropy", {}, {rows, indices({37}, 131, DType::I64)}});
   cases.push_back({"embedding", {}, {rows, indices({5, 29}, 37, DType::I64)}});
   cases.push_back({"attention", AttributeMap().set("causal", true), {heads, heads, heads}});
-  const Operand each = statistics({37}), spread = spreads({37}), ids = indices({37}, 5, DType::I64);  // few rows: each of them again and again
+  // few distinct rows, repeated often
+  const Operand each = statistics({37}), spread = spreads({37}), ids = indices({37}, 5, DType::I64);
   for (const char* name : {"softmax_grad", "log_softmax_grad"}) cases.push_back({name, {}, {rows, rows}}), cases.push_back({name, {}, {numbers(kLarge), numbers(kLarge)}});
   cases.push_back({"softmax_cross_entropy_grad", {}, {rows, indices({37}, 131, DType::I64), each, each}});
   cases.push_back({"layer_norm_grad", {}, {rows, row, each, spread, rows}});
@@ -189,7 +190,7 @@ class Collection {
       try {
         results = row.infer(a, types);
       } catch (const Error&) {
-        continue;  // there is no such operation in this type
+        continue;  // the operation does not exist for this type
       }
       CallExample call{std::string(row.name), a, {}};
       for (size_t i = 0; i < types.size(); ++i) call.inputs.push_back(numbers_of(types[i], seed_ + i));

@@ -1,4 +1,4 @@
-// Calls to try devices on.
+// Calls to test devices.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace harmonics {
 
-// A call with its site, which may also be a chain of elementwise operations.
+// A call with its site; may be a chain of elementwise operations.
 struct DeviceCall {
   CallExample call;
   CallSiteInfo site;
 
-  Values meaning() const;  // by the reference
-  // The input that result `output` may be written over: that of an optimizer's update; -1: none.
+  Values meaning() const;  // results by the reference
+  // Input that result `output` may overwrite, in an optimizer's update; -1: none.
   int64_t replaced_by(size_t output) const;
 };
 
-// Every functional of the library, what their bodies are made of, operation by operation and in chains, and every primitive: in
-// f32, f64, f16 and bf16, elementwise ones in whole numbers too; small, of odd sizes, a few of them large or empty. Each once.
+// All functionals and primitives of the library, and the operations and chains of their bodies, once each: in f32, f64,
+// f16 and bf16, elementwise ones also in integers; small odd sizes, some large or empty.
 std::vector<DeviceCall> device_calls(uint64_t seed);
 
 }  // namespace harmonics

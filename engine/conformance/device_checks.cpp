@@ -1,4 +1,4 @@
-// Devices: kernels for call sites, whatever they are asked for.
+// Devices: kernels for call sites.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -25,9 +25,9 @@ constexpr int kThreads = 4;
 
 struct Asked {
   DeviceCall call;
-  KernelPtr kernel;      // null: it declines
-  std::string declined;  // why; "" when it does not say
-  Values given = {};     // by the kernel
+  KernelPtr kernel;      // null: declined
+  std::string declined;  // the reason; "" if none was given
+  Values given = {};     // results of the kernel
 };
 
 class DeviceChecks {
@@ -84,17 +84,17 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// What is wrong by call: the first as it is, of the others the operations.
+// Faults by call: the first in full, of further ones the operation.
 class Faults {
  public:
   void add(const CallSiteInfo& site, const std::string& text) { add_said(site, fmt::format("{}: {}", site.str(), text)); }
-  void add_said(const CallSiteInfo& site, const std::string& text) {  // which names the site
+  void add_said(const CallSiteInfo& site, const std::string& text) {  // `text` names the site
     ++count_;
     if (first_.empty()) first_ = text, op_ = site.op;
     else if (site.op != op_ && std::find(others_.begin(), others_.end(), site.op) == others_.end()) others_.push_back(site.op);
   }
   bool none() const { return count_ == 0; }
-  // Passed with `passed` when there are none.
+  // Passed, with `passed`, if there are no faults.
   Finding finding(const std::string& passed, const char* remedy) const {
     if (count_ == 0) return {Outcome::Passed, passed, ""};
     std::string text = first_;
@@ -109,7 +109,7 @@ class Faults {
   std::vector<std::string> others_;
 };
 
-// Whether anything can be tried at all.
+// Can the device be used at all?
 Finding DeviceChecks::available() const {
   has_own_memory(*item_);
   const hx_device_info info = info_of(*item_);
@@ -117,7 +117,7 @@ Finding DeviceChecks::available() const {
   return {Outcome::Passed, info.name, ""};
 }
 
-// Copies, more and more until they take a while by the host's clock too, and then nothing.
+// Times copies, increasing them until the host's clock notices, then an empty interval.
 Finding DeviceChecks::keeps_times() const {
   using Clock = std::chrono::steady_clock;
   constexpr uint64_t kBytes = 1 << 20;
@@ -130,7 +130,7 @@ Finding DeviceChecks::keeps_times() const {
   const DeviceBuffer from(queue, kBytes), to(queue, kBytes);
   const std::vector<std::byte> zeros(kBytes);
   queue->upload(from.at(0), zeros.data(), kBytes);
-  if (!DeviceEvent::timed(queue)) return none;  // the first may have to open something
+  if (!DeviceEvent::timed(queue)) return none;  // the first call may initialise something
   queue->synchronize();
   for (int copies = 8;; copies *= 2) {
     log_.alive();
@@ -163,9 +163,10 @@ Finding DeviceChecks::describes() const {
   return {Outcome::Passed, text, ""};
 }
 
-// "serves 40 of 2000 calls: linear 12 of 64, relu; declines, 'computes f32 only': linear; declines, without a reason: abs, add"
+// Text: "serves 40 of 2000 calls: linear 12 of 64, relu; declines, 'computes f32 only': linear; declines, without a
+// reason: abs, add".
 std::string coverage(const std::vector<Asked>& asked, size_t served) {
-  std::map<std::string, std::pair<size_t, size_t>> operations;  // served, asked
+  std::map<std::string, std::pair<size_t, size_t>> operations;  // accepted, total
   std::map<std::string, std::set<std::string>> declined;        // by reason
   for (const Asked& a : asked) {
     auto& [some, all] = operations[a.call.site.op];
@@ -221,7 +222,8 @@ Finding DeviceChecks::answers_alike() {
   return faults.finding("", "the answer depends on the call site alone, so that results are the same for any number of threads");
 }
 
-// The inputs that results may replace, one arrangement after another: what the kernel says of its first, and what optimizers do.
+// Inputs that results may overwrite, one arrangement per entry: in_place of the kernel's first result, and those of
+// optimizers.
 std::vector<std::vector<int64_t>> replacements(const Asked& a) {
   const CallSiteInfo& site = a.call.site;
   const auto fits = [&](size_t output, size_t input) {
@@ -318,7 +320,7 @@ Finding DeviceChecks::rounded(Precision precision, double tolerance) {
 
 constexpr float kLooked[] = {0.5f, -0.0f, std::numeric_limits<float>::max(), INFINITY, -INFINITY, std::numeric_limits<float>::quiet_NaN()};
 
-// The host waits for events alone.
+// The host waits for events only.
 void DeviceChecks::look_by_copies() const {
   const auto queue = std::make_shared<DeviceQueue>(item_);
   for (const uint64_t bytes : {4, 7, 64, 4099}) {
@@ -366,8 +368,8 @@ Finding DeviceChecks::looks() const {
                         "with enqueue_if_finite the outputs keep what they hold when the f32 at `number` is not finite by the time the queue comes there");
 }
 
-// One call after another is found anew, run and given back; so few different ones that the first half sees each: what a device keeps of a
-// call, it keeps once.
+// Repeatedly looks up, runs and releases kernels for few distinct calls, so that the first half of the check meets them
+// all and caches stop growing.
 Finding DeviceChecks::many_times() {
   const size_t different = std::min<size_t>(served_.size(), 200);
   size_t next = 0;
@@ -385,7 +387,7 @@ Finding DeviceChecks::many_times() {
 void check_device(const ItemPtr& item, const CheckSettings& settings, CheckLog& log) {
   DeviceChecks checks(item, settings, log);
   attempt(log, "describes itself", [&] { return checks.describes(); });
-  bool there = !HM_TABLE_HAS(item->table<hx_device_vt>(), info);  // one that says nothing of itself is always there
+  bool there = !HM_TABLE_HAS(item->table<hx_device_vt>(), info);  // a device without info() counts as available
   if (!there)
     attempt(log, "is available", [&] {
       const Finding f = checks.available();
@@ -397,7 +399,7 @@ void check_device(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
   attempt(log, "says what it serves", [&] { return checks.answers(); });
   if (!checks.serves_any()) return;
   attempt(log, "answers alike", [&] { return checks.answers_alike(); });
-  bool careful = false;  // others would write into memory of ours
+  bool careful = false;  // a kernel that fails this could corrupt our memory
   attempt(log, "keeps to its memory", [&] {
     const Finding f = checks.keeps_to_memory();
     careful = f.outcome == Outcome::Passed;

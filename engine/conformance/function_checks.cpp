@@ -1,4 +1,4 @@
-// Activations and losses: pure functions of numbers.
+// Activations and losses: pure functions.
 #include <cmath>
 
 #include <fmt/core.h>
@@ -25,7 +25,7 @@ std::string list_of_shapes() {
   return s;
 }
 
-// As it runs in a step: through a program.
+// Evaluates it in a program, as a step does.
 HTensor through_a_program(const FunctionCall& f, const HTensor& x) {
   Tracer tracer("check");
   tracer.output("y", f(tracer.input("x", type_of(x))));
@@ -41,7 +41,7 @@ Finding repeats(const FunctionCall& f, const HTensor& x) {
   if (!same_bits(x, copy))
     return {Outcome::Failed, "it wrote into its input", "copy before writing: mutable_data() of a tensor of your own"};
   if (!same_bits(once, through_a_program(f, x)))
-    return {Outcome::Failed, "it gives other numbers in a program than when it is called",
+    return {Outcome::Failed, "it computes other values in a program than when it is called directly",
             "let it depend on its input alone"};
   return {};
 }
@@ -83,8 +83,8 @@ Finding finite(const FunctionCall& f) {
   return {};
 }
 
-// A prediction and a target as flows hand them over: whole numbers as i32 where the loss says that it takes classes,
-// everything else as f32 of the prediction's shape.
+// A prediction and a target as flows pass them: integer targets as i32 if the loss takes classes, all else as f32 of
+// the prediction's shape.
 struct Pair {
   HTensor prediction, target;
   bool classes;
@@ -109,7 +109,7 @@ std::vector<Pair> pairs_of_flows(const Item& item, uint64_t seed) {
 
 using LossCall = std::function<HTensor(const HTensor& prediction, const HTensor& target)>;
 
-// The first pair that it takes goes to p and target; one that takes classes must take some.
+// Sets p and target to the first accepted pair; a loss that takes classes must accept one.
 Finding takes_a_target(const Item& item, const std::vector<Pair>& pairs, const LossCall& loss, HTensor& p,
                        HTensor& target) {
   const bool takes_classes = item.flags & HX_TAKES_CLASSES;

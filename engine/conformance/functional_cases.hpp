@@ -1,4 +1,4 @@
-// Calls of every functional with random odd shapes: what conformance tests loop over, and what implementations are tried on.
+// Calls of every functional with random odd shapes, for conformance tests and checks of implementations.
 #pragma once
 
 #include <cmath>
@@ -14,12 +14,12 @@
 
 namespace harmonics::conformance {
 
-// One input: its shape and what its numbers are.
+// An input: shape and distribution.
 struct Operand {
   enum Kind {
     number,    // of the tested float type, away from 0 (kinks)
-    positive,  // the same, above 0
-    fraction,  // the same, between 0 and 1
+    positive,  // like number, above 0
+    fraction,  // like number, between 0 and 1
     random,    // f32 in [0, 1), not differentiated
     rate,      // f32 scalar, not differentiated
     index,     // `dtype` in [0, limit)
@@ -29,7 +29,7 @@ struct Operand {
   Shape shape;
   DType dtype = DType::I64;
   int64_t limit = 0;
-  bool statistic = false;  // mean, rstd, lse and what belongs to them: f32 where the tested type is a half
+  bool statistic = false;  // mean, rstd, lse and the like: f32 if the tested type is 16-bit
 };
 
 struct FunctionalCase {
@@ -79,8 +79,8 @@ inline HTensor make_operand(const Operand& operand, DType dtype, std::mt19937_64
   return cast(HTensor::from(operand.shape, values), single ? DType::F32 : dtype);
 }
 
-// The operands of a call. What a gradient takes of its forward call is computed, not drawn: kernels may use it in place
-// of what it was computed from.
+// Operands of a call. Results of a forward call that its gradient takes are computed, not random: kernels may use
+// either form.
 inline std::vector<HTensor> make_operands(const FunctionalCase& c, DType dtype, std::mt19937_64& generator) {
   std::vector<HTensor> in;
   for (const Operand& operand : c.inputs) in.push_back(make_operand(operand, dtype, generator));
@@ -93,7 +93,7 @@ inline std::vector<HTensor> make_operands(const FunctionalCase& c, DType dtype, 
   return in;
 }
 
-// Small odd sizes, reproducible.
+// Reproducible small odd sizes.
 class Sizes {
  public:
   explicit Sizes(uint64_t seed) : generator_(seed) {}
@@ -165,9 +165,9 @@ inline void add_linear_cases(Cases& cases, Sizes& sizes) {
     cases.push_back({"dot_sum", axes({1, 0}, {1, 0}, {}).set("sum", which), {numbers({3, 7, in}), numbers({3, 7, out})}});
     cases.push_back({"dot_sum", axes({1}, {0}, {}).set("sum", which), {numbers({in, 5}), numbers({5, out})}});
   }
-  for (const char* slope : {"", "all", "active"})
+  for (const char* mode : {"", "all", "active"})
     cases.push_back({"sgd_outer",
-                     AttributeMap().set("slope", std::string(slope)),
+                     AttributeMap().set("slope", std::string(mode)),
                      {numbers({in, out}), numbers({3, in}), numbers({3, out}), rate()}});
   const AttributeMap scale = AttributeMap().set("scale", 0.0625);
   cases.push_back({"linear", AttributeMap(scale).set("activation", "tanh"), {indices({3, in}, 256, DType::U8), numbers({out, in}), numbers({out})}});
@@ -242,7 +242,7 @@ inline void add_loss_cases(Cases& cases, Sizes& sizes) {
   }
 }
 
-// A random window over `axes` spatial axes; the attributes of conv and pooling.
+// A random window over `axes` spatial axes: attributes of conv and pooling.
 struct Window {
   std::vector<int64_t> kernel, strides, low, high, dilation, input, output;
 
@@ -350,7 +350,7 @@ inline void add_attention_cases(Cases& cases, Sizes& sizes) {
   cases.push_back({"rope", {}, {turned}});
   cases.push_back({"rope", AttributeMap().set("base", 50.0).set("offset", int64_t{7}).set("inverse", true), {turned}});
   cases.push_back({"rope", AttributeMap().set("positions_first", true), {turned}});
-  for (int64_t more : {-1, 0, 2})  // queries that see nothing, square, keys from before
+  for (int64_t more : {-1, 0, 2})  // queries without keys, square, keys from earlier positions
     for (bool causal : {false, true}) {
       AttributeMap a = AttributeMap().set("causal", causal);
       if (more == 2) a.set("scale", 0.4);
@@ -432,7 +432,7 @@ inline void add_optimizer_cases(Cases& cases, Sizes& sizes) {
   cases.push_back({"global_norm", {}, {w, numbers({}), numbers({sizes.odd()})}});
 }
 
-// Every functional at least once, with shapes drawn from the seed.
+// Every functional at least once, with shapes from the seed.
 inline Cases functional_cases(uint64_t seed) {
   Sizes sizes(seed);
   Cases cases;

@@ -1,4 +1,4 @@
-// Functionals: operations written in operations, recorded once for each kind of inputs.
+// Functionals: bodies traced for each combination of input types.
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -31,7 +31,7 @@ std::string types_text(const Values& values) {
   return text;
 }
 
-// "[3, 5]" of inputs of one shape, else "[3, 5]x[4, 5]".
+// "[3, 5]" for inputs of one shape, else "[3, 5]x[4, 5]".
 std::string shapes_of(const CallExample& call) {
   std::string text;
   bool one = true;
@@ -42,7 +42,7 @@ std::string shapes_of(const CallExample& call) {
   return one ? call.inputs[0].shape().str() : text;
 }
 
-// The body in a program of its own, recorded now.
+// Traces the body into a new program.
 Program record(const CallExample& call) {
   const FunctionalPtr functional = FunctionalTable::global().find(call.op);
   Tracer tracer("check");
@@ -59,7 +59,7 @@ Values in_a_program(const CallExample& call) {
   return interpret(record(call), leaves);
 }
 
-// Other numbers of the same types.
+// The call with new random inputs of the same types.
 CallExample other_numbers(const CallExample& call, uint64_t seed) {
   CallExample other = call;
   for (HTensor& x : other.inputs) x = random_tensor(x.shape(), ++seed, -2, 2, x.dtype());
@@ -84,7 +84,8 @@ Finding as_in_a_program(const std::vector<CallExample>& calls) {
               fmt::format("{} gives {} when it is called and {} in a program", call.str(), types_text(called), types_text(recorded)),
               "let the shapes of results follow from the shapes of inputs"};
     if (!same_bits(called, recorded))
-      return {Outcome::Failed, fmt::format("{} gives other numbers in a program than when it is called", call.str()), kPure};
+      return {Outcome::Failed,
+              fmt::format("{} computes other values in a program than when it is called directly", call.str()), kPure};
   }
   return {};
 }
@@ -102,7 +103,7 @@ Finding shapes_alone(const std::vector<CallExample>& calls, uint64_t seed) {
   return {Outcome::Passed, seen, ""};
 }
 
-// A gradient that is nothing for some inputs may be meant; one that is wrong is not.
+// A gradient that is zero for some inputs may be intended; a wrong one is not.
 bool only_stops(const GradientComparison& c) {
   return std::all_of(c.mismatches.begin(), c.mismatches.end(), [](const GradientMismatch& m) { return m.gradient == 0; });
 }

@@ -1,5 +1,5 @@
-// Gradients against central finite differences: what traces to a program is differentiated and compared, element by
-// element, with the slope of the eager evaluation.
+// Gradients against central finite differences: traced functions are differentiated and compared, element by element,
+// with differences of the immediate evaluation.
 #pragma once
 
 #include <functional>
@@ -10,15 +10,15 @@
 
 namespace harmonics {
 
-// Uniform numbers in [low, high), the same for the same seed.
+// Uniform in [low, high), reproducible by seed.
 HTensor random_tensor(const Shape& shape, uint64_t seed, double low = -1, double high = 1, DType dtype = DType::F64);
 // i64 in [0, below).
 HTensor random_indices(const Shape& shape, uint64_t seed, int64_t below);
 
-// All floating-point results, weighted by fixed numbers and summed; `only_first`: of the first one alone.
+// Sum of all floating-point results with fixed weights; `only_first`: of the first result.
 HTensor weighted_sum(const std::vector<HTensor>& results, bool only_first = false);
 
-// Any function of tensors written with operations.
+// A function of tensors written with operations.
 using Composition = std::function<std::vector<HTensor>(const std::vector<HTensor>&)>;
 
 struct GradientTolerance {
@@ -32,12 +32,12 @@ struct GradientMismatch {
 };
 
 struct GradientComparison {
-  double traced, eager;  // the value: all floating-point outputs, weighted by fixed numbers and summed
+  double traced, eager;  // value of the weighted sum
   int64_t compared = 0;  // elements
   std::vector<GradientMismatch> mismatches;
 };
 
-// With respect to every input of type `wrt`. Throws what tracing or differentiating throws.
+// Compares gradients of all inputs of type `wrt`. Throws errors of tracing and differentiation.
 GradientComparison compare_gradient(const Composition& f, const std::vector<HTensor>& inputs,
                                     GradientTolerance tolerance = {}, DType wrt = DType::F64);
 

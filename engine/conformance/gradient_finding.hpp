@@ -1,4 +1,4 @@
-// What a comparison of gradients with finite differences says to the author of a function.
+// Turns a comparison of gradients with finite differences into a finding for the function's author.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace harmonics {
 
-// Compares in double where the function takes it, else in float with a coarser step; what has no gradient is noted.
+// Compares in double if the function accepts it, else in float with a larger step; a missing gradient is noted.
 Finding gradient_finding(const std::function<GradientComparison(DType, GradientTolerance)>& compare);
 
 }  // namespace harmonics

@@ -1,4 +1,4 @@
-// Implementations: another way to compute what a functional or primitive means.
+// Implementations of functionals and primitives.
 #include <algorithm>
 
 #include <fmt/core.h>
@@ -22,12 +22,12 @@ using Outcome = Finding::Outcome;
 
 constexpr DType kTypes[] = {DType::F32, DType::F64, DType::F16, DType::BF16};
 
-// A call that was asked about, with what its meaning gives.
+// A call offered to the implementation, with the reference results.
 struct AskedImplementation {
   CallExample call;
   CallSiteInfo site;
   Values expected;
-  std::optional<std::string> declined;  // why
+  std::optional<std::string> declined;  // the reason
   bool training = false;
 
   std::string str() const { return site.str() + (training ? " in a training step" : ""); }
@@ -40,7 +40,7 @@ std::vector<AskedImplementation> ask(const Item& item, const std::string& op, ui
     try {
       calls = calls_of(op, type, seed);
     } catch (const Error&) {
-      continue;  // what it means is not there for this type
+      continue;  // undefined for this type
     }
     for (const CallExample& call : calls)
       for (const bool training : {false, true}) {
@@ -89,7 +89,7 @@ Finding answers_alike(const Item& item, const std::vector<AskedImplementation>& 
   return {};
 }
 
-// What it gives for the call, whose own numbers it cannot reach.
+// Runs the implementation on copies of the call's inputs.
 Values computed(const ItemPtr& item, const AskedImplementation& a) {
   Values inputs;
   for (const HTensor& x : a.call.inputs) inputs.push_back(HTensor(x.dtype(), x.shape(), x.bytes()));
@@ -112,7 +112,7 @@ Finding means_the_same(const ItemPtr& item, const std::vector<const AskedImpleme
   return {Outcome::Passed, count(served.size(), "call"), ""};
 }
 
-// The gradients of the floating-point inputs of what `call` makes of them.
+// Gradients of the call's floating-point inputs.
 Values gradients(const AskedImplementation& a, const std::function<Values(const Values&)>& call, bool only_first) {
   Tracer tracer("check");
   Values inputs, wrt;
@@ -151,16 +151,18 @@ Finding own_gradient(const ItemPtr& item, const std::vector<const AskedImplement
     if (!a->training || !whole || !floats) continue;
     ++compared;
     if (const std::string text = gradient_difference(item, *a, true); !text.empty())
-      return {Outcome::Failed, "the gradient " + text, "forward and backward are taken as a pair: mend it, or leave has_gradient() out"};
+      return {Outcome::Failed, "the gradient " + text,
+              "forward and backward must agree: fix it, or leave has_gradient() out"};
     if (later.empty() && a->site.outputs.size() > 1) later = gradient_difference(item, *a, false);
   }
   if (!later.empty())
-    return {Outcome::Noted, "with slopes of all its results, the gradient " + later, "use output_gradients[1] and further ones too, where something may depend on these results"};
+    return {Outcome::Noted, "with gradients of all its results, the gradient " + later,
+            "use output_gradients[1] and further ones too, where something may depend on these results"};
   if (compared == 0) return {Outcome::Noted, "none of the calls it serves in a training step is of f32 or f64", ""};
   return {Outcome::Passed, count(compared, "call"), ""};
 }
 
-// A step between guards, where it is a kernel; counts those that are.
+// Runs kernels between guards, and counts them.
 Finding memory_of(const HostFunction& step, const char* whose, const std::string& site, const Values& inputs,
                   const std::vector<TensorType>& results, size_t& kernels) {
   hx_kernel kernel{};
@@ -175,7 +177,7 @@ Finding memory_of(const HostFunction& step, const char* whose, const std::string
           "one phase run in any order, each writing what is its own"};
 }
 
-// The step of its own gradient, and its operands.
+// The implementation's own gradient and its operands.
 std::shared_ptr<const HostFunction> gradient_step(const ItemPtr& item, const AskedImplementation& a, Values& operands) {
   Tracer tracer("check");
   operands = a.call.inputs;
@@ -184,8 +186,9 @@ std::shared_ptr<const HostFunction> gradient_step(const ItemPtr& item, const Ask
   Values traced;
   for (size_t i = 0; i < operands.size(); ++i) traced.push_back(tracer.input(std::to_string(i), type_of(operands[i])));
   const auto outputs = traced.begin() + static_cast<std::ptrdiff_t>(a.call.inputs.size());
-  const auto slopes = outputs + static_cast<std::ptrdiff_t>(a.expected.size());
-  make_implementation_call(item, a.site, {})->gradient({traced.begin(), outputs}, {outputs, slopes}, {slopes, traced.end()});
+  const auto output_gradients = outputs + static_cast<std::ptrdiff_t>(a.expected.size());
+  make_implementation_call(item, a.site, {})
+      ->gradient({traced.begin(), outputs}, {outputs, output_gradients}, {output_gradients, traced.end()});
   const Program program = tracer.take();
   const auto step = std::find_if(program.nodes.begin(), program.nodes.end(), [](const Node& n) { return n.op == Op::host_call; });
   return step == program.nodes.end() ? nullptr : step->host;
@@ -198,10 +201,11 @@ Finding memory(const ItemPtr& item, const std::vector<const AskedImplementation*
     if (f.outcome == Outcome::Failed) return f;
     if (!a->training || !(item->flags & HX_OWN_GRADIENT)) continue;
     Values operands;
-    std::vector<TensorType> slopes;
+    std::vector<TensorType> input_gradients;
     for (const TensorType& t : a->site.inputs)
-      if (is_float(t.dtype)) slopes.push_back(t);
-    if (const auto step = gradient_step(item, *a, operands)) f = memory_of(*step, "its gradient's", a->site.str(), operands, slopes, kernels);
+      if (is_float(t.dtype)) input_gradients.push_back(t);
+    if (const auto step = gradient_step(item, *a, operands))
+      f = memory_of(*step, "its gradient's", a->site.str(), operands, input_gradients, kernels);
     if (f.outcome == Outcome::Failed) return f;
   }
   if (kernels == 0) return {Outcome::Passed, "no kernels: run() is given tensors", ""};
@@ -242,7 +246,7 @@ void check_implementation(const ItemPtr& item, const CheckSettings& settings, Ch
   if (asked.empty()) return;
   attempt(log, "answers alike", [&] { return answers_alike(*item, asked); });
   if (served.empty()) return;
-  bool careful = false;  // others would write into memory of ours
+  bool careful = false;  // a kernel that fails this could corrupt our memory
   attempt(log, "keeps to its memory", [&] {
     const Finding f = memory(item, served);
     careful = f.outcome == Outcome::Passed;

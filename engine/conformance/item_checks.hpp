@@ -1,6 +1,5 @@
-// What a registered thing must do whoever wrote it: the laws of its kind, tried on numbers drawn from a seed. `plugin
-// check` runs them in a child process; what is found is reported while it is found, so that a crash can be told from
-// the check it happened in.
+// Conformance checks of registered items: the rules of each kind, tested on random inputs from a seed. `plugin check`
+// runs them in a child process and reports findings as they are made, so that a crash is attributed to its check.
 #pragma once
 
 #include <functional>
@@ -15,34 +14,34 @@ namespace harmonics {
 struct Finding {
   enum class Outcome { Passed, Failed, Noted };
   Outcome outcome = Outcome::Passed;
-  std::string text;    // what was seen
-  std::string remedy;  // what to do; "" when passed
+  std::string text;    // the observation
+  std::string remedy;  // "" when passed
 };
 
 class CheckLog {
  public:
   virtual void begin(const std::string& check) = 0;
-  virtual void alive() {}  // a long check is getting on
+  virtual void alive() {}  // progress of a long check
   virtual void end(const Finding& finding) = 0;
   virtual ~CheckLog() = default;
 };
 
 struct CheckSettings {
   uint64_t seed = 0;
-  int64_t calls = 1'000'000;  // of the check for leaks; ends sooner after `seconds`
+  int64_t calls = 1'000'000;  // for the leak check, which also ends after `seconds`
   double seconds = 2;
-  std::string address;  // of producers and consumers: "my:path?option=1"; "": the scheme alone
+  std::string address;  // for producers and consumers: "my:path?option=1"; "": the scheme alone
 };
 
-// Arguments without default are given something of their type. Functionals, and what implementations compute, are looked up in
-// the global registry.
+// Arguments without default get a value of their type. Functionals, including those that implementations compute, are
+// looked up in the global registry.
 void check_item(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 
-// One check: what it throws is a failure with its notes as remedy, or `otherwise` where it has none. Did it come to an end without
-// throwing?
+// Runs one check. An exception is a failure with its notes as remedy, or `otherwise` if it has none. Returns whether
+// the check finished without an exception.
 bool attempt(CheckLog& log, const std::string& check, const std::function<Finding()>& body, const std::string& otherwise = "");
 
-// One suite per kind; called by check_item.
+// One suite per kind; called by check_item().
 void check_activation(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_loss(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_layer(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
@@ -58,18 +57,18 @@ void check_schedule(const ItemPtr& item, const CheckSettings& settings, CheckLog
 void check_predicate(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 void check_augmentation(const ItemPtr& item, const CheckSettings& settings, CheckLog& log);
 
-// Bit for bit; false for other types.
+// Compares bits; false for different types.
 bool same_bits(const HTensor& a, const HTensor& b);
-// `body` on four threads at once, `times` each; the first error of any of them.
+// Runs `body` on four threads at once, `times` times each; returns the first error.
 std::string on_four_threads(int times, const std::function<void()>& body);
-// Calls `body` up to `settings.calls` times and looks at the memory in use between the middle and the end.
+// Calls `body` up to `settings.calls` times; compares memory use between the middle and the end.
 Finding many_calls(const CheckSettings& settings, const std::function<void()>& body);
-// Defaults of the schema; what has none gets something of its type. Arguments that name layers are left out.
+// The schema's defaults; a value of the type where there is none. Arguments that name layers are left out.
 AttributeMap arguments_to_try(const Item& item);
-// The same with one argument at an end of its range, one map for each such end: the number itself or the nearest inside, each
+// The same with one argument at an end of its range, one map per end: the end itself or the nearest number inside, each
 // word of a choice, both values of a flag.
 std::vector<AttributeMap> arguments_at_their_ends(const Item& item);
-// `body` with each of them; what it says or throws is a failure that shows the arguments.
+// Runs `body` with each of them; a returned text or an exception is a failure that shows the arguments.
 Finding at_the_ends(const Item& item, const std::function<std::string(const AttributeMap& arguments)>& body);
 
 }  // namespace harmonics

@@ -16,7 +16,7 @@ namespace harmonics {
 
 namespace {
 
-constexpr unsigned char kGuardByte = 0xA5, kRubbish = 0xFF;  // of floats: not a number
+constexpr unsigned char kGuardByte = 0xA5, kRubbish = 0xFF;  // 0xFF: NaN in floats
 
 }  // namespace
 
@@ -35,10 +35,10 @@ bool GuardedBytes::intact() const {
 
 namespace {
 
-// The buffers of one run.
+// Buffers of one run.
 class Buffers {
  public:
-  // `replaced`: the input whose memory a result has, -1: none; empty: none of them.
+  // `replaced`: by result, the input whose memory it shares, -1: none; empty: none for all.
   Buffers(const hx_kernel& kernel, const std::vector<HTensor>& inputs, const std::vector<TensorType>& results, unsigned char fill,
           const std::vector<int64_t>& replaced = {})
       : inputs_(inputs), results_(results), replaced_(replaced), fill_(fill) {
@@ -57,13 +57,13 @@ class Buffers {
       throw Error(ErrorKind::Plugin, "throws something that is not a std::exception");
     }
   }
-  // All parts of all phases, from the last to the first when `backwards`; or once, on the queue of a device.
+  // Runs all parts of all phases, in reverse order if `backwards`; or enqueues the kernel once on a device.
   void run_all(const hx_kernel& kernel, const ItemPtr& device, bool backwards = false) {
     if (kernel.enqueue) return run_queued(kernel, device);
     for (uint32_t phase = 0; phase < kernel.phases; ++phase)
       for (uint32_t part = 0; part < kernel.parts[phase]; ++part) run(kernel, phase, backwards ? kernel.parts[phase] - 1 - part : part);
   }
-  // `number`: what the kernel looks at before; null: it does not.
+  // `number`: passed to enqueue_if_finite; null: enqueue.
   void run_queued(const hx_kernel& kernel, const ItemPtr& device, const float* number = nullptr) {
     const auto queue = std::make_shared<DeviceQueue>(device);
     std::vector<std::unique_ptr<DeviceBuffer>> there;
@@ -84,7 +84,7 @@ class Buffers {
   }
   const void* result(size_t i) const { return pointers_[inputs_.size() + i]; }
   bool same_result(size_t i, const void* other) const { return std::memcmp(result(i), other, results_[i].bytes()) == 0; }
-  // What was written that is not the kernel's.
+  // Writes outside of the kernel's outputs.
   std::string wrong() const {
     for (size_t i = 0; i < memory_.size(); ++i) {
       const bool input = i < inputs_.size();
@@ -94,7 +94,7 @@ class Buffers {
     }
     return "";
   }
-  // Whether inputs and results hold what they held before; the workspace, which comes last, is the kernel's.
+  // Do inputs and results still have their old contents? The workspace, the last buffer, may change.
   std::string changed() const {
     for (size_t i = 0; i + 1 < memory_.size(); ++i) {
       const unsigned char* data = memory_[i].data();
@@ -122,7 +122,7 @@ class Buffers {
   std::vector<void*> pointers_;
 };
 
-// What a run did wrong, or how its results differ from those of another.
+// What a run did wrong, or how its results differ from `expected`.
 std::string against(const Buffers& run, const std::vector<HTensor>& expected, const char* when) {
   if (const std::string text = run.wrong(); !text.empty()) return fmt::format("{} {}", text, when);
   for (size_t i = 0; i < expected.size(); ++i)

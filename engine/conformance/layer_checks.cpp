@@ -1,4 +1,4 @@
-// Layers: traced, with parameters of their own.
+// Layers: traced, with parameters.
 #include <cmath>
 #include <optional>
 
@@ -19,7 +19,7 @@ namespace {
 
 using Outcome = Finding::Outcome;
 
-// The graph a layer stands in, as far as it may ask.
+// A minimal graph around the layer under test.
 class StandIn final : public hx_scope {
  public:
   StandIn(Tracer& tracer, bool training, uint32_t leading) : tracer_(tracer), training_(training), leading_(leading) {}
@@ -49,10 +49,10 @@ struct Sample {
   TensorType type;
   uint32_t leading;
 };
-// Features, positions with features, pictures.
+// Features, positions with features, images.
 const std::vector<Sample> kSamples = {
     {{DType::F32, {3, 6}}, 1}, {{DType::F32, {3, 5, 4}}, 2}, {{DType::F32, {3, 2, 8, 8}}, 1}};
-// Symbols, as flows hand them to layers that take classes: of the stream's own type.
+// Symbols, passed by flows to layers that take classes, in the stream's type.
 const std::vector<Sample> kSymbols = {{{DType::I64, {3, 5}}, 2}, {{DType::I32, {3, 5}}, 2}, {{DType::U8, {3, 5}}, 2}};
 
 Program trace(const ItemPtr& item, const Sample& sample, bool training, bool differentiate) {

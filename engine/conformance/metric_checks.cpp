@@ -1,4 +1,4 @@
-// Metrics: figures over a pass, however it was cut into batches.
+// Metrics: values over a pass must not depend on how it is divided into batches.
 #include <cmath>
 #include <cstddef>
 
@@ -35,7 +35,7 @@ class Opened {
 
   void add(const hx_metric_batch& batch) { expect(table_->add(object_, &batch)); }
   void reset() { expect(table_->reset(object_)); }
-  // What was gathered, in another object of the metric; false: it cannot be kept.
+  // Saves the state and restores it in another object; false: the metric cannot save it.
   bool hand_over(Opened& to) {
     const size_t saves = offsetof(hx_metric_vt, restore) + sizeof table_->restore;
     if (table_->struct_size < saves || !table_->save || !table_->restore) return false;
@@ -54,7 +54,7 @@ class Opened {
     Figures f;
     for (uint32_t i = 0; i < count; ++i) f.emplace_back(given[i].name, given[i].value);
     if (!f.empty()) return f;
-    const double* cells = nullptr;  // a metric may be a table alone
+    const double* cells = nullptr;  // a metric may consist of a table only
     uint32_t side = 0;
     if (table_->struct_size < offsetof(hx_metric_vt, destroy) || !table_->table) return f;
     if (const hx_status status = table_->table(object_, &cells, &side); status != HX_DECLINED) expect(status);
@@ -126,7 +126,7 @@ void check_metric(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
       metric.add(data.rows(0, kRows, classes));
       whole = metric.figures();
       if (whole.empty())
-        return {Outcome::Failed, "neither figures nor a table after 60 rows",
+        return {Outcome::Failed, "neither values nor a table after 60 rows",
                 "figures() gives each number with its name"};
       return {Outcome::Passed, text_of(whole), ""};
     });
@@ -145,7 +145,7 @@ void check_metric(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
       metric.reset();
       metric.add(data.rows(0, kRows, classes));
       if (agree(whole, metric.figures())) return {};
-      return {Outcome::Failed, "after reset() the figures are others than those of a new metric",
+      return {Outcome::Failed, "after reset() the values differ from those of a new metric",
               "reset() forgets everything"};
     });
   }
@@ -160,7 +160,7 @@ void check_metric(const ItemPtr& item, const CheckSettings& settings, CheckLog& 
     undisturbed.add(data.rows(0, 13, of_classes));
     for (Opened* metric : {&after, &undisturbed}) metric->add(data.rows(13, kRows - 13, of_classes));
     if (agree(undisturbed.figures(), after.figures())) return {};
-    return {Outcome::Failed, "after restore() the figures are others than those of a pass nobody interrupted",
+    return {Outcome::Failed, "after restore() the values differ from those of an uninterrupted pass",
             "save() gives all that add() gathers"};
   });
   attempt(log, "many passes", [&] {

@@ -1,4 +1,4 @@
-// Optimizers: traced steps, tried on parameters of several shapes and on a bowl.
+// Optimizers: traced steps on parameters of several shapes, and on a quadratic function.
 #include <cmath>
 
 #include <fmt/core.h>
@@ -16,7 +16,7 @@ namespace {
 
 using Outcome = Finding::Outcome;
 
-constexpr int64_t kSteps = 300;  // down the bowl
+constexpr int64_t kSteps = 300;  // on the quadratic function
 const std::vector<SteppedParameter> kParameters = {{"bias", {DType::F32, {5}}, true},
                                                    {"weight", {DType::F32, {4, 3}}, true},
                                                    {"answer.weight", {DType::F32, {3, 7}}, false},
@@ -40,33 +40,33 @@ Optimizer with(const ItemPtr& item, const AttributeMap& arguments) {
 
 Program record(const Optimizer& optimizer, const SteppedParameter& p) {
   Tracer tracer("check");
-  const HTensor value = tracer.input("value", p.type), slope = tracer.input("gradient", p.type);
+  const HTensor value = tracer.input("value", p.type), gradient = tracer.input("gradient", p.type);
   const HTensor rate = tracer.input("rate", {DType::F32, {}}), step = tracer.input("step", {DType::I64, {}});
   std::vector<HTensor> moments;
   for (const UpdateRule::Moment& m : plugin_moments(optimizer, p)) moments.push_back(tracer.input(m.name, m.type));
-  const std::vector<HTensor> next = plugin_step(optimizer, p, value, slope, moments, rate, step);
+  const std::vector<HTensor> next = plugin_step(optimizer, p, value, gradient, moments, rate, step);
   for (size_t i = 0; i < next.size(); ++i) tracer.output(std::to_string(i), next[i]);
   return tracer.take();
 }
 
-// A parameter on its way.
+// A parameter and its moments over several steps.
 class Walk {
  public:
   Walk(const Optimizer& optimizer, const SteppedParameter& p, HTensor from)
       : value(std::move(from)), lr_(optimizer.lr), kept_(plugin_moments(optimizer, p)), program_(record(optimizer, p)) {
     for (const UpdateRule::Moment& m : kept_) leaves_[m.name] = HTensor(m.type.dtype, m.type.shape);
   }
-  void step(const HTensor& slope) {
+  void step(const HTensor& gradient) {
     leaves_["value"] = value;
-    leaves_["gradient"] = slope;
+    leaves_["gradient"] = gradient;
     leaves_["rate"] = HTensor::from<float>({}, {static_cast<float>(lr_)});
     leaves_["step"] = HTensor::from<int64_t>({}, {++steps_});
     const Values next = interpret(program_, leaves_);
     value = next[0];
     for (size_t i = 0; i < kept_.size(); ++i) leaves_[kept_[i].name] = next[i + 1];
   }
-  // What is not finite, as "moment 'v' is nan after step 1"; "": everything is.
-  std::string strange() const {
+  // First infinite or NaN value, as "moment 'v' is nan after step 1"; "" if there is none.
+  std::string not_finite() const {
     for (size_t i = 0; i <= kept_.size(); ++i) {
       const HTensor& t = i == 0 ? value : leaves_.at(kept_[i - 1].name);
       if (!is_float(t.dtype())) continue;
@@ -114,12 +114,12 @@ Finding steps_alike(const Optimizer& optimizer) {
   return {Outcome::Passed, types, ""};
 }
 
-// Ordinary gradients, then none.
+// Steps with ordinary gradients, then with zero gradients.
 std::string walk(const Optimizer& optimizer, const SteppedParameter& p, uint64_t seed) {
   Walk w(optimizer, p, random_tensor(p.type.shape, seed, -1, 1, DType::F32));
   for (uint64_t i = 0; i < 5; ++i) {
     w.step(random_tensor(p.type.shape, seed + 1 + i, -1, 1, DType::F32));
-    if (const std::string text = w.strange(); !text.empty()) return text;
+    if (const std::string text = w.not_finite(); !text.empty()) return text;
   }
   return "";
 }
@@ -132,14 +132,14 @@ Finding finite(const Optimizer& optimizer, uint64_t seed) {
     const HTensor none(DType::F32, p.type.shape), from = random_tensor(p.type.shape, seed, -1, 1, DType::F32);
     Walk w(optimizer, p, from);
     for (int i = 0; i < 2; ++i) w.step(none);
-    if (const std::string text = w.strange(); !text.empty())
+    if (const std::string text = w.not_finite(); !text.empty())
       return {Outcome::Failed, fmt::format("of '{}', {}: {}, with gradients of 0", p.name, p.type.str(), text),
               "parameters that nothing reaches have gradients of 0: add a small number to what you divide by"};
   }
   return {};
 }
 
-// The sum of c (w - t)^2 / 2 with c from 0.5 to 2.
+// Minimises the sum of c (w - t)^2 / 2 with c from 0.5 to 2.
 Finding down_a_bowl(const Optimizer& optimizer, uint64_t seed) {
   std::string text;
   for (size_t i = 0; i < 2; ++i) {

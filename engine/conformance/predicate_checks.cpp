@@ -1,4 +1,4 @@
-// Predicates: asked at points of a run, before anything is measured and after.
+// Predicates: evaluated at points of a run, before and after the first measurements.
 #include <fmt/core.h>
 #include <harmonics/training_abi.h>
 
@@ -14,11 +14,11 @@ namespace {
 
 using Outcome = Finding::Outcome;
 
-// A run that measures whatever it is asked for, or nothing yet.
+// A run with any metric it is asked for, or with none yet.
 struct MetricValues {
   bool measured = false;
   double value = 0;
-  std::set<std::string>* names = nullptr;  // what was asked for
+  std::set<std::string>* names = nullptr;  // requested metrics
 };
 
 hx_status metric_of(const void* run, const char* name, double* out) {

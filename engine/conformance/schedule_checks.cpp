@@ -1,4 +1,4 @@
-// Schedules: factors of the learning rate over runs that end by steps, by time, or by nothing that is known.
+// Schedules: learning rate factors in runs that end by steps, by time, or at an unknown point.
 #include <cmath>
 #include <cstring>
 
@@ -23,7 +23,7 @@ struct Run {
 
 hx_run_point point(int64_t step, int64_t steps, double progress) { return {sizeof(hx_run_point), 0, step, steps, progress}; }
 
-// The first step of a run of one step, a thousand steps, a run by the clock; one without end where the schedule takes that.
+// Runs of one step, of a thousand steps, and by time; one without end if the schedule accepts that.
 std::vector<Run> runs_for(const Item& item) {
   std::vector<Run> runs = {{"a run of one step", {point(0, 1, 0)}}, {"a run of 1000 steps", {}}, {"a run that ends by time", {}}};
   for (int64_t i = 0; i < kHorizon; ++i) {
@@ -57,7 +57,7 @@ class CheckedSchedule {
 
 bool same(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
-// "the factor -1 at step 2 of a run ..."; "": every factor can be used.
+// First unusable factor, "the factor -1 at step 2 of a run ..."; "" if there is none.
 std::string unusable(const CheckedSchedule& factor, const std::vector<Run>& runs) {
   for (const Run& run : runs)
     for (const hx_run_point& at : run.points)

@@ -14,7 +14,7 @@ namespace {
 
 using Outcome = Finding::Outcome;
 
-constexpr uint64_t kMost = 20'000;  // samples of a pass that are looked at
+constexpr uint64_t kMost = 20'000;  // samples of a pass that are checked
 
 class OneItem {
  public:

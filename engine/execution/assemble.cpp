@@ -78,12 +78,13 @@ class Assembler {
     }
     for (const MemoryPlan::State& s : plan_.states) {
       if (!binding_)
-        throw Error(ErrorKind::Internal, fmt::format("program '{}' has the parameter '{}', but nothing to bind it to", program().name, s.name));
+        throw Error(ErrorKind::Internal, fmt::format("program '{}' has the parameter '{}', but no binding was given",
+                                                     program().name, s.name));
       states_.push_back(binding_->parameter(s.name, s.type));
     }
   }
 
-  // The address, or null for an input, whose pointer comes with each run.
+  // Address of a location; null for an input, whose pointer is set by each run.
   void* address(const Location& l) const {
     switch (l.place) {
       case Place::arena: return static_cast<std::byte*>(p_.arena->data()) + l.offset;
@@ -98,7 +99,8 @@ class Assembler {
   void add_pointer(const Location& l, uint64_t bytes, bool written) {
     if (l.place == Place::input) p_.inputs.push_back({static_cast<uint32_t>(p_.pointers.size()), l.index, l.offset});
     p_.pointers.push_back(address(l));
-    if (l.place == Place::input || l.place == Place::constant || bytes == 0) return;  // nobody writes there
+    // read-only or empty: no conflicts
+    if (l.place == Place::input || l.place == Place::constant || bytes == 0) return;
     const auto* begin = static_cast<const std::byte*>(p_.pointers.back());
     p_.access.back().spans.push_back({begin, begin + bytes, written});
   }
@@ -111,7 +113,7 @@ class Assembler {
   }
   static Step host_step(const HostKernel& kernel) { return {kernel.run, kernel.context.get(), nullptr, 1, {1, 0, 0, 0}}; }
 
-  // About: arithmetic at 20 a nanosecond, memory at 10 bytes.
+  // Rough nanoseconds: 20 operations or 10 bytes of memory traffic per nanosecond.
   double estimate(const Node& node) const {
     const Work work = work_of(program(), node);
     return std::max(work.flops() / 20, work.bytes / 10);
@@ -123,7 +125,7 @@ class Assembler {
       const hx_kernel& raw = kernel->raw();
       begin_step({raw.run, raw.context, nullptr, raw.phases, {raw.parts[0], raw.parts[1], raw.parts[2], raw.parts[3]}}, estimate(node), false);
     } else {
-      begin_step(host_step(p_.host_kernels[s]), 0, true);  // a plugin's own code, or the reference
+      begin_step(host_step(p_.host_kernels[s]), 0, true);  // plugin code or the reference
     }
     for (ValueId v : node.inputs) add_pointer(v, false);
     for (ValueId v : node.outputs) add_pointer(v, true);
@@ -191,7 +193,7 @@ class Assembler {
   uint32_t rest_ = 0;
   std::vector<HTensor> constants_;  // by node
   std::vector<void*> states_;
-  std::vector<size_t> firsts_;      // by step: its first pointer
+  std::vector<size_t> firsts_;      // by step: index of its first pointer
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <fmt/core.h>
 
-#include "engine/execution/arrivals.hpp"
+#include "engine/execution/input_prefetch.hpp"
 #include "engine/execution/compiled_plan.hpp"
 #include "engine/execution/device_plan.hpp"
 #include "engine/execution/step_text.hpp"
@@ -46,7 +46,8 @@ class DeviceAssembler {
   const Program& program() const { return p_.program; }
   const Node& node_of(uint32_t step) const { return program().nodes[planned_[step].node]; }
 
-  // The device's kernel, else one that works in the host's memory: a plugin's own, another device's, the reference.
+  // Returns the device's kernel, else the host device's. Null: a plugin's function or the reference runs the node on
+  // the host.
   KernelPtr kernel_for(const Node& node) {
     KernelPtr kernel = source_.find(program(), node);
     if (!kernel && host_source_) kernel = host_source_->find(program(), node);
@@ -75,13 +76,15 @@ class DeviceAssembler {
   void expect_alignment() const {
     const uint32_t wanted = info_of(*source_.device()).alignment;
     if (wanted > kArenaAlignment)
-      throw Error(ErrorKind::Device, fmt::format("device '{}' wants offsets in multiples of {} bytes; the most is {}", source_.device()->name, wanted, kArenaAlignment));
+      throw Error(ErrorKind::Device, fmt::format("device '{}' requires an alignment of {} bytes; the maximum is {}",
+                                                 source_.device()->name, wanted, kArenaAlignment));
   }
 
   void bind_states() {
     for (const MemoryPlan::State& s : plan_.states) {
       if (!binding_)
-        throw Error(ErrorKind::Internal, fmt::format("program '{}' has the parameter '{}', but nothing to bind it to", program().name, s.name));
+        throw Error(ErrorKind::Internal, fmt::format("program '{}' has the parameter '{}', but no binding was given",
+                                                     program().name, s.name));
       states_.push_back(binding_->parameter_on(p_.queue, s.name, s.type));
       p_.used.push_back(states_.back());
       const bool updated = std::any_of(program().updates.begin(), program().updates.end(), [&](const NamedValue& u) { return u.name == s.name; });
@@ -104,7 +107,8 @@ class DeviceAssembler {
     }
   }
 
-  // Neighbours among the small inputs, such as the learning rate and the number of the step. Called once without memory, for the bytes it takes.
+  // Packs adjacent small inputs (learning rate, step number) for one upload. The first call, without memory, computes
+  // the bytes needed.
   uint64_t pack_inputs(bool has_memory) {
     uint64_t packed = 0;
     const auto is_small = [&](size_t i) { return i < p_.inputs.size() && p_.inputs[i].bytes <= kSmallInput; };
@@ -160,7 +164,7 @@ class DeviceAssembler {
   bool is_hosted(uint32_t s) const { return !p_.kernels[s] || !p_.kernels[s]->is_queued(); }
   uint64_t host_workspace(uint32_t s) const { return p_.kernels[s] ? p_.kernels[s]->raw().workspace : p_.host_kernels[s].workspace; }
 
-  // Small inputs and results have memory each; hosted steps share what the largest needs.
+  // Host memory: a region for packed inputs, one for each result, and one scratch region that hosted steps share.
   void lay_out_host() {
     results_ = pack_inputs(false);
     uint64_t results = results_, most = 0;
@@ -248,7 +252,7 @@ class DeviceAssembler {
     p_.descriptions.push_back(std::move(text));
   }
 
-  // Made after the forward pass? The others are read between the halves of a run.
+  // Is the value computed after the forward pass? Earlier ones are read between the halves of a run.
   bool is_later(ValueId v) const {
     const Node* maker = &program().producer(v);
     while (is_view(program(), *maker)) maker = &program().producer(maker->inputs[0]);
@@ -286,7 +290,7 @@ class DeviceAssembler {
   std::vector<HTensor> constants_;          // by node
   std::vector<uint64_t> constant_offsets_;  // by node
   std::vector<std::shared_ptr<DeviceTensor>> states_;
-  uint64_t results_ = 0, scratch_ = 0;  // of the host's memory: where results lie, where hosted steps work
+  uint64_t results_ = 0, scratch_ = 0;  // offsets in host memory: results, scratch of hosted steps
 };
 
 }  // namespace

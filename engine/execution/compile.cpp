@@ -21,7 +21,7 @@ struct Context {
   KernelSource& kernels;
   TensorBinding* binding;
   Selection& selection;
-  std::vector<Selected> settled = {};  // of calls that a kernel of the device or their body computes
+  std::vector<Selected> settled = {};  // calls computed by a device kernel or by their body
 
   bool has_kernel(const Program& program, const Node& node) const { return kernels.find(program, node) != nullptr; }
 };
@@ -36,7 +36,7 @@ Program run_cse(const Program& p, Context&) { return cse(p); }
 Program run_dce(const Program& p, Context&) { return dce(p); }
 Program run_advance_updates(const Program& p, Context&) { return advance_updates(p); }
 
-// Would the device run this call by a kernel of its own?
+// Does the device have a kernel for this call?
 AcceptsCall accepts_call(Context& c) {
   return [&c](const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs) {
     if (c.kernels.is_reference()) return true;
@@ -70,14 +70,14 @@ Program run_sum_with_products(const Program& p, Context& c) {
 }
 Program run_fuse_pooling(const Program& p, Context& c) { return c.options.fuse ? fuse_pooling(p, accepts_call(c)) : p; }
 
-// Where a launch costs more than a slope that lives longer.
+// On devices with their own memory a kernel launch costs more than keeping gradients alive longer.
 Program run_join_updates(const Program& p, Context& c) {
   return c.options.fuse && c.kernels.device() && has_own_memory(*c.kernels.device()) ? join_updates(p, accepts_call(c)) : p;
 }
 
 Program run_recompute(const Program& p, Context& c) { return recompute(p, c.options.recompute); }
 
-// Puts implementations in the places of calls and primitives, and bodies where an override wants them.
+// Replaces calls and primitives by the chosen implementations, and by their bodies where an override asks for that.
 void settle(Program& program, Context& c) {
   if (c.selection.idle()) return;
   expand_calls(program, [&](Node& node) {
@@ -105,7 +105,7 @@ Program run_inline_calls(const Program& p, Context& c) {
   return inline_calls(p, has_kernel, [&](Program& program) { settle(program, c); });
 }
 
-// Once each, by scope.
+// Sorted by scope, duplicates removed.
 std::vector<Selected> all_selected(const Program& program, std::vector<Selected> all) {
   for (const Node& node : program.nodes)
     if (const Selected* s = node.op == Op::host_call ? node.host->selected() : nullptr) {
@@ -118,7 +118,7 @@ std::vector<Selected> all_selected(const Program& program, std::vector<Selected>
   return all;
 }
 
-// The reference runs any chain, but no calls; a device is asked.
+// Asks the device; the reference needs no such check, since it runs every chain.
 HasKernel accepts_chain(Context& c) {
   return [&c](const Program& program, const Node& node) { return c.has_kernel(program, node); };
 }
@@ -130,11 +130,11 @@ Program run_fuse_reductions(const Program& p, Context& c) {
   return c.options.fuse && !c.kernels.is_reference() ? fuse_reductions(p, accepts_chain(c)) : p;
 }
 
-// The order matters: dead and equal nodes go before transpose_weights and fuse_calls look at uses; select comes before they
-// could join what is chosen by itself, and again for what bodies bring; fuse_updates looks for
-// products that the device runs as such, and for selects that fuse_elementwise has not joined yet, and accumulate_products for products
-// that are left and for such sums; recompute comes after a cse over the calls, and the cse over their bodies respects its clones;
-// fuse_elementwise sees everything that is going to be elementwise, fuse_reductions the chains it made.
+// The order matters: dce and cse run before transpose_weights and fuse_calls look at uses. select runs before passes
+// could fuse nodes that an implementation replaces, and again on inlined bodies. fuse_updates matches plain products
+// and selects, so it runs before fuse_elementwise; accumulate_products gets the products and sums that are left.
+// recompute follows a cse over calls, and the cse over their bodies keeps its clones apart. fuse_elementwise runs when
+// all elementwise nodes exist, fuse_reductions on the chains it made.
 constexpr PassRow kPasses[] = {
     {"simplify", run_simplify},   {"cse", run_cse},
     {"dce", run_dce},             {"select", run_select},
@@ -163,9 +163,9 @@ void check_disabled(const CompileOptions& options) {
       if (auto near = nearest(d, known)) error.note("did you mean '" + *near + "'?");
       throw error;
     }
-    // Without it calls the device has no kernel for could not run.
+    // Calls without a device kernel could not run.
     if (d == "inline_calls") throw Error(ErrorKind::Usage, "the pass 'inline_calls' cannot be switched off");
-    // Without it a program would not know how its weights lie.
+    // Required: chooses implementations and the layout of weights.
     if (d == "select") throw Error(ErrorKind::Usage, "the pass 'select' cannot be switched off");
     if (d == "transpose_weights") throw Error(ErrorKind::Usage, "the pass 'transpose_weights' cannot be switched off");
   }

@@ -32,7 +32,7 @@ void CompiledPlan::point_at(const void* const* inputs) {
     p_.pointers[s.slot] = const_cast<std::byte*>(static_cast<const std::byte*>(inputs[s.input])) + s.offset;
 }
 
-// On one thread: part after part.
+// Single-threaded path.
 void CompiledPlan::run_steps(const Step* step, const Step* end) {
   for (; step != end; ++step)
     for (uint32_t phase = 0; phase < step->phases; ++phase)
@@ -43,7 +43,7 @@ void CompiledPlan::run_waves(const Step* steps, size_t phase, size_t end) {
   for (; phase != end; ++phase) {
     const WavePhase& p = waves_.phases[phase];
     PhaseJobs& at = jobs_[phase];
-    if (at.steps != steps) at.steps = steps;  // nothing is written from run to run: other threads keep the line
+    if (at.steps != steps) at.steps = steps;  // no store in steady state: the cache line stays shared
     if (p.parallel) executor_.run(p.count, run_job, &at);
     else
       for (uint32_t i = 0; i < p.count; ++i) run_job(&at, i);

@@ -1,4 +1,4 @@
-// The Executable: steps in one array, pointers in another, run from front to back.
+// CompiledPlan: an Executable in host memory, one array of steps and one of buffer pointers, run in order.
 #pragma once
 
 #include <map>
@@ -19,19 +19,19 @@ struct Step {
   uint32_t parts[HX_MAX_PHASES];
 };
 
-// Where an input's pointer goes before each run.
+// Where to store an input's pointer before each run.
 struct InputSlot {
   uint32_t slot, input;
   uint64_t offset;
 };
 
-// Everything a plan owns, filled by assemble().
+// All parts of a plan, filled by assemble().
 struct PlanParts {
   Program program;
   std::vector<Step> steps;
   size_t rest = 0;                  // first step after the forward pass
   std::vector<StepAccess> access;   // by step
-  std::vector<void*> pointers;      // all steps' buffers, back to back; never resized once steps point into it
+  std::vector<void*> pointers;      // buffers of all steps, back to back; not resized once steps point into it
   std::vector<InputSlot> inputs;
   std::vector<std::string> input_names;
   std::vector<TensorType> input_types;
@@ -46,19 +46,19 @@ struct PlanParts {
   bool poison = false;
 };
 
-// Is the node computed at all, rather than a leaf, a constant or a view?
+// Returns false for leaves, constants and views, which need no kernel.
 bool needs_step(const Program& program, const Node& node);
-// See PlannedStep.
+// Number of results per parameter of an optimizer step, see PlannedStep.
 uint32_t update_results(const Node& node);
-// The first step after the forward pass; steps.size(): there is none.
+// Index of the first step after the forward pass; steps.size() if there is none.
 uint32_t first_of_rest(const Program& program, const std::vector<PlannedStep>& steps);
-// The result of that name, or ErrorKind::Name with the nearest one.
+// Returns the named result; throws ErrorKind::Name with the nearest name.
 const HTensor& named_output(const Program& program, const std::map<std::string, HTensor, std::less<>>& outputs, const std::string& name);
 
-// Chooses a kernel for every node, plans the memory and lays out the steps. Every call must have a kernel.
+// Selects a kernel for every node, plans the memory and lays out the steps. Every call must have a kernel.
 PlanParts assemble(Program program, TensorBinding* binding, KernelSource& kernels);
 
-// What the threads that run a phase of a wave read.
+// Context of a parallel phase.
 struct PhaseJobs {
   const Step* steps;
   const WaveJob* jobs;
@@ -84,7 +84,7 @@ class CompiledPlan final : public Executable {
  private:
   void point_at(const void* const* inputs);
   void run_steps(const Step* step, const Step* end);
-  // The steps or, on several threads, the waves from the beginning of the forward pass or of what follows it.
+  // Run the forward pass, then the rest: the steps in order, or on several threads the waves.
   void run_first(const Step* steps);
   void run_second(const Step* steps);
   void run_waves(const Step* steps, size_t phase, size_t end);

@@ -8,38 +8,39 @@ namespace harmonics {
 
 namespace {
 
-const char* name_of(uint32_t sort) {
-  return sort == HX_DEVICE_GPU ? "GPU" : sort == HX_DEVICE_FPGA ? "FPGA" : "accelerator";
+const char* name_of(uint32_t kind) {
+  return kind == HX_DEVICE_GPU ? "GPU" : kind == HX_DEVICE_FPGA ? "FPGA" : "accelerator";
 }
 
-// Why not; "": it will do.
-std::string reason_against(Registry& registry, const std::string& name, uint32_t sort) {
+// Returns why the device cannot be chosen; "" if it can.
+std::string reason_against(Registry& registry, const std::string& name, uint32_t kind) {
   try {
     const ItemPtr device = registry.need(HX_DEVICE, name);
     if (!has_own_memory(*device)) return "computes on this processor";
     const hx_device_info info = info_of(*device);
     if (info.unavailable[0]) return info.unavailable;
-    const bool fits = sort == HX_DEVICE_OTHER ? info.sort == HX_DEVICE_GPU || info.sort == HX_DEVICE_FPGA : info.sort == sort;
-    if (!fits) return fmt::format("{} is no {}", info.name, name_of(sort));
+    const bool accelerates = info.sort == HX_DEVICE_GPU || info.sort == HX_DEVICE_FPGA;
+    const bool fits = kind == HX_DEVICE_OTHER ? accelerates : info.sort == kind;
+    if (!fits) return fmt::format("{} is no {}", info.name, name_of(kind));
     return "";
-  } catch (const Error& e) {  // of a library that does not open
+  } catch (const Error& e) {  // a plugin library that cannot be opened
     return e.what();
   }
 }
 
 }  // namespace
 
-DeviceChoice choose_device(Registry& registry, uint32_t sort) {
+DeviceChoice choose_device(Registry& registry, uint32_t kind) {
   std::string reasons;
   for (const std::string& name : registry.names(HX_DEVICE)) {
     if (name == "cpu") continue;
-    const std::string why = reason_against(registry, name, sort);
+    const std::string why = reason_against(registry, name, kind);
     if (why.empty()) return {name, ""};
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", name, why);
   }
   const std::string none =
-      fmt::format("there is no {} to use{}", name_of(sort), reasons.empty() ? "" : " (" + reasons + ")");
-  return {"cpu", sort == HX_DEVICE_OTHER ? "device auto: the CPU, as " + none : none};
+      fmt::format("there is no {} to use{}", name_of(kind), reasons.empty() ? "" : " (" + reasons + ")");
+  return {"cpu", kind == HX_DEVICE_OTHER ? "device auto: the CPU, as " + none : none};
 }
 
 }  // namespace harmonics

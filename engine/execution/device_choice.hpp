@@ -1,4 +1,4 @@
-// `--device auto`: an accelerator where one can be used, else the CPU.
+// `--device auto`: picks an accelerator if one is usable, else the CPU.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@ namespace harmonics {
 
 struct DeviceChoice {
   std::string device;
-  std::string note;  // why it is the CPU, in one line; "": an accelerator
+  std::string note;  // why the CPU was chosen, one line; "" for an accelerator
 };
-// The first device with memory of its own that says it is a GPU or another accelerator, and can be used; `sort`: only of that
-// sort, HX_DEVICE_...
-DeviceChoice choose_device(Registry& registry, uint32_t sort = HX_DEVICE_OTHER);
+// Returns the first usable device with its own memory that reports to be a GPU or another accelerator. `sort`:
+// restricts the search to that kind, HX_DEVICE_...
+DeviceChoice choose_device(Registry& registry, uint32_t kind = HX_DEVICE_OTHER);
 
 }  // namespace harmonics

@@ -14,7 +14,8 @@ bool has_own_memory(const Item& device) {
   size_t n = 0;
   for (const bool b : has) n += b;
   if (n != 0 && n != std::size(has))
-    throw Error(ErrorKind::Plugin, fmt::format("device '{}' has some of the functions for memory of its own, but not all", device.name), {},
+    throw Error(ErrorKind::Plugin,
+                fmt::format("device '{}' has some of the functions for device memory, but not all", device.name), {},
                 {"open_queue, close_queue, allocate, release, upload, download, copy and synchronize belong together"});
   return n != 0;
 }
@@ -26,7 +27,8 @@ hx_device_info info_of(const Item& device) {
   if (!HM_TABLE_HAS(t, info)) return info;
   if (t.info(device.self, &info) != HX_OK) {
     const char* why = detail::api()->last_error(nullptr);
-    throw Error(ErrorKind::Device, fmt::format("device '{}' does not say what it is: {}", device.name, why ? why : "no reason given"));
+    throw Error(ErrorKind::Device,
+                fmt::format("device '{}' failed to describe itself: {}", device.name, why ? why : "no reason given"));
   }
   for (char* end : {std::end(info.name), std::end(info.driver), std::end(info.capability), std::end(info.unavailable)}) end[-1] = '\0';
   return info;

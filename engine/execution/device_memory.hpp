@@ -1,5 +1,5 @@
-// Devices with memory of their own: a queue, buffers, and tensors that live both there and here. What a device says goes wrong
-// is ErrorKind::Device.
+// Devices with their own memory: queues, buffers, and tensors mirrored on host and device. Failures reported by a
+// device are ErrorKind::Device.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@
 
 namespace harmonics {
 
-// Does it compute in memory of its own? A table that has only some of the functions for it is ErrorKind::Plugin.
+// Does the device have its own memory? Throws ErrorKind::Plugin if its table has only some of the functions for it.
 bool has_own_memory(const Item& device);
-// What it says of itself; empty texts and zeros where it says nothing.
+// The device's description; texts are empty and numbers 0 where it gives none.
 hx_device_info info_of(const Item& device);
-// Throws ErrorKind::Device with the reason, and what to do, when nothing can run there.
+// Throws ErrorKind::Device with the reason and a remedy if the device cannot be used.
 void expect_available(const Item& device);
 
 class DeviceQueue {
@@ -26,23 +26,23 @@ class DeviceQueue {
 
   const Item& device() const { return *device_; }
   hx_queue* raw() const { return queue_; }
-  // Host memory stays as it is until synchronize(), or until an event that was made later is awaited.
+  // The caller must not change `from` until synchronize(), or until an event recorded later has been awaited.
   void upload(const hx_place& to, const void* from, uint64_t bytes);
   void download(void* to, const hx_place& from, uint64_t bytes);
   void copy(const hx_place& to, const hx_place& from, uint64_t bytes);
-  // Where the device looks at numbers (staging.hpp): `to` keeps what it holds unless the f32 at `number` is finite by then.
+  // For devices with looks_at_numbers(): copies only if the f32 at `number` is finite when the copy executes.
   void copy_if_finite(const hx_place& to, const hx_place& from, uint64_t bytes, const hx_place& number);
   void submit();
   void synchronize();
-  // Work that is recorded once and put on the queue as a whole from then on. end_capture: null when this work cannot be recorded.
+  // Records work once to launch it as a whole. end_capture() returns null if the work cannot be recorded.
   bool can_capture() const;
   void begin_capture();
   hx_capture* end_capture();
   void launch(hx_capture* capture);
   void release(hx_capture* capture);
-  // Throws unless `status` is HX_OK: what the device was asked to do, and why it did not.
+  // Throws the device's error unless `status` is HX_OK. `what`: the operation, as in "cannot ...".
   void check(hx_status status, const char* what) const;
-  // Held by who uses the queue: programs of one store share it.
+  // Hold this lock while using the queue: programs of one store share it.
   std::unique_lock<std::recursive_mutex> lock() { return std::unique_lock(mutex_); }
 
  private:
@@ -54,7 +54,7 @@ class DeviceQueue {
 };
 using DeviceQueuePtr = std::shared_ptr<DeviceQueue>;
 
-// Memory of a device; of no bytes, none. Whoever queued work on it waits for that before the buffer goes.
+// Device memory; none for 0 bytes. Synchronize queued work that uses it before destruction.
 class DeviceBuffer {
  public:
   DeviceBuffer(DeviceQueuePtr queue, uint64_t bytes);
@@ -68,23 +68,24 @@ class DeviceBuffer {
   uint64_t buffer_ = 0;
 };
 
-// A tensor of the host that is also on a device. Whoever changes it on one side says so, and the other follows when it is read.
+// A host tensor mirrored on a device. Each side reports its changes; the other side is updated on its next read.
 class DeviceTensor {
  public:
-  // `host` outlives it.
+  // `host` must outlive this object.
   DeviceTensor(DeviceQueuePtr queue, void* host, uint64_t bytes) : queue_(queue), host_(host), bytes_(bytes), buffer_(queue, bytes) {}
 
   hx_place place() const { return buffer_.at(0); }
-  // From now on others, who say nothing, read and change it on the host: it goes there after every change and comes from there before every use.
+  // Switches to unreported host access: uploads before every use on the device, downloads after every change.
   void share();
 
-  // The device's side, by those who run programs there and hold the queue. What prepare() queues reads the host's memory until the queue is synchronized.
+  // Device side; the caller holds the queue's lock. The copy queued by prepare() reads host memory until the queue is
+  // synchronized.
   void prepare();
-  void changed();  // by what is queued
-  // The host's side.
-  void fetch();          // it is going to be read
-  void going_to_change();  // and then changed
-  void replace_host(void* host) { host_ = host; }  // the same numbers elsewhere
+  void changed();  // by queued work
+  // Host side.
+  void fetch();          // before reading
+  void going_to_change();  // before writing
+  void replace_host(void* host) { host_ = host; }  // a new address with the same contents
 
  private:
   enum class Newer : uint8_t { neither, host, device };

@@ -7,7 +7,7 @@
 
 #include <fmt/core.h>
 
-#include "engine/execution/arrivals.hpp"
+#include "engine/execution/input_prefetch.hpp"
 #include "engine/execution/compiled_plan.hpp"
 
 namespace harmonics {
@@ -37,14 +37,14 @@ DevicePlan::~DevicePlan() {
   if (!p_.queue) return;
   const auto lock = p_.queue->lock();
   try {
-    p_.queue->synchronize();  // before kernels and buffers go
-  } catch (const Error&) {    // whoever waited for the results has been told
+    p_.queue->synchronize();  // before kernels and buffers are destroyed
+  } catch (const Error&) {    // already reported when the results were awaited
   }
   for (const Recorded* r : {&forward_, &rest_, &whole_})
     if (r->capture) p_.queue->release(r->capture);
 }
 
-// What the last run left in the queue is done before inputs and parameters are written over: the queue keeps the order.
+// Inputs and parameters may be overwritten here: the queue runs these copies after the previous run's work.
 void DevicePlan::begin(const void* const* inputs) {
   if (p_.poison) {
     const std::vector<std::byte> ones(p_.memory.arena_bytes, std::byte{0xff});
@@ -55,13 +55,14 @@ void DevicePlan::begin(const void* const* inputs) {
   send_inputs(inputs);
 }
 
-// The host's memory of small inputs is free: the run before this one has waited for the device since it wrote there, or for an event behind that.
+// The packed host memory is free: the previous run has synchronized, or awaited an event, after uploading it.
 void DevicePlan::send_inputs(const void* const* inputs) {
-  Arrivals* arrivals = Arrivals::on(*p_.queue);
+  InputPrefetch* prefetch = InputPrefetch::on(*p_.queue);
   for (size_t i = 0; i < p_.inputs.size(); ++i) {
     const DeviceInput& input = p_.inputs[i];
     if (input.packed) std::memcpy(input.packed, inputs[i], input.bytes);
-    else if (!arrivals || !arrivals->take(inputs[i], input.place, input.bytes)) p_.queue->upload(input.place, inputs[i], input.bytes);
+    else if (!prefetch || !prefetch->take(inputs[i], input.place, input.bytes))
+      p_.queue->upload(input.place, inputs[i], input.bytes);
   }
   for (const DeviceInput& input : p_.inputs)
     if (input.packed_bytes) p_.queue->upload(input.place, input.packed, input.packed_bytes);
@@ -76,7 +77,7 @@ void DevicePlan::run_hosted(const HostedStep& step) {
     else executor_.run(step.parts[phase], run_part, &at);
   }
   for (const Transfer& t : step.out) p_.queue->upload(t.place, t.host, t.bytes);
-  p_.queue->synchronize();  // the next hosted step may have the same memory
+  p_.queue->synchronize();  // the next hosted step may reuse the scratch memory
 }
 
 void DevicePlan::run_step(const DeviceStep& step, const hx_place* number) {
@@ -98,7 +99,7 @@ void DevicePlan::run_steps(size_t step, size_t end, const hx_place* number) {
   for (; step != end; ++step) run_step(p_.steps[step], number);
 }
 
-// The host takes no part in them, and there are several.
+// Recordable: more than one step, none of them on the host.
 bool DevicePlan::can_record(size_t step, size_t end) const {
   return end - step > 1 && p_.queue->can_capture() && std::none_of(p_.steps.begin() + static_cast<ptrdiff_t>(step), p_.steps.begin() + static_cast<ptrdiff_t>(end), [](const DeviceStep& s) { return s.hosted; });
 }
@@ -161,7 +162,8 @@ void DevicePlan::run_forward(const void* const* inputs) {
   p_.queue->synchronize();
 }
 
-// Inputs are there since run_forward. Nobody waits for what only changes parameters, so that the next batch is prepared meanwhile.
+// Inputs were uploaded by run_forward(). Does not wait if only parameters change, so that the host can prepare the next
+// batch.
 void DevicePlan::run_rest(const void* const*) {
   const auto lock = p_.queue->lock();
   second();
@@ -169,7 +171,7 @@ void DevicePlan::run_rest(const void* const*) {
   else p_.queue->synchronize();
 }
 
-// Whether the first half gives `number`, and whoever changes something can look at it there.
+// Is `number` a result of the first half, and can every step that changes a parameter check it on the device?
 bool DevicePlan::can_look_at(const float* number) {
   if (asked_ == number) return looked_.has_value();
   asked_ = number;
@@ -189,7 +191,7 @@ void DevicePlan::run_whole(const hx_place& number) {
   fetch(p_.later);
 }
 
-// Everything is queued at once, or recorded as one: the device does not wait for the host to have looked.
+// Queues both halves, or launches them as one recording, without a round trip to the host between them.
 bool DevicePlan::run_if_finite(const void* const* inputs, const float* number) {
   const auto lock = p_.queue->lock();
   if (!can_look_at(number)) return Executable::run_if_finite(inputs, number);
@@ -203,7 +205,8 @@ bool DevicePlan::run_if_finite(const void* const* inputs, const float* number) {
   return std::isfinite(*number);
 }
 
-// Tried once: a driver may take such events and then have no times. What is between two of them with no work counts for each step.
+// Tested once: a driver may accept timed events and still have no times. Also measures the interval between two events
+// with no work in between.
 bool DevicePlan::keeps_times() {
   if (keeps_times_) return *keeps_times_;
   std::vector<DeviceEvent> events;
@@ -222,7 +225,7 @@ bool DevicePlan::keeps_times() {
   return keeps;
 }
 
-// Steps one behind the other, as they run otherwise, with the device's own clock between them.
+// Times the steps by device events, queued back to back as in an untimed run.
 void DevicePlan::run_on_its_clock(std::vector<uint64_t>& stamps) {
   std::vector<DeviceEvent> events;
   events.reserve(stamps.size());
@@ -235,7 +238,9 @@ void DevicePlan::run_on_its_clock(std::vector<uint64_t>& stamps) {
   p_.queue->synchronize();
   for (size_t i = 1; i < stamps.size(); ++i) {
     const std::optional<double> seconds = events[i] && events[i - 1] ? events[i].since(events[i - 1]) : std::nullopt;
-    if (!seconds) throw Error(ErrorKind::Device, fmt::format("device '{}' has kept times before, and now it does not", p_.queue->device().name));
+    if (!seconds)
+      throw Error(ErrorKind::Device,
+                  fmt::format("device '{}' reported event times before, but no longer does", p_.queue->device().name));
     stamps[i] = stamps[i - 1] + nanoseconds(*seconds);
   }
 }

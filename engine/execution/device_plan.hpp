@@ -1,5 +1,5 @@
-// The Executable on a device with memory of its own: kernels are put on a queue; inputs go there, results come back. What the
-// device has no kernel for runs on the host, with copies.
+// DevicePlan: an Executable on a device with its own memory. Kernels are queued, inputs uploaded, results downloaded.
+// Nodes without a device kernel run on the host, with copies.
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ struct Transfer {
   uint64_t bytes;
 };
 
-// A step that the host computes.
+// A step computed on the host.
 struct HostedStep {
   void (*run)(const void* context, void* const* buffers, uint32_t phase, uint32_t part) = nullptr;
   const void* context = nullptr;
@@ -29,29 +29,29 @@ struct HostedStep {
 };
 
 struct DeviceStep {
-  const hx_kernel* kernel = nullptr;  // null: hosted, or a copy
+  const hx_kernel* kernel = nullptr;  // null: a hosted step or a copy
   const HostedStep* hosted = nullptr;
-  std::vector<hx_place> places;       // of a copy: from, to
+  std::vector<hx_place> places;       // kernel operands, or source and destination of a copy
   uint64_t bytes = 0;                 // of a copy
-  bool changes = false;               // a parameter or state
+  bool changes = false;               // writes a parameter or state
 };
 
-// An input's place on the device. Small ones that lie side by side go there together, by way of `packed`.
+// An input's address on the device. Adjacent small inputs are uploaded together from `packed`.
 struct DeviceInput {
   hx_place place;
   uint64_t bytes;
   std::byte* packed = nullptr;
-  uint64_t packed_bytes = 0;  // of the first of them: of all, from its place on
+  uint64_t packed_bytes = 0;  // set on the first of a group: bytes of the whole group
 };
 
-// Everything such a plan owns, filled by assemble_on_device().
+// All parts of a plan, filled by assemble_on_device().
 struct DevicePlanParts {
   Program program;
   DeviceQueuePtr queue;
   std::vector<DeviceStep> steps;
   size_t rest = 0;                       // first step after the forward pass
   std::vector<DeviceInput> inputs;
-  std::vector<Transfer> results, later;  // to be fetched after the forward pass, and after what follows it
+  std::vector<Transfer> results, later;  // downloaded after the forward pass, and after the update phase
   std::vector<std::shared_ptr<DeviceTensor>> used, changed;
   std::vector<std::string> input_names;
   std::vector<TensorType> input_types;
@@ -59,7 +59,7 @@ struct DevicePlanParts {
   std::vector<PlanStep> descriptions;
   std::vector<Selected> selected;
   MemoryReport memory;
-  std::shared_ptr<HostMemory> host;      // small inputs, results, and what hosted steps work on
+  std::shared_ptr<HostMemory> host;      // packed inputs, results, scratch of hosted steps
   std::vector<HTensor> constants;
   std::vector<KernelPtr> kernels;
   std::vector<HostKernel> host_kernels;
@@ -68,7 +68,7 @@ struct DevicePlanParts {
   bool poison = false;
 };
 
-// As assemble(). `host`: of the device whose kernels compute what `kernels` cannot; null: the reference.
+// Like assemble(). `host`: the device that runs nodes `kernels` has no kernel for; null: the reference.
 DevicePlanParts assemble_on_device(Program program, TensorBinding* binding, KernelSource& kernels, KernelSource* host);
 
 class DevicePlan final : public Executable {
@@ -91,7 +91,7 @@ class DevicePlan final : public Executable {
   const Program& program() const override { return p_.program; }
 
  private:
-  // Steps that are recorded when they run for the second time: what is made at first use is there then.
+  // Recorded on the second run, when everything created on first use exists.
   struct Recorded {
     int runs = 0;
     bool possible = true;
@@ -100,10 +100,11 @@ class DevicePlan final : public Executable {
 
   void begin(const void* const* inputs);
   void send_inputs(const void* const* inputs);
-  // `number`: what steps that change something look at before; null: they do not.
+  // `number`: checked by every step that changes a parameter or state; null: no check.
   void run_steps(size_t step, size_t end, const hx_place* number = nullptr);
   void run_step(const DeviceStep& step, const hx_place* number = nullptr);
-  template <typename Run> void run_recorded(Recorded& recorded, size_t step, size_t end, Run run);  // which puts these steps on the queue
+  // `run` queues these steps
+  template <typename Run> void run_recorded(Recorded& recorded, size_t step, size_t end, Run run);
   bool can_record(size_t step, size_t end) const;
   void run_half(Recorded& recorded, size_t step, size_t end);
   void run_whole(const hx_place& number);
@@ -120,10 +121,10 @@ class DevicePlan final : public Executable {
   DevicePlanParts p_;
   Executor& executor_;
   Recorded forward_, rest_, whole_;
-  const float* asked_ = nullptr;     // the number that run_if_finite was last asked to look at,
-  std::optional<hx_place> looked_;   // where it lies; none: it cannot be looked at there
-  DeviceEvent there_;                // results of the first half, while the second runs
-  std::optional<bool> keeps_times_;  // not tried yet
+  const float* asked_ = nullptr;     // argument of the last can_look_at()
+  std::optional<hx_place> looked_;   // its address on the device; empty: it cannot be checked there
+  DeviceEvent there_;                // results of the first half are available, while the second half runs
+  std::optional<bool> keeps_times_;  // empty: not tested yet
   uint64_t nothing_ = 0;             // as of PlanTimes
 };
 

@@ -13,13 +13,13 @@ namespace harmonics {
 
 namespace {
 
-// The views are part of the context so that running allocates nothing; an Executable runs once at a time.
+// Views are kept in the context so that a run allocates nothing; an Executable runs once at a time.
 struct ReferenceStep {
   decltype(OpRow::evaluate) evaluate;
   AttributeMap attributes;
   std::vector<ConstView> inputs;
   std::vector<View> outputs;
-  int64_t index_limit = -1;  // input 1 holds indices below it; -1: none does
+  int64_t index_limit = -1;  // input 1 holds indices below it; -1: no indices
 };
 
 template <typename T> void clamp_into(const void* from, void* to, int64_t count, int64_t limit) {
@@ -81,11 +81,13 @@ void run_host_call(const void* context, void* const* buffers, uint32_t, uint32_t
   for (size_t i = 0; i < step.inputs.size(); ++i) inputs.push_back(view_of(step.inputs[i], buffers[i]));
   const std::vector<HTensor> results = call(step, inputs);
   if (results.size() != step.outputs.size())
-    throw Error(ErrorKind::Plugin, fmt::format("'{}' gave {} results instead of {}", step.function->name(), results.size(), step.outputs.size()));
+    throw Error(ErrorKind::Plugin, fmt::format("'{}' returned {} results instead of {}", step.function->name(),
+                                               results.size(), step.outputs.size()));
   for (size_t i = 0; i < results.size(); ++i) {
     const TensorType given = type_of(results[i]);
     if (given != step.outputs[i])
-      throw Error(ErrorKind::Plugin, fmt::format("'{}' gave {} instead of {}", step.function->name(), given.str(), step.outputs[i].str()));
+      throw Error(ErrorKind::Plugin, fmt::format("'{}' returned {} instead of {}", step.function->name(), given.str(),
+                                                 step.outputs[i].str()));
     if (given.bytes()) std::memcpy(buffers[inputs.size() + i], results[i].bytes(), given.bytes());
   }
 }

@@ -1,4 +1,4 @@
-// Steps the host runs itself: reference evaluation, a plugin's opaque function, a copy. One phase of one part each.
+// Steps the host runs itself, in one phase of one part: reference evaluation, a plugin's opaque function, a copy.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace harmonics {
 
-// As hx_kernel, without the C contract: it may throw, and the context is the Executable's.
+// Like hx_kernel without the C contract: it may throw, and the Executable owns the context.
 struct HostKernel {
   using Run = void (*)(const void* context, void* const* buffers, uint32_t phase, uint32_t part);
   Run run = nullptr;
@@ -16,11 +16,11 @@ struct HostKernel {
   const char* name = "";
 };
 
-// The slow evaluator of a primitive or chain. Indices outside their axis are clamped.
+// Reference evaluator of a primitive or chain. Out-of-range indices are clamped.
 HostKernel reference_kernel(const Program& program, const Node& node);
-// The opaque function of a host_call node.
+// Opaque function of a host_call node.
 HostKernel host_call_kernel(const Program& program, const Node& node);
-// buffers: from, to.
+// Buffers: source, destination.
 HostKernel copy_kernel(uint64_t bytes);
 
 }  // namespace harmonics

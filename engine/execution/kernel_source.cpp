@@ -21,7 +21,7 @@ std::vector<hx_type> c_types(const std::vector<TensorType>& types) {
   return result;
 }
 
-// "linear{activation = relu}(f32[64, 784], f32[10, 784]) -> f32[64, 10]"
+// Text of a call site: "linear{activation = relu}(f32[64, 784], f32[10, 784]) -> f32[64, 10]".
 std::string describe(std::string_view op, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
                      const std::vector<TensorType>& outputs) {
   std::string text = fmt::format("{}{}(", op, attributes.str());
@@ -33,7 +33,7 @@ std::string describe(std::string_view op, const AttributeMap& attributes, const 
 
 std::string name_of(const Node& node) { return node.op == Op::call ? node.callee : std::string(op_row(node.op).name); }
 
-// A plugin's, for the place of one call.
+// A plugin's own kernel for one call.
 KernelPtr own_kernel(const HostFunction& function) {
   hx_kernel raw{};
   ItemPtr owner;
@@ -47,7 +47,7 @@ namespace {
 struct PrecisionRow {
   Precision precision;
   const char* name;
-  uint32_t flag;  // of call sites
+  uint32_t flag;  // call-site flag
 };
 constexpr PrecisionRow kPrecisions[] = {{Precision::fp32, "fp32", 0},
                                         {Precision::fp16, "fp16", HX_SITE_FP16_CHUNKS},
@@ -154,7 +154,7 @@ KernelSource::Answer KernelSource::ask(const hx_call_site& site, const std::stri
   }
   auto kernel = std::make_shared<const Kernel>(raw, device_);
   if (raw.enqueue && raw.name) {
-    if (!has_own_memory(*device_)) throw refuse("has no memory of its own, but gave a kernel for one");
+    if (!has_own_memory(*device_)) throw refuse("has no device memory, but returned a queued kernel");
     return {kernel, ""};
   }
   const bool phases = raw.run && raw.name && raw.phases >= 1 && raw.phases <= HX_MAX_PHASES;

@@ -1,4 +1,4 @@
-// Asks a device for kernels and keeps what it gave: equal call sites share one.
+// Queries a device for kernels and caches the answers: equal call sites share one kernel.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace harmonics {
 
-// A kernel a device made, given back when nobody runs it any more; keeps the device and its library.
+// A kernel made by a device. Destroyed with its last user; keeps the device and its library loaded.
 class Kernel {
  public:
   Kernel(const hx_kernel& raw, ItemPtr device) : raw_(raw), device_(std::move(device)) {}
@@ -21,7 +21,7 @@ class Kernel {
     if (raw_.destroy) raw_.destroy(raw_.context);
   }
   const hx_kernel& raw() const { return raw_; }
-  bool is_queued() const { return raw_.enqueue != nullptr; }  // of a device with memory of its own; else it runs in the host's
+  bool is_queued() const { return raw_.enqueue != nullptr; }  // runs in device memory; otherwise in host memory
 
  private:
   hx_kernel raw_;
@@ -31,16 +31,16 @@ using KernelPtr = std::shared_ptr<const Kernel>;
 
 class KernelSource {
  public:
-  // "reference" has no kernels; other names are devices of the registry (ErrorKind::Name when unknown).
+  // "reference" has no kernels; other names are looked up in the registry (ErrorKind::Name when unknown).
   KernelSource(const std::string& device, Registry& registry, Precision precision = Precision::fp32);
   bool is_reference() const { return device_ == nullptr; }
-  const ItemPtr& device() const { return device_; }  // null: the reference
-  uint32_t flags() const { return flags_; }  // of every call site
-  // Null: the device has none. A device that fails is ErrorKind::Device naming the call site.
+  const ItemPtr& device() const { return device_; }  // null for the reference
+  uint32_t flags() const { return flags_; }  // call-site flags, HX_SITE_...
+  // Returns null if the device has no kernel. Throws ErrorKind::Device with the call site if the device fails.
   KernelPtr find(const Program& program, const Node& node);
   KernelPtr find(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
                  const std::vector<TensorType>& outputs);
-  // Why there is no kernel, where find() gave none and the device said it; else "".
+  // The device's reason for having no kernel; "" if it gave none or has one.
   std::string why_not(const Program& program, const Node& node);
   std::string why_not(const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& inputs,
                       const std::vector<TensorType>& outputs);
@@ -56,7 +56,7 @@ class KernelSource {
 
   std::string name_;
   ItemPtr device_;
-  uint32_t flags_ = 0;  // of every call site: HX_SITE_...
+  uint32_t flags_ = 0;  // call-site flags, HX_SITE_...
   std::map<std::string, Answer> known_;  // by call site
 };
 

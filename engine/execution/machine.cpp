@@ -15,12 +15,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kSlices = 40;
-constexpr size_t kLargeShare = size_t{16} << 20;  // takes long enough to need fewer
+constexpr size_t kLargeShare = size_t{16} << 20;  // one pass over it takes long, so fewer rounds suffice
 constexpr int kLargeSlices = 8;
 
 #if defined(__x86_64__)
 
-// Twelve independent sums cover four cycles of latency on two units; the factors are ordinary numbers.
+// Twelve independent sums hide four cycles of latency on two FMA units; the factors are normal numbers.
 #define HM_SET(v, n) "vmovaps %%" v "12, %%" v n "\n\t"
 #define HM_FMA(v, n) "vfmadd231ps %%" v "12, %%" v "13, %%" v n "\n\t"
 #define HM_TWELVE(each, v)                                                                       \
@@ -35,7 +35,7 @@ constexpr int kLargeSlices = 8;
                : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",   \
                  "xmm9", "xmm10", "xmm11", "xmm12", "xmm13")
 
-// Eight loads a round, each to a register of its own.
+// Eight loads a round, each into its own register.
 #define HM_LOAD(instruction, v, width, n) instruction " " n "*" width "(%0), %%" v n "\n\t"
 #define HM_READ_LOOP(i, v, w)                                                                    \
   asm volatile(".p2align 5\n1:\n\t" HM_LOAD(i, v, w, "0") HM_LOAD(i, v, w, "1")                  \
@@ -91,7 +91,7 @@ void read_memory(const std::byte* at, size_t bytes) {
 
 #endif
 
-// best(body) on every thread at the same time, added up.
+// Runs best(body) on every thread at once and adds up the results.
 template <typename Body>
 double on_all(int threads, const Body& body) {
   std::vector<double> best(static_cast<size_t>(threads), 0.0);
@@ -129,7 +129,7 @@ double read_bandwidth(size_t bytes, int threads) {
     const std::unique_ptr<std::byte, void (*)(void*)> memory(static_cast<std::byte*>(std::aligned_alloc(4096, share)),
                                                              std::free);
     std::fill_n(memory.get(), share, std::byte{1});
-    const size_t passes = std::max<size_t>(1, (size_t{1} << 22) / share);  // a slice reads 4 MiB or all there is
+    const size_t passes = std::max<size_t>(1, (size_t{1} << 22) / share);  // a slice reads at least 4 MiB
     const int slices = share > kLargeShare ? kLargeSlices : kSlices;
     double best = 0;
     for (int i = 0; i < slices; ++i) {

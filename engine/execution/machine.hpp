@@ -1,4 +1,4 @@
-// What this machine can do at most, measured: the yardsticks profiles and benchmarks are divided by.
+// Measured peaks of this machine, for rooflines in profiles and benchmarks.
 #pragma once
 
 #include <cstddef>
@@ -7,32 +7,32 @@
 
 namespace harmonics {
 
-// "avx512", "avx2" or "none": which loops the yardsticks use. The loops are assembly: a compiler may drop or merge what
-// it is given in C++, and a peak measured that way can exceed the hardware's.
+// "avx512", "avx2" or "none": the loops used for peaks. They are assembly, since a compiler may drop or merge C++
+// loops, and a peak measured that way can exceed the hardware's.
 std::string peak_instructions();
 
-// Single-precision multiply-adds on all of `threads` at once, 2 FLOP each; the fastest short slice of every thread,
-// added up, so that neighbours on the machine cost little. 0: not known ("none").
+// Peak of single-precision multiply-adds on `threads` threads at once, 2 FLOP each: the sum of every thread's fastest
+// short slice, so that other load on the machine matters little. 0: unknown ("none").
 double peak_flops(int threads);
 
-// Bytes per second that `threads` read from memory of `bytes` in all, each its own share again and again.
+// Bytes per second that `threads` read from `bytes` of memory, each its own share repeatedly.
 double read_bandwidth(size_t bytes, int threads);
 
-// Both for one number of threads, measured when first asked for. Those of devices: device_yardsticks.hpp.
+// Peaks for a number of threads, measured on first use. For devices see device_peaks.hpp.
 class Yardsticks {
  public:
   explicit Yardsticks(int threads) : threads_(threads) {}
   virtual ~Yardsticks() = default;
-  // What they were measured with, for people.
+  // Describes how the peaks were measured.
   virtual std::string instructions() const { return peak_instructions(); }
-  // Seconds that a wait for next to nothing takes, where single steps are waited for; 0: they are timed while they run.
+  // Seconds of an empty synchronization, for devices timed by waiting for each step; 0 otherwise.
   virtual double waiting() { return 0; }
   double peak();
-  // Of memory of this size, rounded up to a power of two from 16 KiB to 64 MiB.
+  // Bandwidth for memory of this size, rounded up to a power of two from 16 KiB to 64 MiB.
   double bandwidth(double bytes);
-  // Measures what was asked for once more and keeps the better: neighbours only slow things down.
+  // Measures everything once more and keeps the better result: other load only slows down.
   void again();
-  // The least time for this much arithmetic and traffic, in seconds.
+  // Roofline: minimum seconds for this arithmetic and traffic.
   double floor(double flops, double bytes);
 
  protected:

@@ -12,14 +12,14 @@ namespace harmonics {
 
 namespace {
 
-constexpr uint32_t kNobody = ~0u;
+constexpr uint32_t kNone = ~0u;
 
 // Byte offset of a slice that takes one contiguous run of its input.
 std::optional<uint64_t> contiguous_offset(const Program& program, const Node& node) {
   const TensorType &from = program.type(node.inputs[0]), &to = program.type(node.outputs[0]);
   const auto &starts = node.attributes.integers("starts"), &strides = node.attributes.integers("strides");
   int64_t offset = 0, stride = 1;
-  bool whole = true;  // the axes after this one are taken whole
+  bool whole = true;  // axes after this one are taken whole
   for (uint32_t axis = from.shape.rank(); axis-- > 0;) {
     if (to.shape[axis] > 1 && (strides[axis] != 1 || !whole)) return std::nullopt;
     whole = whole && to.shape[axis] == from.shape[axis];
@@ -36,13 +36,13 @@ std::optional<uint64_t> view_offset(const Program& program, const Node& node) {
   return offset && *offset % kArenaAlignment == 0 ? offset : std::nullopt;
 }
 
-// Values that share memory are one block, named by the value that made it.
+// Values that share memory form one block, named by the value that created it.
 struct Block {
   uint64_t bytes = 0;
-  uint32_t maker = kNobody;  // step
+  uint32_t maker = kNone;  // step that writes it; kNone: none
   uint32_t last = 0;         // step that reads it last
-  Location home;             // decided; Place::nowhere: of the arena
-  ValueId joined = kNobody;  // lies in that block's memory
+  Location home;             // fixed location; Place::nowhere: in the arena
+  ValueId joined = kNone;  // the block whose memory it shares
 };
 
 class Planner {
@@ -67,7 +67,7 @@ class Planner {
   const TensorType& type(ValueId v) const { return program_.type(v); }
   ValueId root_of(ValueId v) const {
     ValueId b = block_of_[v];
-    while (blocks_[b].joined != kNobody) b = blocks_[b].joined;
+    while (blocks_[b].joined != kNone) b = blocks_[b].joined;
     return b;
   }
   Block& block(ValueId v) { return blocks_[root_of(v)]; }
@@ -99,7 +99,7 @@ class Planner {
       }
       for (ValueId v : node.outputs) {
         block_of_[v] = v;
-        blocks_[v] = {type(v).bytes(), kNobody, 0, leaf_home(i), kNobody};
+        blocks_[v] = {type(v).bytes(), kNone, 0, leaf_home(i), kNone};
       }
     }
     state_read_.assign(plan_.states.size(), -1);
@@ -121,12 +121,13 @@ class Planner {
     return updated_.count(plan_.states[state].name) != 0;
   }
 
-  // A copy of an old value, made before the first step.
+  // Adds a copy of an old value before the first step.
   Location save(ValueId v) {
     const Block& b = block(v);
     Location from = b.home;
     from.offset = offset_[v];
-    const Location to{Place::arena, static_cast<uint32_t>(plan_.buffers.size()), 0};  // index: the buffer, until laid out
+    // index: the buffer, until lay_out()
+    const Location to{Place::arena, static_cast<uint32_t>(plan_.buffers.size()), 0};
     plan_.buffers.push_back({type(v).bytes(), 0, end_});
     plan_.saves.push_back({from, to, type(v).bytes()});
     return to;
@@ -152,17 +153,17 @@ class Planner {
     }
     b.last = end_;
     if (b.home.place == Place::state) {
-      if (b.home.index == state && offset_[update.value] == 0) return;  // keeps its value
-      // Another state's memory: read before anything changes, unless that is where a step just put the new value.
-      if (b.maker == kNobody) from = save(update.value);
+      if (b.home.index == state && offset_[update.value] == 0) return;  // unchanged
+      // The memory of another state: copied before the first step, unless a step has just written the new value there.
+      if (b.maker == kNone) from = save(update.value);
     }
     commits_.push_back({update.value, from, target});
   }
 
-  // May the step that makes v write straight into the state's memory?
+  // May the step that computes v write directly into the state's memory?
   bool may_replace(ValueId v, uint32_t state) {
     const Block& b = block(v);
-    if (!covers(v) || b.maker == kNobody) return false;
+    if (!covers(v) || b.maker == kNone) return false;
     const auto maker = static_cast<int64_t>(b.maker);
     if (rest_ < end_ && b.maker < rest_) return false;
     if (state_read_[state] != maker) return state_read_[state] < maker;
@@ -171,14 +172,15 @@ class Planner {
     const uint32_t output = program_.values[block_of_[v]].output;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Block& in = block(node.inputs[i]);
-      if (in.home.place != Place::state || in.home.index != state || in.maker != kNobody) continue;
+      if (in.home.place != Place::state || in.home.index != state || in.maker != kNone) continue;
       const bool allowed = step.update_results > 0 ? i == replaced_by(output, step.update_results) : output == 0 && i < 32 && (step.in_place >> i & 1);
       if (!allowed || !covers(node.inputs[i]) || in.bytes != b.bytes) return false;
     }
     return true;
   }
 
-  // The operand that a result of an update replaces: of each parameter there is w, its slope, which nothing replaces, and the moments.
+  // Operand replaced by an optimizer's result. The operands per parameter are w, its gradient (never replaced) and the
+  // moments.
   static size_t replaced_by(uint32_t output, uint32_t results) {
     const size_t parameter = output / results, own = output % results;
     return parameter * (results + 1) + (own == 0 ? 0 : own + 1);
@@ -187,9 +189,10 @@ class Planner {
   bool join_dying_input(uint32_t s) {
     const PlannedStep& step = steps_[s];
     const Node& node = program_.nodes[step.node];
-    const ValueId out = node.outputs.empty() ? kNobody : node.outputs[0];
-    if (out == kNobody || blocks_[out].home.place != Place::nowhere) return out != kNobody && replaces_state(node, blocks_[out]);
-    // Of several the one that was made last: it is likeliest to be in a cache, and nobody else's.
+    const ValueId out = node.outputs.empty() ? kNone : node.outputs[0];
+    if (out == kNone) return false;
+    if (blocks_[out].home.place != Place::nowhere) return replaces_state(node, blocks_[out]);
+    // Among several candidates take the latest: it is most likely still in the cache.
     std::optional<ValueId> latest;
     for (size_t i = 0; i < node.inputs.size() && i < 32; ++i) {
       if (!(step.in_place >> i & 1)) continue;
@@ -210,7 +213,7 @@ class Planner {
     });
   }
 
-  // Is the block also read through an input that may not be overwritten?
+  // Is the block also an input that must not be overwritten?
   bool read_otherwise(const PlannedStep& step, const Node& node, const Block& in) {
     for (size_t i = 0; i < node.inputs.size(); ++i)
       if (&block(node.inputs[i]) == &in && (i >= 32 || !(step.in_place >> i & 1) || !covers(node.inputs[i]))) return true;
@@ -222,9 +225,9 @@ class Planner {
     std::vector<std::pair<ValueId, uint32_t>> homes;  // block -> buffer
     for (ValueId v = 0; v < blocks_.size(); ++v) {
       const Block& b = blocks_[v];
-      if (block_of_[v] != v || b.home.place != Place::nowhere || b.maker == kNobody) continue;
+      if (block_of_[v] != v || b.home.place != Place::nowhere || b.maker == kNone) continue;
       plan_.unshared_bytes += b.bytes;
-      if (b.joined != kNobody) continue;
+      if (b.joined != kNone) continue;
       homes.emplace_back(v, static_cast<uint32_t>(plan_.buffers.size()));
       plan_.buffers.push_back({b.bytes, b.maker, b.last});
     }
@@ -251,7 +254,7 @@ class Planner {
     }
     for (Commit& c : commits_) {
       settle(c.from);
-      const Location from = block(c.value).maker != kNobody ? location(c.value) : c.from;
+      const Location from = block(c.value).maker != kNone ? location(c.value) : c.from;
       plan_.commits.push_back({from, c.to, type(c.value).bytes()});
     }
   }
@@ -275,7 +278,7 @@ class Planner {
   std::vector<Block> blocks_;       // by value
   std::vector<int64_t> state_read_; // by state: the step that reads the old value last; -1: none
   std::vector<Commit> commits_;
-  std::unordered_map<std::string_view, uint32_t> state_numbers_;  // by names of the program
+  std::unordered_map<std::string_view, uint32_t> state_numbers_;  // keys refer to the program's names
   std::unordered_set<std::string_view> updated_;
   MemoryPlan plan_;
 };

@@ -1,7 +1,9 @@
-// Where every value of a program lives while it runs: inputs, parameters and states, constants, one shared arena.
+// Memory plan: the location of every value while a program runs: inputs, parameters and states, constants, one shared
+// arena.
 //
-// Reshapes and contiguous slices are views. A step may write over an input that dies with it. The new value of a parameter
-// is written into the parameter's memory when nothing reads the old value later; else it is copied there at the end.
+// Reshapes and contiguous slices are views. A step may write over an input whose last use it is. The new value of a
+// parameter is written into the parameter's memory if no later step reads the old value; otherwise it is copied there
+// at the end.
 #pragma once
 
 #include <string>
@@ -12,13 +14,13 @@
 
 namespace harmonics {
 
-// A node that runs, in order, and what its kernel allows.
+// A step in execution order, with what its kernel allows.
 struct PlannedStep {
   uint32_t node = 0;
   uint64_t workspace = 0;
-  uint32_t in_place = 0;        // bit i: output 0 may be the memory of input i
-  // An optimizer's (w, g, moments...) -> w', moments'..., for one parameter or several side by side: so many results for each, which may be
-  // the memory of the old ones. 0: it is none.
+  uint32_t in_place = 0;        // bit i: output 0 may share the memory of input i
+  // Optimizer steps (w, g, moments...) -> w', moments'..., for one or several parameters: results per parameter, which
+  // may overwrite the old values. 0: not an optimizer step.
   uint32_t update_results = 0;
 };
 
@@ -41,21 +43,21 @@ struct MemoryPlan {
     TensorType type;
   };
   std::vector<uint32_t> inputs;          // nodes
-  std::vector<State> states;             // parameters and states, by name once
+  std::vector<State> states;             // parameters and states, once per name
   std::vector<Location> values;          // by value
   std::vector<Location> outputs;         // by Program::outputs
   std::vector<Location> workspaces;      // by step
-  std::vector<bool> in_place;            // by step: output 0 lies in an input's memory
-  std::vector<PlannedCopy> saves;        // before the first step: old values that are read at the end
+  std::vector<bool> in_place;            // by step: output 0 shares an input's memory
+  std::vector<PlannedCopy> saves;        // before the first step: old values needed at the end
   std::vector<PlannedCopy> commits;      // after the last step
   std::vector<BufferSpan> buffers;       // of the arena
   Placement placement;
   uint64_t unshared_bytes = 0, workspace_bytes = 0;
 };
 
-// Is this node only another view of its input?
+// Is the node only a view of its input?
 bool is_view(const Program& program, const Node& node);
-// Steps before `rest` may change no parameter or state; rest == steps.size(): there are none after.
+// Steps before `rest` must not change a parameter or state. rest == steps.size(): no step is after the forward pass.
 MemoryPlan plan_memory(const Program& program, const std::vector<PlannedStep>& steps, uint32_t rest);
 
 }  // namespace harmonics

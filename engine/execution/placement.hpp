@@ -1,4 +1,4 @@
-// Where buffers lie in one arena, so that those alive at the same time do not overlap.
+// Offsets of buffers in one arena: buffers alive at the same time do not overlap.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ inline constexpr uint64_t kArenaAlignment = 64;
 
 struct BufferSpan {
   uint64_t bytes = 0;
-  uint32_t first = 0, last = 0;  // steps, both included
+  uint32_t first = 0, last = 0;  // first and last step, inclusive
 };
 
 struct Placement {
@@ -18,8 +18,8 @@ struct Placement {
   uint64_t bytes = 0;             // of the arena
 };
 
-// Largest first, each into the tightest gap between the buffers placed before it; of more than 8,192 buffers, in the order of their steps, in a
-// time that grows with n log n. Buffers without bytes take no room.
+// Largest first, each into the tightest gap between those placed before. More than 8,192 buffers are placed in step
+// order, in O(n log n). Empty buffers take no space.
 Placement place_buffers(const std::vector<BufferSpan>& buffers);
 
 }  // namespace harmonics

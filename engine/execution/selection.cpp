@@ -39,7 +39,8 @@ Selection::Selection(Registry& registry, const DeviceSettings& device, bool trai
     : registry_(registry), device_(device.device), training_(training), kernels_(device.device, registry, device.precision), overrides_(registry.overrides()) {
   for (const std::string& name : registry.names(HX_IMPLEMENTATION)) named_.insert(name.substr(0, name.find('.')));
   for (const auto& [functional, implementation] : overrides_) check_override(functional, implementation);
-  if (kernels_.is_reference()) std::erase_if(named_, [&](const std::string& op) { return !wanted(op); });  // it says what is meant
+  // the reference uses only implementations an override names
+  if (kernels_.is_reference()) std::erase_if(named_, [&](const std::string& op) { return !wanted(op); });
 }
 
 void Selection::check_override(const std::string& functional, const std::string& wanted) {

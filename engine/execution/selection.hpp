@@ -1,5 +1,5 @@
-// Choosing an implementation for every call: what the user says, then the graph's own registry, then plugins, the newest
-// first, then the device, then the portable body. Evaluated while programs are made; what was chosen stays with them.
+// Selects an implementation for every call, by priority: overrides, the graph's own registry, plugins (newest first),
+// the device, the portable body. Selection happens when programs are compiled and is fixed from then on.
 #pragma once
 
 #include <map>
@@ -18,35 +18,35 @@ struct CallSiteInfo;
 
 class Selection final : public Chooser {
  public:
-  // Takes over the overrides of now. One that names no functional, or no implementation there is, is ErrorKind::Usage. `flags`:
-  // of every site, HX_SITE_...
+  // Copies the current overrides. Throws ErrorKind::Usage if one names an unknown functional or implementation.
+  // `flags`: of every call site, HX_SITE_...
   Selection(Registry& registry, const DeviceSettings& device, bool training);
 
-  // Nothing to choose among: nobody has registered an implementation, and nothing is overridden.
+  // Nothing to select: no implementation is registered and nothing is overridden.
   bool idle() const { return named_.empty() && overrides_.empty(); }
 
   std::shared_ptr<const HostFunction> choose(const Program& program, const Node& node) override;
   void opened(const Program& program, const Node& call) override;
-  // The calls whose bodies were differentiated.
+  // Calls whose bodies were differentiated.
   const std::vector<Selected>& opened() const { return opened_; }
-  // Is the call to be computed by its body, whatever the device has?
+  // Does an override ask for the body?
   bool wants_body(const std::string& op) const;
-  // Is the call to be computed by the device's kernel?
+  // Does an override ask for the device's kernel?
   bool wants_device(const std::string& op) const;
 
-  // For a call that stays one: "cpu" has a kernel for it, or its body takes its place. With an override that wants the device
-  // and no kernel there: ErrorKind::Usage with what everybody says.
-  // `why_not`: what the device said when it gave none.
+  // Records a call that stays a call: the device has a kernel for it (`by_device`), or its body replaces it. Throws
+  // ErrorKind::Usage with every candidate's answer if an override asks for the device and it has no kernel. `why_not`:
+  // the device's reason.
   Selected settled(const Program& program, const Node& node, bool by_device, const std::string& why_not = "");
 
  private:
   struct Verdict {
     ItemPtr item;
-    std::optional<std::string> declined;  // why; empty: it would serve
+    std::optional<std::string> declined;  // the reason; empty: it would accept
   };
   struct Considered {
     std::vector<Verdict> verdicts;
-    ItemPtr winner;  // null: none of them
+    ItemPtr winner;  // null: none accepted
   };
 
   void check_override(const std::string& functional, const std::string& wanted);
@@ -59,15 +59,15 @@ class Selection final : public Chooser {
   Registry& registry_;
   std::string device_;
   bool training_;
-  KernelSource kernels_;  // for what the device would say
+  KernelSource kernels_;  // to query the device
   std::map<std::string, std::string> overrides_;
-  std::set<std::string> named_;  // what implementations are registered for
+  std::set<std::string> named_;  // functionals and primitives with registered implementations
   std::map<std::string, std::vector<ItemPtr>> candidates_;
   std::map<std::string, Considered> known_;  // by site
   std::vector<Selected> opened_;
 };
 
-// The implementation an override may name besides those of plugins: the functional's body.
+// Implementation name for the functional's body, for overrides.
 inline constexpr const char* kPortable = "portable";
 
 }  // namespace harmonics

@@ -26,7 +26,9 @@ bool has_clock(const Item& device) {
   const auto& t = device.table<hx_device_vt>();
   const bool records = HM_TABLE_HAS(t, record_time), tells = HM_TABLE_HAS(t, elapsed);
   if (records != tells || (records && !has_events(device)))
-    throw Error(ErrorKind::Plugin, fmt::format("device '{}' has some of the functions for times of its own, but not all", device.name), {}, {"record_time, elapsed, record, wait and release_event belong together"});
+    throw Error(ErrorKind::Plugin,
+                fmt::format("device '{}' has some of the functions for event times, but not all", device.name), {},
+                {"record_time, elapsed, record, wait and release_event belong together"});
   return records;
 }
 
@@ -34,7 +36,10 @@ bool looks_at_numbers(const Item& device) {
   const auto& t = device.table<hx_device_vt>();
   const bool copies = HM_TABLE_HAS(t, copy_if_finite), awaits = HM_TABLE_HAS(t, await_event);
   if (copies != awaits || (copies && !(has_events(device) && has_host_memory(device))))
-    throw Error(ErrorKind::Plugin, fmt::format("device '{}' has some of the functions for steps that look at a number, but not all", device.name), {}, {"copy_if_finite, await_event, record, wait, release_event, allocate_host and release_host belong together"});
+    throw Error(
+        ErrorKind::Plugin,
+        fmt::format("device '{}' has some of the functions for conditional updates, but not all", device.name), {},
+        {"copy_if_finite, await_event, record, wait, release_event, allocate_host and release_host belong together"});
   return copies;
 }
 
@@ -78,7 +83,7 @@ void DeviceEvent::hold_back(DeviceQueue& queue) const {
 }
 void DeviceEvent::await() const { queue_->check(table_of(*queue_).await_event(queue_->device().self, event_), "finish what is queued"); }
 std::optional<double> DeviceEvent::since(const DeviceEvent& earlier) const {
-  constexpr double kMost = 1e8;  // years
+  constexpr double kMost = 1e8;  // seconds, about three years
   double seconds = 0;
   const hx_status status = table_of(*queue_).elapsed(queue_->device().self, earlier.event_, event_, &seconds);
   if (status == HX_DECLINED) return std::nullopt;

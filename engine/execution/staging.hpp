@@ -1,5 +1,5 @@
-// What lies between the host and a device beside its queues: memory that both reach without a detour, and points of queues that others
-// wait for, or that keep the time. Devices need not have them; what a device says goes wrong is ErrorKind::Device.
+// Optional device features besides queues: host memory with direct device access, events, clocks. Failures reported by
+// a device are ErrorKind::Device.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@ namespace harmonics {
 
 bool has_host_memory(const Item& device);
 bool has_events(const Item& device);
-// Times between points of its queues. One function without the other, or without events, is ErrorKind::Plugin. With them a device may
-// still keep none: see DeviceEvent::timed.
+// Does the device time events? Throws ErrorKind::Plugin if its table has one of the functions without the other, or
+// lacks events. The device may still have no times, see DeviceEvent::timed.
 bool has_clock(const Item& device);
 
-// Copies that look at a number before, and events that the host waits for. One without the other, or without events and host memory,
-// is ErrorKind::Plugin.
+// Does the device support copies conditional on a finite number, and events the host can wait for? Throws
+// ErrorKind::Plugin if its table has one without the other, or lacks events or host memory.
 bool looks_at_numbers(const Item& device);
 
-// Memory of the host that a device copies from and to without a detour, where it has such; else any. Zeroed.
+// Zeroed host memory with direct device access where supported, else ordinary memory.
 class HostMemory {
  public:
   HostMemory(DeviceQueuePtr queue, uint64_t bytes);
@@ -36,22 +36,23 @@ class HostMemory {
   std::byte* data_ = nullptr;
 };
 
-// A point of a queue: everything queued before it was made.
+// A point of a queue: complete when everything queued before it is.
 class DeviceEvent {
  public:
-  DeviceEvent() = default;  // none
+  DeviceEvent() = default;  // empty
   explicit DeviceEvent(DeviceQueuePtr queue);
-  // One that keeps the time at which its queue came there; none where the device keeps no times.
+  // An event with a timestamp; empty if the device has no clock.
   static DeviceEvent timed(DeviceQueuePtr queue);
   DeviceEvent(DeviceEvent&& other) noexcept : queue_(std::move(other.queue_)), event_(std::exchange(other.event_, nullptr)) {}
   DeviceEvent& operator=(DeviceEvent&& other) noexcept;
   ~DeviceEvent() { reset(); }
   explicit operator bool() const { return event_ != nullptr; }
-  // What is queued there from now on, on a queue of the same device, waits for this point; the host does not.
+  // Makes work queued later on `queue`, of the same device, wait for this event; does not block the host.
   void hold_back(DeviceQueue& queue) const;
-  // The host waits until its queue has come there.
+  // Blocks the host until the event is complete.
   void await() const;
-  // Seconds since an earlier one; both are timed, and of one queue that was synchronized since. Nothing: none were kept.
+  // Seconds since an earlier event. Both are timed and of one queue that was synchronized since. Empty: no times were
+  // kept.
   std::optional<double> since(const DeviceEvent& earlier) const;
 
  private:

@@ -1,11 +1,11 @@
-// A step of a plan as people see it.
+// Description of a plan's step for output.
 #pragma once
 
 #include "engine/execution/executable.hpp"
 
 namespace harmonics {
 
-// What the node is: name, scope, types, bytes written, arithmetic.
+// Describes the node: name, scope, types, bytes written, arithmetic.
 PlanStep describe_step(const Program& program, const Node& node);
 
 }  // namespace harmonics

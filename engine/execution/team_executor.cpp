@@ -1,4 +1,4 @@
-// A team of threads made of atomics, one mutex and one condition variable.
+// Thread pool with per-thread ranges and work stealing: atomics, one mutex, one condition variable.
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -12,7 +12,7 @@ namespace harmonics {
 
 namespace {
 
-constexpr int kSpins = 2000, kYields = 50;  // some tens of microseconds, the pause between two kernels of a plan
+constexpr int kSpins = 2000, kYields = 50;  // some tens of microseconds: the pause between two kernels of a plan
 
 void relax() {
 #if defined(__x86_64__)
@@ -27,16 +27,16 @@ struct Job {
   const void* context;
 };
 
-// The parts of a job that nobody has taken yet, [begin, end), of one thread. It takes them from the front, so that it finds in its caches what it
-// had there in the job before; others take from the back once they have none of their own. All in one line of memory, which is what a thread that
-// waits has to fetch.
+// The parts [begin, end) of a job that one thread has left. The owner takes from the front, where its caches still hold
+// the previous job's data; other threads steal from the back. Everything fits one cache line, the only one a waiting
+// thread fetches.
 class alignas(64) Share {
  public:
   void give(const Job& job, uint32_t begin, uint32_t end) {
     job_ = job;
     range_.store(uint64_t{begin} << 32 | end, std::memory_order_seq_cst);
   }
-  // Of whom has taken a part.
+  // Call only after taking `part`.
   void run(uint32_t part) const { job_.body(job_.context, part); }
   bool empty() const { return is_empty(range_.load(std::memory_order_seq_cst)); }
   bool take_first(uint32_t& part) {
@@ -59,7 +59,7 @@ class alignas(64) Share {
   Job job_{};
 };
 
-// Whoever has taken a part may read the job: the caller of run() writes another only after every part is done.
+// A thread that took a part may read the job: run() replaces it only after all parts are done.
 class TeamExecutor final : public Executor {
  public:
   explicit TeamExecutor(int threads) : shares_(static_cast<size_t>(threads)) {
@@ -84,7 +84,7 @@ class TeamExecutor final : public Executor {
     const auto begin = [&](size_t i) { return static_cast<uint32_t>((uint64_t{parts} * i + shares_.size() - 1) / shares_.size()); };
     for (size_t i = shares_.size(); i-- > 0;) shares_[i].give(job, begin(i), begin(i + 1));
     if (parked_.load(std::memory_order_seq_cst) > 0) {
-      { std::lock_guard lock(mutex_); }  // a worker about to wait has seen the job or hears the call
+      { std::lock_guard lock(mutex_); }  // a worker about to wait has seen the job or gets the notification
       wake_.notify_all();
     }
     take_part(0);
@@ -92,7 +92,7 @@ class TeamExecutor final : public Executor {
   }
 
  private:
-  // What is left of the job: of one's own, then of others.
+  // Runs the thread's own parts, then steals.
   void take_part(size_t own) {
     uint32_t part = 0, done = 0;
     for (; shares_[own].take_first(part); ++done) shares_[own].run(part);
@@ -107,7 +107,7 @@ class TeamExecutor final : public Executor {
     return false;
   }
 
-  // One's own share is looked at often, those of others rarely: each look takes the line from a thread that works.
+  // Polls the own share often and the others rarely: each poll takes the cache line from a working thread.
   bool comes_soon(size_t own) const {
     for (int i = 0; i < kSpins; ++i, relax())
       if (!shares_[own].empty() || (i % 64 == 63 && has_work())) return true;
@@ -128,13 +128,13 @@ class TeamExecutor final : public Executor {
     }
   }
 
-  std::vector<Share> shares_;  // the caller's, then the workers'
+  std::vector<Share> shares_;  // index 0: the caller; then the workers
   std::vector<std::thread> workers_;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::atomic<bool> stop_{false};
   std::atomic<int> parked_{0};
-  alignas(64) std::mutex callers_;              // written for every job, in a line that no worker reads
+  alignas(64) std::mutex callers_;              // written for every job, on a cache line no worker reads
   alignas(64) std::atomic<uint32_t> left_{0};  // parts not yet done
 };
 

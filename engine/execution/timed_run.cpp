@@ -1,4 +1,4 @@
-// The runs of a plan that are looked at, apart from those that are not.
+// Timed and empty runs of a CompiledPlan, kept apart from untimed ones.
 #include <algorithm>
 #include <chrono>
 #include <mutex>
@@ -16,7 +16,7 @@ uint64_t now() {
 
 void do_nothing(const void*, void* const*, uint32_t, uint32_t) {}
 
-// Numbers threads as they appear, the first being 0.
+// Numbers threads in order of appearance, from 0.
 class ThreadNumbers {
  public:
   uint32_t mine() {

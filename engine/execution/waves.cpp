@@ -6,7 +6,8 @@ namespace harmonics {
 
 namespace {
 
-constexpr double kWorthSharing = 4000;  // nanoseconds another thread takes over: many times what handing them over costs
+// nanoseconds of work another thread takes over; many times the cost of handing it over
+constexpr double kWorthSharing = 4000;
 
 bool overlap(const MemorySpan& a, const MemorySpan& b) { return a.begin < b.end && b.begin < a.end; }
 
@@ -69,7 +70,7 @@ class Maker {
     waves_.phases.push_back(p);
   }
 
-  // Any run of neighbours gets about as much of every step.
+  // Interleaves the steps, so that any contiguous range of jobs has a similar share of each step.
   void spread(const WavePhase& p) {
     const auto place = [&](const WaveJob& j) { return (j.part + 0.5) / steps_[j.step].parts[j.phase]; };
     const auto first = waves_.jobs.begin() + p.first;

@@ -1,5 +1,5 @@
-// Waves: neighbouring steps of a plan that touch each other's memory nowhere run at the same time, so that several threads
-// wait for one another once a wave. What a step computes does not depend on it.
+// Waves: consecutive steps without memory conflicts run concurrently, so that threads synchronize once per wave.
+// Results do not depend on it.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,18 @@ struct MemorySpan {
   bool written = false;
 };
 
-// What a step touches and about how long it takes.
+// Memory a step accesses, and its estimated time.
 struct StepAccess {
   std::vector<MemorySpan> spans;
   double nanoseconds = 0;
-  bool alone = false;  // nothing else may run meanwhile
+  bool alone = false;  // must run by itself
 };
 
-// A part of a phase of a step.
+// One part of a phase of a step.
 struct WaveJob {
   uint32_t step, phase, part;
 };
-// One phase of all steps of a wave: jobs [first, first + count), on several threads or, for little work, in order.
+// The jobs [first, first + count) of one phase of a wave; parallel, or in order if the work is small.
 struct WavePhase {
   uint32_t first = 0, count = 0;
   bool parallel = false;
@@ -32,17 +32,18 @@ struct WavePhase {
 struct Waves {
   std::vector<WaveJob> jobs;
   std::vector<WavePhase> phases;
-  size_t rest = 0;  // the first phase after the forward pass
+  size_t rest = 0;  // first phase after the forward pass
 };
 
-// The shape of a step as waves see it.
+// Phases and parts of a step.
 struct StepShape {
-  const void* context = nullptr;  // steps of one kernel never share a wave: a kernel may keep what it works on in its context
+  // steps with the same kernel context never share a wave: the kernel may keep scratch data in it
+  const void* context = nullptr;
   uint32_t phases = 1;
   const uint32_t* parts = nullptr;
 };
 
-// `rest`: the first step after the forward pass; no wave crosses it.
+// `rest`: first step after the forward pass; waves do not cross it.
 Waves make_waves(const std::vector<StepShape>& steps, const std::vector<StepAccess>& access, size_t rest);
 
 }  // namespace harmonics

@@ -47,7 +47,7 @@ void add_flops(const Program& program, const Node& node, Work& work) {
   work.other += inside.other;
 }
 
-// Of a table only the rows that are asked for count, of a copied tensor only what is copied.
+// Index operations count only the selected rows of a table; layout operations only what they copy.
 double bytes_of(const Program& program, const Node& node) {
   double results = 0, operands = 0;
   for (ValueId v : node.outputs) results += bytes(program.type(v));

@@ -1,4 +1,4 @@
-// What a node has to do at least, whoever does it.
+// Minimum arithmetic and memory traffic of a node, independent of the kernel.
 #pragma once
 
 #include "engine/program/program.hpp"
@@ -6,8 +6,8 @@
 namespace harmonics {
 
 struct Work {
-  double products = 0;  // additions and multiplications of contractions; a causal attention's without the masked half
-  double other = 0;     // everything else: one an element and operation
+  double products = 0;  // additions and multiplications of contractions; causal attention counts half
+  double other = 0;     // all else: one per element and operation
   double bytes = 0;     // operands read once, results written once
   double flops() const { return products + other; }
 };

@@ -38,7 +38,7 @@ Values gelu(const AttributeMap& a, Inputs in) {
   if (!tanh_gelu(a)) return {0.5 * x * (1.0 + erf(x * M_SQRT1_2))};
   return {0.5 * x * (1.0 + tanh(kGeluScale * (x + kGeluCubic * (x * x * x))))};
 }
-HTensor gelu_slope(const AttributeMap& a, const HTensor& x) {
+HTensor gelu_derivative(const AttributeMap& a, const HTensor& x) {
   if (!tanh_gelu(a)) {
     const HTensor density = exp(-0.5 * square(x)) * (M_SQRT1_2 * M_2_SQRTPI / 2);
     return 0.5 * (1.0 + erf(x * M_SQRT1_2)) + x * density;
@@ -50,7 +50,7 @@ HTensor gelu_slope(const AttributeMap& a, const HTensor& x) {
 Values gelu_gradient(const AttributeMap& a, Inputs in, Inputs, Inputs dy) { return {one("gelu_grad", a, {in[0], dy[0]})}; }
 Values gelu_grad(const AttributeMap& a, Inputs in) {
   expect_inputs("gelu_grad", in, 2, 2);
-  return {in[1] * gelu_slope(a, in[0])};
+  return {in[1] * gelu_derivative(a, in[0])};
 }
 
 Values silu(const AttributeMap&, Inputs in) {
@@ -62,7 +62,7 @@ Values silu_gradient(const AttributeMap&, Inputs in, Inputs, Inputs dy) {
   return {dy[0] * (s * (1.0 + in[0] * (1.0 - s)))};
 }
 
-// The exponential sees only the negative half, so that neither it nor its gradient overflows on the other.
+// exp gets only the negative half, so that neither it nor its gradient overflows.
 Values elu(const AttributeMap& a, Inputs in) {
   expect_inputs("elu", in, 1, 1);
   return {select(less(0.0, in[0]), in[0], a.number("alpha", 1.0) * expm1(minimum(in[0], 0.0)))};

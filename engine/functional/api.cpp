@@ -1,4 +1,4 @@
-// The table of C functions behind the public face. Every function catches everything and answers with a status.
+// The C function table of the public API. Every function catches all exceptions and returns a status.
 #include <cstring>
 
 #include "engine/functional/guard.hpp"
@@ -64,7 +64,7 @@ hx_status type_of_value(const hx_value* v, hx_type* out) {
 hx_status data(const hx_value* v, const void** out) {
   return guard([&] { *out = with_numbers(v).storage->data(); });
 }
-// Nobody else may see the write: not another handle of this value, not another value over the same storage.
+// Copy on write: neither another handle nor another value over the same storage may see the change.
 hx_status mutable_data(hx_value** v, void** out) {
   return guard([&] {
     const hx_value& held = with_numbers(*v);

@@ -6,7 +6,7 @@
 namespace harmonics::reference {
 namespace {
 
-// Pairs (i, i + D/2) turn by (offset + t) base^(-2i/D). Angles in f64: a late position keeps its digits.
+// Rotates pairs (i, i + D/2) by (offset + t) base^(-2i/D). Angles are f64 for accuracy at late positions.
 Values rope(const AttributeMap& a, Inputs in) {
   expect_inputs("rope", in, 1, 1);
   const HTensor& x = in[0];
@@ -29,7 +29,7 @@ Values rope_gradient(const AttributeMap& a, Inputs, Inputs, Inputs gradients) {
   return {one("rope", back.set("inverse", !a.flag("inverse")), {gradients[0]})};
 }
 
-// The sizes of one attention; query heads come in groups that share a key and value head.
+// Sizes of an attention; groups of query heads share a key and value head.
 struct Heads {
   int64_t batch, shared, group, queries, width, keys, value_width;
   double scale;
@@ -63,7 +63,7 @@ struct Heads {
     for (int64_t d : x.shape().from(3)) dims.push_back(d);
     return reshape(x, Shape(dims));
   }
-  // Are there queries that see no key at all? The mask is aligned at its lower right corner: the last query sees all.
+  // Are there queries that see no key? The mask is aligned at the lower right corner: the last query sees all keys.
   bool has_blind() const { return causal && queries > keys; }
   // Scaled and masked scores [B, Hkv, group, T, S].
   HTensor scores(const HTensor& q, const HTensor& k) const {
@@ -74,11 +74,12 @@ struct Heads {
     const HTensor seen = less_equal(iota(DType::I64, mask, 1), last_seen);
     return select(seen, s, full(s.dtype(), s.shape(), -std::numeric_limits<double>::infinity()));
   }
-  // Finite in place of the -inf of blind rows, so that exp(-inf - it) is 0 and not NaN.
+  // Replaces the -inf of queries that see no key, so that exp(-inf - x) is 0 and not NaN.
   HTensor finite(const HTensor& x) const {
     return has_blind() ? select(equal(x, -std::numeric_limits<double>::infinity()), zeros_like(x), x) : x;
   }
-  // Normalised by their own sum: lse has no more digits than the largest score leaves it. It tells the blind rows.
+  // Normalised by their own sum, since lse is rounded to the precision of the largest score. lse marks queries that see
+  // no key.
   HTensor probabilities(const HTensor& scores, const HTensor& lse) const {
     const HTensor p = one("softmax", {}, {scores});
     if (!has_blind()) return p;
@@ -110,7 +111,7 @@ Values attention(const AttributeMap& a, Inputs in) {
   return {as_type_of(h.join(out), in[0]), h.join(lse)};
 }
 
-// dlse reaches the scores as probabilities times dlse.
+// The gradient of lse adds probabilities times dlse to that of the scores.
 Values through_lse(const Heads& h, Inputs in, const HTensor& lse, const HTensor& dlse) {
   const HTensor q = wide(in[0]), k = wide(in[1]);
   const HTensor ds = h.probabilities(h.scores(q, k), lse) * column(h.split(dlse));
@@ -129,7 +130,8 @@ Values attention_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs g
   }
   return result;
 }
-// Where a query sees one key, sum(p dp) equals dp, and its gradients are exactly 0; sum(dout out) would leave rounding.
+// softmax_grad uses sum(p dp), which equals dp if a query sees a single key, so that its gradients are exactly 0;
+// sum(dout out) would leave a rounding error.
 Values attention_grad(const AttributeMap& a, Inputs in) {
   expect_inputs("attention_grad", in, 6, 6);
   if (a.flag("positions_first")) {

@@ -1,4 +1,4 @@
-// Convolution as a product: the patches of each window become columns, the weight a matrix per group.
+// Convolution as a matrix product: patches of windows are columns, the weight is one matrix per group.
 #include "engine/functional/reference.hpp"
 
 namespace harmonics::reference {
@@ -35,7 +35,7 @@ AttributeMap window(const char* name, const AttributeMap& attributes, const std:
 
 namespace {
 
-// The sizes of one convolution, from x's (or dx's) shape and the weight's.
+// Sizes of a convolution, from the shapes of x (or dx) and the weight.
 struct Geometry {
   int64_t samples, groups, outputs, outputs_per_group, rows;  // rows: channels per group times kernel elements
   AttributeMap patches;
@@ -55,7 +55,7 @@ struct Geometry {
     patches = window(name, a, weight.from(2).vector(), 0);
   }
   HTensor matrices(const HTensor& weight) const { return reshape(weight, {groups, outputs_per_group, rows}); }
-  // [N, groups, rows, places] of x's patches, or of a gradient in their place.
+  // [N, groups, rows, positions] of x's patches, or of their gradients.
   HTensor columns(const HTensor& p) const { return reshape(p, {samples, groups, rows, p.shape().from(2).count()}); }
   HTensor grouped(const HTensor& y) const {
     return reshape(y, {samples, groups, outputs_per_group, y.shape().from(2).count()});
@@ -117,7 +117,7 @@ Values conv_grad_input(const AttributeMap& a, Inputs in) {
   const HTensor &weight = in[0], &dy = in[1];
   const Shape input_shape = a.shape("input_shape");
   const Geometry g("conv_grad_input", a, input_shape, weight.shape());
-  // [groups, rows, N, places] -> [N, C * kernel, out...]
+  // [groups, rows, N, positions] -> [N, C * kernel, out...]
   const HTensor product = dot(g.matrices(weight), g.grouped(dy), {1}, {2}, {0}, {1});
   Shape shape = dy.shape();
   shape[1] = g.groups * g.rows;
@@ -136,7 +136,7 @@ Values conv_grad_weight(const AttributeMap& a, Inputs in) {
   return {reshape(dot(g.grouped(dy), columns, {0, 3}, {0, 3}, {1}, {1}), weight_shape)};
 }
 
-// Max pooling after it: what a device may do while the convolution's result is still in its cache.
+// Max pooling after a convolution, which devices can fuse while the result is in cache.
 AttributeMap pool_attributes(const AttributeMap& a) {
   AttributeMap result;
   for (const char* key : {"kernel", "strides", "padding_low", "padding_high", "dilation"})
@@ -151,7 +151,7 @@ Values conv_max_pool(const AttributeMap& a, Inputs in) {
   return apply("max_pool", pool_attributes(a), {one("conv", window, {in.begin(), in.end()})});
 }
 
-// The slope before pooling: dy where the indices say, 0 elsewhere.
+// Gradient before pooling: dy at the indices, 0 elsewhere.
 HTensor unpooled(const AttributeMap& a, const HTensor& x, const HTensor& weight, const HTensor& indices,
                  const HTensor& dy) {
   Shape places = one("conv", geometry_attributes(a), {x, weight}).shape();

@@ -5,7 +5,7 @@
 namespace harmonics::reference {
 namespace {
 
-// Kept elements are scaled so that the expectation stays; `random` is uniform in [0, 1).
+// Kept elements are scaled to preserve the expectation; `random` is uniform in [0, 1).
 Values masked(const char* name, const AttributeMap& a, const HTensor& random, const HTensor& x) {
   const double rate = a.number("rate");
   expect(rate >= 0 && rate < 1, name, fmt::format("rate is {:g}; it must be in [0, 1)", rate), ErrorKind::Type);

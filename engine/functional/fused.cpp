@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kReductions[] = {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"};
 
-// The chain on whole tensors. Only casts say what type they give: the others have their operands'.
+// Evaluates the chain on whole tensors. Only casts change the type.
 Values fused_reduce(const AttributeMap& attributes, Inputs in) {
   const Chain chain = chain_of(attributes, in.size());
   const std::string& reduction = attributes.text("reduction");

@@ -1,4 +1,4 @@
-// How C functions of the host answer: nothing C++ leaves them.
+// Exception guard of the host's C functions.
 #pragma once
 
 #include <new>
@@ -8,7 +8,7 @@
 
 namespace harmonics {
 
-// Keeps this thread's last error and gives HX_ERROR.
+// Stores this thread's last error and returns HX_ERROR.
 hx_status fail(ErrorKind kind, std::string text);
 
 template <typename Body>

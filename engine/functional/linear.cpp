@@ -5,7 +5,7 @@
 namespace harmonics::reference {
 namespace {
 
-// What a product multiplies: x, or, where x holds whole numbers, x * scale.
+// The product's operand: x, or x * scale for integer x.
 HTensor scaled(const char* name, const AttributeMap& a, const HTensor& x, const HTensor& like) {
   if (!a.has("scale")) return x;
   expect(is_integer(x.dtype()), name, "scale is for whole numbers, not for " + text_of(x), ErrorKind::Type);
@@ -15,7 +15,7 @@ HTensor scaled(const char* name, const AttributeMap& a, const HTensor& x, const 
 Values linear(const AttributeMap& a, Inputs in) {
   expect_inputs("linear", in, 2, 3);
   const HTensor &weight = in[1], x = scaled("linear", a, in[0], weight);
-  const uint32_t from = a.flag("transposed") ? 0 : 1;  // the weight's axis of inputs
+  const uint32_t from = a.flag("transposed") ? 0 : 1;  // the weight's input axis
   expect(x.rank() >= 1 && weight.rank() == 2 && x.shape().back() == weight.shape()[from], "linear",
          "x " + text_of(x) + " and weight " + text_of(weight) + " do not fit: x is [..., in], the weight " +
              (from ? "[out, in]" : "[in, out]"));
@@ -43,10 +43,10 @@ Values linear_gradient(const AttributeMap& a, Inputs in, Inputs out, Inputs grad
   return result;
 }
 
-// a's rows times b's rows, summed over all leading axes: what the weight of an affine map has as its slope.
+// Rows of a times rows of b, summed over all leading axes: the gradient of an affine map's weight.
 HTensor summed_outer(const HTensor& a, const HTensor& b) { return dot(a, b, leading_axes(a), leading_axes(b)); }
 
-// Where nothing is kept, what is not finite is not kept either.
+// select, so that a dropped sum drops its infinities and NaN too.
 Values dot_add(const AttributeMap& attributes, Inputs in) {
   expect_inputs("dot_add", in, 3, 4);
   const HTensor product = one("dot", attributes, {in[1], in[2]});
@@ -54,7 +54,7 @@ Values dot_add(const AttributeMap& attributes, Inputs in) {
   return {(in.size() == 4 ? select(in[3], in[0], zeros_like(in[0])) : in[0]) + product};
 }
 
-// What a product and a sum of one of its operands read anyway, together: the slopes of a weight and its bias.
+// A product and the sum of one of its operands, which the kernel reads once: gradients of a weight and its bias.
 Values dot_sum(const AttributeMap& attributes, Inputs in) {
   expect_inputs("dot_sum", in, 2, 2);
   const int64_t which = attributes.integer("sum", 0);
@@ -73,12 +73,12 @@ Values sgd_outer(const AttributeMap& attributes, Inputs in) {
          "sgd_outer", "w " + text_of(w) + ", a " + text_of(a) + " and b " + text_of(b) +
                           " do not fit: w is [m, n], a [..., m] and b [..., n]");
   Values result{one("sgd", {}, {w, summed_outer(a, b), in[3]})};
-  const std::string slope = attributes.text("slope", "");
-  if (slope.empty()) return result;
-  expect(slope == "all" || slope == "active", "sgd_outer",
-         fmt::format("slope is '{}'; it is \"\", \"all\" or \"active\"", slope), ErrorKind::Type);
+  const std::string mode = attributes.text("slope", "");
+  if (mode.empty()) return result;
+  expect(mode == "all" || mode == "active", "sgd_outer",
+         fmt::format("slope is '{}'; it is \"\", \"all\" or \"active\"", mode), ErrorKind::Type);
   const HTensor da = dot(b, w, last_axis(b), {1});
-  result.push_back(slope == "all" ? da : select(less_equal(a, zeros_like(a)), zeros_like(a), da));
+  result.push_back(mode == "all" ? da : select(less_equal(a, zeros_like(a)), zeros_like(a), da));
   return result;
 }
 
@@ -89,14 +89,14 @@ std::vector<Functional> linears() {
            "x [..., in], weight [out, in], bias [out]? {activation = \"\", transposed = false, scale?} -> y [..., out]; with "
            "transposed the weight is [in, out]; with scale x holds whole numbers and x * scale is multiplied",
            linear, linear_gradient},
-          {"dot_add", "a product of tensors added to a sum, which it may be written over",
+          {"dot_add", "a sum plus a product of tensors, computed in place where possible",
            "sum [...], a, b, keep []? {lhs_contract, rhs_contract, lhs_batch, rhs_batch} -> sum + dot(a, b) [...]; the product "
            "alone where keep is false",
            dot_add, nullptr},
-          {"dot_sum", "a product of tensors, and one of them summed over the axes that the product joins",
+          {"dot_sum", "a product of tensors, and the sum of one operand over the contracted axes",
            "a, b {lhs_contract, rhs_contract, sum = 0} -> dot(a, b) [...], a summed over lhs_contract [...]; b over rhs_contract where sum is 1",
            dot_sum, nullptr},
-          {"sgd_outer", "one step of gradient descent on an affine map's weight, whose slope is never stored",
+          {"sgd_outer", "one step of gradient descent on an affine map's weight, without storing its gradient",
            "w [m, n], a [..., m], b [..., n], lr [] {slope = \"\", scale?} -> w - lr sum(a b^T) [m, n], b w^T [..., m]?; slope "
            "\"all\" gives the second result (with the old w), \"active\" only where a > 0, else zero; with scale a holds whole "
            "numbers, and a * scale is meant",

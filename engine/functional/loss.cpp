@@ -11,8 +11,7 @@ void expect_equal_shapes(const char* name, const HTensor& a, const HTensor& b) {
   expect(a.shape() == b.shape(), name, "prediction " + text_of(a) + " and target " + text_of(b) + " differ in shape");
 }
 
-// True where the class number equals the label: labels [...] -> [..., classes]. Compared in i64, so that narrow label
-// types do not wrap.
+// One-hot mask: labels [...] -> [..., classes]. Compared in i64, so that narrow label types do not wrap.
 HTensor hits(const HTensor& labels, int64_t classes) {
   Shape shape = labels.shape();
   shape.push_back(classes);
@@ -27,14 +26,14 @@ void expect_labels(const char* name, const HTensor& logits, const HTensor& label
          "logits " + text_of(logits) + " and labels " + text_of(labels) + " do not fit: labels lack the last axis");
 }
 
-// The number at the label, -infinity for a label outside [0, classes).
+// The value at the label; -infinity for a label outside [0, classes).
 HTensor at_label(const HTensor& x, const HTensor& labels) {
   const HTensor nothing = full(x.dtype(), x.shape(), -std::numeric_limits<double>::infinity());
   return reduce_max(select(hits(labels, x.shape().back()), x, nothing), last_axis(x));
 }
 
-// A label outside [0, classes) hits nothing: its loss is infinite, never silently wrong. The loss is not lse - x[label]:
-// lse has no more digits than the largest logit leaves it.
+// A label outside [0, classes) selects nothing: its loss is infinite. The loss is not lse - x[label], because lse is
+// rounded to the precision of the largest logit.
 Values softmax_cross_entropy(const AttributeMap&, Inputs in) {
   expect_inputs("softmax_cross_entropy", in, 2, 2);
   expect_labels("softmax_cross_entropy", in[0], in[1]);
@@ -53,7 +52,7 @@ Values softmax_cross_entropy_gradient(const AttributeMap&, Inputs in, Inputs out
   }
   return {dx, {}};
 }
-// lse may serve as the shift of the exponentials; the probabilities are normalised by their own sum.
+// lse is only the shift of the exponentials; probabilities are normalised by their own sum.
 Values softmax_cross_entropy_grad(const AttributeMap&, Inputs in) {
   expect_inputs("softmax_cross_entropy_grad", in, 4, 4);
   expect_labels("softmax_cross_entropy_grad", in[0], in[1]);
@@ -77,7 +76,7 @@ Values sigmoid_cross_entropy_grad(const AttributeMap&, Inputs in) {
   return {as_type_of((logistic(x) - target) * dloss, in[0])};
 }
 
-// Logarithms are kept above -100, so that a probability of exactly 0 or 1 has a finite loss.
+// Logarithms are clamped at -100, so that a probability of exactly 0 or 1 has a finite loss.
 Values binary_cross_entropy(const AttributeMap&, Inputs in) {
   expect_inputs("binary_cross_entropy", in, 2, 2);
   expect_equal_shapes("binary_cross_entropy", in[0], in[1]);
@@ -85,7 +84,7 @@ Values binary_cross_entropy(const AttributeMap&, Inputs in) {
   const HTensor on = maximum(log(p), -100.0), off = maximum(log1p(-p), -100.0);
   return {as_type_of(-(target * on + (1.0 - target) * off), in[0])};
 }
-// The derivative of the body is infinite at 0 and 1; this one is bounded, as PyTorch's.
+// The body's derivative is infinite at 0 and 1; this one is bounded, as in PyTorch.
 Values binary_cross_entropy_gradient(const AttributeMap&, Inputs in, Inputs, Inputs gradients) {
   const HTensor p = wide(in[0]), target = wide(in[1]), dloss = wide(gradients[0]);
   const HTensor dp = dloss * (p - target) / maximum(p * (1.0 - p), 1e-12);
@@ -140,7 +139,7 @@ struct Margin {
     expect(power == 1 || power == 2, name, "power is " + std::to_string(power) + "; it can be 1 or 2", ErrorKind::Type);
     squared = power == 2;
   }
-  // What is short of the margin, where `counts` and only there.
+  // The shortfall from the margin, only where `counts` is set.
   HTensor of(const HTensor& lacking, const HTensor& counts) const {
     return select(counts, squared ? square(lacking) : lacking, zeros_like(lacking));
   }

@@ -5,7 +5,7 @@
 namespace harmonics::reference {
 namespace {
 
-// One normalisation: statistics are taken over `over`; gain and bias vary along `own`.
+// A normalisation: statistics over the axes `over`; gain and bias along `own`.
 struct Norm {
   Shape shape;
   std::vector<int64_t> over, own;
@@ -23,7 +23,7 @@ struct Norm {
       if (!is_own(i)) axes.push_back(i);
     return axes;
   }
-  // With size 1 in the axes they lack.
+  // A statistic, with size 1 in reduced axes.
   HTensor statistic(const HTensor& s) const {
     Shape full = shape;
     for (int64_t axis : over) full[static_cast<uint32_t>(axis)] = 1;
@@ -68,7 +68,7 @@ Norm over_batch(const char* name, const HTensor& x) {
   return norm;
 }
 
-// x as [batch, groups, channels of a group, places].
+// x as [batch, groups, channels of a group, positions].
 Norm by_group(const char* name, const HTensor& x, int64_t groups) {
   expect(x.rank() >= 2, name, "x is [batch, channels, ...], not " + text_of(x));
   const Shape s = x.shape();
@@ -77,8 +77,8 @@ Norm by_group(const char* name, const HTensor& x, int64_t groups) {
   return {{s[0], groups, s[1] / groups, s.from(2).count()}, {2, 3}, {1, 2}};
 }
 
-// y = (x - mean) rstd gain + bias; both statistics are results. The mean of large numbers is rounded as they are: what is
-// left of it in the centred ones is subtracted too.
+// y = (x - mean) rstd gain + bias; both statistics are results. The mean of large numbers is rounded; the mean of the
+// centred values, its rounding error, is subtracted too.
 Values normalise(const char* name, const Norm& norm, const AttributeMap& a, Inputs in) {
   expect_parameter(name, norm, in[1], "gain");
   expect_parameter(name, norm, in[2], "bias");
@@ -92,7 +92,7 @@ Values normalise(const char* name, const Norm& norm, const AttributeMap& a, Inpu
   return {as_type_of(y, in[0]), mean, rstd};
 }
 
-// The inputs of a gradient: x, gain, mean, rstd, dy.
+// Inputs of the gradient: x, gain, mean, rstd, dy.
 Values normalise_grad(const char* name, const Norm& norm, Inputs in) {
   expect_parameter(name, norm, in[1], "gain");
   const HTensor x = wide(in[0]), dy = wide(in[4]);
@@ -104,8 +104,8 @@ Values normalise_grad(const char* name, const Norm& norm, Inputs in) {
           as_type_of(norm.parameter_sum(dy), in[1])};
 }
 
-// What the statistics' own gradients add to dx: d mean/dx = 1/n, d rstd/dx = -rstd^3 (x - mean)/n. `mean` may be empty
-// (0).
+// Contribution of the statistics' gradients to dx: d mean/dx = 1/n, d rstd/dx = -rstd^3 (x - mean)/n. `mean` may be
+// empty (0).
 HTensor through_statistics(const Norm& norm, const HTensor& input, const HTensor& mean, const HTensor& rstd,
                            const HTensor& dmean, const HTensor& drstd, HTensor dx) {
   const HTensor x = wide(input);

@@ -1,4 +1,5 @@
-// One step of one parameter; formulas and their order follow PyTorch. `lr` is a scalar, the step number counts from 1.
+// Optimizer updates of one parameter; formulas and their order follow PyTorch. `lr` is a scalar, step numbers start at
+// 1.
 #include <cmath>
 
 #include <fmt/core.h>
@@ -49,7 +50,7 @@ Values adam_step(const char* name, const AttributeMap& a, Inputs in, Decay kind)
   if (decay != 0 && kind == Decay::decoupled) w = w * (1.0 - lr * decay);
   const HTensor m = in[2] + (g - in[2]) * (1 - beta1);
   const HTensor v = in[3] * beta2 + (1 - beta2) * square(g);
-  // The corrections start near 0 (1 - 0.999^1): in f64 they keep all digits.
+  // Bias corrections start near 0 (1 - 0.999^1), so they are computed in f64.
   const HTensor step = cast(in[5], DType::F64);
   const HTensor size = cast(cast(in[4], DType::F64) / (1.0 - pow(beta1, step)), w.dtype());
   const HTensor spread = cast(sqrt(1.0 - pow(beta2, step)), w.dtype());
@@ -73,7 +74,7 @@ Values rmsprop(const AttributeMap& a, Inputs in) {
   if (centered) {
     const HTensor& old = in[tensors - 1];
     mean = old + (g - old) * (1 - alpha);
-    spread = maximum(spread - square(mean), 0.0);  // rounding could leave it below
+    spread = maximum(spread - square(mean), 0.0);  // rounding may make it negative
   }
   HTensor step = g / (sqrt(spread) + epsilon);
   if (momentum != 0) next.push_back(step = momentum * in[3] + step);
@@ -115,8 +116,8 @@ Values lamb(const AttributeMap& a, Inputs in) {
   return {w - (lr * trust) * direction, m, v};
 }
 
-// Five Newton-Schulz steps towards the nearest matrix whose shorter side is orthonormal: singular values end between 0.7
-// and 1.2. The Gram matrix is that of the shorter side.
+// Five Newton-Schulz steps towards the nearest matrix with an orthonormal shorter side: singular values end between 0.7
+// and 1.2. Uses the Gram matrix of the shorter side.
 HTensor orthogonalised(const HTensor& matrix) {
   const bool tall = matrix.shape()[0] > matrix.shape()[1];
   const int64_t over = tall ? 0 : 1;
@@ -143,14 +144,14 @@ Values normuon(const AttributeMap& a, Inputs in) {
   const HTensor o = orthogonalised(m);
   const HTensor v = in[3] + (reduce_mean(square(o), {1}) - in[3]) * (1 - beta2);
   const HTensor even = o / column(sqrt(v) + epsilon);
-  // As long as a usual step of Adam: 0.2 in the root of the mean square.
+  // Scales to the size of a typical Adam step: root mean square 0.2.
   const HTensor reach = lr * (0.2 * std::sqrt(elements)) / (as_type_of(call1("global_norm", {even}), even) + 1e-10);
   const HTensor kept = decay != 0 ? w * (1.0 - lr * decay) : w;
   return {kept - reach * even, m, v};
 }
 
-// Steps of several parameters, which depend on nothing of each other: of each its tensors as one such step takes them, side by side,
-// then the rate and, where the steps want it, their number.
+// Independent updates of several parameters: the tensors of each one, side by side, then the learning rate and, if
+// needed, the step number.
 Values update_all(const AttributeMap& a, Inputs in) {
   const std::string& update = a.text("update");
   const int64_t parameters = a.integer("parameters");
@@ -172,7 +173,7 @@ Values update_all(const AttributeMap& a, Inputs in) {
   return results;
 }
 
-// The length of all tensors together, taken as one vector.
+// Norm of all tensors, taken as one vector.
 Values global_norm(const AttributeMap&, Inputs in) {
   expect(!in.empty(), "global_norm", "takes at least one tensor");
   HTensor total;
@@ -216,7 +217,7 @@ std::vector<Functional> optimizers() {
        normuon, nullptr},
       {"update_all", "the steps of several parameters by one optimizer",
        "(w [...], g [...], moments [...]...) ..., lr [], step []? {update, parameters, ...} -> (w [...], moments [...]...) ...", update_all, nullptr},
-      {"global_norm", "the length of all tensors together, taken as one vector", "x [...], ... -> norm []", global_norm,
+      {"global_norm", "Euclidean norm of all tensors, taken as one vector", "x [...], ... -> norm []", global_norm,
        nullptr},
   };
 }

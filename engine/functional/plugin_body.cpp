@@ -56,7 +56,7 @@ std::vector<HTensor> zeros_of(const std::vector<TensorType>& types) {
   return zeros;
 }
 
-// The gradient of a body, seen as a body of its own: of inputs, result and the result's gradient.
+// The gradient of a body as a body: of inputs, result and the result's gradient.
 PluginBodyPtr gradient_body(const PluginBody& body) {
   auto result = std::make_shared<PluginBody>();
   result->item = body.item;
@@ -115,7 +115,7 @@ Program trace_once(const PluginBody& body, const std::vector<TensorType>& types,
   return scratch.take();
 }
 
-// A body that brings its own gradient keeps it: it becomes one node, or the derived gradient would be taken instead.
+// A body with its own gradient becomes an opaque node; otherwise the derived gradient would be used.
 bool has_own_gradient(const PluginBody& body, const std::vector<TensorType>& types, const TensorType& y) {
   if (!body.gradient) return false;
   std::vector<TensorType> all = types;
@@ -163,7 +163,7 @@ class FirstUses {
     known_[item].try_emplace(key, std::move(found));
   }
   static FirstUses& all() {
-    static FirstUses* uses = new FirstUses;  // items may be used while the process ends
+    static FirstUses* uses = new FirstUses;  // items may be used during process exit
     return *uses;
   }
 

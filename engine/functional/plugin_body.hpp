@@ -1,5 +1,5 @@
-// A plugin's function as the engine runs it: statuses become errors, and a pure body becomes part of the traced
-// program, spliced in when it can be traced, else as one opaque node.
+// Running a plugin's functions: statuses become errors, and pure bodies become part of the traced program, inlined if
+// they can be traced, else as an opaque node.
 #pragma once
 
 #include <cstddef>
@@ -15,59 +15,58 @@
 #include "engine/program/host_function.hpp"
 #include "engine/program/program.hpp"
 
-// A function of a table that may be shorter than this program knows it, or leave it out.
+// Does the table have the function? It may be shorter than this version's, or leave the function out.
 #define HM_TABLE_HAS(table, member) \
   ((table).struct_size >= offsetof(std::decay_t<decltype(table)>, member) + sizeof((table).member) && (table).member)
 
 namespace harmonics {
 
-// "activation 'my_act' of plugin 'my_plugin'"
+// Name for messages: "activation 'my_act' of plugin 'my_plugin'".
 std::string spoken_name(const Item& item);
-// Is it of this program itself, or of a plugin that comes with it?
+// Is it part of this program or of a plugin shipped with it?
 bool is_shipped(const Item& item);
-// The error a plugin left behind by answering `status`, naming the item. Keeps the kind the plugin gave.
+// The plugin's error after it returned `status`; names the item and keeps the plugin's kind.
 Error plugin_error(const Item& item, hx_status status);
 
-// Appends the nodes of a body to the program being traced; its inputs "0", "1" ... are the values given. Its results.
+// Appends a body's nodes to the program being traced, with `inputs` for "0", "1" ... Returns its results.
 std::vector<HTensor> splice(const Program& body, const std::vector<HTensor>& inputs);
 
-// A pure function of a plugin with its arguments bound.
+// A plugin's pure function with bound arguments.
 struct PluginBody {
   using Call = std::function<hx_status(const std::vector<HTensor>& inputs, hx_value** out)>;
   using CheckResult = std::function<void(const TensorType& result, const std::vector<TensorType>& inputs)>;
 
   ItemPtr item;
-  std::string signature;  // what makes this body differ from others of the item: arguments, form
+  std::string signature;  // distinguishes bodies of one item: arguments, form
   Call call;
-  Call gradient;      // inputs, then the result, then its gradient; gives that of input 0; null: none
-  CheckResult check;  // throws when the result is not what this kind of function gives
+  Call gradient;      // of inputs, result, result's gradient: the gradient of input 0; null: none
+  CheckResult check;  // throws if the result is invalid for this kind of function
 
-  // One run on whatever the inputs are. Null and the status when it is no HX_OK.
+  // Calls the function once. Returns null and the status if it is not HX_OK.
   std::pair<HTensor, hx_status> run(const Call& function, const std::vector<HTensor>& inputs) const;
-  // The same, with every other status an error and the result checked.
+  // Like run(), but throws on other statuses and checks the result.
   HTensor result(const std::vector<HTensor>& inputs) const;
 };
 using PluginBodyPtr = std::shared_ptr<const PluginBody>;
 
-// Handles of values as functions of the contract take them; they stay the values'.
+// Borrowed handles, as the C API takes them.
 inline std::vector<hx_value*> raw(std::span<const HTensor> values) {
   std::vector<hx_value*> list;
   for (const HTensor& v : values) list.push_back(v.raw());
   return list;
 }
 
-// What the first use of a signature found out.
+// Result of the first use of a signature.
 struct TracedBody {
   hx_status status = HX_OK;                // HX_OK, HX_DECLINED, or HX_NEEDS_VALUES: opaque
   std::shared_ptr<const Program> program;  // HX_OK: the body; inputs "0", "1" ..., output "y"
   TensorType opaque_result;                // HX_NEEDS_VALUES: from one run on zeros
 };
 
-// Remembers by item, signature and types; forgets items nobody uses any more. Throws the plugin's errors.
+// Cached by item, signature and types while the item exists. Throws the plugin's errors.
 TracedBody trace_body(const PluginBodyPtr& body, const std::vector<TensorType>& types);
 
-// The body applied to values. With at least one of them traced, it becomes part of the program being traced.
-// Empty: the body declined.
+// Applies the body; traced if an input is traced. Empty: the body declined.
 HTensor apply_body(const PluginBodyPtr& body, const std::vector<HTensor>& inputs);
 
 }  // namespace harmonics

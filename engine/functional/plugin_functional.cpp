@@ -1,4 +1,4 @@
-// Functionals that plugins register: their bodies are traced as the library's own are.
+// Functionals of plugins: their bodies are traced like the library's.
 #include <fmt/core.h>
 
 #include <harmonics/functional_abi.h>
@@ -41,8 +41,10 @@ Values differentiate(const Item& item, const AttributeMap& attributes, std::span
   Values dy(output_gradients.begin(), output_gradients.end());
   for (size_t i = 0; i < dy.size(); ++i)
     if (!dy[i]) dy[i] = zeros_like(outputs[i]);
-  const std::vector<hx_value*> in = raw(inputs), out = raw(outputs), slopes = raw(dy);
-  const hx_gradient_call call{sizeof call, static_cast<uint32_t>(in.size()), static_cast<uint32_t>(out.size()), 0, in.data(), out.data(), slopes.data()};
+  const std::vector<hx_value*> in = raw(inputs), out = raw(outputs), gradients = raw(dy);
+  const hx_gradient_call call{
+      sizeof call, static_cast<uint32_t>(in.size()), static_cast<uint32_t>(out.size()), 0, in.data(), out.data(),
+      gradients.data()};
   std::vector<hx_value*> given(in.size(), nullptr);
   const hx_status status = item.table<hx_functional_vt>().gradient(item.self, view.get(), &call, given.data());
   if (status != HX_OK) refuse(item, status);

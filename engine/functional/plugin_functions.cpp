@@ -9,7 +9,7 @@ namespace harmonics {
 
 namespace {
 
-// Arguments as the plugin reads them, alive as long as the body that uses them.
+// Arguments as the plugin reads them; they live as long as the body.
 std::shared_ptr<const AttributeView> view_of_arguments(const AttributeMap& arguments) {
   struct Held {
     explicit Held(const AttributeMap& a) : map(a), view(map) {}
@@ -39,7 +39,7 @@ void expect_batch(const Item& item, const HTensor& y, const HTensor& x) {
   throw Error(ErrorKind::Plugin, fmt::format("{} returned {} for {}; the batch axis comes first and stays", spoken_name(item), type_of(y).str(), type_of(x).str()));
 }
 
-// Scalar, or with the batch axis of what it judges.
+// A loss is a scalar, or has the batch axis of the prediction.
 void fits_batch(const Item& item, const TensorType& loss, const TensorType& prediction) {
   const bool fits = is_float(loss.dtype) && (loss.shape.rank() == 0 || loss.shape[0] == prediction.shape[0]);
   if (fits) return;
@@ -77,7 +77,7 @@ std::shared_ptr<PluginBody> fused_loss(const ItemPtr& item, const AttributeMap& 
   body->call = [item, args, activation, &table](const std::vector<HTensor>& in, hx_value** out) {
     const hx_status status =
         table.apply_fused(item->self, args->get(), activation.c_str(), in[0].raw(), in[1].raw(), out);
-    return status == HX_NEEDS_VALUES ? HX_DECLINED : status;  // the plain form says how such a body is run
+    return status == HX_NEEDS_VALUES ? HX_DECLINED : status;  // the plain form handles such bodies
   };
   body->check = checks_loss(item);
   return body;
@@ -87,7 +87,7 @@ std::shared_ptr<PluginBody> fused_loss(const ItemPtr& item, const AttributeMap& 
 
 namespace {
 
-// On numbers the plugin is simply called.
+// Immediate tensors: calls the plugin directly.
 HTensor activate_now(const Item& item, const AttributeMap& arguments, const HTensor& x) {
   const AttributeView view(arguments);
   hx_value* out = nullptr;

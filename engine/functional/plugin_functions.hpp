@@ -1,9 +1,9 @@
-// Calling registered activations, losses and layers while a program is traced.
+// Calls registered activations, losses and layers while a program is traced.
 //
-// A body written with library operations is traced straight into the program. A body that reads numbers cannot be: the
-// first use of each signature (function, arguments, types) finds that out in a program of its own, and such a body
-// becomes one opaque node whose result type comes from one run on zeros. A body that brings a gradient of its own is
-// opaque too, so that its gradient is the one that counts.
+// A body written with library operations is traced into the program. A body that reads numbers cannot be traced; the
+// first use of a signature (function, arguments, types) detects this in a scratch program. It becomes an opaque node,
+// whose result type comes from a run on zeros. A body with its own gradient is opaque too, so that its gradient is
+// used.
 #pragma once
 
 #include <string>
@@ -16,22 +16,22 @@
 
 namespace harmonics {
 
-// All throw what the plugin says, with the kind it gives, naming the function and its plugin.
+// All throw the plugin's error, with its kind, naming the function and the plugin.
 
-// The result has x's shape and type, or ErrorKind::Plugin names both.
+// The result must have x's shape and type; else ErrorKind::Plugin with both.
 HTensor call_activation(const ItemPtr& item, const AttributeMap& arguments, const HTensor& x);
 
-// `layers`: values of arguments that name further sources. Throws detail::NeedsWidth when the body asks for a width
-// that is not settled. Layers are always traced: one that reads numbers is refused.
+// `layers`: values of arguments that name further sources. Throws detail::NeedsWidth if the body asks for a width that
+// is not known yet. Layers are always traced: one that reads numbers is rejected.
 HTensor call_layer(const ItemPtr& item, const AttributeMap& arguments,
                    const std::vector<std::pair<std::string, HTensor>>& layers, hx_scope& scope, const HTensor& x);
 
-// As a layer without parameters: the first input is x, further ones the sources that arguments name. Its first result, with the
-// batch axis first.
+// Calls a functional as a layer without parameters: the first input is x, further ones are sources named by arguments.
+// Returns the first result, whose first axis is the batch.
 HTensor call_functional(const ItemPtr& item, const AttributeMap& arguments, const std::vector<HTensor>& inputs);
 
-// `activation`: identity of what made `prediction` from `logits` ("": nothing, and both are the same). The fused form
-// is preferred. The result has leading axes of the prediction, or is a scalar.
+// `activation`: identity of the function that computed `prediction` from `logits`; "" if there is none and both are the
+// same. Prefers the fused form. The result is a scalar or has leading axes of the prediction.
 HTensor call_loss(const ItemPtr& item, const AttributeMap& arguments, const std::string& activation,
                   const HTensor& logits, const HTensor& prediction, const HTensor& target);
 

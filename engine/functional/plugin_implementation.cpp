@@ -17,7 +17,7 @@ namespace harmonics {
 
 namespace {
 
-// The C view of a site, alive as long as this.
+// C view of a call site, valid during its lifetime.
 class SiteView {
  public:
   explicit SiteView(const CallSiteInfo& s) : attributes_(s.attributes) {
@@ -43,7 +43,7 @@ class SiteView {
   hx_call_site raw_{};
 };
 
-// The implementation or its gradient: a kernel where it has one, else tensors in, tensors out.
+// The implementation or its gradient: a kernel if it has one, else a function on tensors.
 class PluginStep : public HostFunction {
  public:
   PluginStep(ItemPtr item, CallSiteInfo site, std::vector<TensorType> results, std::string name)
@@ -144,19 +144,20 @@ class GradientStep final : public PluginStep {
   }
 };
 
-// What the derivative of a body gives for the gradients of its results.
+// Gradient derived from the body, for the given gradients of its results.
 std::vector<HTensor> derived_gradient(const CallSiteInfo& site, const std::vector<HTensor>& inputs, const std::vector<HTensor>& dy) {
   Tracer scratch("gradient of " + site.op);
-  std::vector<HTensor> x, slopes, wrt;
+  std::vector<HTensor> x, output_gradients, wrt;
   for (size_t i = 0; i < inputs.size(); ++i) x.push_back(scratch.input(std::to_string(i), site.inputs[i]));
-  for (size_t i = 0; i < dy.size(); ++i) slopes.push_back(scratch.input(std::to_string(inputs.size() + i), site.outputs[i]));
+  for (size_t i = 0; i < dy.size(); ++i)
+    output_gradients.push_back(scratch.input(std::to_string(inputs.size() + i), site.outputs[i]));
   const std::vector<HTensor> y = apply(site.op, site.attributes, x);
   HTensor total;
   for (size_t i = 0; i < y.size(); ++i) {
     if (!is_float(site.outputs[i].dtype)) continue;
     std::vector<int64_t> axes(site.outputs[i].shape.rank());
     for (size_t k = 0; k < axes.size(); ++k) axes[k] = static_cast<int64_t>(k);
-    const HTensor share = y[i] * slopes[i], sum = axes.empty() ? share : reduce_sum(share, axes);
+    const HTensor share = y[i] * output_gradients[i], sum = axes.empty() ? share : reduce_sum(share, axes);
     total = total ? total + cast(sum, total.dtype()) : sum;
   }
   for (const HTensor& v : x)

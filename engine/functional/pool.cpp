@@ -38,13 +38,13 @@ struct Pooling {
     for (int64_t d : p.shape().from(2)) dims.push_back(d);
     return reshape(p, Shape(dims));
   }
-  // A plane of ones, to tell real elements from padding: [1, 1, ...].
+  // A plane of ones, to distinguish elements from padding: [1, 1, ...].
   HTensor ones(DType dtype) const {
     Shape s = input;
     s[0] = s[1] = 1;
     return full(dtype, s, 1);
   }
-  // Distance in the flat plane from a window's first element to its k-th.
+  // Offset in the flat plane of a window's k-th element from its first.
   HTensor kernel_offsets() const {
     std::vector<int64_t> offsets;
     for (int64_t k = 0; k < kernel_elements(); ++k) {
@@ -55,7 +55,7 @@ struct Pooling {
     }
     return HTensor::from<int64_t>({kernel_elements()}, offsets);
   }
-  // Flat index of each window's first element (outside the plane where padded): [N, C, out...].
+  // Flat index of each window's first element (outside the plane in padding): [N, C, out...].
   HTensor window_starts(const Shape& out) const {
     HTensor sum = full(DType::I64, out, 0);
     int64_t inner = 1;
@@ -68,7 +68,7 @@ struct Pooling {
   }
 };
 
-// The first of equal largest elements wins. Padding never does, not even where a window holds nothing but -inf.
+// The first of equal maxima wins. Padding never wins, not even over -inf.
 Values max_pool(const AttributeMap& a, Inputs in) {
   expect_inputs("max_pool", in, 1, 1);
   const HTensor& x = in[0];
@@ -105,7 +105,7 @@ Values max_pool_grad(const AttributeMap& a, Inputs in) {
   return {reshape(sum, shape)};
 }
 
-// How many elements each window divides by: a number, or [1, 1, 1, out...] where padding does not count.
+// Number of elements each window divides by: a scalar, or [1, 1, 1, out...] if padding does not count.
 HTensor divisor(const Pooling& p, const AttributeMap& a, DType dtype) {
   if (a.flag("count_include_pad") || !p.padded()) return full(dtype, {}, static_cast<double>(p.kernel_elements()));
   return reduce_sum(p.windows(p.ones(dtype)), {2}, true);

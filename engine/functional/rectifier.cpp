@@ -1,4 +1,4 @@
-// Activations that bend at a point, and mish. Slopes at the bends are PyTorch's.
+// Piecewise activations, and mish. Derivatives at the kinks are PyTorch's.
 #include <fmt/core.h>
 
 #include "engine/functional/reference.hpp"
@@ -6,7 +6,7 @@
 namespace harmonics::reference {
 namespace {
 
-// Klambauer et al. 2017: zero mean and unit variance stay as they are.
+// Klambauer et al. 2017: preserves zero mean and unit variance.
 constexpr double kSeluScale = 1.0507009873554804934193349852946;
 constexpr double kSeluAlpha = 1.6732632423543772848170429916717;
 
@@ -14,7 +14,7 @@ HTensor positive(const HTensor& x) { return less(0.0, x); }
 HTensor inside(const HTensor& x, double low, double high) { return logical_and(less(low, x), less(x, high)); }
 HTensor clamp(const HTensor& x, double low, double high) { return minimum(maximum(x, low), high); }
 
-// The slope with size 1 in every axis but its own; of one element it serves all axes.
+// prelu's slope with size 1 in all other axes; a single slope applies to all.
 HTensor slope_along(const AttributeMap& a, const HTensor& x, const HTensor& slope) {
   const int64_t axis = a.integer("axis", 1), rank = x.rank();
   const bool single = slope.rank() == 1 && slope.size() == 1;
@@ -22,7 +22,7 @@ HTensor slope_along(const AttributeMap& a, const HTensor& x, const HTensor& slop
       slope.rank() == 1 && axis >= 0 && axis < rank && x.shape()[static_cast<uint32_t>(axis)] == slope.size();
   expect(single || fits, "prelu",
          "slope " + text_of(slope) + " does not fit axis " + std::to_string(axis) + " of x " + text_of(x) +
-             ": give one slope, or one for each place of the axis");
+             ": give one slope, or one per index of the axis");
   return single ? reshape(slope, Shape(std::vector<int64_t>(x.rank(), 1)))
                 : along(slope, x.rank(), static_cast<uint32_t>(axis));
 }

@@ -1,13 +1,14 @@
-// LSTM and GRU: the input's part of the gates is one product over all positions, the rest a scan from state to state.
+// LSTM and GRU: the input's part of the gates is one product over all positions; a scan computes the rest from state to
+// state.
 //
-// Gates stand in PyTorch's order, i f g o and r z n; a scan keeps their values (and, for the GRU, the state's part q of
-// n) for its gradient. The bodies are unrolled over the positions; a device's kernel runs a loop.
+// Gates are in PyTorch's order, i f g o and r z n. A scan returns their values (and, for the GRU, the state's part q of
+// n) for its gradient. The bodies are unrolled over positions; device kernels run a loop.
 #include "engine/functional/reference.hpp"
 
 namespace harmonics::reference {
 namespace {
 
-// The sizes of one scan and the order it takes the positions in.
+// Sizes of a scan, and its direction.
 struct Scan {
   int64_t batch, positions, width;
   bool reverse;
@@ -20,21 +21,21 @@ struct Scan {
     return reshape(slice_axis(x, 1, t, t + 1), {batch, x.shape()[2]});
   }
   HTensor part(const HTensor& gates, int64_t i) const { return slice_axis(gates, 1, i * width, (i + 1) * width); }
-  // What each position gave, in the order of positions.
+  // Joins the results of all positions, in order.
   HTensor join(const Values& each) const {
     Values rows;
     for (const HTensor& x : each) rows.push_back(reshape(x, {batch, 1, x.shape()[1]}));
     return rows.size() == 1 ? rows[0] : concat(rows, 1);
   }
   Values empty() const { return Values(static_cast<size_t>(positions)); }
-  // The state each position started from.
+  // The states that positions start from.
   HTensor before(const HTensor& states, const HTensor& initial) const {
     const HTensor first = reshape(initial, {batch, 1, width});
     if (positions == 1) return first;
     return reverse ? concat({slice_axis(states, 1, 1, positions), first}, 1)
                    : concat({first, slice_axis(states, 1, 0, positions - 1)}, 1);
   }
-  // The state position t starts from, in the order of the scan.
+  // The state that a step of the scan starts from.
   HTensor before(const HTensor& states, const HTensor& initial, int64_t step) const {
     return step == 0 ? initial : position(states, at(step - 1));
   }
@@ -44,7 +45,7 @@ void expect_sequence(const char* name, const HTensor& x) {
   expect(x.rank() == 3 && x.shape()[1] > 0, name, "x is [batch, positions, features], not " + text_of(x));
 }
 
-// `gates` parts of the state's width in x's last axis, the weight's first and the bias's only one.
+// x's last axis and the weight's first hold `gates` parts of the state's width; so does a bias.
 Scan scan_of(const char* name, const AttributeMap& a, const HTensor& x, const HTensor& weight, int64_t gates) {
   expect_sequence(name, x);
   const int64_t width = weight.rank() == 2 ? weight.shape()[1] : 0;
@@ -110,7 +111,7 @@ Values lstm_scan_grad(const AttributeMap& a, Inputs in) {
   return {as_type_of(s.join(each), in[4]), as_type_of(dh, in[4]), as_type_of(dc, in[3])};
 }
 
-// The weight's gradient is one product over all positions.
+// The weight's gradient as one product over all positions.
 HTensor weight_gradient(const HTensor& dgates, const HTensor& before, const HTensor& weight) {
   return as_type_of(dot(dgates, as_type_of(before, dgates), {0, 1}, {0, 1}), weight);
 }

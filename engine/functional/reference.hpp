@@ -1,9 +1,8 @@
-// What the reference functionals share: their families' tables, checks of their inputs, and compositions used by
-// several.
+// Shared by the library's functionals: family tables, input checks, common compositions.
 //
-// Bodies and gradients are plain functions on HTensor: run on numbers they compute, run on traced values they are
-// recorded. Half precision inputs are widened to f32 inside; statistics (mean, rstd, lse and the loss made of lse)
-// stay wide; other results have the input's dtype.
+// Bodies and gradients are functions on HTensor: they compute on tensors, and are recorded on traced values. 16-bit
+// inputs are widened to f32 inside; statistics (mean, rstd, lse and losses made of lse) stay wide; other results have
+// the input's dtype.
 #pragma once
 
 #include <functional>
@@ -20,7 +19,7 @@ namespace harmonics::reference {
 
 using Inputs = std::span<const HTensor>;
 
-// One table per family: name, one line, formula, body, gradient.
+// One table per family: name, description, formula, body, gradient.
 std::vector<Functional> activations();
 std::vector<Functional> rectifiers();
 std::vector<Functional> losses();
@@ -35,7 +34,7 @@ std::vector<Functional> attentions();
 std::vector<Functional> recurrences();
 std::vector<Functional> optimizers();
 
-// ErrorKind::Shape or Type "NAME: text" unless `holds`.
+// Throws ErrorKind::Shape or Type "NAME: text" unless `holds`.
 inline void expect(bool holds, const char* name, const std::string& text, ErrorKind kind = ErrorKind::Shape) {
   if (!holds) throw Error(kind, std::string(name) + ": " + text);
 }
@@ -46,7 +45,7 @@ inline void expect_inputs(const char* name, Inputs in, size_t least, size_t most
 }
 inline std::string text_of(const HTensor& x) { return type_of(x).str(); }
 
-// The only result of an operation or functional.
+// Applies an operation or functional with a single result.
 inline HTensor one(std::string_view op, const AttributeMap& attributes, const std::vector<HTensor>& inputs) {
   return apply(op, attributes, inputs).at(0);
 }
@@ -58,7 +57,7 @@ inline HTensor wide(const HTensor& x, const HTensor& like) { return cast(x, wide
 inline HTensor as_type_of(const HTensor& x, const HTensor& like) { return cast(x, like.dtype()); }
 inline HTensor square(const HTensor& x) { return mul(x, x); }
 
-// Gradients may be absent, which means zero.
+// An absent gradient is zero.
 inline HTensor or_zero(const HTensor& gradient, const HTensor& like) { return gradient ? gradient : zeros_like(like); }
 
 inline std::vector<int64_t> last_axis(const HTensor& x) { return {static_cast<int64_t>(x.rank()) - 1}; }
@@ -67,7 +66,7 @@ inline std::vector<int64_t> leading_axes(const HTensor& x, int64_t but_last = 1)
   for (int64_t i = 0; i + but_last < static_cast<int64_t>(x.rank()); ++i) axes.push_back(i);
   return axes;
 }
-// `x` with one more axis of size 1 at the end.
+// `x` with a last axis of size 1 added.
 inline HTensor column(const HTensor& x) {
   Shape s = x.shape();
   s.push_back(1);
@@ -81,12 +80,11 @@ inline HTensor along(const HTensor& vector, uint32_t rank, uint32_t axis) {
 }
 // The activation fused into linear and conv: "", "relu", "tanh", "logistic" or "gelu".
 HTensor activate(const char* name, const AttributeMap& attributes, const HTensor& x);
-// Gradient before it, from its result y where its derivative is a function of y, else from the value before it.
+// Gradient before the activation, from its result y, or from its input if the derivative is no function of y.
 HTensor before_activation(const AttributeMap& attributes, const HTensor& y, const HTensor& dy,
                           const std::function<HTensor()>& before);
 
-// The sliding window of conv and pooling with every attribute of `patches` present: strides and dilation default to 1,
-// padding to 0.
+// Window attributes of conv and pooling for `patches`: strides and dilation default to 1, padding to 0.
 AttributeMap window(const char* name, const AttributeMap& attributes, const std::vector<int64_t>& kernel, double fill);
 
 }  // namespace harmonics::reference

@@ -1,4 +1,4 @@
-// First values of parameters. Element i of a tensor depends on the seed, the tensor's name and i, on nothing else.
+// Initial values of parameters. Element i depends only on the seed, the tensor's name and i.
 #include <cmath>
 #include <numbers>
 
@@ -11,7 +11,7 @@ namespace harmonics {
 
 namespace {
 
-// The four words of block i: those of elements 4i to 4i+3.
+// The four random words of elements 4i to 4i+3.
 std::array<uint32_t, 4> block(std::array<uint32_t, 2> key, uint64_t i) {
   return philox({static_cast<uint32_t>(i), static_cast<uint32_t>(i >> 32), 0, 0}, key);
 }
@@ -25,7 +25,7 @@ struct Uniform {
   }
 };
 
-// Box and Muller 1958: two words make two numbers. The first word's logarithm is of (0, 1].
+// Box and Muller 1958: two words give two numbers. The first word maps to (0, 1] for the logarithm.
 struct Normal {
   double mean, deviation;
   std::array<double, 4> operator()(const std::array<uint32_t, 4>& words) const {

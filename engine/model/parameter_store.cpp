@@ -18,7 +18,7 @@ void exchange(const T* from, T* to, int64_t rows, int64_t columns) {
         for (int64_t c = j; c < std::min(j + kTile, columns); ++c) to[c * rows + r] = from[r * columns + c];
 }
 
-// `type` is that of `from`.
+// Transposes; `type` is that of `from`.
 void exchange(const void* from, void* to, const TensorType& type) {
   const int64_t rows = type.shape[0], columns = type.shape[1];
   switch (dtype_bytes(type.dtype)) {
@@ -80,7 +80,7 @@ StoredTensor& ParameterStore::checked(const std::string& name, const TensorType&
   return *stored;
 }
 
-// Programs of the host change it and say nothing.
+// Host programs change the memory without notice.
 void* ParameterStore::parameter(const std::string& name, const TensorType& type) {
   StoredTensor& stored = checked(name, type);
   if (stored.device) stored.device->share();
@@ -94,7 +94,7 @@ std::shared_ptr<DeviceQueue> ParameterStore::queue_on(const ItemPtr& device) {
   return queue_ ? queue : queue_ = queue;
 }
 
-// A second device gets tensors of its own, which meet the first one's on the host.
+// A second device gets its own tensors, synchronised with the first one's through the host.
 std::shared_ptr<DeviceTensor> ParameterStore::parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name, const TensorType& type) {
   if (queue != queue_) return TensorBinding::parameter_on(queue, name, type);
   StoredTensor& stored = checked(name, type);

@@ -1,4 +1,4 @@
-// The single owner of all mutable tensors of a model: weights, optimizer moments, running statistics.
+// Owner of all mutable tensors of a model: weights, optimizer moments, running statistics.
 #pragma once
 
 #include <map>
@@ -15,21 +15,21 @@ namespace harmonics {
 enum class Role { weight, frozen, state, moment };
 
 struct StoredTensor {
-  TensorType type;  // as declared and as files have it
-  std::shared_ptr<Storage> storage;  // while `device` is set, to be read and written by way of data() and change()
+  TensorType type;  // as declared, and as stored in files
+  std::shared_ptr<Storage> storage;  // if `device` is set, access it only through data() and change()
   Role role = Role::weight;
   hx_init init{};
-  bool transposed = false;  // two dimensions only: in memory rows and columns are exchanged
-  bool asked = false;       // a program relies on how it lies
-  bool on_host = false;     // a program of the host works on it
-  std::shared_ptr<DeviceTensor> device = {};  // where a device with memory of its own works on it
+  bool transposed = false;  // two dimensions only: stored with rows and columns exchanged
+  bool asked = false;       // a program relies on the layout
+  bool on_host = false;     // a host program uses it
+  std::shared_ptr<DeviceTensor> device = {};  // set if it is used by a device with its own memory
 
-  // The numbers as they lie in memory, brought here from the device that has newer ones.
+  // The stored elements, updated from the device if it has newer ones.
   const void* data() const {
     if (device) device->fetch();
     return storage->data();
   }
-  // Likewise, to be changed.
+  // Like data(), for writing.
   void* change() {
     if (device) device->going_to_change();
     return storage->data();
@@ -39,10 +39,10 @@ struct StoredTensor {
 
 class ParameterStore : public TensorBinding {
  public:
-  // For what is declared from now on, and all before it.
+  // Limits for all tensors, declared already or later.
   void set_limits(const ModelLimits& limits);
-  // Creates and initialises the tensor when it is new (keyed by seed and name: the same weights whatever the order);
-  // another type for a known name is ErrorKind::Weights naming both.
+  // Creates and initialises a new tensor, by seed and name, so that the order of declarations does not matter. Throws
+  // ErrorKind::Weights with both types if the name has another type.
   StoredTensor& declare(const std::string& name, const TensorType& type, Role role, const hx_init& init, uint64_t seed);
   StoredTensor* find(const std::string& name);
   const std::map<std::string, StoredTensor>& all() const { return tensors_; }
@@ -50,31 +50,31 @@ class ParameterStore : public TensorBinding {
   bool transposed(const std::string& name, const TensorType& type, bool preferred) override;
   std::shared_ptr<DeviceQueue> queue_on(const ItemPtr& device) override;
   std::shared_ptr<DeviceTensor> parameter_on(const std::shared_ptr<DeviceQueue>& queue, const std::string& name, const TensorType& type) override;
-  // The numbers as declared: a view, or a copy of a transposed tensor.
+  // The elements in declared layout: a view, or a copy if stored transposed.
   HTensor tensor(const std::string& name) const;
-  // The numbers as declared, into memory of that size.
+  // Copies the elements in declared layout to `to`.
   void copy(const std::string& name, void* to) const;
-  // Numbers for tensors that the graph will declare: under their name and type they are taken instead of first values. A
-  // tensor that is declared already takes them now.
+  // Provides values for tensors: used instead of initial values when a tensor of this name and type is declared, or now
+  // if it is declared already.
   void expect(std::map<std::string, HTensor> numbers);
-  // What was expected and nobody has declared with that type.
+  // Expected values that no declaration has taken.
   const std::map<std::string, HTensor>& expected() const { return expected_; }
   template <typename Predicate> void forget_expected(Predicate which) {
     std::erase_if(expected_, [&](const auto& entry) { return which(entry.first); });
   }
-  // Takes over the numbers of a tensor of the declared type.
+  // Copies values of the declared type to a tensor.
   void assign(const std::string& name, const HTensor& numbers);
 
  private:
-  StoredTensor& checked(const std::string& name, const TensorType& type);  // as it lies
+  StoredTensor& checked(const std::string& name, const TensorType& type);  // with its stored type
 
   std::map<std::string, StoredTensor> tensors_;
   std::map<std::string, HTensor> expected_;
   Budget bytes_ = ModelLimits().for_weights();
-  std::shared_ptr<DeviceQueue> queue_;  // of the device that its tensors are on
+  std::shared_ptr<DeviceQueue> queue_;  // of the device that has its tensors
 };
 
-// Philox-based initialisation keyed by (seed, name); documented in docs/numerics.md.
+// Philox-based initial values by (seed, name), as documented in docs/numerics.md.
 void initialise(void* data, const TensorType& type, const hx_init& init, uint64_t seed, const std::string& name);
 
 }  // namespace harmonics

@@ -13,7 +13,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "tensors are mapped as they lie in the file: little-endian");
 
-// Truth values are read as C++ bools, which may hold nothing but 0 and 1.
+// Booleans are read as C++ bools: other bytes than 0 and 1 are invalid.
 void expect_truth_values(const std::string& file, const TensorEntry& entry, const unsigned char* bytes,
                          uint64_t offset) {
   const auto* end = bytes + (entry.end - entry.begin);
@@ -63,7 +63,7 @@ void expect_name(const std::string& name) {
                 "no tensor in a safetensors file can be called " + shown_name(name) + "; give it another name");
 }
 
-// The header and every tensor's bytes; `header` must outlive the views.
+// The header and all tensors' bytes; `header` must outlive the views.
 std::vector<std::string_view> pieces_of(const TensorFile& file, std::string& header) {
   SafetensorsHeader table;
   table.metadata = file.metadata;

@@ -1,5 +1,5 @@
-// Safetensors files (huggingface.co/docs/safetensors): u64 header length, JSON header, little-endian tensors back to
-// back.
+// Safetensors files (huggingface.co/docs/safetensors): u64 header length, JSON header, contiguous little-endian
+// tensors.
 #pragma once
 
 #include <map>
@@ -17,16 +17,17 @@ struct TensorFile {
   std::map<std::string, HTensor> tensors;  // views into the mapped file, or owned
 };
 
-// Checks everything the format demands (header <= 100 MB and <= file, sorted gapless offsets to the end, overflow,
-// duplicate names, dtype and size agreement) before any tensor is made; errors name file, offset and tensor.
+// Checks all rules of the format before creating tensors: header size (<= 100 MB and <= file), sorted gapless offsets
+// to the end, overflow, duplicate names, dtype and size. Errors name file, offset and tensor.
 TensorFile read_safetensors(const std::string& path);
-// Tensors are views (a tensor that lies unaligned is copied) which keep `keep`; where it is null `data` must outlive them.
+// Tensors are views that hold `keep` (unaligned tensors are copied); if `keep` is null, `data` must outlive them.
 // `name` is for messages.
 TensorFile read_safetensors(const void* data, size_t bytes, const std::string& name, const std::shared_ptr<const void>& keep = nullptr);
-// The bytes the reference writer makes: header padded to 8, tensors by falling width of their elements, then by name.
+// The same bytes as the reference writer: header padded to 8, tensors by descending element size, then by name.
 std::string write_safetensors(const TensorFile& file);
-void save_safetensors(const TensorFile& file, const std::string& path, FileCalls& calls = FileCalls::system());  // as write_file_atomically
-// What stands before the tensors: the length, the JSON and its padding.
+// as write_file_atomically
+void save_safetensors(const TensorFile& file, const std::string& path, FileCalls& calls = FileCalls::system());
+// The part before the tensors: length, JSON, padding.
 std::string safetensors_header(const TensorFile& file);
 
 }  // namespace harmonics

@@ -20,7 +20,7 @@ struct DTypeSpelling {
   DType dtype;
   std::string_view name;
 };
-// In the order the reference writer sorts by: the widest alignment last.
+// In the reference writer's sort order: widest alignment last.
 constexpr DTypeSpelling kDTypes[] = {
     {DType::Bool, "BOOL"}, {DType::U8, "U8"},     {DType::I8, "I8"},   {DType::I16, "I16"}, {DType::U16, "U16"},
     {DType::F16, "F16"},   {DType::BF16, "BF16"}, {DType::I32, "I32"}, {DType::U32, "U32"}, {DType::F32, "F32"},
@@ -42,7 +42,7 @@ std::string list_text(const std::vector<uint64_t>& values) {
   return s + "]";
 }
 
-// Turns what the header says about one tensor into an entry.
+// Checks one tensor's JSON and converts it to an entry.
 class EntryCheck {
  public:
   EntryCheck(const std::string& file, const RawTensor& raw, uint64_t data_bytes)
@@ -102,7 +102,7 @@ class EntryCheck {
   uint64_t data_bytes_;
 };
 
-// Sorted, the tensors fill the data from its first to its last byte.
+// The sorted tensors must cover the data without gaps.
 void expect_gapless(const std::string& file, const SafetensorsHeader& header, uint64_t data_bytes) {
   uint64_t at = 0;
   const std::string* former = nullptr;
@@ -137,7 +137,7 @@ uint64_t header_length(const void* data, size_t bytes, const std::string& file) 
   return length;
 }
 
-// A file that could not be read again is not written.
+// Rejects files that could not be read back.
 void expect_readable(const SafetensorsHeader& header, size_t length) {
   if (length <= kLongestSafetensorsHeader) return;
   Error e(ErrorKind::Weights, "a safetensors file cannot hold this: its header would take " + std::to_string(length) +

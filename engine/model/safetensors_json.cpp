@@ -13,16 +13,16 @@ namespace {
 using boost::json::error_code;
 using boost::json::string_view;
 
-// Receives the pieces of the text in order. The object library's own document would lose names that come twice.
+// SAX handler. A DOM would lose duplicate names.
 class HeaderHandler {
  public:
   static constexpr size_t max_object_size = static_cast<size_t>(-1), max_array_size = max_object_size,
                           max_key_size = max_object_size, max_string_size = max_object_size;
 
   RawHeader header;
-  std::string what;  // the fault, when a function returned false
+  std::string what;  // the fault, after a function returned false
 
-  // The tensor the text is about at present.
+  // The tensor being parsed, or null.
   const std::string* subject() const { return in_ == In::tensor ? &header.tensors.back().name : nullptr; }
 
   bool on_document_begin(error_code&) { return true; }
@@ -127,7 +127,7 @@ class HeaderHandler {
     --depth_;
     if (skip_from_ == depth_) skip_from_ = 0;
   }
-  // Inside the value of a key that the format does not name.
+  // Inside the value of an unknown key?
   bool skipping() const { return skip_from_ != 0; }
   bool passed() {
     if (skip_from_ == depth_) skip_from_ = 0;
@@ -151,9 +151,9 @@ class HeaderHandler {
 
   In in_ = In::header;
   int depth_ = 0;
-  int skip_from_ = 0;  // depth of the key whose value is passed over; 0: none
+  int skip_from_ = 0;  // depth of the unknown key whose value is skipped; 0: none
   std::string key_, text_;
-  std::optional<std::vector<uint64_t>>* numbers_ = nullptr;  // the list of the present key
+  std::optional<std::vector<uint64_t>>* numbers_ = nullptr;  // list of the current key
   std::set<std::string> file_names_, names_;
 };
 

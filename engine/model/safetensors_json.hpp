@@ -1,4 +1,4 @@
-// The JSON of a safetensors header as it stands there, before it is judged.
+// Raw JSON of a safetensors header, before validation.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,11 @@ struct RawTensor {
 
 struct RawHeader {
   std::map<std::string, std::string> metadata;
-  std::vector<RawTensor> tensors;  // as written
+  std::vector<RawTensor> tensors;  // in file order
 };
 
-// Refuses (refuse_safetensors, offsets counted from `offset`) names that come twice, values of another kind than the
-// format has, numbers that are not whole; keys of a tensor that the format does not name are passed over, as the
-// reference reader does.
+// Rejects duplicate names, values of wrong kinds and non-integers by refuse_safetensors(), with offsets from `offset`.
+// Ignores unknown keys of a tensor, like the reference reader.
 RawHeader parse_safetensors_json(std::string_view text, const std::string& file, uint64_t offset);
 
 }  // namespace harmonics

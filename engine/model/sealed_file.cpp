@@ -33,7 +33,7 @@ std::string_view bytes_of(const HTensor& tensor) {
   return {static_cast<const char*>(tensor.bytes()), type_of(tensor).bytes()};
 }
 
-// Where the header's own digits stand; as a key this text occurs only once, quotes inside of names are escaped.
+// Offset of the header checksum's digits. The text occurs only once as a key, since quotes inside names are escaped.
 size_t place_of_digits(std::string_view header) {
   static const std::string key = std::string("\"") + kOfHeader + "\":\"";
   const size_t at = header.find(key);
@@ -79,7 +79,7 @@ void check_tensors(const TensorFile& file, const std::string& name) {
   }
 }
 
-// The header with its digits in place, and the tensors behind it.
+// The header with its digits filled in, followed by the tensors.
 std::string seal(TensorFile& file) {
   json::object sums;
   for (const auto& [name, tensor] : file.tensors) sums[name] = digits(crc(bytes_of(tensor)));
@@ -105,7 +105,7 @@ std::string write_sealed(TensorFile file) {
 
 namespace {
 
-// False: there is no seal.
+// Returns false if the file has no seal.
 bool check_seal(const TensorFile& file, std::string_view bytes, const std::string& name) {
   const auto said = file.metadata.find(kOfHeader);
   if (said == file.metadata.end() && file.metadata.count(kOfTensors)) damaged(name, "its header's checksum is missing");
@@ -130,9 +130,9 @@ TensorFile read_weights(const std::string& path) {
 
 namespace {
 
-// How many bytes the header takes, of a file whose first bytes are these. Once they are all here: does it say that the
-// file is so large?
-uint64_t judged_header(std::string_view first, uint64_t size, const std::string& name) {
+// Bytes of the header, judging by the first bytes of a file. When the header is complete, checks that the file's size
+// agrees with it.
+uint64_t checked_header_bytes(std::string_view first, uint64_t size, const std::string& name) {
   if (first.size() < kSealBytes) return kSealBytes;
   uint64_t length = 0;
   std::memcpy(&length, first.data(), kSealBytes);
@@ -151,8 +151,10 @@ TensorFile read_sealed(std::shared_ptr<const std::string> bytes, const std::stri
 }
 
 TensorFile read_sealed(const std::string& path, FileCalls& calls) {
-  const JudgeBeginning judge = [&](std::string_view first, uint64_t size) { return judged_header(first, size, path); };
-  return read_sealed(std::make_shared<const std::string>(read_plain_file(path, calls, judge)), path);
+  const JudgeBeginning check = [&](std::string_view first, uint64_t size) {
+    return checked_header_bytes(first, size, path);
+  };
+  return read_sealed(std::make_shared<const std::string>(read_plain_file(path, calls, check)), path);
 }
 
 }  // namespace harmonics

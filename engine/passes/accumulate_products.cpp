@@ -10,7 +10,7 @@ namespace harmonics {
 
 namespace {
 
-// sum + dot(a, b): one step where the product stands.
+// sum + dot(a, b), fused into one node at the position of the product.
 struct Accumulation {
   uint32_t add, product;       // nodes
   ValueId sum;
@@ -32,7 +32,7 @@ class Accumulations {
   std::optional<Accumulation> at(uint32_t index) const {
     const Node& add = program_.nodes[index];
     if (add.op != Op::add || program_.type(add.outputs[0]).dtype != DType::F32) return std::nullopt;
-    // The one made last: its operands live that long anyway.
+    // Prefers the operand computed last: the other one is alive by then anyway.
     const uint32_t first = program_.values[add.inputs[0]].node, second = program_.values[add.inputs[1]].node;
     const size_t last = first > second ? 0 : 1;
     for (const size_t which : {last, 1 - last}) {
@@ -47,7 +47,7 @@ class Accumulations {
   }
 
  private:
-  // Is the sum there before the product, and nobody's business afterwards? Then its memory is free to become the result's.
+  // Is the sum computed before the product, with no reader after it but the add? Then the result may reuse its memory.
   bool dies(ValueId sum, uint32_t product, uint32_t add) const {
     const ValueId root = behind_views(program_, sum);
     const Op made_by = program_.producer(root).op;
@@ -55,9 +55,10 @@ class Accumulations {
     return program_.values[sum].node < product &&
            std::all_of(readers_[root].begin(), readers_[root].end(), [&](uint32_t r) { return r == add || r < product || is_reshape(r); });
   }
-  bool is_reshape(uint32_t node) const { return program_.nodes[node].op == Op::reshape; }  // another view, not a reader
+  // a reshape is a view, not a reader
+  bool is_reshape(uint32_t node) const { return program_.nodes[node].op == Op::reshape; }
 
-  // A gradient gathered over micro-batches: state' = (keep ? state : 0) + product.
+  // A gradient accumulated over micro-batches: state' = (keep ? state : 0) + product.
   std::optional<Accumulation> in_state(uint32_t add, uint32_t product, ValueId sum) const {
     const ValueId result = program_.nodes[add].outputs[0];
     const auto update = updates_.find(result);
@@ -79,7 +80,7 @@ class Accumulations {
   std::vector<uint32_t> uses_;
   std::vector<std::vector<uint32_t>> readers_;  // by value behind views
   std::set<ValueId> results_;
-  std::map<ValueId, std::string> updates_;  // by what they become
+  std::map<ValueId, std::string> updates_;  // by new value: name of the state
   const int64_t own_code_ = last_own_code(program_);
 };
 
@@ -92,7 +93,7 @@ class Fuser {
     for (uint32_t i = 0; i < program_.nodes.size(); ++i)
       if (const auto a = found.at(i); a && accepted(*a)) at_.emplace(a->product, *a), adds_.insert(i);
     if (at_.empty()) return program_;
-    // A flag may be an input that comes after the product.
+    // Leaves first: the flag may be an input that comes after the product.
     for (const Node& node : program_.nodes)
       if (is_leaf(node.op)) rewriter_.copy(node);
     for (uint32_t i = 0; i < program_.nodes.size(); ++i) {

@@ -43,8 +43,8 @@ class Scheduler {
  private:
   bool in_optimizer(const Node& node) const { return program_.scopes[node.scope].starts_with("optimizer/"); }
 
-  // Right after the last node it waits for: an operand, or a reader of the tensor it replaces. Never before the backward pass, nor
-  // before a plugin's code in it: when that throws, nothing has been updated yet.
+  // Directly after the last node it depends on: an operand, or a reader of the tensor it replaces. Never before the
+  // backward pass, nor before a plugin's code in it: if the plugin throws, nothing has been updated.
   uint32_t earliest(uint32_t node) const {
     uint32_t key = std::max(std::min<uint32_t>(node, static_cast<uint32_t>(first_later_)), std::min(node, last_own_code_));
     for (ValueId v : program_.nodes[node].inputs) key = std::max(key, key_[program_.values[v].node]);
@@ -59,9 +59,9 @@ class Scheduler {
   }
 
   const Program& program_;
-  std::vector<uint32_t> key_;                             // by node: its place; nodes of one place keep their order
+  std::vector<uint32_t> key_;  // by node: its new position; nodes with equal keys keep their order
   std::vector<std::vector<uint32_t>> readers_;            // by value
-  std::map<uint32_t, std::vector<ValueId>> replaced_;     // node -> leaves its results replace
+  std::map<uint32_t, std::vector<ValueId>> replaced_;     // node -> leaves replaced by its results
   size_t first_later_ = program_.nodes.size();
   uint32_t last_own_code_ = 0;
 };

@@ -8,7 +8,7 @@ namespace harmonics {
 
 namespace {
 
-// What a device keeps in registers and small buffers for one block of elements.
+// Limits of a fused node: a device keeps this much in registers and small buffers per block of elements.
 constexpr size_t kMaxOps = 32, kMaxInputs = 12, kMaxOutputs = 8;
 
 bool contains(const std::vector<uint32_t>& sorted, uint32_t node) { return std::binary_search(sorted.begin(), sorted.end(), node); }
@@ -72,7 +72,8 @@ void ElementGroups::try_join(int32_t a, int32_t b) {
   groups_[static_cast<size_t>(b)] = std::move(both);
 }
 
-// Does something outside both groups lie between them? Then they cannot run at one point. Groups count as one node.
+// Does a node outside both groups depend on one and feed the other? Then they cannot run together. A group counts as
+// one node.
 bool ElementGroups::would_cycle(int32_t a, int32_t b, const ElementGroup& both) {
   ++search_;
   std::vector<uint32_t> open;

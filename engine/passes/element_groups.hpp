@@ -1,4 +1,4 @@
-// Which elementwise nodes become one: groups that can run at one point of the program.
+// Groups elementwise nodes that can run together at one position of the program.
 #pragma once
 
 #include "engine/passes/pass.hpp"
@@ -7,8 +7,8 @@ namespace harmonics {
 
 struct ElementGroup {
   std::vector<uint32_t> members;  // nodes, in order
-  std::vector<ValueId> inputs;    // what members read from outside; broadcasts seen through
-  std::vector<ValueId> outputs;   // members' results that others read
+  std::vector<ValueId> inputs;    // values members read from outside; a broadcast's source instead of the broadcast
+  std::vector<ValueId> outputs;   // members' results with readers outside
 };
 
 class ElementGroups {
@@ -18,7 +18,7 @@ class ElementGroups {
   static constexpr int32_t kNone = -1;
   int32_t of(uint32_t node) const { return group_[node]; }
   const ElementGroup& group(int32_t g) const { return groups_[static_cast<size_t>(g)]; }
-  // An operand as a group reads it: a broadcast's source instead of the broadcast.
+  // An operand as read by a group: a broadcast's source instead of the broadcast.
   ValueId source(ValueId operand) const;
 
  private:
@@ -31,8 +31,8 @@ class ElementGroups {
   std::vector<std::vector<uint32_t>> readers_;  // by value
   std::vector<bool> result_;                    // by value: an output or update
   std::vector<int32_t> group_;                  // by node
-  std::vector<ElementGroup> groups_;            // joined ones are left empty
-  std::vector<uint32_t> stamp_;                 // by node: visited in search number `search_`
+  std::vector<ElementGroup> groups_;            // merged groups are left empty
+  std::vector<uint32_t> stamp_;                 // by node: number of the search that last visited it
   uint32_t search_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Constants while rewriting: what they hold, and computing with them ahead of time.
+// Constant folding for passes.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@ namespace harmonics {
 
 inline constexpr int64_t kMaxFolded = 4096;  // elements
 
-// The numbers of a literal, full or iota node.
+// Evaluates a literal, full or iota node.
 HTensor constant_of(const Node& node, const TensorType& type);
-// A `full` node with exactly these numbers, when one value fills the tensor.
+// A `full` node with this value; nothing if the elements differ.
 std::optional<Node> as_full(const HTensor& value);
-// What a node over constants computes, as constant nodes, one per output; empty when it is not to be folded.
+// Results of a node over constants, as one constant node per output; empty if it should not be folded.
 std::vector<Node> fold(const Program& program, const Node& node, const std::vector<TensorType>& outputs);
 
 }  // namespace harmonics

@@ -5,7 +5,7 @@ namespace harmonics {
 
 namespace {
 
-// A call that can end in an activation, and what computes that activation in a program.
+// A call that accepts a fused activation, and a test for nodes that compute this activation.
 struct Row {
   std::string_view callee;      // has the attribute `activation`
   std::string_view activation;
@@ -54,7 +54,7 @@ Program fuse_calls(const Program& program, const AcceptsCall& accepts) {
       rewriter.copy(node);
       continue;
     }
-    Node fused = rewriter.prepared(*call);  // the single call stays behind, unused
+    Node fused = rewriter.prepared(*call);  // the original call stays behind, unused
     fused.attributes = attributes;
     rewriter.put(std::move(fused), node);
   }

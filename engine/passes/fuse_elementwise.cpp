@@ -19,7 +19,7 @@ class ElementwiseFuser {
       const int32_t g = groups_.of(i);
       if (g != ElementGroups::kNone) {
         if (i == groups_.group(g).members.back()) emit_group(g);
-      } else if (program_.nodes[i].op != Op::broadcast) {  // those wait until somebody asks
+      } else if (program_.nodes[i].op != Op::broadcast) {  // broadcasts are emitted on demand
         emit_node(i);
       }
     }
@@ -43,7 +43,7 @@ class ElementwiseFuser {
     rewriter_.copy(program_.nodes[index]);
   }
 
-  // The group here, before whoever asks for it and after what it reads.
+  // Emits the group's inputs, then the group, before its first reader.
   void emit_group(int32_t g) {
     const ElementGroup& group = groups_.group(g);
     if (done_[group.members[0]]) return;
@@ -57,7 +57,7 @@ class ElementwiseFuser {
     for (uint32_t m : group.members) emit_node(m);
   }
 
-  // One operation alone gains when it reads a constant or a broadcast's source instead of a whole tensor.
+  // A single operation is worth a fused node only if it reads a constant or a broadcast's source.
   bool is_worth_it(const ElementGroup& group) const {
     if (group.members.size() > 1) return true;
     const Node& node = program_.nodes[group.members[0]];
@@ -70,7 +70,7 @@ class ElementwiseFuser {
     Node fused{};
     fused.op = Op::fused_elementwise;
     fused.scope = program_.nodes[group.members.back()].scope;
-    std::map<ValueId, uint32_t> registers;  // of the old program
+    std::map<ValueId, uint32_t> registers;  // keyed by values of the old program
     for (ValueId v : group.inputs) {
       const ValueId now = scalar_or(v);
       const auto at = std::find(fused.inputs.begin(), fused.inputs.end(), now);
@@ -104,7 +104,7 @@ class ElementwiseFuser {
     return chain;
   }
 
-  // A tensor of one value is read as one number.
+  // A uniform constant becomes a scalar operand.
   ValueId scalar_or(ValueId v) {
     const Node& maker = program_.producer(v);
     if (maker.op != Op::full) return rewriter_.mapped(v);

@@ -7,7 +7,7 @@ namespace {
 
 bool is_call_of(const Node& node, std::string_view callee) { return node.op == Op::call && node.callee == callee; }
 
-// The slopes: gradients of a convolution read what max_pool_grad was given.
+// Backward pass: convolution gradients read the operands of max_pool_grad directly.
 class Backward {
  public:
   Backward(const Program& program, const AcceptsCall& accepts) : from_(program), accepts_(accepts), rewriter_(program) {}
@@ -25,28 +25,30 @@ class Backward {
     return to().nodes[index].outputs[0];
   }
 
-  // select(y <= 0, 0, max_pool_grad(indices, dy)), y being what was pooled, is max_pool_grad(indices, select(largest <= 0, 0,
-  // dy)): slopes lie only where y was largest.
+  // Rewrites select(y <= 0, 0, max_pool_grad(indices, dy)), where y is the input of the pooling, as
+  // max_pool_grad(indices, select(largest <= 0, 0, dy)): gradients are non-zero only where y was the maximum.
   bool move_relu(const Node& node) {
     if (node.op != Op::select || !is_zero(from_, node.inputs[1])) return false;
-    const Node &mask = from_.producer(node.inputs[0]), &slope = from_.producer(node.inputs[2]);
-    if (mask.op != Op::less_equal || !is_zero(from_, mask.inputs[1]) || !is_call_of(slope, "max_pool_grad")) return false;
-    const Node& pool = from_.producer(slope.inputs[0]);
-    if (!is_call_of(pool, "max_pool") || pool.outputs[1] != slope.inputs[0] || pool.inputs[0] != mask.inputs[0]) return false;
-    const TensorType& type = from_.type(slope.inputs[1]);
+    const Node &mask = from_.producer(node.inputs[0]), &unpool = from_.producer(node.inputs[2]);
+    if (mask.op != Op::less_equal || !is_zero(from_, mask.inputs[1])) return false;
+    if (!is_call_of(unpool, "max_pool_grad")) return false;
+    const Node& pool = from_.producer(unpool.inputs[0]);
+    if (!is_call_of(pool, "max_pool") || pool.outputs[1] != unpool.inputs[0]) return false;
+    if (pool.inputs[0] != mask.inputs[0]) return false;
+    const TensorType& type = from_.type(unpool.inputs[1]);
     Node zero{Op::full, {}, {}, {}, {}, {}, {}, node.scope};
     zero.attributes.set("dtype", static_cast<int64_t>(type.dtype)).set("shape", type.shape.vector()).set("value", 0.0);
     const ValueId none = append(std::move(zero), type);
     Node cut{Op::less_equal, {}, {rewriter_.mapped(pool.outputs[0]), none}, {}, {}, {}, {}, node.scope};
     const ValueId is_cut = append(std::move(cut), {DType::Bool, type.shape});
-    Node kept{Op::select, {}, {is_cut, none, rewriter_.mapped(slope.inputs[1])}, {}, {}, {}, {}, node.scope};
-    Node moved = rewriter_.prepared(slope);
+    Node kept{Op::select, {}, {is_cut, none, rewriter_.mapped(unpool.inputs[1])}, {}, {}, {}, {}, node.scope};
+    Node moved = rewriter_.prepared(unpool);
     moved.inputs[1] = append(std::move(kept), type);
     rewriter_.put(std::move(moved), node);
     return true;
   }
 
-  // What max_pool_grad makes of its second operand; null when something else made it.
+  // The max_pool_grad that computed the value, or null.
   const Node* unpooling(ValueId old) const {
     const Node& maker = to().producer(rewriter_.mapped(old));
     return is_call_of(maker, "max_pool_grad") ? &maker : nullptr;
@@ -64,7 +66,7 @@ class Backward {
     return true;
   }
 
-  // A sum over whole planes is the sum of what was spread over them.
+  // Summing whole planes of the spread gradients gives the sum of the gradients.
   bool sum_pooled(const Node& node) {
     if (node.op != Op::reduce_sum || node.attributes.flag("keep")) return false;
     const Node* unpool = unpooling(node.inputs[0]);
@@ -92,7 +94,7 @@ Program join_forward(const Program& program, const AcceptsCall& accepts) {
       rewriter.copy(node);
       continue;
     }
-    Node joined = rewriter.prepared(*conv);  // the single convolution stays behind, unused
+    Node joined = rewriter.prepared(*conv);  // the original convolution stays behind, unused
     joined.callee = "conv_max_pool";
     for (const auto& [name, value] : node.attributes.entries()) joined.attributes.set("pool_" + name, value);
     if (accepts(joined.callee, joined.attributes, input_types(rewriter.to(), joined)))

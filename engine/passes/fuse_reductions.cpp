@@ -21,7 +21,7 @@ class ReductionFuser {
       const Node& node = program.nodes[i];
       if (!is_reduction(node.op)) continue;
       const Node& maker = program.producer(node.inputs[0]);
-      // One reduction for each chain: the first; others read what is stored.
+      // Fuses the first reduction of each chain; others read the stored result.
       if ((has_one_op(maker) || maker.op == Op::fused_elementwise) && is_forward(program, maker) == is_forward(program, node))
         reduced_.emplace(program.values[node.inputs[0]].node, i);
     }
@@ -38,7 +38,7 @@ class ReductionFuser {
   }
 
  private:
-  // An operation that is a chain by itself.
+  // A single operation that can serve as a chain.
   static bool has_one_op(const Node& node) { return is_elementwise(node.op) && (node.op == Op::cast || node.attributes.empty()); }
 
   Chain chain_at(const Node& node, const std::vector<ValueId>& inputs) const {
@@ -49,7 +49,7 @@ class ReductionFuser {
     return {{op}, {static_cast<uint32_t>(inputs.size())}, program_.type(node.outputs[0]).shape};
   }
 
-  // Every operand once.
+  // Distinct operands.
   static std::vector<ValueId> inputs_of(const Node& node) {
     if (node.op == Op::fused_elementwise) return node.inputs;
     std::vector<ValueId> once;
@@ -58,7 +58,7 @@ class ReductionFuser {
     return once;
   }
 
-  // Where the chain stands: its results that others read, then what is reduced.
+  // Emits at the chain's position: results with other readers, then the reduction.
   bool put(const Node& maker, const Node& reduction) {
     const std::vector<ValueId> inputs = inputs_of(maker);
     Chain chain = chain_at(maker, inputs);
@@ -96,7 +96,7 @@ class ReductionFuser {
   const HasKernel& accepts_;
   Rewriter rewriter_;
   std::vector<uint32_t> uses_;
-  std::map<uint32_t, uint32_t> reduced_;  // node -> the reduction of one of its results
+  std::map<uint32_t, uint32_t> reduced_;  // node -> the reduction of its result
   std::set<uint32_t> done_;
 };
 

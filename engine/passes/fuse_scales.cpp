@@ -8,7 +8,7 @@ namespace harmonics {
 
 namespace {
 
-// A reader of numbers that can read whole numbers times a scale: its functional, and which input that is.
+// A functional that can read bytes times a scale instead of f32, and the index of that input.
 struct Reader {
   std::string_view callee;
   size_t input;
@@ -58,7 +58,8 @@ class ScaleFuser {
       const Node &cast = program_.producer(node.inputs[which]), &factor = program_.producer(node.inputs[1 - which]);
       if (cast.op != Op::cast || factor.op != Op::full || program_.type(cast.inputs[0]).dtype != DType::U8) continue;
       const double scale = factor.attributes.number("value");
-      if (std::isnormal(static_cast<float>(scale))) return Scaled{cast.inputs[0], scale};  // zeros stay zeros, and nothing else becomes one
+      // a normal scale maps 0 to 0 and nothing else to 0
+      if (std::isnormal(static_cast<float>(scale))) return Scaled{cast.inputs[0], scale};
     }
     return std::nullopt;
   }

@@ -10,12 +10,12 @@ namespace harmonics {
 
 namespace {
 
-// w' = sgd(w, dot(a, b), lr): the node indices, and for one sample what else reads w in the backward pass.
+// w' = sgd(w, dot(a, b), lr): node indices, and for a single sample the other reader of w in the backward pass.
 struct Update {
   uint32_t update, product;
   ValueId w, a, b, lr;
-  std::optional<uint32_t> slope;   // dot(b, w): the slope of a
-  std::optional<uint32_t> select;  // slope where a > 0, else 0
+  std::optional<uint32_t> gradient;   // dot(b, w): the gradient of a
+  std::optional<uint32_t> select;  // gradient where a > 0, else 0
 };
 
 class Updates {
@@ -35,12 +35,12 @@ class Updates {
     const Node& product = program_.nodes[maker];
     if (product.op != Op::dot || uses_[product.outputs[0]] != 1 || !sums_outer_products(product)) return std::nullopt;
     Update u{index, maker, node.inputs[0], product.inputs[0], product.inputs[1], node.inputs[2], {}, {}};
-    if (program_.type(u.a).shape.count() == program_.type(u.w).shape[0]) find_slope(u);
+    if (program_.type(u.a).shape.count() == program_.type(u.w).shape[0]) find_gradient(u);
     return u;
   }
 
  private:
-  // dot(a, b) over all axes but the last.
+  // Is it dot(a, b), contracted over all axes but the last?
   bool sums_outer_products(const Node& node) const {
     const Shape &a = program_.type(node.inputs[0]).shape, &b = program_.type(node.inputs[1]).shape;
     std::vector<int64_t> leading(a.rank() - 1);
@@ -49,30 +49,32 @@ class Updates {
            node.attributes.integers("lhs_contract") == leading && node.attributes.integers("rhs_contract") == leading;
   }
 
-  // Everybody else reads w before the slope is made: then slope and update can be one step.
-  void find_slope(Update& u) const {
+  // Gradient and update can be one step if all other readers of w come before the gradient.
+  void find_gradient(Update& u) const {
     for (uint32_t i : readers_[u.w]) {
       if (i == u.update) continue;
-      if (u.slope) return u.slope.reset();
-      if (is_slope(program_.nodes[i], u)) u.slope = i;
+      if (u.gradient) return u.gradient.reset();
+      if (is_gradient(program_.nodes[i], u)) u.gradient = i;
     }
-    if (!u.slope || program_.values[u.a].node > *u.slope || own_code_ >= static_cast<int64_t>(*u.slope)) return u.slope.reset();
-    const ValueId slope = program_.nodes[*u.slope].outputs[0];
-    if (uses_[slope] != 1) return;
-    for (uint32_t i : readers_[slope])
-      if (is_select(program_.nodes[i], u.a, slope)) u.select = i;
+    if (!u.gradient) return;
+    if (program_.values[u.a].node > *u.gradient) return u.gradient.reset();
+    if (own_code_ >= static_cast<int64_t>(*u.gradient)) return u.gradient.reset();
+    const ValueId gradient = program_.nodes[*u.gradient].outputs[0];
+    if (uses_[gradient] != 1) return;
+    for (uint32_t i : readers_[gradient])
+      if (is_select(program_.nodes[i], u.a, gradient)) u.select = i;
   }
 
-  bool is_slope(const Node& node, const Update& u) const {
+  bool is_gradient(const Node& node, const Update& u) const {
     const int64_t last = static_cast<int64_t>(program_.type(u.b).shape.rank()) - 1;
     return node.op == Op::dot && node.inputs[0] == u.b && node.inputs[1] == u.w && node.attributes.integers("lhs_batch").empty() &&
            node.attributes.integers("lhs_contract") == std::vector<int64_t>{last} &&
            node.attributes.integers("rhs_contract") == std::vector<int64_t>{1};
   }
 
-  // select(a <= 0, 0, slope)
-  bool is_select(const Node& node, ValueId a, ValueId slope) const {
-    if (node.op != Op::select || node.inputs[2] != slope || !is_zero(program_, node.inputs[1])) return false;
+  // Is it select(a <= 0, 0, gradient)?
+  bool is_select(const Node& node, ValueId a, ValueId gradient) const {
+    if (node.op != Op::select || node.inputs[2] != gradient || !is_zero(program_, node.inputs[1])) return false;
     const Node& condition = program_.producer(node.inputs[0]);
     return condition.op == Op::less_equal && condition.inputs[0] == a && is_zero(program_, condition.inputs[1]);
   }
@@ -92,7 +94,7 @@ class UpdateFuser {
     for (uint32_t i = 0; i < program_.nodes.size(); ++i)
       if (const auto u = updates.at(i)) settle(*u);
     if (at_.empty()) return program_;
-    // A step that joins slope and update comes before the optimizer's inputs do.
+    // Leaves first: a step that joins gradient and update may come before the optimizer's inputs.
     for (const Node& node : program_.nodes)
       if (is_leaf(node.op)) rewriter_.copy(node);
     for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
@@ -105,7 +107,7 @@ class UpdateFuser {
  private:
   static AttributeMap attributes(const Update& u) {
     AttributeMap a;
-    if (u.slope) a.set("slope", std::string(u.select ? "active" : "all"));
+    if (u.gradient) a.set("slope", std::string(u.select ? "active" : "all"));
     return a;
   }
   std::vector<ValueId> inputs(const Update& u) const { return {u.w, u.a, u.b, u.lr}; }
@@ -115,12 +117,12 @@ class UpdateFuser {
     return accepts_("sgd_outer", attributes(u), types);
   }
 
-  // Where the joined step stands, and which nodes it replaces besides.
+  // Chooses the position of the joined step and the nodes it replaces.
   void settle(Update u) {
-    if (u.slope && !accepted(u)) u.slope.reset(), u.select.reset();
+    if (u.gradient && !accepted(u)) u.gradient.reset(), u.select.reset();
     if (!accepted(u)) return;
-    at_.emplace(u.slope.value_or(u.update), u);
-    if (!u.slope) return;
+    at_.emplace(u.gradient.value_or(u.update), u);
+    if (!u.gradient) return;
     replaced_.insert(u.update);
     if (u.select) replaced_.insert(*u.select);
   }
@@ -130,14 +132,14 @@ class UpdateFuser {
     node.op = Op::call;
     node.callee = "sgd_outer";
     node.attributes = attributes(u);
-    node.scope = program_.nodes[u.slope.value_or(u.update)].scope;
+    node.scope = program_.nodes[u.gradient.value_or(u.update)].scope;
     for (ValueId v : inputs(u)) node.inputs.push_back(rewriter_.mapped(v));
     std::vector<TensorType> types{program_.type(u.w)};
-    if (u.slope) types.push_back(program_.type(u.a));
+    if (u.gradient) types.push_back(program_.type(u.a));
     const uint32_t index = rewriter_.to().append(std::move(node), types);
     const std::vector<ValueId> made = rewriter_.to().nodes[index].outputs;
     rewriter_.map(program_.nodes[u.update].outputs[0], made[0]);
-    if (u.slope) rewriter_.map(program_.nodes[u.select.value_or(*u.slope)].outputs[0], made[1]);
+    if (u.gradient) rewriter_.map(program_.nodes[u.select.value_or(*u.gradient)].outputs[0], made[1]);
   }
 
   const Program& program_;

@@ -12,7 +12,7 @@ FunctionalPtr called_by(const Node& call) {
   throw Error(ErrorKind::Internal, fmt::format("the program calls '{}', which is no registered functional", call.callee));
 }
 
-// One level; true when something was replaced whose body may hold calls again.
+// Inlines one level. Returns whether something was replaced; its body may contain further calls.
 bool inline_once(Program& program, const HasKernel& has_kernel) {
   Rewriter rewriter(program);
   bool again = false;

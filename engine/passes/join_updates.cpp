@@ -9,10 +9,10 @@ namespace harmonics {
 
 namespace {
 
-// Steps that an optimizer takes alike: of one kind, with the same settings, rate and number.
+// Updates by one optimizer with equal attributes, learning rate and step number.
 struct Group {
-  std::vector<uint32_t> nodes;  // in their order
-  size_t tensors = 0;           // of each parameter
+  std::vector<uint32_t> nodes;  // in program order
+  size_t tensors = 0;           // tensors per parameter
 
   bool takes(const Program& program, uint32_t index, size_t own) const {
     const Node &first = program.nodes[nodes.front()], &node = program.nodes[index];
@@ -39,7 +39,7 @@ class UpdateJoiner {
   }
 
  private:
-  // Does nobody but the parameters and moments it replaces wait for it?
+  // Is the update read by no node and not an output? Then it may run later.
   bool may_wait(const Node& node) const {
     const FunctionalPtr f = node.op == Op::call ? FunctionalTable::global().find(node.callee) : nullptr;
     return f && f->is_update && std::none_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return read_.count(v) > 0; });
@@ -61,7 +61,7 @@ class UpdateJoiner {
     }
   }
 
-  // Tensors of the parameters, then what they share.
+  // Tensors of all parameters, then the shared operands.
   std::vector<ValueId> inputs(const Group& g) const {
     std::vector<ValueId> all;
     for (uint32_t i : g.nodes) all.insert(all.end(), program_.nodes[i].inputs.begin(), program_.nodes[i].inputs.begin() + static_cast<std::ptrdiff_t>(g.tensors));
@@ -79,7 +79,7 @@ class UpdateJoiner {
     return accepts_("update_all", attributes(g), types);
   }
 
-  // Where the last of them stands: every slope is there by then.
+  // At the position of the last update: all gradients exist by then.
   void put(const Group& g) {
     Node node{};
     node.op = Op::call;
@@ -108,9 +108,9 @@ class UpdateJoiner {
   const Program& program_;
   const AcceptsCall& accepts_;
   Rewriter rewriter_;
-  std::set<ValueId> read_;  // by nodes, and results
+  std::set<ValueId> read_;  // values read by nodes or outputs
   std::vector<Group> groups_;
-  std::map<uint32_t, size_t> at_;  // node -> the group that is put there
+  std::map<uint32_t, size_t> at_;  // node -> the group emitted there
   std::set<uint32_t> joined_;
 };
 

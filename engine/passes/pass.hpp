@@ -1,4 +1,4 @@
-// Program -> Program functions and the small tools they share.
+// Passes: Program -> Program functions, and the tools they share.
 #pragma once
 
 #include <functional>
@@ -12,87 +12,86 @@
 
 namespace harmonics {
 
-// Asked about a node of a program: is there a kernel for it?
+// Does the device have a kernel for the node?
 using HasKernel = std::function<bool(const Program&, const Node&)>;
-// Asked about a call that is not there yet: functional, attributes, types of its inputs.
+// Does the device have a kernel for a call that is not in the program yet: functional, attributes, input types?
 using AcceptsCall = std::function<bool(const std::string&, const AttributeMap&, const std::vector<TensorType>&)>;
 
-// Each keeps the meaning: same outputs, same updates, bit for bit. Updates count as uses.
+// Passes keep outputs and updates bit for bit unless stated otherwise. Updates count as uses.
 //
-// Equal nodes once; constants are compared by content; random nodes are equal when counter and stream are. Nodes in the
-// scope "recomputed/" are never joined with nodes outside it.
+// Merges equal nodes. Constants compare by content; random nodes are equal if counter and stream are. Nodes in the
+// scope "recomputed/" are not merged with nodes outside it.
 Program cse(const Program& program);
-Program dce(const Program& program);  // nodes nothing uses go; input, parameter and state leaves stay only when used
-// Algebra that keeps bits (x + 0 does not: it loses the sign of zero): folds nodes over constants of at most 4096 elements,
-// removes what changes nothing, joins neighbouring reshapes, transposes and broadcasts. stop_gradient goes too, so this is
-// for programs that have their gradients already.
+Program dce(const Program& program);  // removes unused nodes, unused leaves (input, parameter, state) included
+// Bit-exact algebra (x + 0 is not: it loses the sign of zero): folds nodes over constants of at most 4096 elements,
+// removes no-ops, merges adjacent reshapes, transposes and broadcasts. Also removes stop_gradient, so run it after
+// differentiation.
 Program simplify(const Program& program);
-// Which parameters and states of two dimensions lie in memory with rows and columns exchanged; `preferred` is what this
-// program would like.
+// Is a two-dimensional parameter or state stored transposed? `preferred`: the preference of this program.
 using IsTransposed = std::function<bool(const std::string& name, const TensorType& type, bool preferred)>;
-// Weights of affine maps as [in, out] where `is_transposed` says so: then the zeros of what is multiplied with them save
-// whole rows. What reads them, their slopes and their moments follow; {transposed = true} marks the leaves.
+// Stores the weights of affine maps as [in, out] where `is_transposed` says so, so that zeros in the input skip whole
+// rows. Readers, gradients and moments follow; leaves are marked {transposed = true}.
 Program transpose_weights(const Program& program, const IsTransposed& is_transposed);
-// Plain gradient descent and the product that makes its slope into one `sgd_outer`, with the slope of the map's input
-// where one sample makes all three out of one reading of the weight. Rounds differently; only where `accepts` the call.
+// Fuses plain gradient descent and the product that computes the gradient into `sgd_outer`; for a single sample also
+// the gradient of the map's input, which reads the same weight. Rounds differently. Only calls that `accepts` takes.
 Program fuse_updates(const Program& program, const AcceptsCall& accepts);
-// Bytes times a scale (an image's, say) that nothing reads but `linear` and `sgd_outer`: these read the bytes. Where `accepts` takes all of
-// these calls with {scale}; same bits.
+// Lets `linear` and `sgd_outer` read bytes (an image's) with {scale} instead of the scaled product, if they are its
+// only readers and `accepts` takes all of these calls. Same bits.
 Program fuse_scales(const Program& program, const AcceptsCall& accepts);
-// Sums of a product and what is there before it and dies with the sum (slopes of a value that is used twice, gradients gathered
-// over micro-batches in a state) into one `dot_add`, which writes over the sum. Rounds differently; only where `accepts` the call.
+// Fuses a sum with a product into `dot_add`, which accumulates into the sum's memory, if the sum is not used
+// afterwards: gradients of a value used twice, gradients accumulated in a state over micro-batches. Rounds differently.
+// Only calls that `accepts` takes.
 Program accumulate_products(const Program& program, const AcceptsCall& accepts);
-// A product and the sum of one of its operands over the axes it joins (slopes of a weight and of its bias) into one `dot_sum`, which
-// reads the operand once. May round differently; only where `accepts` the call.
+// Fuses a product and the sum of one of its operands over the contracted axes (gradients of a weight and its bias) into
+// `dot_sum`, which reads the operand once. May round differently. Only calls that `accepts` takes.
 Program sum_with_products(const Program& program, const AcceptsCall& accepts);
-// {linear -> relu, tanh, logistic, gelu}, {conv -> relu} ... into one call {activation}; rows of one table. Only where nothing
-// else reads the intermediate value and `accepts` says so for the joined call.
+// Fuses activations into the call before: {linear -> relu, tanh, logistic, gelu}, {conv -> relu}, by a table. Only
+// where the intermediate value has no other reader and `accepts` takes the fused call.
 Program fuse_calls(const Program& program, const AcceptsCall& accepts);
-// Max pooling and the convolution before it as one: forward conv_max_pool where nothing else reads the convolution's result;
-// backward conv_max_pool_grad_input and _weight, which see only the places that were largest. For that relu's gradient moves
-// behind max_pool's, with the same bits; only the slope of the bias is summed in another order. Where `accepts` says so.
+// Fuses max pooling with the convolution before it. Forward: conv_max_pool, if the convolution's result has no other
+// reader. Backward: conv_max_pool_grad_input and _weight, which visit only the maxima; relu's gradient moves behind
+// max_pool's, bit for bit, but the gradient of the bias is summed in another order. Only calls that `accepts` takes.
 Program fuse_pooling(const Program& program, const AcceptsCall& accepts);
-// Forward nodes in scopes that match a pattern ("*/attention") are cloned before their first use by later nodes, so that
-// their results need not be kept. Clones carry the scope "recomputed/" + the original's. Nodes in a scope that ends in
-// "residual" are kept always, and small second results (an attention's log-sum-exp) are used as the forward left them.
+// Clones forward nodes in scopes that match a pattern ("*/attention") before their first use after the forward pass, so
+// that their results need not be kept. Clones have the scope "recomputed/" + the original scope. Nodes in a scope that
+// ends in "residual" are always kept, and so are small second results (an attention's log-sum-exp).
 Program recompute(const Program& program, const std::vector<std::string>& scope_patterns);
-// Calls for which `has_kernel` is false are replaced by their body, recursively. `before` may change the program's nodes before
-// each round.
+// Replaces calls without a kernel by their body, recursively. `before` may change the program's nodes before each
+// round.
 Program inline_calls(const Program& program, const HasKernel& has_kernel, const std::function<void(Program&)>& before = {});
-// Chains of elementwise nodes (and broadcasts of their inputs) into fused_elementwise nodes, kept where `accepts` (null:
-// always) says so.
+// Fuses chains of elementwise nodes, and broadcasts of their inputs, into fused_elementwise nodes that `accepts` takes
+// (null: all).
 Program fuse_elementwise(const Program& program, const HasKernel& accepts = {});
-// Elementwise operations and the reduction of their result into a fused_reduce: where nobody else reads that result, it is never
-// stored. Where `accepts` (null: always) says so.
+// Fuses elementwise operations and the reduction of their result into fused_reduce; the intermediate result is not
+// stored if it has no other reader. Only nodes that `accepts` takes (null: all).
 Program fuse_reductions(const Program& program, const HasKernel& accepts = {});
-// Nodes in "optimizer/" scopes right after the last thing they wait for, so that a gradient lives no longer than its update.
+// Moves nodes in "optimizer/" scopes directly after their last dependency, so that gradients live no longer than
+// needed.
 Program advance_updates(const Program& program);
-// Steps of parameters that an optimizer takes alike as one `update_all` of them all, with the same bits; slopes live until then. Where
-// `accepts` says so.
+// Fuses the optimizer steps of several parameters into one `update_all`, bit for bit; their gradients live until then.
+// Only calls that `accepts` takes.
 Program join_updates(const Program& program, const AcceptsCall& accepts);
 
-// The parts a training step runs in, by scope: everything under "gradient/", "optimizer/" and "recomputed/" comes after
-// the forward pass.
+// Is the scope part of the forward pass? Everything under "gradient/", "optimizer/" and "recomputed/" comes after it.
 bool is_forward_scope(std::string_view scope);
 inline bool is_forward(const Program& program, const Node& node) { return is_forward_scope(program.scopes[node.scope]); }
 bool is_recomputed(const Program& program, const Node& node);
-// '*' stands for any characters, '/' included.
+// '*' matches any characters, including '/'.
 bool matches_pattern(std::string_view text, std::string_view pattern);
-// The value whose memory v most likely shares: what lies under reshapes and slices.
+// The value behind reshapes and slices, whose memory v most likely shares.
 ValueId behind_views(const Program& program, ValueId v);
-// Zeros, stretched or not?
+// Is the value all zeros, possibly broadcast?
 bool is_zero(const Program& program, ValueId v);
-// The last node that is a plugin's own code: it may throw, and nothing may have been updated by then. -1: there is none.
+// Index of the last host_call, a plugin's code: it may throw, so no update may run before it. -1: none.
 int64_t last_own_code(const Program& program);
-// How often each value is read, by nodes, outputs and updates.
+// Number of reads of each value, by nodes, outputs and updates.
 std::vector<uint32_t> count_uses(const Program& program);
 std::vector<TensorType> input_types(const Program& program, const Node& node);
 std::vector<TensorType> output_types(const Program& program, const Node& node);
-// Constants: literal, full, iota.
 inline bool is_constant(Op op) { return op == Op::literal || op == Op::full || op == Op::iota; }
 inline bool is_leaf(Op op) { return op == Op::input || op == Op::parameter || op == Op::state; }
 
-// Copies a program node by node with replacements; what passes are written with.
+// Copies a program node by node with replacements; the base of most passes.
 class Rewriter {
  public:
   explicit Rewriter(const Program& from);
@@ -101,16 +100,16 @@ class Rewriter {
   const Program& to() const { return to_; }
   ValueId mapped(ValueId old) const { return map_[old]; }
   void map(ValueId old, ValueId now) { map_[old] = now; }
-  void copy(const Node& node);                         // with its inputs mapped
-  void splice(const Program& body, const Node& call);  // a body in the place of a call node, in the call's scope
-  // A node with its inputs mapped and no outputs yet, for a pass that changes it before appending.
+  void copy(const Node& node);                         // maps its inputs
+  void splice(const Program& body, const Node& call);  // inlines a body in place of a call node, in the call's scope
+  // A node with mapped inputs and no outputs, to be changed before appending.
   Node prepared(const Node& node) const;
-  // Appends a node whose inputs are mapped already; its outputs stand for those of `original`.
+  // Appends a node with mapped inputs; its outputs replace those of `original`.
   void put(Node node, const Node& original);
-  // A node whose inputs are mapped already: its results, or nothing, with the program as before, where `accepts` (null: always)
-  // says no to it.
+  // Appends a node with mapped inputs and returns its results. Returns nothing and leaves the program unchanged if
+  // `accepts` (null: always) rejects it.
   std::optional<std::vector<ValueId>> append_accepted(Node node, const std::vector<TensorType>& types, const HasKernel& accepts);
-  Program finish();  // outputs and updates mapped, verified
+  Program finish();  // maps outputs and updates, verifies
 
  private:
   const Program& from_;

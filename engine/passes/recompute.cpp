@@ -11,7 +11,7 @@ class Recomputer {
  public:
   Recomputer(const Program& program, const std::vector<std::string>& patterns)
       : program_(program), rewriter_(program), cloned_(program.nodes.size(), false) {
-    std::vector<bool> kept(program.values.size(), false);  // results live to the end whatever happens
+    std::vector<bool> kept(program.values.size(), false);  // kept to the end in any case
     for (const NamedValue& v : program.outputs) kept[v.value] = true;
     for (const NamedValue& v : program.updates) kept[v.value] = true;
     for (const Node& node : program.nodes) {
@@ -50,7 +50,7 @@ class Recomputer {
     return it != clones_.end() && from_clone(v) ? it->second : rewriter_.mapped(v);
   }
 
-  // Clones the producer of v, and what it needs, here: before the first use after the forward pass.
+  // Clones the producer of v and its recomputable inputs, at the first use after the forward pass.
   void clone(ValueId v) {
     if (!from_clone(v)) return;
     const uint32_t index = program_.values[v].node;
@@ -78,7 +78,7 @@ class Recomputer {
   const Program& program_;
   Rewriter rewriter_;
   std::vector<bool> recomputable_, cloned_;          // by node
-  std::unordered_map<ValueId, ValueId> clones_;      // a value of the forward pass -> its clone
+  std::unordered_map<ValueId, ValueId> clones_;      // forward value -> its clone
 };
 
 }  // namespace

@@ -48,7 +48,7 @@ class Simplifier {
   const Node& producer(const Node& node, size_t input) const { return to().producer(node.inputs[input]); }
   const TensorType& type(const Node& node, size_t input) const { return to().type(node.inputs[input]); }
 
-  // reshape of reshape, broadcast of broadcast, transpose of transpose: one of them.
+  // Merges reshape of reshape, broadcast of broadcast, transpose of transpose.
   void join_layout(Node& node) const {
     if (node.op != Op::reshape && node.op != Op::broadcast && node.op != Op::transpose) return;
     const Node& before = producer(node, 0);
@@ -62,8 +62,7 @@ class Simplifier {
     node.inputs[0] = before.inputs[0];
   }
 
-  // A transpose that moves no element, a broadcast that repeats none and a reduction that joins none are reshapes, which cost
-  // nothing.
+  // Turns trivial transposes, broadcasts and reductions into reshapes, which cost nothing.
   void as_reshape(Node& node, const TensorType& result) const {
     if (node.op == Op::transpose) {
       const Shape& shape = type(node, 0).shape;
@@ -85,12 +84,13 @@ class Simplifier {
     return op == Op::broadcast || op == Op::reduce_sum || op == Op::reduce_prod || op == Op::reduce_max || op == Op::reduce_min;
   }
 
-  // The value this node hands on bit for bit, or kNone.
+  // The input that this node passes on bit for bit, or kNone.
   ValueId unchanged(const Node& node, const TensorType& result) const {
     switch (node.op) {
       case Op::stop_gradient:
         return node.inputs[0];
-      case Op::reshape: case Op::broadcast: case Op::cast: case Op::slice: case Op::pad:  // a slice of full size takes all
+      // a slice of full size is the identity
+      case Op::reshape: case Op::broadcast: case Op::cast: case Op::slice: case Op::pad:
         return type(node, 0) == result ? node.inputs[0] : Rewriter::kNone;
       case Op::concat:
         return node.inputs.size() == 1 ? node.inputs[0] : Rewriter::kNone;

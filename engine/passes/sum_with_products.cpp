@@ -9,10 +9,10 @@ namespace harmonics {
 
 namespace {
 
-// dot(a, b) and, behind it, one of the two summed over the axes that the product joins.
+// dot(a, b), followed by a sum of one operand over the contracted axes.
 struct Pair {
   uint32_t product, sum;  // nodes
-  int64_t which;          // operand
+  int64_t which;          // index of the operand
 };
 
 std::vector<int64_t> sorted(std::vector<int64_t> axes) {

@@ -9,8 +9,8 @@ namespace harmonics {
 
 namespace {
 
-constexpr int64_t kLeastOutputs = 32;             // narrower rows are no longer than a few vectors
-constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // larger weights are left as their file has them
+constexpr int64_t kLeastOutputs = 32;             // narrower rows fill only a few vectors
+constexpr uint64_t kMostBytes = uint64_t{64} << 20;  // larger weights keep the layout of their file
 
 TensorType exchanged(const TensorType& t) { return {t.dtype, Shape{t.shape[1], t.shape[0]}}; }
 
@@ -41,7 +41,7 @@ class Transposer {
     return f && f->is_update;
   }
 
-  // ---- which values are made with rows and columns exchanged ----
+  // ---- values to transpose ----
 
   void choose() {
     std::map<ValueId, bool> likes = preferences();
@@ -49,12 +49,12 @@ class Transposer {
       if (node.op == Op::parameter && type(node.outputs[0]).shape.rank() == 2) ask(node, likes[node.outputs[0]]);
     for (const Node& node : program_.nodes)
       if (is_update(node) && wanted_[node.inputs[0]]) want_operands(node);
-    // Whoever comes later must not turn what this program takes as it lies: gathered gradients, for one.
+    // Registers untransposed states, so that later programs use the same layout, accumulated gradients included.
     for (const Node& node : program_.nodes)
       if (node.op == Op::state && type(node.outputs[0]).shape.rank() == 2 && !lies_turned_.count(node.callee)) ask(node, false);
   }
 
-  // A leaf likes to be turned when affine maps are all that reads it.
+  // Prefers transposed storage for parameters that only affine maps read.
   std::map<ValueId, bool> preferences() const {
     std::map<ValueId, bool> likes;
     std::vector<ValueId> others;
@@ -95,12 +95,12 @@ class Transposer {
     }
   }
 
-  // The same number everywhere.
+  // Uniform value.
   bool is_one_number(const Node& node) const {
     return node.op == Op::full || (node.op == Op::broadcast && type(node.inputs[0]).shape.count() == 1);
   }
 
-  // Exchanging the operands exchanges rows and columns of the result.
+  // Swapping the operands transposes the result.
   bool turns_by_itself(const Node& node) const {
     return is_plain_dot(node) && type(node.inputs[0]).shape.rank() == node.attributes.integers("lhs_contract").size() + 1 &&
            type(node.inputs[1]).shape.rank() == node.attributes.integers("rhs_contract").size() + 1;
@@ -167,7 +167,7 @@ class Transposer {
     }
   }
 
-  // Made exchanged too, and turned back only when somebody asks.
+  // Keeps a value transposed if all its operands are; transposed back only on demand.
   bool reads_only_turned(const Node& node) const {
     bool any = false;
     for (ValueId v : node.inputs) {
@@ -198,7 +198,7 @@ class Transposer {
     for (size_t i = 0; i < node.outputs.size(); ++i) turned_[node.outputs[i]] = rewriter_.to().nodes[index].outputs[i];
   }
 
-  // The operand as it lies where all its axes are contracted or but one, and the contracted axes by their new numbers.
+  // The operand in its stored layout, with the contracted axes renumbered, if at most one axis is not contracted.
   ValueId operand(ValueId v, std::vector<int64_t>& contract) {
     if (!is_turned(v) || contract.empty()) return natural(v);
     for (int64_t& axis : contract) axis = 1 - axis;
@@ -225,9 +225,9 @@ class Transposer {
   const Program& program_;
   const IsTransposed& is_transposed_;
   Rewriter rewriter_;
-  std::vector<bool> wanted_;                          // by value: it is made exchanged
-  std::vector<ValueId> turned_;                       // by value: its exchanged form in the new program
-  std::set<std::string, std::less<>> lies_turned_;      // leaves
+  std::vector<bool> wanted_;                          // by value: to be computed transposed
+  std::vector<ValueId> turned_;                       // by value: its transposed form in the new program
+  std::set<std::string, std::less<>> lies_turned_;      // names of transposed leaves
 };
 
 }  // namespace

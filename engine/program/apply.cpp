@@ -1,4 +1,4 @@
-// One operation by name: recorded or computed.
+// apply(): traces or computes one operation by name.
 #include <algorithm>
 
 #include "engine/base/spelling.hpp"
@@ -11,7 +11,7 @@ namespace harmonics {
 
 namespace {
 
-// Errors about attributes do not know whose they are.
+// Adds the operation to errors about attributes, which do not name it.
 std::vector<TensorType> infer(const OpRow& row, const AttributeMap& attributes, const std::vector<TensorType>& inputs) {
   try {
     return row.infer(attributes, inputs);
@@ -40,7 +40,7 @@ std::vector<HTensor> record_call(const Functional& functional, const AttributeMa
   return tracer.append(std::move(node), inputs, types);
 }
 
-// Compiled programs clamp; numbers computed at once can be looked at.
+// Checks indices of immediate operations; compiled programs clamp them instead.
 void check_indices(Op op, const AttributeMap& attributes, const std::vector<HTensor>& inputs) {
   const TensorType x = type_of(inputs[0]), indices = type_of(inputs[1]);
   const int64_t axis = attributes.integer("axis", 0), limit = x.shape[static_cast<uint32_t>(axis)];

@@ -1,4 +1,4 @@
-// Attributes of a node: a few named constants, kept sorted by name so that equal nodes compare equal.
+// Attributes of a node: named constants sorted by name, so that equal nodes compare equal.
 #pragma once
 
 #include <string>
@@ -16,12 +16,12 @@ using AttributeValue = std::variant<int64_t, double, bool, std::string, std::vec
 class AttributeMap {
  public:
   AttributeMap() = default;
-  explicit AttributeMap(const hx_attributes* view);  // values of kind HX_ATTR_VALUE are left out
+  explicit AttributeMap(const hx_attributes* view);  // values of kind HX_ATTR_VALUE are ignored
 
   AttributeMap& set(std::string name, AttributeValue value);
   bool has(std::string_view name) const { return find(name) != nullptr; }
   const AttributeValue* find(std::string_view name) const;
-  // The attribute, or an error naming it; integer() and number() accept each other's whole numbers.
+  // Returns the attribute or throws an error naming it. integer() and number() accept each other's values if whole.
   int64_t integer(std::string_view name) const;
   double number(std::string_view name) const;
   const std::string& text(std::string_view name) const;
@@ -36,13 +36,13 @@ class AttributeMap {
   const std::vector<std::pair<std::string, AttributeValue>>& entries() const { return entries_; }
   bool empty() const { return entries_.empty(); }
   friend bool operator==(const AttributeMap&, const AttributeMap&) = default;
-  std::string str() const;  // "{axis = 1, keep = true}"; "" when empty; floats print so that they read back exactly
+  std::string str() const;  // "{axis = 1, keep = true}"; "" if empty; floats read back exactly
 
  private:
   std::vector<std::pair<std::string, AttributeValue>> entries_;
 };
 
-// A C view of an AttributeMap; owns the items, borrows the map.
+// C view of an AttributeMap; owns the items, borrows the map.
 class AttributeView {
  public:
   explicit AttributeView(const AttributeMap& map);

@@ -12,7 +12,7 @@ namespace {
   throw Error(ErrorKind::Internal, "fused_elementwise chain '" + std::string(text) + "' " + why);
 }
 
-// "name(0,1):f32"
+// Parses "name(0,1):f32".
 ChainOp parse_op(std::string_view word, std::string_view all) {
   const size_t open = word.find('('), close = word.find("):");
   if (open == std::string_view::npos || close == std::string_view::npos || close < open) broken(all, "cannot be read");
@@ -46,7 +46,7 @@ bool aligns(const Shape& from, const Shape& to) {
   return true;
 }
 
-// Memory of one register for the length of an evaluation.
+// Memory of one register during an evaluation.
 struct Register {
   TensorType type;
   std::unique_ptr<std::byte[]> owned;

@@ -1,8 +1,8 @@
-// What a fused_elementwise node computes: elementwise operations on registers, one element at a time.
+// Chain of elementwise operations on registers, as stored in a fused_elementwise node.
 //
-// Registers are numbered inputs first, then one per operation. Inputs are broadcast to the chain's shape by aligning
-// trailing axes; the listed registers are stored, all of that shape. In attributes:
-// {chain = "mul(0,1):f32 add(2,1):f32", outputs = [3], shape = [64, 10]}.
+// Registers are numbered: inputs first, then one per operation. Inputs are broadcast to the chain's shape by aligning
+// trailing axes; the listed output registers, all of that shape, are stored. In attributes: {chain = "mul(0,1):f32
+// add(2,1):f32", outputs = [3], shape = [64, 10]}.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct ChainOp {
   Op op;
   uint32_t operand_count = 0;
   std::array<uint32_t, 3> operands{};
-  DType dtype = DType::F32;  // of the result
+  DType dtype = DType::F32;  // result type
 };
 
 struct Chain {
@@ -30,16 +30,16 @@ struct Chain {
   AttributeMap attributes() const;
 };
 
-// Reads the attributes back; throws ErrorKind::Internal naming what is wrong with them.
+// Reads a chain from attributes; throws ErrorKind::Internal on invalid ones.
 Chain chain_of(const AttributeMap& attributes, size_t inputs);
 
-// The functional fused_reduce: a chain whose last result is joined along axes instead of stored, in the attributes besides the
-// chain's: {reduction = "reduce_sum", axes = [0], keep = false}. Its other results are stored as they are.
+// Functional fused_reduce: a chain whose last result is reduced instead of stored, with further attributes: {reduction
+// = "reduce_sum", axes = [0], keep = false}. Its other results are stored.
 inline constexpr std::string_view kFusedReduce = "fused_reduce";
-// Has the operation or functional of this name a chain in its attributes?
+// Do the attributes of this operation or functional contain a chain?
 bool has_chain(std::string_view name);
 
-// The functions of fused_elementwise as OpRow has them.
+// fused_elementwise's entries of OpRow.
 std::vector<TensorType> infer_chain(const AttributeMap& attributes, std::span<const TensorType> inputs);
 void evaluate_chain(const AttributeMap& attributes, std::span<const ConstView> inputs, std::span<const View> outputs);
 

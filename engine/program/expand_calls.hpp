@@ -1,4 +1,4 @@
-// Bodies in the place of calls, within one program.
+// Inlines calls within a program.
 #pragma once
 
 #include <functional>
@@ -7,9 +7,9 @@
 
 namespace harmonics {
 
-// Replaces call nodes by their bodies where they stand; values keep their ids, so handles stay good. `chosen` is asked once
-// about every node in its final order, those of expanded bodies included, and may change what computes its results; nodes that
-// are no calls must not be chosen.
+// Replaces call nodes by their bodies in place; values keep their ids, so handles stay valid. `chosen` is called once
+// for every node in final order, inlined ones included, and returns whether to inline it; it may also replace the node.
+// It must not return true for nodes that are not calls.
 void expand_calls(Program& program, const std::function<bool(Node&)>& chosen);
 
 }  // namespace harmonics

@@ -8,7 +8,7 @@
 namespace harmonics {
 
 FunctionalTable& FunctionalTable::global() {
-  // Never destroyed: plugins' objects may look functionals up while the process ends.
+  // Never destroyed: plugin objects may look up functionals during process exit.
   static FunctionalTable* const table = [] {
     auto* t = new FunctionalTable;
     register_reference_functionals(*t);
@@ -89,7 +89,7 @@ class BodyCache {
   std::shared_ptr<const Program> add(const std::string& key, Program body) {
     auto shared = std::make_shared<const Program>(std::move(body));
     const std::lock_guard lock(mutex_);
-    if (bodies_.size() >= kMost) bodies_.clear();  // who holds a body keeps it
+    if (bodies_.size() >= kMost) bodies_.clear();  // users of a body keep it alive
     return bodies_.emplace(key, std::move(shared)).first->second;
   }
 

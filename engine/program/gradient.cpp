@@ -11,7 +11,7 @@ namespace harmonics {
 
 namespace {
 
-// Which values an operation lets gradients through to.
+// Do gradients pass through the operation?
 bool has_rule(const Node& node) {
   return node.op == Op::call || node.op == Op::host_call || op_row(node.op).gradient != nullptr;
 }
@@ -63,7 +63,7 @@ class Differentiator {
     return needed;
   }
 
-  // Marks the values that depend on wrt, and opens the calls on the way whose functional has no gradient of its own.
+  // Marks values that depend on wrt, and inlines calls on the path that have no gradient of their own.
   void find_path() {
     const std::vector<bool> needed = needed_for_value();
     depends_.assign(program().values.size(), false);

@@ -8,11 +8,11 @@
 
 namespace harmonics {
 
-// Appends to the tracer's program the gradients of a scalar value with respect to `wrt`; entries the value does not depend on
-// get zeros. Walks only nodes on a path from wrt; uses a primitive's rule, a functional's own gradient, or (for a
-// functional without one) the derivative of its body. A host function without gradient on the path is an error of kind
-// Plugin that names it and the remedy. The nodes carry the scope "gradient/" + the forward node's scope. With a chooser the calls
-// are settled first, so that forward and backward are computed by one and the same.
+// Appends the gradients of a scalar value with respect to `wrt` to the tracer's program; zeros where the value does not
+// depend on an entry. Visits only nodes on a path from wrt. Uses a primitive's rule, a functional's gradient, or the
+// derivative of its body. A host function without gradient on the path throws ErrorKind::Plugin with its name and the
+// remedy. New nodes have the scope "gradient/" + the forward node's scope. A chooser selects implementations first, so
+// that forward and backward use the same one.
 std::vector<HTensor> gradient(Tracer& tracer, const HTensor& value, const std::vector<HTensor>& wrt, Chooser* chooser = nullptr);
 
 }  // namespace harmonics

@@ -1,4 +1,4 @@
-// An opaque body: a plugin's function that reads numbers, or its way to compute a call. It runs inside a compiled plan.
+// A plugin's function as an opaque node: a body that reads numbers, or an implementation of a call.
 #pragma once
 
 #include <string>
@@ -15,17 +15,18 @@ class HostFunction {
  public:
   virtual ~HostFunction() = default;
   virtual std::string name() const = 0;  // for messages: "activation 'my_act' (plugin /path/libmine.so)"
-  // Numbers in, numbers out. Throws what the plugin threw, naming it; checks the result's type against the announced one.
+  // Computes results. Throws the plugin's errors, naming the plugin; checks the result types.
   virtual std::vector<HTensor> run(const std::vector<HTensor>& inputs) const = 0;
-  // Gradients of the inputs as traced values, or an empty list when the plugin supplies none (then training refuses).
+  // Traces the gradients of the inputs; empty if the plugin has none (training then fails).
   virtual std::vector<HTensor> gradient(const std::vector<HTensor>& inputs, const std::vector<HTensor>& outputs,
                                         const std::vector<HTensor>& output_gradients) const = 0;
-  // A kernel for it, which whoever runs it gives back; false: run() does it. `owner` keeps its library.
+  // Returns a kernel, owned by the caller, and in `owner` the item that keeps its library loaded. False: run() computes
+  // it.
   virtual bool find_kernel(hx_kernel& out, ItemPtr& owner) const {
     (void)out, (void)owner;
     return false;
   }
-  // Why it stands in the place of a call; null: it was always there.
+  // The selection that put it in place of a call; null if it was not selected.
   virtual const Selected* selected() const { return nullptr; }
 };
 

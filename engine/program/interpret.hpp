@@ -1,4 +1,4 @@
-// Runs a program node by node with the reference evaluation: slow, plain, what every kernel is compared with.
+// Evaluates a program node by node by the reference; slow and simple, the standard for all kernels.
 #pragma once
 
 #include <map>
@@ -10,14 +10,14 @@
 
 namespace harmonics {
 
-// Results of one node that is not an input, parameter or state, from its operands' numbers. Calls run their body.
+// Results of a node that is not a leaf, from its operands. Calls evaluate their body.
 Values evaluate_node(const Node& node, const std::vector<TensorType>& types, const Values& inputs);
 
-// The outputs in order, then the updates in order. `leaves` gives inputs, parameters and states by name; one that is
-// missing or has another type is an error naming it.
+// Returns the outputs, then the updates, in order. `leaves` has inputs, parameters and states by name; a missing one or
+// another type is an error.
 Values interpret(const Program& program, const std::map<std::string, HTensor>& leaves);
 
-// A new tensor with the result of a reference evaluation.
+// Evaluates an operation into new tensors.
 Values evaluate_op(Op op, const AttributeMap& attributes, const std::vector<TensorType>& types, const Values& inputs);
 
 }  // namespace harmonics

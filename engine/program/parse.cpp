@@ -17,7 +17,7 @@ namespace harmonics {
 
 namespace {
 
-// The name is all a text keeps of a host function.
+// A host function read from text: only its name is known.
 class NamedHost : public HostFunction {
  public:
   explicit NamedHost(std::string name) : name_(std::move(name)) {}
@@ -85,7 +85,7 @@ class Parser {
     const size_t from = cursor_.place();
     std::string name = cursor_.text();
     for (const NamedValue& v : list)
-      if (v.name == name) cursor_.fail(from, "'" + name + "' stands here for the second time");
+      if (v.name == name) cursor_.fail(from, "'" + name + "' is defined twice");
     cursor_.expect('=');
     list.push_back({std::move(name), value()});
   }
@@ -103,7 +103,7 @@ class Parser {
     const size_t from = cursor_.place();
     const uint64_t number = value_number();
     const auto it = values_.find(number);
-    if (it == values_.end()) cursor_.fail(from, "%" + std::to_string(number) + " is not made before it is read");
+    if (it == values_.end()) cursor_.fail(from, "%" + std::to_string(number) + " is used before it is defined");
     return it->second;
   }
 
@@ -114,7 +114,7 @@ class Parser {
       const size_t at = cursor_.place();
       numbers.push_back(value_number());
       if (values_.count(numbers.back()) || std::count(numbers.begin(), numbers.end(), numbers.back()) > 1)
-        cursor_.fail(at, "%" + std::to_string(numbers.back()) + " is made for the second time");
+        cursor_.fail(at, "%" + std::to_string(numbers.back()) + " is defined twice");
       cursor_.expect(':');
       types.push_back(type());
     } while (cursor_.take(','));
@@ -128,7 +128,7 @@ class Parser {
     check(index, types, from);
   }
 
-  // Inference again, so that what does not fit is shown in its place.
+  // Repeats inference, so that type errors are shown at their position.
   void check(uint32_t index, const std::vector<TensorType>& types, size_t from) {
     std::vector<TensorType> want;
     try {
@@ -267,7 +267,7 @@ class Parser {
       const size_t from = cursor_.place();
       const std::string name = cursor_.next_is_text() ? cursor_.text() : std::string(cursor_.word());
       if (cursor_.place() == from) cursor_.fail_here("expected the name of an attribute");
-      if (map.has(name)) cursor_.fail(from, "attribute '" + name + "' stands here for the second time");
+      if (map.has(name)) cursor_.fail(from, "attribute '" + name + "' is defined twice");
       cursor_.expect('=');
       map.set(name, attribute(name));
     } while (cursor_.take(','));
@@ -301,7 +301,7 @@ class Parser {
     cursor_.fail(from, "expected a number, a list, a text, true or false");
   }
 
-  // A list of whole numbers, or of reals when its first element is one.
+  // A list of integers, or of reals if its first element is one.
   AttributeValue list() {
     const size_t from = cursor_.place();
     std::vector<std::string_view> words;

@@ -1,4 +1,4 @@
-// Reads the tokens of a program's text; never past its end.
+// Tokenizer of a program's text; never reads past the end.
 #pragma once
 
 #include <string>
@@ -15,27 +15,27 @@ class ParseCursor {
 
   bool at_end() const { return at_ == text_.size(); }
   size_t place() const { return at_; }
-  // Spaces and tabs.
+  // Skips spaces and tabs.
   void skip_space();
-  // Spaces, comments and line ends; then a line with something on it, or the end.
+  // Skips spaces, comments and line ends up to a non-empty line, or the end.
   void skip_lines();
-  // A comment, the line's end or the text's must come next.
+  // Requires a comment, the end of the line or of the text.
   void end_line();
-  // Whether this character is next (after spaces); take() also passes it, expect() insists.
+  // Is this character next, after spaces? take() also consumes it, expect() requires it.
   bool next_is(char c);
   bool take(char c);
   void expect(char c);
-  // Letters, digits, '_' from a letter on; empty: none here.
+  // A letter, then letters, digits, '_'; empty if there is none.
   std::string_view word();
-  // Digits, letters, '.', '+', '-': what a number or a word may be made of.
+  // Digits, letters, '.', '+', '-': characters of numbers and words.
   std::string_view number();
   // Letters, digits, '_', '.', '/' and '-'.
   std::string_view path();
-  // In double quotes, with the escapes of quoted().
+  // A string in double quotes, with the escapes of quoted().
   std::string text();
   bool next_is_text() { return next_is('"'); }
 
-  // Throws SourceErrors at [from, here) or at one place.
+  // Throws SourceErrors at [from, here) or at one position.
   [[noreturn]] void fail(size_t from, const std::string& what, ErrorKind kind = ErrorKind::Syntax,
                          std::vector<std::string> notes = {}) const;
   [[noreturn]] void fail_here(const std::string& what) const { fail(at_, what); }

@@ -24,7 +24,7 @@ std::string element_text(T stored) {
     return std::to_string(stored);
 }
 
-// Empty when a list of numbers would be too long or would not read back: a NaN has more bits than its name.
+// Empty if the list would be too long or would not read back: a NaN has more bits than its name.
 std::string literal_list(const HTensor& literal) {
   const TensorType type = type_of(literal);
   const int64_t n = type.shape.count();

@@ -1,4 +1,4 @@
-// The text form of a program, for people, goldens and tools: one node a line, read back exactly.
+// Text form of a program, for people, golden files and tools: one node per line; read back exactly.
 //
 //   program "mnist"
 //   %0: f32[64, 784] = input "pixels"
@@ -9,8 +9,8 @@
 //   output "best" = %5
 //   update "digits.weight" = %1
 //
-// `#` begins a comment. Functionals are called by their name, or as call "NAME"(...) where that is no word or is a
-// primitive's. Long literals are written as their bytes, little-endian: literal bytes "0000803f".
+// `#` begins a comment. Functionals are called by name, or as call "NAME"(...) if the name is no word or is a
+// primitive's. Long literals are written as little-endian bytes: literal bytes "0000803f".
 #pragma once
 
 #include <string>
@@ -19,11 +19,11 @@
 
 namespace harmonics {
 
-// Values are numbered in the order they are made.
+// Values are numbered in order of creation.
 std::string print(const Program& program);
 
-// Reads what print() wrote; verified. Errors show their place in the text called `name` (SourceErrors). Host functions
-// come back by name only: running one is an error.
+// Parses and verifies print()'s output. Errors show their position in the text `name` (SourceErrors). Host functions
+// are restored by name only: running one is an error.
 Program parse_program(const std::string& text, const std::string& name);
 
 }  // namespace harmonics

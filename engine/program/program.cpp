@@ -58,7 +58,7 @@ class Verifier {
       const ValueId v = n.outputs[k];
       if (v >= made_.size() || made_[v]) fail(n, "it makes %" + std::to_string(v) + ", which is made already or not known");
       if (program_.values[v].node != index || program_.values[v].output != k)
-        fail(n, "%" + std::to_string(v) + " names another node as its maker");
+        fail(n, "%" + std::to_string(v) + " names another node as its producer");
       made_[v] = true;
     }
     structure(n);

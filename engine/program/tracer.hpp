@@ -20,36 +20,36 @@ class Tracer {
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
 
-  // Every node takes a step of it, from now on; null: none. It must outlive the trace.
+  // Charges `steps` for every node from now on; null: no budget. Must outlive the trace.
   void set_budget(Budget* steps) { steps_ = steps; }
 
-  static Tracer* current();  // innermost on this thread; null: none
+  static Tracer* current();  // innermost of this thread, or null
 
   Program& program() { return program_; }
   HTensor input(const std::string& name, const TensorType& type) { return leaf(Op::input, name, type); }
-  // The same name and kind gives the same value; another type for it is an error.
+  // Returns the same value for the same name and kind; another type is an error.
   HTensor parameter(const std::string& name, const TensorType& type) { return leaf(Op::parameter, name, type); }
   HTensor state(const std::string& name, const TensorType& type) { return leaf(Op::state, name, type); }
   void output(const std::string& name, const HTensor& value);
-  void update(const std::string& name, const HTensor& value);  // replaces an earlier update of that name
+  void update(const std::string& name, const HTensor& value);  // replaces an earlier update of this name
 
   // Appends a node; concrete inputs become literals.
   std::vector<HTensor> append(Node node, const std::vector<HTensor>& inputs, const std::vector<TensorType>& types);
-  // The id of a value of this tracer (a literal is made of numbers); stale handles are an error.
+  // Id of this tracer's value (tensors become literals); stale handles are an error.
   ValueId id_of(const HTensor& value);
-  HTensor handle(ValueId id);  // a traced handle to an existing value
+  HTensor handle(ValueId id);  // handle of an existing value
 
-  // Nodes appended while a scope is set carry it. Returns the former.
+  // Sets the scope of nodes appended from now on. Returns the previous one.
   std::string set_scope(const std::string& path);
   const std::string& scope() const { return scope_; }
 
-  // The program, verified, values in the order of its nodes. Ends the trace: its handles are stale from here on.
+  // Returns the verified program, values in node order. Ends the trace: its handles become stale.
   Program take();
 
  private:
   HTensor leaf(Op op, const std::string& name, const TensorType& type);
   ValueId literal(const HTensor& numbers);
-  void close();  // no longer on this thread's stack
+  void close();  // removes it from this thread's stack
 
   Program program_;
   uint64_t generation_;
@@ -59,13 +59,13 @@ class Tracer {
   std::string scope_;
   uint32_t scope_index_ = 0;
   std::map<std::pair<Op, std::string>, ValueId> leaves_;
-  std::unordered_map<std::string, uint32_t> scopes_{{"", 0}};  // places in program_.scopes
-  std::unordered_map<std::string, size_t> outputs_, updates_;  // places in those of program_
-  // Literals already made, by the numbers' handle; holding it keeps the numbers from being written.
+  std::unordered_map<std::string, uint32_t> scopes_{{"", 0}};  // indices into program_.scopes
+  std::unordered_map<std::string, size_t> outputs_, updates_;  // indices into program_.outputs, program_.updates
+  // Existing literals by tensor handle; holding the handle prevents writes to the tensor.
   std::unordered_map<const hx_value*, std::pair<HTensor, ValueId>> literals_;
 };
 
-// RAII for Tracer::set_scope on the current tracer (nothing when none is open).
+// RAII for Tracer::set_scope on the current tracer; does nothing if none is open.
 class TraceScope {
  public:
   explicit TraceScope(const std::string& path);
@@ -76,7 +76,7 @@ class TraceScope {
   std::string former_;
 };
 
-// RAII: while it lives, no tracer is open on this thread; numbers are computed at once.
+// RAII: hides all tracers of this thread, so that operations compute immediately.
 class TracePause {
  public:
   TracePause();
@@ -88,8 +88,8 @@ class TracePause {
   Tracer* paused_;
 };
 
-// One operation by name on values of any kind: traced when an input is traced or a source op is applied inside a tracer,
-// else evaluated by the reference. Functionals: a call node when traced, else the body runs.
+// Applies an operation by name. Traces it if an input is traced, or if it is a source inside a tracer; else evaluates
+// it by the reference. Functionals become a call node when traced; else their body is evaluated.
 std::vector<HTensor> apply(std::string_view op, const AttributeMap& attributes, const std::vector<HTensor>& inputs);
 
 }  // namespace harmonics

@@ -13,7 +13,8 @@ void CycleFeed::allocate(const std::vector<std::optional<TensorType>>& results) 
   arriving_.resize(plan_.producers.size());
   for (size_t i = 0; i < arriving_.size(); ++i) arriving_[i] = plan_.reader->bytes(i) * plan_.batch;
   const ItemPtr device = plan_.graph.registry().find(HX_DEVICE, plan_.run.device);
-  if (device && has_own_memory(*device)) arrivals_ = Arrivals::open(device, plan_.graph.store().queue_on(device), arriving_, slots_.size());
+  if (device && has_own_memory(*device))
+    arrivals_ = InputPrefetch::open(device, plan_.graph.store().queue_on(device), arriving_, slots_.size());
   for (size_t s = 0; s < slots_.size(); ++s) {
     Slot& slot = slots_[s];
     for (size_t i = 0; i < arriving_.size(); ++i) {

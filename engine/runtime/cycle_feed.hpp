@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/execution/arrivals.hpp"
+#include "engine/execution/input_prefetch.hpp"
 #include "engine/runtime/cycle_plan.hpp"
 
 namespace harmonics {
@@ -49,7 +49,7 @@ class CycleFeed {
   bool next_pass();
 
   CyclePlan& plan_;
-  std::unique_ptr<Arrivals> arrivals_;
+  std::unique_ptr<InputPrefetch> arrivals_;
   std::vector<uint64_t> arriving_;  // bytes, by stream
   std::array<Slot, kInFlight + 2> slots_;  // one more may be read before the limiter holds, one is being refilled
   size_t next_slot_ = 0, read_ = 0;

@@ -7,14 +7,14 @@ namespace harmonics {
 
 namespace {
 
-// Above the magnitude of every finite number, as bits: the exponent is all ones.
+// Bits above the magnitude of every finite number: the exponent is all ones.
 constexpr uint16_t kHalfInfinity = 0x7c00, kBFloatInfinity = 0x7f80;
 
 template <uint16_t kInfinity> bool is_bad(uint16_t bits) { return (bits & 0x7fff) >= kInfinity; }
 template <typename T> bool is_bad(T v) { return !(std::abs(v) <= std::numeric_limits<T>::max()); }
 
 template <typename T, typename Bad> int64_t find(const void* data, int64_t count, Bad bad) {
-  constexpr int64_t kBlock = 256;  // of a fixed length, so that the compiler makes vectors of it
+  constexpr int64_t kBlock = 256;  // fixed length, so that the compiler vectorises the loop
   const T* const p = static_cast<const T*>(data);
   int64_t i = 0;
   for (; i + kBlock <= count; i += kBlock) {

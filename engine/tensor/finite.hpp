@@ -1,4 +1,4 @@
-// Are the numbers of a tensor finite? At the speed of reading them.
+// Finds infinite or NaN elements at memory bandwidth.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace harmonics {
 
-// Index of the first element that is infinite or not a number; -1: there is none.
+// Index of the first infinite or NaN element; -1 if there is none.
 int64_t first_not_finite(DType dtype, const void* data, int64_t count);
 
-// Of rows of so many elements: how many hold one that is infinite or not a number, and the first of them; -1: none.
+// Rows with an infinite or NaN element: their number, and the first; -1: none.
 struct BadRows {
   int64_t rows = 0, first = -1;
 };

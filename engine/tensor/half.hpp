@@ -1,4 +1,4 @@
-// The 16-bit floats: stored as bits, computed in float.
+// 16-bit floats: stored as bits, computed in float.
 #pragma once
 
 #include <bit>
@@ -6,7 +6,7 @@
 
 namespace harmonics {
 
-// IEEE 754 binary16; to the nearest, ties to even.
+// IEEE 754 binary16; rounds to nearest, ties to even.
 inline float half_to_float(uint16_t h) {
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, fraction = h & 0x3ffu;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | fraction << 13);
@@ -23,7 +23,7 @@ inline uint16_t float_to_half(float f) {
     const uint32_t rounded = magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u);
     return static_cast<uint16_t>(sign | rounded >> 13);
   }
-  // Subnormal: adding one half shifts the fraction to the place where float addition rounds it.
+  // Subnormal: adding one half moves the fraction to where float addition rounds it.
   const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
   return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
 }

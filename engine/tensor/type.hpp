@@ -1,4 +1,4 @@
-// Element types and tensor types: what a value is, without its numbers.
+// Element types and tensor types.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ inline std::string_view dtype_name(DType dtype) { return dtype_row(dtype).name; 
 inline size_t dtype_bytes(DType dtype) { return dtype_row(dtype).bytes; }
 inline bool is_float(DType dtype) { return dtype_row(dtype).is_float; }
 inline bool is_integer(DType dtype) { return dtype_row(dtype).is_integer; }
-// "f32" -> DType::F32; throws ErrorKind::Type naming the nearest known.
+// Parses "f32"; throws ErrorKind::Type with the nearest known name.
 DType dtype_named(std::string_view name);
 
 struct TensorType {
@@ -33,7 +33,7 @@ struct TensorType {
   friend bool operator!=(const TensorType& a, const TensorType& b) { return !(a == b); }
 };
 
-TensorType from_c(const hx_type& type);  // checks dtype, rank, signs and the overflow of the size
+TensorType from_c(const hx_type& type);  // checks dtype, rank, signs and size overflow
 hx_type to_c(const TensorType& type);
 
 }  // namespace harmonics

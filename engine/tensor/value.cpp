@@ -21,9 +21,9 @@ Storage::Storage(size_t bytes) : bytes_(bytes), owned_(true) {
   if (bytes < kLarge) {
     data_ = std::aligned_alloc(kLine, rounded);
   } else {
-    // Rows that lie far apart would each want a page of their own translated. Whole pages only: no memory beyond what is asked for.
-    if (posix_memalign(&data_, kHugePage, rounded) != 0) data_ = nullptr;  // any size, other than aligned_alloc
-    if (data_) madvise(data_, rounded / kHugePage * kHugePage, MADV_HUGEPAGE);  // or not, where the system has none
+    // Huge pages save address translations for strided access. Whole pages only, so that no extra memory is used.
+    if (posix_memalign(&data_, kHugePage, rounded) != 0) data_ = nullptr;  // unlike aligned_alloc, accepts any size
+    if (data_) madvise(data_, rounded / kHugePage * kHugePage, MADV_HUGEPAGE);  // best effort
   }
   if (!data_) throw OutOfMemory(rounded);
   std::memset(data_, 0, rounded);

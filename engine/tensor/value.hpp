@@ -1,4 +1,4 @@
-// hx_value: inside the engine, what a handle points to. Either numbers (storage) or a value of a program being traced.
+// hx_value, the object behind a tensor handle: either stored elements or a value of a program being traced.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace harmonics {
 
-// Bytes with an owner: own memory (64-byte aligned), or somebody else's kept alive by `keep`.
+// Bytes with an owner: own memory (64-byte aligned), or external memory kept alive by `keep`.
 class Storage {
  public:
   explicit Storage(size_t bytes);                                    // zeroed
@@ -20,7 +20,7 @@ class Storage {
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   bool writable() const { return writable_; }
-  // False for memory that lives elsewhere and may change there.
+  // False for external memory, which may change.
   bool owned() const { return owned_; }
 
  private:
@@ -38,7 +38,7 @@ struct hx_value {
   std::atomic<uint32_t> references{1};
   harmonics::TensorType type;
   std::shared_ptr<harmonics::Storage> storage;  // null: traced
-  // A traced value is good only while the tracer of this generation is open on the thread that made it.
+  // A traced value is valid while the tracer of this generation is open on the thread that created it.
   uint64_t generation = 0;
   harmonics::ValueId id = 0;
 
@@ -49,7 +49,7 @@ namespace harmonics {
 
 HTensor make_value(const TensorType& type, std::shared_ptr<Storage> storage);
 HTensor make_traced(const TensorType& type, uint64_t generation, ValueId id);
-// A tensor over memory that lives elsewhere, e.g. in an arena; `keep` may be null when the caller outlives the tensor.
+// A tensor over external memory, e.g. in an arena; `keep` may be null if the memory outlives the tensor.
 HTensor view_of(const TensorType& type, void* data, std::shared_ptr<const void> keep = nullptr);
 inline TensorType type_of(const HTensor& t) { return t.raw()->type; }
 inline std::vector<TensorType> types_of(const std::vector<HTensor>& values) {

@@ -52,7 +52,7 @@ bool is_right(SettingSpec::Kind kind, double v) {
   return v == 0 || v == 1;
 }
 
-// The settings of a plugin's item. What they may be was checked when it was registered.
+// The settings of a plugin's item, checked at registration.
 std::shared_ptr<const NamedRow> row_of(const ItemPtr& item) {
   auto row = std::make_shared<NamedRow>(NamedRow{item->name, item->description, {}, item});
   for (const ArgumentSpec& a : item->arguments) {

@@ -1,4 +1,4 @@
-// "name(setting=value, ...)": how flows and flags write optimizers and schedules.
+// "name(setting=value, ...)": syntax of optimizers and schedules in flows and options.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,9 @@ struct SettingSpec {
     number,    // at least 0
     fraction,  // at least 0, below 1
     part,      // 0 to 1
-    span,      // a number of steps, or below 1 a part of the run
+    span,      // a number of steps, or below 1 a fraction of the run
     flag,      // true or false
-    any,       // a plugin's number, within its range
+    any,       // a plugin's number, in its range
     whole,     // a plugin's whole number
   };
   std::string_view name;
@@ -32,7 +32,7 @@ struct SettingSpec {
 struct NamedRow {
   std::string_view name, description;
   std::vector<SettingSpec> settings;
-  ItemPtr item = nullptr;  // a plugin's: keeps the texts
+  ItemPtr item = nullptr;  // a plugin's item; owns the texts
 };
 
 struct Setting {
@@ -43,20 +43,20 @@ struct Setting {
 
 struct NamedSettings {
   std::shared_ptr<const NamedRow> row;
-  std::vector<Setting> values;  // as in the row
-  double number(std::string_view name) const;  // 0 when there is no such setting
+  std::vector<Setting> values;  // in the row's order
+  double number(std::string_view name) const;  // 0 if there is no such setting
   bool given(std::string_view name) const;
-  // As a plugin's function receives them.
+  // As passed to a plugin's function.
   AttributeMap attributes() const;
-  std::string str() const;  // "adamw(lr=0.001, beta1=0.9, ...)", "constant" where nothing can be set or nothing was
+  std::string str() const;  // "adamw(lr=0.001, beta1=0.9, ...)"; "constant" if no setting exists or was given
 };
 
-// `what` names the kind of thing in messages ("optimizer"), `example` is one that is right. Unknown names and settings:
-// ErrorKind::Name with the nearest; bad values: ErrorKind::Type; bad form: ErrorKind::Syntax. What no row has is looked up among
-// the registry's items of the kind.
+// `what` names the kind in messages ("optimizer"), `example` is a valid text. Unknown names and settings:
+// ErrorKind::Name with the nearest; bad values: ErrorKind::Type; bad form: ErrorKind::Syntax. Names without a row are
+// looked up among the registry's items of this kind.
 NamedSettings parse_named_settings(std::string_view what, std::string_view text, const std::vector<NamedRow>& rows,
                                    std::string_view example, Registry& registry, uint32_t kind);
-// "adamw(lr = 0.001, ...)": a row with its defaults, for lists.
+// A row with its defaults, for listings: "adamw(lr = 0.001, ...)".
 std::string signature(const NamedRow& row);
 
 }  // namespace harmonics

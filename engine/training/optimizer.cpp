@@ -16,7 +16,7 @@ SettingSpec beta2(double otherwise) { return {"beta2", otherwise, Kind::fraction
 SettingSpec epsilon(double otherwise) { return {"epsilon", otherwise, Kind::number, {}, "added where it is divided by the root of a mean square"}; }
 SettingSpec decay(double otherwise) { return {"weight_decay", otherwise, Kind::number, {}, "the pull of weights towards 0"}; }
 
-// What every functional of this name takes from the settings of the same names.
+// Copies settings to attributes of the same names.
 void take(UpdateRule& rule, const NamedSettings& from, std::initializer_list<const char*> names) {
   for (const char* name : names) rule.attributes.set(name, from.number(name));
 }

@@ -1,4 +1,5 @@
-// Optimizers as a flow or a flag names them: 'adamw', 'sgd(lr=0.1, momentum=0.9)'; and how each steps one parameter.
+// Optimizers as named in flows and options: 'adamw', 'sgd(lr=0.1, momentum=0.9)'; and their update rule for a
+// parameter.
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@
 
 namespace harmonics {
 
-// One row each; "lr" is the first setting.
+// The library's optimizers; "lr" is the first setting of each.
 const std::vector<NamedRow>& optimizer_rows();
 
 struct Optimizer {
@@ -20,10 +21,10 @@ struct Optimizer {
   std::string str() const;  // "adamw(lr=0.001, beta1=0.9, ...)"
 };
 
-// "adamw(lr=1e-3)". Errors as parse_named_settings has them.
+// Parses "adamw(lr=1e-3)". Errors as in parse_named_settings().
 Optimizer parse_optimizer(std::string_view text, Registry& registry = Registry::global());
 
-// How one parameter is stepped: functional(w, g, moments..., lr[, step]) -> w', moments'...
+// Update of one parameter: functional(w, g, moments..., lr[, step]) -> w', moments'...
 struct UpdateRule {
   struct Moment {
     std::string name;  // "m", "v", ...
@@ -32,11 +33,12 @@ struct UpdateRule {
   std::string functional;
   AttributeMap attributes;
   std::vector<Moment> moments;
-  bool counts_steps = false;  // takes the step number (bias correction)
+  bool counts_steps = false;  // takes the step number, for bias correction
 };
 
-// Not for a plugin's optimizer; see plugin_optimizer.hpp. Weight decay and LAMB's trust ratio are for tensors of two and more axes. `hidden`: neither a table that is looked up nor
-// of an arrow into a tapped layer; NorMuon orthogonalises hidden matrices and steps everything else by AdamW.
+// For the library's optimizers; for plugins' see plugin_optimizer.hpp. Weight decay and LAMB's trust ratio apply to
+// tensors of rank 2 and more. `hidden`: false for lookup tables and for arrows into tapped layers; NorMuon
+// orthogonalises hidden matrices and uses AdamW for all others.
 UpdateRule update_rule(const Optimizer& optimizer, const TensorType& parameter, bool hidden);
 
 }  // namespace harmonics

@@ -38,7 +38,7 @@ std::vector<UpdateRule::Moment> plugin_moments(const Optimizer& optimizer, const
   if (status != HX_OK) throw plugin_error(item, status);
   if (count > HX_MAX_MOMENTS) throw Error(ErrorKind::Plugin, fmt::format("{} keeps {} moments; at most {} are possible", spoken_name(item), count, HX_MAX_MOMENTS));
   std::vector<UpdateRule::Moment> moments;
-  std::set<std::string> seen{"gradient"};  // what batches of one step gather has that name
+  std::set<std::string> seen{"gradient"};  // the name of a step's accumulated gradients
   for (uint32_t i = 0; i < count; ++i) {
     const std::string name = given[i].name ? given[i].name : "";
     if (!is_moment_name(name) || !seen.insert(name).second)

@@ -1,4 +1,4 @@
-// Optimizers that plugins register: their steps are traced into the training step.
+// Optimizers of plugins: their updates are traced into the training step.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ struct SteppedParameter {
   bool hidden = true;
 };
 
-// What it keeps for the parameter.
+// The optimizer's moments for the parameter.
 std::vector<UpdateRule::Moment> plugin_moments(const Optimizer& optimizer, const SteppedParameter& parameter);
 
-// The parameter's next value, then those of the moments. `step`: i64.
+// The parameter's next value, followed by its moments'. `step`: i64.
 std::vector<HTensor> plugin_step(const Optimizer& optimizer, const SteppedParameter& parameter, const HTensor& value, const HTensor& gradient,
                                  const std::vector<HTensor>& moments, const HTensor& rate, const HTensor& step);
 

@@ -27,13 +27,13 @@ HTensor times(const HTensor& gradient, const HTensor& factor) {
   return factor ? gradient * cast(factor, gradient.dtype()) : gradient;
 }
 
-HTensor cut(const HTensor& gradient, const UpdateSettings& settings) {
+HTensor clipped(const HTensor& gradient, const UpdateSettings& settings) {
   return settings.clip_value > 0 ? minimum(maximum(gradient, -settings.clip_value), settings.clip_value) : gradient;
 }
 
-// What all gradients are multiplied by so that together they are no longer than allowed, as torch.nn.utils.clip_grad_norm_ has
-// it; empty: nothing.
-HTensor shortening(const UpdateSettings& settings, const std::vector<HTensor>& gradients, const HTensor& scale) {
+// Factor that clips all gradients by global norm, as torch.nn.utils.clip_grad_norm_; includes `scale`. Empty: no
+// factor.
+HTensor clip_factor(const UpdateSettings& settings, const std::vector<HTensor>& gradients, const HTensor& scale) {
   if (!(settings.clip > 0)) return scale;
   HTensor norm = call1("global_norm", gradients);
   if (scale) norm = norm * cast(scale, norm.dtype());
@@ -78,20 +78,20 @@ bool is_accumulator(const std::string& name) { return name.rfind(kAccumulator, 0
 void trace_updates(Tracer& tracer, ParameterStore& store, const UpdateSettings& settings, const std::vector<TrainedParameter>& parameters,
                    std::vector<HTensor> gradients, const HTensor& scale) {
   if (parameters.empty()) return;
-  const bool cut_first = settings.clip > 0 && settings.clip_value > 0;
+  const bool clip_first = settings.clip > 0 && settings.clip_value > 0;
   HTensor factor = scale;
   {
     const TraceScope scope("optimizer/clip");
-    if (cut_first) {
-      for (HTensor& g : gradients) g = cut(times(g, factor), settings);
+    if (clip_first) {
+      for (HTensor& g : gradients) g = clipped(times(g, factor), settings);
       factor = {};
     }
-    factor = shortening(settings, gradients, factor);
+    factor = clip_factor(settings, gradients, factor);
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
     const TraceScope scope("optimizer/" + parameters[i].name);
     const HTensor g = times(std::exchange(gradients[i], {}), factor);
-    step_parameter(tracer, store, settings.optimizer, parameters[i], cut_first ? g : cut(g, settings));
+    step_parameter(tracer, store, settings.optimizer, parameters[i], clip_first ? g : clipped(g, settings));
   }
 }
 
@@ -106,7 +106,7 @@ void trace_accumulation(Tracer& tracer, ParameterStore& store, const std::vector
       const std::string name = accumulator(parameters[i].name, part);
       const HTensor sum = moment(tracer, store, name, type_of(gradient));
       const HTensor share = weight == 1 ? gradient : gradient * weight;
-      // Not a product with 0: what was not finite is forgotten too.
+      // select instead of a product with 0, which would keep infinities and NaN.
       tracer.update(name, select(keep, sum, zeros_like(sum)) + share);
     }
 }

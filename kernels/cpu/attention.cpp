@@ -39,7 +39,7 @@ bool plan_attention(const Site& site, hx_kernel& out) {
   c->copies = positions_first;
   c->causal = site.flag("causal");
   c->scale = static_cast<float>(site.number("scale", 1 / std::sqrt(static_cast<double>(c->width))));
-  if (c->scale < 0) return false;  // the largest score is not the largest any more
+  if (c->scale < 0) return false;  // a negative scale would turn the maximum into the minimum
   const double pairs =
       static_cast<double>(c->batch * c->shared * c->group) * static_cast<double>(c->queries * c->keys) * (c->causal ? 0.55 : 1);
   const double per_pair = gradient ? 2.0 + 0.1 * static_cast<double>(3 * c->width + 2 * c->value_width) / 2

@@ -1,11 +1,11 @@
-// Scalar operations on blocks of elements: what elementwise kernels are made of.
+// Scalar operations on blocks of elements, the building blocks of elementwise kernels.
 #pragma once
 
 #include <cstdint>
 
 namespace harmonics::cpu {
 
-// Elementwise operations by the name a call site has, and the number of their operands.
+// Elementwise operations: name at the call site and number of operands.
 #define HM_SCALAR_OPS(X)                                                                                           \
   X(neg, 1)                                                                                                        \
   X(abs, 1) X(sign, 1) X(floor, 1) X(ceil, 1) X(round, 1) X(exp, 1) X(expm1, 1) X(log, 1) X(log1p, 1) X(sqrt, 1)   \
@@ -21,7 +21,7 @@ enum class ScalarOp : uint8_t {
 #undef HM_ROW
 };
 
-// out[i] = op(a[i], b[i], c[i]) for i < n; out may be the same memory as an operand of the same width.
+// out[i] = op(a[i], b[i], c[i]) for i < n; out may alias an operand of the same width.
 using Block = void (*)(const void* a, const void* b, const void* c, void* out, int64_t n);
 
 enum Activation : int { kNone = 0, kRelu = 1, kTanh = 2, kLogistic = 3, kGelu = 4 };

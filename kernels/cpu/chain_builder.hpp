@@ -1,4 +1,4 @@
-// Builds chains of scalar operations for the kernels that run them.
+// Builds chains of scalar operations for elementwise and fused kernels.
 #pragma once
 
 #include <array>
@@ -16,16 +16,16 @@ struct ScalarRow {
   ScalarOp op;
   uint32_t operands;
 };
-const ScalarRow* scalar_row(std::string_view name);  // null: there is no such operation
+const ScalarRow* scalar_row(std::string_view name);  // null: unknown operation
 
-// What a ChainContext points to.
+// Arrays that a ChainContext points to.
 struct ChainStorage {
   std::vector<ChainRegister> register_storage;
   std::vector<ChainStep> step_storage;
 };
 struct OwnedChain : ChainContext, ChainStorage {};
 
-// Inputs and constants first, then steps; then says where each register lives.
+// Registers are added in order: inputs and constants, then steps; finally each gets its memory.
 class ChainBuilder {
  public:
   ChainBuilder(std::vector<int64_t> shape, uint32_t inputs) : shape_(std::move(shape)), inputs_(inputs) {
@@ -34,21 +34,21 @@ class ChainBuilder {
 
   uint32_t input(uint32_t buffer, const hx_type& type);
   uint32_t constant(float value);
-  // The register of the result; nothing when there is no such operation on these element types.
+  // Returns the result's register; nothing if the operation does not exist for these element types.
   std::optional<uint32_t> step(const ScalarRow& row, uint32_t dtype, std::array<uint32_t, 3> operands);
-  // All inputs and operations of the site's chain.
+  // Adds all inputs and operations of the site's chain.
   bool steps_of(const Site& site);
   bool output(uint32_t which, uint32_t from);
-  // The register holds its numbers until a piece's last step is done, and pieces of the chain begin anywhere.
+  // Keeps the register's elements until the last step of a piece. Also lets pieces begin at any element.
   void keep(uint32_t result) { kept_ = result; }
   bool finish(hx_kernel& out, const char* name);
 
-  // For kernels of their own: the chain in pieces of at most context.block elements; false where it has too many registers.
+  // For kernels with their own loop: pieces of at most context.block elements. False: too many registers.
   bool fill(ChainContext& context, ChainStorage& storage);
-  // Output 0 may take the memory of an input it is as wide as when every such input has been read by the step that makes it: two
-  // inputs may be one buffer, so all of them count.
+  // Output 0 may take the memory of an input of the same width if all such inputs have been read when the output is
+  // written: two inputs may be one buffer, so all of them count.
   uint32_t in_place_mask() const;
-  double nanoseconds() const;  // of all elements
+  double nanoseconds() const;  // cost of all elements
   uint32_t dtype(uint32_t result) const { return dtypes_[result]; }
   size_t registers() const { return registers_.size(); }
   int64_t count() const { return count_; }
@@ -61,7 +61,7 @@ class ChainBuilder {
   }
   void stretch_over_shape(ChainRegister& r, const hx_type& type);
   bool place_scratch();
-  std::vector<int64_t> last_uses() const;  // the last step that reads each register
+  std::vector<int64_t> last_uses() const;  // by register: the last step that reads it
 
   std::vector<int64_t> shape_;
   uint32_t inputs_;

@@ -16,7 +16,8 @@ hx_type type_of(const std::vector<int64_t>& shape) {
   return t;
 }
 
-// Parts of whole groups of rows; where those are few, the columns are sliced as well, and first where there are more of them than rows, as products do.
+// Divides into groups of rows. Columns are sliced if there are too few groups, or if there are more columns than rows,
+// as in products.
 void cut(ChainReduceContext& c, double nanoseconds) {
   const ReduceStage& s = c.stages.stage[0];
   c.slices = 1;

@@ -1,4 +1,4 @@
-// The CPU device: which call sites have kernels.
+// The CPU device: maps call sites to kernels.
 #include <unordered_map>
 
 #include <dnnl.h>
@@ -88,7 +88,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
   return table;
 }
 
-// Empty tensors are left to the reference.
+// Empty tensors are computed by the reference.
 bool has_elements(const Site& site) {
   for (uint32_t i = 0; i < site.inputs(); ++i)
     if (count(site.in(i)) == 0) return false;

@@ -1,4 +1,4 @@
-// dot and dot_add: any axes batched, any contracted; brought into the form of a batched product of matrices.
+// dot and dot_add with any batch and contraction axes, rewritten as a batched matrix product.
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -9,7 +9,7 @@
 namespace harmonics::cpu {
 namespace {
 
-// Several axes taken as one index: its length and the distance between neighbours.
+// Several axes merged into one: size and stride.
 struct Joined {
   int64_t size = 1, stride = 1;
 };
@@ -29,7 +29,7 @@ std::optional<Joined> join(const hx_type& t, const std::vector<int64_t>& axes) {
   return j ? j : Joined{};
 }
 
-// Where each batch entry begins.
+// Offset of each batch entry.
 std::vector<int64_t> offsets_of(const hx_type& t, const std::vector<int64_t>& axes) {
   const std::vector<int64_t> own = strides(t);
   std::vector<int64_t> offsets{0};
@@ -49,17 +49,17 @@ std::vector<int64_t> remaining(const hx_type& t, const std::vector<int64_t>& a, 
   return axes;
 }
 
-// One operand: which of its axes are batched, free and contracted.
+// An operand's axes: batch, free, contracted.
 struct Operand {
   hx_type type;
   std::vector<int64_t> batch, free, contract;
 
-  // Are its matrices contiguous along one side?
+  // Is one of the matrix axes contiguous?
   bool is_matrix() const {
     const auto f = join(type, free), k = join(type, contract);
     return f && k && (f->stride == 1 || k->stride == 1 || f->size == 1 || k->size == 1);
   }
-  // The copy that makes it [batch..., free..., contract...]; the operand is dense in that order afterwards.
+  // Copies the operand as dense [batch..., free..., contract...].
   CopyContext rearrange(uint32_t from, uint32_t to, int64_t offset) {
     std::vector<int64_t> order = batch;
     order.insert(order.end(), free.begin(), free.end());
@@ -81,7 +81,7 @@ struct Operand {
   }
 };
 
-// How a product is made, whatever its operands.
+// Options of a product, independent of its operands.
 struct Manner {
   bool half, accumulate;
 };
@@ -107,11 +107,11 @@ bool answer_operands(const Operand& a, const Operand& b, const Manner& manner, h
   return answer_product(p, std::move(a_offsets), std::move(b_offsets), out);
 }
 
-// A product whose operands are rearranged in a phase of their own.
+// A product with a phase that rearranges its operands.
 struct Rearranged {
   CopyContext copies[2];
-  uint32_t copy_parts[2] = {};  // 0: the operand is used as it is
-  int64_t offsets[2] = {};      // floats in the workspace
+  uint32_t copy_parts[2] = {};  // 0: the operand is used in place
+  int64_t offsets[2] = {};      // in the workspace, floats
   int64_t floats = 0;           // before the product's own workspace
   hx_kernel product{};
 
@@ -150,12 +150,12 @@ bool answer_rearranged(Operand operands[2], const Manner& manner, hx_kernel& out
   return true;
 }
 
-// The product of the inputs `first` and `first` + 1, as a kernel whose buffers are 0, 1 and 2.
+// Plans the product of inputs `first` and `first` + 1; the kernel's buffers are 0, 1 and 2.
 bool answer_dot(const Site& site, uint32_t first, bool accumulate, hx_kernel& out) {
   const hx_type &a = site.in(first), &b = site.in(first + 1);
   const auto a_contract = site.integers("lhs_contract"), b_contract = site.integers("rhs_contract");
   const auto a_batch = site.integers("lhs_batch"), b_batch = site.integers("rhs_batch");
-  // Contracted axes may be paired in any order; sorted by the left's they are likelier to be one run in memory.
+  // Contracted axes may be paired in any order; sorting by the left operand's makes contiguous runs likelier.
   std::vector<size_t> order(a_contract.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](size_t i, size_t j) { return a_contract[i] < a_contract[j]; });
@@ -170,13 +170,13 @@ bool answer_dot(const Site& site, uint32_t first, bool accumulate, hx_kernel& ou
   return answer_rearranged(operands, manner, out);
 }
 
-// C = sum, or zero, before the product is added to it. That goes into the product's first phase where there are several: the
-// first one prepares operands and leaves C alone.
+// Initialises C with the sum, or zero, before the product is added. This joins the product's first phase if it has
+// several, since that phase only prepares operands.
 struct Sum {
   int64_t count = 0;
   uint32_t out = 0, parts = 0;
-  uint32_t keep = 0;  // buffer; 0: the sum is always kept
-  uint32_t product_parts = 0, before = 0;  // of the first phase; phases before the product's
+  uint32_t keep = 0;  // buffer; 0: always add the sum
+  uint32_t product_parts = 0, before = 0;  // parts of the product's first phase; phases before the product
   hx_kernel product{};
 
   ~Sum() {
@@ -208,7 +208,7 @@ void run_sum(const void* context, void* const* buffers, uint32_t phase, uint32_t
 
 bool plan_dot(const Site& site, hx_kernel& out) { return site.all_f32() && answer_dot(site, 0, false, out); }
 
-// sum, a, b, keep? -> sum + a b, in the sum's memory where that is allowed
+// sum, a, b, keep? -> sum + a b, in place where allowed
 bool plan_dot_add(const Site& site, hx_kernel& out) {
   for (uint32_t i = 0; i < 3; ++i)
     if (!is_f32(site.in(i))) return false;

@@ -13,7 +13,7 @@ constexpr ScalarRow kRows[] = {
 #undef HM_ROW
 };
 
-// Nanoseconds per element, roughly: what parts are cut by.
+// Rough nanoseconds per element, for dividing into parts.
 double cost(ScalarOp op) {
   switch (op) {
     case ScalarOp::pow_:
@@ -92,7 +92,7 @@ bool ChainBuilder::steps_of(const Site& site) {
 
 bool ChainBuilder::output(uint32_t which, uint32_t from) {
   if (from >= registers_.size()) return false;
-  if (registers_[from].place != Place::scratch) {  // an input, or stored already
+  if (registers_[from].place != Place::scratch) {  // an input, or already stored
     const auto copy = step(*scalar_row("stop_gradient"), dtypes_[from], {from, from, from});
     return copy && output(which, *copy);
   }
@@ -109,7 +109,7 @@ std::vector<int64_t> ChainBuilder::last_uses() const {
   return last;
 }
 
-// Joins axes that the buffer walks alike. What is left of a suffix or a scalar is one axis: a pattern that repeats.
+// Merges axes that are contiguous in the buffer. A suffix or scalar becomes one axis, a repeating pattern.
 void ChainBuilder::stretch_over_shape(ChainRegister& r, const hx_type& type) {
   const std::vector<int64_t> own = strides(type);
   const size_t skip = shape_.size() - type.rank;
@@ -130,7 +130,7 @@ void ChainBuilder::stretch_over_shape(ChainRegister& r, const hx_type& type) {
 
 bool ChainBuilder::place_scratch() {
   const std::vector<int64_t> last = last_uses();
-  std::vector<int64_t> slot_free;  // the step after which each slot is free again
+  std::vector<int64_t> slot_free;  // by slot: the last step that uses it
   std::vector<int64_t> slot(registers_.size(), -1);
   const auto take = [&](size_t r, int64_t from, int64_t until) {
     size_t s = 0;
@@ -152,10 +152,10 @@ bool ChainBuilder::place_scratch() {
     if (slot[r] >= 0) widest = std::max<int64_t>(widest, registers_[r].width);
 
   const int64_t slots = std::max<int64_t>(1, static_cast<int64_t>(slot_free.size()));
-  const int64_t needed = std::max<int64_t>(64, (count_ + 63) & ~int64_t{63});  // constants are filled for a whole block
+  const int64_t needed = std::max<int64_t>(64, (count_ + 63) & ~int64_t{63});  // constants fill a whole block
   const int64_t room = std::min({int64_t{1024}, kScratchBytes / (slots * widest) & ~int64_t{63}, needed});
   if (room < 64) return false;
-  // Blocks hold whole periods of repeated buffers; a longer buffer is stretched instead.
+  // A block holds whole periods of repeated buffers; longer buffers are stretched instead.
   block_ = room;
   for (ChainRegister& r : registers_) {
     if (r.place != Place::repeated || r.period == 1) continue;
@@ -224,7 +224,7 @@ bool plan_chain(const Site& site, hx_kernel& out) {
 bool plan_elementwise(const Site& site, hx_kernel& out) {
   const ScalarRow* row = scalar_row(site.op() == "reshape" ? "stop_gradient" : site.op());
   if (!row || site.inputs() != row->operands || site.outputs() != 1) return false;
-  if (site.text("approximate") == "tanh") return false;  // gelu's other form is a chain of primitives
+  if (site.text("approximate") == "tanh") return false;  // the other form of gelu is a chain of primitives
   ChainBuilder builder(dims(site.out()), site.inputs());
   std::array<uint32_t, 3> operands{};
   for (uint32_t i = 0; i < site.inputs(); ++i) {
@@ -235,7 +235,7 @@ bool plan_elementwise(const Site& site, hx_kernel& out) {
   return result && builder.output(0, *result) && builder.finish(out, "elementwise");
 }
 
-// y = random < rate ? 0 : x / (1 - rate); the gradient is the same function of dy.
+// y = random < rate ? 0 : x / (1 - rate); the gradient applies the same function to dy.
 bool plan_dropout(const Site& site, hx_kernel& out) {
   if (!site.all_f32() || site.inputs() != 2 || !same_shape(site.in(0), site.in(1))) return false;
   const double rate = site.number("rate");

@@ -1,4 +1,4 @@
-// A chain of scalar operations over registers, a block of elements at a time.
+// Evaluates a chain of scalar operations block by block.
 #pragma once
 
 #include <harmonics/abi.h>
@@ -12,9 +12,9 @@ constexpr int64_t kScratchBytes = 32 * 1024;
 
 enum class Place : uint8_t {
   input,      // elements of a buffer, in order
-  repeated,   // a buffer shorter than the chain whose length divides the block, filled into scratch once
-  stretched,  // a broadcast buffer, filled into scratch for every block
-  constant,   // one number, filled into scratch once
+  repeated,   // buffer shorter than the chain whose length divides the block; filled into scratch once
+  stretched,  // broadcast buffer, filled into scratch for every block
+  constant,   // filled into scratch once
   scratch,
   output
 };
@@ -22,12 +22,12 @@ enum class Place : uint8_t {
 struct ChainRegister {
   Place place;
   uint8_t width;    // bytes of an element
-  uint32_t buffer;  // which one, for input, repeated, stretched and output
-  int64_t offset;   // bytes in the scratch memory
+  uint32_t buffer;  // index, for input, repeated, stretched and output
+  int64_t offset;   // in the scratch memory, bytes
   int64_t period;   // repeated: elements
-  uint32_t rank;    // stretched: the chain's shape, neighbouring axes joined, and the strides of the buffer in it
+  uint32_t rank;    // stretched: the chain's shape with axes merged, and the buffer's strides
   int64_t dims[HX_MAX_RANK], strides[HX_MAX_RANK];
-  uint64_t bits;  // constant: the element
+  uint64_t bits;  // constant: the element's bits
 };
 
 struct ChainStep {

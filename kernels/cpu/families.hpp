@@ -1,4 +1,4 @@
-// One planning function per family of call sites; device.cpp lists which names go to which.
+// One planning function per family of call sites; device.cpp maps names to them.
 #pragma once
 
 #include <optional>
@@ -47,7 +47,7 @@ bool plan_group_norm(const Site&, hx_kernel&);
 bool plan_recurrent(const Site&, hx_kernel&);
 
 bool plan_convolution(const Site&, hx_kernel&);
-bool plan_narrow_convolution(const Site&, hx_kernel&);  // of few channels, forward
+bool plan_narrow_convolution(const Site&, hx_kernel&);  // forward, few channels
 bool plan_pooled_convolution(const Site&, hx_kernel&);
 bool plan_pool(const Site&, hx_kernel&);
 bool plan_attention(const Site&, hx_kernel&);
@@ -57,22 +57,22 @@ bool plan_gather(const Site&, hx_kernel&);
 bool plan_scatter_add(const Site&, hx_kernel&);
 bool plan_embedding_grad(const Site&, hx_kernel&);
 
-// Shared between families.
+// Shared by several families.
 CopyContext copy_context(const StridedView& view, uint32_t element_bytes, uint32_t from_buffer, uint32_t to_buffer);
 bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
                     hx_kernel& out);
-// Never looks for zeros of A.
+// Never skips zeros of A.
 bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
                           hx_kernel& out);
-// In fp16 chunks; false when this processor has none or the product is too small.
+// Computes in fp16 chunks. False if the processor does not support it or the product is too small.
 bool answer_half_product(const Product& product, hx_kernel& out);
-// Leaves out the zeros of A, or runs `dense` (which it takes over) when they are few; false when that cannot pay.
+// Skips the zeros of A, or runs `dense` (ownership passes) if there are few zeros. False if skipping cannot pay.
 bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& out);
 std::optional<Reduction> reduction_of(std::string_view name);  // of a primitive
-// The stages of a reduction, from the last axes to the first; false when there would be too many.
+// Stages of a reduction, from the last axes to the first; false if there are too many.
 bool plan_stages(const hx_type& x, const std::vector<int64_t>& axes, ReduceContext& c);
-// Where they read and write: buffers `from`, `to`, and in between the workspace, of which the floats they need come back.
+// Sets the stages' buffers: `from`, `to`, and `workspace` in between. Returns the floats needed in the workspace.
 int64_t place_stages(ReduceContext& c, uint32_t from, uint32_t to, uint32_t workspace);
-bool activation_of(const Site& site, int& activation);  // false: not known
+bool activation_of(const Site& site, int& activation);  // false: unknown activation
 
 }  // namespace harmonics::cpu

@@ -11,7 +11,7 @@
 namespace harmonics::cpu {
 namespace {
 
-constexpr int64_t kLeast = 32;            // of every size: packing costs too much below
+constexpr int64_t kLeast = 32;            // minimum size; below, packing costs too much
 constexpr double kLeastFlops = 1e6;
 constexpr int64_t kHalfRowGranule = 4 * kHalfRows;
 
@@ -21,7 +21,7 @@ struct HalfContext {
   uint32_t row_parts = 1, column_parts = 1;
 };
 
-// g++ 12 knows no __builtin_cpu_supports("avx512fp16"). The system's care for the registers is that of AVX-512.
+// g++ 12 has no __builtin_cpu_supports("avx512fp16"). The operating system saves its registers as for AVX-512.
 bool has_half_arithmetic() {
   unsigned a, b, c, d;
   return std::string_view(isa().name) == "avx512" && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 23 & 1);
@@ -50,7 +50,7 @@ void run(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   isa().end_product(p, buffers, i0, i1, j0, j1);
 }
 
-// Parts of whole tiles, rows first: every part packs its part of A and B for itself.
+// Parts consist of whole tiles, rows first; every part packs its own slices of A and B.
 void cut(HalfContext& c, double flops) {
   const Product& p = c.product;
   const uint32_t all = parts_for(flops / 170, INT32_MAX, 50000);

@@ -1,8 +1,7 @@
-// The kernels of isa/, compiled once per instruction set and chosen when the device is made.
+// The kernels of isa/, compiled once per instruction set and selected when the device is created.
 //
-// Sources below isa/ live in a namespace of their own per instruction set and see only plain structs: no inline
-// function of another namespace may be emitted there, or the linker could pick the copy that needs AVX-512 for
-// everybody.
+// Sources in isa/ are in a namespace per instruction set and see only plain structs. They must not emit inline
+// functions of other namespaces, or the linker could keep the copy that needs AVX-512 for all callers.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +16,19 @@ struct Product;
 
 struct IsaTable {
   const char* name;
-  int64_t vector;  // f32 numbers in a vector
-  // The function that computes `n` elements of a scalar operation on registers of these types; null: not served.
+  int64_t vector;  // floats per vector
+  // Returns the function that computes `n` elements of a scalar operation on these types; null if unsupported.
   Block (*block)(ScalarOp op, uint32_t operand_dtype, uint32_t result_dtype);
   // y = activation(y + bias) over a block of rows.
   void (*epilogue)(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation);
-  // What becomes of a part of C, [row, row_end) x [column, column_end), once it is summed: bias and activation.
+  // Epilogue of a finished block of C, [row, row_end) x [column, column_end): bias and activation.
   void (*end_product)(const Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column, int64_t column_end);
 #define HM_KERNEL(name) Run name;
 #include "kernel_list.inc"
 #undef HM_KERNEL
 };
 
-// HARMONICS_ISA=baseline|avx2|avx512 overrides the choice; a set this processor lacks is an error.
+// Table for this processor. HARMONICS_ISA=baseline|avx2|avx512 overrides the choice; an unsupported set is an error.
 const IsaTable& isa();
 
 namespace baseline {

@@ -11,7 +11,7 @@ namespace {
 
 double copy_nanoseconds(int64_t bytes) { return 0.15 * static_cast<double>(bytes); }
 
-// Axes of size 1 dropped, axes that both sides walk alike joined.
+// Drops axes of size 1 and merges axes that are contiguous on both sides.
 StridedView joined(const StridedView& v) {
   StridedView out = v;
   out.rank = 0;
@@ -35,7 +35,7 @@ StridedView joined(const StridedView& v) {
   return out;
 }
 
-// The element of `dtype` nearest to a number, as bits.
+// Bits of the element of `dtype` nearest to a number.
 bool element_bits(uint32_t dtype, double value, uint64_t& bits) {
   bits = 0;
   switch (dtype) {
@@ -62,7 +62,7 @@ bool element_bits(uint32_t dtype, double value, uint64_t& bits) {
   }
 }
 
-// A view of the result's elements in both; strides by axis of the result.
+// View of the result's elements on both sides; strides by axis of the result.
 StridedView view_of(const std::vector<int64_t>& shape, const std::vector<int64_t>& from,
                     const std::vector<int64_t>& to) {
   StridedView v{};

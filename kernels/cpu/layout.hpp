@@ -1,4 +1,4 @@
-// Copies between strided views: transpose, broadcast, slice, reverse, concat, pad; and sources that only write.
+// Copies between strided views (transpose, broadcast, slice, reverse, concat, pad), and sources that only write.
 #pragma once
 
 #include <harmonics/abi.h>
@@ -17,9 +17,9 @@ struct CopyContext {
   uint32_t element_bytes, from_buffer, to_buffer;
   uint32_t parts;  // of the longest outer axis
   uint32_t split_axis;
-  // Axes (a, b) to go through in tiles because one side is contiguous along each; b is the last axis. -1: rows.
+  // Tiles over axes (a, b), where each side is contiguous along one; b is the last axis. -1: no tiles, row by row.
   int32_t tile_axis;
-  // pad: the part first writes `fill` over its share of the whole result, `fill_count` elements. 0: nothing.
+  // pad: the part first fills its share of the whole result, `fill_count` elements, with `fill`. 0: no fill.
   int64_t fill_count;
   uint64_t fill;
 };
@@ -35,7 +35,7 @@ struct FillContext {
   int64_t count;
   uint32_t parts, element_bytes, dtype;
   uint64_t bits;
-  int64_t size, inner;  // iota: 0, 1 ... along an axis of `size` with `inner` elements between neighbours
+  int64_t size, inner;  // iota: 0, 1 ... along an axis of `size` with stride `inner`
 };
 
 struct RandomContext {

@@ -9,7 +9,7 @@
 namespace harmonics::cpu {
 namespace {
 
-// The grid of parts: batches first, then rows and columns so that as little as possible is read twice.
+// Chooses the grid of parts: batches first, then rows and columns such that operands are read as little as possible.
 void cut(MatmulContext& c, uint32_t all) {
   const Product& p = c.product;
   c.batch_parts = static_cast<uint32_t>(std::min<int64_t>(all, p.batch));
@@ -26,8 +26,8 @@ void cut(MatmulContext& c, uint32_t all) {
   }
 }
 
-constexpr int64_t kLeastPackedDepth = 64;  // shorter sums read rows of B where they lie
-// Where our own packing is at least as fast as oneDNN's, which besides takes memory of its own in every run.
+constexpr int64_t kLeastPackedDepth = 64;  // for shorter sums rows of B are read in place
+// Is our packed kernel at least as fast as oneDNN's, which also allocates memory in every run?
 bool is_packed_here(const Product& p) {
   return isa().vector >= 8 && p.batch == 1 && p.m >= 48 && p.n >= 64 && p.k >= kLeastPackedDepth;
 }
@@ -35,20 +35,21 @@ bool is_packed_here(const Product& p) {
 constexpr int64_t kShortDepth = 128;
 
 int64_t panels(int64_t n, int64_t panel) { return (n + panel - 1) / panel; }
-// Whole cache lines of floats: vectors of B are not to lie across two.
+// Rounds up to whole cache lines, so that vectors of B do not cross lines.
 int64_t lines(int64_t floats) { return (floats + 15) / 16 * 16; }
-// Floats of a block of rows or columns, as far as the product fills it.
+// Floats of a block of rows or columns, no larger than the product.
 int64_t block_floats(int64_t n, int64_t panel, int64_t most, int64_t depth) {
   return std::min(most, panels(n, panel) * panel) * std::min(kPackedDepth, depth);
 }
 
-// Do both operands lie depth by depth, and is the product read best like that: short sums, or long ones of few results?
+// Are both operands contiguous per depth, and is the product best read that way: short sums, or long ones of few
+// results?
 bool is_by_depth(const Product& p) {
   const bool is_long = p.k >= 1024 && p.k >= 4 * std::max(p.m, p.n);
   return p.a_column != 1 && p.b_column == 1 && (p.k <= kShortDepth || is_long) && !p.has_bias && !p.activation;
 }
 
-// How much more than its share the longest of `parts` slices has, counted in whole granules.
+// Size of the largest slice relative to the average, in whole granules.
 double imbalance(int64_t length, int64_t granule, uint32_t parts) {
   int64_t most = 0;
   for (uint32_t i = 0; i < parts; ++i)
@@ -60,9 +61,10 @@ void answer_by_depth(const Product& p, double nanoseconds, hx_kernel& out) {
   auto c = std::make_unique<DeepContext>();
   c->product = p;
   if (p.k <= kShortDepth) {
-    (p.n >= p.m ? c->column_parts : c->row_parts) = parts_for(nanoseconds, INT32_MAX, 25000);  // the longer side, as everywhere
+    // slices the longer side, as in other kernels
+    (p.n >= p.m ? c->column_parts : c->row_parts) = parts_for(nanoseconds, INT32_MAX, 25000);
   } else {
-    // Few parts and square ones: each reads its rows and columns itself.
+    // Few, square parts: each reads its rows and columns itself.
     const uint32_t wanted = nanoseconds < 100000 ? 1 : std::max(2u, parts_for(nanoseconds, INT32_MAX, 2000000));
     while (c->row_parts * c->column_parts < wanted) {
       const int64_t rows = p.m / c->row_parts, columns = p.n / c->column_parts;
@@ -79,14 +81,15 @@ void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out
   auto c = std::make_unique<PackedContext>();
   static_cast<MatmulContext&>(*c) = grid;
   const Product& p = c->product;
-  // Slices of columns pack their part of B where the second-level cache keeps it; slices of rows share one packed copy of all.
+  // Column slices pack their own part of B, which stays in the second-level cache; row slices share one packed copy.
   const int64_t row_panel = packed_row_panel(isa().vector), column_panel = packed_column_panel(isa().vector);
   const uint32_t wanted = parts_for(nanoseconds, INT32_MAX, 25000);
   c->batch_parts = c->row_parts = c->column_parts = 1;
-  // Where A is packed for all anyway, slices of rows cost no more: then what comes out evener.
+  // If A is packed for all parts anyway, row slices cost no more: choose the more even division.
   const bool by_columns = p.a_column != 1 ? imbalance(p.n, column_panel / 2, wanted) <= imbalance(p.m, row_panel, wanted) + 0.05 : p.n >= p.m;
-  // The longer side of B is sliced, whatever is computed from it: then every thread finds its own part of a weight where it left it. Slices of the
-  // depth hand over sums of C, which is less than the A that slices of columns all read. Not where C holds a sum that another phase puts there.
+  // Slices the longer side of the weight, so that each thread finds its part of it in its cache again. Slices of the
+  // depth exchange sums of C, which are smaller than the A that all column slices would read. Not possible if C already
+  // holds a sum.
   if (by_columns && wanted > 1 && 16 * static_cast<int64_t>(wanted) <= p.n && p.n < p.k && p.a_column == 1 && !p.descends && !p.accumulate) c->depth_parts = 2;
   while (by_columns && c->depth_parts * c->column_parts < wanted && p.n >= 64 * static_cast<int64_t>(c->column_parts)) c->column_parts *= 2;
   while (c->depth_parts * c->row_parts * c->column_parts < wanted && p.m >= 24 * static_cast<int64_t>(c->row_parts)) c->row_parts *= 2;
@@ -95,8 +98,8 @@ void answer_packed(const MatmulContext& grid, double nanoseconds, hx_kernel& out
   c->shares_b = c->row_parts > 1;
   const uint32_t parts = c->depth_parts * c->row_parts * c->column_parts;
   const int64_t columns = panels(panels(p.n, column_panel), c->column_parts) * column_panel;  // of a part, at most
-  const int64_t depth = panels(panels(p.k, kEvenGranule), c->depth_parts) * kEvenGranule;  // likewise
-  // Where one block of rows reads what a part packs, that is a panel at a time, which the first-level cache keeps.
+  const int64_t depth = panels(panels(p.k, kEvenGranule), c->depth_parts) * kEvenGranule;  // of a part, at most
+  // If one block of rows reads what a part packs, pack one panel at a time, which stays in the first-level cache.
   c->block_columns = !c->shares_b && p.m <= kPackedRows ? column_panel : kPackedColumns;
   c->b_part_floats = block_floats(columns, column_panel, c->block_columns, std::min(depth, p.k));
   c->b_floats = c->shares_b ? panels(p.n, column_panel) * column_panel * p.k : c->b_part_floats * parts;
@@ -125,11 +128,11 @@ bool answer_product(const Product& product, std::vector<int64_t> a_offsets, std:
   if (!answer_dense_product(numbers, std::move(a_offsets), std::move(b_offsets), dense)) return false;
   const bool looks = answer_sparse_product(product, dense, out);
   if (!looks && product.scale == 0) return out = dense, true;
-  if (dense.destroy) dense.destroy(dense.context);  // not taken over: few rows need no other way
+  if (dense.destroy) dense.destroy(dense.context);  // not used: with few rows the sparse kernel is always chosen
   return looks;
 }
 
-// Declined when a matrix is contiguous neither along its rows nor along its columns, and where nobody descends.
+// Returns false if an operand has no unit stride, or if the fused SGD update is unsupported.
 bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets, std::vector<int64_t> b_offsets,
                     hx_kernel& out) {
   struct Owned : MatmulContext {
@@ -142,7 +145,7 @@ bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets
   c->b_storage = std::move(b_offsets);
   c->a_offsets = c->a_storage.data();
   c->b_offsets = c->b_storage.data();
-  // An axis of one element has any stride.
+  // An axis of size 1 can take any stride.
   if (p.k == 1) p.a_column = 1, p.b_row = p.b_column == 1 ? p.n : 1;
   if (p.n == 1 && p.b_row != 1) p.b_column = 1;
   if (p.m == 1 && p.a_column != 1) p.a_row = 1;
@@ -156,7 +159,7 @@ bool answer_dense_product(const Product& product, std::vector<int64_t> a_offsets
   const auto answer_small = [&] {
     const double moved = 0.1 * static_cast<double>(p.n * p.k + p.m * p.k + p.m * p.n);
     const double nanoseconds = batch * std::max(flops / 75, moved);
-    // Rows of a batch: of A, or those that the slope of a weight sums over.
+    // Rows of the batch: rows of A, or the depth if it is the gradient of a weight.
     cut(*c, std::max(parts_for(nanoseconds, INT32_MAX), parts_for_rows(nanoseconds, p.a_column == 1 ? p.m : p.k)));
     const uint32_t parts = c->batch_parts * c->row_parts * c->column_parts;
     answer<MatmulContext>(out, std::move(c), isa().small_matmul,

@@ -1,4 +1,4 @@
-// C[b] = A[b] B[b], then bias and activation: what `dot` and `linear` come down to.
+// C[b] = A[b] B[b], then bias and activation: the common form of `dot` and `linear`.
 #pragma once
 
 #include <cstdint>
@@ -17,46 +17,47 @@ struct Product {
   int activation;
   bool accumulate = false;  // C += A B
   bool half = false;        // may be computed in fp16 chunks
-  bool descends = false;    // C = old - rate A B; only packed products do
+  bool descends = false;    // C = old - rate A B, the fused SGD update; packed products only
   uint32_t old = 0, rate = 0;  // buffers
-  float scale = 0;          // not 0: A holds bytes, each times this; only products that look for zeros read them
+  float scale = 0;          // not 0: A holds bytes to be multiplied by it; sparse products only
 };
 
 struct MatmulContext {
   Product product;
-  const int64_t *a_offsets, *b_offsets;  // of each batch entry
-  // The grid of parts: batches x row slices x column slices.
+  const int64_t *a_offsets, *b_offsets;  // by batch entry
+  // Grid of parts: batches x row slices x column slices.
   uint32_t batch_parts, row_parts, column_parts;
 };
 
-// A product by packed panels. One phase packs what several parts read, one multiplies, one adds up what slices of the depth came to.
+// A packed product. Phases: pack shared operands, multiply, add up the slices of the depth.
 struct PackedContext : MatmulContext {
-  uint32_t depth_parts = 1;     // slices of the depth: the first is summed in C, each other behind what is packed
-  uint32_t sum_parts = 0;       // slices of rows in which they are added
-  bool packs_a = false;       // A's rows are no runs of memory; all of A lies packed at the start of the workspace
-  bool shares_b = false;      // all of B lies packed behind it; else every part packs the block it works on
-  uint32_t pack_parts = 0;      // of phase 0, each of both operands
+  uint32_t depth_parts = 1;     // slices of the depth: the first is summed in C, others in the workspace
+  uint32_t sum_parts = 0;       // parts of the phase that adds them
+  bool packs_a = false;       // A's rows are not contiguous; all of A is packed at the start of the workspace
+  bool shares_b = false;      // all of B is packed behind A; else every part packs its own blocks
+  uint32_t pack_parts = 0;      // of phase 0, for each operand
   int64_t a_floats = 0, b_floats = 0;
-  int64_t block_columns = 0;    // of B that are packed, or worked on, at a time
-  int64_t b_part_floats = 0;    // of a part's own block
+  int64_t block_columns = 0;    // columns of B packed, or worked on, at a time
+  int64_t b_part_floats = 0;    // a part's own block
 };
 
-// A product whose operands both lie depth by depth. Workspace, for each part of the grid: a panel of the columns that fill none.
+// A product whose operands are both contiguous per depth. Workspace per part: a panel for incomplete columns.
 struct DeepContext {
   Product product;
   uint32_t row_parts = 1, column_parts = 1;
 };
 
-// In how many slices of rows the sums of two halves of the depth are added.
+// Number of parts that add the sums of two halves of the depth.
 uint32_t parts_of_sum(const Product& p);
 
-// Panels: rows of A and columns of B whose sums fill most registers (12 x 2 of 32, 6 x 2 of 16), so that a tile does much between its beginning and its end.
+// Panel sizes: rows of A and columns of B whose sums fill most registers (12 x 2 of 32, 6 x 2 of 16).
 constexpr int64_t packed_row_panel(int64_t vector) { return vector < 16 ? 6 : 12; }
 constexpr int64_t packed_column_panel(int64_t vector) { return vector < 8 ? 16 : 2 * vector; }
-// Blocks that the second-level cache holds: B's 256 KiB and A's 132 KiB.
+// Block sizes for the second-level cache: 256 KiB of B and 132 KiB of A.
 constexpr int64_t kPackedDepth = 256, kPackedRows = 132, kPackedColumns = 256;
 
-// Where slice `i` of `slices` begins: whole granules, spread evenly. The even one is for slices that whole panels would make uneven.
+// Begin of slice `i` of `slices`: whole granules, spread evenly. kEvenGranule is for slices that whole panels would
+// make uneven.
 constexpr int64_t kRowGranule = 6, kColumnGranule = 8, kEvenGranule = 4;
 [[gnu::always_inline]] static inline int64_t slice_begin(int64_t length, int64_t granule, uint32_t slices, uint32_t i) {
   const int64_t at = (length + granule - 1) / granule * i / slices * granule;

@@ -10,7 +10,7 @@ struct NormContext {
   int64_t rows, columns;
   uint32_t parts;
   bool centred;           // layer_norm; else rms_norm
-  uint32_t column_parts;  // gradient: of the second phase, which adds up the parts' sums
+  uint32_t column_parts;  // gradient: parts of the second phase, which adds up the parts' sums
   float epsilon;
 };
 
@@ -21,9 +21,9 @@ struct BatchNormContext {
 };
 
 struct GroupNormContext {
-  int64_t batch, groups, channels, places;  // channels: of one group
+  int64_t batch, groups, channels, places;  // channels: per group
   uint32_t parts;
-  uint32_t channel_parts;  // gradient: of the second phase, which adds up the samples' sums
+  uint32_t channel_parts;  // gradient: parts of the second phase, which adds up the samples' sums
   float epsilon;
 };
 

@@ -4,7 +4,7 @@
 
 namespace harmonics::cpu {
 
-// Besides in_place (w' = w), every further output may be the memory of the moment it replaces.
+// Besides in_place (w' = w), further outputs may share the memory of the moments they replace.
 bool plan_optimizer(const Site& site, hx_kernel& out) {
   const bool is_sgd = site.op() == "sgd";
   const uint32_t tensors = is_sgd ? site.inputs() - 1 : 4;

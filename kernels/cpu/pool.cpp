@@ -5,7 +5,7 @@
 namespace harmonics::cpu {
 namespace {
 
-// `x` and `y` are the types of the large and the small side. False for more than two spatial axes.
+// `x` and `y`: types of the large and the small side. False for more than two spatial axes.
 bool fill(const Site& site, const hx_type& x, const hx_type& y, PoolContext& c) {
   if (x.rank < 3 || x.rank > 4 || y.rank != x.rank) return false;
   const uint32_t spatial = x.rank - 2, skip = 2 - spatial;

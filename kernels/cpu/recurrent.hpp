@@ -1,4 +1,4 @@
-// LSTM and GRU from state to state: a part takes some samples through all positions.
+// LSTM and GRU scans: a part runs some samples through all positions.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@ namespace harmonics::cpu {
 struct RecurrentContext {
   int64_t batch, positions, width;
   bool reverse;
-  bool has_dcell;                // lstm gradient: the cell states have gradients of their own
-  uint32_t pack_parts, parts;    // phases: weight into panels, then the scan
-  int panel_vectors;             // gradients: 4 for few samples a part, else 2
-  int64_t packed;                // floats of the weight in panels
-  int64_t stride;                // floats between the samples' states
-  int64_t gate_stride;           // gradients: between the samples' gates
-  int64_t rows, part_workspace;  // most samples of a part, and its floats
+  bool has_dcell;                // lstm gradient: cell states have their own gradients
+  uint32_t pack_parts, parts;    // phases: pack the weight, scan
+  int panel_vectors;             // gradients: 4 for few samples per part, else 2
+  int64_t packed;                // floats of the packed weight
+  int64_t stride;                // floats between the states of samples
+  int64_t gate_stride;           // gradients: floats between the gates of samples
+  int64_t rows, part_workspace;  // largest number of samples of a part, and its floats
 };
 
 }  // namespace harmonics::cpu

@@ -13,7 +13,7 @@ struct Group {
   int64_t size;
   bool reduced;
 };
-// Axes as alternating groups of kept and reduced ones.
+// Merges axes into alternating groups of kept and reduced ones.
 std::vector<Group> groups_of(const hx_type& x, const std::vector<int64_t>& axes) {
   std::vector<Group> groups;
   for (uint32_t i = 0; i < x.rank; ++i) {
@@ -28,7 +28,7 @@ std::vector<Group> groups_of(const hx_type& x, const std::vector<int64_t>& axes)
 constexpr int64_t kColumnBlock = 64;
 constexpr double kNanoseconds = 0.1;  // per element
 
-// Rows are cut when there are too few results to keep the parts busy.
+// Divides rows into chunks if there are too few results to keep the parts busy.
 int64_t chunks_for(int64_t outer, int64_t rows, int64_t inner) {
   const int64_t items = outer * ((inner + kColumnBlock - 1) / kColumnBlock);
   const uint32_t wanted = parts_for(kNanoseconds * static_cast<double>(outer * rows * inner), INT32_MAX);
@@ -49,7 +49,7 @@ ReduceStage stage_of(int64_t outer, int64_t rows, int64_t inner, int64_t chunks)
 
 }  // namespace
 
-// One with cut rows is followed by one that joins the pieces.
+// A stage with several chunks is followed by one that combines them.
 bool plan_stages(const hx_type& x, const std::vector<int64_t>& axes, ReduceContext& c) {
   std::vector<Group> groups = groups_of(x, axes);
   const auto last_reduced = [&] {

@@ -5,17 +5,17 @@
 
 namespace harmonics::cpu {
 
-// Rows are joined in groups of so many, groups in blocks of so many: rounding errors of long sums stay small.
+// Rows per group, and groups per block: hierarchical sums keep rounding errors of long sums small.
 constexpr int64_t kReduceGroup = 32;
 
 enum class Reduction : uint8_t { sum, maximum, minimum, product };
 
-// [outer, rows, inner] -> [outer, chunks, inner]: rows are cut into `chunks` fixed pieces, each joined by itself.
+// [outer, rows, inner] -> [outer, chunks, inner]: rows are divided into `chunks` fixed pieces, each reduced separately.
 struct ReduceStage {
   int64_t outer, rows, inner, chunks;
   uint32_t parts;
   uint32_t from, to;               // buffers
-  int64_t from_offset, to_offset;  // elements, into the workspace
+  int64_t from_offset, to_offset;  // in the workspace, elements
 };
 
 struct ReduceContext {
@@ -25,7 +25,7 @@ struct ReduceContext {
   ReduceStage stage[HX_MAX_PHASES];
 };
 
-// One axis of `size` between `outer` and `inner`.
+// An axis of `size` between `outer` and `inner`.
 struct AxisContext {
   int64_t outer, size, inner;
   uint32_t dtype, parts;

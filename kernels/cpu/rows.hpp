@@ -1,4 +1,4 @@
-// Kernels that take a tensor row by row: softmax and its losses.
+// Row-wise kernels: softmax and its losses.
 #pragma once
 
 #include <cstdint>

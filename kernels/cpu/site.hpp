@@ -1,4 +1,4 @@
-// What planning code sees of a call site, and how it answers.
+// Call sites as planning code sees them, and how it returns kernels.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ inline int64_t width(uint32_t dtype) {
   }
 }
 inline std::vector<int64_t> dims(const hx_type& t) { return {t.dims, t.dims + t.rank}; }
-// Elements between neighbours of each axis.
+// Stride of each axis, in elements.
 inline std::vector<int64_t> strides(const hx_type& t) {
   std::vector<int64_t> s(t.rank, 1);
   for (uint32_t i = t.rank; i-- > 1;) s[i - 1] = s[i] * t.dims[i];
@@ -67,7 +67,7 @@ class Site {
     return std::all_of(raw_.inputs, raw_.inputs + raw_.n_inputs, is_f32) &&
            std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32);
   }
-  // All are f32: 0. Input `i` holds bytes that the attribute `scale` makes numbers, all else is f32: the scale. Nothing otherwise.
+  // Returns 0 if all inputs are f32; the attribute `scale` if input `i` holds bytes and the others f32; else nothing.
   std::optional<float> scale_of(uint32_t i) const {
     const auto scale = static_cast<float>(number("scale"));
     if (scale == 0) return all_f32() ? std::optional(scale) : std::nullopt;
@@ -91,27 +91,27 @@ class Site {
   const hx_call_site& raw_;
 };
 
-// Nanoseconds of a part: many times what handing it to another thread costs.
+// Minimum nanoseconds of a part; many times the cost of handing it to another thread.
 constexpr double kGrain = 6000;
 
-// How many parts `nanoseconds` of work are worth, at most `items`: a function of the shapes alone. Powers of two up to
-// 16, so that two or four threads come out even.
+// Number of parts for `nanoseconds` of work, at most `items`; depends on shapes only. Powers of two up to 16, so that
+// two or four threads have equal shares.
 inline uint32_t parts_for(double nanoseconds, int64_t items, double grain = kGrain) {
   uint32_t parts = 1;
   while (parts < 16 && nanoseconds >= 2 * grain * parts) parts *= 2;
   return static_cast<uint32_t>(std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, items)));
 }
 
-// The same for work on rows that neighbouring steps cut alike: two halves are worth it sooner, since each thread has in its caches what it made
-// of its rows in the step before. Few rows come from single samples, whose steps are over before another thread has begun.
+// Lower threshold for row-parallel work: each thread's rows are still in its cache from the step before. Not for few
+// rows, as in single samples, whose steps end before another thread has started.
 inline uint32_t parts_for_rows(double nanoseconds, int64_t rows) {
   constexpr double kShortGrain = 640;
-  constexpr int64_t kLeastRows = 16;  // of a half
+  constexpr int64_t kLeastRows = 16;  // per half
   return std::max(parts_for(nanoseconds, rows), nanoseconds >= 2 * kShortGrain && rows >= 2 * kLeastRows ? 2u : 1u);
 }
 
-// Fills `out` with a kernel that owns `context`; Plain is the struct the kernel reads, the owner may add storage behind
-// it. Without `parts` there is one phase of context->parts parts.
+// Fills `out` with a kernel that owns `context`. Plain is the struct the kernel reads; Owner may add storage. Without
+// `parts` there is one phase of context->parts parts.
 template <typename Plain = void, typename Owner>
 hx_kernel& answer(hx_kernel& out, std::unique_ptr<Owner> context, Run run, const char* name,
                   std::vector<uint32_t> parts = {}) {
@@ -131,7 +131,7 @@ hx_kernel& answer(hx_kernel& out, std::unique_ptr<Owner> context, Run run, const
   return out;
 }
 
-// Each family: true and `out` filled when it serves the site.
+// A family's planning function: returns true and fills `out` if it supports the site.
 using Plan = bool (*)(const Site& site, hx_kernel& out);
 
 }  // namespace harmonics::cpu

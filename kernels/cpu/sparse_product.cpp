@@ -10,24 +10,24 @@ namespace {
 
 constexpr int64_t kLeastColumns = 32;         // narrower products gain nothing
 constexpr int64_t kLeastProducts = 1 << 15;   // multiplications of the whole product
-constexpr int64_t kLeastDepth = 16;           // shorter sums are made sooner than looked at
-constexpr int64_t kFewRows = 4;               // of A: B goes by once for each, and nothing else is faster
-constexpr int64_t kMostSums = 1 << 17;        // of a batch, for halves: the second-level cache keeps both
+constexpr int64_t kLeastDepth = 16;           // computing shorter sums is faster than looking for zeros
+constexpr int64_t kFewRows = 4;               // of A: reading B is the bottleneck, so the sparse kernel is never slower
+constexpr int64_t kMostSums = 1 << 17;        // limit of a batch for halves: both fit the second-level cache
 
-// The product without zeros, or the same by another kernel when there are too few zeros.
+// The sparse product, with a dense kernel as fallback for few zeros.
 struct SparseOrDense : SparseContext {
   hx_kernel dense{};
-  std::array<uint32_t, 6> dense_buffers{};  // which of ours each of its buffers is
-  uint32_t dense_count = 0;                 // of them, its workspace apart
-  uint64_t dense_offset = 0;                // its workspace, in ours
-  // What the dense way reads from the workspace, made before: A as numbers, and, where it is C += (-rate A) B or A (-rate B), the
-  // smaller one times -rate.
+  std::array<uint32_t, 6> dense_buffers{};  // which of our buffers each of its buffers is
+  uint32_t dense_count = 0;                 // number of them, without its workspace
+  uint64_t dense_offset = 0;                // offset of its workspace in ours
+  // Operands converted for the dense kernel, in the workspace: A as floats; and for C += (-rate A) B or A (-rate B),
+  // the smaller operand times -rate.
   struct Prepared {
-    int64_t count = 0;  // numbers; none: read where it lies
+    int64_t count = 0;  // floats; 0: the operand is read in place
     bool scaled = false;
     uint64_t offset = 0;
   } a, b;
-  std::vector<uint32_t> parts;  // of every phase: the more of either way
+  std::vector<uint32_t> parts;  // by phase: the larger number of both kernels
 
   bool prepares() const { return a.count > 0 || b.count > 0; }
   ~SparseOrDense() {
@@ -50,7 +50,7 @@ template <typename T> void scale_numbers(const T* from, float* to, int64_t n, fl
   for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(from[i]) * by;
 }
 
-// One share of what the dense way starts from. A sum in place starts from the old C in C's place.
+// Converts one share of the dense kernel's operands. An in-place sum also copies the old C to C.
 void prepare(const SparseOrDense& c, void* const* buffers, uint32_t part, uint32_t parts) {
   const Product& p = c.product;
   char* workspace = static_cast<char*>(buffers[c.workspace]);
@@ -79,14 +79,15 @@ bool is_sparse(const SparseOrDense& c, void* const* buffers) {
   return std::all_of(verdicts, verdicts + c.build_parts, [](int32_t v) { return v != 0; });
 }
 
-// A way that has fewer parts than its phase has them spread among all: neighbours go to one thread. False: this one has nothing to do.
+// Spreads `own` parts among the `all` parts of a phase, in order. False: this part has nothing to do.
 bool spread(uint32_t& part, uint32_t all, uint32_t own) {
   const uint64_t at = uint64_t{part} * own;
   part = static_cast<uint32_t>(at / all);
   return at % all < own;
 }
 
-// Phase 0: marks. 1: the sparse product, or what the dense one reads. 1 or 2 on: the dense product. 2: the sum of the sparse one's halves.
+// Phase 0: marks non-zeros. Phase 1: the sparse product, or operands of the dense one. Dense: its phases follow from 1
+// or 2 on. Sparse: phase 2 adds the halves.
 void run(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const SparseOrDense*>(context);
   if (phase == 0) return isa().sparse_build(static_cast<const SparseContext*>(&c), buffers, 0, part);
@@ -110,14 +111,14 @@ void cut(SparseContext& c) {
   const double products = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   const uint32_t parts = parts_for(products * 2 / 85, INT32_MAX, 12000);
   const auto at_most = [](uint32_t wanted, int64_t pieces) { return std::max(1u, static_cast<uint32_t>(std::min<int64_t>(wanted, pieces))); };
-  // Of one weight, the product and the update come to the same answer.
+  // For one weight, the product and the update make the same choice.
   if (parts > 1 && !c.always && !p.accumulate && (c.update ? p.k : p.m) * p.n <= kMostSums) {
     if (c.update && p.m > p.n) c.halves = Halves::rows;
     if (!c.update && p.k > p.n && p.a_column == 1) c.halves = Halves::depth;
   }
   const uint32_t each = c.halves == Halves::none ? parts : parts / 2;
-  // Slices of columns share the marks and part B and C, but narrow ones read A for little. Neighbours have the same columns: a thread finds
-  // its slice of a weight in its own cache, in the product as in the update.
+  // Column slices share the marks and divide B and C, but narrow ones read A for little work. A thread gets the same
+  // columns in the product and in the update, so its slice of the weight stays in its cache.
   c.column_parts = at_most(each, p.n / 96);
   c.row_parts = at_most(each / c.column_parts, p.m / 32);
   c.build_parts = parts_for(static_cast<double>(p.m * p.k) * 0.25, p.a_column == 1 ? p.m : (p.m + 63) / 64);
@@ -140,7 +141,7 @@ void answer_sparse(std::unique_ptr<SparseOrDense> c, hx_kernel& out) {
     c->sums_offset = static_cast<int64_t>(rounded(marks));
     marks = rounded(marks) + static_cast<uint64_t>(p.m * p.n) * sizeof(float);
   }
-  // The dense way needs no marks: only the verdicts stay.
+  // The dense kernel reuses the memory of the marks; only the verdicts stay.
   c->a.offset = kVerdictBytes;
   c->b.offset = c->a.offset + rounded(static_cast<uint64_t>(c->a.count) * sizeof(float));
   c->dense_offset = c->b.offset + rounded(static_cast<uint64_t>(c->b.count) * sizeof(float));
@@ -177,7 +178,7 @@ bool answer_sparse_product(const Product& product, hx_kernel& dense, hx_kernel& 
   return true;
 }
 
-// The dense way of an update: by whom takes the rate, or a sum in place.
+// The dense kernel of an update: a fused SGD update if supported, else a sum in place.
 bool answer_descent(SparseOrDense& c) {
   if (c.product.scale != 0) c.a.count = c.product.m * c.product.k;
   Product step = c.product;
@@ -202,19 +203,19 @@ bool answer_descent(SparseOrDense& c) {
   return true;
 }
 
-// w [m, n], a [..., m], b [..., n], lr -> w - lr a^T b, slope?
+// w [m, n], a [..., m], b [..., n], lr -> w - lr a^T b, gradient?
 bool plan_sgd_outer(const Site& site, hx_kernel& out) {
   const auto scale = site.scale_of(1);
   if (!scale || count(site.in(3)) != 1) return false;
   const int64_t m = site.in(0).dims[0], n = site.in(0).dims[1], k = count(site.in(1)) / m;
-  const std::string slope = site.text("slope");
+  const std::string gradient = site.text("slope");
   if (k == 1) {
     if (*scale != 0) return false;
     auto c = std::make_unique<OuterContext>();
     c->rows = m;
     c->columns = n;
-    c->slope = slope.empty() ? OuterContext::none : slope == "all" ? OuterContext::all : OuterContext::active;
-    c->parts = parts_for(static_cast<double>(m * n) * 0.02, m);  // most rows are left out
+    c->gradient = gradient.empty() ? OuterContext::none : gradient == "all" ? OuterContext::all : OuterContext::active;
+    c->parts = parts_for(static_cast<double>(m * n) * 0.02, m);  // most rows are skipped
     answer(out, std::move(c), isa().sgd_outer, "outer product and sgd").in_place = 1;
     return true;
   }
@@ -223,7 +224,7 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
   p = {1, m, n, k, 1, m, n, 1, 1, 2, 4, 0, false, 0};
   p.half = site.allows_half();
   p.scale = *scale;
-  if (!slope.empty() || !worth_looking(p)) return false;
+  if (!gradient.empty() || !worth_looking(p)) return false;
   c->update = true;
   c->old = 0;
   c->rate = 3;

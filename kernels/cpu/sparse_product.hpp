@@ -1,56 +1,57 @@
-// C = A B, or C += A B, that leaves out the zeros of A, which a rectifier or an image's background makes many of: they are found
-// anew in each run, and a product with few of them is made the usual way.
+// C = A B or C += A B, skipping the zeros of A, which are frequent after a rectifier or in an image's background.
+// Non-zeros are searched in every run; with few zeros the dense kernel runs instead.
 //
-// Leaving out 0 * b changes no finite result; where b is infinite or NaN it does (docs/numerics.md).
+// Skipping 0 * b changes no finite result, but it does if b is infinite or NaN (docs/numerics.md).
 #pragma once
 
 #include "matmul.hpp"
 
 namespace harmonics::cpu {
 
-constexpr int64_t kSparsePiece = 64;  // elements of a row of A that a word marks: with the widest panel, 32 KiB of B's rows
+constexpr int64_t kSparsePiece = 64;  // elements of a row of A per mask word; with the widest panel, 32 KiB of B's rows
 constexpr int64_t kHalfPiece = kSparsePiece / 2;
 
-// The longer side of a weight in two halves, 32 rows of each in turn so that zeros spread evenly: whoever has a half finds its rows in its own
-// cache, and nobody else's lines begin between them. It is the depth of the product with the weight, whose sums of both halves are then added, and
-// the rows of its update.
+// Divides the longer side of a weight into two halves, alternating every 32 rows so that zeros spread evenly: each
+// thread finds its half in its cache and shares no cache lines. The side is the depth of the product with the weight,
+// whose two sums are then added, and the rows of the weight's update.
 enum class Halves { none, depth, rows };
 
-// Which elements of A are not zero, a bit each, cut into pieces so that the rows of B used at a time stay in the first-level cache. Threads
-// share little else than these bits, and the elements are read where they are. For halves of the depth one word marks the lower halves of two
-// pieces and the next word the upper ones.
+// A bit mask of A's non-zero elements, in pieces such that the rows of B in use stay in the first-level cache. Elements
+// are read in place; threads share little but these bits. For halves of the depth, one word marks the lower halves of
+// two pieces and the next word the upper halves.
 struct SparseContext {
-  Product product;  // one batch entry; B's rows are contiguous, A's rows or columns
-  int64_t pieces;   // words of a row
-  bool always;  // whatever the number of zeros
-  uint32_t build_parts, row_parts, column_parts;  // the grid is there for each half
+  Product product;  // one batch entry; B's rows are contiguous, and A's rows or columns
+  int64_t pieces;   // words per row
+  bool always;  // without fallback to a dense kernel
+  uint32_t build_parts, row_parts, column_parts;  // grid, for each half
   uint32_t workspace;  // buffer
-  bool update;         // C = old - rate A B
+  bool update;         // C = old - rate A B, the SGD update
   uint32_t old, rate;  // buffers
   Halves halves = Halves::none;
-  uint32_t sum_parts = 0;   // of the phase that adds halves of the depth
-  int64_t sums_offset = 0;  // of the second half's sums, in the workspace
+  uint32_t sum_parts = 0;   // parts of the phase that adds the halves of the depth
+  int64_t sums_offset = 0;  // the second half's sums, in the workspace
 };
 inline uint32_t multiply_parts(const SparseContext& c) { return c.row_parts * c.column_parts * (c.halves == Halves::none ? 1 : 2); }
 
-// More non-zeros than this share are multiplied faster by whom does not look.
+// Above this density the dense kernel is faster.
 constexpr double kSparse = 0.45;
 
-// A single row of C, which stays in cache while B goes by once, is made from a list of (value, where B's row begins).
+// A single row of C stays in cache while B is read once; it uses a list of (value, offset of B's row) instead of masks.
 [[gnu::always_inline]] static inline bool is_listed(const SparseContext& c) { return c.product.m == 1 && !c.update; }
-// Room for a list and a vector behind it.
+// Capacity of the list plus one vector.
 [[gnu::always_inline]] static inline int64_t list_floats(const Product& p) { return (p.k + 31) / 16 * 16; }
-// The workspace: a verdict per build part (1: its words are there), then the words or the list. A list's length is the second verdict.
+// Workspace: a verdict per build part (1: sparse, its words are valid), then the words or the list. The second verdict
+// holds the length of the list.
 constexpr int64_t kVerdictBytes = 64;
 [[gnu::always_inline]] static inline int64_t marks_bytes(const SparseContext& c) {
   return is_listed(c) ? 2 * list_floats(c.product) * static_cast<int64_t>(sizeof(float)) : c.pieces * c.product.m * static_cast<int64_t>(sizeof(uint64_t));
 }
 
-// w = w - rate a b^T for one sample, and with it the slope of what was multiplied with the old w.
+// w = w - rate a b^T for a single sample, and the gradient of a, computed with the old w.
 struct OuterContext {
-  enum Slope { none, all, active };
+  enum Gradient { none, all, active };
   int64_t rows, columns;  // of w
-  Slope slope;
+  Gradient gradient;
   uint32_t parts;
 };
 

@@ -5,7 +5,7 @@
 namespace harmonics::cpu {
 namespace {
 
-// The first `tensors` inputs are like the first, then comes lr, then (with_step) the step's number.
+// The first `tensors` inputs have the same type, followed by lr and (with_step) the step number.
 bool is_update(const Site& site, uint32_t tensors, bool with_step) {
   if (site.inputs() != tensors + 1 + with_step) return false;
   for (uint32_t i = 0; i < tensors; ++i)
@@ -25,7 +25,7 @@ std::unique_ptr<Context> context_for(const Site& site, double nanoseconds) {
 
 }  // namespace
 
-// Besides in_place (w' = w), every further output may be the memory of the moment it replaces.
+// Besides in_place (w' = w), further outputs may share the memory of the moments they replace.
 bool plan_rmsprop(const Site& site, hx_kernel& out) {
   const bool moving = site.number("momentum") != 0, centered = site.flag("centered");
   if (!is_update(site, 3u + moving + centered, false)) return false;

@@ -1,4 +1,4 @@
-// One step of one parameter by RMSProp, Lion or LAMB, and the length of all gradients together.
+// Optimizer steps (RMSProp, Lion, LAMB) of one parameter, and the global norm of gradients.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct LionContext {
   double beta1, beta2, weight_decay;
 };
 
-// With `adapt` in two phases: moments and squares of w and of the direction per part, then the step.
+// `adapt`: two phases: moments and the parts' squared norms of w and its direction, then the update.
 struct LambContext {
   int64_t count;
   uint32_t parts;
@@ -26,7 +26,7 @@ struct LambContext {
   double beta1, beta2, epsilon, weight_decay;
 };
 
-// Blocks of all tensors: their sums of squares, then the root of the total.
+// Blocks of all tensors: sums of squares, then the root of the total.
 struct NormBlock {
   uint32_t tensor;
   int64_t begin, count;

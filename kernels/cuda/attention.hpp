@@ -1,12 +1,13 @@
-// Attention by cuDNN: how one is told to it.
+// Description of an attention for cuDNN.
 #pragma once
 
 #include "work.hpp"
 
 namespace harmonics::cuda {
 
-// out [B, H, T, Dv] and lse [B, H, T] of q [B, H, T, D], k [B, Hkv, S, D] and v [B, Hkv, S, Dv], all dense in two bytes an element but lse,
-// which is f32; with the second and third axis changed places where positions come first, lse aside. Causal: the last query sees all keys.
+// out [B, H, T, Dv] and lse [B, H, T] of q [B, H, T, D], k [B, Hkv, S, D] and v [B, Hkv, S, Dv], all dense with
+// two-byte elements except lse, which is f32. If positions come first, the second and third axis are swapped, except in
+// lse. Causal: the last query sees all keys.
 struct Attention {
   uint32_t dtype = HX_F16;
   int64_t batch, heads, shared, queries, keys, width, value_width;
@@ -15,7 +16,7 @@ struct Attention {
   Operand q{0}, k{1}, v{2}, out{3}, lse{4};
 };
 
-// A step that cuDNN does, its workspace added to `work`; null, with the reason, when it cannot.
+// A cuDNN step; adds its workspace to `work`. Null with the reason in `why` if unsupported.
 std::unique_ptr<Step> dnn_step(const Site& site, Work& work, const Attention& attention, std::string& why);
 
 }  // namespace harmonics::cuda

@@ -5,7 +5,7 @@
 namespace harmonics::cuda {
 namespace {
 
-// What the text needs beside CUDA's own words. HM_EMULATED: it is compiled for a processor, which brings the conversions along.
+// Prelude of generated programs. HM_EMULATED: compiled for the processor, which brings its own conversions.
 const char* kPrelude = R"(typedef unsigned char uchar;
 typedef signed char schar;
 typedef unsigned short ushort;
@@ -35,7 +35,7 @@ template <typename T> __device__ inline void store(T* to, const Pack<T>& from, u
 
 bool is_half(uint32_t dtype) { return dtype == HX_F16 || dtype == HX_BF16; }
 
-// The type that an element is stored as, and the one that is computed in.
+// Storage type and arithmetic type of an element.
 const char* stored_name(uint32_t dtype) {
   switch (dtype) {
     case HX_BOOL:
@@ -63,7 +63,7 @@ const char* unsigned_name(uint32_t dtype) {
   }
 }
 
-// To bool: not zero. From floats to whole numbers: cut, held to the range, NaN is 0.
+// To bool: not zero. From floats to integers: truncates, saturates, NaN gives 0.
 std::string cast_text(const std::string& a, uint32_t from, uint32_t result) {
   if (result == HX_BOOL) return "(uchar)(" + a + " != 0)";
   const std::string to = computed_name(result);
@@ -76,7 +76,7 @@ std::string cast_text(const std::string& a, uint32_t from, uint32_t result) {
   return "(" + a + " != " + a + " ? (" + to + ")0 : " + a + " >= " + beyond + " ? " + all_ones + " : " + a + " <= " + low + " ? " + least + " : (" + to + ")" + a + ")";
 }
 
-// Registers of half precision hold what their type can.
+// Rounds a half-precision register to its type.
 std::string rounded(const std::string& text, uint32_t dtype) {
   if (dtype == HX_F16) return "from_f16(to_f16(" + text + "))";
   if (dtype == HX_BF16) return "from_bf16(to_bf16(" + text + "))";
@@ -110,9 +110,13 @@ class Writer {
   bool compute(const std::string& op, uint32_t a, uint32_t b, uint32_t c, uint32_t result) {
     const auto name = [&](uint32_t r) { return r < types_.size() ? "r" + std::to_string(r) : std::string("0"); };
     const uint32_t operands = types_.at(a);
-    const kernels::Sort sort = operands == HX_BOOL ? kernels::Sort::flag : is_float(operands) ? kernels::Sort::real : kernels::Sort::whole;
+    const kernels::Kind kind = operands == HX_BOOL ? kernels::Kind::flag
+                               : is_float(operands) ? kernels::Kind::real
+                                                    : kernels::Kind::whole;
     const std::string text = op == "cast" ? cast_text(name(a), operands, result)
-                                          : kernels::scalar_text(op, sort, {name(a), name(b), name(c), computed_name(operands), unsigned_name(operands)});
+                                          : kernels::scalar_text(op, kind,
+                                                                 {name(a), name(b), name(c), computed_name(operands),
+                                                                  unsigned_name(operands)});
     if (text.empty()) return declined("has no " + op + " of these types");
     body_ += "    const " + computed_name(result) + " r" + std::to_string(types_.size()) + " = " + rounded(text, result) + ";\n";
     types_.push_back(result);
@@ -137,7 +141,7 @@ class Writer {
   }
 
  private:
-  // "at2": the place of an input that is stretched over the result, from element first + j.
+  // Emits "at2": the offset of a broadcast input for element first + j.
   void walk(const hx_type& x, const hx_type& y, const std::string& k) {
     Walk w{dims(y), {std::vector<int64_t>(y.rank, 0)}, {0}};
     const auto own = strides(x);

@@ -8,14 +8,14 @@
 
 namespace harmonics::cuda {
 
-// The program of one call site: the same for all shapes that lie alike. Sizes are its parameters.
+// The program of a call site, shared by all shapes with the same broadcasting; sizes are parameters.
 struct ChainSource {
-  std::string text;                  // with a kernel named "chain"
-  std::vector<uint32_t> parameters;  // the number of elements, then the walks
-  std::vector<bool> same;            // inputs that lie as the result does
+  std::string text;                  // defines a kernel named "chain"
+  std::vector<uint32_t> parameters;  // number of elements, then the walks
+  std::vector<bool> same;            // by input: same layout as the result
 };
 
-// False, and declined, when some operation has no meaning in its types.
+// Declines if an operation does not exist for its types.
 bool chain_source(const hx_call_site& site, ChainSource& out);
 
 constexpr uint32_t kElementsOfThread = 4;

@@ -1,4 +1,4 @@
-// Call sites of convolutions. Where cuDNN does not serve they become patches and products, as their bodies have it.
+// Plans convolutions. Calls that cuDNN does not support become patches and products, as in their bodies.
 #include "convolution.hpp"
 
 #include "families.hpp"
@@ -6,18 +6,18 @@
 namespace harmonics::cuda {
 namespace {
 
-// From the types of x, weight and y, or of their slopes.
+// Reads the types of x, weight and y, or of their gradients.
 bool read(const Site& site, const hx_type& x, const hx_type& weight, const hx_type& y, Convolution& c) {
   if (!is_float(x.dtype) || weight.dtype != x.dtype || y.dtype != x.dtype) return declined("convolves floats of one type");
   c.dtype = x.dtype;
-  if (x.rank < 3 || x.rank > 5) return declined("slides over one to three axes");
+  if (x.rank < 3 || x.rank > 5) return declined("convolves over one to three axes");
   c.x = dims(x), c.weight = dims(weight), c.y = dims(y);
   const auto axes = [&](const char* name, int64_t otherwise) {
     const auto values = site.integers(name);
     return values.empty() ? std::vector<int64_t>(x.rank - 2, otherwise) : values;
   };
   c.strides = axes("strides", 1), c.dilation = axes("dilation", 1), c.low = axes("padding_low", 0), c.high = axes("padding_high", 0);
-  if (x.rank == 3) {  // cuDNN knows no fewer than two axes
+  if (x.rank == 3) {  // cuDNN needs at least two axes
     for (auto* shape : {&c.x, &c.weight, &c.y}) shape->insert(shape->begin() + 2, 1);
     for (auto* ones : {&c.strides, &c.dilation}) ones->insert(ones->begin(), 1);
     for (auto* zeros : {&c.low, &c.high}) zeros->insert(zeros->begin(), 0);
@@ -34,7 +34,7 @@ bool add_step(const Site& site, Work& work, const Convolution& c) {
   return true;
 }
 
-bool answer_slope(const Site& site, const Convolution& c, hx_kernel& out) {
+bool answer_gradient(const Site& site, const Convolution& c, hx_kernel& out) {
   Work work(site.machine());
   if (!add_step(site, work, c)) return false;
   answer(out, std::move(work), "cuDNN convolution");
@@ -48,7 +48,7 @@ bool plan_conv(const Site& site, hx_kernel& out) {
   Activation activation = Activation::none;
   if (!activation_of(site, activation) || !read(site, site.in(0), site.in(1), site.out(), c)) return false;
   const Operand y{site.inputs()}, bias{2};
-  c.x_place = {0}, c.weight_place = {1}, c.y_place = y;
+  c.x_operand = {0}, c.weight_operand = {1}, c.y_operand = y;
   Work work(site.machine());
   if (!add_step(site, work, c)) return false;
   const bool has_bias = site.inputs() == 3;
@@ -66,16 +66,16 @@ bool plan_conv_grad_input(const Site& site, hx_kernel& out) {
   Convolution c;
   if (!read(site, site.out(), site.in(0), site.in(1), c)) return false;
   c.pass = Convolution::Pass::input;
-  c.weight_place = {0}, c.y_place = {1}, c.x_place = {2};
-  return answer_slope(site, c, out);
+  c.weight_operand = {0}, c.y_operand = {1}, c.x_operand = {2};
+  return answer_gradient(site, c, out);
 }
 
 bool plan_conv_grad_weight(const Site& site, hx_kernel& out) {
   Convolution c;
   if (!read(site, site.in(0), site.out(), site.in(1), c)) return false;
   c.pass = Convolution::Pass::weight;
-  c.x_place = {0}, c.y_place = {1}, c.weight_place = {2};
-  return answer_slope(site, c, out);
+  c.x_operand = {0}, c.y_operand = {1}, c.weight_operand = {2};
+  return answer_gradient(site, c, out);
 }
 
 }  // namespace harmonics::cuda

@@ -1,4 +1,4 @@
-// The CUDA device: memory, queues, and which call sites have kernels.
+// The CUDA device: memory, queues, and the call sites with kernels.
 #include <unordered_map>
 
 #include <harmonics/plugin.hpp>
@@ -6,7 +6,7 @@
 #include "families.hpp"
 #include "kernels/shared/memory_pool.hpp"
 
-#ifndef HM_CUDA_NAME  // tests have one of another name beside it
+#ifndef HM_CUDA_NAME  // tests define a second device
 #define HM_CUDA_NAME "cuda"
 #endif
 
@@ -196,7 +196,7 @@ class CudaDevice final : public CapturingDevice {
   }
   Driver& driver() const { return machine().driver(); }
 
-  // Opened when somebody wants to know; what is not there then is not looked for again.
+  // Opened on demand; a missing driver is not searched again.
   std::string unavailable() const {
     const std::lock_guard lock(mutex_);
     if (machine_ || !unavailable_.empty()) return unavailable_;

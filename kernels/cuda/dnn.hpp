@@ -1,5 +1,6 @@
-// The part of cuDNN's graph interface that convolutions and attention need. The library is opened when the first of them is planned, so
-// that the plugin loads at once and works without it; its numbers are declared here; tests compare them with its header where it is.
+// The part of cuDNN's graph API used for convolutions and attention. The library is opened when the first of them is
+// planned, so that the plugin loads quickly and works without it. Constants are declared here; tests compare them with
+// cuDNN's header if present.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,8 @@ enum Kind : int {
   kHeuristics = 4,
   kPlan = 5,
   kForward = 10,
-  kSlopeOfWeight = 11,
-  kSlopeOfInput = 12,
+  kGradientOfWeight = 11,
+  kGradientOfInput = 12,
   kGraph = 15,
   kPack = 16,
   kTensor = 17,
@@ -51,18 +52,18 @@ enum Attribute : int {
   kForwardWeight = 703,
   kForwardX = 704,
   kForwardY = 705,
-  kSlopeOfInputAlpha = 706,
-  kSlopeOfInputBeta = 707,
-  kSlopeOfInputConvolution = 708,
-  kSlopeOfInputWeight = 709,
-  kSlopeOfInputDx = 710,
-  kSlopeOfInputDy = 711,
-  kSlopeOfWeightAlpha = 712,
-  kSlopeOfWeightBeta = 713,
-  kSlopeOfWeightConvolution = 714,
-  kSlopeOfWeightDweight = 715,
-  kSlopeOfWeightX = 716,
-  kSlopeOfWeightDy = 717,
+  kGradientOfInputAlpha = 706,
+  kGradientOfInputBeta = 707,
+  kGradientOfInputConvolution = 708,
+  kGradientOfInputWeight = 709,
+  kGradientOfInputDx = 710,
+  kGradientOfInputDy = 711,
+  kGradientOfWeightAlpha = 712,
+  kGradientOfWeightBeta = 713,
+  kGradientOfWeightConvolution = 714,
+  kGradientOfWeightDweight = 715,
+  kGradientOfWeightX = 716,
+  kGradientOfWeightDy = 717,
   kGraphHandle = 800,
   kGraphOperations = 801,
   kTensorAlignment = 900,
@@ -92,7 +93,7 @@ enum Attribute : int {
   kMaskY = 3006,
   kMaskComparison = 3007
 };
-// What the elements of an attribute are.
+// Element types of an attribute.
 enum Type : int {
   kHandles = 0,
   kDataTypes = 1,
@@ -112,7 +113,7 @@ enum DataType : int { kF32 = 0, kF64 = 1, kF16 = 2, kI32 = 4, kBf16 = 9 };
 enum Mode : int { kCrossCorrelation = 1 };
 enum Comparison : int { kGreaterOrEqual = 303 };
 enum HeuristicMode : int { kFallback = 2, kBest = 3 };
-// What an engine says of its numbers.
+// Numerical notes of an engine.
 enum Note : int { kTensorCores = 0, kRoundsInputs = 1, kRoundsSums = 2, kFourier = 3, kVaries = 4, kWinograd = 5, kWinogradLargest = 8 };
 
 }  // namespace dnn

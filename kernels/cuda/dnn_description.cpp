@@ -3,7 +3,7 @@
 namespace harmonics::cuda {
 namespace {
 
-constexpr int64_t kAlignment = 16;  // the most that an engine asks for; the host gives 64
+constexpr int64_t kAlignment = 16;  // the largest alignment an engine needs; the host guarantees 64
 
 int data_type(uint32_t dtype) {
   switch (dtype) {
@@ -20,7 +20,7 @@ std::vector<int64_t> dense(const std::vector<int64_t>& dims) {
   return strides;
 }
 
-// A tensor to be finalized.
+// A tensor descriptor, not finalized.
 Descriptor tensor(const DnnFunctions& f, int64_t number, int type, const std::vector<int64_t>& dims, const std::vector<int64_t>& strides) {
   Descriptor d(f, dnn::kTensor);
   d.choice(dnn::kTensorType, dnn::kDataTypes, type)
@@ -31,16 +31,17 @@ Descriptor tensor(const DnnFunctions& f, int64_t number, int type, const std::ve
   return d;
 }
 
-// How an operation calls what it works on; for the slopes, x and weight are what they are of.
+// Attribute names of an operation; for gradients, x and weight are the differentiated tensors.
 struct Names {
   int kind, x, weight, y, convolution, alpha, beta;
 };
 constexpr Names kNames[] = {
-    {dnn::kForward, dnn::kForwardX, dnn::kForwardWeight, dnn::kForwardY, dnn::kForwardConvolution, dnn::kForwardAlpha, dnn::kForwardBeta},
-    {dnn::kSlopeOfInput, dnn::kSlopeOfInputDx, dnn::kSlopeOfInputWeight, dnn::kSlopeOfInputDy, dnn::kSlopeOfInputConvolution, dnn::kSlopeOfInputAlpha,
-     dnn::kSlopeOfInputBeta},
-    {dnn::kSlopeOfWeight, dnn::kSlopeOfWeightX, dnn::kSlopeOfWeightDweight, dnn::kSlopeOfWeightDy, dnn::kSlopeOfWeightConvolution, dnn::kSlopeOfWeightAlpha,
-     dnn::kSlopeOfWeightBeta}};
+    {dnn::kForward, dnn::kForwardX, dnn::kForwardWeight, dnn::kForwardY, dnn::kForwardConvolution, dnn::kForwardAlpha,
+     dnn::kForwardBeta},
+    {dnn::kGradientOfInput, dnn::kGradientOfInputDx, dnn::kGradientOfInputWeight, dnn::kGradientOfInputDy,
+     dnn::kGradientOfInputConvolution, dnn::kGradientOfInputAlpha, dnn::kGradientOfInputBeta},
+    {dnn::kGradientOfWeight, dnn::kGradientOfWeightX, dnn::kGradientOfWeightDweight, dnn::kGradientOfWeightDy,
+     dnn::kGradientOfWeightConvolution, dnn::kGradientOfWeightAlpha, dnn::kGradientOfWeightBeta}};
 
 }  // namespace
 
@@ -88,7 +89,7 @@ std::vector<Descriptor> describe(const DnnFunctions& f, const Attention& a, dnn:
   operation.link(dnn::kAttentionQ, parts[0]).link(dnn::kAttentionK, parts[1]).link(dnn::kAttentionV, parts[2]).link(dnn::kAttentionOut, parts[3]);
   operation.link(dnn::kAttentionLse, parts[4]).link(dnn::kAttentionScale, parts[5]);
   if (a.is_causal) {
-    // A graph of one operation from scores to scores: row + reach >= column, or else -inf.
+    // Graph of one operation on scores: -inf unless row + reach >= column.
     const size_t first = parts.size();
     scalar(dnn_numbers::kReach, dnn::kI32), scalar(dnn_numbers::kFill, dnn::kF32);
     const std::vector<int64_t> scores{a.batch, a.heads, a.queries, a.keys};

@@ -1,4 +1,4 @@
-// Descriptions for cuDNN: they can be made without an accelerator.
+// Descriptors for cuDNN; they can be created without a GPU.
 #pragma once
 
 #include <utility>
@@ -10,7 +10,7 @@
 
 namespace harmonics::cuda {
 
-// What cuDNN calls a backend descriptor. The first thing that fails is kept, and what follows is left out.
+// A cuDNN backend descriptor. Keeps the first error and skips later calls.
 class Descriptor {
  public:
   Descriptor(const DnnFunctions& f, int kind) : f_(&f) { code_ = f.make(kind, &it_); }
@@ -51,32 +51,32 @@ class Descriptor {
   int code_ = 0;
 };
 
-// What tensors are told by in a run.
+// Tensor ids.
 namespace dnn_numbers {
 enum : int64_t { kX = 1, kWeight = 2, kY = 3, kQ = 4, kK = 5, kV = 6, kOut = 7, kLse = 8, kScale = 9, kReach = 10, kFill = 11, kScores = 12, kMasked = 13 };
 }
 
-// What an operation is made of, and last the operation itself, each finalized. Tensors of a convolution: x, weight and y, then the window.
+// Descriptors of an operation, the operation last, all finalized. For a convolution: x, weight, y, the window.
 std::vector<Descriptor> describe(const DnnFunctions& functions, const Convolution& convolution);
-// The handle goes to the graph within: the mask of what is causal. Null: there is no device.
+// `handle`: for the inner graph, the causal mask. Null: no device.
 std::vector<Descriptor> describe(const DnnFunctions& functions, const Attention& attention, dnn::Handle handle);
 
-// For which device something is planned: that of the handle, or one that is not here, by its properties.
+// Target device of a plan: the handle's, or an absent one by its properties.
 struct DnnTarget {
   dnn::Handle handle = nullptr;
   const Descriptor* properties = nullptr;
 };
-// What engines may do to numbers.
+// Rounding allowed to engines.
 struct DnnNumbers {
-  bool tensor_cores = false;  // they take f32 as TF32
-  bool transforms = false;    // Fourier, Winograd: digits are lost
+  bool tensor_cores = false;  // f32 may be multiplied as TF32
+  bool transforms = false;    // Fourier, Winograd: less accurate
 };
 struct DnnPlan {
-  std::vector<Descriptor> parts;  // with the plan at their end
+  std::vector<Descriptor> parts;  // the plan is last
   uint64_t workspace = 0;
 };
-// The first engine that cuDNN's heuristics offer whose numbers are as they should be and whose workspace is not too large; the answer
-// depends on the shape alone, so that results stay the same. No parts: there is none, and `why` says so.
+// The first engine of cuDNN's heuristics with acceptable numerics and workspace; depends on the shape only, so that
+// results are reproducible. No parts: none found, with the reason in `why`.
 DnnPlan plan_operation(const DnnFunctions& functions, const DnnTarget& target, std::vector<Descriptor> parts, const DnnNumbers& numbers, std::string& why);
 
 }  // namespace harmonics::cuda

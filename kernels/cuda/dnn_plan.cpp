@@ -1,4 +1,4 @@
-// Which engine of cuDNN does an operation.
+// Selects the cuDNN engine of an operation.
 #include <algorithm>
 
 #include "dnn_description.hpp"
@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kMostWorkspace = int64_t{256} << 20;
 constexpr int64_t kMostNotes = 64;
 
-// A run gives the bits of the run before it. What engines may do beside that, the call says.
+// Requires determinism; other numerical properties are allowed by the call.
 bool has_numbers(const DnnFunctions& f, const Descriptor& choice, const DnnNumbers& numbers) {
   Descriptor engine(f, dnn::kEngine);
   dnn::Description raw = engine.get();

@@ -1,4 +1,4 @@
-// An operation that cuDNN has planned, and the addresses of a run.
+// Runs a cuDNN plan.
 #include <array>
 #include <optional>
 
@@ -9,7 +9,7 @@
 namespace harmonics::cuda {
 namespace {
 
-// What a run tells a tensor by its number: where it lies, or that its one element is this.
+// A tensor id with its operand in a run, or with the value of its only element.
 struct Told {
   int64_t number;
   Operand place;
@@ -55,7 +55,7 @@ class DnnStep final : public Step {
   }
 
  private:
-  using Addresses = std::array<void*, 10>;  // in the order of the numbers, then of the workspace
+  using Addresses = std::array<void*, 10>;  // in the order of the ids, then the workspace
 
   void check(int code) const {
     if (code != 0) throw Error(ErrorKind::Device, std::string("cuDNN could not run its plan: ") + f_.status_text(code));
@@ -68,7 +68,7 @@ class DnnStep final : public Step {
   std::vector<Constant> constants_;
   std::vector<int64_t> numbers_;
   Operand workspace_;
-  // Addresses, as they were last told; under the machine's lock.
+  // Addresses of the last run; protected by the machine's lock.
   mutable std::optional<Descriptor> pack_;
   mutable Addresses packed_{};
 };
@@ -85,9 +85,12 @@ std::unique_ptr<Step> dnn_step(const Site& site, Work& work, const Convolution& 
   const DnnFunctions* f = site.machine().dnn(why);
   if (!f) return nullptr;
   const auto lock = site.machine().lock_dnn();
-  const bool two_bytes = c.dtype == HX_F16 || c.dtype == HX_BF16;  // tensor cores multiply those as they are
+  const bool two_bytes = c.dtype == HX_F16 || c.dtype == HX_BF16;  // tensor cores multiply those without rounding
   DnnPlan plan = plan_operation(*f, {site.machine().dnn_handle()}, describe(*f, c), {c.may_round || two_bytes, c.may_round}, why);
-  return step_of(site, work, *f, std::move(plan), {{dnn_numbers::kX, c.x_place}, {dnn_numbers::kWeight, c.weight_place}, {dnn_numbers::kY, c.y_place}});
+  return step_of(site, work, *f, std::move(plan),
+                 {{dnn_numbers::kX, c.x_operand},
+                  {dnn_numbers::kWeight, c.weight_operand},
+                  {dnn_numbers::kY, c.y_operand}});
 }
 
 std::unique_ptr<Step> dnn_step(const Site& site, Work& work, const Attention& a, std::string& why) {

@@ -1,4 +1,4 @@
-// Elementwise operations and chains of them: programs made of text while compiling.
+// Elementwise operations and chains: programs generated and compiled at plan time.
 #include "chain_source.hpp"
 #include "families.hpp"
 
@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint32_t kMostOperands = 60;
 
-// A kernel whose parameters are as many numbers as its text has.
+// A kernel with the generated program's parameters.
 class ChainStep final : public Step {
  public:
   ChainStep(Function function, const Grid& grid, uint32_t buffers, std::vector<uint32_t> parameters)

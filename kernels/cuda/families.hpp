@@ -1,4 +1,4 @@
-// One planning function per family of call sites; device.cpp lists which names go to which.
+// One planning function per family of call sites; device.cpp maps names to them.
 #pragma once
 
 #include <harmonics/memory_device.hpp>
@@ -7,7 +7,7 @@
 
 namespace harmonics::cuda {
 
-// Asks the driver nothing before somebody wants to know something.
+// Creates the device without calling the driver.
 std::shared_ptr<CapturingDevice> make_device();
 
 bool plan_elementwise(const Site&, hx_kernel&);
@@ -61,10 +61,10 @@ bool plan_patches(const Site&, hx_kernel&);
 bool plan_unpatches(const Site&, hx_kernel&);
 bool plan_pool(const Site&, hx_kernel&);
 
-// Shared between families: elements of `bytes` along a walk whose arrays are the result's and the source's.
+// Shared by families: copies elements of `bytes` along a walk over the result and the source.
 void copy_along(Work& work, uint32_t bytes, Operand from, Operand to, Walk walk);
 void fill(Work& work, uint32_t dtype, Operand to, int64_t n, uint64_t bits);
-// What the call's attribute names; false: nothing that is known here.
+// Reads the call's activation attribute; false: unknown.
 bool activation_of(const Site& site, Activation& activation);
 
 }  // namespace harmonics::cuda

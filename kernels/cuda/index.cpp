@@ -1,4 +1,4 @@
-// Where numbers decide which elements are read or written.
+// Plans gather, scatter and other index operations.
 #include "families.hpp"
 
 namespace harmonics::cuda {
@@ -14,7 +14,7 @@ struct Axis {
   }
 };
 
-// Updates added to y, which holds what they are added to.
+// Adds updates to y, which already holds the base values.
 bool answer_added(const Site& site, Work work, const Axis& y, uint32_t ids, uint32_t updates, uint32_t to, const char* name, hx_kernel& out) {
   const Function add = add_function(site.out().dtype);
   if (!add) return declined(kNoType);

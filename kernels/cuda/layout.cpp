@@ -1,10 +1,10 @@
-// Copies along walks, and sources.
+// Plans strided copies and sources.
 #include "families.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-// From an input, read with these strides from there on, to the whole result.
+// Copies an input, read with these strides and offset, to the whole result.
 bool answer_view(const Site& site, std::vector<int64_t> from, int64_t offset, const char* name, hx_kernel& out) {
   const hx_type& y = site.out();
   Work work(site.machine());
@@ -13,7 +13,7 @@ bool answer_view(const Site& site, std::vector<int64_t> from, int64_t offset, co
   return true;
 }
 
-// Rows and columns exchanged, in each of so many planes? Then tiles keep both sides in order.
+// Is it a batch of plain transposes? Then tiles are contiguous on both sides.
 bool is_transpose(const Walk& w) {
   const size_t rank = w.sizes.size();
   if (rank < 2 || rank > 3 || w.offsets[0] != 0 || w.offsets[1] != 0) return false;
@@ -143,7 +143,8 @@ bool plan_iota(const Site& site, hx_kernel& out) {
 }
 
 bool plan_random_uniform(const Site& site, hx_kernel& out) {
-  if (site.in(0).dtype != HX_I64 || count(site.in(0)) != 2 || !is_f32(site.out())) return declined("makes f32 from a counter of two i64");
+  if (site.in(0).dtype != HX_I64 || count(site.in(0)) != 2 || !is_f32(site.out()))
+    return declined("generates f32 from a counter of two i64");
   const auto n = static_cast<uint32_t>(count(site.out()));
   Work work(site.machine());
   work.over((n + 3) / 4, random_function(), {{0}, {1}}, RandomParameters{n, static_cast<uint64_t>(site.integer("stream"))});

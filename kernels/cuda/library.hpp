@@ -1,4 +1,4 @@
-// A library of the toolkit that is opened when it is needed.
+// A toolkit library opened on demand.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@ namespace harmonics::cuda {
 
 class Library {
  public:
-  // The first of these that opens, as the loader finds it or in a toolkit's usual folder; stays open. None: `why` says what was
-  // looked for.
+  // Opens the first of these names, by the loader's search or in the toolkit's usual folders; never closed. None found:
+  // `why` lists the attempts.
   Library(const std::vector<std::string>& names, std::string& why);
   bool is_open() const { return handle_; }
-  // False, with the name in `why`, when the library lacks it.
+  // False with the name in `why` if the library lacks it.
   template <typename F> bool find(F*& to, const char* name, std::string& why) const {
     to = reinterpret_cast<F*>(symbol(name));
     if (!to && why.empty()) why = path_ + " has no " + name;

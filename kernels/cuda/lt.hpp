@@ -1,5 +1,6 @@
-// The part of cuBLASLt that products need. The library is opened when the first of them is planned, so that the plugin loads at once
-// and works without it; its numbers are declared here; tests compare them with the toolkit's header where it is.
+// The part of cuBLASLt used for products. The library is opened when the first of them is planned, so that the plugin
+// loads quickly and works without it. Constants are declared here; tests compare them with the toolkit's header if
+// present.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ enum Operation : int32_t { kAsIs = 0, kTransposed = 1 };
 enum ProductAttribute : int { kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8, kScaleA = 17, kScaleB = 18 };
 enum MatrixAttribute : int { kBatchCount = 5, kBatchStride = 6 };
 enum PreferenceAttribute : int { kMostWorkspace = 1, kLeastAlignmentA = 5, kLeastAlignmentB = 6, kLeastAlignmentC = 7, kLeastAlignmentD = 8 };
-// The sums are of an operand over what is contracted, and go where the bias would come from.
+// kSumOf: sums of an operand over the contracted axis, written to the bias pointer.
 enum Epilogue : uint32_t { kPlain = 1, kRelu = 2, kBias = 4, kReluBias = 6, kSumOfA = 256, kSumOfB = 512 };
 
 struct Algorithm {

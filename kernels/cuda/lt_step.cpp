@@ -6,15 +6,15 @@ namespace harmonics::cuda {
 namespace {
 
 constexpr uint64_t kMostWorkspace = uint64_t{32} << 20;
-constexpr uint32_t kAlignment = 64;  // of what the host gives
+constexpr uint32_t kAlignment = 64;  // guaranteed by the host
 
-// One operand, transposed as cuBLASLt sees it: `rows` of it are neighbours in memory, or its columns are.
+// An operand, transposed for cuBLASLt: its rows or its columns are contiguous.
 struct Matrix {
   int64_t rows, columns, leading;
   bool transposed;
 };
 
-// Of the transpose of [outer, inner] with these distances: rows are `inner`. Nothing when neither side is contiguous.
+// The transpose of [outer, inner] with these strides: `inner` becomes rows. Nothing if neither axis is contiguous.
 bool matrix_of(int64_t outer, int64_t inner, int64_t outer_stride, int64_t inner_stride, Matrix& m) {
   if ((inner_stride == 1 || inner == 1) && (outer_stride >= inner || outer == 1)) {
     m = {inner, outer, outer == 1 ? inner : outer_stride, false};
@@ -49,14 +49,14 @@ class LtStep final : public Step {
     if (product_) f_.product_destroy(product_);
   }
 
-  // "": it can be done.
+  // Returns "" or why it is unsupported.
   std::string prepare() {
     Matrix a, b;
     if (!matrix_of(p_.m, p_.k, p_.a_row, p_.a_column, a) || !matrix_of(p_.k, p_.n, p_.b_row, p_.b_column, b)) return "an operand is contiguous along neither side";
     const int type = data_type(p_.dtype);
     if (type < 0) return "computes floats";
     const int scale = p_.dtype == HX_F64 ? lt::kF64 : lt::kF32;
-    // The first operand is b: c' = b' a'.
+    // Operands are swapped: c' = b' a'.
     const uint32_t epilogue = p_.sum != Product::Sum::none ? (p_.sum == Product::Sum::b ? lt::kSumOfA : lt::kSumOfB)
                               : p_.has_bias ? (p_.relu ? lt::kReluBias : lt::kBias) : p_.relu ? lt::kRelu : lt::kPlain;
     const int32_t first = b.transposed ? lt::kTransposed : lt::kAsIs, second = a.transposed ? lt::kTransposed : lt::kAsIs;
@@ -71,7 +71,7 @@ class LtStep final : public Step {
   void enqueue(Machine& machine, void* stream, const hx_place* places) const override {
     if (p_.has_bias || p_.sum != Product::Sum::none) tell(lt::kBiasPointer, p_.bias.at(places), bias_);
     if (p_.rounding == Rounding::fp8) {
-      tell(lt::kScaleA, p_.scale_b.at(places), scales_[0]);  // the first operand is b
+      tell(lt::kScaleA, p_.scale_b.at(places), scales_[0]);  // operands are swapped: A is b
       tell(lt::kScaleB, p_.scale_a.at(places), scales_[1]);
     }
     machine.check(machine.driver().become_current(), "become the device of a thread");
@@ -99,7 +99,7 @@ class LtStep final : public Step {
     return f_.matrix_create(&to, type, static_cast<uint64_t>(m.rows), static_cast<uint64_t>(m.columns), m.leading) == 0 &&
            (batch == 1 || (f_.matrix_set(to, lt::kBatchCount, &batch, sizeof batch) == 0 && f_.matrix_set(to, lt::kBatchStride, &batch_stride, sizeof batch_stride) == 0));
   }
-  // Asked once for each call site; the answer depends on the shape alone, so that results stay the same.
+  // Selected once per call site; depends on the shape only, so that results are reproducible.
   std::string choose() {
     lt::Description preference = nullptr;
     if (f_.preference_create(&preference) != 0) return "cuBLASLt has no memory";
@@ -120,7 +120,7 @@ class LtStep final : public Step {
   Operand workspace_;
   lt::Description product_ = nullptr, a_ = nullptr, b_ = nullptr, c_ = nullptr;
   lt::Heuristic chosen_{};
-  mutable const void *bias_ = nullptr, *scales_[2] = {};  // what the description has
+  mutable const void *bias_ = nullptr, *scales_[2] = {};  // current pointers of the description
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ Machine::Machine(std::unique_ptr<Driver> driver, std::unique_ptr<Compiler> compi
   if (!facts_.unavailable.empty()) throw Error(ErrorKind::Device, facts_.unavailable);
 }
 
-// At the end of the process the driver may be gone before us: what it says then is of no use to anybody.
+// The driver may be unloaded first at process exit; its errors are ignored.
 Machine::~Machine() {
   if (lt_handle_) lt_->destroy(lt_handle_);
   for (const auto& [source, program] : programs_) driver_->unload(program);
@@ -37,7 +37,7 @@ void* Machine::program(const std::string& source) {
   if (const auto known = programs_.find(source); known != programs_.end()) return known->second;
   const kernels::ProgramFile file("cuda", {compiler_->version(), compiler_->target(facts_), source});
   void* made = nullptr;
-  // What the driver does not take is as nothing: built anew.
+  // A cached program that the driver rejects is rebuilt.
   if (const std::optional<std::string> kept = file.read(); kept && driver_->load(*kept, &made) != 0) made = nullptr;
   if (!made) {
     const std::string image = compiler_->compile(source, facts_);

@@ -1,4 +1,4 @@
-// The accelerator: what it is, what its driver says when something fails, and the programs built for it.
+// The GPU: its properties, driver errors, and compiled programs.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ namespace harmonics::cuda {
 
 class Machine {
  public:
-  // Throws ErrorKind::Device with the reason when there is none.
+  // Throws ErrorKind::Device with the reason if there is no GPU.
   Machine(std::unique_ptr<Driver> driver, std::unique_ptr<Compiler> compiler);
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
@@ -23,22 +23,22 @@ class Machine {
 
   Driver& driver() const { return *driver_; }
   const Facts& facts() const { return facts_; }
-  // Throws ErrorKind::Device unless the code is 0: "CUDA could not copy to its memory: ...".
+  // Throws ErrorKind::Device unless the status is 0: "CUDA could not copy to its memory: ...".
   void check(int code, const char* what) const;
   void* allocate(uint64_t bytes) const;
 
-  // Why no programs can be made of text; "": they can.
+  // Why no source can be compiled; "": it can.
   std::string no_compiler() const { return compiler_->unavailable(); }
-  // The function `name` of a program of text, built once for each text and kept on the disk.
+  // The function `name` of a program, compiled once per source and cached on disk.
   Function function(const std::string& source, const char* name);
 
-  // cuBLASLt and a handle of it; null with the reason in `why` when it cannot be had.
+  // cuBLASLt with a handle; null with the reason in `why` if unavailable.
   const LtFunctions* lt(std::string& why);
   lt::Handle lt_handle() const { return lt_handle_; }
 
-  // cuDNN likewise. Its handle belongs to who holds the lock.
+  // cuDNN, likewise. Hold the lock to use its handle.
   const DnnFunctions* dnn(std::string& why);
-  // Why convolutions cannot be its; "": they can, as far as the library says without a handle, which costs memory.
+  // Why convolutions cannot use cuDNN; "": they can, as far as is known without creating a handle, which uses memory.
   std::string no_dnn();
   dnn::Handle dnn_handle() const { return dnn_handle_; }
   std::unique_lock<std::mutex> lock_dnn() const { return std::unique_lock(dnn_mutex_); }
@@ -59,7 +59,7 @@ class Machine {
   mutable std::mutex dnn_mutex_;
   bool dnn_opened_ = false;
   const DnnFunctions* dnn_ = nullptr;
-  dnn::Handle dnn_handle_ = nullptr;  // never given back: cuDNN may be unloaded before us at the end of the process
+  dnn::Handle dnn_handle_ = nullptr;  // never destroyed: cuDNN may be unloaded first at process exit
   std::string no_dnn_;
 };
 

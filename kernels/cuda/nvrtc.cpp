@@ -1,4 +1,4 @@
-// Programs made of text by NVRTC.
+// Compiler: NVRTC.
 #include <vector>
 
 #include <harmonics/error.hpp>
@@ -51,7 +51,7 @@ class Nvrtc final : public Compiler {
     check(f_.create(&program, source.c_str(), "chain.cu", 0, nullptr, nullptr), "take a program");
     const auto [machine_code, target] = architecture(facts);
     const std::string option = "--gpu-architecture=" + target;
-    // Results are those of the single operations, whatever stands beside them.
+    // No contraction: fused chains give the results of their single operations.
     const char* options[] = {option.c_str(), "--std=c++17", "--fmad=false", "-default-device"};
     const int code = f_.compile(program, 4, options);
     std::string result;
@@ -64,7 +64,9 @@ class Nvrtc final : public Compiler {
       result = log_of(program);
     }
     f_.destroy(&program);
-    if (code != 0) throw Error(ErrorKind::Device, "NVRTC does not build a program of ours (" + std::string(f_.text(code)) + "): " + result);
+    if (code != 0)
+      throw Error(ErrorKind::Device,
+                  "NVRTC cannot compile a generated program (" + std::string(f_.text(code)) + "): " + result);
     return result;
   }
 
@@ -82,7 +84,8 @@ class Nvrtc final : public Compiler {
         library.find(f_.image, "nvrtcGetCUBIN", why_) && library.find(f_.ptx_size, "nvrtcGetPTXSize", why_) && library.find(f_.ptx, "nvrtcGetPTX", why_);
   }
 
-  // Machine code of the accelerator where NVRTC knows it, else PTX of the newest that it knows, which the driver translates.
+  // Machine code of the GPU if NVRTC supports it, else PTX of the newest supported architecture, for the driver to
+  // compile.
   std::pair<bool, std::string> architecture(const Facts& facts) {
     const int wanted = facts.major * 10 + facts.minor;
     if (!why_.empty()) return {false, "compute_" + std::to_string(wanted)};

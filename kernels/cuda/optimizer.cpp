@@ -1,5 +1,5 @@
-// Steps of parameters, one or many that are taken alike, and the length of all gradients together. Besides in_place (w' = w), every
-// further result may be the memory of the moment it replaces.
+// Plans optimizer updates, of one or many parameters, and the global norm. Besides in_place (w' = w), further results
+// may share the memory of the moments they replace.
 #include <optional>
 
 #include "families.hpp"
@@ -7,7 +7,7 @@
 namespace harmonics::cuda {
 namespace {
 
-// So many tensors of one shape for each parameter, beginning with w and g; behind them all the rate, and for some the step's number.
+// Tensors per parameter, beginning with w and g; then the learning rate and, for some rules, the step number.
 struct Rule {
   UpdateRule rule;
   uint32_t tensors;
@@ -55,14 +55,14 @@ bool takes(const Site& site, uint32_t parameters, uint32_t tensors, bool with_st
   return !with_step || site.in(all + 1).dtype == HX_I64 || site.in(all + 1).dtype == HX_I32 || declined("counts steps in i32 and i64");
 }
 
-// A kernel that works on many tensors: its one argument is a table of their addresses, as many at once as fit.
+// Launches a kernel on many tensors; its argument is a table of as many addresses as fit.
 class TableStep final : public Step {
  public:
   struct Tensor {
     uint32_t count;
     std::vector<Operand> at;
   };
-  // `run`: numbers that one block takes. `sums`: one for each block, where the kernel has such.
+  // `run`: elements per block. `sums`: one per block, if the kernel has them.
   TableStep(Function function, const OptimizerParameters& settings, uint32_t run, const std::vector<Tensor>& tensors, std::optional<Operand> lr,
             std::optional<Operand> step, std::optional<Operand> sums)
       : function_(function), lr_(lr), step_(step), sums_(sums) {
@@ -165,7 +165,8 @@ bool plan_global_norm(const Site& site, hx_kernel& out) {
   Work work(site.machine());
   const Operand sums = work.take_workspace(site, blocks * sizeof(double));
   work.add(std::make_unique<TableStep>(squares_function(), OptimizerParameters{}, kNormRun, tensors, std::nullopt, std::nullopt, sums));
-  work.launch(length_function(), {1, 1, 1, kThreads}, {sums, {site.inputs()}}, LengthParameters{static_cast<uint32_t>(blocks)});
+  work.launch(norm_function(), {1, 1, 1, kThreads}, {sums, {site.inputs()}},
+              GlobalNormParameters{static_cast<uint32_t>(blocks)});
   answer(out, std::move(work), "global norm");
   return true;
 }

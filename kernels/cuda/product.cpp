@@ -1,4 +1,4 @@
-// dot and linear: any axes batched, any contracted; brought into the form of a batched product of matrices.
+// Plans dot and linear: any batch and contraction axes, rewritten as a batched matrix product.
 #include "product.hpp"
 
 #include <numeric>
@@ -9,7 +9,7 @@
 namespace harmonics::cuda {
 namespace {
 
-// Several axes taken as one index: its length and the distance between neighbours.
+// Several axes merged into one: size and stride.
 struct Run {
   int64_t size = 1, stride = 1;
 };
@@ -26,7 +26,7 @@ std::optional<Run> join(const hx_type& t, const std::vector<int64_t>& axes) {
   return run ? run : Run{};
 }
 
-// One operand: which of its axes are batched, free and contracted.
+// An operand's axes: batch, free, contracted.
 struct Side {
   hx_type type;
   Operand place;
@@ -40,7 +40,7 @@ struct Side {
     const auto f = join(type, free), k = join(type, contract);
     return join(type, batch) && f && k && (f->stride == 1 || k->stride == 1 || f->size == 1 || k->size == 1);
   }
-  // Copied to [batch..., free..., contract...] in the workspace.
+  // Copies the operand to [batch..., free..., contract...] in the workspace.
   void rearrange(const Site& site, Work& work) {
     std::vector<int64_t> order = batch;
     order.insert(order.end(), free.begin(), free.end());
@@ -63,7 +63,7 @@ struct Side {
   }
 };
 
-// Own tiles, where cuBLASLt does not serve: no library, or whole numbers.
+// Uses our tiled kernel where cuBLASLt is missing or does not support the type.
 bool add_own_product(Work& work, const Product& p) {
   const Function function = product_function(p.dtype);
   if (!function || p.batch > kMostBlocks || p.m / kProductTile >= kMostBlocks) return false;
@@ -80,9 +80,9 @@ void finish(Work& work, const Product& p, Activation activation, bool adds_bias)
   work.over(n, finish_function(HX_F32), {adds_bias ? p.bias : p.c, p.c}, FinishParameters{n, static_cast<uint32_t>(p.n), 1, activation, adds_bias});
 }
 
-// By cuBLASLt, its operands rounded before where the product says so.
+// Uses cuBLASLt, with operands rounded first if required.
 bool add_lt_product(const Site& site, Work& work, Product p, std::string& why) {
-  constexpr int64_t kSuits = 16;  // fp8: bytes, so terms of a sum
+  constexpr int64_t kSuits = 16;  // fp8: contracted size in multiples of 16 bytes
   const Product given = p;
   uint64_t at = work.workspace();
   const auto room = [&](int64_t bytes) {
@@ -122,8 +122,8 @@ bool add_lt_product(const Site& site, Work& work, Product p, std::string& why) {
   return true;
 }
 
-// What the call allows, the one that rounds most first. Products with batch axes are those of attention, whose gradient makes scores
-// again that have to fit their sums: they keep the digits of TF32.
+// Allowed roundings, coarsest first. Products with batch axes occur in attention, whose gradient recomputes scores that
+// must match their sums: they keep TF32's precision.
 std::vector<Rounding> roundings(const Site& site, uint32_t dtype) {
   std::vector<Rounding> all;
   const bool rounds = dtype == HX_F32 && site.integers("lhs_batch").empty();
@@ -134,11 +134,11 @@ std::vector<Rounding> roundings(const Site& site, uint32_t dtype) {
 }
 const char* product_name(Rounding rounding) { return rounding == Rounding::bf16 ? "cuBLASLt product, bf16" : rounding == Rounding::fp8 ? "cuBLASLt product, fp8" : "cuBLASLt product"; }
 
-// The product, with as much of what follows as cuBLASLt takes along.
+// Plans the product, with as much of its epilogue as cuBLASLt supports.
 bool answer_product(const Site& site, Work work, Product p, bool has_bias, Activation activation, hx_kernel& out) {
   std::string why;
   for (const Rounding rounding : roundings(site, p.dtype)) {
-    const bool alone = rounding == Rounding::fp8;  // its biases would be bf16
+    const bool alone = rounding == Rounding::fp8;  // cuBLASLt's fp8 biases are bf16
     p.rounding = rounding;
     p.relu = !alone && activation == Activation::relu;
     p.has_bias = !alone && has_bias;
@@ -158,7 +158,7 @@ bool answer_product(const Site& site, Work work, Product p, bool has_bias, Activ
 
 namespace {
 
-// Of two operands, brought into a form that is one of matrices.
+// Rewrites a dot as a matrix product.
 std::optional<Product> product_of(const Site& site, Work& work) {
   const auto a_contract = site.integers("lhs_contract"), b_contract = site.integers("rhs_contract");
   if (site.in(0).dtype != site.in(1).dtype || site.in(0).dtype != site.out().dtype) {
@@ -166,7 +166,7 @@ std::optional<Product> product_of(const Site& site, Work& work) {
     return std::nullopt;
   }
   Side a{site.in(0), {0}, site.integers("lhs_batch"), {}, {}}, b{site.in(1), {1}, site.integers("rhs_batch"), {}, {}};
-  // Contracted axes may be paired in any order; sorted by the left's they are likelier to be one run in memory.
+  // Contracted axes may be paired in any order; sorting by the left operand's makes contiguous runs likelier.
   std::vector<size_t> order(a_contract.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](size_t i, size_t j) { return a_contract[i] < a_contract[j]; });
@@ -207,7 +207,7 @@ bool plan_dot_sum(const Site& site, hx_kernel& out) {
   p->bias = {3};
   std::string why;
   for (const Rounding rounding : roundings(site, HX_F32)) {
-    if (rounding == Rounding::fp8) continue;  // sums of what was scaled would have to be scaled back
+    if (rounding == Rounding::fp8) continue;  // the sums would have to be unscaled
     p->rounding = rounding;
     if (!add_lt_product(site, work, *p, why)) continue;
     answer(out, std::move(work), rounding == Rounding::bf16 ? "cuBLASLt product and sum, bf16" : "cuBLASLt product and sum");

@@ -1,4 +1,4 @@
-// Reductions over any axes, in an order that the shape alone gives.
+// Plans reductions over any axes, in an order that depends on shapes only.
 #include "families.hpp"
 
 namespace harmonics::cuda {
@@ -6,7 +6,7 @@ namespace {
 
 const char* kNoType = "computes f32, f64, i32, i64 and u8";
 
-// Work for the whole device: so many blocks, and at least so many terms in each piece of a sum.
+// Division of work: enough blocks for the whole device, but a minimum of terms per chunk.
 constexpr int64_t kBusy = 512, kLeastTerms = 512;
 
 struct Split {
@@ -42,7 +42,7 @@ bool plan_reduce(const Site& site, hx_kernel& out) {
   kept.join();
   reduced.join();
   const int64_t results = kept.count(), terms = reduced.count();
-  // Neighbouring threads read neighbours: terms of one sum, or the same term of neighbouring sums.
+  // Adjacent threads read adjacent elements: terms of one sum, or the same term of adjacent sums.
   const bool by_rows = terms > 1 && (kept.sizes.empty() || kept.strides[0].back() != 1);
   const Split s = split(by_rows ? results : (results + kThreads - 1) / kThreads, terms);
   if (!by_rows && s.chunks > kMostBlocks) return declined("too many terms for one sum");

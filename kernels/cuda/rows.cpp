@@ -1,4 +1,4 @@
-// Softmax and its losses, and normalisations.
+// Plans softmax, its losses, and normalisations.
 #include "families.hpp"
 
 namespace harmonics::cuda {
@@ -47,7 +47,7 @@ bool plan_softmax_cross_entropy(const Site& site, hx_kernel& out) {
 
 namespace {
 
-// The elements that statistics are taken over; 0: this is not served.
+// Number of elements that statistics are taken over; 0: unsupported.
 int64_t normalised(const Site& site) {
   const hx_type& x = site.in(0);
   const int64_t axes = site.op().substr(0, 5) == "layer" ? site.integer("norm_axes", 1) : 1;
@@ -68,7 +68,7 @@ bool plan_row_norm(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// Each block writes its rows' share of dgain and dbias; a second kernel adds the shares up in their order.
+// Each block writes its share of dgain and dbias; a second kernel adds the shares in order.
 bool plan_row_norm_grad(const Site& site, hx_kernel& out) {
   const int64_t columns = normalised(site);
   if (columns == 0) return declined(kOnlyF32);

@@ -1,4 +1,4 @@
-// The driver as the CUDA runtime gives it. Linked statically: it finds the driver's library itself, when it is first asked something.
+// Driver on the CUDA runtime, linked statically: it loads the driver's library on first use.
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>
@@ -23,7 +23,7 @@ class RuntimeDriver final : public Driver {
 
   Facts facts() override {
     Facts f;
-    int n = 0;  // stays untouched where there is no driver
+    int n = 0;  // stays 0 without a driver
     const cudaError_t code = cudaGetDeviceCount(&n);
     if (code == cudaErrorInsufficientDriver) {
       int driver = 0, runtime = 0;
@@ -135,7 +135,7 @@ class RuntimeDriver final : public Driver {
   int unload(void* program) override { return then([&] { return cudaLibraryUnload(static_cast<cudaLibrary_t>(program)); }); }
 
  private:
-  // Each thread has its own current device.
+  // The current device is per thread.
   cudaError_t use() {
     thread_local int current = -1;
     if (current == device_) return cudaSuccess;

@@ -13,7 +13,7 @@ bool element_bits(uint32_t dtype, double value, uint64_t& bits) {
     case HX_F64: return bits = std::bit_cast<uint64_t>(value), true;
     case HX_BOOL: return bits = value != 0, true;
     case HX_F16:
-    case HX_BF16:  // of others the rounding would have to be theirs
+    case HX_BF16:  // other types would need their own rounding
       if (value == 1) bits = dtype == HX_F16 ? 0x3c00 : 0x3f80;
       return value == 1 || (value == 0 && !std::signbit(value));
     case HX_U64:

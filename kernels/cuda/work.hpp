@@ -1,4 +1,4 @@
-// What a call site becomes: kernels, copies and products in their order. And what planning code sees of a site.
+// The steps of a call site (kernels, copies, products), and call sites as planning code sees them.
 #pragma once
 
 #include <algorithm>
@@ -27,11 +27,11 @@ inline uint64_t bytes_of(const hx_type& t) { return static_cast<uint64_t>(count(
 inline bool is_f32(const hx_type& t) { return t.dtype == HX_F32; }
 inline bool is_float(uint32_t dtype) { return dtype == HX_F16 || dtype == HX_BF16 || dtype == HX_F32 || dtype == HX_F64; }
 inline bool same_shape(const hx_type& a, const hx_type& b) { return a.rank == b.rank && std::equal(a.dims, a.dims + a.rank, b.dims); }
-// The element nearest to a number, as bits; false: this type has none.
+// Bits of the element nearest to a number; false: unsupported type.
 bool element_bits(uint32_t dtype, double value, uint64_t& bits);
 
-constexpr int64_t kMostElements = int64_t{1} << 31;  // what kernels count in
-constexpr uint32_t kMostBlocks = 65535;              // along the second and third axis of a grid
+constexpr int64_t kMostElements = int64_t{1} << 31;  // kernels use 32-bit indices
+constexpr uint32_t kMostBlocks = 65535;              // of the second and third axis of a grid
 
 class Site {
  public:
@@ -43,11 +43,11 @@ class Site {
   uint32_t outputs() const { return raw_.n_outputs; }
   const hx_type& in(uint32_t i) const { return raw_.inputs[i]; }
   const hx_type& out(uint32_t i = 0) const { return raw_.outputs[i]; }
-  uint32_t workspace() const { return inputs() + outputs(); }  // its buffer
+  uint32_t workspace() const { return inputs() + outputs(); }  // its buffer index
   bool all_f32() const {
     return std::all_of(raw_.inputs, raw_.inputs + raw_.n_inputs, is_f32) && std::all_of(raw_.outputs, raw_.outputs + raw_.n_outputs, is_f32);
   }
-  // May products round their operands? TF32 is what fp16 means here: its mantissa, and the range of f32.
+  // May products round their operands? fp16 chunks stand for TF32 here: fp16's mantissa with the range of f32.
   bool may_round() const { return raw_.flags & (HX_SITE_FP16_CHUNKS | HX_SITE_BF16 | HX_SITE_FP8); }
   bool may_round_to_bf16() const { return raw_.flags & (HX_SITE_BF16 | HX_SITE_FP8); }
   bool may_round_to_fp8() const { return raw_.flags & HX_SITE_FP8; }
@@ -64,9 +64,9 @@ class Site {
 
 inline char* address(const hx_place& place) { return reinterpret_cast<char*>(place.buffer + place.offset); }
 
-constexpr uint32_t kLooked = ~0u;  // in place of a buffer: the number that a step looks at, or null
+constexpr uint32_t kLooked = ~0u;  // placeholder for a buffer: the number that a step checks, or null
 
-// A buffer as a step has it: one of the call's, from some byte on.
+// A buffer of the call and an offset in bytes.
 struct Operand {
   uint32_t buffer;
   uint64_t offset = 0;
@@ -77,7 +77,8 @@ class Step {
  public:
   virtual ~Step() = default;
   virtual void enqueue(Machine& machine, void* stream, const hx_place* places) const = 0;
-  // Of work whose results stay when `number` is not finite; steps that write into the workspace only need not look.
+  // Enqueues the step with results unchanged unless `number` is finite; steps that write only to the workspace may
+  // ignore it.
   virtual void enqueue_looking(Machine& machine, void* stream, const hx_place* places, const char* number) const {
     (void)number;
     enqueue(machine, stream, places);
@@ -94,7 +95,7 @@ class CopyStep final : public Step {
   uint64_t bytes_;
 };
 
-// A kernel: its first arguments are the buffers, the number it looks at among them if it does, and the last its parameters.
+// A kernel launch: arguments are the buffers, including the checked number if any, then the parameters.
 class LaunchStep final : public Step {
  public:
   LaunchStep(Function function, const Grid& grid, std::vector<Operand> buffers, const void* parameters, size_t bytes);
@@ -118,16 +119,16 @@ class Work {
     steps_.push_back(std::make_unique<LaunchStep>(function, grid, std::move(buffers), &parameters, sizeof parameters));
     return *this;
   }
-  // With a thread for each of so many; kernels leave out what is beyond.
+  // Launches at least `threads` threads; kernels ignore those beyond.
   template <typename Parameters> Work& over(int64_t threads, Function function, std::vector<Operand> buffers, const Parameters& parameters) {
     return launch(function, {static_cast<uint32_t>((threads + kThreads - 1) / kThreads), 1, 1, kThreads}, std::move(buffers), parameters);
   }
-  Work& copy(Operand to, Operand from, uint64_t bytes);  // nothing when they are one
+  Work& copy(Operand to, Operand from, uint64_t bytes);  // nothing if they are the same
   Work& add(std::unique_ptr<Step> step);
-  // Bytes of the call's workspace that nobody else has.
+  // Reserves bytes of the call's workspace.
   Operand take_workspace(const Site& site, uint64_t bytes);
   uint64_t workspace() const { return workspace_; }
-  // Every step that writes results can look at a number before.
+  // Declares that every step that writes results can check a number first.
   void set_looks() { looks_ = true; }
   bool looks() const { return looks_; }
 
@@ -140,20 +141,21 @@ class Work {
   bool looks_ = false;
 };
 
-// Fills `out`: it owns the work.
+// Fills `out` with a kernel that owns the work.
 hx_kernel& answer(hx_kernel& out, Work work, const char* name);
 
-// Each family: true and `out` filled when it serves the site; what is declined says why.
+// A family's planning function: returns true and fills `out` if it supports the site; else it has declined with a
+// reason.
 using Plan = bool (*)(const Site& site, hx_kernel& out);
 
-// A walk through arrays: sizes and, by array, strides in elements. Neighbouring axes are joined where every array allows it.
+// Walk through arrays: sizes and, per array, strides in elements. Adjacent axes are merged where all arrays allow it.
 struct Walk {
   std::vector<int64_t> sizes;
-  std::vector<std::vector<int64_t>> strides;  // by array, of each axis
+  std::vector<std::vector<int64_t>> strides;  // by array and axis
   std::vector<int64_t> offsets;               // by array
   void join();
   int64_t count() const;
-  // As kernels take it.
+  // As kernel parameters.
   template <int kArrays> Steps<kArrays> steps() const {
     Steps<kArrays> s{};
     s.rank = static_cast<uint32_t>(sizes.size());

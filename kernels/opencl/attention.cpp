@@ -1,4 +1,4 @@
-// Attention without a table of scores: a query, or a key, goes through all of the others. Rotary positions.
+// Attention without a score matrix: a thread per query, or per key, visits all others. Rotary positions.
 #include <cmath>
 
 #include "families.hpp"
@@ -6,9 +6,9 @@
 namespace harmonics::opencl {
 namespace {
 
-constexpr int64_t kWidest = 256;  // numbers of a head that a thread keeps
+constexpr int64_t kWidest = 256;  // elements of a head that a thread keeps
 
-// Where a head's rows lie: heads before positions, or after them.
+// Layout of a head's rows: heads before positions, or after them.
 struct Rows {
   int64_t batch, heads, positions, width, of_head, of_position;
   Rows(const hx_type& x, bool positions_first) : batch(x.dims[0]), heads(x.dims[positions_first ? 2 : 1]), positions(x.dims[positions_first ? 1 : 2]), width(x.dims[3]) {
@@ -29,7 +29,8 @@ struct Attention {
     if (std::max(q.width, v.width) > kWidest) return declined("keeps heads of 256 numbers at most");
     return true;
   }
-  // Types, and what decides how much a thread keeps. Usual widths are known to the compiler; the others are numbers, with room for more.
+  // Types and sizes of a thread's arrays. Common widths are compile-time constants; others are parameters, with larger
+  // arrays.
   std::string head(const Site& site, uint32_t lse_dtype) const {
     const bool known = q.width % 16 == 0 && v.width == q.width;
     int64_t room = 16;
@@ -50,7 +51,7 @@ struct Attention {
   }
 
  private:
-  // out lies as q, with the width of v: its strides are q's by width.
+  // out has q's layout with the width of v: its strides are q's, scaled by width.
   static constexpr const char* kCommon = R"(
 #define SIZES T scale, uint causal, uint width, uint values, uint batches, uint heads, uint shared, uint queries, uint keys, uint q_head, uint q_row, uint k_head, uint k_row, uint v_head, uint v_row
 #define Q_AT(b, h, t) ((b) * heads * queries * WIDTH + (h) * q_head + (t) * q_row)
@@ -92,8 +93,8 @@ kernel void attend(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), SIZES)
 }
 )";
 
-// Leaves what p and the slope of a score are made of for the keys: p = exp(score - shift) share, and p (slope of p - own). That is
-// lse, 1 and sum(out dout); an lse beyond NEAR lacks digits of the logarithm in it, so the scores are gone through once more.
+// Stores per query what keys need: p = exp(score - shift) share, and the gradient of a score, p (dp - own). These are
+// lse, 1 and sum(out dout). An lse beyond NEAR lacks digits of its logarithm, so the scores are visited once more.
 const char* kQueries = R"(
 #define NEAR 32
 kernel void queries_of(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6), BUFFER(7), SIZES) {
@@ -109,27 +110,27 @@ kernel void queries_of(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BU
     own = 0, share = 0, shift = -INFINITY;
     for (uint j = 0; j < seen; ++j) {
       const uint k_at = K_AT(batch, g, j), v_at = V_AT(batch, g, j);
-      T score = 0, slope = 0;
+      T score = 0, dp = 0;
       for (uint d = 0; d < WIDTH; ++d) score += q[d] * X_READ(1, k_at + d);
-      for (uint d = 0; d < VALUES; ++d) slope += dout[d] * X_READ(2, v_at + d);
+      for (uint d = 0; d < VALUES; ++d) dp += dout[d] * X_READ(2, v_at + d);
       score *= scale;
       if (score > shift) {
         const T less = exp(shift - score);
         own *= less, share *= less, shift = score;
       }
       const T e = exp(score - shift);
-      own += e * slope, share += e;
+      own += e * dp, share += e;
     }
     own /= share, share = 1 / share;
   }
   const T by = seen == 1 ? 0 : scale;
   for (uint j = 0; j < seen; ++j) {
     const uint k_at = K_AT(batch, g, j), v_at = V_AT(batch, g, j);
-    T score = 0, slope = 0;
+    T score = 0, dp = 0;
     for (uint d = 0; d < WIDTH; ++d) score += q[d] * X_READ(1, k_at + d);
-    for (uint d = 0; d < VALUES; ++d) slope += dout[d] * X_READ(2, v_at + d);
+    for (uint d = 0; d < VALUES; ++d) dp += dout[d] * X_READ(2, v_at + d);
     score *= scale;
-    const T ds = exp(score - shift) * share * (slope - own) * by;
+    const T ds = exp(score - shift) * share * (dp - own) * by;
     for (uint d = 0; d < WIDTH; ++d) dq[d] += ds * X_READ(1, k_at + d);
   }
   for (uint d = 0; d < WIDTH; ++d) X_WRITE(6, q_at + d, dq[d]);
@@ -140,7 +141,7 @@ kernel void queries_of(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BU
 }
 )";
 
-// Scores are summed as the queries sum them: far from 0, another rounding would be another probability.
+// Sums scores in the order of the query kernel: other rounding would change the probability of large scores.
 const char* kKeys = R"(
 kernel void keys_of(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), BUFFER(6), SIZES) {
   const uint i = get_global_id(0);
@@ -155,11 +156,12 @@ kernel void keys_of(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFE
       const uint seen = SEEN(t);
       if (j >= seen) continue;
       const uint q_at = Q_AT(batch, h, t), out_at = OUT_AT(batch, h, t), row = (batch * heads + h) * queries + t;
-      T score = 0, slope = 0;
+      T score = 0, dp = 0;
       for (uint d = 0; d < WIDTH; ++d) score += X_READ(0, q_at + d) * k[d];
-      for (uint d = 0; d < VALUES; ++d) slope += X_READ(3, out_at + d) * X_READ(2, v_at + d);
+      for (uint d = 0; d < VALUES; ++d) dp += X_READ(3, out_at + d) * X_READ(2, v_at + d);
       score *= scale;
-      const T p = exp(score - AT(T, 6)[rows + row]) * AT(T, 6)[2 * rows + row], ds = p * (slope - AT(T, 6)[row]) * (seen == 1 ? 0 : scale);
+      const T p = exp(score - AT(T, 6)[rows + row]) * AT(T, 6)[2 * rows + row];
+      const T ds = p * (dp - AT(T, 6)[row]) * (seen == 1 ? 0 : scale);
       for (uint d = 0; d < WIDTH; ++d) dk[d] += ds * X_READ(0, q_at + d);
       for (uint d = 0; d < VALUES; ++d) dv[d] += p * X_READ(3, out_at + d);
     }
@@ -197,11 +199,12 @@ bool plan_attention_grad(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// Angles are made here, in f64: a late position keeps its digits, and devices without f64 have them too.
+// Angles are computed on the host in f64, for accuracy at late positions, and on devices without f64.
 bool plan_rope(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
   const uint32_t skipped = site.flag("positions_first") ? 1 : 0;
-  if (!is_float(x.dtype) || x.rank < 2 + skipped || x.dims[x.rank - 1] % 2) return declined("turns floats of an even width only");
+  if (!is_float(x.dtype) || x.rank < 2 + skipped || x.dims[x.rank - 1] % 2)
+    return declined("rotates floats of an even width only");
   const int64_t half = x.dims[x.rank - 1] / 2, positions = x.dims[x.rank - 2 - skipped], repeats = skipped ? x.dims[x.rank - 2] : 1, pairs = count(x) / 2;
   const double decay = -std::log(site.number("base", 10000)) / static_cast<double>(half), turn = site.flag("inverse") ? -1 : 1;
   std::vector<double> table;

@@ -6,9 +6,9 @@
 namespace harmonics::opencl {
 namespace {
 
-constexpr uint32_t kMostBuffers = 32;  // drivers take 1024 bytes of arguments at least
+constexpr uint32_t kMostBuffers = 32;  // drivers accept at least 1024 bytes of arguments
 
-// To bool: not zero. From floats to whole numbers: cut, held to the range, NaN is 0.
+// To bool: not zero. From floats to integers: truncates, saturates, NaN gives 0.
 std::string cast_text(const Operation& o) {
   if (o.result == HX_BOOL) return "(uchar)(" + o.a + " != 0)";
   const std::string to = type_name(o.result);
@@ -20,8 +20,10 @@ std::string cast_text(const Operation& o) {
 
 std::string text_of(const Operation& o) {
   if (o.op == "cast") return cast_text(o);
-  const kernels::Sort sort = o.operands == HX_BOOL ? kernels::Sort::flag : is_float(o.operands) ? kernels::Sort::real : kernels::Sort::whole;
-  return kernels::scalar_text(o.op, sort, {o.a, o.b, o.c, type_name(o.operands), word_name(o.operands)});
+  const kernels::Kind kind = o.operands == HX_BOOL ? kernels::Kind::flag
+                             : is_float(o.operands) ? kernels::Kind::real
+                                                    : kernels::Kind::whole;
+  return kernels::scalar_text(o.op, kind, {o.a, o.b, o.c, type_name(o.operands), word_name(o.operands)});
 }
 
 Chain::Lie Chain::lie_of(const hx_type& x, const hx_type& y) {
@@ -68,7 +70,7 @@ bool Chain::compute_all() {
   const hx_call_site& raw = site_.raw();
   for (uint32_t i = 0; i < raw.n_chain; ++i) {
     const hx_scalar_op& o = raw.chain[i];
-    // Those of a call say what casts and comparisons give: the others have their operands' type.
+    // In calls, casts and comparisons give a type; other operations have their operands' type.
     const bool says = o.dtype == HX_BOOL || std::string_view(o.op) == "cast";
     if (!compute(o.op, o.a, o.b, o.c, says ? o.dtype : types_.at(std::string_view(o.op) == "select" ? o.b : o.a))) return false;
   }

@@ -1,45 +1,45 @@
-// Elementwise operations one after another, as the text of what one thread does for one element.
+// Chains of elementwise operations as source text for one element per thread.
 #pragma once
 
 #include "families.hpp"
 
 namespace harmonics::opencl {
 
-// The expression of an operation on elements; "": there is none in these types.
+// An operation's expression; "" if it does not exist for these types.
 struct Operation {
   std::string_view op;
-  uint32_t operands;  // element type of them
-  uint32_t result;    // of it
+  uint32_t operands;  // element type of operands
+  uint32_t result;    // element type of the result
   std::string a, b, c;
 };
 std::string text_of(const Operation& operation);
 
-// Element `i` of `whole`: registers r0, r1 ... are the site's inputs, stretched to it, then results in their order.
+// Element `i` of `whole`: registers r0, r1 ... are the site's inputs, broadcast to it, then results in order.
 class Chain {
  public:
-  // `words`, by width: types in place of the site's own.
+  // `words`: element types by width, in place of the site's own.
   Chain(const Site& site, const hx_type& whole, const uint32_t* words = nullptr) : site_(site), whole_(whole), words_(words) {}
   Chain(const Chain&) = delete;
   Chain& operator=(const Chain&) = delete;
 
   void read_inputs();
   bool compute(std::string_view op, uint32_t a, uint32_t b, uint32_t c, uint32_t result);  // false: declined
-  bool compute_all();                                                                     // of the site's own chain
-  // The register of a result that no primitive gives, from registers r0, r1, ...
+  bool compute_all();                                                                     // the site's own chain
+  // Adds a register computed by `text` from r0, r1, ...
   uint32_t add(uint32_t result, const std::string& text);
-  // Writes registers to the first of the site's outputs.
+  // Writes registers to the site's outputs, from the first on.
   void store(const std::vector<uint32_t>& registers);
 
   uint32_t type(uint32_t r) const { return types_.at(r); }
   const std::string& body() const { return body_; }
   const std::string& parameters() const { return parameters_; }
-  void give(Launch& launch) const;  // numbers for the parameters
-  std::string buffers() const;      // "BUFFER(0), BUFFER(1), " of inputs and outputs
-  bool has_room() const;            // for so many buffers; false: declined
-  uint32_t in_place() const;        // inputs that lie as the whole does, in elements of the first output's width
+  void give(Launch& launch) const;  // values of the parameters
+  std::string buffers() const;      // "BUFFER(0), BUFFER(1), " for inputs and outputs
+  bool has_room() const;            // enough buffer arguments? False: declined
+  uint32_t in_place() const;        // mask of inputs with the layout and element width of the first output
 
  private:
-  // How an input lies against the whole: element by element, one number, or stretched.
+  // Layout of an input relative to the whole: same, scalar, or broadcast.
   struct Lie {
     enum How { same, one, stretched };
     How how = same;

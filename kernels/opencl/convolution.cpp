@@ -1,16 +1,16 @@
-// Convolutions: patches in the workspace and a product of matrices for each sample and group. With max pooling behind it the
-// convolution's own result stays in the workspace too.
+// Convolutions: patches in the workspace, and a matrix product per sample and group. With max pooling, the
+// convolution's result stays in the workspace too.
 #include "product.hpp"
 #include "windows.hpp"
 
 namespace harmonics::opencl {
 namespace {
 
-constexpr int64_t kMostParts = 16;  // of samples whose slopes of the weight are made beside each other
+constexpr int64_t kMostParts = 16;  // of samples, whose weight gradients are computed side by side
 
 class Convolution {
  public:
-  // Shapes of x and of the weight.
+  // Shapes of x and weight.
   Convolution(const Site& site, const std::vector<int64_t>& x, const std::vector<int64_t>& weight)
       : site_(site), windows_(site, x, {weight.begin() + 2, weight.end()}), dtype_(site.out().dtype), samples_(x[0]), groups_(site.integer("groups", 1)), outputs_(weight[0]),
         own_(outputs_ / groups_), rows_(weight[1] * windows_.taps()) {}
@@ -37,21 +37,23 @@ class Convolution {
          {{samples_, groups_}, {{0, own_ * rows_}, {groups_ * rows_ * places, rows_ * places}}, {weight.at, columns.at}}, dtype_, y.buffer, y.at},
         ending);
   }
-  void slope_of_input(Place weight, Place dy, Place dx) {
+  void gradient_of_input(Place weight, Place dy, Place dx) {
     const int64_t places = windows_.windows();
     const Place columns = windows_.are_elements() ? dx : take(all_columns(), dtype_);
     add({{weight.buffer, dtype_, 1, rows_}, {dy.buffer, dtype_, places, 1}, rows_, places, own_, 1,
          {{samples_, groups_}, {{0, own_ * rows_}, {outputs_ * places, own_ * places}}, {weight.at, dy.at}}, dtype_, columns.buffer, columns.at});
     if (!windows_.are_elements()) work.launches.push_back(windows_.unpatches(site_.machine(), dtype_, columns, dx));
   }
-  // Samples in their order, some of them a part; parts are added in their order. Halves are not rounded in between: they are one part.
-  void slope_of_weight(Place x, Place dy, Place dweight) {
+  // Samples are summed in order within parts, and parts in order. 16-bit results are one part, so that partial sums are
+  // not rounded.
+  void gradient_of_weight(Place x, Place dy, Place dweight) {
     const Place columns = columns_of(x);
     const int64_t each = is_half(dtype_) ? samples_ : (samples_ + kMostParts - 1) / kMostParts, parts = (samples_ + each - 1) / each, n = outputs_ * rows_;
     const Place sums = parts == 1 ? dweight : take(parts * n, dtype_);
     const int64_t whole = samples_ / each;
-    add_slopes(columns, dy, sums, each, 0, whole);
-    if (whole < parts) add_slopes(columns, dy, {sums.buffer, sums.at + whole * n}, samples_ - whole * each, whole * each, 1);
+    add_gradients(columns, dy, sums, each, 0, whole);
+    if (whole < parts)
+      add_gradients(columns, dy, {sums.buffer, sums.at + whole * n}, samples_ - whole * each, whole * each, 1);
     if (parts > 1) work.launches.push_back(join_parts(site_.machine(), dtype_, sums.buffer, sums.at, n, parts, dtype_, dweight.buffer));
   }
 
@@ -70,8 +72,8 @@ class Convolution {
     work.launches.push_back(windows_.patches(site_.machine(), dtype_, x, columns, 0));
     return columns;
   }
-  // Of `parts` times `each` samples from `first` on.
-  void add_slopes(Place columns, Place dy, Place to, int64_t each, int64_t first, int64_t parts) {
+  // Adds `parts` times `each` samples from `first` on.
+  void add_gradients(Place columns, Place dy, Place to, int64_t each, int64_t first, int64_t parts) {
     const int64_t places = windows_.windows(), of_dy = outputs_ * places, of_columns = groups_ * rows_ * places;
     add({{dy.buffer, dtype_, places, 1, of_dy}, {columns.buffer, dtype_, 1, places, of_columns}, own_, rows_, places, each,
          {{parts, groups_}, {{each * of_dy, own_ * places}, {each * of_columns, rows_ * places}}, {dy.at + first * of_dy, columns.at + first * of_columns}}, dtype_, to.buffer, to.at});
@@ -80,7 +82,7 @@ class Convolution {
   const Site& site_;
   Windows windows_;
   uint32_t dtype_;
-  int64_t samples_, groups_, outputs_, own_, rows_;  // own: outputs of a group; rows: channels of a group times taps
+  int64_t samples_, groups_, outputs_, own_, rows_;  // own: outputs per group; rows: channels per group times taps
   Room room_;
 };
 
@@ -108,14 +110,14 @@ bool plan_conv(const Site& site, hx_kernel& out) {
 bool plan_conv_grad_input(const Site& site, hx_kernel& out) {
   Convolution conv(site, dims(site.out()), dims(site.in(0)));
   if (!conv.is_served({0, 1})) return false;
-  conv.slope_of_input({0}, {1}, {2});
+  conv.gradient_of_input({0}, {1}, {2});
   return conv.give(out, "convolution");
 }
 
 bool plan_conv_grad_weight(const Site& site, hx_kernel& out) {
   Convolution conv(site, dims(site.in(0)), dims(site.out()));
   if (!conv.is_served({0, 1})) return false;
-  conv.slope_of_weight({0}, {1}, {2});
+  conv.gradient_of_weight({0}, {1}, {2});
   return conv.give(out, "convolution");
 }
 
@@ -130,7 +132,7 @@ bool plan_conv_max_pool(const Site& site, hx_kernel& out) {
   return conv.give(out, "convolution and max pool");
 }
 
-// The slope before pooling: that of each window where its largest was, else 0.
+// Gradient before pooling: a window's gradient at its maximum, else 0.
 bool plan_conv_max_pool_grad(const Site& site, hx_kernel& out) {
   const bool of_input = site.op() == "conv_max_pool_grad_input";
   Convolution conv(site, dims(of_input ? site.out() : site.in(0)), dims(of_input ? site.in(0) : site.out()));
@@ -141,8 +143,8 @@ bool plan_conv_max_pool_grad(const Site& site, hx_kernel& out) {
   const int64_t planes = pooled.dims[0] * pooled.dims[1];
   const Place dy = conv.take(conv.results(), dtype);
   conv.work.launches.push_back(spread(site.machine(), dtype, {1}, {2}, dy, planes, count(pooled) / planes, conv.windows().windows()));
-  if (of_input) conv.slope_of_input({0}, dy, {3});
-  else conv.slope_of_weight({0}, dy, {3});
+  if (of_input) conv.gradient_of_input({0}, dy, {3});
+  else conv.gradient_of_weight({0}, dy, {3});
   return conv.give(out, "convolution and max pool");
 }
 

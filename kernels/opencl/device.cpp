@@ -1,4 +1,4 @@
-// The OpenCL device: memory, queues, and which call sites have kernels.
+// The OpenCL device: memory, queues, and the call sites with kernels.
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -60,7 +60,7 @@ const std::unordered_map<std::string_view, Plan>& plans() {
   return table;
 }
 
-// Whole words, and what is left.
+// Whole words and the remainder.
 const char* kCopyIfFinite = R"(
 kernel void copy_if_finite(BUFFER(0), BUFFER(1), BUFFER(2), ulong bytes) {
   const ulong i = get_global_id(0);
@@ -130,7 +130,7 @@ class OpenClDevice final : public StagingDevice {
 
   void* allocate_host(uint64_t bytes) override { return machine().allocate_host(bytes); }
   void release_host(void* memory) override { machine().release_host(memory); }
-  // What another queue waits for has to be on its way.
+  // Work that another queue waits for must be submitted.
   hx_event* record(hx_queue* queue) override {
     const cl_event event = mark(of(queue));
     check(clFlush(of(queue)), "start what is queued");
@@ -185,7 +185,7 @@ class OpenClDevice final : public StagingDevice {
       for (uint32_t i = 0; i < (types == raw.inputs ? raw.n_inputs : raw.n_outputs); ++i) {
         if (count(types[i]) == 0) return declined("leaves tensors without elements to the host");
         if (count(types[i]) >= kMostElements) return declined("counts elements in 31 bits");
-        if (!type_name(types[i].dtype)) return declined("does not know this type of numbers");
+        if (!type_name(types[i].dtype)) return declined("does not support this element type");
         if (types[i].dtype == HX_F64 && !machine().has_f64()) return declined("this device does not compute in f64");
       }
     return plan->second(site, out);
@@ -208,7 +208,7 @@ class OpenClDevice final : public StagingDevice {
     return event;
   }
 
-  // Opened when somebody wants to know; what is not there then is not looked for again.
+  // Opened on demand; a missing driver is not searched again.
   std::string unavailable() const {
     const std::lock_guard lock(mutex_);
     if (machine_ || !unavailable_.empty()) return unavailable_;
@@ -239,7 +239,7 @@ class OpenClDevice final : public StagingDevice {
   mutable std::unique_ptr<Machine> machine_;
   mutable std::string unavailable_;
   std::mutex mutex_of_copies_;
-  std::map<uint64_t, Launch> copies_;  // by their bytes; a kernel's arguments are its own
+  std::map<uint64_t, Launch> copies_;  // by size; each has its own kernel arguments
   kernels::MemoryPool memory_{[this](uint64_t bytes) { return create_buffer(bytes); }, [](uint64_t buffer) { clReleaseMemObject(of(buffer)); }};
 };
 

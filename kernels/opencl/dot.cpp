@@ -1,5 +1,5 @@
-// Products: matrices with any strides, batched, in tiles that a group of threads shares; affine maps with their activation, sums of
-// products, steps along them.
+// Products: batched matrices with any strides, in tiles shared by a work-group; affine maps with activation, sums of
+// products, SGD updates.
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -10,7 +10,8 @@
 namespace harmonics::opencl {
 namespace {
 
-// A group of 8 x 8 threads makes a tile of 32 x 32, each thread 4 x 4 of it, 16 terms at a time. Products of floats have all endings.
+// A group of 8 x 8 threads computes a tile of 32 x 32, each thread 4 x 4 of it, 16 terms at a time. Float products
+// support all endings.
 const char* kProduct = R"(
 #define GROUP 8
 #define EACH 4
@@ -96,7 +97,7 @@ struct Run {
   int64_t size = 1, stride = 0;
 };
 
-// Axes as one, when they follow each other at one distance.
+// Merges axes if they are contiguous with one stride.
 std::optional<Run> join(const hx_type& t, const std::vector<int64_t>& axes) {
   const auto own = strides(t);
   Run run;
@@ -110,7 +111,7 @@ std::optional<Run> join(const hx_type& t, const std::vector<int64_t>& axes) {
   return run;
 }
 
-// One operand: which of its axes are batched, free and contracted.
+// An operand's axes: batch, free, contracted.
 struct Operand {
   hx_type type;
   uint32_t buffer;
@@ -120,7 +121,7 @@ struct Operand {
     for (int64_t i = 0; i < type.rank; ++i)
       if (std::find(batch.begin(), batch.end(), i) == batch.end() && std::find(contract.begin(), contract.end(), i) == contract.end()) free.push_back(i);
   }
-  // The copy that makes it [batch..., free..., contract...]; it is dense in that order afterwards.
+  // Copies the operand as dense [batch..., free..., contract...].
   Walk rearrange() {
     std::vector<int64_t> order = batch;
     order.insert(order.end(), free.begin(), free.end());
@@ -146,7 +147,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-// Adds what makes the product [batch..., free of a..., free of b...] of two of the site's inputs.
+// Adds the product [batch..., free of a..., free of b...] of two inputs of the site.
 void add_product(const Site& site, Work& work, Room& room, Operand a, Operand b, const hx_type& y, uint32_t to, const Ending& ending = {}) {
   Operand* const operands[2] = {&a, &b};
   int64_t offsets[2] = {0, 0};
@@ -176,7 +177,7 @@ Launch product(Machine& machine, Product p, const Ending& ending) {
   p.batches.join();
   int64_t matrices = 1;
   for (const int64_t size : p.batches.sizes) matrices *= size;
-  p.batches.widen(2);  // one program for all that have few
+  p.batches.widen(2);  // one program for small numbers of axes
   const bool endings = is_float(p.dtype);
   std::string body = element_macros("A", p.a.dtype) + element_macros("B", p.b.dtype) + element_macros("Y", p.dtype) + "#define SUM " + sum_name(p.dtype) + "\n";
   std::vector<uint32_t> buffers{p.a.buffer, p.b.buffer, p.to};
@@ -213,7 +214,7 @@ bool plan_linear(const Site& site, hx_kernel& out) {
   Ending ending;
   if (!activation_number(site, ending.activation)) return false;
   if (!is_float(site.out().dtype)) return declined("has affine maps of floats only");
-  if (!is_float(site.in(0).dtype)) return declined("has affine maps of whole numbers neither scaled nor unscaled");
+  if (!is_float(site.in(0).dtype)) return declined("does not multiply integers in affine maps");
   if (site.inputs() == 3) ending.kind = Ending::bias_of_columns, ending.extra = 2, ending.dtype = site.in(2).dtype;
   const hx_type& x = site.in(0);
   Work work;
@@ -223,7 +224,7 @@ bool plan_linear(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// sum, a, b, keep where there is one -> the sum, or nothing where it is not kept, and the product
+// sum, a, b, keep? -> the sum, or 0 if not kept, plus the product
 bool plan_dot_add(const Site& site, hx_kernel& out) {
   const bool keeps = site.inputs() == 4;
   if (!is_float(site.out().dtype)) return declined("adds products of floats only");
@@ -240,11 +241,11 @@ bool plan_dot_add(const Site& site, hx_kernel& out) {
   work.looks = true;
   hx_kernel& kernel = answer(out, std::move(work), "sum of products");
   kernel.workspace = room.bytes();
-  kernel.in_place = 1;  // each sum is read where it is written
+  kernel.in_place = 1;  // each element of the sum is read before it is written
   return true;
 }
 
-// w, a, b, lr -> w - lr sum(a b^T), b w^T where it is wanted
+// w, a, b, lr -> w - lr sum(a b^T), b w^T?
 bool plan_sgd_outer(const Site& site, hx_kernel& out) {
   const hx_type &w = site.in(0), &a = site.in(1), &b = site.in(2);
   for (const hx_type* t : {&w, &a, &b, &site.in(3)})
@@ -253,9 +254,9 @@ bool plan_sgd_outer(const Site& site, hx_kernel& out) {
   for (int64_t i = 0; i + 1 < a.rank; ++i) leading.push_back(i);
   Work work;
   Room room;
-  if (const std::string slope = site.text("slope"); !slope.empty()) {  // with the w from before
+  if (const std::string mode = site.text("slope"); !mode.empty()) {  // uses the old w
     Ending active;
-    if (slope == "active") active.kind = Ending::where_active, active.extra = 1, active.dtype = HX_F32;
+    if (mode == "active") active.kind = Ending::where_active, active.extra = 1, active.dtype = HX_F32;
     add_product(site, work, room, {b, 2, {}, {int64_t{b.rank} - 1}}, {w, 0, {}, {1}}, site.out(1), 5, active);
   }
   Ending step;

@@ -1,4 +1,4 @@
-// Elementwise operations and chains of them: a program for each text, whatever the shapes.
+// Elementwise operations and chains: one program per source text, for all shapes.
 #include "chain.hpp"
 #include "kernels/shared/scalar_texts.hpp"
 #include "rows.hpp"
@@ -20,7 +20,7 @@ bool answer_chain(const Site& site, Chain& chain, const std::vector<uint32_t>& s
   return true;
 }
 
-// Operations that one program has all of: they are many, small and seldom alone, and a driver takes as long for one of them as for all.
+// Operations compiled into one program: they are many and small, and a driver compiles all as fast as one.
 struct Group {
   std::vector<std::string_view> ops;
   bool of_bool, to_bool;
@@ -33,7 +33,7 @@ const Group kGroups[] = {
     {{"logical_not", "logical_and", "logical_or", "logical_xor"}, true, true},
 };
 
-// Whole tensors of one type.
+// Operands are whole tensors of one type.
 bool plan_grouped(const Site& site, hx_kernel& out) {
   const uint32_t dtype = site.in(0).dtype, last = site.inputs() - 1;
   if (site.inputs() > 2 || site.in(last).dtype != dtype || count(site.in(0)) != count(site.out()) || count(site.in(last)) != count(site.out())) return false;
@@ -71,7 +71,7 @@ bool plan_elementwise(const Site& site, hx_kernel& out) {
   return answer_chain(site, chain, {site.inputs()}, out, "elementwise");
 }
 
-// Of what type numbers are does not matter where they are taken as they are.
+// Types do not matter where elements are only copied.
 bool plan_select(const Site& site, hx_kernel& out) {
   static const uint32_t words[] = {0, HX_U8, HX_U16, 0, HX_U32, 0, 0, 0, HX_U64};
   Chain chain(site, site.out(), words);
@@ -80,7 +80,7 @@ bool plan_select(const Site& site, hx_kernel& out) {
   return answer_chain(site, chain, {y}, out, "select");
 }
 
-// All types that one becomes, in one program.
+// One program converts a type to all types.
 bool plan_cast(const Site& site, hx_kernel& out) {
   const uint32_t from = site.in(0).dtype;
   std::string body = std::string("kernel void one(BUFFER(0), BUFFER(1), uint n, uint to) {\n  const uint i = get_global_id(0);\n  if (i >= n) return;\n  const ") + type_name(from) + " a = " +
@@ -101,10 +101,11 @@ bool plan_chain(const Site& site, hx_kernel& out) {
   return answer_chain(site, chain, {site.raw().chain_outputs, site.raw().chain_outputs + site.outputs()}, out, "elementwise chain");
 }
 
-// y = random < rate ? 0 : x / (1 - rate), as the body has it; the gradient is the same function of dy.
+// y = random < rate ? 0 : x / (1 - rate), as in the body; the gradient applies the same function to dy.
 bool plan_dropout(const Site& site, hx_kernel& out) {
   const uint32_t random = site.op() == "dropout_grad" ? 0 : 1, dtype = site.out().dtype;
-  if (!is_float(dtype) || site.inputs() != 2 || site.in(1 - random).dtype != dtype) return declined("drops numbers of one type only");
+  if (!is_float(dtype) || site.inputs() != 2 || site.in(1 - random).dtype != dtype)
+    return declined("drops elements of one type only");
   Chain chain(site, site.out());
   chain.read_inputs();
   const double rate = site.number("rate");

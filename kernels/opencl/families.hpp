@@ -1,4 +1,4 @@
-// One planning function per family of call sites; device.cpp lists which names go to which.
+// One planning function per family of call sites; device.cpp maps names to them.
 #pragma once
 
 #include "work.hpp"
@@ -67,15 +67,16 @@ bool plan_scan(const Site&, hx_kernel&);
 bool plan_optimizer(const Site&, hx_kernel&);
 bool plan_global_norm(const Site&, hx_kernel&);
 
-// Shared between families: elements of `bytes` along a walk whose arrays are the result's and the source's.
+// Shared by families: copies elements of `bytes` along a walk over the result and the source.
 Launch copy_along(Machine& machine, uint32_t bytes, uint32_t from, uint32_t to, Walk walk);
-// All of a buffer's first n elements.
+// Fills a buffer's first n elements.
 Launch fill(Machine& machine, uint32_t dtype, uint32_t to, int64_t n, double value);
-// n sums, each of its parts in their order; parts of n follow each other from element `first` on, in the type that `sums` is computed in.
+// n sums of `parts` terms each, in order; terms are n apart, from element `first` on, of the type `sums` is computed
+// in.
 Launch join_parts(Machine& machine, uint32_t sums, uint32_t from, int64_t first, int64_t n, int64_t parts, uint32_t dtype, uint32_t to);
-// How long n elements are as one vector: squares of some at a time, added in the type `sums`, from element `first` of `to` on; then the
-// root of the sum of n such parts, as element `at`.
-int64_t length_parts(int64_t n);
+// Norm of n elements: sums of squares of parts, in the type `sums`, from element `first` of `to` on; then the root of
+// the sum of n such parts, at element `at`.
+int64_t norm_parts(int64_t n);
 Launch squares(Machine& machine, uint32_t dtype, uint32_t from, uint32_t sums, int64_t n, uint32_t to, int64_t first);
 Launch root_of_sum(Machine& machine, uint32_t dtype, uint32_t from, int64_t first, int64_t n, uint32_t to, int64_t at);
 

@@ -1,10 +1,10 @@
-// Where numbers decide which elements are read or written. What is outside is clamped.
+// Gather and scatter. Out-of-range indices are clamped.
 #include "families.hpp"
 
 namespace harmonics::opencl {
 namespace {
 
-// "INDEX(i)": index i of buffer 1, held to [0, size).
+// "INDEX(i)": index i of buffer 1, clamped to [0, size).
 std::string index_macro(uint32_t dtype) {
   const std::string type = type_name(dtype);
   return "#define INDEX(n, i, size) ((uint)clamp((long)min(AT(" + type + ", n)[i], (" + type + ")" + (width(dtype) == 1 ? (is_signed(dtype) ? "CHAR_MAX" : "UCHAR_MAX") :
@@ -38,8 +38,8 @@ bool plan_gather(const Site& site, hx_kernel& out) {
 
 namespace {
 
-// Which indices name the same row: each goes through all of them in their order and links those of its own rows, the last one first
-// seen in `last`. A link has its top bit set where the index is not the first of its row.
+// Links indices of the same row: each thread visits all of them in order and links those of its own rows; `last` holds
+// the latest of each row. The top bit of a link marks indices that are not the first of their row.
 const char* kLink = R"(
 #define NONE 0x7fffffffu
 #define LINKS 64
@@ -61,7 +61,7 @@ void link(BUFFER(0), BUFFER(1), uint size, uint indices) {
 )";
 constexpr size_t kLinks = 64;
 
-// Adds rows `updates` up, those of one index in their order, to rows of the result, to which `first` gives what they are added to.
+// Adds the rows of `updates` to the result in index order; `first` initialises the result.
 Work scatter(const Site& site, Launch first, uint32_t ids, uint32_t updates, uint32_t result, const Axis& x) {
   const uint32_t dtype = site.in(updates).dtype, index = site.in(ids).dtype;
   const int64_t indices = count(site.in(ids));
@@ -103,7 +103,7 @@ bool plan_embedding_grad(const Site& site, hx_kernel& out) {
 
 namespace {
 
-// "uint place": the element of a block at starts that the device reads.
+// "uint place": offset of a block's element, with starts read on the device.
 std::string block_text(const hx_type& whole, uint32_t index_dtype, const char* starts) {
   std::string s = index_macro(index_dtype) + "#define PLACE(i, place) uint place = 0; { uint rest = i, wide = 1;";
   for (uint32_t a = whole.rank; a-- > 0;) {
@@ -148,7 +148,7 @@ bool plan_update_slice(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// NaN counts as largest, the lower index comes first among equals: each place takes the best of those that come after the last.
+// NaN counts as largest; on ties the lower index wins: each result takes the best element after the previous one.
 bool plan_top_k(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
   const std::string type = type_name(x.dtype);

@@ -1,4 +1,4 @@
-// Copies along walks, and sources.
+// Strided copies and sources.
 #include <cmath>
 
 #include "families.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 const char* kWords[] = {nullptr, "uchar", "ushort", nullptr, "uint", nullptr, nullptr, nullptr, "ulong"};
 
-// From an input, read with these strides from there on, to the whole result.
+// Copies an input, read with these strides and offset, to the whole result.
 bool answer_view(const Site& site, std::vector<int64_t> from, int64_t offset, hx_kernel& out) {
   const hx_type& y = site.out();
   Work work;
@@ -94,7 +94,7 @@ bool plan_reverse(const Site& site, hx_kernel& out) {
 bool plan_pad(const Site& site, hx_kernel& out) {
   const hx_type &x = site.in(0), &y = site.out();
   const double value = site.number("value");
-  if (!can_hold(y.dtype, value)) return declined("pads whole numbers with what they can hold only");
+  if (!can_hold(y.dtype, value)) return declined("pads integers with values in their range only");
   const auto low = site.integers("low"), interior = site.integers("interior");
   auto to = strides(y);
   int64_t offset = 0;
@@ -127,7 +127,7 @@ bool plan_concat(const Site& site, hx_kernel& out) {
 bool plan_full(const Site& site, hx_kernel& out) {
   const hx_type& y = site.out();
   const double value = site.number("value");
-  if (!can_hold(y.dtype, value)) return declined("fills whole numbers with what they can hold only");
+  if (!can_hold(y.dtype, value)) return declined("fills integers with values in their range only");
   Work work;
   work.launches.push_back(fill(site.machine(), y.dtype, 0, count(y), value));
   answer(out, std::move(work), "fill");
@@ -146,7 +146,7 @@ bool plan_iota(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// Philox 4x32-10 as include/harmonics/philox.hpp has it: the same numbers as on every device.
+// Philox 4x32-10 as in include/harmonics/philox.hpp: the same numbers on every device.
 bool plan_random_uniform(const Site& site, hx_kernel& out) {
   static const char* body = R"(
 ulong splitmix64(ulong x) {

@@ -163,7 +163,7 @@ cl_program Machine::build(const std::string& source) const {
   std::string log(size, '\0');
   clGetProgramBuildInfo(program, device_, CL_PROGRAM_BUILD_LOG, size, log.data(), nullptr);
   clReleaseProgram(program);
-  throw Error(ErrorKind::Device, "the driver of " + name_ + " does not build a program of ours: " + log.c_str());
+  throw Error(ErrorKind::Device, "the driver of " + name_ + " cannot compile a generated program: " + log.c_str());
 }
 
 cl_program Machine::program(const std::string& source) {
@@ -177,7 +177,7 @@ cl_program Machine::program(const std::string& source) {
     made = clCreateProgramWithBinary(context_, 1, &device_, &size, &bytes, &usable, &code);
     if (made && (code != CL_SUCCESS || usable != CL_SUCCESS || clBuildProgram(made, 1, &device_, options().c_str(), nullptr, nullptr) != CL_SUCCESS)) {
       clReleaseProgram(made);
-      made = nullptr;  // of another driver: built anew
+      made = nullptr;  // made by another driver: rebuilt
     }
   }
   if (!made) {

@@ -1,4 +1,4 @@
-// The accelerator: which one of those that drivers offer, what it says of itself, and the programs built for it.
+// The accelerator: selection among the drivers' devices, properties, compiled programs.
 #pragma once
 
 #define CL_TARGET_OPENCL_VERSION 120
@@ -13,13 +13,13 @@
 
 namespace harmonics::opencl {
 
-// "CL_OUT_OF_RESOURCES (-5)"
+// Text of a status: "CL_OUT_OF_RESOURCES (-5)".
 std::string code_text(cl_int code);
 // Throws ErrorKind::Device unless the code is CL_SUCCESS.
 void check(cl_int code, const char* what);
 
-// What an hx_queue is here. Drivers keep times only for queues that were opened so, and may be slower there: work goes to `plain`, and to
-// `timed` from the first time that is asked for until the queue is synchronized.
+// The object behind hx_queue. Drivers keep times only in profiling queues, which may be slower: work goes to `plain`,
+// and to `timed` from the first timed event until the queue is synchronized.
 struct Queue {
   cl_command_queue plain = nullptr, timed = nullptr, now = nullptr;
 };
@@ -27,8 +27,8 @@ inline Queue& queue_of(hx_queue* queue) { return *reinterpret_cast<Queue*>(queue
 
 class Machine {
  public:
-  // The first GPU, else accelerator, else CPU; HARMONICS_OPENCL_DEVICE=TEXT takes the first whose name, or whose platform's, has the
-  // text in it. Throws ErrorKind::Device with the reason when there is none.
+  // The first GPU, else accelerator, else CPU. HARMONICS_OPENCL_DEVICE=TEXT selects the first whose name or platform
+  // name contains the text. Throws ErrorKind::Device with the reason if there is none.
   Machine();
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
@@ -44,11 +44,11 @@ class Machine {
   uint64_t most_bytes() const { return most_bytes_; }
   bool has_f64() const { return has_f64_; }
 
-  // Memory of the host that the driver copies from and to without a detour: a buffer of its own, mapped for as long as it lives.
+  // Host memory with direct device access: a buffer that stays mapped.
   void* allocate_host(uint64_t bytes);
   void release_host(void* memory);
 
-  // A kernel of a program built once for each text; to be given back with clReleaseKernel.
+  // A kernel of a program compiled once per source; release with clReleaseKernel.
   cl_kernel kernel(const std::string& source, const char* name);
 
  private:
@@ -65,7 +65,7 @@ class Machine {
   bool has_f64_ = false, divides_exactly_ = false;
   std::mutex mutex_;
   std::map<std::string, cl_program> programs_;  // by source
-  cl_command_queue mapping_ = nullptr;          // that maps the host's memory; opened with the first
+  cl_command_queue mapping_ = nullptr;          // maps host memory; opened on first use
   std::map<void*, cl_mem> mapped_;
 };
 

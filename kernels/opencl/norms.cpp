@@ -1,4 +1,4 @@
-// Rows normalised over their last axes, and the length of many tensors.
+// Normalisation of rows over their last axes, and the global norm.
 #include "rows.hpp"
 
 namespace harmonics::opencl {
@@ -6,7 +6,7 @@ namespace {
 
 bool is_centred(const Site& site) { return site.op().substr(0, 5) == "layer"; }
 
-// The elements that statistics are taken over; 0: this is not served.
+// Number of elements that statistics are taken over; 0: unsupported.
 int64_t normalised(const Site& site) {
   const hx_type& x = site.in(0);
   const int64_t axes = is_centred(site) ? site.integer("norm_axes", 1) : 1;
@@ -47,7 +47,7 @@ bool plan_row_norm(const Site& site, hx_kernel& out) {
 
 namespace {
 
-// Sums of a column over the rows of a part, then of all parts in their order: what gain and bias have as slopes.
+// Gradients of gain and bias: column sums over the rows of a part, then over the parts in order.
 const char* kColumns = R"(
 kernel void parts(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), uint rows, uint n, uint all) {
   const uint i = get_global_id(0) % n, part = get_global_id(0) / n;
@@ -83,7 +83,7 @@ kernel void join(BUFFER(0), BUFFER(1), uint first, uint n, uint all) {
   return join;
 }
 
-// x, gain, mean where there is one, rstd, dy -> dx, dgain, dbias where there is one.
+// x, gain, mean?, rstd, dy -> dx, dgain, dbias?
 bool plan_row_norm_grad(const Site& site, hx_kernel& out) {
   const int64_t columns = normalised(site);
   if (columns == 0) return declined(kOnlyFloats);
@@ -110,7 +110,7 @@ bool plan_row_norm_grad(const Site& site, hx_kernel& out) {
 
 namespace {
 
-// Each group adds the squares of its part up, always in one order; the last kernel adds the parts of all tensors up.
+// Each group sums the squares of its part in fixed order; the last kernel adds the parts of all tensors.
 const char* kSquares = R"(
 #define GROUP 64
 kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
@@ -139,12 +139,13 @@ constexpr int64_t kSquaresOfPart = 8192;
 
 }  // namespace
 
-int64_t length_parts(int64_t n) { return (n + kSquaresOfPart - 1) / kSquaresOfPart; }
+int64_t norm_parts(int64_t n) { return (n + kSquaresOfPart - 1) / kSquaresOfPart; }
 
 Launch squares(Machine& machine, uint32_t dtype, uint32_t from, uint32_t sums, int64_t n, uint32_t to, int64_t first) {
   const std::string head = std::string("#define T ") + type_name(sums) + "\n#define PART " + std::to_string(kSquaresOfPart) + "u\n";
   Launch launch(machine, head + element_macros("X", dtype) + kSquares, "squares", {from, to});
-  launch.with(static_cast<cl_uint>(n)).with(static_cast<cl_uint>(first)).groups(static_cast<size_t>(length_parts(n)), 1, 1, 64);
+  launch.with(static_cast<cl_uint>(n)).with(static_cast<cl_uint>(first));
+  launch.groups(static_cast<size_t>(norm_parts(n)), 1, 1, 64);
   return launch;
 }
 
@@ -157,12 +158,12 @@ Launch root_of_sum(Machine& machine, uint32_t dtype, uint32_t from, int64_t firs
 
 bool plan_global_norm(const Site& site, hx_kernel& out) {
   const uint32_t result = site.out().dtype;
-  if (result != HX_F32 && result != HX_F64) return declined("gives lengths in f32 and f64 only");
+  if (result != HX_F32 && result != HX_F64) return declined("computes norms in f32 and f64 only");
   Work work;
   int64_t parts = 0;
   for (uint32_t i = 0; i < site.inputs(); ++i) {
     work.launches.push_back(squares(site.machine(), site.in(i).dtype, i, result, count(site.in(i)), site.workspace(), parts));
-    parts += length_parts(count(site.in(i)));
+    parts += norm_parts(count(site.in(i)));
   }
   work.launches.push_back(root_of_sum(site.machine(), result, site.workspace(), 0, parts, site.inputs(), 0));
   answer(out, std::move(work), "global norm").workspace = static_cast<uint64_t>(parts) * width(result);

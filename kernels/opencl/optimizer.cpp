@@ -1,4 +1,5 @@
-// One step of one parameter, in place: formulas in the order of the functionals' bodies. One program has all of them.
+// Optimizer updates of one parameter, in place; formulas in the order of the functionals' bodies. One program contains
+// all rules.
 #include <cmath>
 
 #include "families.hpp"
@@ -8,9 +9,9 @@ namespace {
 
 enum Rule : uint32_t { kSgd, kAdam, kAdamW, kRmsprop, kLion, kLamb, kLambStep };
 
-// Buffers: w, g, up to three moments, lr, the step's number, w', the next moments, and the number that is looked at, or null. What a rule
-// has none of is not touched.
-// 1 - beta^step keeps its digits as -expm1(step log beta), in f32 too.
+// Buffers: w, g, up to three moments, lr, the step number, w', the next moments, and the checked number or null.
+// Buffers that a rule does not have are not accessed.
+// 1 - beta^step is computed as -expm1(step log beta), which is accurate in f32 too.
 const char* kUpdate = R"(
 #define OLD0 AT(float, 2)[i]
 #define OLD1 AT(float, 3)[i]
@@ -55,8 +56,8 @@ kernel void update(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER
     NEW0 = keep2 * m + rest2 * g;
     NEW_W = w - lr * sign;
   } else if (rule == LAMB_STEP) {  // along G, made before; from number `variant` of buffer 2 on the lengths of w and of it
-    const float length = AT(float, 2)[variant], reach = AT(float, 2)[variant + 1];
-    NEW_W = w - (lr * (length > 0 && reach > 0 ? length / reach : 1.0f)) * g;
+    const float norm = AT(float, 2)[variant], reach = AT(float, 2)[variant + 1];
+    NEW_W = w - (lr * (norm > 0 && reach > 0 ? norm / reach : 1.0f)) * g;
   } else {  // variant: 1 counts steps in 64 bits, 2 gives LAMB's direction in place of w
     const float step = variant & 1 ? (float)AT(long, 6)[0] : (float)AT(int, 6)[0];
     if (rule == ADAM && decay != 0) g = g + decay * w;
@@ -81,7 +82,7 @@ std::string program() {
   return text + kUpdate;
 }
 
-// The first inputs are like the first, f32; then come lr and, where there is one, the step's number.
+// The first `tensors` inputs have the first one's type, f32, followed by lr and (with_step) the step number.
 bool is_update(const Site& site, uint32_t tensors, bool with_step) {
   if (site.inputs() != tensors + 1 + with_step) return declined("steps with other operands");
   for (uint32_t i = 0; i < tensors; ++i)
@@ -94,7 +95,7 @@ struct Rates {
   double momentum = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 0;
 };
 
-// `moments` of them; `step`: the input with the step's number, 0: none.
+// `moments`: their number; `step`: input index of the step number, 0: none.
 Launch update(const Site& site, Rule rule, uint32_t variant, const Rates& rates, uint32_t moments, uint32_t step = 0) {
   const uint32_t outputs = site.inputs(), lr = 2 + moments;
   std::vector<uint32_t> buffers{0, 1, 0, 0, 0, lr, step, outputs, outputs, outputs, outputs, kLooked};
@@ -116,7 +117,7 @@ bool answer_update(hx_kernel& out, Launch launch, const char* name) {
   Work work;
   work.launches.push_back(std::move(launch));
   work.looks = true;
-  answer(out, std::move(work), name).in_place = 1;  // and every further output may be the moment it replaces
+  answer(out, std::move(work), name).in_place = 1;  // further outputs may share the memory of the moments they replace
   return true;
 }
 
@@ -148,23 +149,24 @@ bool plan_lion(const Site& site, hx_kernel& out) {
   return answer_update(out, update(site, kLion, 0, rates, 1), "lion");
 }
 
-// Moments and direction, then the lengths of w and of the direction, then the step.
+// Moments and direction, then the norms of w and the direction, then the update.
 bool plan_lamb(const Site& site, hx_kernel& out) {
   if (!is_update(site, 4, true)) return false;
   const uint32_t wide = site.in(5).dtype == HX_I64;
   const Rates rates{0, site.number("beta1", 0.9), site.number("beta2", 0.999), site.number("epsilon", 1e-6)};
   if (site.integer("adapt", 1) == 0) return answer_update(out, update(site, kLamb, wide, rates, 2, 5), "lamb");
-  const int64_t n = count(site.in(0)), parts = length_parts(n), lengths = n + parts;
+  const int64_t n = count(site.in(0)), parts = norm_parts(n), norms = n + parts;
   Work work;
   work.launches.push_back(update(site, kLamb, wide | 2, rates, 2, 5));
   for (const uint32_t of : {0u, site.workspace()}) {
     work.launches.push_back(squares(site.machine(), HX_F32, of, HX_F32, n, site.workspace(), n));
-    work.launches.push_back(root_of_sum(site.machine(), HX_F32, site.workspace(), n, parts, site.workspace(), lengths + (of != 0)));
+    work.launches.push_back(
+        root_of_sum(site.machine(), HX_F32, site.workspace(), n, parts, site.workspace(), norms + (of != 0)));
   }
-  work.launches.push_back(update(site, kLambStep, static_cast<uint32_t>(lengths), rates, 2));
+  work.launches.push_back(update(site, kLambStep, static_cast<uint32_t>(norms), rates, 2));
   work.looks = true;
   hx_kernel& kernel = answer(out, std::move(work), "lamb");
-  kernel.workspace = static_cast<uint64_t>(lengths + 2) * sizeof(float);
+  kernel.workspace = static_cast<uint64_t>(norms + 2) * sizeof(float);
   kernel.in_place = 1;
   return true;
 }

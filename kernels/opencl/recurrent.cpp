@@ -1,11 +1,11 @@
-// LSTM and GRU from state to state: a group of threads takes a sample through all of its positions. Sums are in index order.
+// LSTM and GRU scans: a work-group runs one sample through all positions. Sums are in index order.
 #include "families.hpp"
 #include "kernels/shared/scalar_texts.hpp"
 
 namespace harmonics::opencl {
 namespace {
 
-// The last buffer is the workspace. Threads share states by way of memory: each position ends with a barrier.
+// The last buffer is the workspace. Threads exchange states through memory, with a barrier after each position.
 const char* kScans = R"(
 #define GROUP 64
 #define EACH for (uint j = me; j < width; j += GROUP)
@@ -159,10 +159,10 @@ ALONE gru_grad(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5),
 
 struct Scan {
   const char* kernel;
-  uint32_t per_position;       // the input with the sizes: [N, T, parts H]
-  uint32_t parts, kept;        // kept: an input or, as all results do, a number from inputs() on, that is not rounded
-  uint32_t least, most;        // inputs; what is missing between is the first
-  int64_t workspace;           // in widths, for each sample
+  uint32_t per_position;       // input that defines the sizes: [N, T, parts H]
+  uint32_t parts, kept;        // kept: an input, or a result (from inputs() on), that is not rounded
+  uint32_t least, most;        // number of inputs; missing optional ones are replaced by the first
+  int64_t workspace;           // in widths, per sample
 };
 
 bool answer_scan(const Site& site, const Scan& scan, hx_kernel& out) {

@@ -1,4 +1,4 @@
-// Reductions along any axes, of what is stored or of a chain as it is computed; searches and running sums along one.
+// Reductions along any axes, of stored tensors or of chains; argmax, argmin and cumsum along one axis.
 #include "chain.hpp"
 #include "kernels/shared/scalar_texts.hpp"
 #include "rows.hpp"
@@ -6,10 +6,11 @@
 namespace harmonics::opencl {
 namespace {
 
-constexpr int64_t kShort = 64;    // terms that one thread joins without thinking
-constexpr int64_t kMany = 2048;   // results that keep a device busy with a thread each
+constexpr int64_t kShort = 64;    // terms that a single thread sums
+constexpr int64_t kMany = 2048;   // results that keep a device busy with one thread each
 constexpr size_t kReduceGroup = 64;
-constexpr int64_t kLeastOfChain = 64, kMostOfChain = 1 << 18;  // fewer results of more elements: their chain has too few threads
+// a chain with fewer results of more elements would have too few threads
+constexpr int64_t kLeastOfChain = 64, kMostOfChain = 1 << 18;
 bool is_by_group(int64_t results, int64_t terms) { return terms > kShort && results < kMany; }
 
 std::string beats(uint32_t dtype, bool largest) {
@@ -35,7 +36,8 @@ std::string start_of(uint32_t dtype, bool largest) {
   }
 }
 
-// How two become one, where b comes later, and what the first is joined to: `op` says which, so that one program has all of them.
+// Combination of two terms, b being the later, and the initial value: selected by `op`, so that one program has all
+// reductions.
 std::string join_macros(uint32_t dtype) {
   const std::string type = sum_name(dtype);
   return "#define SUM " + type + "\n#define START (op == 0 ? (SUM)0 : op == 1 ? (SUM)1 : op == 2 ? (SUM)" + start_of(dtype, true) + " : (SUM)" + start_of(dtype, false) +
@@ -44,12 +46,12 @@ std::string join_macros(uint32_t dtype) {
 }
 uint32_t number_of(std::string_view op) { return op == "reduce_sum" ? 0 : op == "reduce_prod" ? 1 : op == "reduce_max" ? 2 : 3; }
 
-// What is joined: element `i` of `whole`, made by statements that define `term`.
+// The reduced terms: element `i` of `whole`, computed by statements that define `term`.
 struct Terms {
   uint32_t dtype;
   std::vector<uint32_t> buffers;
   std::string declared, parameters, statements;  // "BUFFER(0), BUFFER(1), ", ", uint w_d0 ..."
-  uint32_t to;                                    // of the buffers, by number
+  uint32_t to;                                    // buffer number
 };
 
 Launch reduction(const Site& site, const hx_type& whole, std::string_view op, int64_t results, const Terms& of, const Chain* chain) {
@@ -62,7 +64,7 @@ Launch reduction(const Site& site, const hx_type& whole, std::string_view op, in
     w.strides[0].push_back(own[i]);
   }
   kept.join(), reduced.join();
-  kept.widen(2);  // one program for all that have few
+  kept.widen(2);  // one program for small numbers of axes
   const int64_t terms = count(whole) / std::max<int64_t>(results, 1);
   const bool by_group = is_by_group(results, terms);
   std::string body = kernels::kScalarMacros + join_macros(of.dtype) + "kernel void reduce(" + of.declared + "uint op, uint results, uint terms" + kept.parameters("k_") + reduced.parameters("r_") + of.parameters + ") {\n";
@@ -97,7 +99,8 @@ bool plan_reduce(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// The chain's results but the last are stored; that one is joined as it is made, in the order and with the bits of a stored one.
+// Stores all results of the chain but the last, which is reduced as it is computed, in the order and with the bits of a
+// stored one.
 bool plan_fused_reduce(const Site& site, hx_kernel& out) {
   const uint32_t last = site.outputs() - 1, dtype = site.out(last).dtype;
   const uint32_t* const registers = site.raw().chain_outputs;
@@ -106,11 +109,12 @@ bool plan_fused_reduce(const Site& site, hx_kernel& out) {
   for (const int64_t d : site.integers("shape")) whole.dims[whole.rank++] = d;
   const int64_t results = count(site.out(last)), all = count(whole);
   if (all == 0 || all >= kMostElements) return declined("counts elements in 31 bits");
-  if (results < kLeastOfChain && all > kMostOfChain) return declined("leaves long chains that few results are made of to many threads");
+  if (results < kLeastOfChain && all > kMostOfChain)
+    return declined("has too few threads for long chains with few results");
   Chain chain(site, whole);
   chain.read_inputs();
   if (!chain.has_room() || !chain.compute_all()) return false;
-  if (chain.type(registers[last]) != dtype) return declined("joins what the chain gives only");
+  if (chain.type(registers[last]) != dtype) return declined("reduces results of the chain only");
   chain.store({registers, registers + last});
   Terms terms{dtype, all_buffers(site), chain.buffers(), chain.parameters(), chain.body() + "    const " + type_name(dtype) + " term = r" + std::to_string(registers[last]) + ";\n",
               site.inputs() + last};
@@ -123,7 +127,7 @@ bool plan_fused_reduce(const Site& site, hx_kernel& out) {
 
 namespace {
 
-// One axis between what stands before and after it.
+// One axis between those before and after it.
 struct Lanes {
   int64_t size, inner, all;
   Lanes(const hx_type& x, int64_t axis) : size(x.dims[axis]), inner(strides(x)[static_cast<size_t>(axis)]), all(count(x) / std::max<int64_t>(size, 1)) {}

@@ -1,5 +1,5 @@
-// What goes through a tensor row by row: softmax and its losses, layer_norm, rms_norm. Some lanes of a group share a row; how many
-// depends on the row's length alone, and so does the order of sums.
+// Row-wise kernels: softmax and its losses, layer_norm, rms_norm. Some lanes of a work-group share a row; their number,
+// and so the order of sums, depends on the row's length only.
 #include "rows.hpp"
 
 namespace harmonics::opencl {
@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint32_t kRowGroup = 64;
 
-// Lanes beyond the last row go through it too, so that all of a group meet, and write nothing.
+// Lanes beyond the last row take part in barriers and reductions, but write nothing.
 const char* kRow = R"(
 #define GROUP 64
 #if LANES == 1
@@ -77,7 +77,7 @@ hx_kernel& answer_rows(const Site& site, const std::string& head, const std::str
   return answer(out, std::move(work), name);
 }
 
-// NaN is passed over in the search: it comes out of the exponentials.
+// The maximum ignores NaN, which comes back through the exponentials.
 const char* const kExponentials = R"(
   T shift = -INFINITY, sum = 0;
   EACH { const T x = X_READ(0, start + i); shift = x > shift ? x : shift; }
@@ -113,8 +113,8 @@ bool plan_softmax(const Site& site, hx_kernel& out) {
   return true;
 }
 
-// A label outside the classes has probability 0: the loss is infinite. Large logits cost no digits: the loss is not made of lse, and
-// the gradient's exponentials relative to lse are divided by their own sum.
+// A label outside the classes has probability 0: the loss is infinite. The loss is not computed from lse, so that large
+// logits lose no precision; the gradient's exponentials relative to lse are divided by their own sum.
 bool plan_softmax_cross_entropy(const Site& site, hx_kernel& out) {
   const hx_type& x = site.in(0);
   if (!is_float(x.dtype) || is_float(site.in(1).dtype)) return declined(kOnlyFloatRows);
@@ -122,11 +122,11 @@ bool plan_softmax_cross_entropy(const Site& site, hx_kernel& out) {
   std::string head = element_macros("X", x.dtype) + element_macros("Y", site.out().dtype), statements = "  const long label = " + read(site.in(1).dtype, 1, "r") + ";\n";
   if (gradient) {
     head += element_macros("LSE", site.in(2).dtype) + element_macros("D", site.in(3).dtype);
-    statements += R"(  const T lse = LSE_READ(2, r), slope = D_READ(3, r);
+    statements += R"(  const T lse = LSE_READ(2, r), dl = D_READ(3, r);
   T sum = 0;
   EACH sum += exp(X_READ(0, start + i) - lse);
   sum = TOTAL(sum);
-  if (inside) EACH Y_WRITE(4, start + i, (exp(X_READ(0, start + i) - lse) / sum - ((long)i == label ? 1 : 0)) * slope);
+  if (inside) EACH Y_WRITE(4, start + i, (exp(X_READ(0, start + i) - lse) / sum - ((long)i == label ? 1 : 0)) * dl);
 )";
   } else {
     head += element_macros("LSE", site.out(1).dtype);

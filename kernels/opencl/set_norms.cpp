@@ -1,11 +1,12 @@
-// Norms over sets of elements that channels share: a channel of a whole batch (batch_norm), some channels of one sample (group_norm).
-// A group of threads takes a set; the order of sums depends on shapes alone.
+// Norms over sets of elements: a channel of a whole batch (batch_norm), some channels of one sample (group_norm). A
+// work-group handles a set; the order of sums depends on shapes only.
 #include "rows.hpp"
 
 namespace harmonics::opencl {
 namespace {
 
-// Element e of set s lies at s * apart + e / run * jump + e % run; its gain is number s % repeat * gains + e / run * step.
+// Element e of set s is at s * apart + e / run * jump + e % run; its gain has index s % repeat * gains + e / run *
+// step.
 const char* kSets = R"(
 #define GROUP 64
 #define SETS uint n, uint run, uint jump, uint apart, uint repeat, uint gains, uint step
@@ -43,7 +44,7 @@ ALONE normalise(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5)
   STATISTIC_WRITE(5, get_group_id(0), rstd);
 }
 
-ALONE slopes(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), SETS) {
+ALONE gradients(BUFFER(0), BUFFER(1), BUFFER(2), BUFFER(3), BUFFER(4), BUFFER(5), SETS) {
   local T parts[GROUP];
   const uint me = get_local_id(0);
   const T mean = STATISTIC_READ(2, get_group_id(0)), rstd = STATISTIC_READ(3, get_group_id(0));
@@ -87,7 +88,7 @@ struct Sets {
 };
 
 struct Channels {
-  int64_t batch, channels, places, groups;  // groups: of channels; 0: of a whole batch each
+  int64_t batch, channels, places, groups;  // groups of channels; 0: one channel of the whole batch
 
   explicit Channels(const Site& site)
       : batch(site.in(0).dims[0]), channels(site.in(0).dims[1]), places(count(site.in(0)) / batch / channels),
@@ -134,9 +135,11 @@ bool plan_set_norm_grad(const Site& site, hx_kernel& out) {
   Launch& sums = work.launches.emplace_back(site.machine(), text, "sums_of", std::vector<uint32_t>{0, 2, 3, 4, 6, 7});
   channels.each().give(sums);
   sums.with(static_cast<cl_uint>(channels.groups)).with(static_cast<cl_uint>(channels.groups == 0 ? 1 : channels.channels / channels.groups));
-  Launch& slopes = work.launches.emplace_back(site.machine(), text, "slopes", std::vector<uint32_t>{0, 1, 2, 3, 4, 5});
-  channels.sets().give(slopes);
-  answer(out, std::move(work), channels.groups == 0 ? "batch norm" : "group norm").in_place = 1 | 1 << 4;  // read before dx is written
+  Launch& gradients =
+      work.launches.emplace_back(site.machine(), text, "gradients", std::vector<uint32_t>{0, 1, 2, 3, 4, 5});
+  channels.sets().give(gradients);
+  // x and dy are read before dx is written
+  answer(out, std::move(work), channels.groups == 0 ? "batch norm" : "group norm").in_place = 1 | 1 << 4;
   return true;
 }
 

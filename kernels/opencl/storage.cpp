@@ -1,10 +1,10 @@
-// Numbers kept in few bits, with a scale and a zero point for all or for each place along an axis.
+// quantize and dequantize, with one scale and zero point, or one per index of an axis.
 #include "families.hpp"
 
 namespace harmonics::opencl {
 namespace {
 
-// The kernel's element is i, its channel c; `statement` writes it.
+// Element i, of channel c; `statement` writes it.
 bool answer_channels(const Site& site, const std::string& statement, const char* name, hx_kernel& out) {
   const hx_type& x = site.in(0);
   const bool one = site.in(1).rank == 0;
@@ -24,7 +24,7 @@ bool answer_channels(const Site& site, const std::string& statement, const char*
 bool plan_quantize(const Site& site, hx_kernel& out) {
   const uint32_t real = site.in(0).dtype, whole = site.out().dtype;
   const std::string type = type_name(real), stored = type_name(whole);
-  // What is beyond a million is beyond every stored type, whatever the zero point.
+  // A million exceeds every stored type with any zero point.
   return answer_channels(site,
                          "  const " + type + " steps = rint(" + rounded(real, read(real, 0, "i") + " / " + read(site.in(1).dtype, 1, "c")) + ");\n  const " + stored + " zero = " +
                              read(whole, 2, "c") + ";\n  AT(" + stored + ", 3)[i] = steps != steps ? zero : convert_" + stored + "_sat((int)clamp(steps, (" + type + ")-1e6, (" +

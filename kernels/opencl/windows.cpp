@@ -1,10 +1,11 @@
-// The windows of images as columns, and back: a convolution is these and a product. The largest of each, and back.
+// Patches and unpatches (a convolution is these and a product), max pooling and its gradient.
 #include "windows.hpp"
 
 namespace harmonics::opencl {
 namespace {
 
-// One thread makes one result. `from` becomes the element that a tap of a window lies on, `window` the window whose tap lies on an element.
+// One thread computes one result. `from` is set to the element under a tap of a window, `window` to the window whose
+// tap is at an element.
 const char* kKernels = R"(
 #define TAPS uint n, uint taps, uint windows, uint plane, uint start, uint to, uint to_chosen, T fill AXES_DECLARED
 kernel void patches(BUFFER(0), BUFFER(1), BUFFER(2), TAPS) {
@@ -56,7 +57,7 @@ std::string numbered(const std::string& text, size_t axis) {
   for (const char c : text) s += c == '#' ? std::to_string(axis) : std::string(1, c);
   return s;
 }
-// The text for each axis, the last one first.
+// The text for each axis, from the last to the first.
 std::string for_axes(size_t axes, const std::string& text) {
   std::string s;
   for (size_t a = axes; a-- > 0;) s += numbered(text, a);
@@ -124,8 +125,9 @@ Launch Windows::largest(Machine& machine, uint32_t dtype, Place from, Place to, 
   return launch(machine, dtype, "largest", from, to, chosen, 0, planes_ * windows_);
 }
 
-// Some threads share a plane; each has elements of its own.
-Launch spread(Machine& machine, uint32_t dtype, Place chosen, Place slopes, Place to, int64_t planes, int64_t windows, int64_t plane) {
+// Some threads share a plane; each owns elements.
+Launch spread(Machine& machine, uint32_t dtype, Place chosen, Place gradients, Place to, int64_t planes,
+              int64_t windows, int64_t plane) {
   static const char* const body = R"(
 #define SHARE 16u
 kernel void spread(BUFFER(0), BUFFER(1), BUFFER(2), uint planes, uint windows, uint plane, uint from_chosen, uint start, uint to) {
@@ -139,8 +141,8 @@ kernel void spread(BUFFER(0), BUFFER(1), BUFFER(2), uint planes, uint windows, u
   }
 }
 )";
-  Launch launch(machine, element_macros("X", dtype) + body, "spread", {chosen.buffer, slopes.buffer, to.buffer});
-  for (const int64_t v : {planes, windows, plane, chosen.at, slopes.at, to.at}) launch.with(static_cast<cl_uint>(v));
+  Launch launch(machine, element_macros("X", dtype) + body, "spread", {chosen.buffer, gradients.buffer, to.buffer});
+  for (const int64_t v : {planes, windows, plane, chosen.at, gradients.at, to.at}) launch.with(static_cast<cl_uint>(v));
   launch.over(planes * 16);
   return launch;
 }
@@ -161,7 +163,7 @@ bool plan_patches(const Site& site, hx_kernel& out) {
   return answer_launch(out, windows.patches(site.machine(), site.in(0).dtype, {0}, {1}, site.number("fill")), "patches");
 }
 
-// Each element of the image adds the windows it is in, in the order of the taps.
+// Each element of the image adds its windows in tap order.
 bool plan_unpatches(const Site& site, hx_kernel& out) {
   const Windows windows(site, dims(site.out()), {});
   return answer_launch(out, windows.unpatches(site.machine(), site.in(0).dtype, {0}, {1}), "unpatches");

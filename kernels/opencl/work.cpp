@@ -8,7 +8,7 @@ namespace harmonics::opencl {
 
 namespace {
 
-constexpr size_t kGroup = 64;  // threads of a group in one row
+constexpr size_t kGroup = 64;  // threads of a one-dimensional work-group
 
 const char kPrelude[] = R"(
 #pragma OPENCL FP_CONTRACT OFF
@@ -16,7 +16,7 @@ const char kPrelude[] = R"(
 #define AT(T, n) ((global T*)(b##n + o##n))
 )";
 
-// Numbers of 16 bits lie in memory only. For texts that have any.
+// 16-bit floats exist in memory only. Included in programs that use them.
 const char kHalves[] = R"(
 float f16_get(global const ushort* p, ulong i) { return vload_half(i, (global const half*)p); }
 void f16_put(global ushort* p, ulong i, float v) { vstore_half_rte(v, i, (global half*)p); }
@@ -147,7 +147,7 @@ Launch& Launch::groups(size_t x, size_t y, size_t z, size_t local_x, size_t loca
   return *this;
 }
 
-// Places seldom change: their arguments are set when they do.
+// Addresses rarely change: arguments are set only when they do.
 void Launch::enqueue(cl_command_queue queue, const hx_place* places, const hx_place* number) const {
   const hx_place none{0, 0};
   for (cl_uint i = 0; i < buffers_.size(); ++i) {
@@ -231,7 +231,7 @@ void Walk::widen(size_t axes) {
   for (auto& s : strides) s.insert(s.begin(), more, 0);
 }
 
-// The first axis needs no size: what is left of the number is its index.
+// The first axis needs no size: its index is the final quotient.
 std::string Walk::text(const std::string& number, const std::string& prefix, const std::vector<std::string>& places) const {
   std::string s;
   for (size_t a = 0; a < places.size(); ++a) s += "  uint " + places[a] + " = " + prefix + "o" + std::to_string(a) + ";\n";
@@ -259,7 +259,7 @@ std::vector<uint32_t> Walk::values() const {
   for (const int64_t o : offsets) v.push_back(static_cast<uint32_t>(o));
   for (size_t i = 0; i < sizes.size(); ++i) {
     v.push_back(static_cast<uint32_t>(sizes[i]));
-    for (const auto& s : strides) v.push_back(static_cast<uint32_t>(s[i]));  // what goes backwards wraps
+    for (const auto& s : strides) v.push_back(static_cast<uint32_t>(s[i]));  // negative strides wrap
   }
   return v;
 }

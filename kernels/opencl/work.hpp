@@ -1,4 +1,4 @@
-// What a call site becomes: kernels in their order, with their arguments. And what planning code sees of a site.
+// The kernel launches of a call site, and call sites as planning code sees them.
 #pragma once
 
 #include <algorithm>
@@ -19,19 +19,21 @@ using kernels::dims;
 using kernels::is_signed;
 using kernels::strides;
 using kernels::width;
-const char* type_name(uint32_t dtype);      // what it is computed in: "float", also of f16 and bf16; bool is uchar; null: not known
-const char* word_name(uint32_t dtype);      // unsigned, of the same width
-const char* sum_name(uint32_t dtype);       // what sums are made in
+// arithmetic type: "float", also for f16 and bf16; bool is uchar; null: unsupported
+const char* type_name(uint32_t dtype);
+const char* word_name(uint32_t dtype);      // unsigned type of the same width
+const char* sum_name(uint32_t dtype);       // accumulator type
 inline bool is_half(uint32_t dtype) { return dtype == HX_F16 || dtype == HX_BF16; }
 inline bool is_float(uint32_t dtype) { return dtype == HX_F32 || dtype == HX_F64 || is_half(dtype); }
-// A number of that type as the program has it: "0.1f", "-INFINITY", "(uchar)1".
+// A literal of that type: "0.1f", "-INFINITY", "(uchar)1".
 std::string literal(uint32_t dtype, double value);
 
-// Element `at` of a buffer, as it is computed in; the statement that stores one, rounded; the value that would be read again.
+// Expression that loads element `at` of a buffer; statement that stores one, rounded; the value rounded to the type.
 std::string read(uint32_t dtype, uint32_t buffer, const std::string& at);
 std::string write(uint32_t dtype, uint32_t buffer, const std::string& at, const std::string& value);
 std::string rounded(uint32_t dtype, const std::string& value);
-// NAME: the type it is computed in. NAME_READ(buffer, at), NAME_WRITE(buffer, at, value): the above, for texts that do not depend on types.
+// NAME: the arithmetic type. NAME_READ(buffer, at), NAME_WRITE(buffer, at, value): the above as macros, for sources
+// independent of types.
 std::string element_macros(const std::string& name, uint32_t dtype);
 
 class Site {
@@ -44,7 +46,7 @@ class Site {
   uint32_t outputs() const { return raw_.n_outputs; }
   const hx_type& in(uint32_t i) const { return raw_.inputs[i]; }
   const hx_type& out(uint32_t i = 0) const { return raw_.outputs[i]; }
-  uint32_t workspace() const { return inputs() + outputs(); }  // its buffer
+  uint32_t workspace() const { return inputs() + outputs(); }  // its buffer index
   int64_t integer(const char* name, int64_t otherwise = 0) const { return int_attribute(raw_.attributes, name, otherwise); }
   double number(const char* name, double otherwise = 0) const { return float_attribute(raw_.attributes, name, otherwise); }
   bool flag(const char* name) const { return integer(name) != 0; }
@@ -56,9 +58,10 @@ class Site {
   Machine& machine_;
 };
 
-constexpr uint32_t kLooked = ~0u;  // in place of a buffer: the number that a kernel looks at, or null
+constexpr uint32_t kLooked = ~0u;  // placeholder for a buffer: the number that a kernel checks, or null
 
-// One kernel on the queue. Its first arguments are the buffers, each with its offset: BUFFER(0), BUFFER(1) ... in `buffers`' order.
+// A kernel launch. Its first arguments are the buffers, each with its offset: BUFFER(0), BUFFER(1) ... in the order of
+// `buffers`.
 class Launch {
  public:
   Launch(Machine& machine, const std::string& body, const char* name, std::vector<uint32_t> buffers);
@@ -72,8 +75,8 @@ class Launch {
 
   template <typename T> Launch& with(T value) { return set(sizeof value, &value); }
   Launch& with_all(const std::vector<uint32_t>& values);
-  Launch& with_number(uint32_t dtype, double value);  // as a kernel's argument of that type is computed in
-  // So many threads in one row; the kernel leaves out what is beyond.
+  Launch& with_number(uint32_t dtype, double value);  // converted to the arithmetic type of `dtype`
+  // Launches at least `threads` threads in one dimension; the kernel ignores those beyond.
   Launch& over(int64_t threads);
   Launch& groups(size_t x, size_t y, size_t z, size_t local_x, size_t local_y = 1);
   void enqueue(cl_command_queue queue, const hx_place* places, const hx_place* number = nullptr) const;
@@ -83,12 +86,12 @@ class Launch {
 
   cl_kernel kernel_;
   std::vector<uint32_t> buffers_;
-  mutable std::vector<hx_place> set_;  // what the buffers' arguments are
+  mutable std::vector<hx_place> set_;  // current buffer arguments
   cl_uint next_;
   size_t global_[3] = {1, 1, 1}, local_[3] = {1, 1, 1};
 };
 
-// Numbers that a kernel has for itself.
+// A constant buffer of a kernel.
 class Constant {
  public:
   Constant(Machine& machine, const void* from, size_t bytes);
@@ -105,28 +108,29 @@ class Constant {
 struct Work {
   std::vector<Launch> launches;
   std::vector<Constant> constants = {};
-  bool looks = false;  // every kernel that writes results can look at a number before
+  bool looks = false;  // every kernel that writes results can check a number first
 };
 
-// Fills `out`: it owns the work.
+// Fills `out` with a kernel that owns the work.
 hx_kernel& answer(hx_kernel& out, Work work, const char* name);
 
-// Each family: true and `out` filled when it serves the site; what is declined says why.
+// A family's planning function: returns true and fills `out` if it supports the site; else it has declined with a
+// reason.
 using Plan = bool (*)(const Site& site, hx_kernel& out);
 
-// A walk through arrays: sizes and, by array, strides in elements. Neighbouring axes are joined where every array allows it.
+// Walk through arrays: sizes and, per array, strides in elements. Adjacent axes are merged where all arrays allow it.
 struct Walk {
   std::vector<int64_t> sizes;
-  std::vector<std::vector<int64_t>> strides;  // by array, of each axis
+  std::vector<std::vector<int64_t>> strides;  // by array and axis
   std::vector<int64_t> offsets;               // by array
   void join();
-  void widen(size_t axes);  // to so many, if they are fewer: texts depend on their number
-  // "uint a0 = ..., a1 = ...;": the place in each array of the element that `number` counts, from parameters that begin with `prefix`.
+  void widen(size_t axes);  // pads to at least so many axes: source texts depend on their number
+  // "uint a0 = ..., a1 = ...;": the offset in each array of element `number`, from parameters that begin with `prefix`.
   std::string text(const std::string& number, const std::string& prefix, const std::vector<std::string>& places) const;
   std::string parameters(const std::string& prefix) const;  // ", uint w_d0, int w_s0_0 ..."
-  std::vector<uint32_t> values() const;                     // of the parameters, in their order
+  std::vector<uint32_t> values() const;                     // of the parameters, in order
 };
 
-constexpr int64_t kMostElements = int64_t{1} << 31;  // what kernels count in
+constexpr int64_t kMostElements = int64_t{1} << 31;  // kernels use 32-bit indices
 
 }  // namespace harmonics::opencl

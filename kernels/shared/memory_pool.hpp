@@ -1,5 +1,5 @@
-// Memory that was given back and waits for who wants as much again: drivers let everything that runs on a device end before they give
-// memory or take it back, so that a graph which is compiled anew would hold up the ones that serve.
+// Caches released device memory for reuse: drivers synchronise the whole device on allocation and release, so compiling
+// a graph would stall others that are serving.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,15 @@ namespace harmonics::kernels {
 
 class MemoryPool {
  public:
-  // What asks the driver, throwing harmonics::Error when it has none, and gives back.
+  // `take` allocates from the driver or throws harmonics::Error; `give_back` releases.
   MemoryPool(std::function<uint64_t(uint64_t bytes)> take, std::function<void(uint64_t buffer)> give_back)
       : take_(std::move(take)), give_back_(std::move(give_back)) {}
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
   ~MemoryPool() { keep_at_most(0); }
 
-  // The smallest block kept that has so many bytes and no more than a quarter beyond, else one of the driver. Has the driver none, all
-  // that is kept goes back first.
+  // Returns the smallest cached block of at least `bytes` and at most a quarter more, else allocates. If the driver is
+  // out of memory, releases the cache and retries.
   uint64_t allocate(uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     auto best = kept_.end();
@@ -40,7 +40,7 @@ class MemoryPool {
     return block.buffer;
   }
 
-  // It is kept; what was kept longest goes back where more would be kept than is used.
+  // Caches the block; releases the oldest ones while more is cached than used.
   void release(uint64_t buffer) {
     const std::lock_guard lock(mutex_);
     const auto at = used_.find(buffer);
@@ -81,7 +81,7 @@ class MemoryPool {
   std::function<uint64_t(uint64_t)> take_;
   std::function<void(uint64_t)> give_back_;
   mutable std::mutex mutex_;
-  std::list<Block> kept_;            // the one kept longest first
+  std::list<Block> kept_;            // oldest first
   std::map<uint64_t, uint64_t> used_;  // bytes by buffer
   uint64_t kept_bytes_ = 0, used_bytes_ = 0;
 };

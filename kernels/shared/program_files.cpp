@@ -54,7 +54,7 @@ std::optional<std::string> ProgramFile::read() const {
   if (all.size() < sizeof h + key_.size()) return std::nullopt;
   std::memcpy(&h, all.data(), sizeof h);
   const size_t begin = sizeof h + key_.size();
-  // The whole key: two texts may have one sum.
+  // Compares the whole key, since hashes can collide.
   if (std::memcmp(h.magic, kMagic, sizeof kMagic) != 0 || h.key != key_.size() || all.compare(sizeof h, key_.size(), key_) != 0) return std::nullopt;
   if (h.bytes != all.size() - begin) return std::nullopt;
   std::string binary = all.substr(begin);

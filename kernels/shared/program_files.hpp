@@ -1,4 +1,4 @@
-// Built programs on the disk, under the user's cache, named by what they were built from. A file that is not whole is as none.
+// On-disk cache of compiled programs, in the user's cache folder, keyed by their inputs. Damaged files are ignored.
 #pragma once
 
 #include <optional>
@@ -9,12 +9,12 @@ namespace harmonics::kernels {
 
 class ProgramFile {
  public:
-  // `device`: whose folder of the cache; `made_from`: everything that makes another program of it.
+  // `device`: folder name in the cache; `made_from`: all inputs that affect the program.
   ProgramFile(const std::string& device, const std::vector<std::string>& made_from);
   std::optional<std::string> read() const;
-  // What cannot be written is built again next time.
+  // Write errors are ignored: the program is rebuilt next time.
   void write(const std::string& binary) const;
-  const std::string& path() const { return path_; }  // "": there is no place for it
+  const std::string& path() const { return path_; }  // "": there is no cache folder
 
  private:
   std::string path_, key_;

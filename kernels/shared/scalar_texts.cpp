@@ -12,7 +12,7 @@ namespace {
 
 using Texts = std::unordered_map<std::string_view, const char*>;
 
-// $a, $b, $c: operands; $T: their type; $U: unsigned of its width. Of floats.
+// Expressions for floats. $a, $b, $c: operands; $T: their type; $U: the unsigned type of the same width.
 const Texts& float_texts() {
   static const Texts texts = {
       {"neg", "-$a"},
@@ -44,7 +44,7 @@ const Texts& float_texts() {
   return texts;
 }
 
-// Of whole numbers: they wrap, and a quotient or remainder by zero is 0.
+// Expressions for integers, which wrap; a quotient or remainder by zero is 0.
 const Texts& whole_texts() {
   static const Texts texts = {
       {"neg", "($T)(($U)0 - ($U)$a)"},
@@ -90,11 +90,11 @@ std::string filled(const char* text, const ScalarWords& w) {
 
 }  // namespace
 
-std::string scalar_text(std::string_view op, Sort operands, const ScalarWords& words) {
+std::string scalar_text(std::string_view op, Kind operands, const ScalarWords& words) {
   const Texts& other = other_texts();
   if (const auto at = other.find(op); at != other.end()) return filled(at->second, words);
-  if (operands == Sort::flag) return "";
-  const Texts& texts = operands == Sort::real ? float_texts() : whole_texts();
+  if (operands == Kind::flag) return "";
+  const Texts& texts = operands == Kind::real ? float_texts() : whole_texts();
   const auto at = texts.find(op);
   return at == texts.end() ? "" : filled(at->second, words);
 }

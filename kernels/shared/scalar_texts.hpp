@@ -1,4 +1,4 @@
-// Elementwise primitives as text, for devices whose compiler takes a C: OpenCL C and CUDA's.
+// Elementwise primitives as source text for C-like device languages: OpenCL C and CUDA.
 #pragma once
 
 #include <string>
@@ -6,16 +6,16 @@
 
 namespace harmonics::kernels {
 
-enum class Sort { real, whole, flag };  // of operands
+enum class Kind { real, whole, flag };  // of operands
 
-// What an operation's text is made of: its operands, their type, and the unsigned type of that width.
+// Parts of an expression: operands, their type, and the unsigned type of the same width.
 struct ScalarWords {
   std::string a, b, c, type, unsigned_type;
 };
 
-// The expression; "": there is none of such operands, or it depends on the result (cast). `uchar` is the type of bools; LOGISTIC is a
-// macro that stands before.
-std::string scalar_text(std::string_view op, Sort operands, const ScalarWords& words);
+// The expression; "" if it does not exist for these operands, or depends on the result type (cast). `uchar` is the type
+// of booleans; LOGISTIC is a macro defined in the prelude.
+std::string scalar_text(std::string_view op, Kind operands, const ScalarWords& words);
 
 extern const char* const kScalarMacros;
 

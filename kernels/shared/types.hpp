@@ -1,4 +1,4 @@
-// What planning code of devices asks of a type at a call site.
+// Helpers on types for planning code of devices.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ inline int64_t count(const hx_type& t) {
   for (uint32_t i = 0; i < t.rank; ++i) n *= t.dims[i];
   return n;
 }
-// Elements between neighbours of each axis.
+// Stride of each axis, in elements.
 inline std::vector<int64_t> strides(const hx_type& t) {
   std::vector<int64_t> s(t.rank, 1);
   for (uint32_t i = t.rank; i-- > 1;) s[i - 1] = s[i] * t.dims[i];

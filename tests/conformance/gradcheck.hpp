@@ -18,7 +18,7 @@ using harmonics::GradientTolerance;
 using harmonics::random_indices;
 using harmonics::random_tensor;
 
-// Every element of every f64 input; also requires that the trace computes what eager evaluation computes.
+// Checks every element of every f64 input, and that the traced value equals the immediate one.
 inline void check_gradient(const Composition& f, const Values& inputs, GradientTolerance tolerance = {}) {
   const GradientComparison c = compare_gradient(f, inputs, tolerance);
   CHECK(c.traced == Approx(c.eager).epsilon(1e-12).margin(1e-12));
@@ -29,7 +29,7 @@ inline void check_gradient(const Composition& f, const Values& inputs, GradientT
   CHECK(c.mismatches.empty());
 }
 
-// Likewise for a function of one result.
+// Like check_gradient(), for a function with one result.
 inline void check_gradient_of(const std::function<HTensor(const Values&)>& f, const Values& inputs,
                               GradientTolerance tolerance = {}) {
   check_gradient([&](const Values& in) { return Values{f(in)}; }, inputs, tolerance);

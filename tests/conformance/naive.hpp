@@ -1,5 +1,4 @@
-// The primitives once more, each as the formula for one element of its result, in doubles: slow, obvious, independent
-// of the engine's loops.
+// Naive reference of the primitives: a formula per element in double, independent of the engine's loops.
 #pragma once
 
 #include <algorithm>
@@ -61,7 +60,7 @@ inline Index head(const Index& index, int64_t n) { return Index(index.begin(), i
 inline Index tail(const Index& index, int64_t n) { return Index(index.begin() + n, index.end()); }
 
 using Grids = std::vector<Grid>;
-// Fills results that already have their shape.
+// Fills results of the right shape.
 using Formula = std::function<void(const AttributeMap&, const Grids& in, Grids& out)>;
 
 // out[i] = element(i)
@@ -134,7 +133,7 @@ inline void naive_dot(const AttributeMap& a, const Grids& in, Grids& out) {
   });
 }
 
-// visit(patch, image) for every patch element; the image's index may lie outside.
+// Calls visit(patch, image) for every patch element; the image index may be out of range.
 template <typename Visit>
 void for_each_tap(const AttributeMap& a, const Index& patches, Visit&& visit) {
   const Index& kernel = a.integers("kernel");
@@ -150,7 +149,7 @@ void for_each_tap(const AttributeMap& a, const Index& patches, Visit&& visit) {
   });
 }
 
-// Where in the scale's vector element i looks.
+// Index into the scale's vector for element i.
 inline Index step_of(const AttributeMap& a, const Grid& scale, const Index& i) {
   return scale.shape.empty() ? Index{} : Index{i[static_cast<size_t>(a.integer("axis"))]};
 }
@@ -243,7 +242,7 @@ inline std::map<std::string, Formula> index_formulas() {
     out[0].values = in[0].values;
     for_each_index(in[1].shape, [&](const Index& i) { out[0].at(sum(i, start)) = in[1].at(i); });
   };
-  // An element's place is the number of those before it in the order.
+  // An element's rank is the number of elements before it in the order.
   f["top_k"] = [](const AttributeMap& a, const Grids& in, Grids& out) {
     for_each_index(in[0].shape, [&](const Index& i) {
       const auto value = [&](int64_t k) { return in[0].at(joined(head(i, static_cast<int64_t>(i.size()) - 1), {k})); };

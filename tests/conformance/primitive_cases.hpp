@@ -132,7 +132,7 @@ class PrimitiveCases {
       add(op, {tensor(dims)}).set("axis", pick(0, static_cast<int64_t>(dims.size()) - 1));
   }
 
-  // An operand of dot: its axes are shuffled, and the lists say where batch and contracted ones went.
+  // An operand of dot with shuffled axes; the lists return its batch and contracted axes.
   HTensor operand(const Ints& batch, const Ints& contract, Ints& batch_axes, Ints& contract_axes) {
     Ints dims = batch;
     dims.insert(dims.end(), contract.begin(), contract.end());

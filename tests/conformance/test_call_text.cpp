@@ -1,4 +1,4 @@
-// The calls that `inspect` shows of functionals and primitives.
+// The example calls that `inspect` shows for functionals and primitives.
 #include <catch2/catch.hpp>
 
 #include "engine/conformance/call_text.hpp"

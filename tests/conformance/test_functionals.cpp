@@ -1,5 +1,5 @@
-// Every functional: its gradient against finite differences in double, its own gradient against the one derived from
-// its body, and its results in every float type.
+// Every functional: its gradient against finite differences in double, its own gradient against the derived one, and
+// results in every float type.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::vector<double> doubles(const HTensor& x) {
   return {wide.data<double>(), wide.data<double>() + wide.size()};
 }
 
-// Fixed weights that make one number of all float results; integer results have no part in it.
+// Fixed weights that reduce all float results to one number; integer results are ignored.
 std::vector<HTensor> result_weights(const Values& results) {
   std::mt19937_64 generator(99);
   std::vector<HTensor> weights;
@@ -42,13 +42,13 @@ double weighted(const Values& results, const std::vector<HTensor>& weights) {
   for (size_t i = 0; i < results.size(); ++i) {
     if (!weights[i]) continue;
     const std::vector<double> y = doubles(results[i]), w = doubles(weights[i]);
-    // -inf: the lse of a query that sees nothing; it has no slope.
+    // -inf: lse of a query that sees no key, without gradient.
     for (size_t j = 0; j < y.size(); ++j) sum += std::isinf(y[j]) ? 0 : y[j] * w[j];
   }
   return sum;
 }
 
-// The gradient of the weighted sum with respect to every differentiated input, through gradient() on a traced program.
+// Gradients of the weighted sum for every differentiated input, through gradient() on a traced program.
 std::vector<std::vector<double>> traced_gradients(const std::string& functional, const FunctionalCase& c,
                                                   const Values& in, const std::vector<HTensor>& weights) {
   Tracer tracer("case");
@@ -66,10 +66,10 @@ std::vector<std::vector<double>> traced_gradients(const std::string& functional,
     const HTensor part = reduce_sum(results[i] * weights[i], axes_from(results[i], 0));
     sum = sum ? sum + part : part;
   }
-  const Values slopes = gradient(tracer, sum, wrt);
-  for (size_t i = 0; i < slopes.size(); ++i) tracer.output("d" + std::to_string(i), slopes[i]);
+  const Values gradients = gradient(tracer, sum, wrt);
+  for (size_t i = 0; i < gradients.size(); ++i) tracer.output("d" + std::to_string(i), gradients[i]);
   std::vector<std::vector<double>> found;
-  for (const HTensor& slope : interpret(tracer.take(), values)) found.push_back(doubles(slope));
+  for (const HTensor& gradient : interpret(tracer.take(), values)) found.push_back(doubles(gradient));
   return found;
 }
 
@@ -79,21 +79,21 @@ std::vector<std::vector<double>> numeric_gradients(const FunctionalCase& c, cons
   std::vector<std::vector<double>> found;
   for (size_t i = 0; i < in.size(); ++i) {
     if (!differentiated(c.inputs[i])) continue;
-    std::vector<double> slopes;
+    std::vector<double> gradients;
     for (int64_t j = 0; j < in[i].size(); ++j) {
       const auto moved = [&](double by) {
         Values values = in;
         values[i].mutable_data<double>()[j] += by;
         return weighted(apply(c.functional, c.attributes, values), weights);
       };
-      slopes.push_back((moved(kStep) - moved(-kStep)) / (2 * kStep));
+      gradients.push_back((moved(kStep) - moved(-kStep)) / (2 * kStep));
     }
-    found.push_back(slopes);
+    found.push_back(gradients);
   }
   return found;
 }
 
-// Largest difference in units of the tolerance absolute + relative |b|; NaN counts as infinite.
+// Largest difference relative to absolute + relative |b|; NaN counts as infinite.
 double excess(const std::vector<double>& a, const std::vector<double>& b, double absolute, double relative) {
   if (a.size() != b.size()) return INFINITY;
   double worst = 0;
@@ -105,7 +105,7 @@ double excess(const std::vector<double>& a, const std::vector<double>& b, double
   return worst;
 }
 
-// The same body without the functional's own gradient, under another name.
+// Registers the same body without a gradient under another name.
 std::string without_gradient(const std::string& name) {
   const FunctionalPtr found = FunctionalTable::global().find(name);
   const Functional& original = *found;
@@ -162,7 +162,7 @@ TEST_CASE("own gradients of functionals agree with those derived from the body")
     }
 }
 
-// Rounded inputs are the same numbers in every type, so what differs is the functional's own arithmetic.
+// Inputs are rounded first, so that only the functional's own arithmetic differs between types.
 TEST_CASE("functionals compute the same in every float type") {
   const struct {
     DType dtype;

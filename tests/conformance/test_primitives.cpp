@@ -1,5 +1,5 @@
-// The layout, index, reduction, contraction and storage primitives: gradients against finite differences, results
-// against plain loops, both against PyTorch.
+// Layout, index, reduction, contraction and storage primitives: gradients against finite differences, results against
+// the naive reference, both against PyTorch.
 #include <catch2/catch.hpp>
 
 #include <set>
@@ -78,7 +78,7 @@ TEST_CASE("results of primitives agree with plain loops") {
       }
 }
 
-TEST_CASE("a product's gradient with zeros among its factors") {
+TEST_CASE("reduce_prod: gradient with zeros among the factors") {
   const HTensor x = HTensor::from<double>({3, 3}, {1.5, 0, -2, 0, 0, 3, 2, 3, 4});
   for (const bool keep : {false, true})
     check_gradient([&](const Values& in) { return Values{reduce_prod(in[0], {1}, keep)}; }, {x});
@@ -86,16 +86,16 @@ TEST_CASE("a product's gradient with zeros among its factors") {
 
 TEST_CASE("gradients of gradients of contractions") {
   const HTensor a = testing::random_tensor({2, 3, 4}, 1), b = testing::random_tensor({4, 2, 5}, 2);
-  const auto slopes = [](const Values& in) {
+  const auto gradients = [](const Values& in) {
     const HTensor y = dot(in[0], in[1], {2}, {0}, {0}, {1});
     return gradient(*Tracer::current(), reduce_sum(y * y, {0, 1, 2}), {in[0], in[1]});
   };
-  Tracer tracer("slopes");
-  const Values traced{tracer.input("0", type_of(a)), tracer.input("1", type_of(b))}, first = slopes(traced);
+  Tracer tracer("gradients");
+  const Values traced{tracer.input("0", type_of(a)), tracer.input("1", type_of(b))}, first = gradients(traced);
   const HTensor sum = reduce_sum(first[0] * first[0], {0, 1, 2}) + reduce_sum(first[1] * first[1], {0, 1, 2});
   const Values second = gradient(tracer, sum, traced);
   tracer.output("value", sum);
-  tracer.output("slope", second[0]);
+  tracer.output("gradient", second[0]);
   const Program program = tracer.take();
   const auto value_at = [&](double by) {
     HTensor moved = a;
@@ -137,7 +137,7 @@ class Golden {
     if (x.dtype() == DType::Bool) return x.item<bool>();
     if (x.dtype() == DType::F64) return x.item<double>();
     if (x.rank() == 0) return x.item<int64_t>();
-    // An empty list arrives as a tensor of no elements.
+    // An empty list is stored as an empty tensor.
     return std::vector<int64_t>(x.data<int64_t>(), x.data<int64_t>() + x.size());
   }
   TensorFile file_;
@@ -181,8 +181,8 @@ TEST_CASE("gradients of primitives agree with PyTorch") {
         wrt.push_back(traced.back());
       }
       const HTensor y = apply(op, golden.attributes(name), traced).at(0);
-      const Values slopes = gradient(tracer, reduce_sum(y * cast(*upstream, dtype), axes_from(y, 0)), wrt);
-      for (size_t i = 0; i < slopes.size(); ++i) tracer.output(std::to_string(i), slopes[i]);
+      const Values gradients = gradient(tracer, reduce_sum(y * cast(*upstream, dtype), axes_from(y, 0)), wrt);
+      for (size_t i = 0; i < gradients.size(); ++i) tracer.output(std::to_string(i), gradients[i]);
       const Values found = interpret(tracer.take(), leaves);
       REQUIRE_FALSE(found.empty());
       for (size_t i = 0; i < found.size(); ++i)

@@ -1,5 +1,5 @@
-// A driver's library on a machine without one: the functions that cuDNN looks for, which answer that there is no device, and that modules
-// are loaded. With it cuDNN plans for devices that are not here (test_cudnn.cpp); nothing can run.
+// A stub of the driver's library for machines without one: functions that cuDNN looks up report no device, and loaded
+// modules. With it cuDNN plans for absent devices (test_cudnn.cpp), but cannot run.
 namespace {
 constexpr int kNoDevice = 100;
 int something;

@@ -1,4 +1,4 @@
-// One call of a kernel of the CUDA device on the accelerator that the processor plays.
+// Calls a kernel of the CUDA device on the emulated driver.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -21,7 +21,7 @@ inline hx_type type_for(std::vector<int64_t> dims, uint32_t dtype = HX_F32) {
   return t;
 }
 
-// Settings as they are at first, before and after a test.
+// Restores default settings before and after a test.
 class FreshSettings {
  public:
   FreshSettings() { emulated::settings() = {}; }
@@ -46,7 +46,7 @@ class DeviceCall {
       : op_(std::move(op)), attributes_(std::move(attributes)), inputs_(std::move(inputs)), result_{type_for(std::move(result)), {}} {
     result_.numbers.assign(static_cast<size_t>(count(result_.type)), -77);
   }
-  // Beside the first one.
+  // Adds a second result.
   DeviceCall& second(std::vector<int64_t> result) {
     second_ = Buffer{type_for(std::move(result)), {}};
     second_.numbers.assign(static_cast<size_t>(count(second_.type)), -77);
@@ -60,7 +60,7 @@ class DeviceCall {
     return *this;
   }
 
-  // The kernel's name; "": declined.
+  // Returns the kernel's name; "": declined.
   std::string plan(Machine& machine, Plan plan) {
     const AttributeView view(attributes_);
     std::vector<hx_type> in;
@@ -95,7 +95,7 @@ class DeviceCall {
     machine_->driver().close_stream(stream);
     return result_.numbers;
   }
-  // Everything lies somewhere else from now on, and what was there is no number.
+  // Moves all buffers and poisons the old ones.
   DeviceCall& move() {
     std::vector<Buffer*> all{&result_};
     for (Buffer& b : inputs_) all.push_back(&b);

@@ -1,4 +1,4 @@
-// Numbers of eight bits, four of exponent and three of fraction, without infinities (OCP 8-bit floating point, E4M3).
+// fp8 E4M3 (OCP 8-bit floating point): four bits of exponent, three of fraction, no infinities.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ inline float e4m3_value(uint8_t bits) {
   const float magnitude = exponent ? std::ldexp(1.0f + static_cast<float>(fraction) / 8, exponent - 7) : std::ldexp(static_cast<float>(fraction), -9);
   return bits & 0x80 ? -magnitude : magnitude;
 }
-// The nearest of them, ties to even, beyond 448 as 448: by looking for it.
+// Rounds to nearest, ties to even, saturates at 448; by search.
 inline uint8_t e4m3_bits(float x) {
   if (x != x) return 0x7f;
   const float magnitude = std::min(std::fabs(x), 448.0f);

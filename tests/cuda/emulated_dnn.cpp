@@ -1,6 +1,6 @@
-// cuDNN's graph interface played by the processor, as its documentation has it: descriptors take attributes of the documented type and
-// number, are checked when they are finalized and not changed afterwards; engines say what they do to numbers. Written from that side,
-// so that what the device says is checked and not repeated.
+// Emulation of cuDNN's graph API, written from its documentation, so that the device's calls are checked rather than
+// repeated: descriptors take attributes of the documented type and count, are validated on finalize and constant
+// afterwards; engines report their numerical notes.
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -28,7 +28,7 @@ struct Description {
   bool is_final = false;
   std::map<int, Value> values;
   int engine = -1;                     // of choices, engines and plans
-  const Description* graph = nullptr;  // what these are for
+  const Description* graph = nullptr;  // of choices, engines and plans
 
   bool has(std::initializer_list<int> attributes) const {
     for (const int a : attributes)
@@ -50,7 +50,7 @@ struct Handle {
   void* stream = nullptr;
 } the_handle;
 
-// Which descriptors have an attribute, and of what it is.
+// Descriptors that have an attribute, and its type.
 struct Rule {
   int kind, type;
   bool is_list;
@@ -66,7 +66,7 @@ const std::map<int, Rule>& rules() {
       {2812, {41, dnn::kInt64s, false}},  {2813, {41, dnn::kInt64s, false}},      {3007, {44, dnn::kComparisons, false}}};
   return table;
 }
-// Of the convolutions: two factors, then four descriptors each. Of attention and of masks: descriptors.
+// Attributes of convolutions: two factors, then four descriptors each. Of attention and masks: descriptors.
 bool operation_rule(int attribute, int type, Rule& rule) {
   if (attribute >= 2800 && attribute <= 2805) rule = {41, dnn::kDescriptions, false};
   else if (attribute >= 3000 && attribute <= 3006) rule = {44, dnn::kDescriptions, false};
@@ -140,7 +140,7 @@ struct Window {
   std::vector<int64_t> dilation, strides, high, low;
   explicit Window(const Description& d) : dilation(d.all<int64_t>(102)), strides(d.all<int64_t>(103)), high(d.all<int64_t>(104)), low(d.all<int64_t>(105)) {}
 };
-// An operation: its attributes begin at `first` with the two factors.
+// An operation; its attributes begin at `first` with the two factors.
 struct Operation {
   int first;
   const Description& it;
@@ -174,7 +174,7 @@ bool fits(const Description& d) {
   return true;
 }
 
-// A graph of one mask: from scores to scores, by a right bound.
+// Is it a graph of one mask, from scores to scores, with a right bound?
 bool masks(const Description& d) {
   if (!d.has({3000, 3004, 3005, 3006, 3007}) || d.one<int32_t>(3007) != dnn::kGreaterOrEqual) return false;
   const Tensor x(d.linked(3000)), bound(d.linked(3004)), fill(d.linked(3005)), y(d.linked(3006));
@@ -223,8 +223,8 @@ int finalize(dnn::Description d) {
   return good ? 0 : kBadParameter;
 }
 
-// The best: one that adds in any order, one on tensor cores. For the rest: one that transforms tiles, one that is as f32 is, with a
-// workspace.
+// Engines. Offered first: one with any order of additions, one on tensor cores. Further ones: one with transformed
+// tiles, one in plain f32 with a workspace.
 enum : int { kAnyOrder, kOnTensorCores, kPlain, kByTiles };
 constexpr int64_t kWorkspace = 1000;
 
@@ -261,7 +261,7 @@ int get(dnn::Description d, int attribute, int type, int64_t wanted, int64_t* co
   return kNotSupported;
 }
 
-// Every index below `dims`.
+// Calls f for every index below `dims`.
 void each(const std::vector<int64_t>& dims, const std::function<void(const std::vector<int64_t>&)>& f) {
   std::vector<int64_t> at(dims.size(), 0);
   for (;;) {
@@ -272,7 +272,7 @@ void each(const std::vector<int64_t>& dims, const std::function<void(const std::
   }
 }
 
-// What is summed goes to the operand that the kind says; the others are read.
+// The kind of operation selects the operand that is summed into; the others are read.
 void convolve(int kind, const Tensor& x, const Tensor& w, const Tensor& y, const Window& window, void* at_x, void* at_w, void* at_y) {
   const Tensor& result = kind == 10 ? y : kind == 12 ? x : w;
   void* to = kind == 10 ? at_y : kind == 12 ? at_x : at_w;
@@ -295,7 +295,7 @@ void convolve(int kind, const Tensor& x, const Tensor& w, const Tensor& y, const
   for (size_t i = 0; i < sums.size(); ++i) result.put(to, static_cast<int64_t>(i), sums[i]);
 }
 
-// Without a mask everything is seen.
+// Without a mask all keys are seen.
 void attend(const Description& d, const std::function<void*(const Tensor&)>& given) {
   const Tensor q(d.linked(2800)), k(d.linked(2801)), v(d.linked(2802)), out(d.linked(2803)), lse(d.linked(2804)), scale(d.linked(2805));
   const double factor = scale.at(given(scale), 0);
@@ -330,7 +330,7 @@ int execute(dnn::Handle, dnn::Description p, dnn::Description pack) {
   const Description &plan = of(p), &given = of(pack);
   if (!plan.is_final || !given.is_final || plan.kind != 5 || given.kind != 16) return kNotFinalized;
   const Description& operation = plan.graph->linked(801);
-  // Numbers given by value are read now, the others when their turn comes.
+  // By-value numbers are read now, all others when the job runs.
   const auto numbers = given.all<int64_t>(1000);
   const auto addresses = given.all<void*>(1001);
   const auto at = [=](const Tensor& t) -> void* {

@@ -32,7 +32,7 @@ int failing(const char* what) {
   return at == settings().fails.end() ? 0 : at->second;
 }
 
-// The arguments of a launch as they were then.
+// A copy of a launch's arguments.
 class Kept {
  public:
   Kept(const Entry& kernel, void** arguments) : kernel_(kernel) {
@@ -50,7 +50,7 @@ class Kept {
   std::vector<std::vector<uint64_t>> bytes_;
 };
 
-// Streams are filled by several threads, and run by whichever waits first.
+// Several threads fill streams; the first that waits runs them.
 std::recursive_mutex& order() {
   static std::recursive_mutex m;
   return m;
@@ -60,7 +60,7 @@ int open_streams = 0;
 struct Point;
 struct Queue {
   Stream work, captured;
-  std::vector<std::shared_ptr<Point>> recorded;  // among what is captured
+  std::vector<std::shared_ptr<Point>> recorded;  // during a capture
   bool captures = false, hurries = false;
 
   void put(std::function<void()> job) {
@@ -78,7 +78,7 @@ struct Queue {
   }
 };
 
-// Reached once the stream has run up to it as often as it was put there. Jobs hold it too.
+// Complete once the stream has reached it as often as it was recorded. Jobs hold it too.
 struct Point {
   Queue* queue;
   bool keeps_time = false;
@@ -148,7 +148,8 @@ class EmulatedDriver final : public Driver {
   }
   int launch(const void* function, const Grid& g, void** arguments, void* stream) override {
     if (const int code = failing("launch")) return code;
-    if (g.threads > 1024 || g.y > 65535 || g.z > 65535 || g.x == 0 || g.y == 0 || g.z == 0) return 9;  // as the driver refuses them
+    // limits of the driver
+    if (g.threads > 1024 || g.y > 65535 || g.z > 65535 || g.x == 0 || g.y == 0 || g.z == 0) return 9;
     ++settings().launches;
     auto kept = std::make_shared<Kept>(*static_cast<const Entry*>(function), arguments);
     return of(stream).put([=] { kept->run({g.x, g.y, g.z}, {g.threads, 1, 1}); }), 0;
@@ -171,7 +172,7 @@ class EmulatedDriver final : public Driver {
   int elapsed(void* from, void* to, double* seconds) override {
     if (const int code = failing("elapsed")) return code;
     const Point &first = **static_cast<Event*>(from), &last = **static_cast<Event*>(to);
-    if (!first.keeps_time || !last.keeps_time) return kInvalidHandle;  // as the driver says it
+    if (!first.keeps_time || !last.keeps_time) return kInvalidHandle;  // as in the driver
     if (!first.reached() || !last.reached()) return kNotReady;
     *seconds = static_cast<double>(std::chrono::duration<float, std::milli>(last.time - first.time).count()) * 1e-3;
     return 0;
@@ -214,7 +215,7 @@ class EmulatedDriver final : public Driver {
   }
   int release_graph(void* graph) override { return delete static_cast<Graph*>(graph), 0; }
 
-  // An image is a library of the processor.
+  // An image is a shared library for the processor.
   int load(const std::string& image, void** program) override {
     std::string path = (std::filesystem::temp_directory_path() / "harmonics-chain-XXXXXX").string();
     const int file = mkstemp(path.data());
@@ -239,7 +240,7 @@ class EmulatedDriver final : public Driver {
   static Queue& of(void* stream) { return *static_cast<Queue*>(stream); }
 };
 
-// What stands before a chain, and after it: the kernel as an entry. Threads of a chain never wait for each other.
+// Text before and after a chain: the kernel becomes an entry. Threads of a chain never wait for each other.
 const char* kBefore = R"(#define HM_EMULATED
 #define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")
@@ -287,13 +288,14 @@ class HostCompiler final : public Compiler {
     if (!mkdtemp(folder.data())) throw Error(ErrorKind::Device, "no folder to compile in");
     const std::string from = folder + "/chain.cpp", to = folder + "/chain.so";
     std::ofstream(from) << kBefore << source << kAfter;
-    // Hidden: two chains have types of the same names, and the loader would take them for one. Of libraries they need what the program has.
+    // Hidden symbols: two chains have types of the same name, which the loader would merge. Libraries are resolved from
+    // the program.
     const std::string command = HARMONICS_HOST_COMPILER " -std=c++17 -O1 -shared -nostdlib -fPIC -fvisibility=hidden -fno-math-errno -ffp-contract=off -w -o " + to + " " + from + " -lgcc 2>" + folder + "/log";
     const int code = std::system(command.c_str());
     std::ifstream result(code == 0 ? to : folder + "/log", std::ios::binary);
     std::string text{std::istreambuf_iterator<char>(result), {}};
     fs::remove_all(folder);
-    if (code != 0) throw Error(ErrorKind::Device, "the compiler does not build a program of ours: " + text + source);
+    if (code != 0) throw Error(ErrorKind::Device, "the compiler cannot compile a generated program: " + text + source);
     return text;
   }
 };

@@ -1,5 +1,5 @@
-// CUDA's words for a processor: blocks run one after the other, the threads of a block as fibers that take turns. What a kernel does
-// wrong among its threads shows: barriers that not all reach, results that depend on who comes first.
+// CUDA's language on the processor: blocks run one after another, their threads as fibers that take turns. Detects
+// synchronisation errors: barriers that not all threads reach, results that depend on the order of threads.
 #pragma once
 
 #include <cmath>
@@ -23,10 +23,10 @@ inline thread_local Place place;
 // Waits for all threads of the block, or of the warp.
 void meet_block();
 void meet_warp();
-// Memory of the block's threads to hand a value to their neighbours.
+// Per-thread memory of the block, to exchange values between threads.
 void* slot(uint32_t thread);
 
-// A kernel as launches name it: how a thread of it is called with its arguments, and how many bytes each of them has.
+// A launchable kernel: how to call it for one thread, and the sizes of its arguments.
 struct Entry {
   void (*run)(void** arguments);
   uint32_t count;

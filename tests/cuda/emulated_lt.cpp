@@ -1,5 +1,5 @@
-// cuBLASLt played by the processor, as its documentation has it: matrices lie column by column, D = epilogue(op(A) op(B)), the bias
-// goes down the columns. Written from that side, so that what kernels/cuda/lt_step.cpp says is checked and not repeated.
+// Emulation of cuBLASLt, written from its documentation, so that the calls of kernels/cuda/lt_step.cpp are checked
+// rather than repeated: matrices are column-major, D = epilogue(op(A) op(B)), the bias is added along columns.
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -72,7 +72,7 @@ bool fits(const Description& p, const Description& a, const Description& b, cons
   for (const Description* m : {&a, &b, &d})
     if (m->leading < static_cast<int64_t>(m->rows)) return false;
   const int64_t batch = d.get(lt::kBatchCount, 1);
-  // Of eight bits: the first one transposed, the second not, columns at multiples of 16 bytes, and nothing after it.
+  // fp8: A transposed, B not, columns at multiples of 16 bytes, no epilogue.
   if (a.type == lt::kE4m3 && (b.type != lt::kE4m3 || d.type != lt::kF32 || !p.get(lt::kTransposeA, 0) || p.get(lt::kTransposeB, 0) || a.rows % 16 || d.rows * 4 % 16 ||
                               p.get(lt::kEpilogue, lt::kPlain) != lt::kPlain))
     return false;
@@ -85,7 +85,7 @@ void multiply(const Description& p, const void* a, const Description& da, const 
   const bool ta = p.get(lt::kTransposeA, 0), tb = p.get(lt::kTransposeB, 0);
   const int64_t k = shape_after(da, ta).columns, epilogue = p.get(lt::kEpilogue, lt::kPlain);
   const auto* bias = reinterpret_cast<const void*>(p.get(lt::kBiasPointer, 0));
-  // Of the whole operand, as it is after its transposition: for each row of A, or each column of B.
+  // Sums of the operand after its transposition: over each row of A, or each column of B.
   auto* sums = reinterpret_cast<void*>(p.get(lt::kBiasPointer, 0));
   const bool of_a = epilogue == lt::kSumOfA;
   for (int64_t i = 0; (of_a || epilogue == lt::kSumOfB) && i < static_cast<int64_t>(of_a ? dd.rows : dd.columns); ++i) {
@@ -141,7 +141,7 @@ const LtFunctions kFunctions = [] {
   f.heuristic = [](lt::Handle, lt::Description p, lt::Description a, lt::Description b, lt::Description, lt::Description d, lt::Description preference, int,
                    lt::Heuristic* results, int* found) {
     if (!fits(of(p), of(a), of(b), of(d))) return 15;
-    // What the host gives lies at multiples of 64: ways that want more must not be offered.
+    // The host guarantees an alignment of 64: algorithms that need more must not be offered.
     for (const int which : {lt::kLeastAlignmentA, lt::kLeastAlignmentB, lt::kLeastAlignmentC, lt::kLeastAlignmentD})
       if (of(preference).get(which, 256) > 64) return 15;
     *results = {};

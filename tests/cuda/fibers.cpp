@@ -1,5 +1,5 @@
-// The threads of a block: the first runs on until it waits for the others, then the next. Threads that never wait are one after the
-// other, on one stack. Every second round goes from the last to the first.
+// Runs a block's threads: each one until it waits, then the next. Threads that never wait share one stack. Every second
+// round runs in reverse order.
 #include <csetjmp>
 
 #include <ucontext.h>
@@ -19,8 +19,8 @@ constexpr uint32_t kWarp = 32;
 
 enum class State { ready, at_block, at_warp, done };
 
-// A place to go on at. swapcontext() asks the system for the signal mask at each change: it only begins stacks here, but where sanitizers
-// watch how stacks are left.
+// A suspended execution. swapcontext() sets the signal mask by a system call on each switch, so it only starts stacks
+// here, except under sanitizers, which track stack switches.
 struct Context {
   ucontext_t whole;
   jmp_buf place;
@@ -42,7 +42,7 @@ struct Fiber {
   std::unique_ptr<char[]> stack{new char[kStack]};
   uint32_t thread = 0;
   State state = State::ready;
-  bool waited = false;  // then it takes no further thread
+  bool waited = false;  // then it starts no further thread
 };
 
 class Block {
@@ -67,7 +67,7 @@ class Block {
   void* slot(uint32_t thread) { return &slots_[thread]; }
 
  private:
-  // Threads that have not begun: a fiber goes through them until one of them waits.
+  // Starts the remaining threads in one fiber until one of them waits.
   void start_rest() {
     while (next_ < threads_) {
       auto fiber = spare_.empty() ? begin() : std::move(spare_.back());
@@ -89,7 +89,7 @@ class Block {
     makecontext(&whole, reinterpret_cast<void (*)()>(&Block::enter), 2, static_cast<unsigned>(self), static_cast<unsigned>(self >> 32));
     return fiber;
   }
-  // Never returns: a fiber that is done waits to be taken for other threads.
+  // Never returns: a finished fiber waits to be reused.
   static void enter(unsigned low, unsigned high) {
     auto* block = reinterpret_cast<Block*>(static_cast<uintptr_t>(low) | static_cast<uintptr_t>(high) << 32);
     for (Fiber* self = block->current_;;) {
@@ -122,7 +122,7 @@ class Block {
       }
   }
 
-  // Those who wait go on when all that are left of their warp, or of the block, are there.
+  // Resumes waiting threads when all remaining ones of their warp, or of the block, have arrived.
   void release() {
     bool moved = false, whole = true;
     for (const auto& f : fibers_) whole = whole && f->state == State::at_block;

@@ -1,5 +1,5 @@
-// Is a pointer of ours, to a function of a library whose header we do without, one to what that header declares? Handles are void* with
-// us and enumerations are int: arguments are compared by size and by whether they are addresses.
+// Compares our declaration of a library function with its header's. Our handles are void* and our enumerations int, so
+// arguments are compared by size and by being pointers.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace harmonics::cuda::testing {
 
-constexpr bool agree(int64_t ours, int64_t theirs) { return ours == theirs; }  // two numbers of an enumeration
+constexpr bool agree(int64_t ours, int64_t theirs) { return ours == theirs; }  // two enumerators
 
 template <typename A, typename B>
 constexpr bool same_argument = std::is_void_v<A> ? std::is_void_v<B> : std::is_pointer_v<A> == std::is_pointer_v<B> && std::is_floating_point_v<A> == std::is_floating_point_v<B>;

@@ -1,4 +1,4 @@
-// The toolkit's own cuBLASLt, where it is: our numbers are its header's, and descriptions can be made without an accelerator.
+// The toolkit's cuBLASLt, if present: our constants equal its header's, and descriptors can be created without a GPU.
 #include <catch2/catch.hpp>
 
 #include <cstddef>
@@ -26,7 +26,7 @@ static_assert(agree(lt::kLeastAlignmentC, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_B
 static_assert(agree(lt::kPlain, CUBLASLT_EPILOGUE_DEFAULT) && agree(lt::kRelu, CUBLASLT_EPILOGUE_RELU));
 static_assert(agree(lt::kBias, CUBLASLT_EPILOGUE_BIAS) && agree(lt::kReluBias, CUBLASLT_EPILOGUE_RELU_BIAS));
 static_assert(agree(lt::kSumOfA, CUBLASLT_EPILOGUE_BGRADA) && agree(lt::kSumOfB, CUBLASLT_EPILOGUE_BGRADB));
-// Structures: the same members at the same places.
+// Structures: equal members at equal offsets.
 static_assert(sizeof(lt::Algorithm) == sizeof(cublasLtMatmulAlgo_t) && alignof(lt::Algorithm) == alignof(cublasLtMatmulAlgo_t));
 static_assert(sizeof(lt::Heuristic) == sizeof(cublasLtMatmulHeuristicResult_t) && alignof(lt::Heuristic) == alignof(cublasLtMatmulHeuristicResult_t));
 static_assert(offsetof(lt::Heuristic, algorithm) == offsetof(cublasLtMatmulHeuristicResult_t, algo));
@@ -35,7 +35,7 @@ static_assert(offsetof(lt::Heuristic, state) == offsetof(cublasLtMatmulHeuristic
 static_assert(offsetof(lt::Heuristic, waves) == offsetof(cublasLtMatmulHeuristicResult_t, wavesCount));
 static_assert(sizeof(lt::Heuristic::workspace) == sizeof(cublasLtMatmulHeuristicResult_t::workspaceSize) &&
               sizeof(lt::Heuristic::state) == sizeof(cublasLtMatmulHeuristicResult_t::state));
-// Functions: the same arguments in the same order.
+// Functions: equal arguments in equal order.
 template <auto LtFunctions::*ours, auto theirs> constexpr bool kLtAlike = testing::same_function<testing::member_of<ours>, decltype(theirs)>;
 static_assert(kLtAlike<&LtFunctions::create, cublasLtCreate> && kLtAlike<&LtFunctions::destroy, cublasLtDestroy>);
 static_assert(kLtAlike<&LtFunctions::version, cublasLtGetVersion> && kLtAlike<&LtFunctions::status_text, cublasLtGetStatusString>);
@@ -47,7 +47,7 @@ static_assert(kLtAlike<&LtFunctions::preference_destroy, cublasLtMatmulPreferenc
 static_assert(kLtAlike<&LtFunctions::product, cublasLtMatmul>);
 #endif
 
-TEST_CASE("cuBLASLt takes the descriptions of products without an accelerator") {
+TEST_CASE("cublaslt: accepts product descriptors without a GPU") {
   std::string why;
   const LtFunctions* f = open_cublaslt(why);
   if (!f) {
@@ -75,7 +75,7 @@ TEST_CASE("cuBLASLt takes the descriptions of products without an accelerator") 
     for (const int which : {lt::kBiasPointer, lt::kScaleA, lt::kScaleB}) {
       CHECK(f->product_set(product, which, &bias, sizeof bias) == 0);
     }
-    CHECK(f->product_set(product, lt::kTransposeA, &batch, 1) != 0);  // it looks at what it is given
+    CHECK(f->product_set(product, lt::kTransposeA, &batch, 1) != 0);  // arguments are validated
     CHECK(f->product_destroy(product) == 0);
   }
   for (const int type : {lt::kF32, lt::kF64, lt::kF16, lt::kBf16, lt::kE4m3}) {

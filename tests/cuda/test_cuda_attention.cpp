@@ -1,7 +1,7 @@
-// How attention is told to cuDNN: against one that is played as its documentation has it, compared with what the body says.
+// Attention by an emulated cuDNN, compared with the functional's body.
 #include <cmath>
 
-#include "tests/cuda/played.hpp"
+#include "tests/cuda/emulated_device.hpp"
 #include "tests/engine/execution/training_program.hpp"
 
 using namespace harmonics;
@@ -13,7 +13,7 @@ namespace {
 struct Case {
   int64_t batch, heads, shared, queries, keys, width, value_width;
   bool causal, positions_first;
-  double scale;  // 0: as it is unless something is said
+  double scale;  // 0: the default
 
   Shape shape(int64_t n, int64_t positions, int64_t last) const { return positions_first ? Shape{batch, positions, n, last} : Shape{batch, n, positions, last}; }
   Attributes attributes() const {
@@ -30,12 +30,13 @@ struct Case {
 };
 
 constexpr Case kAttentionCases[] = {
-    {2, 3, 3, 5, 5, 8, 8, false, false, 0},   {2, 4, 2, 5, 7, 8, 16, false, false, 0.7},  // heads that share keys; values of another width
+    // shared key heads; another value width
+    {2, 3, 3, 5, 5, 8, 8, false, false, 0},   {2, 4, 2, 5, 7, 8, 16, false, false, 0.7},
     {1, 4, 1, 6, 6, 16, 16, true, false, 0},  {2, 2, 2, 3, 9, 8, 8, true, false, 0},      // the last query sees all
     {2, 4, 2, 5, 7, 8, 8, true, true, 0},     {1, 1, 1, 1, 1, 8, 8, false, true, 2},
 };
 
-// out and lse of attention in this type; which kernel served it.
+// out and lse of an attention in this type, and the kernel's name.
 struct Result {
   HTensor out, lse;
   std::string kernel;
@@ -44,10 +45,10 @@ Result attend(const Case& c, DType dtype, Precision precision) {
   Tracer tracer("attention");
   std::vector<HTensor> in;
   for (const auto& [name, value] : c.given()) in.push_back(cast(tracer.input(name, {DType::F32, value.shape()}), dtype));
-  const auto results = call("attention", {in[1], in[0], in[2]}, c.attributes());  // a map has k before q
+  const auto results = call("attention", {in[1], in[0], in[2]}, c.attributes());  // a map sorts k before q
   tracer.output("out", cast(results[0], DType::F32));
   tracer.output("lse", results[1]);
-  Played with;
+  EmulatedDevice with;
   CompileOptions options = with.options();
   options.precision = precision;
   const Program program = tracer.take();
@@ -69,12 +70,12 @@ void require_close_within(const HTensor& a, const HTensor& b, double margin) {
 
 }  // namespace
 
-TEST_CASE("attention by cuDNN in two bytes an element, and in f32 where products may round") {
+TEST_CASE("cudnn attention: 16-bit types, and f32 with rounding allowed") {
   const FreshSettings fresh;
   struct Kind {
     DType dtype;
     Precision precision;
-    double margin;  // of results rounded to it, beside the body's, which rounds elsewhere
+    double margin;  // tolerance of rounded results, since the body rounds elsewhere
   };
   for (const Case& c : kAttentionCases)
     for (const Kind kind : {Kind{DType::F16, Precision::fp32, 2e-3}, Kind{DType::BF16, Precision::fp32, 2e-2}, Kind{DType::F32, Precision::fp16, 4e-3}}) {
@@ -92,7 +93,7 @@ TEST_CASE("attention by cuDNN in two bytes an element, and in f32 where products
   CHECK(emulated::settings().dnn_descriptions == 0);
 }
 
-TEST_CASE("numbers beyond f16 stay finite in attention that may round") {
+TEST_CASE("cudnn attention: values beyond f16 stay finite with rounding allowed") {
   const FreshSettings fresh;
   Machine own{open_driver(), open_compiler()};
   Buffer q = numbers({1, 1, 1, 8}, 1), k = q, v = q;
@@ -104,7 +105,7 @@ TEST_CASE("numbers beyond f16 stay finite in attention that may round") {
   for (const float x : call.run()) CHECK(x == -65504.0f);
 }
 
-TEST_CASE("attention says why it is left to its body") {
+TEST_CASE("cudnn attention: declines with a reason") {
   const FreshSettings fresh;
   const auto why = [](const AttributeMap& a, int64_t queries, int64_t keys, int64_t width, uint32_t flags) {
     Machine own{open_driver(), open_compiler()};
@@ -113,8 +114,8 @@ TEST_CASE("attention says why it is left to its body") {
     CHECK(call.plan(own, plan_attention).empty());
     return std::string(harmonics_api()->last_error(nullptr));
   };
-  CHECK(why({}, 3, 3, 8, 0) == "attends in two bytes an element, f32 only where products may round");
-  CHECK(why(AttributeMap().set("causal", true), 4, 3, 8, HX_SITE_FP16_CHUNKS) == "gives every query a key that it sees");
+  CHECK(why({}, 3, 3, 8, 0) == "needs a 16-bit type, or f32 with rounding allowed");
+  CHECK(why(AttributeMap().set("causal", true), 4, 3, 8, HX_SITE_FP16_CHUNKS) == "needs a visible key for every query");
   CHECK(why({}, 3, 3, 7, HX_SITE_FP16_CHUNKS) == "cuDNN does not take the description: an error");
   emulated::settings().dnn_version = 92000;
   CHECK(why({}, 3, 3, 8, HX_SITE_FP16_CHUNKS) == "cuDNN is older than 9.21 (92000), which attends in one operation");

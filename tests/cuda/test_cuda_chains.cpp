@@ -1,4 +1,4 @@
-// Elementwise chains: what their source means, that CUDA's compilers take it, and what is kept of it on the disk.
+// Elementwise chains: generated sources, their acceptance by CUDA's compilers, and the disk cache.
 #include "tests/cuda/device_call.hpp"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// relu(a * b + c) with b one number and c a row.
+// relu(a * b + c) with a scalar b and a row c.
 DeviceCall sample_chain(int64_t rows, int64_t columns) {
   DeviceCall call("fused_elementwise", {}, {numbers({rows, columns}, 1), numbers({}, 2), numbers({columns}, 3), numbers({rows, 1}, 4)}, {rows, columns});
   call.chain({{"mul", 0, 1, 0, HX_F32}, {"add", 4, 2, 0, HX_F32}, {"maximum", 5, 3, 0, HX_F32}}, {6});
@@ -49,7 +49,7 @@ hx_call_site site_of(const std::vector<hx_type>& in, const std::vector<hx_type>&
   return site;
 }
 
-// Sources with every type and every way that inputs lie.
+// Sources with every type and every broadcasting of inputs.
 std::vector<std::string> sources() {
   std::vector<std::string> all;
   const auto add = [&](const std::vector<hx_type>& in, const std::vector<hx_type>& out, const std::vector<hx_scalar_op>& chain, const std::vector<uint32_t>& stored) {
@@ -69,7 +69,7 @@ std::vector<std::string> sources() {
     add({type_for(s, dtype)}, {type_for(s, dtype)}, unary, {r});
   }
   const uint32_t types[] = {HX_BOOL, HX_U8, HX_I8, HX_I16, HX_U16, HX_I32, HX_U32, HX_I64, HX_U64, HX_F16, HX_BF16, HX_F32, HX_F64};
-  for (const uint32_t from : types) {  // casts to all, one after the other
+  for (const uint32_t from : types) {  // casts to every type, chained
     std::vector<hx_scalar_op> casts;
     std::vector<hx_type> results;
     std::vector<uint32_t> stored;
@@ -89,7 +89,7 @@ std::vector<std::string> sources() {
 
 }  // namespace
 
-TEST_CASE("a chain means what its operations mean, whatever the shapes") {
+TEST_CASE("cuda chains: equal to single operations for all shapes") {
   const FreshSettings fresh;
   const CacheFolder cache;
   Machine machine(open_driver(), open_compiler());
@@ -101,7 +101,7 @@ TEST_CASE("a chain means what its operations mean, whatever the shapes") {
   }
 }
 
-TEST_CASE("a program is compiled once, kept on the disk, and made anew when its file is damaged") {
+TEST_CASE("cuda chains: compiled once, cached on disk, rebuilt if damaged") {
   const FreshSettings fresh;
   const CacheFolder cache;
   const auto compiled_by_new_machine = [] {
@@ -127,10 +127,10 @@ TEST_CASE("a program is compiled once, kept on the disk, and made anew when its 
     bytes.write("damage", 6);
   }
   CHECK(compiled_by_new_machine() == 1);
-  CHECK(cache.files().size() == 1);  // nothing is left beside it
+  CHECK(cache.files().size() == 1);  // no temporary files remain
 }
 
-TEST_CASE("without NVRTC chains are declined, with the reason") {
+TEST_CASE("cuda chains: declined with a reason without NVRTC") {
   const FreshSettings fresh;
   emulated::settings().has_compiler = false;
   Machine machine(open_driver(), open_compiler());
@@ -139,7 +139,7 @@ TEST_CASE("without NVRTC chains are declined, with the reason") {
   CHECK(std::string(harmonics_api()->last_error(nullptr)).find("libnvrtc.so.13 is not found") != std::string::npos);
 }
 
-TEST_CASE("CUDA's compilers take every chain: NVRTC where it is") {
+TEST_CASE("cuda chains: NVRTC compiles every chain") {
   const auto nvrtc = open_nvrtc();
   if (const std::string why = nvrtc->unavailable(); !why.empty()) {
     WARN("nothing is tested: " << why);
@@ -153,17 +153,17 @@ TEST_CASE("CUDA's compilers take every chain: NVRTC where it is") {
   facts.major = 99;  // newer than the compiler knows: PTX of the newest
   const std::string ptx = nvrtc->compile(sources()[0], facts);
   CHECK(ptx.find(".visible .entry chain(") != std::string::npos);
-  CHECK_THROWS_WITH(nvrtc->compile("not CUDA", facts), Catch::Contains("NVRTC does not build a program of ours"));
+  CHECK_THROWS_WITH(nvrtc->compile("not CUDA", facts), Catch::Contains("NVRTC cannot compile a generated program"));
 }
 
 #ifdef HARMONICS_NVCC
-TEST_CASE("CUDA's compilers take every chain: nvcc, all in one program") {
+TEST_CASE("cuda chains: nvcc compiles all chains in one program") {
   const CacheFolder folder;
   const fs::path from = fs::temp_directory_path() / "harmonics-chains.cu";
   std::string text;
   int n = 0;
   for (const std::string& source : sources()) {
-    // Each in a space of its own; what stands before is the same for all.
+    // Each in its own namespace, with a common prelude.
     std::string one = source;
     const std::string name = "extern \"C\" __global__ void chain(";
     one.replace(one.find(name), name.size(), "__global__ void chain(");

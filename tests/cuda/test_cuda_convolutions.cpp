@@ -1,7 +1,7 @@
-// How convolutions are told to cuDNN: against one that is played as its documentation has it, compared with sums written out here.
+// Convolutions by an emulated cuDNN, compared with explicit sums.
 #include <cmath>
 
-#include "tests/cuda/played.hpp"
+#include "tests/cuda/emulated_device.hpp"
 #include "tests/engine/execution/training_program.hpp"
 
 using namespace harmonics;
@@ -15,7 +15,7 @@ Machine conv_machine() { return {open_driver(), open_compiler()}; }
 using Dims = std::vector<int64_t>;
 
 struct Conv {
-  int64_t samples, channels, outputs, groups;  // channels and outputs in all
+  int64_t samples, channels, outputs, groups;  // channels and outputs of all groups
   Dims size, kernel, strides, dilation, low, high;
 
   Dims with(int64_t a, int64_t b, const Dims& more) const {
@@ -42,7 +42,7 @@ Dims three(const Dims& d, int64_t otherwise) {
   return r;
 }
 
-// Calls f(x's element, weight's, y's) for each product that a convolution sums.
+// Calls f(element of x, of weight, of y) for each product of a convolution.
 template <typename F> void for_products(const Conv& c, F f) {
   const Dims size = three(c.size, 1), kernel = three(c.kernel, 1), places = three(c.places(), 1), step = three(c.strides, 1), apart = three(c.dilation, 1), low = three(c.low, 0);
   const int64_t own = c.channels / c.groups, made = c.outputs / c.groups;
@@ -79,8 +79,8 @@ double product(const Buffer& a, size_t i, const Buffer& b, size_t j) { return st
 const Conv kConvCases[] = {
     {2, 3, 4, 1, {7, 8}, {3, 3}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
     {2, 3, 4, 1, {7, 8}, {3, 2}, {2, 1}, {1, 2}, {1, 1}, {1, 1}},
-    {1, 6, 4, 2, {5, 6}, {3, 3}, {1, 2}, {1, 1}, {1, 0}, {0, 2}},  // groups, and other padding at each end
-    {3, 4, 4, 4, {6, 5}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},  // a channel each
+    {1, 6, 4, 2, {5, 6}, {3, 3}, {1, 2}, {1, 1}, {1, 0}, {0, 2}},  // groups, and asymmetric padding
+    {3, 4, 4, 4, {6, 5}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},  // depthwise
     {2, 3, 5, 1, {9}, {3}, {2}, {2}, {1}, {0}},
     {1, 2, 3, 1, {4, 5, 6}, {2, 3, 2}, {1, 2, 1}, {1, 1, 2}, {1, 0, 1}, {0, 1, 1}},
     {1, 1, 1, 1, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
@@ -88,7 +88,7 @@ const Conv kConvCases[] = {
 
 }  // namespace
 
-TEST_CASE("convolutions by cuDNN: windows of any axes, groups, bias and activation") {
+TEST_CASE("cudnn convolution: windows, groups, bias and activation") {
   const FreshSettings fresh;
   for (const Conv& c : kConvCases)
     for (const bool bias : {false, true})
@@ -111,7 +111,7 @@ TEST_CASE("convolutions by cuDNN: windows of any axes, groups, bias and activati
       }
 }
 
-TEST_CASE("slopes of convolutions by cuDNN") {
+TEST_CASE("cudnn convolution: gradients") {
   const FreshSettings fresh;
   for (const Conv& c : kConvCases) {
     INFO(c.size.size() << " axes, " << c.groups << " groups");
@@ -128,14 +128,14 @@ TEST_CASE("slopes of convolutions by cuDNN") {
     DeviceCall weight("conv_grad_weight", c.attributes().set("weight_shape", c.weight()), {x, dy}, c.weight());
     REQUIRE(weight.plan(own, plan_conv_grad_weight) == "cuDNN convolution");
     require_close_sums(weight.run(), dw);
-    require_close_sums(weight.run(), dw);         // again, in the same places
-    require_close_sums(weight.move().run(), dw);  // and in others
+    require_close_sums(weight.run(), dw);         // again, with the same buffers
+    require_close_sums(weight.move().run(), dw);  // with other buffers
     CHECK(emulated::settings().dnn_descriptions > 0);
   }
-  CHECK(emulated::settings().dnn_descriptions == 0);  // each given back
+  CHECK(emulated::settings().dnn_descriptions == 0);  // all descriptors are released
 }
 
-TEST_CASE("engines of cuDNN that round or vary are left out unless the call may round") {
+TEST_CASE("cudnn convolution: rounding engines only if allowed, non-deterministic ones never") {
   const FreshSettings fresh;
   const Conv& c = kConvCases[0];
   const auto engine_for = [&](uint32_t flags) {
@@ -147,7 +147,7 @@ TEST_CASE("engines of cuDNN that round or vary are left out unless the call may 
     return emulated::settings().last_engine;
   };
   CHECK(engine_for(0) == 2);
-  CHECK(engine_for(HX_SITE_FP16_CHUNKS) == 1);  // on tensor cores; the one that varies stays out
+  CHECK(engine_for(HX_SITE_FP16_CHUNKS) == 1);  // on tensor cores; the non-deterministic one is excluded
   emulated::settings().dnn_knows = false;
   Machine own = conv_machine();
   DeviceCall call("conv", c.attributes(), {numbers(c.x(), 1), numbers(c.weight(), 2)}, c.y());
@@ -155,11 +155,11 @@ TEST_CASE("engines of cuDNN that round or vary are left out unless the call may 
   CHECK(std::string(harmonics_api()->last_error(nullptr)) == "cuDNN knows no way: engines that round or vary");
 }
 
-TEST_CASE("convolutions by cuDNN in f64, f16 and bf16, their bias and activation too") {
+TEST_CASE("cudnn convolution: f64, f16 and bf16 with bias and activation") {
   const FreshSettings fresh;
   struct Kind {
     DType dtype;
-    double margin;  // of results rounded to it, beside the body's, which rounds elsewhere
+    double margin;  // tolerance of rounded results, since the body rounds elsewhere
   };
   for (const Kind kind : {Kind{DType::F64, 1e-12}, Kind{DType::F16, 2e-2}, Kind{DType::BF16, 1e-1}})
     for (const char* activation : {"", "relu", "tanh", "logistic", "gelu"}) {
@@ -178,7 +178,7 @@ TEST_CASE("convolutions by cuDNN in f64, f16 and bf16, their bias and activation
       for (const bool has : {true, false}) {
         emulated::settings() = {};
         emulated::settings().has_dnn = has;
-        Played with;
+        EmulatedDevice with;
         const auto plan = compile(program, nullptr, *with.executor, with.options());
         plan->run(harmonics::testing::input_pointers(*plan, given).data());
         results.push_back(harmonics::testing::copy_of(plan->output("y")));
@@ -188,7 +188,7 @@ TEST_CASE("convolutions by cuDNN in f64, f16 and bf16, their bias and activation
     }
 }
 
-TEST_CASE("convolutions say why they are left to their bodies") {
+TEST_CASE("cudnn convolution: declines with a reason") {
   const FreshSettings fresh;
   const Conv& c = kConvCases[0];
   const auto why = [&](AttributeMap a, Buffer x, Buffer w) {
@@ -210,7 +210,7 @@ TEST_CASE("convolutions say why they are left to their bodies") {
   CHECK(emulated::settings().convolutions == 0);
 }
 
-TEST_CASE("a device without cuDNN says so, and convolves by patches and products") {
+TEST_CASE("cuda: without cuDNN convolutions become patches and products") {
   const FreshSettings fresh;
   const Conv& c = kConvCases[2];
   Tracer tracer("convolution");
@@ -224,7 +224,7 @@ TEST_CASE("a device without cuDNN says so, and convolves by patches and products
     INFO((has ? "with cuDNN" : "without"));
     emulated::settings() = {};
     emulated::settings().has_dnn = has;
-    Played with;
+    EmulatedDevice with;
     const auto plan = compile(program, nullptr, *with.executor, with.options());
     CHECK(std::any_of(plan->steps().begin(), plan->steps().end(), [](const PlanStep& s) { return s.kernel == "cuDNN convolution"; }) == has);
     plan->run(harmonics::testing::input_pointers(*plan, given).data());
@@ -233,7 +233,7 @@ TEST_CASE("a device without cuDNN says so, and convolves by patches and products
     const int handles = emulated::settings().dnn_handles;
     CHECK(handles == (has ? 1 : 0));
     const std::string capability = make_device()->info().capability;
-    CHECK(emulated::settings().dnn_handles == handles);  // who only asks takes none
+    CHECK(emulated::settings().dnn_handles == handles);  // queries create no handle
     CHECK((capability.find("libcudnn.so.9 is not found") == std::string::npos) == has);
   }
   for (int64_t i = 0; i < results[0].size(); ++i) REQUIRE(results[0].data<float>()[i] == Approx(results[1].data<float>()[i]).margin(1e-5));

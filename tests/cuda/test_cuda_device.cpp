@@ -1,5 +1,5 @@
-// What the device says when CUDA fails, and what it does with work that is captured.
-#include "tests/cuda/played.hpp"
+// The device's errors when CUDA fails, and captured work.
+#include "tests/cuda/emulated_device.hpp"
 
 #include "engine/execution/device_memory.hpp"
 #include "engine/plugin/registry.hpp"
@@ -15,13 +15,13 @@ Machine machine() { return {open_driver(), open_compiler()}; }
 
 }  // namespace
 
-TEST_CASE("a device that is not there says why") {
+TEST_CASE("cuda: a missing device reports the reason") {
   const FreshSettings fresh;
   emulated::settings().unavailable = "no CUDA device: no NVIDIA driver is installed";
   CHECK_THROWS_WITH(machine(), "no CUDA device: no NVIDIA driver is installed");
 }
 
-TEST_CASE("memory that is full is told in bytes, with what to do") {
+TEST_CASE("cuda: out of memory reports bytes and a remedy") {
   const FreshSettings fresh;
   emulated::settings().memory = 1000;
   Machine own = machine();
@@ -30,9 +30,9 @@ TEST_CASE("memory that is full is told in bytes, with what to do") {
   CHECK_THROWS_WITH(own.allocate(5), "CUDA could not give memory: some error (999)");
 }
 
-TEST_CASE("a graph that is compiled anew takes the memory that the one before it gave back") {
+TEST_CASE("cuda: recompiling a graph reuses released memory") {
   const FreshSettings fresh;
-  Played with;
+  EmulatedDevice with;
   const auto graph = [&](int64_t rows) {
     Tracer tracer("square");
     const HTensor x = tracer.input("x", {DType::F32, {rows, 300}});
@@ -53,7 +53,7 @@ TEST_CASE("a graph that is compiled anew takes the memory that the one before it
   CHECK(other->output("y").data<float>()[0] == 90.0f * 90.0f * 300.0f);
 }
 
-TEST_CASE("a kernel that does not start is told by the call that starts it") {
+TEST_CASE("cuda: a failed launch is reported by its call") {
   const FreshSettings fresh;
   Machine own = machine();
   emulated::settings().fails["launch"] = emulated::kLaunchFailure;
@@ -68,7 +68,7 @@ TEST_CASE("a kernel that does not start is told by the call that starts it") {
   own.driver().close_stream(stream);
 }
 
-TEST_CASE("captured work runs again with the places it had, and not while it is captured") {
+TEST_CASE("cuda: captured work is replayed with its addresses, not run during capture") {
   const FreshSettings fresh;
   Machine own = machine();
   std::vector<float> numbers(600, 0), copied(600, 0);
@@ -108,9 +108,9 @@ std::map<std::string, HTensor> trained(const harmonics::testing::TrainingStep& s
 
 }  // namespace
 
-TEST_CASE("a training step is recorded when it runs for the second time, and started as a whole") {
+TEST_CASE("cuda: a training step is captured on its second run") {
   const FreshSettings fresh;
-  Played with;
+  EmulatedDevice with;
   const auto step = harmonics::testing::training_step(16, {24, 32, 10});
   CompileOptions cpu;
   const auto meant = trained(step, 5, *with.executor, cpu);
@@ -119,7 +119,7 @@ TEST_CASE("a training step is recorded when it runs for the second time, and sta
     emulated::settings() = {};
     if (!records) emulated::settings().fails["end_capture"] = 901;
     const auto given = trained(step, 5, *with.executor, with.options());
-    CHECK((emulated::settings().graphs >= 4) == records);  // of five runs, the first is as it is
+    CHECK((emulated::settings().graphs >= 4) == records);  // five runs; the first is not captured
     for (const auto& [name, tensor] : meant) {
       INFO(name);
       const HTensor& other = given.at(name);
@@ -129,10 +129,10 @@ TEST_CASE("a training step is recorded when it runs for the second time, and sta
   }
 }
 
-TEST_CASE("a training step whose loss is looked at is one graph, which changes nothing when that is not finite") {
+TEST_CASE("cuda: a step with a checked loss is one graph and changes nothing if it is not finite") {
   const FreshSettings fresh;
   const auto step = harmonics::testing::training_step(16, {24, 32, 10});
-  const auto train = [&](Played& with, bool halves) {
+  const auto train = [&](EmulatedDevice& with, bool halves) {
     ParameterStore store;
     harmonics::testing::declare(store, step);
     const auto plan = compile(step.program, &store, *with.executor, with.options());
@@ -141,7 +141,7 @@ TEST_CASE("a training step whose loss is looked at is one graph, which changes n
     bad.mutable_data<float>()[7] = INFINITY;
     auto numbers = step.numbers;
     for (int i = 0; i < 7; ++i) {
-      numbers["x"] = i == 0 || i == 4 ? bad : step.numbers.at("x");  // as it is, and as a graph
+      numbers["x"] = i == 0 || i == 4 ? bad : step.numbers.at("x");  // immediate, and in a graph
       const auto inputs = harmonics::testing::input_pointers(*plan, numbers);
       const auto before = harmonics::testing::all_of(store);
       if (halves) {
@@ -156,27 +156,29 @@ TEST_CASE("a training step whose loss is looked at is one graph, which changes n
     }
     return harmonics::testing::all_of(store);
   };
-  Played halved;
+  EmulatedDevice halved;
   const auto meant = train(halved, true);
   CHECK(emulated::settings().awaited == 0);
   for (const bool records : {true, false}) {
     INFO(records);
-    Played with;
+    EmulatedDevice with;
     emulated::settings() = {};
     if (!records) emulated::settings().fails["end_capture"] = 901;
     CHECK(harmonics::testing::same(train(with, false), meant));
     CHECK(emulated::settings().graphs == (records ? 6 : 0));
     CHECK(emulated::settings().awaited == 7);
   }
-  Played broken;
+  EmulatedDevice broken;
   emulated::settings() = {};
   emulated::settings().fails["await_event"] = emulated::kLaunchFailure;
-  CHECK_THROWS_WITH(train(broken, false), Catch::Contains("device 'played' could not finish what is queued: CUDA could not finish what is queued: unspecified launch failure (719)"));
+  CHECK_THROWS_WITH(train(broken, false),
+                    Catch::Contains("device 'emulated' could not finish what is queued: CUDA could not finish what is "
+                                    "queued: unspecified launch failure (719)"));
 }
 
-TEST_CASE("steps are timed by events that keep the time, in the order they run in") {
+TEST_CASE("cuda: steps are timed by events in execution order") {
   const FreshSettings fresh;
-  Played with;
+  EmulatedDevice with;
   const auto step = harmonics::testing::training_step(16, {24, 32, 10});
   ParameterStore store;
   harmonics::testing::declare(store, step);
@@ -195,9 +197,9 @@ TEST_CASE("steps are timed by events that keep the time, in the order they run i
   CHECK_THROWS_WITH(plan->run_timed(inputs.data(), times), Catch::Contains("could not tell what time has passed: CUDA could not tell the time between two events: unspecified launch failure (719)"));
 }
 
-TEST_CASE("batches that travel on a stream of their own arrive before the step that takes them") {
+TEST_CASE("cuda: prefetched batches are complete before the step that takes them") {
   const FreshSettings fresh;
-  Played with;
+  EmulatedDevice with;
   const auto step = harmonics::testing::training_step(16, {24, 32, 10});
   const auto expected = harmonics::testing::trained_on_batches(step, 6, *with.executor, with.options(), false);
   CHECK(emulated::settings().waits == 0);
@@ -207,7 +209,7 @@ TEST_CASE("batches that travel on a stream of their own arrive before the step t
     emulated::settings().hurries = hurries;
     const auto given = harmonics::testing::trained_on_batches(step, 6, *with.executor, with.options(), true);
     CHECK(emulated::settings().waits == 6);
-    CHECK(emulated::settings().graphs == 5);  // of six, the first is as it is
+    CHECK(emulated::settings().graphs == 5);  // six runs; the first is not captured
     CHECK(harmonics::testing::same(given, expected));
   }
 }

@@ -1,4 +1,4 @@
-// The CUDA device on the command line: the built plugin where there is no accelerator, and whole runs on the one that is played.
+// The CUDA device on the command line: the built plugin without a GPU, and whole runs on the emulated driver.
 #include "tests/journeys/shell.hpp"
 
 #include <cmath>
@@ -12,7 +12,7 @@ const std::string kEmulated = std::string(" --plugin '") + HARMONICS_CUDA_EMULAT
 
 double loss_of(const Result& r) { return number(r.out, "loss"); }
 
-// Of this run on the CPU, and on the accelerator with nothing left to the host.
+// Compares the losses of a run on the CPU and on the emulated device, which must run no step on the host.
 void expect_equal_losses(const std::string& run) {
   const Result cpu = harmonics(run), cuda = harmonics(run + kEmulated, 280);
   REQUIRE(cpu.code == 0);
@@ -25,14 +25,14 @@ void expect_equal_losses(const std::string& run) {
 
 }  // namespace
 
-TEST_CASE("mnist.hmx trains on the played accelerator to the losses of the CPU") { expect_equal_losses("run " + kSamples + "mnist.hmx" + kDigits + "--steps 3 --json --quiet "); }
+TEST_CASE("cuda emulated: mnist.hmx trains to the CPU's losses") { expect_equal_losses("run " + kSamples + "mnist.hmx" + kDigits + "--steps 3 --json --quiet "); }
 
-TEST_CASE("mnist_cnn.hmx trains on the played accelerator, its convolutions by cuDNN") {
+TEST_CASE("cuda emulated: mnist_cnn.hmx trains with convolutions by cuDNN") {
   const std::string digits = " --producer 'synth:digits?size=50&seed=1' --producer 'synth:digits?size=50&seed=1#label' --batch 4 --threads 1 ";
   expect_equal_losses("run " + kSamples + "mnist_cnn.hmx" + digits + "--steps 2 --json --quiet ");
 }
 
-TEST_CASE("training in bf16 and fp8 on the played accelerator stays near the losses of fp32") {
+TEST_CASE("cuda emulated: bf16 and fp8 training stays close to fp32 losses") {
   const std::string run = "run " + kSamples + "mnist.hmx" + kDigits + "--steps 2 --json --quiet ";
   const double exact = loss_of(harmonics(run));
   REQUIRE(std::isfinite(exact));
@@ -59,7 +59,7 @@ bool has_accelerator() { return !has(harmonics("list devices").out, "no CUDA dev
 
 }  // namespace
 
-TEST_CASE("without an accelerator the CUDA device is listed with the reason, and refuses to be used") {
+TEST_CASE("cuda: without a GPU the device is listed with the reason and rejected") {
   if (has_accelerator()) return;
   const Result list = harmonics("list devices");
   CHECK(list.code == 0);
@@ -69,7 +69,7 @@ TEST_CASE("without an accelerator the CUDA device is listed with the reason, and
   CHECK(has(run.err, "device 'cuda' cannot be used: no CUDA device"));
 }
 
-TEST_CASE("the CUDA device agrees with the reference on every call it serves") {
+TEST_CASE("cuda: agrees with the reference on every supported call") {
   if (!has_accelerator()) {
     WARN("NOT TESTED ON A GPU: this machine has no CUDA device");
     return;

@@ -1,4 +1,4 @@
-// How products are told to cuBLASLt, which counts columns first: against one that is played as its documentation has it.
+// Products by an emulated, column-major cuBLASLt.
 #include "tests/cuda/device_call.hpp"
 
 #include "kernels/cuda/lt.hpp"
@@ -54,7 +54,7 @@ void try_map(const Map& m, const char* kernel, uint32_t epilogue) {
 
 }  // namespace
 
-TEST_CASE("linear by cuBLASLt: shapes, both ways a weight lies, what follows in the same pass") {
+TEST_CASE("cublaslt linear: shapes, both weight layouts, epilogues") {
   const FreshSettings fresh;
   for (const auto& [rows, in, out] : {std::tuple<int64_t, int64_t, int64_t>{5, 7, 3}, {1, 9, 4}, {6, 1, 5}, {8, 3, 1}, {1, 1, 1}, {33, 65, 17}})
     for (const bool transposed : {false, true}) {
@@ -62,13 +62,13 @@ TEST_CASE("linear by cuBLASLt: shapes, both ways a weight lies, what follows in 
       try_map({rows, in, out, transposed, true, ""}, "cuBLASLt product", lt::kBias);
       try_map({rows, in, out, transposed, true, "relu"}, "cuBLASLt product", lt::kReluBias);
       try_map({rows, in, out, transposed, false, "relu"}, "cuBLASLt product", lt::kRelu);
-      // cuBLASLt's own gelu is the approximation; ours follows in a kernel.
+      // cuBLASLt's gelu is the approximation; ours runs in a separate kernel.
       try_map({rows, in, out, transposed, true, "gelu"}, "cuBLASLt product", lt::kBias);
       try_map({rows, in, out, transposed, false, "tanh"}, "cuBLASLt product", lt::kPlain);
     }
 }
 
-TEST_CASE("without cuBLASLt products are made by own tiles") {
+TEST_CASE("cuda: without cuBLASLt products use the tiled kernel") {
   const FreshSettings fresh;
   emulated::settings().has_lt = false;
   for (const char* activation : {"", "relu", "tanh", "gelu"}) {
@@ -80,7 +80,7 @@ TEST_CASE("without cuBLASLt products are made by own tiles") {
 
 namespace {
 
-// The squared error over the squared result.
+// Squared error relative to the squared result.
 double error_of(const std::vector<float>& got, const std::vector<double>& meant) {
   double error = 0, all = 0;
   for (size_t i = 0; i < meant.size(); ++i) {
@@ -104,7 +104,7 @@ std::vector<double> mapped(const Buffer& x, const Buffer& w, const Buffer& b, bo
 
 }  // namespace
 
-TEST_CASE("products in bf16 and fp8 where the call allows it, sums and biases in f32") {
+TEST_CASE("cublaslt linear: bf16 and fp8 if allowed, sums and biases in f32") {
   const FreshSettings fresh;
   Machine own = product_machine();
   struct Row {
@@ -112,7 +112,7 @@ TEST_CASE("products in bf16 and fp8 where the call allows it, sums and biases in
     uint32_t flags;
     const char* kernel;
     int type;
-    double most;  // of the squared error
+    double most;  // limit of the squared error
   };
   constexpr Row kRows[] = {{5, 33, 7, HX_SITE_BF16, "cuBLASLt product, bf16", lt::kBf16, 1e-5},
                            {37, 48, 80, HX_SITE_BF16, "cuBLASLt product, bf16", lt::kBf16, 1e-5},
@@ -134,12 +134,12 @@ TEST_CASE("products in bf16 and fp8 where the call allows it, sums and biases in
       CHECK(error < r.most);
       CHECK(error > 0);
       CHECK(emulated::settings().last_type == r.type);
-      CHECK(error_of(call.run(), mapped(x, w, b, *activation)) == error);         // again, in the same places
-      CHECK(error_of(call.move().run(), mapped(x, w, b, *activation)) == error);  // and in others
+      CHECK(error_of(call.run(), mapped(x, w, b, *activation)) == error);         // again, with the same buffers
+      CHECK(error_of(call.move().run(), mapped(x, w, b, *activation)) == error);  // with other buffers
     }
 }
 
-TEST_CASE("fp8 scales each operand by a power of two, and keeps what is no number") {
+TEST_CASE("cublaslt fp8: operands are scaled by powers of two, NaN is kept") {
   const FreshSettings fresh;
   Machine own = product_machine();
   Buffer x = numbers({16, 32}, 1), w = numbers({16, 32}, 2);
@@ -154,7 +154,7 @@ TEST_CASE("fp8 scales each operand by a power of two, and keeps what is no numbe
   };
   const std::vector<float> as_is = product(1, 1), scaled = product(0x1p40f, 0x1p-50f);
   for (size_t i = 0; i < as_is.size(); ++i) CHECK(scaled[i] == as_is[i] * 0x1p-10f);
-  for (float& v : x.numbers) v = v < 0 ? -3.0f : 448.0f;  // which it has
+  for (float& v : x.numbers) v = v < 0 ? -3.0f : 448.0f;  // representable values
   for (float& v : w.numbers) v = v < 0 ? 0.5f : 13.0f;
   const Buffer none{type_for({16}), std::vector<float>(16, 0.0f)};
   CHECK(error_of(product(1, 1), mapped(x, w, none, false)) == 0);
@@ -164,7 +164,7 @@ TEST_CASE("fp8 scales each operand by a power of two, and keeps what is no numbe
   for (size_t i = 0; i < with.size(); ++i) CHECK(std::isnan(with[i]) == (i / 16 == 1));
 }
 
-TEST_CASE("dot of any axes in fp8, sums beside a product in bf16, batched products in TF32") {
+TEST_CASE("cublaslt dot: fp8 of any axes, dot_sum in bf16, batched in TF32") {
   const FreshSettings fresh;
   Machine own = product_machine();
   // a [k, m], b [k, n]: the contracted axis comes first in both.
@@ -202,7 +202,7 @@ TEST_CASE("dot of any axes in fp8, sums beside a product in bf16, batched produc
   CHECK(error_of(beside.second_result(), summed) < 1e-5);
 }
 
-TEST_CASE("f32 stays f32 unless the call may round") {
+TEST_CASE("cublaslt: f32 is not rounded unless allowed") {
   const FreshSettings fresh;
   Machine own = product_machine();
   const Buffer x = numbers({4, 6}, 1), w = numbers({5, 6}, 2);
@@ -215,7 +215,7 @@ TEST_CASE("f32 stays f32 unless the call may round") {
   }
 }
 
-TEST_CASE("dot of any axes: in place where they are a matrix, copied where they are not") {
+TEST_CASE("cublaslt dot: operands are copied only if they are no matrix") {
   const FreshSettings fresh;
   Machine own = product_machine();
   const Buffer a = numbers({2, 3, 4, 5}, 1), b = numbers({3, 5, 2, 6}, 2);

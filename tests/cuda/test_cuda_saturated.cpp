@@ -1,15 +1,15 @@
-// Large and saturated numbers on the played accelerator, against PyTorch.
-#include "tests/cuda/played.hpp"
+// Large and saturated numbers on the emulated driver, against PyTorch.
+#include "tests/cuda/emulated_device.hpp"
 #include "tests/engine/execution/compiled.hpp"
 #include "tests/parity/case_program.hpp"
 
 using namespace harmonics;
 using namespace harmonics::cuda::testing;
 
-TEST_CASE("functionals of saturated numbers by CUDA's kernels equal PyTorch's, with their gradients") {
+TEST_CASE("cuda: functionals and gradients of saturated numbers equal PyTorch's") {
   const FreshSettings fresh;
   constexpr parity::Tolerance kNear{3e-4, 2e-5};
-  Played with;
+  EmulatedDevice with;
   for (const char* name : {"functionals.safetensors", "layers.safetensors"}) {
     const TensorFile file = parity::golden(name);
     for (const parity::GoldenCase& c : parity::saturated_cases(file)) {

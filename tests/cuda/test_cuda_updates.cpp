@@ -1,9 +1,9 @@
-// What a training step does with slopes: those of a weight and its bias together, all of an optimizer's steps in few launches, the
-// length of all.
+// Gradients and updates of a training step: gradients of a weight and its bias together, all optimizer updates in few
+// launches, the global norm.
 #include <cmath>
 
 #include "kernels/cuda/lt.hpp"
-#include "tests/cuda/played.hpp"
+#include "tests/cuda/emulated_device.hpp"
 #include "tests/engine/execution/arriving.hpp"
 
 using namespace harmonics;
@@ -18,7 +18,7 @@ std::map<std::string, HTensor> trained_by_updates(const harmonics::testing::Trai
   const auto plan = compile(step.program, &store, executor, options);
   for (const PlanStep& s : plan->steps()) {
     INFO(s.what);
-    CHECK((s.what != "store" && s.what != "keep"));  // what is updated is updated where it is
+    CHECK((s.what != "store" && s.what != "keep"));  // updates are in place
     if (updates && s.kernel.find("update") != std::string::npos) {
       ++*updates;
       CHECK(s.in_place);
@@ -31,9 +31,9 @@ std::map<std::string, HTensor> trained_by_updates(const harmonics::testing::Trai
 
 }  // namespace
 
-TEST_CASE("all parameters are stepped by one kernel, in place, with the bits of single steps") {
+TEST_CASE("cuda update_all: one kernel, in place, same bits as single steps") {
   const FreshSettings fresh;
-  Played with;
+  EmulatedDevice with;
   for (const char* optimizer : {"adamw", "sgd"}) {
     INFO(optimizer);
     const auto step = harmonics::testing::training_step(8, {24, 40, 33, 10}, optimizer);
@@ -46,7 +46,7 @@ TEST_CASE("all parameters are stepped by one kernel, in place, with the bits of 
   }
 }
 
-TEST_CASE("a launch takes so many tensors, and more are taken by more launches") {
+TEST_CASE("cuda update_all: many tensors take several launches") {
   const FreshSettings fresh;
   Machine own{open_driver(), open_compiler()};
   for (const uint32_t tensors : {1u, kMostTensors, kMostTensors + 1, 3 * kMostTensors}) {
@@ -65,7 +65,7 @@ TEST_CASE("a launch takes so many tensors, and more are taken by more launches")
   }
 }
 
-TEST_CASE("update_all says why it leaves a step to others") {
+TEST_CASE("cuda update_all: declines with a reason") {
   const FreshSettings fresh;
   Machine own{open_driver(), open_compiler()};
   const auto why = [&](const char* update, int64_t parameters, std::vector<Buffer> inputs) {
@@ -80,9 +80,9 @@ TEST_CASE("update_all says why it leaves a step to others") {
   CHECK(why("sgd", 1, {w, other, lr}) == "updates f32");
 }
 
-TEST_CASE("the slope of a bias comes with that of its weight") {
+TEST_CASE("cuda dot_sum: gradients of weight and bias in one product") {
   const FreshSettings fresh;
-  Played with;
+  EmulatedDevice with;
   const auto step = harmonics::testing::training_step(8, {24, 40, 33, 10});
   const auto kernels = [&](const CompileOptions& options) {
     ParameterStore store;
@@ -102,11 +102,11 @@ TEST_CASE("the slope of a bias comes with that of its weight") {
     for (int64_t i = 0; i < tensor.size(); ++i) REQUIRE(given.at(name).data<float>()[i] == Approx(tensor.data<float>()[i]).margin(1e-5));
   }
   emulated::settings().has_lt = false;
-  Played without;
+  EmulatedDevice without;
   CHECK(kernels(without.options())["cuBLASLt product and sum"] == 0);  // our own tiles do not sum
 }
 
-TEST_CASE("sums beside a product are told to cuBLASLt by the operand it counts first") {
+TEST_CASE("cuda dot_sum: the sum's operand is swapped for cuBLASLt") {
   const FreshSettings fresh;
   Machine own{open_driver(), open_compiler()};
   for (const int64_t which : {0, 1}) {

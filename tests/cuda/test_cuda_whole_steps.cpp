@@ -1,7 +1,8 @@
-// The samples' training steps on the accelerator that is played: each is one graph, and nobody waits for its end to see the loss.
+// Training steps of the samples on the emulated driver: each is one graph, without waiting for its end to read the
+// loss.
 #include <fstream>
 
-#include "tests/cuda/played.hpp"
+#include "tests/cuda/emulated_device.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 
 using namespace harmonics;
@@ -45,12 +46,13 @@ void bind_digits(HarmonicGraph& g, const char* images, const char* labels, Shape
   bind_rows(g, labels, {}, classes, 10);
 }
 
-// The loss after so many steps, which are one graph each but for the first.
+// The loss after so many steps; all but the first are single graphs.
 double trained_in_graphs(HarmonicGraph& g, const char* optimizer) {
-    [[maybe_unused]] static const bool once = (harmonics::cuda::testing::Played::add_to(Registry::global()), true);
+  [[maybe_unused]] static const bool once =
+      (harmonics::cuda::testing::EmulatedDevice::add_to(Registry::global()), true);
   emulated::settings() = {};
   RunSettings s = settings(2);
-  s.device = "played";
+  s.device = "emulated";
   s.steps = kSteps;
   s.optimizer = optimizer;
   const CycleReport report = CycleRuntime(g, 0, s).run();
@@ -69,7 +71,7 @@ double trained_on_cpu(HarmonicGraph& g, const char* optimizer) {
 
 }  // namespace
 
-TEST_CASE("a training step of each sample is one graph on the played accelerator") {
+TEST_CASE("cuda emulated: each sample's training step is one graph") {
   const FreshSettings fresh;
   const std::function<std::unique_ptr<HarmonicGraph>()> samples[] = {
       [] {
@@ -95,7 +97,7 @@ TEST_CASE("a training step of each sample is one graph on the played accelerator
   }
 }
 
-TEST_CASE("a step of every optimizer, and running means of a norm, are in the graph") {
+TEST_CASE("cuda emulated: all optimizers and running statistics are captured") {
   const FreshSettings fresh;
   const auto make = [] {
     auto g = graph_of("harmonic normed { producer x {6}; producer y; layer h {8}; layer o; cycle { x -(affine, norm(kind=\"batch\"), relu)-> h -> o; o <-(cross_entropy)- y; } }");
@@ -109,7 +111,7 @@ TEST_CASE("a step of every optimizer, and running means of a norm, are in the gr
     const double meant = trained_on_cpu(*cpu, optimizer);
     CHECK(trained_in_graphs(*there, optimizer) == Approx(meant).epsilon(1e-3));
     for (const auto& [name, t] : cpu->store().all()) {
-      if (std::string(optimizer) != "sgd(lr=0.05)") continue;  // others make much of slopes that are all but 0
+      if (std::string(optimizer) != "sgd(lr=0.05)") continue;  // other optimizers amplify gradients close to 0
       INFO(name);
       const HTensor a = cpu->store().tensor(name), b = there->store().tensor(name);
       if (a.dtype() != DType::F32) continue;

@@ -1,4 +1,4 @@
-// cuDNN itself, where it is: our numbers are its header's, and it takes what we say of convolutions without an accelerator.
+// cuDNN itself, if present: our constants equal its header's, and it accepts our descriptors without a GPU.
 #include <catch2/catch.hpp>
 
 #include <sstream>
@@ -15,8 +15,8 @@ using testing::agree;
 static_assert(agree(dnn::kConvolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) && agree(dnn::kEngine, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
 static_assert(agree(dnn::kEngineChoice, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) && agree(dnn::kHeuristics, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
 static_assert(agree(dnn::kPlan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) && agree(dnn::kForward, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR));
-static_assert(agree(dnn::kSlopeOfWeight, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR));
-static_assert(agree(dnn::kSlopeOfInput, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR));
+static_assert(agree(dnn::kGradientOfWeight, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR));
+static_assert(agree(dnn::kGradientOfInput, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR));
 static_assert(agree(dnn::kGraph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) && agree(dnn::kPack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
 static_assert(agree(dnn::kTensor, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
 #if CUDNN_VERSION >= 92100
@@ -48,16 +48,18 @@ static_assert(agree(dnn::kForwardAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD
 static_assert(agree(dnn::kForwardConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC));
 static_assert(agree(dnn::kForwardWeight, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W) && agree(dnn::kForwardX, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X));
 static_assert(agree(dnn::kForwardY, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y));
-static_assert(agree(dnn::kSlopeOfInputAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA));
-static_assert(agree(dnn::kSlopeOfInputBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA));
-static_assert(agree(dnn::kSlopeOfInputConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC));
-static_assert(agree(dnn::kSlopeOfInputWeight, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W) && agree(dnn::kSlopeOfInputDx, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX));
-static_assert(agree(dnn::kSlopeOfInputDy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY));
-static_assert(agree(dnn::kSlopeOfWeightAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA));
-static_assert(agree(dnn::kSlopeOfWeightBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA));
-static_assert(agree(dnn::kSlopeOfWeightConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC));
-static_assert(agree(dnn::kSlopeOfWeightDweight, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW));
-static_assert(agree(dnn::kSlopeOfWeightX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X) && agree(dnn::kSlopeOfWeightDy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY));
+static_assert(agree(dnn::kGradientOfInputAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA));
+static_assert(agree(dnn::kGradientOfInputBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA));
+static_assert(agree(dnn::kGradientOfInputConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC));
+static_assert(agree(dnn::kGradientOfInputWeight, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W) &&
+              agree(dnn::kGradientOfInputDx, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX));
+static_assert(agree(dnn::kGradientOfInputDy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY));
+static_assert(agree(dnn::kGradientOfWeightAlpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA));
+static_assert(agree(dnn::kGradientOfWeightBeta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA));
+static_assert(agree(dnn::kGradientOfWeightConvolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC));
+static_assert(agree(dnn::kGradientOfWeightDweight, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW));
+static_assert(agree(dnn::kGradientOfWeightX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X) &&
+              agree(dnn::kGradientOfWeightDy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY));
 static_assert(agree(dnn::kGraphHandle, CUDNN_ATTR_OPERATIONGRAPH_HANDLE) && agree(dnn::kGraphOperations, CUDNN_ATTR_OPERATIONGRAPH_OPS));
 static_assert(agree(dnn::kTensorAlignment, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT) && agree(dnn::kTensorType, CUDNN_ATTR_TENSOR_DATA_TYPE));
 static_assert(agree(dnn::kTensorDims, CUDNN_ATTR_TENSOR_DIMENSIONS) && agree(dnn::kTensorStrides, CUDNN_ATTR_TENSOR_STRIDES));
@@ -82,7 +84,7 @@ static_assert(kDnnAlike<&DnnFunctions::set, cudnnBackendSetAttribute> && kDnnAli
 static_assert(kDnnAlike<&DnnFunctions::finalize, cudnnBackendFinalize> && kDnnAlike<&DnnFunctions::execute, cudnnBackendExecute>);
 #endif
 
-TEST_CASE("cuDNN takes the descriptions of convolutions without an accelerator") {
+TEST_CASE("cudnn: accepts convolution descriptors without a GPU") {
   std::string why;
   const DnnFunctions* f = open_cudnn(why);
   if (!f) {
@@ -93,7 +95,7 @@ TEST_CASE("cuDNN takes the descriptions of convolutions without an accelerator")
   const Convolution cases[] = {{Pass::forward, {2, 6, 9, 8}, {4, 3, 3, 2}, {2, 4, 5, 4}, {2, 2}, {1, 2}, {1, 0}, {1, 1}},
                                {Pass::forward, {2, 3, 1, 8}, {4, 3, 1, 3}, {2, 4, 1, 6}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
                                {Pass::forward, {1, 2, 4, 5, 6}, {3, 2, 2, 2, 2}, {1, 3, 3, 4, 5}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}}};
-  // Later versions look for the driver's library first.
+  // Later versions load the driver's library first.
   if (const int code = describe(*f, cases[0])[0].code(); code / 1000 == 1) {
     WARN("nothing is tested: cuDNN does not start: " << f->status_text(code));
     return;
@@ -109,7 +111,7 @@ TEST_CASE("cuDNN takes the descriptions of convolutions without an accelerator")
         CHECK(parts[i].is_good());
       }
     }
-  // It looks at what it is told.
+  // Arguments are validated.
   Convolution wrong = cases[0];
   wrong.y[2] = 6;
   CHECK_FALSE(describe(*f, wrong).back().is_good());
@@ -117,7 +119,7 @@ TEST_CASE("cuDNN takes the descriptions of convolutions without an accelerator")
 
 namespace {
 
-// A device that is not here, as cuDNN writes one down.
+// An absent device, as serialized by cuDNN.
 struct Absent {
   int version, multiprocessors, shared, clock, memory_clock, bus, cache;
   uint64_t memory;
@@ -140,8 +142,8 @@ std::string text_of(const Absent& d) {
 
 }  // namespace
 
-// Where cuDNN 9.21 is, and a libcuda.so.1: build/*/tests/absent_driver has one that only answers, for machines without a driver.
-TEST_CASE("cuDNN plans convolutions and attention for devices that are not here") {
+// Requires cuDNN 9.21 and a libcuda.so.1; build/*/tests/absent_driver has a stub for machines without a driver.
+TEST_CASE("cudnn: plans convolutions and attention for absent devices") {
   std::string why;
   const DnnFunctions* f = open_cudnn(why);
   if (f && f->version() < 92100) why = "this cuDNN is older than 9.21";

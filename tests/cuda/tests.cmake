@@ -1,4 +1,4 @@
-# The CUDA device without an accelerator: its own sources, kernels included, with the processor behind the seams. Needs no toolkit.
+# The CUDA device without a GPU: its sources, kernels included, on an emulated driver. Needs no toolkit.
 file(GLOB cuda_code CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/code/*.cu)
 file(GLOB cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cpp)
 list(REMOVE_ITEM cuda_host ${PROJECT_SOURCE_DIR}/kernels/cuda/runtime_driver.cpp)
@@ -16,7 +16,7 @@ set_target_properties(harmonics_cuda_emulated PROPERTIES LINKER_LANGUAGE CXX)
 add_test(NAME "cuda emulated: plugin check" COMMAND harmonics_cli plugin check --calls 50000 $<TARGET_FILE:harmonics_cuda_emulated>)
 set_tests_properties("cuda emulated: plugin check" PROPERTIES TIMEOUT 900 LABELS slow ENVIRONMENT XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/tests/cache)
 
-# What machines without a driver give to cuDNN, for test_cudnn.cpp.
+# A stub of the driver for cuDNN, for test_cudnn.cpp.
 add_library(absent_driver SHARED ${CMAKE_CURRENT_LIST_DIR}/absent_driver.cpp)
 set_target_properties(absent_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/absent_driver)
 
@@ -30,6 +30,6 @@ if(TARGET test_cuda)
   add_dependencies(test_cuda harmonics_cuda_emulated)
   if(TARGET harmonics_cuda)
     add_dependencies(test_cuda harmonics_cuda)
-    target_include_directories(test_cuda SYSTEM PRIVATE $<TARGET_PROPERTY:harmonics_cuda,TOOLKIT_HEADERS>)  # compared with our numbers where they are
+    target_include_directories(test_cuda SYSTEM PRIVATE $<TARGET_PROPERTY:harmonics_cuda,TOOLKIT_HEADERS>)  # our constants are compared with the headers
   endif()
 endif()

@@ -1,4 +1,4 @@
-// Texts kept beside the tests. UPDATE_GOLDEN=1 writes them anew; without it a missing one is a failure.
+// Golden files. UPDATE_GOLDEN=1 rewrites them; otherwise a missing one is a failure.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -41,7 +41,7 @@ inline std::vector<std::filesystem::path> files(const std::filesystem::path& fol
   return found;
 }
 
-// Every file with one ending has a twin with the other.
+// Checks that files of both endings come in pairs.
 inline void check_no_orphans(const std::filesystem::path& folder, const std::string& golden, const std::string& of) {
   for (const auto& path : files(folder, golden)) {
     INFO(path.string());

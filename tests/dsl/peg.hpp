@@ -1,6 +1,5 @@
-// A small interpreter of parsing expression grammars: reads dsl/hmx/grammar.peg, says which texts it accepts, and
-// writes random ones. Conventions are those in the head of that file: rules in capitals are tokens, SPACING is skipped
-// between.
+// Interpreter of parsing expression grammars: reads dsl/hmx/grammar.peg, recognises texts and generates random ones.
+// Conventions are those in the head of that file: rules in capitals are tokens, SPACING is skipped between tokens.
 #pragma once
 
 #include <cctype>
@@ -16,7 +15,7 @@ namespace peg {
 
 struct Expression {
   enum class Kind { Literal, Class, Any, Rule, Sequence, Choice, Optional, Star, Plus, Not } kind;
-  std::string text;  // of a literal, the rule's name, or all characters of a class
+  std::string text;  // a literal, a rule's name, or the characters of a class
   bool negated = false;
   std::vector<Expression> parts;
 };
@@ -221,7 +220,7 @@ class Matcher {
   std::string_view text_;
 };
 
-// Random texts of the grammar. Names and numbers come from short lists, so that keywords turn up as names.
+// Generates random texts of the grammar. Names and numbers come from short lists, so that keywords occur as names.
 class Writer {
  public:
   Writer(const Grammar& grammar, uint32_t seed) : grammar_(grammar), random_(seed) {}

@@ -1,4 +1,4 @@
-// Equality of flows, places aside.
+// Equality of flows, ignoring positions.
 #pragma once
 
 #include <algorithm>

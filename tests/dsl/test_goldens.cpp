@@ -1,4 +1,4 @@
-// tests/dsl/good: flows and their canonical print. tests/dsl/bad: flows and everything the parser says about them.
+// tests/dsl/good: flows and their canonical form. tests/dsl/bad: flows and the parser's full error text.
 #include <catch2/catch.hpp>
 
 #include "dsl/hmx/print.hpp"
@@ -19,7 +19,7 @@ Flow parse_file(const std::string& name, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("good flows parse, and print to what they were") {
+TEST_CASE("goldens: good flows parse and print canonically") {
   golden::check_no_orphans(kGood, ".printed", ".hmx");
   const auto paths = golden::files(kGood, ".hmx");
   CHECK(paths.size() >= 15);
@@ -34,7 +34,7 @@ TEST_CASE("good flows parse, and print to what they were") {
   }
 }
 
-TEST_CASE("bad flows are refused in these words") {
+TEST_CASE("goldens: bad flows are rejected with the expected text") {
   golden::check_no_orphans(kBad, ".error", ".hmx");
   const auto paths = golden::files(kBad, ".hmx");
   CHECK(paths.size() >= 180);
@@ -62,7 +62,7 @@ TEST_CASE("the sample flows parse from their files") {
   CHECK(golden::read(kGoldenSource / "samples/mnist.hmx") == golden::read(kGood / "mnist.hmx"));
 }
 
-TEST_CASE("a file that cannot be read says why") {
+TEST_CASE("load: an unreadable file reports the reason") {
   try {
     parse_flow_file("/no/such/flow.hmx");
     FAIL("read a file that is not there");

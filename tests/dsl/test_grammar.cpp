@@ -1,4 +1,4 @@
-// The hand-written parser against dsl/hmx/grammar.peg: they accept and refuse the same texts.
+// The hand-written parser against dsl/hmx/grammar.peg: both accept the same texts.
 #include <catch2/catch.hpp>
 
 #include "dsl/load.hpp"
@@ -14,7 +14,7 @@ const std::filesystem::path kGrammarSource = HARMONICS_SOURCE_DIR;
 
 enum class Verdict { Accepted, Refused, Unknown };
 
-// Errors of meaning (a zero, a number out of range) are none of the grammar's; neither is what is no UTF-8 text.
+// Ignores errors beyond the grammar: zeros, numbers out of range, invalid UTF-8.
 Verdict parser_verdict(const std::string& text) {
   if (find_invalid_utf8(text) || text.find('\0') != std::string::npos) return Verdict::Unknown;
   try {
@@ -79,7 +79,7 @@ void check_same_verdict(const peg::Grammar& grammar, const std::string& text, si
 
 }  // namespace
 
-TEST_CASE("the grammar's interpreter knows good from bad") {
+TEST_CASE("peg: accepts good and rejects bad texts") {
   const Reference reference;
   CHECK(grammar_verdict(reference.grammar, "harmonic a { x -> y; }") == Verdict::Accepted);
   CHECK(grammar_verdict(reference.grammar, "harmonic a { x -(f)-> y; # c\n }") == Verdict::Accepted);
@@ -97,7 +97,7 @@ TEST_CASE("parser and grammar agree on the golden texts") {
   for (const char* folder : {"good", "bad"}) {
     for (const auto& path : golden::files(kGrammarSource / "tests/dsl" / folder, ".hmx")) {
       const std::string name = path.stem().string();
-      if (name == "list_too_deep" || name == "blocks_too_deep") continue;  // limits are the parser's
+      if (name == "list_too_deep" || name == "blocks_too_deep") continue;  // limits are beyond the grammar
       INFO(path.string());
       check_same_verdict(reference.grammar, golden::read(path), accepted);
       ++compared;

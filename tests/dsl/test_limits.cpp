@@ -1,4 +1,4 @@
-// What bounds the parser: errors per run, nesting, names, bytes.
+// Limits of the parser: errors per run, nesting, names, bytes.
 #include <catch2/catch.hpp>
 
 #include <cstdio>
@@ -36,7 +36,7 @@ std::string nested_lists(size_t depth) {
 
 }  // namespace
 
-TEST_CASE("twenty errors are told, not one more") {
+TEST_CASE("limits: at most twenty errors are reported") {
   CHECK(errors_of("harmonic a {" + repeated(" x => y;", 20) + "}").size() == 20);
   const auto errors = errors_of("harmonic a {" + repeated(" x => y;\n", 500) + "}");
   REQUIRE(errors.size() == 20);
@@ -44,7 +44,7 @@ TEST_CASE("twenty errors are told, not one more") {
   CHECK(errors_of("harmonic a {" + repeated(" x => y;", 19) + "}").size() == 19);
 }
 
-TEST_CASE("errors come in the order of the text, one a place") {
+TEST_CASE("errors: in text order, one per position") {
   const auto errors = errors_of("harmonic a {\n x => y;\n layer b 1/0 x;\n layer c {0};\n x -> ;\n y -> z\n}");
   REQUIRE(errors.size() == 5);
   for (size_t i = 1; i < errors.size(); ++i) CHECK(errors[i - 1].span().line < errors[i].span().line);
@@ -52,7 +52,7 @@ TEST_CASE("errors come in the order of the text, one a place") {
   CHECK(errors[1].kind() == ErrorKind::Shape);
 }
 
-TEST_CASE("one mistake is told once") {
+TEST_CASE("errors: one mistake is reported once") {
   for (const char* text :
        {"harmonic a { layer b 1/2 c {10} {20}; x -> y; }", "harmonic a { cycle (epochs) { x -> y; } }",
         "harmonic a { cycle { if loss = 1 { x -> y; } else { y -> z; } x -> y; } layer b; }",
@@ -69,7 +69,7 @@ TEST_CASE("nesting is bounded") {
   CHECK(errors_of(nested_lists(65)).size() == 1);
   CHECK(errors_of(nested_blocks(63)).empty());
   CHECK(errors_of(nested_blocks(64)).size() == 1);
-  // Far beyond any stack.
+  // Beyond any stack without a limit.
   CHECK(errors_of(nested_lists(1'000'000)).size() == 1);
   CHECK(errors_of(nested_blocks(1'000'000)).size() == 1);
   CHECK(errors_of("harmonic a {" + repeated("cycle {", 1'000'000)).size() <= 20);
@@ -90,7 +90,7 @@ TEST_CASE("long tokens are read in time proportional to their length") {
   CHECK(errors_of("harmonic a {" + repeated(";", 8 << 20)).size() == 20);
 }
 
-TEST_CASE("more than 16 MiB are no flow") {
+TEST_CASE("limits: more than 16 MiB are rejected") {
   CHECK_THROWS_WITH(parse_flow(std::make_shared<const SourceText>("big", repeated("#", (16 << 20) + 1))),
                     "'big' holds 16777217 bytes; a flow has at most 16777216");
   const auto path = std::filesystem::temp_directory_path() / "harmonics_big_flow.hmx";
@@ -100,7 +100,7 @@ TEST_CASE("more than 16 MiB are no flow") {
   std::filesystem::remove(path);
 }
 
-TEST_CASE("every cut of a flow is refused without harm") {
+TEST_CASE("parser: every truncation of a flow is rejected safely") {
   std::ifstream file(std::string(HARMONICS_SOURCE_DIR) + "/tests/dsl/good/gan.hmx");
   const std::string text((std::istreambuf_iterator<char>(file)), {});
   REQUIRE(text.size() > 500);

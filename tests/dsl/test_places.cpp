@@ -1,4 +1,4 @@
-// Every node of a flow knows where it was written.
+// Every node of a flow has its source position.
 #include <catch2/catch.hpp>
 
 #include "dsl/load.hpp"
@@ -24,7 +24,7 @@ std::string at(Span span) {
 
 }  // namespace
 
-TEST_CASE("spans cover what was written") {
+TEST_CASE("spans: cover the source text") {
   const Flow flow = parse_flow(std::make_shared<const SourceText>("net.hmx", kText));
   const Harmonic& net = flow.harmonics.at(0);
   CHECK(at(net.span) == "harmonic");
@@ -69,7 +69,7 @@ TEST_CASE("spans cover what was written") {
   CHECK(at(std::get<Comparison>(conditional.predicate).span) == "val.loss >= 2");
 }
 
-TEST_CASE("values mean what they say") {
+TEST_CASE("values: parsed exactly") {
   const std::string text =
       "harmonic a { x -(f(1, 1.0, -2, +3, 1e3, \"q\\\"\\\\\\n\\t\\r\", true, word, []))-> y; cycle (for 250ms) {} }";
   const Flow flow = parse_flow(std::make_shared<const SourceText>("a", text));

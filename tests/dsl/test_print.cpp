@@ -1,4 +1,4 @@
-// Printed flows parse back to themselves.
+// Printed flows parse to equal flows.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -38,7 +38,7 @@ void check_round_trip(const Flow& flow) {
 
 }  // namespace
 
-TEST_CASE("random flows survive printing") {
+TEST_CASE("print: random flows round-trip") {
   const std::string grammar_text = golden::read(std::string(HARMONICS_SOURCE_DIR) + "/dsl/hmx/grammar.peg");
   const peg::Grammar grammar(grammar_text);
   peg::Writer writer(grammar, 3);
@@ -56,7 +56,7 @@ TEST_CASE("random flows survive printing") {
   CHECK(parsed > 100);
 }
 
-TEST_CASE("numbers survive printing") {
+TEST_CASE("print: numbers round-trip") {
   std::mt19937_64 random(4);
   for (int i = 0; i < 3000; ++i) {
     const uint64_t bits = random();
@@ -68,7 +68,7 @@ TEST_CASE("numbers survive printing") {
   }
 }
 
-TEST_CASE("strings survive printing") {
+TEST_CASE("print: strings round-trip") {
   std::mt19937 random(5);
   const std::vector<std::string> pieces = {"\"", "\\", "\n", "\t",  "\r",       "//",          "#",
                                            "a",  " ",  "{",  ")->", "\xC3\xA9", "\xE6\xBC\xA2"};
@@ -79,7 +79,7 @@ TEST_CASE("strings survive printing") {
   }
 }
 
-TEST_CASE("durations and thresholds survive printing") {
+TEST_CASE("print: durations and thresholds round-trip") {
   std::mt19937_64 random(6);
   Harmonic harmonic;
   harmonic.name.text = "h";

@@ -1,4 +1,4 @@
-// The slowest part of these tests: row by row, and optimised as the others are not.
+// The slowest part of these tests: row by row, compiled with optimisation.
 #include "kernel_call.hpp"
 
 namespace harmonics::kernel_tests {

@@ -15,7 +15,7 @@
 namespace harmonics::kernel_tests {
 namespace {
 
-// The host as far as a device sees it: it registers, and it reports errors.
+// A minimal host for a device: registration and error reporting.
 struct FakeHost {
   const hx_device_vt* vt = nullptr;
   void* self = nullptr;
@@ -35,7 +35,7 @@ hx_status take_item(hx_registry*, const hx_item* item) {
 
 const FakeHost& device() {
   static const bool loaded = [] {
-    // Where the processor has no fp16 arithmetic, its kernels are tested with emulated registers.
+    // Without fp16 arithmetic in the processor, the emulated kernels are tested.
     unsigned a = 0, b = 0, c = 0, d = 0;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 23 & 1)) setenv("HARMONICS_FP16", "emulated", 0);
     void* library = dlopen(HARMONICS_CPU_PLUGIN, RTLD_NOW | RTLD_LOCAL);
@@ -58,7 +58,7 @@ struct Free {
   void operator()(void* p) const { std::free(p); }
 };
 using Memory = std::unique_ptr<char, Free>;
-// Exactly so many bytes, so that an address sanitizer sees what reads beyond them.
+// Exactly `bytes` bytes, so that an address sanitizer detects overruns.
 Memory aligned(size_t bytes) {
   void* p = nullptr;
   if (posix_memalign(&p, 64, std::max<size_t>(bytes, 1)) != 0) throw std::bad_alloc();

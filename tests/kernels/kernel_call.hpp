@@ -1,4 +1,4 @@
-// One call of a kernel of the CPU device, as the host makes it, and what its answer is compared with.
+// Calls a kernel of the CPU device as the host does, with references to compare with.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -86,7 +86,7 @@ struct Tensor {
 inline Tensor scalar(float value) { return {{}, std::vector<float>{value}}; }
 inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
-// Random numbers in [low, high), the same on every run.
+// Random numbers in [low, high), the same in every run.
 class Random {
  public:
   explicit Random(uint32_t seed) : engine_(seed) {}
@@ -116,24 +116,24 @@ class KernelCall {
   KernelCall& out(Dims dims, uint32_t dtype = HX_F32) {
     return outputs_.push_back(Tensor::zeros(std::move(dims), dtype)), *this;
   }
-  // One operation of a fused chain; operands are registers, inputs first.
+  // Adds an operation to a fused chain; operands are registers, inputs first.
   KernelCall& step(const char* op, std::vector<uint32_t> operands, uint32_t dtype = HX_F32);
   KernelCall& stores(std::vector<uint32_t> registers) { return chain_outputs_ = std::move(registers), *this; }
-  // Products may be made in fp16 chunks.
+  // Allows fp16 chunks in products.
   KernelCall& allow_half() { return flags_ = HX_SITE_FP16_CHUNKS, *this; }
-  // Output `output` takes the memory of input `input`.
+  // Output `output` shares the memory of input `input`.
   KernelCall& alias(uint32_t output, uint32_t input) { return aliases_.push_back({output, input}), *this; }
 
   bool served();
-  // Runs with outputs and workspace poisoned: parts in order, reversed, shuffled and on two threads. The bits must be
-  // the same each time.
+  // Runs with poisoned outputs and workspace: parts in order, reversed, shuffled and on two threads. All runs must give
+  // the same bits.
   std::vector<Tensor> run();
   Tensor run_one() { return run().at(0); }
   // Of the last run.
   uint32_t parts() const { return parts_; }
   uint32_t in_place() const { return in_place_; }
   const std::string& kernel() const { return name_; }
-  // Seconds of all parts, each in the fastest of `repeats` runs: what a quiet processor would need on one thread.
+  // Sum over parts of the fastest of `repeats` runs, in seconds: the time of an idle processor on one thread.
   double seconds(int repeats);
 
  private:
@@ -153,17 +153,17 @@ class KernelCall {
   std::string name_;
 };
 
-// The product a b in double, each sum from its first term to its last; `lies`: given transposed, [k, m] and [n, k].
+// The product a b in double, summed in order; `lies`: transposed layout, [k, m] and [n, k].
 struct Side {
   const Tensor& matrix;
   bool lies = false;
 };
 std::vector<double> exact_product(const Side& a, const Side& b, int64_t m, int64_t n, int64_t k);
 
-// Every element within `absolute` + `relative` * |expected|; NaN where NaN is expected, infinities equal.
+// Every element within `absolute` + `relative` * |expected|; NaN and infinities must be equal.
 void require_close(const Tensor& actual, const std::vector<double>& expected, double relative, double absolute);
 
-// The device's own line, with the instruction set it chose, and the name it registered.
+// The device's name with its instruction set, and the name it registered.
 std::string device_text();
 std::string device_name();
 

@@ -17,7 +17,7 @@ struct Heads {
   Dims lse() const { return {batch, heads, queries}; }
 };
 
-// Everything by definition, in double.
+// Reference by definition, in double.
 struct Reference {
   std::vector<double> out, lse, dq, dk, dv;
 
@@ -66,7 +66,7 @@ struct Reference {
   }
 };
 
-// Whole numbers whose scores f32 holds, far from 0 and near to each other.
+// Integers whose scores are exact in f32, far from 0 and close to each other.
 Tensor far_rows(Random& random, const Dims& dims, float far) {
   const Tensor near = random.integers<int64_t>(dims, -1, 2);
   std::vector<float> v;
@@ -137,7 +137,7 @@ TEST_CASE("attention with the positions first has the bits of attention with the
   }
 }
 
-TEST_CASE("attention over scores far apart does not overflow") {
+TEST_CASE("attention: distant scores do not overflow") {
   Random random(82);
   const Tensor q = random.floats({1, 1, 4, 8}, 50, 60), k = random.floats({1, 1, 400, 8}, -60, 60),
                v = random.floats({1, 1, 400, 8});
@@ -145,7 +145,7 @@ TEST_CASE("attention over scores far apart does not overflow") {
   for (int64_t i = 0; i < y[0].size(); ++i) CHECK(std::abs(y[0][i]) <= 1);
 }
 
-TEST_CASE("attention: scores far from zero cost no digits") {
+TEST_CASE("attention: large scores keep precision") {
   Random random(86);
   for (const Heads& h : kHeads)
     for (const float far : {64.0f, -256.0f, 1024.0f}) {
@@ -184,7 +184,7 @@ TEST_CASE("attention: a query that sees one key has gradients of exactly 0") {
   }
 }
 
-TEST_CASE("attention declines a negative scale, by which the largest score is the least") {
+TEST_CASE("attention: a negative scale is declined") {
   KernelCall call("attention");
   call.set("scale", -1.0)
       .in(Tensor({1, 1, 4, 8}, std::vector<float>(32)))
@@ -192,7 +192,7 @@ TEST_CASE("attention declines a negative scale, by which the largest score is th
   CHECK_FALSE(call.in(Tensor({1, 1, 4, 8}, std::vector<float>(32))).out({1, 1, 4, 8}).out({1, 1, 4}).served());
 }
 
-TEST_CASE("a key that is not a number is seen by those who may see it, and by no other") {
+TEST_CASE("attention: a NaN key affects only queries that see it") {
   Random random(85);
   const Dims dims{1, 2, 50, 8};
   Tensor k = random.floats(dims);
@@ -206,7 +206,7 @@ TEST_CASE("a key that is not a number is seen by those who may see it, and by no
   for (int64_t i = 0; i < y[1].size(); ++i) CHECK(std::isnan(y[1][i]) == (i >= 39 && i < 50));
 }
 
-TEST_CASE("rotary positions turn pairs and turn them back") {
+TEST_CASE("rope: rotation and its inverse") {
   Random random(83);
   const Tensor x = random.floats({2, 3, 50, 22});
   const Tensor y = KernelCall("rope").set("base", 1000.0).set("offset", 7).in(x).out(x.dims).run_one();

@@ -22,7 +22,7 @@ struct Conv {
         .set("dilation", dilation)
         .set("groups", groups);
   }
-  // f(index in x, index in weight, index in y) for every product.
+  // Calls f(index in x, index in weight, index in y) for every product.
   template <typename F>
   void each(F f) const {
     const int64_t oh = out_h(), ow = out_w(), per_group = in / groups;
@@ -129,7 +129,7 @@ struct Pool {
         .set("dilation", dilation);
     return c;
   }
-  // Places of the plane in the window of output (i, j), in order.
+  // Positions of the plane in the window of output (i, j), in order.
   std::vector<int64_t> window(int64_t i, int64_t j) const {
     std::vector<int64_t> at;
     for (int64_t a = 0; a < kernel[0]; ++a)

@@ -1,4 +1,4 @@
-// dot_add against dot: the same product on top of a sum, in the sum's memory and beside it.
+// dot_add against dot plus a sum, in place and out of place.
 #include "kernel_call.hpp"
 
 namespace harmonics::kernel_tests {
@@ -10,7 +10,7 @@ struct Axes {
 struct DotAddCase {
   Dims a, b, out;
   Axes axes;
-  double zeros = 0;  // share of a
+  double zeros = 0;  // fraction of zeros in a
 };
 const DotAddCase kDotAddCases[] = {{{1, 784}, {784, 392}, {1, 392}, {{1}, {0}}},
                        {{1, 784}, {784, 392}, {1, 392}, {{1}, {0}}, 0.8},
@@ -48,7 +48,7 @@ KernelCall& products(KernelCall& call, const DotAddCase& c) {
 
 }  // namespace
 
-TEST_CASE("a product added to a sum, beside it and over it") {
+TEST_CASE("dot_add: out of place and in place") {
   Random random(91);
   for (const DotAddCase& c : kDotAddCases) {
     const Tensor a = with_zeros(random, c.a, c.zeros), b = random.floats(c.b), sum = random.floats(c.out);
@@ -69,7 +69,7 @@ TEST_CASE("a product added to a sum, beside it and over it") {
   }
 }
 
-TEST_CASE("a sum that is not kept leaves nothing, NaN neither") {
+TEST_CASE("dot_add: a dropped sum leaves no NaN") {
   Random random(92);
   for (const DotAddCase& c : kDotAddCases)
     for (bool keep : {false, true})

@@ -74,7 +74,7 @@ TEST_CASE("unary functions agree with the standard library to a few units in the
   }
 }
 
-TEST_CASE("unary functions are right where numbers end") {
+TEST_CASE("unary functions: infinities, NaN and extreme values") {
   const std::vector<float> x = {0.0f,     -0.0f, kInf, -kInf, kNan,   1e-45f,  -1e-45f, 1e-40f, 3.4e38f,
                                 -3.4e38f, 1,     -1,   88.8f, -88.8f, -103.9f, 20,      -20,    1e-10f};
   const auto n = static_cast<int64_t>(x.size());
@@ -87,7 +87,7 @@ TEST_CASE("unary functions are right where numbers end") {
   }
 }
 
-TEST_CASE("the slope of gelu") {
+TEST_CASE("gelu: derivative") {
   Random random(3);
   const Tensor x = random.floats({1031}, -9, 9), dy = random.floats({1031});
   const Tensor dx = KernelCall("gelu_grad").in(x).in(dy).out({1031}).run_one();
@@ -143,7 +143,7 @@ TEST_CASE("binary functions, comparisons and selection") {
   }
 }
 
-TEST_CASE("NaN stays in maximum and minimum, whichever side it is on") {
+TEST_CASE("maximum, minimum: NaN in either operand gives NaN") {
   const Tensor a({3}, std::vector<float>{kNan, 1, 2}), b({3}, std::vector<float>{1, kNan, 3});
   for (const char* name : {"maximum", "minimum"}) {
     const Tensor y = KernelCall(name).in(a).in(b).out({3}).run_one();
@@ -173,7 +173,7 @@ TEST_CASE("integers and casts") {
   }
 }
 
-TEST_CASE("casts to whole numbers cut, hold to the range and make NaN 0") {
+TEST_CASE("casts to integers truncate, saturate and map NaN to 0") {
   const Tensor x({9}, std::vector<float>{2.9f, -2.9f, 300, -5, kNan, kInf, -kInf, 1e30f, 254.5f});
   const auto cast = [&](uint32_t to) { return KernelCall("cast").in(x).out({9}, to).run_one(); };
   CHECK(cast(HX_U8).values<uint8_t>() == std::vector<uint8_t>{2, 0, 255, 0, 0, 255, 0, 255, 254});
@@ -184,7 +184,7 @@ TEST_CASE("casts to whole numbers cut, hold to the range and make NaN 0") {
 }
 
 namespace {
-// y = (x * scale + shift > 0) ? x * scale + shift : slope, and the product itself.
+// y = (x * scale + shift > 0) ? x * scale + shift : 0.25, and the product itself.
 KernelCall chain_of(const Tensor& x, const Tensor& scale, const Tensor& shift) {
   KernelCall call("fused_elementwise");
   call.in(x).in(scale).in(shift).in(Tensor({}, std::vector<float>{0.25f}));
@@ -214,7 +214,7 @@ TEST_CASE("fused chains broadcast rows, columns, scalars and anything between") 
   }
 }
 
-TEST_CASE("fused chains stretch middle axes and long rows over several parts") {
+TEST_CASE("fused chains: broadcast middle axes and long rows in several parts") {
   Random random(6);
   const Tensor x = random.floats({6, 5, 7, 1301}), scale = random.floats({5, 1, 1301}), shift = random.floats({1301});
   KernelCall call = chain_of(x, scale, shift);
@@ -225,7 +225,7 @@ TEST_CASE("fused chains stretch middle axes and long rows over several parts") {
   require_close(y[1], product, 0, 0);
 }
 
-TEST_CASE("a chain works in place when it says so, and a long one fits") {
+TEST_CASE("fused chains: in place where declared, and long chains") {
   Random random(7);
   const Tensor x = random.floats({3000}), y = random.floats({3000});
   KernelCall call("fused_elementwise");
@@ -234,7 +234,7 @@ TEST_CASE("a chain works in place when it says so, and a long one fits") {
   CHECK(call.in_place() == 3);
   for (int64_t i = 0; i < 3000; ++i) REQUIRE(z[i] == (x[i] - y[i]) * x[i]);
 
-  KernelCall early("fused_elementwise");  // the first output is made before the input is last read
+  KernelCall early("fused_elementwise");  // writes the first output before the input's last read
   early.in(x).step("neg", {0}).step("mul", {1, 0}).stores({1, 2}).out({3000}).out({3000});
   early.run();
   CHECK(early.in_place() == 0);

@@ -1,4 +1,4 @@
-// fused_reduce against the chain and the reduction of what it stored: the same bits.
+// fused_reduce against a stored chain and its reduction: the same bits.
 #include "kernel_call.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace {
 struct FusedReduceCase {
   Dims dims, axes;
 };
-// Rows short and long, of whole vectors and not; groups and blocks that are not full; few rows of many columns; several axes.
+// Short and long rows, whole vectors and not; partial groups and blocks; few rows of many columns; several axes.
 const FusedReduceCase kFusedReduceCases[] = {{{64, 392}, {0}},        {{64, 392}, {1}},    {{5, 7, 11}, {1}},      {{5, 7, 11}, {0, 2}},       {{5, 7, 11}, {0, 1, 2}},
                        {{100003}, {0}},         {{70000}, {0}},      {{1000, 33}, {0}},      {{8, 6, 28, 28}, {0, 2, 3}}, {{3, 4, 5, 6}, {0, 2}},
                        {{1, 9, 1}, {0}},        {{20000, 3}, {0}},   {{2100, 130}, {0}},     {{3, 5000}, {0}},            {{4, 70001}, {0}},
@@ -23,7 +23,7 @@ Dims without(const Dims& dims, const Dims& axes) {
     if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) == axes.end()) d.push_back(dims[i]);
   return d;
 }
-// The shape with the first axis, or the last, of size 1.
+// The shape with its first or last axis of size 1.
 Dims flat(Dims dims, bool first) {
   (first ? dims.front() : dims.back()) = 1;
   return dims;
@@ -33,7 +33,7 @@ bool same_bits(const Tensor& a, const Tensor& b) { return a.dims == b.dims && a.
 
 }  // namespace
 
-TEST_CASE("a chain reduced as it is computed has the bits of the stored one") {
+TEST_CASE("fused_reduce: same bits as a stored chain and its reduction") {
   Random random(95);
   for (const FusedReduceCase& c : kFusedReduceCases)
     for (const char* reduction : kReductions) {
@@ -52,7 +52,7 @@ TEST_CASE("a chain reduced as it is computed has the bits of the stored one") {
       const Tensor result = chain(fused).set("axes", c.axes).set("reduction", reduction).stores({7}).out(left).run_one();
       CHECK(same_bits(result, expected));
       CHECK(fused.in_place() == 0);
-      // Another register and the reduced one itself stored besides, the first over x.
+      // Also stores another register and the reduced one, the first over x.
       chain(both).set("axes", c.axes).set("reduction", reduction).stores({5, 7, 7}).out(c.dims).out(c.dims).out(left);
       for (int run = 0; run < 2; ++run) {
         const std::vector<Tensor> results = both.run();
@@ -63,7 +63,7 @@ TEST_CASE("a chain reduced as it is computed has the bits of the stored one") {
     }
 }
 
-TEST_CASE("NaN and zeros below zero come through a reduced chain as through a stored one") {
+TEST_CASE("fused_reduce: NaN and negative zero as in a stored chain") {
   for (const char* reduction : kReductions)
     for (const FusedReduceCase& c : {FusedReduceCase{{40, 100}, {0}}, FusedReduceCase{{40, 100}, {1}}, FusedReduceCase{{70, 3}, {0}}, FusedReduceCase{{5000}, {0}}})
       for (const float special : {NAN, -0.0f, INFINITY}) {
@@ -78,7 +78,7 @@ TEST_CASE("NaN and zeros below zero come through a reduced chain as through a st
       }
 }
 
-TEST_CASE("chains of other element types are reduced where the result is f32") {
+TEST_CASE("fused_reduce: other element types with an f32 result") {
   Random random(96);
   const Tensor whole = random.integers<int32_t>({130, 70}, -9, 9);
   KernelCall cast("fused_reduce"), integers("fused_reduce");

@@ -1,4 +1,4 @@
-// Products in fp16 chunks against exact ones.
+// Products in fp16 chunks against exact products.
 #include <algorithm>
 #include <limits>
 
@@ -18,7 +18,7 @@ struct HalfProductCase {
   Tensor a, b;
   int64_t a_at(int64_t i, int64_t k) const { return ta ? k * s.m + i : i * s.k + k; }
   int64_t b_at(int64_t k, int64_t j) const { return tb ? j * s.k + k : k * s.n + j; }
-  // The sum, and the sum of magnitudes: what errors are measured against.
+  // The sum, and the sum of magnitudes, which errors are relative to.
   std::pair<double, double> exact(int64_t i, int64_t j) const {
     double sum = 0, size = 0;
     for (int64_t k = 0; k < s.k; ++k) {
@@ -43,7 +43,7 @@ KernelCall half_product(const HalfProductCase& c) {
   return call;
 }
 
-// Squared error over squared result.
+// Squared error relative to the squared result.
 double normalised_error(const HalfProductCase& c, const Tensor& y) {
   double error = 0, size = 0;
   for (int64_t i = 0; i < c.s.m; ++i)
@@ -59,7 +59,7 @@ float& number(Tensor& t, int64_t i) { return reinterpret_cast<float*>(t.bytes.da
 
 }  // namespace
 
-TEST_CASE("products in fp16 chunks are near the exact ones") {
+TEST_CASE("fp16 chunks: results are close to exact products") {
   Random random(71);
   for (const HalfSizes& s : {HalfSizes{64, 64, 128}, {97, 131, 300}, {33, 1000, 32}, {1000, 33, 35}, {120, 260, 1111}, {300, 70, 90}})
     for (int layout = 0; layout < 4; ++layout) {
@@ -73,7 +73,7 @@ TEST_CASE("products in fp16 chunks are near the exact ones") {
     }
 }
 
-TEST_CASE("rows and columns of any size keep their precision") {
+TEST_CASE("fp16 chunks: rows and columns of any magnitude keep precision") {
   Random random(72);
   HalfProductCase c = random_case(random, {60, 70, 280}, 0);
   for (int64_t i = 0; i < c.s.m; ++i)
@@ -89,17 +89,17 @@ TEST_CASE("rows and columns of any size keep their precision") {
     }
 }
 
-// docs/numerics.md: 34 roundings of 2^-11, and what is too small beside the largest of its row or column.
-TEST_CASE("products in fp16 chunks: any operands stay within the documented bound") {
+// Bound of docs/numerics.md: 34 roundings of 2^-11, plus underflow relative to the row's or column's maximum.
+TEST_CASE("fp16 chunks: any operands stay within the documented bound") {
   Random random(77);
   const double roundings = std::pow(1 + std::ldexp(1.0, -11), 34) - 1;
   REQUIRE(roundings < 0.017);
   std::vector<HalfProductCase> cases;
-  for (const float all : {0.1f, 1.0f / 3, 0.7f, 1.0005f, 1023.7f}) {  // roundings that do not cancel
+  for (const float all : {0.1f, 1.0f / 3, 0.7f, 1.0005f, 1023.7f}) {  // rounding errors that do not cancel
     cases.push_back(random_case(random, {64, 64, 128}, 0, all, all));
     cases.push_back(random_case(random, {64, 64, 128}, 3, all, std::nextafter(all, 2 * all)));
   }
-  for (int layout = 0; layout < 4; ++layout) {  // few numbers make a row's whole result
+  for (int layout = 0; layout < 4; ++layout) {  // a few elements dominate each row
     HalfProductCase c = random_case(random, {64, 64, 512}, layout);
     for (int64_t i = 0; i < c.s.m; ++i)
       for (int64_t k = 0; k < c.s.k; ++k) number(c.a, c.a_at(i, k)) *= std::ldexp(1.0f, static_cast<int>((i * 31 + k * 17) % 120) - 60);
@@ -129,7 +129,7 @@ TEST_CASE("products in fp16 chunks: any operands stay within the documented boun
   }
 }
 
-TEST_CASE("sums of fp16 chunks cannot overflow before the result does") {
+TEST_CASE("fp16 chunks: no overflow unless the result overflows") {
   HalfProductCase c = random_case(*std::make_unique<Random>(73), {48, 64, 512}, 0, 0.999f, 1);
   for (float scale : {1e-30f, 1.0f, 60000.0f, 1e15f}) {
     HalfProductCase scaled = c;
@@ -139,7 +139,7 @@ TEST_CASE("sums of fp16 chunks cannot overflow before the result does") {
   }
 }
 
-TEST_CASE("what is not finite, and zeros, come through fp16 chunks") {
+TEST_CASE("fp16 chunks: infinity, NaN and zero are preserved") {
   Random random(74);
   HalfProductCase c = random_case(random, {64, 96, 320}, 0);
   const float infinity = std::numeric_limits<float>::infinity();
@@ -156,7 +156,7 @@ TEST_CASE("what is not finite, and zeros, come through fp16 chunks") {
   REQUIRE(y[3 * c.s.n + 7] == 0);
 }
 
-TEST_CASE("bias and activation follow fp16 chunks") {
+TEST_CASE("fp16 chunks: bias and activation are applied") {
   Random random(75);
   const HalfProductCase c = random_case(random, {65, 130, 257}, 2);
   const Tensor bias = random.floats({130});

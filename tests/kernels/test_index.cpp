@@ -4,7 +4,7 @@
 
 namespace harmonics::kernel_tests {
 
-TEST_CASE("gather along any axis clamps what lies outside") {
+TEST_CASE("gather: any axis, out-of-range indices are clamped") {
   Random random(91);
   const Tensor x = random.floats({4, 9, 5});
   for (int64_t axis : {0, 1, 2}) {

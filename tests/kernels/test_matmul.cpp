@@ -38,9 +38,10 @@ TEST_CASE("products of both layouts of both operands") {
     }
 }
 
-TEST_CASE("short sums read rows of the right operand where they lie") {
+TEST_CASE("matmul: short sums read the right operand in place") {
   Random random(37);
-  for (const MatmulSizes& s : {MatmulSizes{64, 196, 13}, MatmulSizes{200, 96, 10}, MatmulSizes{50, 130, 15}})  // longer ones bear the name of who looks for zeros
+  // longer sums use the sparse kernel, whose name differs
+  for (const MatmulSizes& s : {MatmulSizes{64, 196, 13}, MatmulSizes{200, 96, 10}, MatmulSizes{50, 130, 15}})
     for (bool along : {false, true}) {
       KernelCall call("dot");
       call.set("lhs_contract", Dims{along ? 0 : 1}).set("rhs_contract", Dims{0}).in(random.floats(along ? Dims{s.k, s.m} : Dims{s.m, s.k})).in(random.floats({s.k, s.n})).out({s.m, s.n});
@@ -50,7 +51,7 @@ TEST_CASE("short sums read rows of the right operand where they lie") {
     }
 }
 
-TEST_CASE("rows of a batch are cut in two where a single row is not") {
+TEST_CASE("matmul: batches are divided, single rows are not") {
   Random random(38);
   for (const auto& [rows, parts] : {std::pair<int64_t, uint32_t>{64, 2}, {48, 2}, {1, 1}, {8, 1}}) {
     KernelCall product("dot");
@@ -59,7 +60,7 @@ TEST_CASE("rows of a batch are cut in two where a single row is not") {
   }
 }
 
-TEST_CASE("batched products with axes in any place") {
+TEST_CASE("dot: batch axes at any position") {
   Random random(32);
   const int64_t batch = 3, heads = 4, t = 50, s = 33, depth = 48;
   const Tensor a = random.floats({batch, t, heads, depth}), b = random.floats({batch, heads, s, depth});
@@ -83,7 +84,7 @@ TEST_CASE("batched products with axes in any place") {
   require_close(c, e, 1e-6, 4e-6);
 }
 
-TEST_CASE("operands without a contiguous axis are rearranged first") {
+TEST_CASE("dot: operands without a contiguous axis are copied") {
   Random random(35);
   for (int64_t depth : {5, 64}) {  // by our own kernels and by oneDNN
     const int64_t t = 40, batch = 2, heads = 3, s = 37;
@@ -109,7 +110,7 @@ TEST_CASE("operands without a contiguous axis are rearranged first") {
   }
 }
 
-TEST_CASE("contracting several axes in another order") {
+TEST_CASE("dot: several contracted axes in another order") {
   Random random(36);
   const Tensor a = random.floats({7, 3, 9, 4}), b = random.floats({4, 5, 3, 9});  // over 4, 3 and 9
   KernelCall call("dot");
@@ -128,7 +129,7 @@ TEST_CASE("contracting several axes in another order") {
   require_close(c, e, 1e-6, 2e-6);
 }
 
-TEST_CASE("contracting several axes, as, as weight gradients of sequences do") {
+TEST_CASE("dot: several contracted axes, as in weight gradients of sequences") {
   Random random(33);
   const Tensor dy = random.floats({6, 20, 40}), x = random.floats({6, 20, 24});
   const Tensor dw = KernelCall("dot")

@@ -5,7 +5,7 @@
 namespace harmonics::kernel_tests {
 namespace {
 
-// Rows of `n` numbers at any places: what all norms have in common.
+// A row of `n` elements at any offsets, common to all norms.
 struct Row {
   std::vector<int64_t> at;
   double mean = 0, rstd = 0;
@@ -18,7 +18,7 @@ struct Row {
     rstd = 1 / std::sqrt(square + 1e-5);
   }
   double unit(const Tensor& x, int64_t i) const { return (x[i] - mean) * rstd; }
-  // dx of this row, given the gain of each element.
+  // dx of this row, given each element's gain.
   template <typename Gain>
   void gradient(const Tensor& x, const Tensor& dy, Gain gain, bool centred, std::vector<double>& dx) const {
     const auto n = static_cast<double>(at.size());
@@ -176,8 +176,8 @@ void check_group(const Dims& dims, int64_t groups) {
   require_close(back[2], dbias, 1e-5, 1e-4);
 }
 
-// Numbers of deviation 1 around `offset`; how far the result is from `op` in double. PyTorch's float32, whose mean is rounded to
-// the size of the offset, is 5e-4 off at 10,000.
+// Error against `op` in double, for values of deviation 1 around `offset`. PyTorch's float32, whose mean is rounded to
+// the size of the offset, has 5e-4 at 10,000.
 double norm_error(const char* op, const Dims& dims, int64_t groups, float offset) {
   Random random(76);
   std::vector<float> v = random.floats(dims, -1.7f, 1.7f).values<float>();
@@ -213,7 +213,7 @@ double norm_error(const char* op, const Dims& dims, int64_t groups, float offset
 
 }  // namespace
 
-TEST_CASE("norms: an offset of the numbers costs no digits") {
+TEST_CASE("norms: a large offset keeps precision") {
   for (const float offset : {0.0f, 1e4f, -3e5f}) {
     INFO("offset " << offset);
     CHECK(norm_error("batch_norm", {8, 5, 6, 7}, 0, offset) < 3e-6);
@@ -226,7 +226,7 @@ TEST_CASE("norms: an offset of the numbers costs no digits") {
   }
 }
 
-TEST_CASE("norms: equal numbers give the bias, and a variance that overflows too") {
+TEST_CASE("norms: equal elements or an overflowing variance give the bias") {
   for (const float all : {0.1f, 1e4f, -3e8f, 1e30f})
     for (const bool spread : {false, true}) {
       if (spread && all < 1e29f) continue;

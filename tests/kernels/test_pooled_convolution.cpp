@@ -1,4 +1,4 @@
-// A convolution with max pooling in one kernel, and gradients that see only the places that were largest.
+// Convolution and max pooling in one kernel, and gradients that visit only the maxima.
 #include "kernel_call.hpp"
 
 namespace harmonics::kernel_tests {
@@ -23,7 +23,8 @@ struct PooledCase {
     c.set("strides", strides).set("padding_low", low).set("padding_high", high);
     return c;
   }
-  // f(index in x, index in weight) for every product of place (i, j) of plane `plane` of the convolution's result.
+  // Calls f(index in x, index in weight) for every product of position (i, j) in plane `plane` of the convolution's
+  // result.
   template <typename F>
   void products(int64_t plane, int64_t i, int64_t j, F f) const {
     const int64_t n = plane / out, o = plane % out;
@@ -55,7 +56,7 @@ void describe(const PooledCase& v) {
 
 }  // namespace
 
-TEST_CASE("a convolution pooled in the same kernel is of f32 alone") {
+TEST_CASE("conv_max_pool: f32 only") {
   const PooledCase& v = kPooledCases[0];
   for (const uint32_t dtype : {HX_F32, HX_F64, HX_F16, HX_BF16}) {
     KernelCall call = v.call("conv_max_pool");
@@ -65,7 +66,7 @@ TEST_CASE("a convolution pooled in the same kernel is of f32 alone") {
   }
 }
 
-TEST_CASE("a convolution pooled in the same kernel gives the largest of each window and its place") {
+TEST_CASE("conv_max_pool: maximum and index of each window") {
   Random random(161);
   for (const PooledCase& v : kPooledCases)
     for (const bool relu : {false, true}) {
@@ -94,7 +95,7 @@ TEST_CASE("a convolution pooled in the same kernel gives the largest of each win
                 most = std::max(most, plane[static_cast<size_t>((i * v.step[0] + a) * v.places(1) + j * v.step[1] + b)]);
             largest.push_back(most);
             at_index.push_back(plane[static_cast<size_t>(*index)]);
-            if (most == 0) REQUIRE((row == 0 && column == 0));  // all cut off by relu: the first of equals
+            if (most == 0) REQUIRE((row == 0 && column == 0));  // relu cut off all: the first of equals
           }
       }
       describe(v);
@@ -103,20 +104,20 @@ TEST_CASE("a convolution pooled in the same kernel gives the largest of each win
     }
 }
 
-TEST_CASE("gradients through pooling multiply only the places that were largest") {
+TEST_CASE("conv_max_pool gradients: only maxima contribute") {
   Random random(162);
   for (const PooledCase& v : kPooledCases) {
     if (2 * v.pooled(0) * v.pooled(1) > v.places(0) * v.places(1)) continue;
     const Tensor x = random.floats(v.x()), w = random.floats(v.weight());
     std::vector<int32_t> indices;
-    std::vector<float> slopes;
+    std::vector<float> gradients;
     for (int64_t k = 0; k < v.planes() * v.pooled(0) * v.pooled(1); ++k) {
       const int64_t i = k / v.pooled(1) % v.pooled(0), j = k % v.pooled(1);
       indices.push_back(static_cast<int32_t>((i * v.step[0] + random.below(v.pool[0])) * v.places(1) +
                                              j * v.step[1] + random.below(v.pool[1])));
-      slopes.push_back(random.below(3) ? random.floats({1})[0] : 0.0f);
+      gradients.push_back(random.below(3) ? random.floats({1})[0] : 0.0f);
     }
-    const Tensor at(v.y(), indices), dy(v.y(), slopes);
+    const Tensor at(v.y(), indices), dy(v.y(), gradients);
     const Tensor dx = v.call("conv_max_pool_grad_input").set("input_shape", v.x()).in(w).in(at).in(dy).out(v.x()).run_one();
     const Tensor dw =
         v.call("conv_max_pool_grad_weight").set("weight_shape", v.weight()).in(x).in(at).in(dy).out(v.weight()).run_one();
@@ -125,8 +126,8 @@ TEST_CASE("gradients through pooling multiply only the places that were largest"
     for (size_t k = 0; k < indices.size(); ++k)
       v.products(static_cast<int64_t>(k) / pooled, indices[k] / v.places(1), indices[k] % v.places(1),
                  [&](int64_t a, int64_t b) {
-                   ex[static_cast<size_t>(a)] += static_cast<double>(slopes[k]) * w[b];
-                   ew[static_cast<size_t>(b)] += static_cast<double>(slopes[k]) * x[a];
+                   ex[static_cast<size_t>(a)] += static_cast<double>(gradients[k]) * w[b];
+                   ew[static_cast<size_t>(b)] += static_cast<double>(gradients[k]) * x[a];
                  });
     describe(v);
     require_close(dx, ex, 1e-6, 4e-5);
@@ -134,7 +135,7 @@ TEST_CASE("gradients through pooling multiply only the places that were largest"
   }
 }
 
-TEST_CASE("a convolution that pools hands on NaN and the first of equals") {
+TEST_CASE("conv_max_pool: NaN wins, else the first of equals") {
   Tensor x({1, 1, 2, 8}, std::vector<float>{1, 1, 0, NAN, NAN, 5, -3, -2,  //
                                             1, 1, 7, 2, 3, NAN, -2, -4});
   const Tensor w({1, 1, 1, 1}, std::vector<float>{1});
@@ -145,7 +146,7 @@ TEST_CASE("a convolution that pools hands on NaN and the first of equals") {
   CHECK(y[1].values<int32_t>() == std::vector<int32_t>{0, 3, 4, 7});
 }
 
-TEST_CASE("convolutions that pool are declined where their gradient would be dense") {
+TEST_CASE("conv_max_pool gradients: dense cases are declined") {
   KernelCall overlapping("conv_max_pool");
   overlapping.set("pool_kernel", Dims{3, 3}).set("pool_strides", Dims{2, 2});
   overlapping.in(Tensor::zeros({1, 1, 9, 9})).in(Tensor::zeros({2, 1, 1, 1})).out({1, 2, 4, 4}).out({1, 2, 4, 4}, HX_I32);

@@ -18,7 +18,7 @@ const RecurrentSizes kRecurrentSizes[] = {{1, 1, 1, false}, {3, 5, 7, false},   
 using Numbers = std::vector<double>;
 size_t index(int64_t i) { return static_cast<size_t>(i); }
 
-// row of `weight` [gates * width, width] times a state.
+// A row of `weight` [gates * width, width] times a state.
 double row_product(const Tensor& weight, int64_t row, const Numbers& state, int64_t from, int64_t n) {
   double sum = 0;
   for (int64_t k = 0; k < n; ++k) sum += static_cast<double>(weight[row * n + k]) * state[index(from + k)];
@@ -26,7 +26,7 @@ double row_product(const Tensor& weight, int64_t row, const Numbers& state, int6
 }
 Numbers zero_numbers(const Dims& dims) { return Numbers(index(elements(dims))); }
 
-// Everything by definition, in double, one number after the other.
+// Reference by definition, in double.
 struct Lstm {
   Numbers y, c, gates, dx, dh, dc;
 
@@ -142,7 +142,7 @@ Tensor single(const Dims& dims, const Numbers& values) {
 
 }  // namespace
 
-TEST_CASE("an lstm goes from state to state and back") {
+TEST_CASE("lstm: scan and gradient") {
   Random random(91);
   for (const RecurrentSizes& s : kRecurrentSizes) {
     INFO(s.batch << " samples, " << s.positions << " positions, width " << s.width << (s.reverse ? ", reverse" : ""));
@@ -178,7 +178,7 @@ TEST_CASE("an lstm goes from state to state and back") {
   }
 }
 
-TEST_CASE("a gru goes from state to state and back") {
+TEST_CASE("gru: scan and gradient") {
   Random random(92);
   for (const RecurrentSizes& s : kRecurrentSizes) {
     INFO(s.batch << " samples, " << s.positions << " positions, width " << s.width << (s.reverse ? ", reverse" : ""));
@@ -215,7 +215,7 @@ TEST_CASE("a gru goes from state to state and back") {
   }
 }
 
-TEST_CASE("gates driven to their ends stay finite") {
+TEST_CASE("lstm, gru: saturated gates stay finite") {
   const RecurrentSizes s{2, 3, 5, false};
   Random random(93);
   Tensor x = random.floats(s.all(4), -1000, 1000);

@@ -6,7 +6,7 @@
 namespace harmonics::kernel_tests {
 namespace {
 
-// Reference by definition: which result an element belongs to, and the function that joins.
+// Reference by definition: each element's result, and the combining function.
 template <typename T, typename Join>
 std::vector<double> reduce(const Tensor& x, const Dims& axes, double start, Join join) {
   Dims kept = x.dims;
@@ -71,13 +71,13 @@ TEST_CASE("sums, products and extremes over any axes") {
   }
 }
 
-TEST_CASE("a long sum keeps its digits") {
+TEST_CASE("reduce_sum: long sums keep precision") {
   const Tensor x({1 << 20}, std::vector<float>(1 << 20, 0.1f));
   const Tensor y = KernelCall("reduce_sum").set("axes", Dims{0}).in(x).out({}).run_one();
   require_close(y, {(1 << 20) * static_cast<double>(0.1f)}, 1e-6, 0);
 }
 
-TEST_CASE("whole numbers are summed exactly and NaN wins extremes") {
+TEST_CASE("reductions: integer sums are exact, NaN wins max and min") {
   Random random(22);
   const Tensor x = random.integers<int64_t>({37, 19}, -1000000000, 1000000000);
   const Tensor y = KernelCall("reduce_sum").set("axes", Dims{0}).in(x).out({19}, HX_I64).run_one();
@@ -122,7 +122,7 @@ TEST_CASE("argmax, argmin and running sums") {
   }
 }
 
-TEST_CASE("the extreme of a row of numbers is the first of equals, and the first NaN of all") {
+TEST_CASE("argmax, argmin: first of equals, first NaN") {
   Random random(24);
   const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   for (int64_t size : {1, 3, 10, 16, 17, 64, 100}) {

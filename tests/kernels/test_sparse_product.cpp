@@ -3,7 +3,7 @@
 namespace harmonics::kernel_tests {
 namespace {
 
-// Zeros in all but about `density` of the places; some rows and columns are nothing but zeros.
+// Random tensor with about `density` non-zeros; some rows and columns are all zero.
 Tensor sparse(Random& random, Dims dims, double density) {
   Tensor t = random.floats(std::move(dims));
   auto* values = reinterpret_cast<float*>(t.bytes.data());
@@ -15,7 +15,7 @@ Tensor sparse(Random& random, Dims dims, double density) {
   return t;
 }
 
-// Bytes with as many zeros, and the numbers they stand for.
+// Bytes with the same fraction of zeros, and the floats they represent.
 constexpr float kScale = 1.0f / 255;
 Tensor bytes_like(const Tensor& numbers) {
   std::vector<uint8_t> bytes;
@@ -33,7 +33,7 @@ struct SparseSizes {
 };
 const SparseSizes kSparseSizes[] = {{1, 392, 784}, {1, 33, 1001}, {2, 65, 400},  {4, 40, 300},   {5, 196, 100},
                         {64, 392, 784}, {33, 77, 129}, {130, 50, 97}, {300, 64, 193}, {784, 392, 64},
-                        {70, 100, 500}, {100, 300, 333}, {36, 33, 2081}};  // the last ones by halves of the depth
+                        {70, 100, 500}, {100, 300, 333}, {36, 33, 2081}};  // the last ones use halves of the depth
 const double kDensities[] = {0, 0.02, 0.2, 0.44, 0.6, 1};
 
 }  // namespace
@@ -67,7 +67,7 @@ TEST_CASE("affine maps with a weight [in, out], bias and activation") {
     }
 }
 
-TEST_CASE("a NaN is no zero") {
+TEST_CASE("sparse products: NaN is not skipped") {
   Random random(73);
   Tensor a = sparse(random, {40, 100}, 0.1);
   reinterpret_cast<float*>(a.bytes.data())[0] = NAN;
@@ -77,11 +77,11 @@ TEST_CASE("a NaN is no zero") {
   CHECK(!std::isnan(c[64]));
 }
 
-TEST_CASE("gradient descent on an affine map in one step") {
+TEST_CASE("sgd_outer: gradient descent on an affine map") {
   Random random(74);
   const Tensor rate({}, std::vector<float>{0.125f});
   for (const SparseSizes& s : {SparseSizes{784, 392, 1}, SparseSizes{37, 41, 1}, SparseSizes{300, 100, 3}, SparseSizes{784, 392, 64}, SparseSizes{120, 65, 130}, SparseSizes{100, 70, 1100},
-                         SparseSizes{1001, 65, 80}, SparseSizes{333, 100, 70}})  // and by halves of the rows
+                         SparseSizes{1001, 65, 80}, SparseSizes{333, 100, 70}})  // the last ones use halves of the rows
     for (double density : kDensities)
       for (bool in_place : {false, true}) {
         const Tensor w = random.floats({s.m, s.n}), a = sparse(random, {s.k, s.m}, density), b = random.floats({s.k, s.n});
@@ -97,31 +97,31 @@ TEST_CASE("gradient descent on an affine map in one step") {
       }
 }
 
-TEST_CASE("gradient descent with the slope of the map's input") {
+TEST_CASE("sgd_outer: with the gradient of the map's input") {
   Random random(75);
   const Tensor rate({}, std::vector<float>{0.125f});
-  for (const char* slope : {"all", "active"})
+  for (const char* mode : {"all", "active"})
     for (const SparseSizes& s : {SparseSizes{392, 196, 1}, SparseSizes{31, 45, 1}})
       for (double density : {0.0, 0.3, 1.0}) {
         const Tensor w = random.floats({s.m, s.n}), a = sparse(random, {1, s.m}, density), b = random.floats({1, s.n});
         KernelCall call("sgd_outer");
-        call.set("slope", slope).in(w).in(a).in(b).in(rate).out({s.m, s.n}).out({1, s.m}).alias(0, 0);
+        call.set("slope", mode).in(w).in(a).in(b).in(rate).out({s.m, s.n}).out({1, s.m}).alias(0, 0);
         const auto out = call.run();
-        std::vector<double> weight, slopes;
+        std::vector<double> weight, gradients;
         for (int64_t i = 0; i < s.m; ++i) {
           double sum = 0;
           for (int64_t j = 0; j < s.n; ++j) {
             weight.push_back(w[i * s.n + j] - 0.125 * static_cast<double>(a[i]) * b[j]);
             sum += static_cast<double>(w[i * s.n + j]) * b[j];
           }
-          slopes.push_back(std::string(slope) == "all" || a[i] > 0 ? sum : 0);
+          gradients.push_back(std::string(mode) == "all" || a[i] > 0 ? sum : 0);
         }
         require_close(out[0], weight, 1e-6, 1e-6);
-        require_close(out[1], slopes, 1e-6, 2e-5);
+        require_close(out[1], gradients, 1e-6, 2e-5);
       }
 }
 
-TEST_CASE("products of bytes and a scale have the bits of those of numbers") {
+TEST_CASE("sparse products: bytes with a scale give the bits of floats") {
   Random random(76);
   std::vector<SparseSizes> all(std::begin(kSparseSizes), std::end(kSparseSizes));
   all.push_back({64, 40, 33}), all.push_back({100, 64, 1100}), all.push_back({20, 300, 31});
@@ -137,7 +137,7 @@ TEST_CASE("products of bytes and a scale have the bits of those of numbers") {
     }
 }
 
-TEST_CASE("gradient descent on a map of bytes has the bits of that of numbers") {
+TEST_CASE("sgd_outer: bytes with a scale give the bits of floats") {
   Random random(77);
   const Tensor rate({}, std::vector<float>{0.125f});
   for (const SparseSizes& s : {SparseSizes{300, 100, 3}, SparseSizes{784, 392, 64}, SparseSizes{120, 65, 130}, SparseSizes{100, 70, 1100}, SparseSizes{37, 41, 97}, SparseSizes{50, 300, 40}})
@@ -156,7 +156,7 @@ TEST_CASE("gradient descent on a map of bytes has the bits of that of numbers") 
       }
 }
 
-TEST_CASE("bytes are left to others where nobody looks for zeros") {
+TEST_CASE("bytes are declined where the sparse kernel is not used") {
   Random random(78);
   const Tensor bytes = random.integers<uint8_t>({64, 50}, 0, 256), numbers = random.floats({50, 64});
   KernelCall unscaled("linear"), narrow("linear"), one("sgd_outer"), both("linear");

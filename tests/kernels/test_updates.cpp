@@ -1,4 +1,4 @@
-// RMSProp, Lion and LAMB in place, and the length of many tensors, against plain loops in double.
+// RMSProp, Lion and LAMB in place, and the global norm, against plain loops in double.
 #include "kernel_call.hpp"
 
 namespace harmonics::kernel_tests {
@@ -49,7 +49,7 @@ TEST_CASE("rmsprop with every setting, in place") {
     }
 }
 
-TEST_CASE("lion moves by the sign, and by nothing where there is none") {
+TEST_CASE("lion: steps by the sign, zero gives no step") {
   Random random(62);
   for (int64_t n : kUpdateSizes)
     for (double decay : {0.0, 0.1}) {
@@ -71,7 +71,7 @@ TEST_CASE("lion moves by the sign, and by nothing where there is none") {
     }
 }
 
-TEST_CASE("lamb steps in proportion to the weights' length") {
+TEST_CASE("lamb: step size is proportional to the weight's norm") {
   Random random(63);
   for (int64_t n : kUpdateSizes)
     for (int mode = 0; mode < 8; ++mode) {
@@ -101,8 +101,8 @@ TEST_CASE("lamb steps in proportion to the weights' length") {
     }
 }
 
-TEST_CASE("lamb takes a ratio of 1 where a length is 0") {
-  for (const bool still : {true, false}) {  // weights of 0; a direction of 0
+TEST_CASE("lamb: trust ratio is 1 if a norm is 0") {
+  for (const bool still : {true, false}) {  // zero weights; zero direction
     const Tensor some({9}, std::vector<float>(9, 0.5f)), none = Tensor::zeros({9});
     const Tensor &w = still ? none : some, &g = still ? some : none;
     KernelCall call("lamb");
@@ -112,7 +112,7 @@ TEST_CASE("lamb takes a ratio of 1 where a length is 0") {
   }
 }
 
-TEST_CASE("the length of many tensors together") {
+TEST_CASE("global_norm: norm of many tensors") {
   Random random(64);
   for (const Dims& sizes : {Dims{1}, Dims{7}, Dims{3, 8192, 1, 20001}, Dims{400009, 5, 100003}, Dims(40, 17)}) {
     KernelCall call("global_norm");

@@ -1,4 +1,4 @@
-# The kernel tests load the built device and run once more for every instruction set below the best one.
+# The kernel tests load the built device. They also run for every lower instruction set.
 if(TARGET test_kernels)
   target_sources(test_kernels PRIVATE ${CMAKE_CURRENT_LIST_DIR}/kernel_call.cpp ${CMAKE_CURRENT_LIST_DIR}/exact_product.cpp)
   set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/exact_product.cpp PROPERTIES COMPILE_OPTIONS -O3 SKIP_PRECOMPILE_HEADERS ON)

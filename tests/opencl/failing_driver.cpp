@@ -1,7 +1,7 @@
-// An OpenCL driver that fails on purpose, preloaded before the real one. HARMONICS_TEST_OPENCL=WHAT:N says how:
-//   memory:N    the N-th buffer and those after it are refused
-//   launch:N    the N-th kernel is
-//   gone:N      from the N-th kernel on the device is not there any more, whatever is asked
+// An OpenCL driver with injected faults, preloaded before the real one. HARMONICS_TEST_OPENCL=WHAT:N selects the fault:
+//   memory:N    the N-th buffer and later ones are refused
+//   launch:N    the N-th kernel is refused
+//   gone:N      all calls fail from the N-th kernel on
 //   binary:N    built programs are refused from the N-th on
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -41,7 +41,7 @@ template <typename Function> Function real(const char* name) {
 
 }  // namespace
 
-#pragma GCC visibility push(default)  // in place of the real ones
+#pragma GCC visibility push(default)  // replace the real functions
 extern "C" {
 
 cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void* host, cl_int* code) {

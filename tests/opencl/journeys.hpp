@@ -1,4 +1,4 @@
-// Journeys over OpenCL: as journeys are, where there is a driver.
+// Command line tests with OpenCL; skipped without a driver.
 #pragma once
 
 #include "tests/journeys/shell.hpp"

@@ -1,4 +1,5 @@
-// What becomes of a run whose OpenCL device fails: an error that says why, the last checkpoint whole. failing_driver.cpp makes it fail.
+// Runs whose OpenCL device fails: the error states the cause, the last checkpoint stays intact. Faults come from
+// failing_driver.cpp.
 #include "tests/opencl/journeys.hpp"
 
 #include <cmath>
@@ -10,7 +11,7 @@ namespace {
 
 std::string failing(const std::string& how) { return "HARMONICS_TEST_OPENCL=" + how + " ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 LD_PRELOAD=" + HARMONICS_FAILING_DRIVER; }
 
-// A small flow in a folder, and what runs of it have in common.
+// A small flow in a folder, and common options of its runs.
 struct Run {
   Folder f;
   std::string run = "run " +
@@ -21,7 +22,7 @@ struct Run {
 
 }  // namespace
 
-TEST_CASE("a device without memory left is an error that says how much was wanted") {
+TEST_CASE("opencl: out of memory reports the requested size") {
   if (!has_driver()) return;
   const Run with;
   for (const char* at : {"memory:1", "memory:4"}) {
@@ -32,7 +33,7 @@ TEST_CASE("a device without memory left is an error that says how much was wante
   }
 }
 
-TEST_CASE("a run whose device fails leaves its last checkpoint whole, and goes on from there") {
+TEST_CASE("opencl: a failed run resumes from its intact last checkpoint") {
   if (!has_driver()) return;
   for (const auto& [how, what] : {std::pair("launch:120", "CL_OUT_OF_RESOURCES (-5)"), std::pair("gone:120", "CL_DEVICE_NOT_AVAILABLE (-2)")}) {
     const Run with;
@@ -40,7 +41,7 @@ TEST_CASE("a run whose device fails leaves its last checkpoint whole, and goes o
     REQUIRE(undisturbed.code == 0);
     const Result r = harmonics_in(failing(how), with.run + "opencl --steps 60 --checkpoint '" + with.kept + "' --every 5steps");
     CHECK(r.code == 1);
-    // One that is gone fails whatever comes first, a kernel or a copy.
+    // A lost device fails at the next call, a kernel or a copy.
     CHECK(has(r.err, how[0] == 'l' ? "device 'opencl' could not queue its kernel" : "device 'opencl' could not "));
     CHECK(has(r.err, what));
     REQUIRE(harmonics("ckpt verify '" + with.kept + "'").code == 0);
@@ -52,7 +53,7 @@ TEST_CASE("a run whose device fails leaves its last checkpoint whole, and goes o
   }
 }
 
-TEST_CASE("built programs that are damaged, or that the driver refuses, are built anew") {
+TEST_CASE("opencl: damaged or rejected programs are rebuilt") {
   if (!has_driver()) return;
   const Run with;
   const std::string cache = "XDG_CACHE_HOME='" + with.f / "cache" + "' POCL_CACHE_DIR='" + with.f / "pocl" + "' ", folder = with.f / "cache/harmonics/opencl";

@@ -10,7 +10,7 @@ namespace {
 const std::string kNoDriver = "OCL_ICD_VENDORS=/nowhere";
 const std::string kJourneyDigits = " --producer 'synth:digits?size=600&seed=1' --producer 'synth:digits?size=600&seed=1#label' --batch 32 --threads 2 ";
 
-// A flow like mnist.hmx, small enough for any machine.
+// A small flow like mnist.hmx.
 std::string small_flow(const Folder& f) {
   return f.write("small.hmx",
                  "harmonic small { producer x; producer y 1/1 x; layer hidden {48}; layer output;\n"
@@ -21,7 +21,7 @@ double loss_of(const Result& r) { return number(r.out, "loss"); }
 
 }  // namespace
 
-TEST_CASE("a flow trains on OpenCL to the losses of the CPU") {
+TEST_CASE("opencl: a flow trains to the CPU's losses") {
   if (!has_driver()) return;
   Folder f;
   const std::string run = "run " + small_flow(f) + kJourneyDigits + "--steps 40 --json --quiet --device ";
@@ -33,7 +33,7 @@ TEST_CASE("a flow trains on OpenCL to the losses of the CPU") {
   CHECK_FALSE(has(opencl.err, "has no kernel"));
 }
 
-TEST_CASE("mnist.hmx and mnist_cnn.hmx run wholly on OpenCL") {
+TEST_CASE("opencl: mnist.hmx and mnist_cnn.hmx run without host steps") {
   if (!has_driver()) return;
   for (const char* sample : {"mnist.hmx", "mnist_cnn.hmx"}) {
     const std::string flow = kSamples + sample + kJourneyDigits;
@@ -46,7 +46,7 @@ TEST_CASE("mnist.hmx and mnist_cnn.hmx run wholly on OpenCL") {
   }
 }
 
-TEST_CASE("char_gpt.hmx trains wholly on OpenCL to the losses of the CPU") {
+TEST_CASE("opencl: char_gpt.hmx trains to the CPU's losses without host steps") {
   if (!has_driver()) return;
   Folder f;
   std::string text;
@@ -63,7 +63,7 @@ TEST_CASE("char_gpt.hmx trains wholly on OpenCL to the losses of the CPU") {
   CHECK_FALSE(has(opencl.err, "has no kernel"));
 }
 
-TEST_CASE("profile and bench time a device by itself") {
+TEST_CASE("opencl: profile and bench use the device's clock") {
   if (!has_driver()) return;
   Folder f;
   const std::string flow = small_flow(f) + kJourneyDigits;
@@ -96,7 +96,7 @@ TEST_CASE("checkpoints move between the CPU and OpenCL") {
   }
 }
 
-TEST_CASE("list devices shows what a device is, or why it cannot be used") {
+TEST_CASE("opencl: list devices shows the device or why it is unavailable") {
   if (has_driver()) {
     const Result r = harmonics("list devices");
     CHECK(r.code == 0);
@@ -109,7 +109,7 @@ TEST_CASE("list devices shows what a device is, or why it cannot be used") {
   CHECK(has(harmonics_in(kNoDriver, "list devices --json").out, "\"unavailable\":\"no OpenCL driver is installed"));
 }
 
-TEST_CASE("a device that cannot be used is an error, and auto takes the CPU and says so") {
+TEST_CASE("opencl: an unavailable device is an error, auto falls back to the CPU with a note") {
   Folder f;
   const std::string run = "run " + small_flow(f) + kJourneyDigits + "--steps 2 --device ";
   const Result wanted = harmonics_in(kNoDriver, run + "opencl");
@@ -120,7 +120,7 @@ TEST_CASE("a device that cannot be used is an error, and auto takes the CPU and 
   CHECK(has(any.err, "device auto: the CPU, as there is no accelerator to use"));
 }
 
-TEST_CASE("the OpenCL device agrees with the reference on every call it serves") {
+TEST_CASE("opencl: agrees with the reference on every supported call") {
   if (!has_driver()) return;
   const Result r = harmonics(std::string("plugin check --calls 50000 ") + HARMONICS_OPENCL_PLUGIN, 840);
   CHECK(r.code == 0);
@@ -130,10 +130,10 @@ TEST_CASE("the OpenCL device agrees with the reference on every call it serves")
                          "conv_max_pool_grad_weight", "dot_add", "embedding_grad", "fused_reduce", "global_norm", "group_norm", "group_norm_grad", "gru_scan", "gru_scan_grad",
                          "layer_norm_grad", "lstm_scan", "lstm_scan_grad", "max_pool", "max_pool_grad", "softmax_cross_entropy_grad"}) {
     INFO(op);
-    CHECK(has(r.out, std::string(", ") + op + ","));  // of all types
+    CHECK(has(r.out, std::string(", ") + op + ","));  // all types
   }
   for (const char* op : {"adam", "adamw", "lamb", "linear", "lion", "rmsprop", "sgd", "sgd_outer"}) {
     INFO(op);
-    CHECK(has(r.out, std::string(", ") + op + " "));  // in f32; linear of numbers, not of bytes and a scale
+    CHECK(has(r.out, std::string(", ") + op + " "));  // f32; linear on floats, not on bytes and a scale
   }
 }

@@ -1,4 +1,4 @@
-// Layers and optimizers that a flow may name, trained on OpenCL beside the CPU.
+// Layers and optimizers trained on OpenCL and on the CPU.
 #include "tests/opencl/journeys.hpp"
 
 using namespace journeys;
@@ -7,7 +7,7 @@ namespace {
 
 const std::string kLayerDigits = " --producer 'synth:digits?size=300&seed=1' --producer 'synth:digits?size=300&seed=1#label' --batch 24 ";
 
-// The losses of both devices, and that OpenCL computes all of it by itself, `by` these kernels.
+// Compares the losses of both devices, and checks that OpenCL runs all steps, with the kernels `by`.
 void check_alike(const std::string& flow, const std::string& steps, const std::vector<const char*>& by, double epsilon) {
   const Result placed = harmonics("explain " + flow + "--placement --device opencl", 280);
   REQUIRE(placed.code == 0);
@@ -28,7 +28,7 @@ void check_alike(const std::string& flow, const std::string& steps, const std::v
 
 }  // namespace
 
-TEST_CASE("optimizers step on OpenCL as on the CPU") {
+TEST_CASE("opencl: optimizers train as on the CPU") {
   if (!has_driver()) return;
   Folder f;
   const std::string flow = f.write("small.hmx", "harmonic small { producer x; producer y 1/1 x; layer hidden {32}; layer output; cycle { x -(relu)-> hidden -> output; output <-(cross_entropy)- y; } }\n") + kLayerDigits;
@@ -40,7 +40,7 @@ TEST_CASE("optimizers step on OpenCL as on the CPU") {
   check_alike(flow + "--accumulate 3 ", "--steps 12", {"sum of products", "chain and reduce"}, 2e-3);
 }
 
-TEST_CASE("norms over batches and groups train on OpenCL with convolutions and pooling") {
+TEST_CASE("opencl: batch and group norms train with convolutions and pooling") {
   if (!has_driver()) return;
   Folder f;
   const std::string flow = f.write("norms.hmx",
@@ -50,7 +50,7 @@ TEST_CASE("norms over batches and groups train on OpenCL with convolutions and p
   check_alike(flow + kLayerDigits, "--steps 6", {"batch norm", "group norm", "convolution and max pool", "max pool"}, 2e-3);
 }
 
-TEST_CASE("recurrent layers train on OpenCL") {
+TEST_CASE("opencl: recurrent layers train") {
   if (!has_driver()) return;
   Folder f;
   std::string text;

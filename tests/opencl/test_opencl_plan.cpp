@@ -1,4 +1,4 @@
-// Programs on the OpenCL device against those of the CPU.
+// Programs on the OpenCL device against the CPU.
 #include <catch2/catch.hpp>
 #include <algorithm>
 #include <chrono>
@@ -35,7 +35,7 @@ double distance(const Values& a, const Values& b) {
 
 }  // namespace
 
-TEST_CASE("a training step on OpenCL is that of the CPU, with nothing left to the host") {
+TEST_CASE("opencl: a training step equals the CPU's without host steps") {
   if (!opens_driver()) return;
   const auto executor = make_sequential_executor();
   for (const char* optimizer : {"adamw", "sgd"}) {
@@ -51,18 +51,19 @@ TEST_CASE("a training step on OpenCL is that of the CPU, with nothing left to th
   }
 }
 
-TEST_CASE("random programs on OpenCL agree with the interpreter") {
+TEST_CASE("opencl: random programs agree with the interpreter") {
   if (!opens_driver()) return;
   const auto executor = make_sequential_executor();
   int apart = 0;
-  for (uint32_t seed = 0; seed < 25; ++seed) {  // a rounding may become a whole step of floor or sign in few of them
+  // few seeds, since a rounding error may change floor or sign by a whole step
+  for (uint32_t seed = 0; seed < 25; ++seed) {
     const RandomProgram random(seed, 20);
     apart += !(distance(run_compiled(random.program(), random.numbers(), *executor, on("opencl")), interpret(random.program(), random.numbers())) < 1e-3);
   }
   CHECK(apart <= 2);
 }
 
-TEST_CASE("a chain that OpenCL reduces as it is computed has the bits of a stored one") {
+TEST_CASE("opencl fused_reduce: same bits as a stored chain") {
   if (!opens_driver()) return;
   const auto executor = make_sequential_executor();
   for (const DType dtype : {DType::F32, DType::BF16})
@@ -88,7 +89,7 @@ TEST_CASE("a chain that OpenCL reduces as it is computed has the bits of a store
     }
 }
 
-TEST_CASE("random numbers on OpenCL have the bits of the CPU's") {
+TEST_CASE("opencl: random numbers have the CPU's bits") {
   if (!opens_driver()) return;
   Tracer tracer("random");
   const HTensor counter = tracer.input("counter", {DType::I64, {2}});
@@ -99,7 +100,7 @@ TEST_CASE("random numbers on OpenCL have the bits of the CPU's") {
   CHECK(same_bits(run_compiled(program, numbers, *executor, on("opencl")), run_compiled(program, numbers, *executor, on("cpu"))));
 }
 
-TEST_CASE("a buffer that no driver gives is refused with the most there is") {
+TEST_CASE("opencl: a too large buffer is rejected with the maximum") {
   if (!opens_driver()) return;
   Tracer tracer("large");
   const HTensor x = tracer.input("x", {DType::F32, {1 << 30}});
@@ -115,7 +116,7 @@ TEST_CASE("a buffer that no driver gives is refused with the most there is") {
   }
 }
 
-TEST_CASE("an OpenCL driver keeps the times of steps, and queues that are not timed do without") {
+TEST_CASE("opencl: steps are timed only on profiling queues") {
   if (!opens_driver()) return;
   const auto executor = make_sequential_executor();
   const TrainingStep step = training_step(64, {784, 256, 10});
@@ -132,13 +133,13 @@ TEST_CASE("an OpenCL driver keeps the times of steps, and queues that are not ti
     CHECK(std::is_sorted(times.stamps.begin(), times.stamps.end()));
     CHECK(times.stamps.back() > times.stamps.front());
     CHECK(static_cast<int64_t>(times.stamps.back() - times.stamps.front()) <= passed);
-    plan->run(inputs.data());  // on the queue that keeps none
+    plan->run(inputs.data());  // on the queue without profiling
   }
   for (int i = 0; i < 6; ++i) other->run(inputs.data());
   for (const NamedValue& output : step.program.outputs) CHECK(same_bits(plan->output(output.name), other->output(output.name)));
 }
 
-TEST_CASE("batches that travel on a queue of their own leave the bits of those that do not") {
+TEST_CASE("opencl: prefetched batches give the same bits") {
   if (!opens_driver()) return;
   const auto executor = make_sequential_executor();
   const TrainingStep step = training_step(64, {784, 32, 10});

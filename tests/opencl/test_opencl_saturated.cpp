@@ -6,9 +6,9 @@
 using namespace harmonics;
 using namespace harmonics::testing;
 
-TEST_CASE("functionals of saturated numbers on OpenCL equal PyTorch's, with their gradients") {
+TEST_CASE("opencl: functionals and gradients of saturated numbers equal PyTorch's") {
   if (!opens_driver()) return;
-  constexpr parity::Tolerance kNear{3e-4, 2e-5};  // its exponentials are within OpenCL's bounds
+  constexpr parity::Tolerance kNear{3e-4, 2e-5};  // exponentials have OpenCL's error bounds
   const auto executor = make_sequential_executor();
   for (const char* name : {"functionals.safetensors", "layers.safetensors"}) {
     const TensorFile file = parity::golden(name);

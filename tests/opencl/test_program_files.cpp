@@ -1,4 +1,4 @@
-// Built programs on the disk: what is not whole is as none.
+// Disk cache of built programs: damaged files are ignored.
 #include <catch2/catch.hpp>
 
 #include <filesystem>
@@ -21,7 +21,7 @@ std::string bytes_of(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("a built program is found again under everything that it was made from") {
+TEST_CASE("program files: the key contains all inputs of a program") {
   const CacheFolder folder;
   const std::string binary("\0\1\2binary", 9);
   const ProgramFile file("opencl", {"driver 1", "device", "-O", "kernel void f() {}"});
@@ -33,7 +33,7 @@ TEST_CASE("a built program is found again under everything that it was made from
   CHECK_FALSE(ProgramFile("opencl", {"driver 1", "device", "-Okernel", " void f() {}"}).read());
 }
 
-TEST_CASE("a program's file that was cut, changed or is another's is as none, and is written anew") {
+TEST_CASE("program files: damaged or foreign files are rebuilt") {
   const CacheFolder folder;
   const ProgramFile file("opencl", {"driver", "source"});
   const std::string binary(1000, 'x');
@@ -54,7 +54,7 @@ TEST_CASE("a program's file that was cut, changed or is another's is as none, an
   CHECK(file.read() == binary);
 }
 
-TEST_CASE("without a place for files programs are built every time") {
+TEST_CASE("program files: without a cache folder programs are always built") {
   const CacheFolder folder;
   setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
   const ProgramFile file("opencl", {"driver", "source"});

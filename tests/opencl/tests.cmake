@@ -1,7 +1,7 @@
-# The OpenCL device, where it is built. Without a driver (pocl-opencl-icd is one for any processor) its tests say so and end.
+# The OpenCL device, if built. Without a driver its tests are skipped; pocl-opencl-icd is one for any processor.
 if(TARGET harmonics_opencl)
-  hm_tests(opencl opencl PLAIN UNOPTIMISED LABELS slow TIMEOUT 900)  # hundreds of programs are built where none are kept yet
-  find_package(OpenCL REQUIRED)  # its headers
+  hm_tests(opencl opencl PLAIN UNOPTIMISED LABELS slow TIMEOUT 900)  # builds hundreds of programs without a cache
+  find_package(OpenCL REQUIRED)  # for its headers
   add_library(failing_driver SHARED ${CMAKE_CURRENT_LIST_DIR}/failing_driver.cpp)
   target_link_libraries(failing_driver PRIVATE OpenCL::OpenCL ${CMAKE_DL_LIBS})
   target_sources(test_opencl PRIVATE ${PROJECT_SOURCE_DIR}/kernels/shared/program_files.cpp)

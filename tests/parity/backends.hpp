@@ -1,4 +1,4 @@
-// Three ways to run a program: the interpreter, and plans compiled for the reference and for the CPU device.
+// Three ways to run a program: the interpreter, and plans for the reference and for the CPU device.
 #pragma once
 
 #include <cstring>
@@ -14,11 +14,11 @@ namespace harmonics::parity {
 
 using Leaves = std::map<std::string, HTensor>;
 
-// A program with parameters that runs step after step.
+// Runs a program with parameters step by step.
 class Runner {
  public:
   virtual ~Runner() = default;
-  // Outputs by name after one step from the given inputs; parameters and states move on by the program's updates.
+  // Runs a step with these inputs and returns the outputs by name; the program's updates are kept.
   virtual std::map<std::string, HTensor> step(const Leaves& inputs) = 0;
   virtual HTensor parameter(const std::string& name) const = 0;
 };
@@ -87,7 +87,7 @@ class CompiledRunner : public Runner, TensorBinding {
   std::unique_ptr<Executable> plan_;
 };
 
-// "interpreter", or the device to compile for.
+// `backend`: "interpreter", or a device to compile for.
 inline std::unique_ptr<Runner> make_runner(const std::string& backend, Program program, const Leaves& parameters) {
   if (backend == "interpreter") return std::make_unique<InterpretedRunner>(std::move(program), parameters);
   return std::make_unique<CompiledRunner>(program, parameters, backend);

@@ -1,4 +1,4 @@
-// A case of the committed PyTorch values as a program.
+// Programs of the committed PyTorch cases.
 #pragma once
 
 #include "engine/program/gradient.hpp"
@@ -14,7 +14,7 @@ inline std::vector<HTensor> numbered(const std::map<std::string, HTensor>& tenso
   return found;
 }
 
-// out0 ... and, where gradients are stored, din0 ... of one case as a program: inputs in0 ... and dout0 ...
+// A case's program with outputs out0 ... and, where gradients are stored, din0 ...; inputs in0 ... and dout0 ...
 inline Program case_program(const GoldenCase& c, const std::map<std::string, HTensor>& stored, DType dtype) {
   Tracer tracer(c.name);
   const auto input = [&](const std::string& name) {
@@ -38,8 +38,8 @@ inline Program case_program(const GoldenCase& c, const std::map<std::string, HTe
     sum = sum ? sum + part : part;
   }
   if (wrt.empty()) return tracer.take();
-  const Values slopes = gradient(tracer, sum, wrt);
-  for (size_t i = 0; i < slopes.size(); ++i) tracer.output(wanted[i], slopes[i]);
+  const Values gradients = gradient(tracer, sum, wrt);
+  for (size_t i = 0; i < gradients.size(); ++i) tracer.output(wanted[i], gradients[i]);
   return tracer.take();
 }
 
@@ -50,7 +50,7 @@ inline std::map<std::string, HTensor> case_inputs(const std::map<std::string, HT
   return inputs;
 }
 
-// Of numbers so large, or so near to a bound, that a formula may lose its digits or divide by zero; in f32, which holds them.
+// Cases with values so large or so near to a limit that a formula may lose precision or divide by zero, in f32.
 inline std::vector<GoldenCase> saturated_cases(const TensorFile& file) {
   std::vector<GoldenCase> cases;
   for (const GoldenCase& c : golden_cases(file))

@@ -1,4 +1,4 @@
-// The committed PyTorch values (make_golden.py) and comparing with them.
+// Committed PyTorch values (make_golden.py), and comparison with them.
 #pragma once
 
 #include <cmath>
@@ -19,7 +19,7 @@ inline TensorFile golden(const std::string& name) {
   return read_safetensors(std::string(HARMONICS_SOURCE_DIR) + "/tests/parity/golden/" + name);
 }
 
-// Tensors below a path, by the rest of their name.
+// Tensors below a path, by the remaining name.
 inline std::map<std::string, HTensor> below(const TensorFile& file, const std::string& path) {
   std::map<std::string, HTensor> found;
   for (const auto& [name, tensor] : file.tensors)
@@ -27,7 +27,7 @@ inline std::map<std::string, HTensor> below(const TensorFile& file, const std::s
   return found;
 }
 
-// Stored F64 stands for the tested type.
+// Converts stored F64 to the tested type.
 inline HTensor in_type(const HTensor& stored, DType tested) {
   return stored.dtype() == DType::F64 ? cast(stored, tested) : stored;
 }
@@ -57,11 +57,11 @@ inline std::vector<GoldenCase> golden_cases(const TensorFile& file) {
   return cases;
 }
 
-// As torch.testing.assert_close: |found - expected| <= absolute + relative |expected| for every element.
+// Like torch.testing.assert_close: |found - expected| <= absolute + relative |expected| for every element.
 struct Tolerance {
   double absolute, relative;
 };
-// "" or what differs most.
+// Describes the largest difference; "" if there is none.
 inline std::string difference(const HTensor& found, const HTensor& expected, const Tolerance& tolerance) {
   if (found.shape() != expected.shape()) return "shape " + found.shape().str() + ", expected " + expected.shape().str();
   const HTensor f = cast(found, DType::F64), e = cast(expected, DType::F64);
@@ -71,7 +71,7 @@ inline std::string difference(const HTensor& found, const HTensor& expected, con
     const double a = f.data<double>()[i], b = e.data<double>()[i];
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
     const double units = std::abs(a - b) / (tolerance.absolute + tolerance.relative * std::abs(b));
-    if (units <= worst) continue;  // false for NaN, which is told at once
+    if (units <= worst) continue;  // false for NaN, which is reported at once
     text = "element " + std::to_string(i) + " is " + std::to_string(a) + ", expected " + std::to_string(b) + ": " +
            std::to_string(units) + " tolerances away";
     if (std::isnan(units)) return text;

@@ -43,7 +43,7 @@ def write_safetensors(path, tensors, metadata):
 
 
 class Draw:
-    """Reproducible inputs that float32 holds exactly."""
+    """Reproducible inputs, exact in float32."""
 
     def __init__(self, seed):
         self.generator = torch.Generator().manual_seed(seed)
@@ -255,7 +255,7 @@ def add_lookups(f):
 
 
 def rope(x, base, offset, inverse):
-    """As Llama's rotate_half."""
+    """Like Llama's rotate_half."""
     t, half = x.shape[-2], x.shape[-1] // 2
     rate = base ** (-torch.arange(half).double() / half)
     angle = (torch.arange(t).double() + offset)[:, None] * rate
@@ -330,7 +330,7 @@ def add_optimizers(f):
 
 
 def add_joined(f, d):
-    """Two parameters by one optimizer: their third step."""
+    """The third step of two parameters by one optimizer."""
     functional, attributes, make = OPTIMIZERS["adamw"]
     both = [torch.nn.Parameter(d.normal(3, 5)), torch.nn.Parameter(d.normal(4))]
     optimizers = [make([p], 2.0**-7, 0.125) for p in both]
@@ -352,7 +352,7 @@ def add_joined(f, d):
 
 
 def add_saturated(f):
-    """Numbers so large, or so near to a bound, that a formula may lose its digits or divide by zero."""
+    """Values so large, or so near to a limit, that a formula may lose precision or divide by zero."""
     d = Draw(50)
     near = torch.tensor([0.0, 1.0, 1e-38, 1e-30, 1e-12, 1e-7, 1 - 2.0**-24, 1 - 2.0**-20, 0.5, 0.25]).double()
     p, t = near.repeat_interleave(3), torch.tensor([0.0, 1.0, 0.375]).double().repeat(10)
@@ -373,7 +373,7 @@ def add_saturated(f):
     f.add("log_softmax/offset", [small + offsets[:7]], lambda x: F.log_softmax(x, -1))
     f.add("softmax/offset", [small + offsets[:7]], lambda x: F.softmax(x, -1))
 
-    # Whole scores, which float32 holds: 65,536 and a few.
+    # Integer scores, exact in float32, slightly above 65,536.
     def far(batch, heads, positions, others):
         x = torch.stack([torch.full((batch, heads, positions), 256.0).double(), others.double()], -1)
         return torch.cat([x, torch.zeros_like(x)], -1)
@@ -391,7 +391,7 @@ def add_saturated(f):
 
 
 def add_offset_norms(f):
-    """The mean of numbers around 10,000, rounded to float32, is up to 5e-4 off."""
+    """The float32 mean of values around 10,000 has an error of up to 5e-4."""
     d = Draw(51)
     for size in (0, 1e4):
         name = "offset" if size else "centred"

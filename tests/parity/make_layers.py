@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the values that functionals and flows of further layers, activations and losses are compared with:
+"""Writes reference values for functionals and flows of further layers, activations and losses:
 make_layers.py [FOLDER] (default: golden/ beside this file). See make_golden.py for how numbers are made.
 
 layers.safetensors: cases of functionals, as in functionals.safetensors.
@@ -110,7 +110,7 @@ def gru_scan(x, w, b, h, reverse=False):
 
 
 def module(kind, x, weights, states, reverse):
-    """torch.nn's own, one layer."""
+    """The single-layer module of torch.nn."""
     w_ih, w_hh, *biases = weights
     net = kind(w_ih.shape[1], w_hh.shape[1], batch_first=True, bias=bool(biases)).double()
     names = ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]

@@ -181,7 +181,7 @@ def train(tensors, metadata, case, initial, x, y):
 
 
 def scheduled(text, steps, warmup, after):
-    """Factors of the rate: a straight line up for `warmup` steps, then (length, function of the optimizer) in turn."""
+    """Learning rate factors: linear for `warmup` steps, then each (length, schedule of the optimizer) in turn."""
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))], lr=1.0)
     s = torch.optim.lr_scheduler
     parts, milestones, at = [], [], 0

@@ -25,7 +25,7 @@ def numbers(*shape):
 
 
 def case(name, op, attributes, inputs, reference, floats=None, differentiable=True):
-    """reference(*inputs) -> tensor or tuple; `floats` are the places of the inputs that have a gradient."""
+    """reference(*inputs) -> tensor or tuple; `floats`: indices of the inputs with a gradient."""
     metadata[name] = op
     for key, value in attributes.items():
         kind = torch.bool if isinstance(value, bool) else torch.float64 if isinstance(value, float) else torch.int64
@@ -109,7 +109,7 @@ case("padded", "pad", dict(low=[1, 0], high=[2, 3], interior=[0, 0], value=0.5),
      lambda x: F.pad(x, (0, 3, 1, 2), value=0.5))
 case("stretched", "broadcast", dict(shape=[2, 3, 4]), [numbers(3, 1)], lambda x: torch.broadcast_to(x, (2, 3, 4)))
 
-# PyTorch rounds half to even after adding the zero point, ONNX (and Harmonics) before: the same when it is even.
+# PyTorch rounds half to even after adding the zero point, ONNX (and Harmonics) before: equal for even zero points.
 steps = torch.tensor([0.0, 0.5, 1.5, 2.5, -0.5, -1.5, 300, -300]).double()
 case("quantized", "quantize", dict(axis=0, dtype=2), [steps, torch.tensor(1.0).double(), torch.tensor(4).to(torch.int8)],
      lambda x, s, z: torch.quantize_per_tensor(x.float(), 1.0, 4, torch.qint8).int_repr(), differentiable=False)

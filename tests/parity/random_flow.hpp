@@ -1,4 +1,4 @@
-// The committed random flows (random_flows/write_golden.py): their texts, data and what their twins in PyTorch gave.
+// Committed random flows (random_flows/write_golden.py): texts, data, and the results of equivalent PyTorch models.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@ struct RandomFlow {
   std::string name, text;
   int64_t seed = 0, batch = 0;
   bool shuffle = true;
-  std::map<std::string, int64_t> classes = {};          // symbols of streams that know them
-  std::map<std::string, std::string> consumers = {};  // by the layer they take; "": the unnamed one
-  std::map<std::string, double> allowed = {};           // error of a part, relative to its largest number
+  std::map<std::string, int64_t> classes = {};          // symbols of streams that have a known number of them
+  std::map<std::string, std::string> consumers = {};  // by layer; "": the unnamed one
+  std::map<std::string, double> allowed = {};           // allowed error of a part, relative to its largest value
 
   RunSettings settings() const {
     RunSettings s;
@@ -45,7 +45,7 @@ inline std::vector<RandomFlow> random_flows(const TensorFile& file) {
   return flows;
 }
 
-// Rows that know how many symbols there are are windows of a text.
+// Rows with a known number of symbols are windows of a text.
 template <typename T>
 class Windows : public testing::Rows<T> {
  public:
@@ -73,7 +73,7 @@ inline Source source_of(const std::string& name, const HTensor& t, int64_t class
   }
 }
 
-// The streams of a part ("train", "test", "infer") that the graph uses.
+// Binds the streams of a part ("train", "test", "infer") that the graph uses.
 inline void bind_part(HarmonicGraph& graph, StreamSet& streams, const TensorFile& file, const RandomFlow& flow,
                       const std::string& part, bool taps) {
   const std::vector<int> used = graph.graph().producers_used(0, taps);
@@ -85,7 +85,7 @@ inline void bind_part(HarmonicGraph& graph, StreamSet& streams, const TensorFile
   }
 }
 
-// The flow without its taps, as `harmonics infer` has it.
+// The flow without taps, as in `harmonics infer`.
 inline std::unique_ptr<HarmonicGraph> inference_of(const RandomFlow& flow) {
   Graph graph = make_graph(parse_flow(std::make_shared<SourceText>("random.hmx", flow.text)), Registry::global());
   graph.taps.clear();
@@ -93,7 +93,7 @@ inline std::unique_ptr<HarmonicGraph> inference_of(const RandomFlow& flow) {
   return std::make_unique<HarmonicGraph>(std::move(graph));
 }
 
-// The largest difference, relative to the largest number expected; infinite where NaN stands against a number.
+// Largest difference relative to the largest expected value; infinite if only one is NaN.
 inline double relative_error(const HTensor& found, const HTensor& expected) {
   if (found.size() != expected.size()) return INFINITY;
   const HTensor f = cast(found, DType::F64), e = cast(expected, DType::F64);

@@ -1,4 +1,4 @@
-// Flows that use one function each, trained ten steps, against the same net in PyTorch.
+// Flows with one function each, trained ten steps, against the same net in PyTorch.
 #include <catch2/catch.hpp>
 
 #include "golden.hpp"

@@ -1,4 +1,4 @@
-// The catalogue's metrics against scikit-learn's values (make_metrics.py), and closed forms.
+// The library's metrics against scikit-learn's values (make_metrics.py), and closed forms.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -47,10 +47,10 @@ template <typename T> std::vector<T> numbers_of(const json::object& o, const cha
 
 MeasuredMetric metric(const std::string& text) { return MeasuredMetric(parse_metric(Registry::global(), text)); }
 
-// In batches of 7, so that what is gathered counts.
+// Batches of 7, to test accumulation.
 std::map<std::string, double> measured(const std::string& text, const Case& c) {
   MeasuredMetric m = metric(text);
-  for (int pass = 0; pass < 2; ++pass) {  // the second starts from nothing
+  for (int pass = 0; pass < 2; ++pass) {  // the second pass starts with an empty state
     m.reset();
     for (uint64_t at = 0; at < c.rows(); at += 7) m.add(c.batch(at, 7));
   }
@@ -102,8 +102,8 @@ TEST_CASE("metrics give scikit-learn's values") {
   CHECK(compared > 120);
 }
 
-TEST_CASE("closed forms") {
-  // A layer that gives every class the same: perplexity is their number, auc a half, r2 of the mean 0.
+TEST_CASE("metrics: closed forms") {
+  // Uniform probabilities: perplexity is the number of classes, auc a half, r2 of the mean 0.
   Case even{"", "harmonics.activations/softmax", 4, 4, std::vector<float>(8 * 4, 0.25f), {}, {0, 1, 2, 3, 3, 2, 1, 0}};
   CHECK(one("perplexity", even) == Approx(4));
   CHECK(one("auc", even) == Approx(0.5));
@@ -120,7 +120,7 @@ TEST_CASE("closed forms") {
   CHECK(one("rmse", mean) == Approx(std::sqrt(2.0 / 3)));
 }
 
-TEST_CASE("what nothing defines is not a number, and names are there before the first batch") {
+TEST_CASE("metrics: undefined values are NaN, names exist before the first batch") {
   Case none{"", "", 3, 3, {}, {}, {}};
   none.labels = {0};
   none.predictions = {1, 0, 0};
@@ -140,7 +140,7 @@ TEST_CASE("what nothing defines is not a number, and names are there before the 
   CHECK(std::isnan(auc.figures()[0].value));
 }
 
-TEST_CASE("what a metric has gathered goes through a checkpoint: what follows is counted as if nothing had been") {
+TEST_CASE("metrics: state survives a checkpoint") {
   Case classes{"", "harmonics.activations/softmax", 3, 3, {}, {}, {}}, values{"", "", 2, 0, {}, {}, {}};
   for (int i = 0; i < 40; ++i) {
     const float a = static_cast<float>(i * 7 % 11) / 40, b = static_cast<float>(i * 5 % 13) / 40;
@@ -163,7 +163,7 @@ TEST_CASE("what a metric has gathered goes through a checkpoint: what follows is
     REQUIRE(a.size() == b.size());
     for (size_t i = 0; i < a.size(); ++i) CHECK((a[i].name == b[i].name && a[i].value == b[i].value));
     CHECK(whole.table().cells == after.table().cells);
-    for (const int change : {-1, 1}) {  // cut, longer
+    for (const int change : {-1, 1}) {  // truncated, extended
       MetricState wrong = state;
       wrong.bytes.resize(wrong.bytes.size() + static_cast<size_t>(change));
       CHECK(message_of([&] { metric(text).restore(wrong); }).find("does not fit it") != std::string::npos);
@@ -179,7 +179,7 @@ TEST_CASE("what a metric has gathered goes through a checkpoint: what follows is
   CHECK(message_of([&] { fewer.restore(counts.state()); }) == "metric 'confusion': it counted 3 classes and there are 2 now");
 }
 
-TEST_CASE("metrics are named as functions are, and mistakes say what is right") {
+TEST_CASE("metrics: named like functions, errors suggest the right name") {
   const auto refused = [](const std::string& text) { return message_of([&] { metric(text); }); };
   CHECK(refused("acuracy") == "unknown metric 'acuracy'\ndid you mean 'accuracy'?\na plugin that has it is loaded with --plugin PATH; 'harmonics list metrics' shows what is there");
   CHECK(refused("topk(0)") == "'k' of metric 'topk' is '0'\ngive a value at least 1");

@@ -1,5 +1,5 @@
-// A small net trained by every optimizer with every setting, clipped or not, and every schedule, against PyTorch and the
-// papers' formulas (make_optimizers.py).
+// Every optimizer with every setting, with and without clipping, and every schedule, on a small net, against PyTorch
+// and the papers' formulas (make_optimizers.py).
 #include <catch2/catch.hpp>
 
 #include <set>
@@ -17,7 +17,7 @@ using namespace harmonics::parity;
 
 namespace {
 
-// Loss and updates of one step; what the updates keep is declared in `store`.
+// Loss and updates of a step; optimizer states are declared in `store`.
 Program optimizer_step(ParameterStore& store, const UpdateSettings& settings, const Leaves& initial, const HTensor& x, const HTensor& y) {
   Tracer tracer("net");
   std::vector<TrainedParameter> parameters;

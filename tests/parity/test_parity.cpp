@@ -12,14 +12,14 @@ using namespace harmonics::parity;
 
 namespace {
 
-// torch.testing.assert_close's own; in f64 tighter, for both sides compute in double.
+// Tolerances of torch.testing.assert_close; tighter for f64, since both sides compute in double.
 constexpr Tolerance kDouble{1e-12, 1e-11};
 constexpr Tolerance kFloat{1e-5, 1.3e-6};
 
 const char* const kFiles[] = {"functionals.safetensors", "layers.safetensors"};
 
-// Where the values themselves are less exact: PyTorch's bound is a float32 1e-12, an offset of 10,000 leaves double as many digits
-// fewer, and gradients of scores far from zero are sums of multiples of 256 that cancel.
+// Cases with less exact values: PyTorch's bound is a float32 1e-12, an offset of 10,000 costs double that many digits,
+// and gradients of large scores are sums of multiples of 256 that cancel.
 Tolerance tolerance_of(const GoldenCase& c, Tolerance t) {
   const auto is = [&](const char* mark) { return c.name.find(mark) != std::string::npos; };
   if (is("/bounds")) t.relative = std::max(t.relative, 1e-8);
@@ -54,7 +54,7 @@ TEST_CASE("every functional that is not a gradient is compared with PyTorch") {
   std::set<std::string> covered;
   for (const char* name : kFiles)
     for (const GoldenCase& c : golden_cases(golden(name))) covered.insert(c.functional);
-  for (const auto& [name, text] : golden("optimizers.safetensors").metadata) {  // whole runs: test_optimizers.cpp
+  for (const auto& [name, text] : golden("optimizers.safetensors").metadata) {  // whole runs, see test_optimizers.cpp
     if (name.rfind("run/", 0) != 0) continue;
     const boost::json::object run = boost::json::parse(text).as_object();
     const std::string optimizer(run.at("optimizer").as_string());
@@ -81,7 +81,7 @@ TEST_CASE("compiled functionals and their gradients equal PyTorch's") {
   check_cases("cpu", DType::F32, kFloat);
 }
 
-TEST_CASE("a query that sees one key has query and key gradients of exactly 0") {
+TEST_CASE("attention: a query that sees one key has gradients of exactly 0 in q and k") {
   const TensorFile file = golden("functionals.safetensors");
   for (const char* name : {"attention/one_key", "attention/one_position", "attention/first_row"}) {
     const auto stored = below(file, name);

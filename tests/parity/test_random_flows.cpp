@@ -1,4 +1,4 @@
-// Flows drawn at random, trained from the first values on, against the same runs of their twins in PyTorch.
+// Random flows, trained from initial values, against the same runs of equivalent PyTorch models.
 #include <catch2/catch.hpp>
 
 #include "engine/runtime/evaluate.hpp"
@@ -56,7 +56,7 @@ void check_inference(const HarmonicGraph& trained, const RandomFlow& flow, const
 
 }  // namespace
 
-TEST_CASE("random flows: weights, losses, test and inference equal those of PyTorch twins") {
+TEST_CASE("random flows: weights, losses, test and inference equal PyTorch's") {
   const TensorFile file = golden("random_flows.safetensors");
   const std::vector<RandomFlow> flows = random_flows(file);
   REQUIRE(flows.size() == 40);

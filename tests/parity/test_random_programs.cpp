@@ -1,4 +1,4 @@
-// The programs of random flows: as text and back, before and after every pass, and in double.
+// Programs of random flows: text round trip, before and after every pass, and in double.
 #include <catch2/catch.hpp>
 
 #include <regex>
@@ -16,10 +16,10 @@ using Leaves = std::map<std::string, HTensor>;
 
 namespace {
 
-constexpr double kPassError = 2e-5;      // of what a pass adds in another order, in float32
-constexpr double kGradientError = 1e-9;  // of double
+constexpr double kPassError = 2e-5;      // passes may add in another order, in float32
+constexpr double kGradientError = 1e-9;  // relative to double
 
-// Holds the store's tensors still, and knows which of them the programs want transposed.
+// Keeps the store's tensors constant, and records which ones programs want transposed.
 class Weights : public TensorBinding {
  public:
   explicit Weights(const ParameterStore& store) : store_(store) {
@@ -58,7 +58,7 @@ HTensor first_rows(const HTensor& t, int64_t n) {
   return HTensor(t.dtype(), shape, t.bytes());
 }
 
-// A step of plain SGD with a rate of 1, or inference, on the first samples of a part.
+// A step of plain SGD with a learning rate of 1, or inference, on the first samples of a part.
 Traced trace(const TensorFile& file, const RandomFlow& flow, Mode mode) {
   const std::string part = mode == Mode::infer ? "infer" : "train";
   Traced t{mode == Mode::infer ? inference_of(flow) : graph_of(flow.text), {}, {}};
@@ -85,7 +85,7 @@ void check_read_back(const Program& program) {
   CHECK(print(parse_program(text, "printed")) == text);
 }
 
-// Outputs and updates by name, updates as they are declared.
+// Outputs and updates by name; updates in declared layout.
 std::map<std::string, HTensor> results_of(const Program& program, const Leaves& inputs, const Weights& weights) {
   Leaves leaves = inputs;
   for (Op op : {Op::parameter, Op::state})
@@ -129,7 +129,7 @@ void check_passes(const TensorFile& file, const RandomFlow& flow, Mode mode) {
   CHECK(passes > 10);
 }
 
-// The same program with f64 in the place of f32. What has a type of its own is cast.
+// The program with f64 in place of f32. Values with a fixed type are cast.
 Program in_double(const Program& program) {
   static const std::regex typed(R"((%)(\d+)(: )f32(\[[^\]]*\])( = (?:random_uniform|one_hot)\(.*))"), single("f32");
   std::istringstream lines(print(program));
@@ -171,7 +171,7 @@ void check_gradients(const TensorFile& file, const RandomFlow& flow) {
 
 }  // namespace
 
-TEST_CASE("random flows: programs read back exactly and every pass keeps what they compute") {
+TEST_CASE("random flows: programs read back exactly, passes keep their results") {
   const TensorFile file = golden("random_flows.safetensors");
   for (const RandomFlow& flow : random_flows(file)) {
     DYNAMIC_SECTION(flow.name) {
@@ -182,7 +182,7 @@ TEST_CASE("random flows: programs read back exactly and every pass keeps what th
   }
 }
 
-TEST_CASE("random flows: gradients of programs in double equal those of PyTorch twins") {
+TEST_CASE("random flows: gradients in double equal PyTorch's") {
   const TensorFile file = golden("random_flows.safetensors");
   for (const RandomFlow& flow : random_flows(file)) {
     DYNAMIC_SECTION(flow.name) {

@@ -17,7 +17,7 @@ HTensor dense(const Parameters& p, const std::string& name, const HTensor& x) {
   return linear(x, p.at(name + ".weight"), p.count(name + ".bias") ? p.at(name + ".bias") : HTensor());
 }
 
-// Sigmoid and binary cross entropy on one-hot labels: summed over outputs, mean over samples.
+// Sigmoid and binary cross entropy on one-hot labels: sum over outputs, mean over samples.
 HTensor mlp_loss(const Parameters& p, const HTensor& x, const HTensor& y) {
   const HTensor logits = dense(p, "output", call1("relu", {dense(p, "hidden", x)}));
   const HTensor target = call1("one_hot", {y}, Attributes().set("classes", 5).set("dtype", int64_t(x.dtype())));
@@ -82,7 +82,7 @@ Parameters stored_in(const std::map<std::string, HTensor>& stored, DType dtype) 
   return p;
 }
 
-// Parameters and the moments the rule keeps for them, zero at the start.
+// Parameters and the rule's moments, initially zero.
 Leaves initial_state(const Rule& rule, const Parameters& initial) {
   Leaves held = initial;
   for (const auto& [name, value] : initial) {
@@ -113,7 +113,7 @@ void update(Tracer& tracer, const Rule& rule, const std::string& name, const HTe
   for (size_t i = 0; i < moments.size(); ++i) tracer.update(moments[i], next[i + 1]);
 }
 
-// Loss, gradients (outputs "gradient/NAME") and updates of one step.
+// Loss, gradients (outputs "gradient/NAME") and updates of a step.
 Program step_program(const Net& net, const Rule& rule, const Parameters& initial, const HTensor& x, const HTensor& y) {
   Tracer tracer(net.name);
   Parameters p;
@@ -124,11 +124,11 @@ Program step_program(const Net& net, const Rule& rule, const Parameters& initial
   }
   const HTensor loss = net.loss(p, tracer.input("x", type_of(x)), tracer.input("y", type_of(y)));
   tracer.output("loss", loss);
-  const Values slopes = gradient(tracer, loss, wrt);
+  const Values gradients = gradient(tracer, loss, wrt);
   size_t i = 0;
   for (const auto& [name, w] : p) {
-    tracer.output("gradient/" + name, slopes[i]);
-    update(tracer, rule, name, w, slopes[i++]);
+    tracer.output("gradient/" + name, gradients[i]);
+    update(tracer, rule, name, w, gradients[i++]);
   }
   return tracer.take();
 }
@@ -167,7 +167,7 @@ void check_all(const std::string& backend, DType dtype, const Tolerance& toleran
     for (const Rule& rule : kRules) check_run(backend, dtype, file, net, rule, tolerance);
 }
 
-// In f32 torch.testing.assert_close's own, also after ten steps; in f64 Adam divides by the root of small squares.
+// f32: the tolerance of torch.testing.assert_close, also after ten steps. f64: Adam divides by roots of small squares.
 constexpr Tolerance kDoubleTraining{1e-11, 1e-10};
 constexpr Tolerance kFloatTraining{1e-5, 1.3e-6};
 

@@ -1,6 +1,6 @@
-// Elementwise operations of two operands of one shape and element type.
+// Elementwise operations on two operands of equal shape and type.
 //
-// Integers wrap; a quotient or remainder by zero is 0. maximum and minimum give NaN when either operand is NaN.
+// Integers wrap; a quotient or remainder by zero is 0. maximum and minimum give NaN if either operand is NaN.
 #include <cmath>
 
 #include <harmonics/ops.hpp>
@@ -54,7 +54,7 @@ std::vector<TensorType> infer_logical(const AttributeMap&, Types in) {
 template <typename T>
 inline constexpr bool is_signed_integer = std::is_integral_v<T> && std::is_signed_v<T>;
 
-// In unsigned 64 bits, whose low bits are the wrapped result of every width.
+// Computes in unsigned 64 bits, whose low bits are the wrapped result for every width.
 template <typename T, typename F>
 T wrapping(T a, T b, F f) {
   if constexpr (std::is_integral_v<T>)
@@ -87,7 +87,7 @@ struct Div {
       return a / b;
     } else {
       if (b == T{0}) return T{0};
-      if constexpr (is_signed_integer<T>)  // the smallest by -1 wraps to itself
+      if constexpr (is_signed_integer<T>)  // the minimum divided by -1 wraps to itself
         if (b == T(-1)) return Sub{}(T{0}, a);
       return static_cast<T>(a / b);
     }
@@ -164,14 +164,14 @@ Gradients gradient_div(const AttributeMap&, Tensors in, Tensors y, Tensors dy) {
   const HTensor da = dy[0] / in[1];
   return {da, neg(da * y[0])};
 }
-// At the edges of its domain as PyTorch: an exponent of 0 has slope 0 in the base, a base of 0 none in the exponent.
+// Domain edges as in PyTorch: the gradient of the base is 0 for exponent 0, that of the exponent is 0 for base 0.
 Gradients gradient_pow(const AttributeMap&, Tensors in, Tensors y, Tensors dy) {
   const HTensor &a = in[0], &b = in[1], zero = zeros_like(a);
   const HTensor da = select(equal(b, zero), zero, dy[0] * (b * pow(a, b - 1.0)));
-  const HTensor no_slope = logical_and(equal(a, zero), less_equal(zero, b));
-  return {da, select(no_slope, zero, dy[0] * (y[0] * log(a)))};
+  const HTensor zero_base = logical_and(equal(a, zero), less_equal(zero, b));
+  return {da, select(zero_base, zero, dy[0] * (y[0] * log(a)))};
 }
-// Where a wins over b it takes all, of a tie half.
+// The winner gets the whole gradient; on a tie, half.
 HTensor share(const HTensor& loses, const HTensor& ties, const HTensor& dy) {
   return select(loses, zeros_like(dy), select(ties, dy * 0.5, dy));
 }
@@ -183,7 +183,7 @@ Gradients gradient_minimum(const AttributeMap&, Tensors in, Tensors, Tensors dy)
   const HTensor ties = equal(in[0], in[1]);
   return {share(less(in[1], in[0]), ties, dy[0]), share(less(in[0], in[1]), ties, dy[0])};
 }
-// a - b * trunc(a / b), whose quotient (a - y) / b is whole up to rounding.
+// a - b * trunc(a / b); its quotient (a - y) / b is whole up to rounding.
 Gradients gradient_remainder(const AttributeMap&, Tensors in, Tensors y, Tensors dy) {
   return {dy[0], neg(dy[0] * round((in[0] - y[0]) / in[1]))};
 }

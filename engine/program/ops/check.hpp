@@ -1,4 +1,4 @@
-// What type inference says when operands do not fit: the operation, the actual types, what would fit.
+// Errors of type inference: the operation, the actual types, what would fit.
 #pragma once
 
 #include <span>
@@ -15,16 +15,16 @@ std::string types_text(std::span<const TensorType> types);
 [[noreturn]] void misfit(Op op, ErrorKind kind, std::span<const TensorType> inputs, const std::string& rule);
 
 void expect_operands(Op op, std::span<const TensorType> inputs, size_t count);
-// Rules on one operand's element type; `which` counts from 0.
+// Require the element type of operand `which`, counted from 0.
 void expect_float(Op op, std::span<const TensorType> inputs, size_t which = 0);
 void expect_number(Op op, std::span<const TensorType> inputs, size_t which = 0);  // float or integer
 void expect_bool(Op op, std::span<const TensorType> inputs, size_t which = 0);
 void expect_integer(Op op, std::span<const TensorType> inputs, size_t which = 0);
 void expect_same_dtype(Op op, std::span<const TensorType> inputs, size_t a = 0, size_t b = 1);
 void expect_same_shape(Op op, std::span<const TensorType> inputs, size_t a = 0, size_t b = 1);
-// An axis attribute in [0, rank); `which` names the operand whose rank counts.
+// An axis attribute in [0, rank); `which`: the operand with that rank.
 int64_t expect_axis(Op op, std::span<const TensorType> inputs, int64_t axis, size_t which = 0);
-// A result type whose size is checked for negative dimensions and overflow.
+// A result type; its size is checked for negative dimensions and overflow.
 TensorType checked_type(Op op, DType dtype, const Shape& shape);
 
 }  // namespace harmonics

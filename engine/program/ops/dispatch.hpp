@@ -1,4 +1,4 @@
-// From an element type at run time to a C++ type, for the reference evaluation.
+// Dispatch from a runtime element type to a C++ type.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@
 
 namespace harmonics {
 
-// What a stored T is computed in: 16-bit floats in float, everything else in itself.
+// Arithmetic type of a stored T: float for 16-bit floats, else T.
 template <typename T>
 using Computed = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
 
@@ -40,7 +40,7 @@ decltype(auto) visit_dtype(DType dtype, Body&& body) {
   throw Error(ErrorKind::Internal, "element type " + std::to_string(static_cast<uint32_t>(dtype)) + " has no C++ type");
 }
 
-// Converts as `cast` does: to bool is "not zero"; float to integer cuts towards zero, saturates, NaN gives 0.
+// Converts like `cast`: to bool: not zero; float to integer: truncates, saturates, NaN gives 0.
 template <typename To, typename From>
 To convert_element(From stored) {
   const Computed<From> x = static_cast<Computed<From>>(stored);

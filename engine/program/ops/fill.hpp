@@ -1,11 +1,11 @@
-// One number in every element.
+// Fills a tensor with one number.
 #pragma once
 
 #include "engine/tensor/type.hpp"
 
 namespace harmonics {
 
-// Converted as `cast` does: whole numbers are cut and held to their range.
+// Converts `value` like `cast`: truncates and saturates for integers.
 void fill_elements(DType dtype, void* to, int64_t count, double value);
 
 }  // namespace harmonics

@@ -1,4 +1,4 @@
-// Index: where elements are read or written is decided by numbers at run time.
+// Index operations: positions are chosen by tensors at run time.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -18,7 +18,7 @@ using Inputs = std::span<const ConstView>;
 using Outputs = std::span<const View>;
 using Tensors = std::span<const HTensor>;
 
-// Integers of any width as int64, held to [0, last]: what is out of range was refused before, or is clamped.
+// Integers of any width as int64, clamped to [0, last]; immediate calls have rejected others before.
 std::vector<int64_t> read_indices(const ConstView& view, int64_t last) {
   std::vector<int64_t> out(static_cast<size_t>(view.type.shape.count()));
   visit_dtype(view.type.dtype, [&](auto type) {
@@ -124,7 +124,7 @@ void expect_starts(Op op, Types in, size_t which) {
            "the starts must be a vector of " + std::to_string(in[0].shape.rank()) + ", one per axis");
 }
 
-// The place of a block of `sizes` inside `shape`, starts clamped so that it fits: offset in elements.
+// Offset in elements of a block of `sizes` inside `shape`; starts are clamped so that it fits.
 int64_t block_offset(const ConstView& starts, const Shape& shape, const Shape& sizes) {
   const std::vector<int64_t> wanted = read_indices(starts, INT64_MAX);
   const Strides strides = row_major(shape);
@@ -207,7 +207,7 @@ std::vector<TensorType> infer_top_k(const AttributeMap& a, Types in) {
   return {{in[0].dtype, shape}, {DType::I64, shape}};
 }
 
-// NaN counts as largest, the lower index comes first among equals.
+// NaN counts as largest; on ties the lower index comes first.
 template <typename T>
 bool comes_first(const T* row, int64_t a, int64_t b) {
   if constexpr (is_float_element<T>) {
@@ -242,7 +242,7 @@ void evaluate_top_k(const AttributeMap&, Inputs in, Outputs out) {
   });
 }
 
-// Each value's gradient goes back to where it was taken: rows are flattened so that one scatter serves all of them.
+// Scatters each value's gradient to its position; rows are flattened so that one scatter suffices.
 std::vector<HTensor> gradient_top_k(const AttributeMap& a, Tensors in, Tensors out, Tensors dy) {
   if (!dy[0]) return {HTensor()};
   const Shape shape = in[0].shape();

@@ -1,4 +1,4 @@
-// Layout: elements move, none is computed. Every evaluation is one or more strided copies.
+// Layout operations: every evaluation is one or more strided copies.
 #include <cstring>
 
 #include <harmonics/ops.hpp>
@@ -16,7 +16,7 @@ using Inputs = std::span<const ConstView>;
 using Outputs = std::span<const View>;
 using Tensors = std::span<const HTensor>;
 
-// From the whole input, read with these strides, to the whole output.
+// Copies the whole input, read with these strides, to the whole output.
 StridedCopy onto(const View& out, const ConstView& in, const Strides& from_strides, int64_t from_offset = 0) {
   return {out.type.shape,
           in.data,

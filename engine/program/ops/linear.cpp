@@ -1,4 +1,4 @@
-// Contractions: dot for every product of tensors, and the pair that turns a convolution into one.
+// Contractions: dot for all tensor products, and patches and unpatches, which turn convolutions into products.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -23,7 +23,7 @@ using Axes = std::vector<int64_t>;
 // ---- dot
 // ----------------------------------------------------------------------------------------------------------------
 
-// One operand's axes by what they are for, each list in the order it takes in the product.
+// An operand's axes by role; each list in the order of the product.
 struct DotAxes {
   const Axes &batch, &contract;
   Axes free;
@@ -80,7 +80,7 @@ std::vector<TensorType> infer_dot(const AttributeMap& a, Types in) {
   return {checked_type(Op::dot, in, in[0].dtype, dims)};
 }
 
-// A row-major copy whose axes come in this order.
+// A row-major copy with permuted axes.
 template <typename T>
 std::unique_ptr<T[]> packed(const ConstView& x, const Axes& first, const Axes& second, const Axes& third) {
   Axes order = first;
@@ -98,7 +98,7 @@ std::unique_ptr<T[]> packed(const ConstView& x, const Axes& first, const Axes& s
   return to;
 }
 
-// [m, k] x [k, n]: each element is summed over k in order.
+// [m, k] x [k, n], summed over k in order.
 template <typename T>
 void multiply(const T* left, const T* right, T* out, int64_t m, int64_t k, int64_t n) {
   std::vector<Accumulator<T>> sums(static_cast<size_t>(n));
@@ -133,9 +133,9 @@ Axes counting(size_t first, size_t count) {
   return axes;
 }
 
-// The gradient of one operand, `own`: dy contracted with the `other` operand over that one's free axes. What comes out
-// has the batch axes, own's free axes, then own's contracted axes in the order of other's; a transpose puts them home.
-// `other_free_at` is where the other's free axes begin in dy.
+// Gradient of the operand `own`: dy contracted with the `other` operand over its free axes. The result has the batch
+// axes, own's free axes, then own's contracted axes in other's order; a transpose restores own's order.
+// `other_free_at`: index of the other's first free axis in dy.
 HTensor operand_gradient(const HTensor& dy, const HTensor& other, const DotAxes& own_axes, const DotAxes& other_axes,
                          size_t other_free_at) {
   const size_t batch = own_axes.batch.size(), free = own_axes.free.size();
@@ -204,7 +204,7 @@ struct Windows {
     return checked_type(op, in, dtype, dims);
   }
 
-  // visit(patch element, image element or -1 for padding) in order of the patches' elements.
+  // Calls visit(patch element, image element or -1 for padding) in patch order.
   template <typename Visit>
   void for_each(Visit&& visit) const {
     const int64_t plane = image.count(), windows = places.count();
@@ -224,7 +224,7 @@ struct Windows {
     return expect_list(op, in, a, name, shape.rank() - 2, least);
   }
 
-  // The element of a plane under a tap of a window; -1: padding.
+  // Index in the plane of a window's tap; -1: padding.
   int64_t element(int64_t tap, int64_t window) const {
     int64_t offset = 0, step = 1;
     for (uint32_t i = image.rank(); i-- > 0;) {

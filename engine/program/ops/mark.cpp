@@ -1,4 +1,4 @@
-// Marks: the numbers pass through unchanged.
+// Marks: identity operations.
 #include <cstring>
 
 #include "engine/program/ops/check.hpp"

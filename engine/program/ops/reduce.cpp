@@ -1,4 +1,4 @@
-// Reductions: many elements become one, taken in index order so that a result has one value only.
+// Reductions, in index order, so that results are deterministic.
 #include <algorithm>
 #include <memory>
 
@@ -17,7 +17,7 @@ using Inputs = std::span<const ConstView>;
 using Outputs = std::span<const View>;
 using Tensors = std::span<const HTensor>;
 
-// ---- what two elements become
+// ---- reduction rules
 // -------------------------------------------------------------------------------------------
 
 struct Sum {
@@ -50,7 +50,7 @@ bool is_nan(S x) {
   if constexpr (std::is_floating_point_v<S>) return std::isnan(x);
   return false;
 }
-// Does b take the place of a, which came earlier? Equals do not, NaN does and stays.
+// Does b replace the earlier a? Not on ties; NaN wins and stays.
 template <bool kLargest, typename S>
 bool beats(S b, S a) {
   if (is_nan(a) || is_nan(b)) return !is_nan(a);
@@ -93,7 +93,7 @@ std::vector<TensorType> infer_reduction(const AttributeMap& a, Types in) {
   return {{in[0].dtype, shape}};
 }
 
-// Strides of the result as seen from the input: zero along the reduced axes.
+// Strides of the result seen from the input: zero along reduced axes.
 Strides result_strides(const Shape& shape, const std::vector<int64_t>& axes) {
   Shape kept = shape;
   for (const int64_t axis : axes) kept[static_cast<uint32_t>(axis)] = 1;
@@ -106,7 +106,7 @@ template <typename Rule, typename T>
 void reduce(const ConstView& in, const View& out, const Strides& strides) {
   using S = typename Rule::template State<T>;
   const auto count = static_cast<size_t>(out.type.shape.count());
-  // Nothing is joined: the elements themselves, -0 too.
+  // Nothing to reduce: copies the elements, including -0.
   if (in.type.shape.count() == out.type.shape.count()) {
     std::copy_n(static_cast<const T*>(in.data), count, static_cast<T*>(out.data));
     return;
@@ -132,7 +132,7 @@ void evaluate_reduction(const AttributeMap& a, Inputs in, Outputs out) {
               [&](auto type) { reduce<Rule, typename decltype(type)::type>(in[0], out[0], strides); });
 }
 
-// A result or its gradient with the reduced axes put back as 1, so that it broadcasts over the input.
+// Restores the reduced axes with size 1, to broadcast over the input.
 HTensor kept(const HTensor& result, const AttributeMap& a, const HTensor& x) {
   Shape shape = x.shape();
   for (const int64_t axis : a.integers("axes")) shape[static_cast<uint32_t>(axis)] = 1;
@@ -143,14 +143,14 @@ std::vector<HTensor> gradient_sum(const AttributeMap& a, Tensors in, Tensors, Te
   return {broadcast(kept(dy[0], a, in[0]), in[0].shape())};
 }
 
-// Spread equally over ties.
+// Distributed evenly over ties.
 std::vector<HTensor> gradient_extreme(const AttributeMap& a, Tensors in, Tensors out, Tensors dy) {
   const HTensor hits = cast(equal(in[0], kept(out[0], a, in[0])), in[0].dtype());
   return {kept(dy[0], a, in[0]) * hits / reduce_sum(hits, a.integers("axes"), true)};
 }
 
-// d/dx_i is the product of the others. Zeros are taken out of the product and counted: an element gets a gradient when
-// it is the only zero or when there is none.
+// d/dx_i is the product of the other elements. Zeros are counted and left out of the product: an element has a gradient
+// if it is the only zero, or if there is none.
 std::vector<HTensor> gradient_product(const AttributeMap& a, Tensors in, Tensors, Tensors dy) {
   const HTensor& x = in[0];
   const HTensor zero = equal(x, 0.0), zeros = cast(zero, x.dtype());

@@ -1,4 +1,4 @@
-// Sources: numbers from attributes alone, and random numbers from a counter.
+// Sources: constants from attributes, and random numbers from a counter.
 #include <algorithm>
 
 #include "engine/base/philox.hpp"

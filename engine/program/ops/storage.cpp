@@ -1,4 +1,4 @@
-// Storage: numbers kept in few bits, as ONNX QuantizeLinear and DequantizeLinear.
+// Storage: quantisation as in ONNX QuantizeLinear and DequantizeLinear.
 #include <algorithm>
 
 #include "engine/program/ops/dispatch.hpp"
@@ -13,7 +13,7 @@ using Types = std::span<const TensorType>;
 using Inputs = std::span<const ConstView>;
 using Outputs = std::span<const View>;
 
-// Scale and zero point are scalars, or vectors with one entry per place along `axis`.
+// Scale and zero point are scalars, or vectors with one entry per index of `axis`.
 void expect_steps(Op op, const AttributeMap& a, Types in) {
   expect_float(op, in, 1);
   expect_same_shape(op, in, 1, 2);
@@ -25,13 +25,13 @@ void expect_steps(Op op, const AttributeMap& a, Types in) {
                ", the size of axis " + std::to_string(axis));
 }
 
-// [outer, channels, inner]; a scalar scale serves one channel that is everything.
+// [outer, channels, inner]; a scalar scale is one channel.
 AxisView channels(const AttributeMap& a, Inputs in) {
   if (in[1].type.shape.rank() == 0) return AxisView({1, in[0].type.shape.count()}, 0);
   return AxisView(in[0].type.shape, a.integer("axis"));
 }
 
-// convert(element number, channel) for every element.
+// Calls convert(element index, channel) for every element.
 template <typename Convert>
 void for_each_channel(const AxisView& view, Convert&& convert) {
   int64_t at = 0;
@@ -80,7 +80,7 @@ void quantize(const AxisView& view, Inputs in, Outputs out) {
   });
 }
 
-// The two element types of a pair of rows, X a float and Q an integer of at most `kBytes`.
+// Calls `body` for a float type X and an integer type Q of at most `kBytes`.
 template <size_t kBytes, typename Body>
 void visit_pair(DType real, DType stored, Body&& body) {
   visit_dtype(real, [&](auto x) {

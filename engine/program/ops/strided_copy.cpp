@@ -6,7 +6,7 @@ namespace harmonics {
 
 namespace {
 
-// Axes of size 1 dropped, neighbours that are contiguous on both sides joined.
+// Drops axes of size 1 and merges axes that are contiguous on both sides.
 StridedCopy joined(const StridedCopy& copy) {
   StridedCopy out = copy;
   out.shape = Shape();

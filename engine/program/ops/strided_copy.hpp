@@ -1,4 +1,4 @@
-// The one loop behind every layout operation: elements of any type moved between two strided views of one shape.
+// The loop behind all layout operations: copies elements between two strided views of one shape.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// select: the one elementwise operation of three operands.
+// select, the only elementwise operation with three operands.
 #include <harmonics/ops.hpp>
 
 #include "engine/program/ops/check.hpp"

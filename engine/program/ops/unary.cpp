@@ -1,4 +1,4 @@
-// Elementwise operations of one operand.
+// Elementwise operations on one operand.
 #include <cmath>
 #include <numbers>
 
@@ -95,13 +95,13 @@ struct Absolute {
       return x;
   }
 };
-struct Sign {  // of NaN: NaN
+struct Sign {  // NaN for NaN
   template <typename T>
   T operator()(T x) const {
     return x > T{0} ? T(1) : x < T{0} ? T(-1) : x == T{0} ? T(0) : x;
   }
 };
-struct Logistic {  // exp only of what is not positive, so that it cannot overflow
+struct Logistic {  // exp of non-positive values only, so that it cannot overflow
   template <typename T>
   T operator()(T x) const {
     const T e = std::exp(-std::abs(x));
@@ -154,8 +154,8 @@ Gradients gradient_sin(const AttributeMap&, Tensors x, Tensors, Tensors dy) { re
 Gradients gradient_cos(const AttributeMap&, Tensors x, Tensors, Tensors dy) { return {neg(dy[0] * sin(x[0]))}; }
 Gradients gradient_tanh(const AttributeMap&, Tensors, Tensors y, Tensors dy) { return {dy[0] * (1.0 - y[0] * y[0])}; }
 Gradients gradient_erf(const AttributeMap&, Tensors x, Tensors, Tensors dy) {
-  constexpr double kSlope = 2 * std::numbers::inv_sqrtpi;
-  return {dy[0] * (exp(neg(x[0] * x[0])) * kSlope)};
+  constexpr double kScale = 2 * std::numbers::inv_sqrtpi;
+  return {dy[0] * (exp(neg(x[0] * x[0])) * kScale)};
 }
 Gradients gradient_logistic(const AttributeMap&, Tensors, Tensors y, Tensors dy) {
   return {dy[0] * (y[0] * (1.0 - y[0]))};
@@ -164,7 +164,7 @@ Gradients gradient_cast(const AttributeMap&, Tensors x, Tensors, Tensors dy) { r
 
 }  // namespace
 
-// Rows whose evaluation is one function of <cmath>.
+// Rows that evaluate one <cmath> expression.
 #define HM_FLOAT_ROW(name, expression, rule)                                                       \
   case Op::name: {                                                                                  \
     constexpr auto f = [](auto x) { return expression; };                                          \
@@ -181,7 +181,7 @@ OpRow unary_row(Op op) {
     case Op::logistic: return {op, {}, {}, infer_float<Op::logistic>, evaluate_floats<Logistic>, gradient_logistic};
       HM_FLOAT_ROW(floor, std::floor(x), nullptr)
       HM_FLOAT_ROW(ceil, std::ceil(x), nullptr)
-      HM_FLOAT_ROW(round, std::nearbyint(x), nullptr)  // the rounding mode is to even
+      HM_FLOAT_ROW(round, std::nearbyint(x), nullptr)  // the rounding mode is ties-to-even
       HM_FLOAT_ROW(exp, std::exp(x), gradient_exp)
       HM_FLOAT_ROW(expm1, std::expm1(x), gradient_expm1)
       HM_FLOAT_ROW(log, std::log(x), gradient_log)

@@ -1,4 +1,4 @@
-// Ways to walk a tensor: row by row, or along one axis.
+// Iteration over a tensor: row by row, or along one axis.
 #pragma once
 
 #include "engine/program/ops/strided_copy.hpp"
@@ -14,8 +14,8 @@ struct AxisView {
         inner(shape.from(static_cast<uint32_t>(axis) + 1).count()) {}
 };
 
-// Calls row(number, offset) for every row of the last axis, in order: `number` of its first element in row-major order,
-// `offset` of it under the strides. A scalar is one row of one element; of an empty shape there are none.
+// Calls row(number, offset) for every row of the last axis, in order: `number` is the row-major index of its first
+// element, `offset` its offset under the strides. A scalar is one row of one element; an empty shape has none.
 template <typename Row>
 void for_each_row(const Shape& shape, const Strides& strides, Row&& row) {
   if (shape.count() == 0) return;

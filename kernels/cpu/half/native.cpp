@@ -1,4 +1,4 @@
-// Halves in AVX512-FP16 registers. Compiled for processors that have these instructions and called only there.
+// Halves in AVX512-FP16 registers; called only on processors that support it.
 #include <immintrin.h>
 
 #include "product.hpp"
@@ -11,7 +11,7 @@ struct Native {
 
   [[gnu::always_inline]] static Halves zero() { return Halves{}; }
   [[gnu::always_inline]] static Halves load(const uint16_t* p) { return (Halves)_mm512_loadu_si512(p); }
-  // A 32-bit broadcast from memory costs no port of the arithmetic, a 16-bit one would.
+  // Broadcasting 32 bits from memory uses no arithmetic port, 16 bits would.
   [[gnu::always_inline]] static Halves pair(const uint32_t* p) {
     return (Halves)_mm512_set1_epi32(static_cast<int>(*p));
   }

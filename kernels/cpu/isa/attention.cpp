@@ -10,25 +10,25 @@ namespace {
 
 HM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// How the block's rows of keys stand to its queries: query r of the block sees the keys before r + 1 + offset, at most
-// `keys`; the last of all queries sees all keys. Lanes are queries, so a key that not all of them see is masked, not a
-// row cut short.
+// Causal mask of a block: query r sees the keys before r + 1 + offset, at most `keys`; the last query of all sees all
+// keys. Lanes are queries, so a key visible to only some of them is masked.
 struct Staircase {
   int64_t offset, rows, keys;
 
   Staircase(const AttentionContext& c, int64_t first_query, int64_t queries, int64_t first_key, int64_t n)
       : offset(c.causal ? first_query + c.keys - c.queries - first_key : n), rows(queries), keys(n) {}
-  // How many keys the first r queries see together.
+  // Number of keys visible to any of the first r queries.
   HM_INLINE int64_t seen(int64_t r) const {
     const int64_t n = (r < rows ? r : rows) + offset;
     return n < 0 ? 0 : least(n, keys);
   }
   HM_INLINE int64_t seen() const { return seen(rows); }
-  // Keys before the stairs: every query sees them.
+  // Number of keys visible to every query.
   HM_INLINE int64_t full() const { return offset < 0 ? 0 : least(offset, seen()); }
 };
 
-// The rows of the next head, which lie in no cache: fetched into the second level, a line for each sum of the products of this one.
+// Prefetches the rows of the next head, which are in no cache, into the second level: one line per sum of the current
+// head's products.
 class NextHead {
  public:
   HM_INLINE void one() {
@@ -37,7 +37,7 @@ class NextHead {
     at_ += step_;
     --left_;
   }
-  // Nothing is fetched of what would drive out what this head needs.
+  // Prefetches nothing if that would evict the current head's data.
   void set(int64_t floats) {
     areas_ = left_ = 0;
     fits_ = floats * static_cast<int64_t>(sizeof(float)) <= 256 * 1024;
@@ -77,7 +77,7 @@ void scale_row(float* x, int64_t n, float factor) {
   for (int64_t i = 0; i < n; i += kWidth) store_some(x + i, load_some(x + i, lanes_at(i, n)) * factor, lanes_at(i, n));
 }
 
-// A head's rows of x, which has `heads` heads a sample.
+// Rows of a head in x, which has `heads` heads per sample.
 template <typename T>
 HM_INLINE T* head_of(T* x, const HeadRows& at, int64_t head, int64_t heads) {
   return x + head / heads * at.batch + head % heads * at.head;
@@ -88,18 +88,18 @@ void copy_rows(const float* from, int64_t from_row, float* to, int64_t to_row, i
     for (int64_t j = 0; j < width; j += kWidth)
       store_some(to + i * to_row + j, load_some(from + i * from_row + j, lanes_at(j, width)), lanes_at(j, width));
 }
-// The block's rows one after the other: themselves, or a copy in `room`.
+// The block's rows with stride `width`: in place, or copied to `room`.
 const float* dense(const float* rows, int64_t stride, int64_t n, int64_t width, bool copies, float* room) {
   if (!copies) return rows;
   copy_rows(rows, stride, room, width, n, width);
   return room;
 }
 
-// Queries or keys that go down a staircase together: rows of a tile, within a vector of queries.
+// Queries or keys handled together along the mask's staircase: rows of a tile, within a vector of queries.
 constexpr int64_t kStep = kWidth < 8 ? kWidth : 8;
 constexpr float kLog2E = 1.44269504088896341f, kLog2 = 0.69314718055994531f;
 
-// scale s - shift, rounded once: scores far from 0 leave a product of its own no digits of the difference.
+// scale s - shift, rounded once: a separate product would lose the digits of the difference for large scores.
 HM_INLINE vf difference(vf s, vf scale, vf shift) {
 #if defined(__AVX2__)
   return fma(s, scale, -shift);
@@ -112,7 +112,7 @@ HM_INLINE vf difference(vf s, vf scale, vf shift) {
 #endif
 }
 
-// p = 2^(scale s - shift), 0 where that is not a normal number; what is not a number stays none.
+// p = 2^(scale s - shift); 0 where that is not a normal number; NaN stays NaN.
 HM_INLINE vf power(vf s, vf scale, vf shift) {
   const vf t = difference(s, scale, shift);
 #if defined(__AVX512F__)
@@ -123,7 +123,7 @@ HM_INLINE vf power(vf s, vf scale, vf shift) {
 #endif
 }
 
-// scores[key][query] = k q for what the block's queries see, by vectors of queries.
+// scores[key][query] = k q for the keys visible to the block's queries, by vectors of queries.
 void scores_of(const Staircase& at, Matrix keys, const float* by_column, int64_t width, float* scores, NextHead& next) {
   for (int64_t v = 0; v < at.rows; v += 2 * kWidth) {
     const int64_t both = at.seen(v + kWidth), one = at.seen(v + 2 * kWidth);
@@ -138,7 +138,7 @@ void scores_of(const Staircase& at, Matrix keys, const float* by_column, int64_t
   }
 }
 
-// out[query] += sum of weights[key][query] values[key], over the keys that queries see, eight queries at a time.
+// out[query] += sum of weights[key][query] values[key] over visible keys, eight queries at a time.
 void join_values(const Staircase& at, const float* weights, const float* values, int64_t width, float* out,
                  int64_t out_row, bool add, NextHead& next) {
   for (int64_t r = 0; r < at.rows; r += kStep) {
@@ -151,7 +151,7 @@ void join_values(const Staircase& at, const float* weights, const float* values,
   }
 }
 
-// out[key] += sum of weights[key][query] rows[query], over the queries that see it.
+// out[key] += sum of weights[key][query] rows[query] over the queries that see the key.
 void join_queries(const Staircase& at, const float* weights, const float* queries, int64_t row, int64_t width,
                   float* out, NextHead& ahead) {
   const int64_t full = at.full(), seen = at.seen();
@@ -165,8 +165,8 @@ void join_queries(const Staircase& at, const float* weights, const float* querie
   }
 }
 
-// Calls body(key, mask) for the keys that the vector of queries from v on sees; every lane of the mask is set where all
-// of them see it.
+// Calls body(key, mask) for the keys visible to the vector of queries from v on; the mask is all ones if all of them
+// see the key.
 template <typename Body>
 HM_INLINE void for_keys(const Staircase& at, int64_t v, Body body) {
   const int64_t seen = at.seen(v + kWidth), all = least(seen, at.offset + v + 1);
@@ -176,14 +176,14 @@ HM_INLINE void for_keys(const Staircase& at, int64_t v, Body body) {
   for (; k < seen; ++k) body(k, query >= splat_int(static_cast<int32_t>(k - at.offset)));
 }
 
-// One block of scores: joined into the running largest score (times log2(e)), sum and weighted values of its queries.
+// Adds a block of scores to its queries' running maximum (times log2(e)), sum and weighted values.
 void join_scores(const AttentionContext& c, const Staircase& at, float* scores, bool first_block, float* largest,
                  float* sums, float* out, int64_t out_row, int64_t width) {
   const vf scale = splat(c.scale * kLog2E);
   for (int64_t v = 0; v < at.rows; v += kWidth) {
     float* const s = scores + v;
     vf here = splat(-kInfinity);
-    // Scores that are not numbers are left to the exponentials.
+    // NaN scores are handled by the exponentials.
     for_keys(
         at, v, [&](int64_t k, vi mask) __attribute__((always_inline)) {
           here = vmax(choose(mask, load(s + k * kQueryBlock), splat(-kInfinity)), here);
@@ -212,7 +212,7 @@ void join_scores(const AttentionContext& c, const Staircase& at, float* scores, 
 
 }  // namespace
 
-// q, k, v -> out, lse. `largest` and `sums` of a chunk's queries live in the workspace between blocks of keys.
+// q, k, v -> out, lse. `largest` and `sums` of a chunk's queries are kept in the workspace between blocks of keys.
 void attention(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const AttentionContext*>(context);
   const int64_t heads = c.shared * c.group;
@@ -257,7 +257,7 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
     for (int64_t i = begin; i < end; i += kWidth) {
       const int64_t n = lanes_at(i, end);
       const vf sum = load(sums + i - begin);
-      const vi blind = sum == 0.0f;  // a query that sees no key gives 0, with lse -inf
+      const vi blind = sum == 0.0f;  // a query that sees no key gives 0, lse -inf
       store_some(lse + i, choose(blind, splat(-kInfinity), load(largest + i - begin) * kLog2 + vlog(sum)), n);
       float by[kWidth];
       store(by, choose(blind, vf{}, 1.0f / sum));
@@ -268,18 +268,19 @@ void attention(const void* context, void* const* buffers, uint32_t, uint32_t par
 
 namespace {
 
-// Of a head's queries: p = 2^(scaled score - shift) share, and the slope of a scaled score is p (dp - delta).
+// Softmax statistics of a head's queries: p = 2^(scaled score - shift) share; the gradient of a scaled score is p (dp -
+// delta).
 struct SoftmaxRows {
   float *shift, *share, *delta;
 
   SoftmaxRows from(int64_t i) const { return {shift + i, share + i, delta + i}; }
 };
 
-// What a part of the gradient works in.
+// Workspace of a part of the gradient.
 struct GradientRoom {
   float *queries_by_column, *douts_by_column, *p, *dp;
   float *keys, *dk, *dv;  // copies
-  SoftmaxRows rows;       // of all heads of the item, each from a whole block on
+  SoftmaxRows rows;       // of all heads of the item, each aligned to a whole block
 
   GradientRoom(const AttentionContext& c, float* at) {
     const auto take = [&](int64_t n) { return (at += n) - n; };
@@ -295,8 +296,8 @@ struct GradientRoom {
   }
 };
 
-// An lse of larger magnitude lacks digits of the logarithm in it: rounded to the size of the scores, it would put its
-// error into all probabilities of the row.
+// Above this magnitude lse lacks digits of its logarithm: rounded to the size of the scores, its error would affect all
+// probabilities of the row.
 constexpr float kNear = 32;
 
 bool is_far(const float* lse, int64_t queries) {
@@ -316,7 +317,7 @@ void rows_from_lse(const float* lse, int64_t queries, const SoftmaxRows& rows) {
   }
 }
 
-// One head's queries against one block of keys.
+// One head's queries and one block of keys.
 struct GradientBlock {
   const AttentionContext& c;
   const GradientRoom& room;
@@ -328,7 +329,7 @@ struct GradientBlock {
   float *dk, *dv;         // of the block
   NextHead& next;
 
-  // The probability of a query's only key is 1 whatever its score.
+  // The probability of a query's only key is 1 for any score.
   vi is_alone(int64_t query) const {
     if (c.keys == 1) return splat_int(-1);
     const int64_t lane = c.causal ? c.queries - c.keys - query : -1;
@@ -352,7 +353,7 @@ struct GradientBlock {
     }
   }
 
-  // The scores in room.p, and the slopes of the probabilities in room.dp.
+  // Computes the scores into room.p, and the gradients of the probabilities into room.dp.
   void multiply(const Staircase& at, int64_t q0) const {
     transpose(q + q0 * c.q.row, c.q.row, room.queries_by_column, kQueryBlock, at.rows, c.width);
     transpose(dout + q0 * c.out.row, c.out.row, room.douts_by_column, kQueryBlock, at.rows, c.value_width);
@@ -360,7 +361,7 @@ struct GradientBlock {
     scores_of(at, values, room.douts_by_column, c.value_width, room.dp, next);
   }
 
-  // Joins the block into the rows' largest score (shift), sum (share) and sum of p dp (delta).
+  // Adds the block to the rows' maximum (shift), sum (share) and sum of p dp (delta).
   void measure(const Staircase& at, int64_t q0, bool first_block) const {
     const SoftmaxRows r = rows.from(q0);
     if (first_block)
@@ -398,7 +399,7 @@ void products_of_rows(const float* a, const float* b, int64_t stride, int64_t ro
   }
 }
 
-// After the last block that was measured.
+// Call after the last measured block.
 void end_measure(const SoftmaxRows& rows, int64_t queries) {
   for (int64_t i = 0; i < queries; i += kWidth) {
     const vf largest = load(rows.shift + i), sum = load(rows.share + i);
@@ -410,7 +411,7 @@ void end_measure(const SoftmaxRows& rows, int64_t queries) {
   }
 }
 
-// The slopes of one key and value head from all query heads that share it.
+// Gradients of one key and value head, from all query heads that share it.
 struct GradientItem {
   const AttentionContext& c;
   void* const* buffers;
@@ -429,7 +430,8 @@ struct GradientItem {
     return dense(head_of(in(1), c.k, item, c.shared) + k0 * c.k.row, c.k.row, n, c.width, c.copies, room.keys);
   }
 
-  // Calls f(block, staircase, q0) for the queries that see something of the n keys from k0 on, and for all of the first keys'.
+  // Calls f(block, staircase, q0) for queries that see some of the n keys from k0 on; for the first keys, for all
+  // queries.
   template <typename F>
   void for_blocks(int64_t k0, int64_t n, const float* keys, float* dk, float* dv, F f) const {
     const float* values = head_of(in(2), c.v, item, c.shared) + k0 * c.v.row;
@@ -465,7 +467,7 @@ struct GradientItem {
     if (far) measure();
   }
 
-  // Goes through all scores once more, for the blocks of queries that are far.
+  // Measures all scores once more, for blocks of queries with a large lse.
   void measure() const {
     for (int64_t k0 = 0; k0 < c.keys; k0 += kKeyBlock) {
       const int64_t n = least(kKeyBlock, c.keys - k0);

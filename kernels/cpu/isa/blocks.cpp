@@ -1,4 +1,4 @@
-// Scalar operations over blocks: vector code for f32, plain loops for the other element types.
+// Scalar operations over blocks: vector code for f32, scalar loops for the other element types.
 #include <harmonics/abi.h>
 
 #include "../block.hpp"
@@ -44,7 +44,7 @@ void vector_sine(const void* a, const void*, const void*, void* out, int64_t n) 
     const int64_t k = n - i < kWidth ? n - i : kWidth;
     const vf v = load_part(x + i, k);
     vf r = sine(v, kQuarter);
-    const vi large = ~(vabs(v) <= 8192.0f);  // NaN as well
+    const vi large = ~(vabs(v) <= 8192.0f);  // also true for NaN
     for (int64_t j = 0; j < k; ++j)
       if (large[j]) r[j] = kQuarter ? __builtin_cosf(v[j]) : __builtin_sinf(v[j]);
     store_part(y + i, r, k);
@@ -74,8 +74,8 @@ void vector_gelu_grad(const void* a, const void* b, const void*, void* out, int6
   const float *x = static_cast<const float*>(a), *dy = static_cast<const float*>(b);
   float* y = static_cast<float*>(out);
   int64_t i = 0;
-  for (; i + kWidth <= n; i += kWidth) store(y + i, load(dy + i) * gelu_slope(load(x + i)));
-  if (i < n) store_part(y + i, load_part(dy + i, n - i) * gelu_slope(load_part(x + i, n - i)), n - i);
+  for (; i + kWidth <= n; i += kWidth) store(y + i, load(dy + i) * gelu_derivative(load(x + i)));
+  if (i < n) store_part(y + i, load_part(dy + i, n - i) * gelu_derivative(load_part(x + i, n - i)), n - i);
 }
 
 void float_pow(const void* a, const void* b, const void*, void* out, int64_t n) {
@@ -87,7 +87,7 @@ void float_pow(const void* a, const void* b, const void*, void* out, int64_t n) 
 // ---- any element type
 // ---------------------------------------------------------------------------------------------------
 
-// The operands may be the result's memory, element by element: no other dependence, whatever the compiler fears.
+// Operands may alias the result element by element; there are no other dependences.
 #define HM_UNARY_LOOP(Name, expression)                                      \
   template <typename T>                                                      \
   void Name(const void* a, const void*, const void*, void* out, int64_t n) { \
@@ -334,7 +334,7 @@ Block bool_block(ScalarOp op) {
   }
 }
 
-// Operations that move elements without looking at them, by width.
+// Operations that move elements without interpreting them, by width.
 Block moving_block(ScalarOp op, int64_t width) {
   if (op == ScalarOp::select_)
     return width == 1   ? loop_select<uint8_t>
@@ -347,7 +347,7 @@ Block moving_block(ScalarOp op, int64_t width) {
                       : loop_copy<uint64_t>;
 }
 
-// Integers wrap: they are computed unsigned where that gives the same bits.
+// Integers wrap; computed unsigned where that gives the same bits.
 Block integer_block(ScalarOp op, uint32_t dtype) {
   const bool wraps = op == ScalarOp::add_ || op == ScalarOp::sub_ || op == ScalarOp::mul_;
   switch (dtype) {

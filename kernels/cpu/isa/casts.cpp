@@ -17,7 +17,7 @@ constexpr bool kIsFloat<float> = true;
 template <>
 constexpr bool kIsFloat<double> = true;
 
-// Cuts towards zero, holds to the type's range, makes NaN 0.
+// Truncates towards zero, saturates, converts NaN to 0.
 template <typename To>
 HM_INLINE To whole(double x, double least, double most) {
   return x != x ? To(0) : static_cast<To>(x < least ? least : x > most ? most : x);
@@ -64,7 +64,7 @@ void bfloat_to_float(const void* a, const void*, const void*, void* out, int64_t
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) y[i] = static_cast<uint32_t>(x[i]) << 16;
 }
-// To nearest, ties to even; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN.
 void float_to_bfloat(const void* a, const void*, const void*, void* out, int64_t n) {
   const uint32_t* x = static_cast<const uint32_t*>(a);
   uint16_t* y = static_cast<uint16_t*>(out);

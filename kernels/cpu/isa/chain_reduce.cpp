@@ -7,7 +7,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// reduce_row() of a row that comes in pieces, all but the last of whole multiples of four vectors.
+// reduce_row() for a row in pieces; all but the last are multiples of four vectors.
 template <typename Rule>
 class RowInPieces {
  public:
@@ -64,7 +64,7 @@ HM_INLINE float* partials(const ChainReduceContext& c, void* const* buffers) {
   return c.join_parts ? static_cast<float*>(buffers[c.workspace]) + c.partials : results(c, buffers);
 }
 
-// The rows of a chunk.
+// Rows of a chunk.
 HM_INLINE Range rows_of(const ReduceStage& s, int64_t chunk) { return {s.rows * chunk / s.chunks, s.rows * (chunk + 1) / s.chunks}; }
 
 // Along the last axis.
@@ -74,7 +74,7 @@ void reduce_runs(const ChainReduceContext& c, void* const* buffers, uint32_t par
   ChainRun run(c.chain, buffers);
   float* to = results(c, buffers);
   const Range items = share(s.outer * s.chunks, c.parts, part);
-  if (s.chunks == 1 && 2 * s.rows <= c.chain.block) {  // many short ones at once
+  if (s.chunks == 1 && 2 * s.rows <= c.chain.block) {  // many short rows at once
     const int64_t most = c.chain.block / s.rows;
     for (int64_t o = items.begin; o < items.end; o += most) {
       const int64_t n = items.end - o < most ? items.end - o : most;
@@ -94,7 +94,7 @@ void reduce_runs(const ChainReduceContext& c, void* const* buffers, uint32_t par
   }
 }
 
-// y = y joined with `rows` rows of n numbers.
+// y = y combined with `rows` rows of n floats.
 template <typename Rule>
 HM_INLINE void join_rows(float* y, const float* x, int64_t rows, int64_t stride, int64_t n) {
   int64_t j = 0;
@@ -155,7 +155,7 @@ void reduce_groups(const ChainReduceContext& c, void* const* buffers, uint32_t p
   }
 }
 
-// Groups into blocks, blocks into the chunk's result.
+// Combines groups into blocks, and blocks into the chunk's result.
 template <typename Rule>
 void join_groups(const ChainReduceContext& c, void* const* buffers, uint32_t part) {
   const ReduceStage& s = c.stages.stage[0];

@@ -1,5 +1,5 @@
-// Chains of scalar operations, a piece of elements through all steps before the next. Private to the translation unit that
-// includes it.
+// Runs chains of scalar operations: each piece of elements goes through all steps. Private to the including translation
+// unit.
 #pragma once
 
 #include "../elementwise.hpp"
@@ -59,7 +59,7 @@ void fill_as(void* to, const void* value, int64_t n) {
   }
 }
 
-// A chain while it runs: where its registers are.
+// A running chain: the addresses of its registers.
 class ChainRun {
  public:
   ChainRun(const ChainContext& c, void* const* buffers) : c_(c), buffers_(buffers) {
@@ -74,7 +74,7 @@ class ChainRun {
   ChainRun(const ChainRun&) = delete;
   ChainRun& operator=(const ChainRun&) = delete;
 
-  // Elements [start, start + n), n <= block.
+  // Computes elements [start, start + n), n <= block.
   HM_INLINE void piece(int64_t start, int64_t n) {
     for (uint32_t i = 0; i < c_.n_registers; ++i) {
       const ChainRegister& r = c_.registers[i];

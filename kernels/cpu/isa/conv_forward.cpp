@@ -1,5 +1,5 @@
-// Convolution with a vector of outputs for each place: numbers of x are broadcast, weights lie packed. Max pooling is done
-// while a band of the result is still in cache; then that result is never stored.
+// Convolution with a vector of outputs per position: inputs are broadcast, weights are packed. Max pooling runs while a
+// band of the result is in cache, so the full result is never stored.
 #include "../convolution.hpp"
 #include "kernels.hpp"
 #include "transpose.hpp"
@@ -8,14 +8,14 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-constexpr int64_t kPair = 2 * kWidth;  // outputs of a tile; the last tile may hold kWidth
+constexpr int64_t kPair = 2 * kWidth;  // outputs per tile; the last tile may hold kWidth
 
 HM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 HM_INLINE int64_t tile_lanes(const ConvContext& c, int64_t first) {
   return c.outputs - first <= kWidth ? kWidth : kPair;
 }
 
-// Tile by tile [depth, lanes]; lanes beyond the last output hold zeros. Behind them the bias, in as many lanes.
+// Packs weights tile by tile, [depth, lanes], zero-padded; the bias follows in the same number of lanes.
 void pack_weight(const ConvContext& c, const float* w, const float* bias, float* to) {
   for (int64_t first = 0; first < c.outputs; first += kPair) {
     const int64_t lanes = tile_lanes(c, first), outputs = least(lanes, c.outputs - first);
@@ -43,7 +43,7 @@ void pack_planes(const ConvContext& c, const float* x, float* to) {
     }
 }
 
-// kPlaces neighbouring places of kVectors vectors of outputs.
+// Computes kPlaces adjacent positions of kVectors vectors of outputs.
 template <int kPlaces, int kVectors>
 HM_INLINE void tile(const float* x, const int32_t* taps, int64_t depth, const float* w, const vf (&start)[kVectors],
                     vf floor, float* to) {
@@ -70,7 +70,7 @@ HM_INLINE void tile(const float* x, const int32_t* taps, int64_t depth, const fl
     for (int v = 0; v < kVectors; ++v) store(to + (i * kVectors + v) * kWidth, vmax(floor, sum[i][v]));
 }
 
-// The places of one row in tiles as even as can be: 14 is 5 + 5 + 4, not 6 + 6 + 2.
+// Divides the positions of a row into tiles as evenly as possible: 14 is 5 + 5 + 4, not 6 + 6 + 2.
 template <int kMost, int kVectors>
 void tiles_of_row(const float* x, const int32_t* taps, int64_t depth, const float* w, const float* bias, vf floor,
                   int64_t places, float* to) {
@@ -93,7 +93,7 @@ void tiles_of_row(const float* x, const int32_t* taps, int64_t depth, const floa
   }
 }
 
-// The first largest of each window; NaN wins and stays. kSize: the window's sides, 0 where only the context knows.
+// First maximum of each window; NaN wins. kSize: the window's size, 0 if it is known only at run time.
 template <int kSize>
 void pool_places(const ConvContext& c, const float* band, int64_t lanes, int64_t columns, int64_t first_row,
                  int64_t rows, float* largest, float* indices) {
@@ -121,7 +121,7 @@ void pool_places(const ConvContext& c, const float* band, int64_t lanes, int64_t
       }
 }
 
-// One tile of outputs of one sample.
+// Computes one tile of outputs of one sample.
 void convolve(const ConvContext& c, const float* x, const float* w, const float* bias, int64_t lanes, int64_t outputs,
               float* workspace, float* y, float* indices) {
   const bool pools = indices != nullptr;
@@ -177,7 +177,7 @@ void run_items(const ConvContext& c, void* const* buffers, uint32_t part, float*
 
 }  // namespace
 
-// x, weight, [bias] -> y; or -> largest of each window, its place
+// x, weight, [bias] -> y; with pooling -> maximum of each window, its index
 void convolution(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const ConvContext*>(context);
   const uint32_t first_result = c.has_bias ? 3 : 2;

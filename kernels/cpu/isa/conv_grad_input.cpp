@@ -1,5 +1,5 @@
-// The gradient of the input of a convolution that max pooling follows.
-#include "conv_slopes.hpp"
+// Input gradient of a convolution followed by max pooling.
+#include "conv_gradients.hpp"
 #include "kernels.hpp"
 #include "transpose.hpp"
 
@@ -17,7 +17,7 @@ void pack_weight(const ConvContext& c, const float* w, float* to) {
     }
 }
 
-// The windows of one output's list: each slope times the weights is added where the window lies.
+// Scatters the windows of one output's list: adds each gradient times the weights at its window.
 using Add = void (*)(const float* w, const int32_t* at, const float* value, int64_t n, float* to, int64_t row,
                      int64_t rows, int64_t vectors);
 template <int kVectors>
@@ -25,13 +25,13 @@ void add_windows(const float* w, const int32_t* at, const float* value, int64_t 
                  int64_t vectors) {
   const int64_t in_row = kVectors ? kVectors : vectors;
   for (int64_t i = 0; i < n; ++i) {
-    const vf slope = splat(value[i]);
+    const vf gradient = splat(value[i]);
     float* window = to + at[i];
     const float* weight = w;
     for (int64_t r = 0; r < rows; ++r, window += row, weight += in_row * kWidth)
 #pragma GCC unroll 8
       for (int64_t v = 0; v < in_row; ++v)
-        store(window + v * kWidth, fma(slope, load(weight + v * kWidth), load(window + v * kWidth)));
+        store(window + v * kWidth, fma(gradient, load(weight + v * kWidth), load(window + v * kWidth)));
   }
 }
 Add add_of_size(int64_t vectors) {
@@ -54,17 +54,18 @@ void unpack_block(const ConvContext& c, const float* from, int64_t first, float*
   }
 }
 
-// Gathering: the slopes of a row, sorted by place, make rows of dx while a window of them stays in registers.
-struct Slope {
-  int32_t weight;  // where the weights of its output lie
+// Gathering: with gradients sorted by position, rows of dx are computed while a window of them stays in registers.
+struct Gradient {
+  int32_t weight;  // offset of its output's weights
   float value;
 };
 
-// Adds to a row of dx what the slopes of one row spread over it by one row of the kernel.
-using Spread = void (*)(const Slope* slopes, int64_t room, const int32_t* count, int64_t places, const float* w,
+// Adds to a row of dx what one row of gradients contributes through one row of the kernel.
+using Spread = void (*)(const Gradient* gradients, int64_t room, const int32_t* count, int64_t places, const float* w,
                         float* to);
 template <int kColumns, int kVectors>
-void spread_row(const Slope* slopes, int64_t room, const int32_t* count, int64_t places, const float* w, float* to) {
+void spread_row(const Gradient* gradients, int64_t room, const int32_t* count, int64_t places, const float* w,
+                float* to) {
   vf sum[kColumns][kVectors] = {};
   const auto leave = [&]() __attribute__((always_inline)) {
 #pragma GCC unroll 4
@@ -77,15 +78,15 @@ void spread_row(const Slope* slopes, int64_t room, const int32_t* count, int64_t
     for (int v = 0; v < kVectors; ++v) sum[kColumns - 1][v] = vf{};
     to += kVectors * kWidth;
   };
-  for (int64_t j = 0; j < places; ++j, slopes += room) {
+  for (int64_t j = 0; j < places; ++j, gradients += room) {
     for (int32_t i = 0; i < count[j]; ++i) {
-      const float* weight = w + slopes[i].weight;
-      const vf slope = splat(slopes[i].value);
+      const float* weight = w + gradients[i].weight;
+      const vf gradient = splat(gradients[i].value);
 #pragma GCC unroll 8
       for (int b = 0; b < kColumns; ++b)
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v)
-          sum[b][v] = fma(slope, load(weight + (b * kVectors + v) * kWidth), sum[b][v]);
+          sum[b][v] = fma(gradient, load(weight + (b * kVectors + v) * kWidth), sum[b][v]);
     }
     leave();
   }
@@ -103,10 +104,10 @@ constexpr Spread kSpreads[kMostSpreadColumns][4] = {HM_SPREADS(1), HM_SPREADS(2)
                                                     HM_SPREADS(5), HM_SPREADS(6), HM_SPREADS(7)};
 #undef HM_SPREADS
 
-// One sample. A band of rows at a time: those that a row of pooling windows covers. A place outside its band, which no
-// max pooling gives, is added on its own.
-void gather_sample(const ConvContext& c, const float* weight, const int32_t* indices, const float* dy, Slope* slopes,
-                   int32_t* count, float* sums) {
+// One sample, one band at a time: the rows that a row of pooling windows covers. A position outside its band, which max
+// pooling never produces, is added separately.
+void gather_sample(const ConvContext& c, const float* weight, const int32_t* indices, const float* dy,
+                   Gradient* gradients, int32_t* count, float* sums) {
   const int64_t window = c.kernel[0] * c.kernel[1] * c.block, row = c.row * c.block;
   const int64_t pooled = c.pooled_height * c.pooled_width, band_places = c.band * c.out_width;
   const Spread spread = kSpreads[c.kernel[1] - 1][c.block / kWidth - 1];
@@ -115,10 +116,10 @@ void gather_sample(const ConvContext& c, const float* weight, const int32_t* ind
     for (int64_t i = 0; i < band_places; ++i) count[i] = 0;
     for (int64_t o = 0; o < c.outputs; ++o)
       for (int64_t i = o * pooled + band * c.pooled_width, end = i + c.pooled_width; i < end; ++i) {
-        if (!has_slope(dy[i])) continue;
+        if (!has_gradient(dy[i])) continue;
         const int64_t place = indices[i] - first;
         if (place >= 0 && place < band_places && count[place] < c.outputs) {
-          slopes[place * c.outputs + count[place]++] = {static_cast<int32_t>(o * window), dy[i]};
+          gradients[place * c.outputs + count[place]++] = {static_cast<int32_t>(o * window), dy[i]};
         } else if (indices[i] >= 0 && indices[i] < c.out_height * c.out_width) {
           add_windows<0>(weight + o * window, c.places + indices[i], dy + i, 1, sums, row, c.kernel[0], c.vectors);
         }
@@ -127,19 +128,19 @@ void gather_sample(const ConvContext& c, const float* weight, const int32_t* ind
       for (int64_t i = 0; i < c.band && band * c.band + i < c.out_height; ++i) {
         const int64_t r = band * c.band + i + a;
         if (r >= c.low[0] && r < c.low[0] + c.height)
-          spread(slopes + i * c.out_width * c.outputs, c.outputs, count + i * c.out_width, c.out_width,
+          spread(gradients + i * c.out_width * c.outputs, c.outputs, count + i * c.out_width, c.out_width,
                  weight + a * c.kernel[1] * c.block, sums + r * row);
       }
   }
 }
 
-// Scattering: window by window, in the order of the outputs.
+// Scatters window by window, in the order of the outputs.
 void scatter_sample(const ConvContext& c, const float* weight, const int32_t* indices, const float* dy, int32_t* at,
                     float* value, float* sums) {
   const int64_t pooled = c.pooled_height * c.pooled_width, window = c.kernel[0] * c.kernel[1] * c.block;
   const Add add = add_of_size(c.vectors);
   for (int64_t o = 0; o < c.outputs; ++o) {
-    const int64_t n = list_slopes(c, indices + o * pooled, dy + o * pooled, at, value);
+    const int64_t n = list_gradients(c, indices + o * pooled, dy + o * pooled, at, value);
     add(weight + o * window, at, value, n, sums, c.row * c.block, c.kernel[0], c.vectors);
   }
 }
@@ -164,8 +165,8 @@ void pooled_conv_grad_input(const void* context, void* const* buffers, uint32_t 
       clear(sums, c.packed);
       if (c.gathers) {
         int32_t* count = reinterpret_cast<int32_t*>(lists);
-        Slope* slopes = reinterpret_cast<Slope*>(lists + c.band * c.out_width);
-        gather_sample(c, weight + b * each_block, indices, dy, slopes, count, sums);
+        Gradient* gradients = reinterpret_cast<Gradient*>(lists + c.band * c.out_width);
+        gather_sample(c, weight + b * each_block, indices, dy, gradients, count, sums);
       } else {
         int32_t* at = reinterpret_cast<int32_t*>(lists);
         scatter_sample(c, weight + b * each_block, indices, dy, at, lists + c.pooled_height * c.pooled_width, sums);

@@ -1,12 +1,12 @@
-// The gradient of the weight of a convolution that max pooling follows.
-#include "conv_slopes.hpp"
+// Weight gradient of a convolution followed by max pooling.
+#include "conv_gradients.hpp"
 #include "kernels.hpp"
 #include "transpose.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Channels [first, first + c.block) of a sample, with padding, channels last.
+// Packs channels [first, first + c.block) of a sample, padded, channels last.
 void pack_block(const ConvContext& c, const float* x, int64_t first, float* to) {
   const int64_t channels = least(c.block, c.channels - first), row = c.row * c.block;
   const int64_t columns = least(c.width, c.row - c.low[1]);
@@ -27,22 +27,22 @@ constexpr int kMostSums = 24;
 constexpr int kMostSums = 12;
 #endif
 
-// What a loop over listed windows sums up: kRows rows of kVectors vectors of each window, weighted by its slope.
+// Sums over listed windows: kRows rows of kVectors vectors of each window, weighted by its gradient.
 using Sum = void (*)(const float* x, int64_t row, const int32_t* at, const float* value, int64_t n, float* sums,
                      int64_t sums_row);
 template <int kRows, int kVectors>
 void sum_windows(const float* x, int64_t row, const int32_t* at, const float* value, int64_t n, float* sums,
                  int64_t sums_row) {
-  // Few sums would wait for each other: two sets of them take turns.
+  // Two alternating sets of sums where there are few: their additions would wait for each other.
   constexpr int kSets = kRows * kVectors * 2 <= kMostSums ? 2 : 1;
   vf sum[kSets][kRows][kVectors] = {};
   const auto add = [&](int64_t i, vf(&to)[kRows][kVectors]) __attribute__((always_inline)) {
     const float* from = x + at[i];
-    const vf slope = splat(value[i]);
+    const vf gradient = splat(value[i]);
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 12
-      for (int v = 0; v < kVectors; ++v) to[r][v] = fma(slope, load(from + r * row + v * kWidth), to[r][v]);
+      for (int v = 0; v < kVectors; ++v) to[r][v] = fma(gradient, load(from + r * row + v * kWidth), to[r][v]);
   };
   int64_t i = 0;
   for (; i + kSets <= n; i += kSets)
@@ -75,7 +75,7 @@ constexpr Sum kSums[kMostSumVectors][kMostRows] = {
     HM_ROW_OF_SUMS(7), HM_ROW_OF_SUMS(8), HM_ROW_OF_SUMS(9), HM_ROW_OF_SUMS(10), HM_ROW_OF_SUMS(11), HM_ROW_OF_SUMS(12)};
 #undef HM_ROW_OF_SUMS
 
-// All of one sample into `sums`: [outputs, blocks, kernel rows, vectors].
+// Adds one sample to `sums`: [outputs, blocks, kernel rows, vectors].
 void sum_sample(const ConvContext& c, const float* x, const int32_t* indices, const float* dy, float* workspace,
                 float* sums) {
   const int64_t pooled = c.pooled_height * c.pooled_width, listed = c.outputs * pooled;
@@ -85,7 +85,7 @@ void sum_sample(const ConvContext& c, const float* x, const int32_t* indices, co
   int32_t* count = at + listed;
   for (int64_t o = 0; o < c.outputs; ++o)
     count[o] = static_cast<int32_t>(
-        list_slopes(c, indices + o * pooled, dy + o * pooled, at + o * pooled, value + o * pooled));
+        list_gradients(c, indices + o * pooled, dy + o * pooled, at + o * pooled, value + o * pooled));
   const int64_t row = c.row * c.block, sums_row = c.vectors * kWidth, each = c.kernel[0] * sums_row;
   const int64_t most = least(kMostRows, kMostSums / c.vectors);
   for (int64_t b = 0; b < c.blocks; ++b) {
@@ -99,7 +99,7 @@ void sum_sample(const ConvContext& c, const float* x, const int32_t* indices, co
   }
 }
 
-// Adds the parts' sums in their order: dw[o][channel][a][b].
+// Adds the parts' sums in fixed order: dw[o][channel][a][b].
 void join_sums(const ConvContext& c, const float* sums, int64_t each_part, int64_t o, float* dw) {
   const int64_t sums_row = c.vectors * kWidth, each = c.kernel[0] * sums_row;
   for (int64_t channel = 0; channel < c.channels; ++channel)

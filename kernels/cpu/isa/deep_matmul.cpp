@@ -1,18 +1,18 @@
-// Products whose operands both lie depth by depth, as slopes of weights do: neighbours of one depth lie side by side, and are read where they are.
-// Every part goes down the depth once, a block of its rows and columns at a time that the second-level cache keeps, and fetches the next while it
-// multiplies: long operands are read once and lie in no cache.
+// Products whose operands are both contiguous per depth, as in gradients of weights; operands are read in place. Each
+// part passes over the depth once, in blocks of rows and columns that fit the second-level cache, and prefetches the
+// next block while it multiplies, since long operands are in no cache.
 #include "kernels.hpp"
 #include "packed.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// What the next block reads of both operands: a tile fetches a line of each of its rows.
+// Prefetch state of the next block: a tile fetches one line of each row.
 struct NextBlock {
   const float *a, *b;
   int64_t a_step, b_step, a_floats, b_floats, depth, fetched = 0;
 
-  // With nothing left, or less than a tile has sums, lines that are there.
+  // Returns lines already in cache if nothing is left to fetch, or if the next block is shallower than this one.
   HM_INLINE Ahead lines(const float* there, int64_t sums) {
     const int64_t at = fetched;
     if (depth < sums || at >= a_floats + b_floats) return {there, 16, sums};
@@ -21,7 +21,7 @@ struct NextBlock {
   }
 };
 
-// A block from where it lies, but for the last columns that fill no panel: those are packed.
+// A block read in place; only the last columns, which fill no panel, are packed.
 struct Block {
   const float *a, *b, *last_b;
   int64_t a_step, b_step, rows, columns, depth;
@@ -57,7 +57,7 @@ void deep_matmul(const void* context, void* const* buffers, uint32_t, uint32_t p
       for (int64_t i = i0; i < i1; i += kPackedRows) {
         const int64_t rows = i1 - i < kPackedRows ? i1 - i : kPackedRows;
         const Block block{a + i + k * p.a_column, b + k * p.b_row + j, last_b, p.a_column, p.b_row, rows, columns, depth};
-        // The same rows and columns a block further down; what lies there is read by the first who comes to it.
+        // The same rows and columns one block further down; prefetched by the first tiles that use them.
         NextBlock ahead{a + i + next * p.a_column, b + next * p.b_row + j, p.a_column, p.b_row, j == j0 ? rows : 0, i == i0 ? columns : 0,
                     left < kPackedDepth ? left : kPackedDepth};
         multiply_ahead(block, to + i * p.n + j, p.n, end.at(i * p.n + j), ahead);

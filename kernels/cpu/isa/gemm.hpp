@@ -1,4 +1,4 @@
-// Small matrix products in registers. The order of every sum depends on the sizes only.
+// Small matrix products in registers. The order of every sum depends on sizes only.
 #pragma once
 
 #include "simd.hpp"
@@ -23,12 +23,12 @@ struct Matrix {
 // ---- B's rows are contiguous: a column of A is broadcast over vectors of B
 // ---------------------------------------------
 
-// What is called once for each sum of a tile, to fetch memory that is read later; nothing.
+// Called once per depth step of a tile to prefetch memory; this one does nothing.
 struct NoFetch {
   HM_INLINE void one() {}
 };
 
-// kRows x (kVectors * kWidth) of C over `depth`; the last vector holds `lanes_left` columns.
+// kRows x (kVectors * kWidth) of C over `depth`; the last vector has `lanes_left` columns.
 template <int kRows, int kVectors, bool kFull, typename Fetch>
 HM_INLINE void panel(Matrix a, const float* b, int64_t b_row, float* c, int64_t c_row, int64_t depth, bool add,
                      int64_t lanes_left, Fetch& fetch) {
@@ -85,11 +85,11 @@ template <typename Fetch = NoFetch>
   for (int64_t k = 0; k < depth; k += kPanelDepth, add = true) {
     const int64_t d = depth - k < kPanelDepth ? depth - k : kPanelDepth;
     const float* bk = b + k * b_row;
-    constexpr int64_t kColumns = kPanelVectors * kWidth * 4;  // a piece of B that stays in cache while A goes by
+    constexpr int64_t kColumns = kPanelVectors * kWidth * 4;  // a piece of B that stays in cache while A is read
     for (int64_t j = 0; j < n; j += kColumns) {
       const int64_t w = n - j < kColumns ? n - j : kColumns;
       int64_t i = 0;
-      if constexpr (kPanelVectors > 2) {  // narrow: as many sums in registers by twice the rows
+      if constexpr (kPanelVectors > 2) {  // narrow: twice the rows for the same number of sums in registers
         for (; w <= 2 * kWidth && i + 2 * kPanelRows <= m; i += 2 * kPanelRows)
           panel_of_rows<2 * kPanelRows, 2>({a.at(i, k), a.row, a.column}, bk + j, b_row, c + i * c_row + j, c_row, w, d,
                                            add, fetch);
@@ -127,7 +127,7 @@ template <typename Fetch = NoFetch>
 // ---- rows of A and columns of B are contiguous: inner products
 // -----------------------------------------------------------
 
-// The sums of four vectors.
+// Horizontal sums of four vectors.
 HM_INLINE __m128 sums_of(vf a, vf b, vf c, vf d) {
 #if defined(__AVX512F__)
   const auto fold = [](vf v) __attribute__((always_inline)) {
@@ -143,7 +143,7 @@ HM_INLINE __m128 sums_of(vf a, vf b, vf c, vf d) {
 #endif
 }
 
-// kRows rows of A (stride a_row) with kColumns columns of B (stride b_column), all contiguous along the depth.
+// kRows rows of A (stride a_row) times kColumns columns of B (stride b_column), all contiguous along the depth.
 template <int kRows, int kColumns>
 HM_INLINE void inner_products(const float* a, int64_t a_row, const float* b, int64_t b_column, float* c, int64_t c_row,
                               int64_t depth, bool add) {

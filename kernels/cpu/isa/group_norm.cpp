@@ -6,8 +6,8 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// f(offset in the row, lanes, gain, bias) for the vectors of a row, which is one group of one sample. With one place a
-// channel gain and bias vary from lane to lane, else they are the same for all places of a channel.
+// f(offset in the row, lanes, gain, bias) for the vectors of a row, which is one group of one sample. Gain and bias are
+// per channel; with one position per channel they vary from lane to lane.
 template <typename F>
 HM_INLINE void each_vector(const GroupNormContext& c, const float* gain, const float* bias, F f) {
   if (c.places == 1) {
@@ -22,7 +22,7 @@ HM_INLINE void each_vector(const GroupNormContext& c, const float* gain, const f
       f(channel * c.places + i, lanes_at(i, c.places), splat(gain[channel]), splat(bias[channel]));
 }
 
-// By channel of one row: the sum of dy, and of dy times the normalised x.
+// Per channel of a row: the sum of dy, and of dy times normalised x.
 HM_INLINE void channel_sums(const GroupNormContext& c, const float* x, const float* dy, float mean, float rstd,
                             float* sum, float* product) {
   if (c.places == 1) {
@@ -66,7 +66,7 @@ void group_norm(const void* context, void* const* buffers, uint32_t, uint32_t pa
   }
 }
 
-// x, gain, mean, rstd, dy -> dx, dgain, dbias. Phase 0: dx, and each sample's sums by channel (of dy, of dy times the
+// x, gain, mean, rstd, dy -> dx, dgain, dbias. Phase 0: dx, and each sample's sums by channel (of dy, of dy times
 // normalised x) in the workspace; phase 1 adds them up.
 void group_norm_grad(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const GroupNormContext*>(context);

@@ -19,7 +19,7 @@ HM_INLINE int64_t clamp(int64_t i, int64_t size) { return i < 0 ? 0 : i >= size 
 
 }  // namespace
 
-// Indices outside are clamped.
+// Out-of-range indices are clamped.
 void gather(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const IndexContext*>(context);
   const Range rows = share(c.outer * c.indices, c.parts, part);
@@ -32,7 +32,7 @@ void gather(const void* context, void* const* buffers, uint32_t, uint32_t part) 
   }
 }
 
-// Each part owns some rows and columns of the result and adds what falls there, in index order.
+// Each part owns some rows and columns of the result and adds the updates for them, in index order.
 void scatter_add(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const IndexContext*>(context);
   const Range rows = share(c.size, c.row_parts, part / c.column_parts),

@@ -1,4 +1,4 @@
-// The functions of one instruction set.
+// Kernels of one instruction set.
 #pragma once
 
 #include "../block.hpp"
@@ -11,7 +11,8 @@ namespace harmonics::cpu::HM_ISA {
 Block find_block(ScalarOp op, uint32_t operand_dtype, uint32_t result_dtype);
 Block find_cast(uint32_t from, uint32_t to);
 void epilogue(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias, int activation);
-// A part of `parts`, each a slice of rows: C, which has the sums of one half of the depth, and those of the other, then bias and activation.
+// Adds the sums of both halves of the depth, then bias and activation, for one of `parts` slices of rows. C holds the
+// first half's sums, `more` the second half's.
 void end_halves(const cpu::Product& p, void* const* buffers, const float* more, uint32_t parts, uint32_t part);
 void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64_t row_end, int64_t column, int64_t column_end);
 

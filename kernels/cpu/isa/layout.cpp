@@ -24,7 +24,8 @@ void copy_row(const T* from, int64_t from_stride, T* to, int64_t to_stride, int6
   }
 }
 
-// to[i * to_stride + j] = from[i + j * from_stride] for a full tile: reads and writes stay in a few cache lines.
+// to[i * to_stride + j] = from[i + j * from_stride] for a full tile, so that reads and writes stay in a few cache
+// lines.
 template <typename T>
 void transpose_tile(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t rows, int64_t columns) {
   if (rows == kTile && columns == kTile) {
@@ -94,7 +95,7 @@ void fill_bytes(char* to, uint64_t bits, uint32_t width, Range r) {
 
 }  // namespace
 
-// With a fill there are two phases: fill, then copy.
+// With a fill there are two phases: fill, copy.
 void strided_copy(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const CopyContext*>(context);
   const char* from = static_cast<const char*>(buffers[c.from_buffer]);

@@ -12,7 +12,7 @@ struct LstmForward {
   float *y, *cells, *gates;  // results
   float* cell;               // of the part
 
-  // kRows samples' states of the kWidth units from `unit` on, at position t.
+  // Computes kWidth units from `unit` on of kRows samples, at position t.
   template <int kRows>
   HM_INLINE void units(const float* before, float* after, int64_t row, int64_t unit, int64_t t) const {
     const int64_t n = part.c.width, stride = part.c.stride, lanes = lanes_at(unit, n);
@@ -45,7 +45,7 @@ struct LstmBackward {
   const float *cells, *gates, *c0, *dy, *dc;  // dc: null
   float *dx, *dh, *dcell, *dgates;            // dgates: of the position, dense
 
-  // Gradients before the gates of one sample at the position of `step`.
+  // Gradients of one sample's gate inputs at the position of `step`.
   HM_INLINE void row(int64_t row, int64_t step) const {
     const int64_t n = part.c.width, place = part.place(row, part.position(step));
     const float* before =

@@ -7,7 +7,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// y = f(y + more + bias); more lies as y does.
+// y = f(y + more + bias); `more` has the layout of y.
 template <typename F>
 HM_INLINE void map_rows(float* y, const float* more, int64_t rows, int64_t columns, int64_t stride, const float* bias, F f) {
   for (int64_t r = 0; r < rows; ++r, y += stride) {
@@ -60,7 +60,7 @@ void end_product(const cpu::Product& p, void* const* buffers, int64_t row, int64
            p.has_bias ? static_cast<const float*>(buffers[p.bias]) + column : nullptr, p.activation);
 }
 
-// B is contiguous along n, or A and B are along k.
+// B is contiguous along n, or A and B are contiguous along k.
 void small_matmul(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const MatmulContext*>(context);
   const Product& p = c.product;

@@ -103,7 +103,7 @@ void row_norm_grad(const void* context, void* const* buffers, uint32_t phase, ui
 
 namespace {
 
-// Calls f(offset, lanes) for every vector of one channel.
+// Calls f(offset, lanes) for every vector of a channel.
 template <typename F>
 HM_INLINE void for_channel(const BatchNormContext& c, int64_t channel, F f) {
   for (int64_t b = 0; b < c.batch; ++b) {
@@ -111,7 +111,7 @@ HM_INLINE void for_channel(const BatchNormContext& c, int64_t channel, F f) {
     for (int64_t i = 0; i < c.places; i += kWidth) f(start + i, lanes_at(i, c.places));
   }
 }
-// Sum over one channel, plane by plane.
+// Sum over a channel, plane by plane.
 template <typename F>
 HM_INLINE float sum_channel(const BatchNormContext& c, int64_t channel, F f) {
   vf total{};
@@ -124,7 +124,7 @@ HM_INLINE float sum_channel(const BatchNormContext& c, int64_t channel, F f) {
   return sum_of(total);
 }
 
-// Of the numbers of one channel less their mean.
+// Spread of a channel's values around `mean`.
 HM_INLINE Spread spread_of_channel(const BatchNormContext& c, int64_t channel, const float* x, float mean) {
   const float one_share = 1.0f / static_cast<float>(c.batch * c.places);
   vf total{}, totals{};
@@ -145,8 +145,8 @@ HM_INLINE Spread spread_of_channel(const BatchNormContext& c, int64_t channel, c
 
 }  // namespace
 
-// x, gain, bias -> y, mean, rstd. With one place per channel neighbouring channels are neighbours in memory: the same
-// function then takes a vector of channels at a time through batch_norm_columns.
+// x, gain, bias -> y, mean, rstd. With one position per channel, adjacent channels are adjacent in memory:
+// batch_norm_columns then handles a vector of channels at a time.
 void batch_norm(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const BatchNormContext*>(context);
   const float *x = static_cast<const float*>(buffers[0]), *gain = static_cast<const float*>(buffers[1]),
@@ -190,7 +190,7 @@ void batch_norm_grad(const void* context, void* const* buffers, uint32_t, uint32
   }
 }
 
-// The same for one place per channel: part takes vectors of channels.
+// The case of one position per channel: a part handles vectors of channels.
 void batch_norm_columns(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const BatchNormContext*>(context);
   const int64_t n = c.channels;

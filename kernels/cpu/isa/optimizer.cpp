@@ -49,7 +49,7 @@ void adam(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const float lr = *static_cast<const float*>(buffers[4]);
   const double t = static_cast<double>(c.wide_step ? *static_cast<const int64_t*>(buffers[5])
                                                    : *static_cast<const int32_t*>(buffers[5]));
-  // The corrections start near 0: in f64 they keep all digits.
+  // Bias corrections start near 0, so they are computed in f64.
   const float size = static_cast<float>(lr / (1 - __builtin_pow(c.beta1, t)));
   const float spread = static_cast<float>(__builtin_sqrt(1 - __builtin_pow(c.beta2, t)));
   const float epsilon = static_cast<float>(c.epsilon), decay = static_cast<float>(c.weight_decay);

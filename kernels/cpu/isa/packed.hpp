@@ -1,5 +1,4 @@
-// Panels and tiles that products of packed operands are made of (Goto, van de Geijn 2008). Private to the translation unit that
-// includes it.
+// Panels and tiles of packed products (Goto, van de Geijn 2008). Private to the including translation unit.
 #pragma once
 
 #include <array>
@@ -17,12 +16,12 @@ constexpr int kRows = packed_row_panel(kWidth);
 constexpr int64_t kColumns = packed_column_panel(kWidth);
 constexpr int kVectors = kColumns / kWidth;
 
-// How the operands of a tile lie. by_rows: a(i, k) = a[i * a_step + k], b packed: depth x kColumns. packed: a(i, k) = a[i + k * kRows], b packed.
-// by_depth: a(i, k) = a[i + k * a_step], b(k, j) = b[j + k * b_step], where all columns are.
+// Layout of a tile's operands. by_rows: a(i, k) = a[i * a_step + k], b packed: depth x kColumns. packed: a(i, k) = a[i
+// + k * kRows], b packed. by_depth: a(i, k) = a[i + k * a_step], b(k, j) = b[j + k * b_step], full columns only.
 enum class Lie { by_rows, packed, by_depth };
 
-// What a tile fetches while it multiplies, a line of memory for each of its sums: down so many rows, then down again a line further. Spread like
-// that the fetches hold up nothing; the first touch of what lies in no cache costs a quarter of a short sum.
+// Prefetch during a tile, one cache line per step of the depth: down `rows` rows, then again one line further. Spread
+// out like this, the fetches stall nothing; a cold first access would cost a quarter of a short sum.
 struct Ahead {
   const float* at;
   int64_t step, rows, fetched = 0;
@@ -32,18 +31,18 @@ struct Ahead {
     if (++fetched == rows) fetched = 0, at += 16 - rows * step;
   }
 };
-// From one depth to the next.
+// Strides along the depth.
 template <Lie kLie> HM_INLINE int64_t a_stride(int64_t a_step) { return kLie == Lie::by_rows ? 1 : kLie == Lie::packed ? kRows : a_step; }
 template <Lie kLie> HM_INLINE int64_t b_stride(int64_t b_step) { return kLie == Lie::by_depth ? b_step : kColumns; }
 
-// What becomes of a sum: it is stored, or C = old + factor * sum. `old` lies as C does and may be C.
+// Stores a sum, or C = old + factor * sum. `old` has the layout of C and may be C.
 struct Ending {
-  const float* old;  // null: stored
+  const float* old;  // null: store
   float factor;
   HM_INLINE Ending at(int64_t place) const { return {old ? old + place : nullptr, factor}; }
 };
 
-// Of a panel's columns the first kUsedVectors: all, or half of them.
+// Computes a panel's first kUsedVectors vectors of columns: all or half of them.
 template <int kUsed, Lie kLie, int kUsedVectors>
 HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c, int64_t c_row, int64_t columns,
                     const Ending& end, Ahead ahead) {
@@ -52,7 +51,7 @@ HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_st
   for (int i = 0; i < kUsed; ++i)
 #pragma GCC unroll 4
     for (int v = 0; v < kUsedVectors; ++v) sum[i][v] = vf{};
-  // Results are fetched while they are computed, or their stores would wait for memory one after the other.
+  // Prefetches C while the sums are computed, so that the stores do not wait for memory one by one.
   for (int i = 0; i < kUsed; ++i)
     for (int64_t j = 0; j < kUsedVectors * kWidth && j < columns; j += 16) __builtin_prefetch(c + i * c_row + j, 1);
   for (int64_t k = 0; k < depth; ++k, a += a_stride<kLie>(a_step), b += b_stride<kLie>(b_step)) {
@@ -81,7 +80,7 @@ HM_INLINE void tile(const float* a, int64_t a_step, const float* b, int64_t b_st
     }
 }
 
-// The same of columns that fill no more than half a vector.
+// A tile whose columns fill at most half a vector.
 template <int kUsed, Lie kLie>
 HM_INLINE void narrow_tile(const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t depth, float* c, int64_t c_row, int64_t columns,
                            const Ending& end, Ahead ahead) {
@@ -113,9 +112,9 @@ using Tile = void (*)(const float*, int64_t, const float*, int64_t, int64_t, flo
 template <Lie kLie, int kUsedVectors, int... kLess> constexpr std::array<Tile, sizeof...(kLess)> tiles_of(std::integer_sequence<int, kLess...>) {
   return {tile_out<kLess + 1, kLie, kUsedVectors>...};
 }
-// By the number of rows, less one. No vectors: half of one.
+// Indexed by rows - 1. kUsedVectors 0: half a vector.
 template <Lie kLie, int kUsedVectors> constexpr auto kTiles = tiles_of<kLie, kUsedVectors>(std::make_integer_sequence<int, kRows>());
-// For so many rows and columns, or the first of more.
+// The tile for the first kRows x kColumns, or for fewer.
 template <Lie kLie> HM_INLINE Tile tile_for(int64_t rows, int64_t columns) {
   const auto at = static_cast<size_t>((rows < kRows ? rows : kRows) - 1);
   if constexpr (kHalves)
@@ -123,14 +122,14 @@ template <Lie kLie> HM_INLINE Tile tile_for(int64_t rows, int64_t columns) {
   return columns <= kColumns / 2 ? kTiles<kLie, kVectors / 2>[at] : kTiles<kLie, kVectors>[at];
 }
 
-// Of a product's sums from depth `k` on.
+// Ending of a product's sums from depth `k` on.
 HM_INLINE Ending ending_of(const Product& p, void* const* buffers, int64_t k) {
   const float* c = static_cast<const float*>(buffers[p.c]);
   if (p.descends) return {k > 0 ? c : static_cast<const float*>(buffers[p.old]), -*static_cast<const float*>(buffers[p.rate])};
   return {p.accumulate || k > 0 ? c : nullptr, 1};
 }
 
-// One panel of rows over all of the depth; what is missing of the last is never used.
+// Packs one panel of rows over the depth; missing rows of the last panel are not written, their sums not used.
 HM_INLINE void pack_rows(const float* a, int64_t a_column, int64_t used, int64_t depth, float* to) {
   for (int64_t k = 0; k < depth; ++k, a += a_column, to += kRows) {
     if (used == kRows)
@@ -140,7 +139,7 @@ HM_INLINE void pack_rows(const float* a, int64_t a_column, int64_t used, int64_t
   }
 }
 
-// Panels of columns, `panel` floats from one to the next. Rows of B are read as they lie.
+// Packs panels of columns, `panel` floats apart. Rows of B are contiguous.
 HM_INLINE void pack_columns(const float* b, int64_t b_row, int64_t columns, int64_t depth, float* to, int64_t panel) {
   for (int64_t k = 0; k < depth; ++k)
     for (int64_t j = 0; j < columns; j += kWidth) {
@@ -159,16 +158,16 @@ HM_INLINE void pack_b(const Product& p, const float* b, int64_t columns, int64_t
     pack_transposed(b, p.b_column, columns, depth, to, panel);
 }
 
-// Rows [i, i + rows) of A over the depth from k on, against packed columns.
+// Multiplies rows of A over a block of the depth with packed columns.
 template <Lie kLie>
 HM_INLINE void multiply(const float* a, int64_t a_row, int64_t panel_step, int64_t rows, const float* b, int64_t b_panel,
                         int64_t columns, int64_t depth, float* to, int64_t c_row, const Ending& end) {
-  // Rows a page apart meet in one set of the first-level cache, which holds eight lines.
+  // Rows a page apart share one set of the first-level cache, which has eight lines.
   const int64_t step = kLie == Lie::by_rows && a_row % 1024 == 0 && kRows > 6 ? 6 : kRows;
   for (int64_t jj = 0; jj < columns; jj += kColumns)
     for (int64_t ii = 0; ii < rows; ii += step) {
-      // The next rows, or the first, which the next columns begin with. As many sums as there are make lines of 16 rows: further along them lie
-      // columns of other threads, and a line that one reads is dear to write for the other.
+      // Prefetches the next rows, or the first ones for the next columns: one line per depth step, so no further along
+      // 16 rows than the depth. Columns beyond it may belong to other threads, whose writes to shared lines are slow.
       const float* next = a + (ii + step < rows ? ii + step : 0) * panel_step;
       const Ahead ahead = kLie == Lie::by_rows ? Ahead{next, a_row, 16} : Ahead{next, 16, depth};
       tile_for<kLie>(rows - ii < step ? rows - ii : step, columns - jj)(a + ii * panel_step, a_row, b + jj / kColumns * b_panel, 0, depth, to + ii * c_row + jj, c_row,

@@ -1,12 +1,12 @@
-// Large products by packed panels, whose rows lie next to each other whatever their distance was. Rows of A that are runs of
-// memory are read where they are.
+// Large products by packed panels, contiguous for any stride of the operands. Contiguous rows of A are read in place.
 #include "kernels.hpp"
 #include "packed.hpp"
 
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// A share of both operands: where a part reads slices of A, the thread that has packed its neighbours has packed them.
+// Packs one part's share of both operands. Shares match the slices that parts multiply, so a thread often packed what
+// it reads.
 void pack_shared(const PackedContext& c, void* const* buffers, uint32_t part) {
   const Product& p = c.product;
   float* workspace = static_cast<float*>(buffers[p.c + 1]);
@@ -28,7 +28,7 @@ void pack_shared(const PackedContext& c, void* const* buffers, uint32_t part) {
            p.k * kColumns);
 }
 
-// The sums of the second slice of the depth; those of the first are in C.
+// Sums of the second slice of the depth; those of the first are in C.
 HM_INLINE float* second_sums(const PackedContext& c, void* const* buffers) {
   return static_cast<float*>(buffers[c.product.c + 1]) + c.a_floats + c.b_floats;
 }
@@ -41,7 +41,7 @@ void packed_matmul(const void* context, void* const* buffers, uint32_t phase, ui
   if (packs && phase == 0) return pack_shared(c, buffers, part);
   if (phase == (packs ? 2 : 1)) return end_halves(c.product, buffers, second_sums(c, buffers), c.sum_parts, part);
   const Product& p = c.product;
-  const int64_t granule = c.shares_b ? kColumns : kColumns / 2;  // who packs its own part begins where it likes
+  const int64_t granule = c.shares_b ? kColumns : kColumns / 2;  // parts that pack their own B need no whole panels
   const uint32_t grid = c.row_parts * c.column_parts, slice = part / grid, row = part % grid / c.column_parts, column = part % c.column_parts;
   const int64_t i0 = slice_begin(p.m, kRows, c.row_parts, row), i1 = slice_begin(p.m, kRows, c.row_parts, row + 1);
   const int64_t j0 = slice_begin(p.n, granule, c.column_parts, column), j1 = slice_begin(p.n, granule, c.column_parts, column + 1);

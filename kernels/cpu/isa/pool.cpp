@@ -6,7 +6,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// The kernel steps [begin, end) that hit the plane from one output place, and the plane's coordinate at step 0.
+// Kernel steps [begin, end) inside the plane for one output position, and the plane's coordinate at step 0.
 struct Window {
   int64_t start, begin, end;
 };
@@ -18,7 +18,7 @@ HM_INLINE Window window(const PoolContext& c, int axis, int64_t place, int64_t s
   return w;
 }
 
-// Output places [begin, end) along the row whose windows lie inside the plane from left to right.
+// Output positions [begin, end) of a row whose windows are horizontally inside the plane.
 HM_INLINE Range inside(const PoolContext& c) {
   const int64_t reach = (c.kernel[1] - 1) * c.dilation[1], step = c.strides[1];
   int64_t begin = (c.low[1] + step - 1) / step;
@@ -28,7 +28,7 @@ HM_INLINE Range inside(const PoolContext& c) {
   return {begin, end};
 }
 
-// NaN wins and stays; equals do not take over.
+// NaN wins and stays; on ties the first wins.
 HM_INLINE bool takes_over(float v, float most) { return v > most || (v != v && most == most); }
 
 void max_place(const PoolContext& c, const float* x, const Window& rows, int64_t j, float* y, int32_t* index) {
@@ -43,7 +43,7 @@ void max_place(const PoolContext& c, const float* x, const Window& rows, int64_t
   *index = static_cast<int32_t>(best);
 }
 
-// n numbers `step` apart; `left` can be read.
+// n floats `step` apart; `left` floats may be read.
 HM_INLINE vf load_apart(const float* p, int64_t step, int64_t n, int64_t left) {
   if (step == 1) return load_some(p, n);
 #if defined(__AVX512F__)
@@ -65,7 +65,7 @@ HM_INLINE vf load_apart(const float* p, int64_t step, int64_t n, int64_t left) {
 #endif
 }
 
-// n <= kWidth neighbouring places, windows inside the plane from left to right.
+// n <= kWidth adjacent positions with windows horizontally inside the plane.
 void max_places(const PoolContext& c, const float* x, const Window& rows, int64_t j, int64_t n, float* y,
                 int32_t* indices) {
   const int64_t step = c.strides[1], size = c.height * c.width;

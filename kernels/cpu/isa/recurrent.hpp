@@ -1,4 +1,4 @@
-// What the scans of LSTM and GRU share: products of a few rows with a weight in panels, and who computes which rows.
+// Shared by the scans of LSTM and GRU: products of a few rows with a packed weight, and the division of rows.
 #pragma once
 
 #include "../recurrent.hpp"
@@ -7,7 +7,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// Accumulators of a tile that stay in registers.
+// Accumulators of a tile that fit the registers.
 #if defined(__AVX512F__)
 constexpr int kTile = 24;
 #else
@@ -25,7 +25,7 @@ HM_INLINE void with_count(int64_t n, F f) {
     if (n < kMost) return with_count<kMost - 1>(n, f);
   f(Count<kMost>{});
 }
-// f(Count<n>, first) for blocks of at most kMost rows, as even as they can be.
+// f(Count<n>, first) for blocks of at most kMost rows, as even as possible.
 template <int kMost, typename F>
 HM_INLINE void in_blocks(int64_t rows, F f) {
   const uint32_t blocks = static_cast<uint32_t>((rows + kMost - 1) / kMost);
@@ -52,7 +52,7 @@ HM_INLINE void products(const float* a, int64_t a_row, const float* panel, int64
   }
 }
 
-// One part of a scan: its samples and its memory.
+// Samples and memory of one part of a scan.
 struct ScanPart {
   const RecurrentContext& c;
   Range samples;
@@ -64,11 +64,11 @@ struct ScanPart {
         memory(workspace + context.packed + part * context.part_workspace) {}
   int64_t rows() const { return samples.end - samples.begin; }
   int64_t position(int64_t step) const { return c.reverse ? c.positions - 1 - step : step; }
-  // Where row `row` has its numbers at position t, in units of one position.
+  // Offset of row `row` at position t, in units of one position.
   int64_t place(int64_t row, int64_t t) const { return (samples.begin + row) * c.positions + t; }
 };
 
-// [samples, width] of the part into rows `stride` apart, and back.
+// Copies [samples, width] of the part to rows `stride` apart, and back.
 HM_INLINE void read_state(const ScanPart& p, const float* from, float* to) {
   const int64_t n = p.c.width;
   for (int64_t r = 0; r < p.rows(); ++r)
@@ -85,8 +85,7 @@ HM_INLINE void clear(float* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = 0;
 }
 
-// Forward panels: for each vector of units, input by input, a vector of weights of each gate. Units that are not there
-// weigh 0.
+// Forward panels: per vector of units and input, a vector of weights of each gate; zero-padded.
 template <int kGates>
 void pack_units(const RecurrentContext& c, const float* weight, float* packed, uint32_t part) {
   const int64_t n = c.width;
@@ -131,7 +130,7 @@ void product_of_gates(const ScanPart& p, const float* packed, int64_t depth, con
             }
         });
 }
-// dh = gates' gradients times the weight, added to dh or in its place.
+// dh = gradients of the gates times the weight, added to dh or replacing it.
 HM_INLINE void carry_back(const ScanPart& p, const float* packed, int64_t depth, const float* gates, float* dh,
                           bool add) {
   if (p.c.panel_vectors == 4)

@@ -77,13 +77,13 @@ void reduce_type(Reduction reduction, const ReduceStage& s, const void* x, void*
   }
 }
 
-// Does b take the place of a, which came earlier? Equals do not, NaN does and stays.
+// Does b replace the earlier a? Not on ties; NaN wins and stays.
 template <typename T>
 HM_INLINE bool beats(T b, T a, bool largest) {
   if (a != a || b != b) return a == a;
   return largest ? b > a : b < a;
 }
-// Of a row in memory: the extreme itself, then where it is first.
+// Extreme value of a row, then its first index.
 template <bool kLargest> HM_INLINE int64_t row_extreme(const float* x, int64_t n) {
   const auto at = [&](int64_t i) __attribute__((always_inline)) {
     const vf v = first(load_some(x + i, lanes_at(i, n)), n - i, splat(kLargest ? -kInfinity : kInfinity));

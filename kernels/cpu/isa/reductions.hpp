@@ -1,5 +1,5 @@
-// How numbers are joined, and in what order: the same whether they lie in memory or have just been computed. Private to the
-// translation unit that includes it.
+// Reduction rules and their order of summation, the same for stored and for just computed values. Private to the
+// including translation unit.
 #pragma once
 
 #include "../reduce.hpp"

@@ -1,4 +1,4 @@
-// Sums over rows as normalisation takes them.
+// Row sums for normalisation.
 #pragma once
 
 #include "simd.hpp"
@@ -10,7 +10,8 @@ HM_INLINE float scalar_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_
 
 constexpr int64_t kRowGroup = 32 * kWidth;
 
-// Calls f(offset, lanes, 0 or 1) for the vectors of [begin, end), two at a time, so that sums wait for each other half as long.
+// Calls f(offset, lanes, 0 or 1) for the vectors of [begin, end), alternating two accumulators to halve the dependence
+// chain.
 template <typename F>
 HM_INLINE void each_pair(int64_t begin, int64_t end, F f) {
   int64_t i = begin;
@@ -21,7 +22,7 @@ HM_INLINE void each_pair(int64_t begin, int64_t end, F f) {
   for (; i < end; i += kWidth) f(i, lanes_at(i, end), 0);
 }
 
-// Sum of f(vector, lanes) over a row in groups, so that long rows keep their digits. f gives 0 in missing lanes.
+// Sum of f(vector, lanes) over a row, in groups so that long rows keep precision. f gives 0 in missing lanes.
 template <typename F>
 HM_INLINE float sum_row(int64_t n, F f) {
   vf total{};
@@ -34,7 +35,7 @@ HM_INLINE float sum_row(int64_t n, F f) {
   return sum_of(total);
 }
 
-// The mean of squares less that of the numbers squared; infinite and NaN stay so.
+// Mean of squares minus square of the mean; infinity and NaN stay.
 HM_INLINE vf variance_of(vf squares, vf mean) {
   const vf more = mean * mean;
   return choose(squares > 3.4028235e38f, squares, choose(squares < more, vf{}, squares - more));
@@ -44,8 +45,8 @@ HM_INLINE float variance_of(float squares, float mean) {
   return squares > 3.4028235e38f ? squares : squares < more ? 0.0f : squares - more;
 }
 
-// Of numbers less their mean; `share` is 1 over how many they are. The mean of large numbers is rounded as they are; `rest` is
-// what that leaves of it. A number less the mean is normalised by unit().
+// Statistics of values that were centred by a rounded mean; `share` is 1 / count. `rest` is the error of that mean.
+// unit() normalises a centred value.
 struct Spread {
   float rest, rstd, shift;
 

@@ -7,7 +7,7 @@
 namespace harmonics::cpu::HM_ISA {
 namespace {
 
-// NaN is passed over here: it comes out of the exponentials.
+// Ignores NaN, which comes back through the exponentials.
 float row_max(const float* x, int64_t n) {
   vf m[4] = {splat(-kInfinity), splat(-kInfinity), splat(-kInfinity), splat(-kInfinity)};
   int64_t i = 0;
@@ -19,7 +19,7 @@ float row_max(const float* x, int64_t n) {
   return max_of(vmax(vmax(m[0], m[1]), vmax(m[2], m[3])));
 }
 
-// Sum of exp(x - shift); the terms are stored when y is given.
+// Sum of exp(x - shift); stores the terms if y is given.
 template <bool kStore>
 HM_INLINE float sum_of_exponentials(const float* x, float* y, float shift, int64_t n) {
   vf sum{}, other{};
@@ -46,13 +46,13 @@ HM_INLINE float sum_of_exponentials(const float* x, float* y, float shift, int64
 
 float vector_log(float x) { return vlog(splat(x))[0]; }
 
-// The largest number of a row, and the logarithm of the sum of exponentials relative to it.
+// The maximum of a row, and the logarithm of the sum of exponentials relative to it.
 void log_sum_exp(const float* x, int64_t n, float& shift, float& log_sum) {
   shift = row_max(x, n);
   log_sum = vector_log(sum_of_exponentials<false>(x, nullptr, shift, n));
 }
 
-// Of kRows rows that a vector holds each: what they wait for is waited for once.
+// For kRows rows of at most one vector each: their latencies overlap.
 template <int kRows> HM_INLINE void log_sums_exp(const float* x, int64_t n, float* shifts, float* log_sums) {
   vf row[kRows], sums = splat(1);
   float shift[kRows];
@@ -141,8 +141,8 @@ void log_softmax_grad(const void* context, void* const* buffers, uint32_t, uint3
   }
 }
 
-// A label outside the classes has probability 0: the loss is infinite. Shift and logarithm stay apart until the label's
-// logit is subtracted, so that large logits cost no digits.
+// A label outside the classes has probability 0: the loss is infinite. Shift and logarithm are subtracted from the
+// label's logit one after the other, so that large logits lose no precision.
 void softmax_cross_entropy(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const RowsContext*>(context);
   const Range rows = share(c.rows, c.parts, part);
@@ -160,7 +160,7 @@ void softmax_cross_entropy(const void* context, void* const* buffers, uint32_t, 
   }
 }
 
-// The rounding of lse is common to a row: exponentials relative to it are divided by their own sum.
+// The rounding error of lse is common to a row: exponentials relative to it are divided by their own sum.
 void softmax_cross_entropy_grad(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const RowsContext*>(context);
   const Range rows = share(c.rows, c.parts, part);
@@ -170,7 +170,7 @@ void softmax_cross_entropy_grad(const void* context, void* const* buffers, uint3
     const int64_t label = label_at(buffers[1], c.index_dtype, r);
     const float lse = static_cast<const float*>(buffers[2])[r], dloss = static_cast<const float*>(buffers[3])[r];
     float* dx = static_cast<float*>(buffers[4]) + r * c.columns;
-    const auto slope = [&](vf e, float share_of_one, int64_t i, int64_t n) __attribute__((always_inline)) {
+    const auto gradient = [&](vf e, float share_of_one, int64_t i, int64_t n) __attribute__((always_inline)) {
       const vf p = e * share_of_one;
       const int64_t within = label - i;
       if (within < 0 || within >= n) return p * dloss;
@@ -178,11 +178,11 @@ void softmax_cross_entropy_grad(const void* context, void* const* buffers, uint3
     };
     if (c.columns <= kWidth) {
       const vf e = first(vexp(load_some(x, c.columns) - lse), c.columns, vf{});
-      store_some(dx, slope(e, 1.0f / sum_of(e), 0, c.columns), c.columns);
+      store_some(dx, gradient(e, 1.0f / sum_of(e), 0, c.columns), c.columns);
       continue;
     }
     const float share_of_one = 1.0f / sum_of_exponentials<true>(x, dx, lse, c.columns);
-    map_row(dx, c.columns, [&](int64_t i, int64_t n) { return slope(load_some(dx + i, n), share_of_one, i, n); });
+    map_row(dx, c.columns, [&](int64_t i, int64_t n) { return gradient(load_some(dx + i, n), share_of_one, i, n); });
   }
 }
 

@@ -13,16 +13,17 @@ struct Count {
 
 constexpr int kPanel = HM_VECTOR_BYTES == 16 ? 4 : 8;  // vectors of C in registers
 
-// Bit i: lane i is not zero (NaN is not).
+// Bit i: lane i is not zero (NaN counts as non-zero).
 HM_INLINE uint32_t nonzero_mask(vf v) { return mask_bits(v != vf{}); }
 
-// The workspace, from behind the verdicts on: which elements of A are not zero, 64 of a row a word, [pieces][m]; or the only row as a list.
+// Workspace behind the verdicts: a bit per non-zero element of A, one word per 64 elements of a row, [pieces][m]; or
+// the only row as a list.
 HM_INLINE int32_t* verdicts_of(const SparseContext& c, void* const* buffers) { return static_cast<int32_t*>(buffers[c.workspace]); }
 HM_INLINE uint64_t* words_of(const SparseContext& c, void* const* buffers) {
   return reinterpret_cast<uint64_t*>(static_cast<char*>(buffers[c.workspace]) + kVerdictBytes);
 }
 
-// Elements of A, `step` from one to the next: numbers, or bytes that a scale makes numbers.
+// Elements of A with stride `step`: floats, or bytes times a scale.
 struct Numbers {
   const float* at;
   int64_t step;
@@ -36,7 +37,7 @@ struct Bytes {
   HM_INLINE Bytes from(int64_t place) const { return {at + place, step, scale}; }
   HM_INLINE float one(int64_t i) const { return static_cast<float>(at[i * step]) * scale; }
 };
-// Calls `run` with A's elements from its first on.
+// Calls `run` with A's elements from the first on.
 template <typename Run>
 HM_INLINE void with_elements(const SparseContext& c, void* const* buffers, Run run) {
   const Product& p = c.product;
@@ -69,7 +70,8 @@ HM_INLINE uint64_t nonzeros(const uint8_t* p, int64_t n) {
 }
 HM_INLINE int64_t left(int64_t i, int64_t n) { return n - i < kSparsePiece ? n - i : kSparsePiece; }
 
-// What a part marks, as it lies: runs of memory, whole rows of A or pieces of its columns. `row` is the first row's number.
+// What a part marks: contiguous runs, which are whole rows of A or pieces of its columns. `row`: number of the first
+// row.
 template <typename T> struct Region {
   const T* at;
   int64_t runs, step, length, row;
@@ -85,7 +87,8 @@ template <typename T> HM_INLINE Region<T> region_of(const SparseContext& c, cons
   return {a + begin, p.k, p.a_column, end - begin, begin};
 }
 
-// A sample decides where it is clear: products with few zeros are not to pay for looking, nor to take the lines of who wrote them.
+// Decides by a sample if the result is clear: dense products should not pay for the search, nor pull cache lines from
+// the threads that wrote them.
 template <typename T>
 HM_INLINE bool is_clearly_dense(const Region<T>& a) {
   constexpr int64_t kStep = 8;
@@ -97,7 +100,7 @@ HM_INLINE bool is_clearly_dense(const Region<T>& a) {
   return static_cast<double>(count) > kClear * static_cast<double>(seen);
 }
 
-// Row i's bit k becomes row k's bit i (Warren, Hacker's Delight, 7-3).
+// Bit k of row i becomes bit i of row k (Warren, Hacker's Delight, 7-3).
 HM_INLINE void transpose_bits(uint64_t* rows) {
   uint64_t mask = 0x00000000ffffffff;
   for (int half = 32; half > 0; half /= 2, mask ^= mask << half)
@@ -109,7 +112,7 @@ HM_INLINE void transpose_bits(uint64_t* rows) {
       }
 }
 
-// Marks what is not zero and returns how much that is. Runs are rows.
+// Marks non-zeros and returns their number. Runs are rows.
 template <typename T>
 HM_INLINE int64_t mark_rows(const Region<T>& a, int64_t rows, uint64_t* words) {
   int64_t count = 0;
@@ -120,7 +123,7 @@ HM_INLINE int64_t mark_rows(const Region<T>& a, int64_t rows, uint64_t* words) {
     }
   return count;
 }
-// The same for halves of the depth: of two pieces, one word has the lower halves and the next one the upper.
+// For halves of the depth: of two pieces, one word has the lower halves and the next the upper.
 template <typename T>
 HM_INLINE int64_t mark_halves(const Region<T>& a, int64_t rows, uint64_t* words) {
   constexpr uint64_t kLower = (uint64_t{1} << kHalfPiece) - 1;
@@ -168,7 +171,7 @@ HM_INLINE bool mark(const SparseContext& c, const T* at, uint32_t part, uint64_t
 
 struct List {
   float* values;
-  int32_t* offsets;  // where B's row begins
+  int32_t* offsets;  // offset of B's row
   int64_t count;
 };
 HM_INLINE List list_of(const SparseContext& c, void* const* buffers) {
@@ -176,7 +179,7 @@ HM_INLINE List list_of(const SparseContext& c, void* const* buffers) {
   return {values, reinterpret_cast<int32_t*>(values + list_floats(c.product)), verdicts_of(c, buffers)[1]};
 }
 
-// The only row's elements that are not zero.
+// Lists the non-zero elements of the only row.
 template <typename Elements>
 HM_INLINE int32_t list_run(const Elements& a, const Product& p, const List& list) {
   int32_t n = 0;
@@ -196,7 +199,8 @@ HM_INLINE int32_t list_run(const Numbers& a, const Product& p, const List& list)
   for (int64_t k = 0; k < p.k; k += kWidth, offset += static_cast<int32_t>(kWidth * b_row)) {
     const vf v = load_some(a.at + k, lanes_at(k, p.k));
     const auto mask = static_cast<__mmask16>(nonzero_mask(v));
-    store(list.values + n, _mm512_maskz_compress_ps(mask, v));  // whole vectors: the list has room for one behind its last number
+    // whole vectors: the list has room for one behind its last element
+    store(list.values + n, _mm512_maskz_compress_ps(mask, v));
     _mm512_storeu_si512(list.offsets + n, _mm512_maskz_compress_epi32(mask, (__m512i)offset));
     n += __builtin_popcount(mask);
   }
@@ -204,30 +208,30 @@ HM_INLINE int32_t list_run(const Numbers& a, const Product& p, const List& list)
 }
 #endif
 
-// What one pass over A adds to rows of C, a panel of columns wide.
+// What one pass over A adds to rows of C, for a panel of columns.
 template <typename Elements>
 struct Panel {
-  Elements a;  // from the first that the pass has of the first row
+  Elements a;  // at the pass's first element of the first row
   int64_t a_row;
-  const uint64_t* words;  // which of them are not zero, a word for each row
-  int64_t gap;            // added to the places that the upper halves of the words mark
+  const uint64_t* words;  // mask of non-zeros, one word per row
+  int64_t gap;            // added to positions marked in the upper half of a word
   const float* b;
   int64_t b_row;
   float* c;
   int64_t c_row, rows;
   int64_t lanes_left;     // of the last vector
-  bool adds;              // to what C holds
-  const float* old;       // of an update, C = old - rate * sum; lies as C does
+  bool adds;              // adds to C instead of overwriting it
+  const float* old;       // of an update, C = old - rate * sum; same layout as C
   float rate;
 };
 
-// How the last vector of a panel is filled: wholly, in part, or not beyond its lower half, which costs half as much.
+// How full a panel's last vector is: whole, part, or at most the lower half, which costs half as much.
 enum class Last { whole, part, half };
 
 // kVectors vectors of every row of C.
 template <int kVectors, Last kLast, bool kUpdate, typename Elements>
 [[gnu::noinline, maybe_unused]] void sum_rows(const Panel<Elements>& panel) {
-  constexpr int kWhole = kVectors - (kLast == Last::half);  // and a half
+  constexpr int kWhole = kVectors - (kLast == Last::half);  // plus a half
   constexpr int64_t kRest = kWhole * kWidth;
   const int64_t lanes_left = panel.lanes_left, b_row = panel.b_row, gap = panel.gap, c_row = panel.c_row;
   const auto some = [=](const float* p, int v) __attribute__((always_inline)) {
@@ -237,7 +241,7 @@ template <int kVectors, Last kLast, bool kUpdate, typename Elements>
   const float* old = panel.old;
   const float rate = panel.rate;
   float* to = panel.c;
-  // Rows without marks stay what they are, unless they come from elsewhere or begin here.
+  // Rows without marks are skipped, unless they must be copied or initialised.
   const bool adds = panel.adds, skips = kUpdate ? old == to : adds;
   Elements a = panel.a;
   for (int64_t i = 0; i < panel.rows; ++i, a = a.from(panel.a_row), to += c_row, old += kUpdate ? c_row : 0) {
@@ -282,7 +286,7 @@ template <bool kUpdate, typename Elements> HM_INLINE void sum_panel(const Panel<
   kSumRows<Last::part, kUpdate, Elements>[vectors - 1](panel);
 }
 
-// kRows rows of B at once over the whole width: for a single row of C, which stays in cache.
+// Adds kRows rows of B at once over the whole width, for a single row of C, which stays in cache.
 template <int kRows>
 HM_INLINE void add_rows(const float* values, const int32_t* offsets, const float* b, float* c, int64_t columns,
                         bool add) {
@@ -297,7 +301,7 @@ HM_INLINE void add_rows(const float* values, const int32_t* offsets, const float
     for (int r = 0; r < kRows; ++r) sum = fma(x[r], load(row[r] + j), sum);
     store(c + j, sum);
   }
-  for (; j < columns; ++j) {  // few, and cheaper than masks
+  for (; j < columns; ++j) {  // few; cheaper than masked vectors
     float sum = add ? c[j] : 0;
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) sum += values[r] * row[r][j];
@@ -331,7 +335,7 @@ void sparse_build(const void* context, void* const* buffers, uint32_t, uint32_t 
 
 namespace {
 
-// What a part of the product has: a half, vectors of columns, and a slice of its rows.
+// A part's share of the product: a half, vectors of columns, and a slice of the rows.
 struct Slice {
   uint32_t half, row;
   Range vectors;
@@ -341,7 +345,7 @@ HM_INLINE Slice slice_at(const SparseContext& c, uint32_t part) {
   return {part / each, at % c.row_parts, share((c.product.n + kWidth - 1) / kWidth, c.column_parts, at / c.row_parts)};
 }
 
-// Calls `run` with each run of rows that a slice has.
+// Calls `run` for each range of rows in a slice.
 template <typename Run>
 HM_INLINE void for_rows(const SparseContext& c, const Slice& slice, Run run) {
   const int64_t m = c.product.m;
@@ -353,19 +357,19 @@ HM_INLINE void for_rows(const SparseContext& c, const Slice& slice, Run run) {
   }
 }
 
-// The sums of the second half of the depth; those of the first are in C.
+// Sums of the second half of the depth; those of the first are in C.
 HM_INLINE float* second_sums(const SparseContext& c, void* const* buffers) {
   return reinterpret_cast<float*>(static_cast<char*>(buffers[c.workspace]) + c.sums_offset);
 }
 
-// A pass over A: a word of each row, and the rows of B that it marks.
+// A pass over A: one word of each row, and the rows of B it selects.
 struct Pass {
-  int64_t word, begin;  // its number; the first row of B
+  int64_t word, begin;  // index of the word; first row of B
   bool is_first;
 };
 HM_INLINE int64_t passes_of(const SparseContext& c) { return c.halves == Halves::depth ? c.pieces / 2 : c.pieces; }
 HM_INLINE Pass pass_at(const SparseContext& c, uint32_t half, int64_t i) {
-  // From the middle on, where most of an image is: lines of C that come from far away are waited for while there is something to add up.
+  // Starts in the middle, where most of an image is: cold lines of C then load while there is work to do.
   const int64_t passes = passes_of(c), at = (i + passes / 2) % passes;
   if (c.halves == Halves::depth) return {2 * at + half, 2 * at * kSparsePiece + half * kHalfPiece, i == 0};
   return {at, at * kSparsePiece, i == 0};
@@ -399,7 +403,7 @@ HM_INLINE void multiply_panel(const SparseContext& c, const Elements& a, void* c
 
 }  // namespace
 
-// Phase 0: the product, or that of both halves of the depth. 1: their sum.
+// Phase 0: the product, or both halves of the depth. Phase 1: their sum.
 void sparse_multiply(const void* context, void* const* buffers, uint32_t phase, uint32_t part) {
   const auto& c = *static_cast<const SparseContext*>(context);
   const Product& p = c.product;
@@ -419,17 +423,17 @@ void sparse_multiply(const void* context, void* const* buffers, uint32_t phase, 
       }
     });
   }
-  if (c.halves == Halves::depth || c.update) return;  // bias and activation come with the sum, or not at all
+  if (c.halves == Halves::depth || c.update) return;  // bias and activation are applied to the sum; updates have none
   const Range rows = share(p.m, c.row_parts, slice.row);
   end_product(p, buffers, rows.begin, rows.end, columns.begin, columns.end);
 }
 
 namespace {
 
-// kRows rows of w: new = w - x b, and the sum over w b where the slope is wanted. b is read once for all of them.
-template <int kRows, bool kSlope>
+// kRows rows of w: new = w - x b and, if the gradient is wanted, the sum of w b. b is read once for all rows.
+template <int kRows, bool kGradient>
 HM_INLINE void step_rows(const float* const* row, float* const* to, const float* x, const float* b, int64_t n,
-                         float* slope) {
+                         float* gradient) {
   vf sum[kRows][2] = {}, factor[kRows];
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) factor[r] = splat(x[r]);
@@ -438,7 +442,7 @@ HM_INLINE void step_rows(const float* const* row, float* const* to, const float*
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       const vf old = load(row[r] + j);
-      if (kSlope) sum[r][half] = fma(old, y, sum[r][half]);
+      if (kGradient) sum[r][half] = fma(old, y, sum[r][half]);
       store(to[r] + j, old - factor[r] * y);
     }
   };
@@ -450,34 +454,34 @@ HM_INLINE void step_rows(const float* const* row, float* const* to, const float*
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       const float old = row[r][j];
-      if (kSlope) rest[r] += old * b[j];
+      if (kGradient) rest[r] += old * b[j];
       to[r][j] = old - x[r] * b[j];
     }
-  if (kSlope)
+  if (kGradient)
 #pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) slope[r] = sum_of(sum[r][0] + sum[r][1]) + rest[r];
+    for (int r = 0; r < kRows; ++r) gradient[r] = sum_of(sum[r][0] + sum[r][1]) + rest[r];
 }
 
-// Rows gathered until there are enough to share b.
-template <bool kSlope>
+// Collects rows until there are enough to share b.
+template <bool kGradient>
 HM_INLINE void step_active_rows(const OuterContext& c, Range rows, const float* w, const float* a, const float* b,
-                                float rate, float* to, float* slope) {
+                                float rate, float* to, float* gradient) {
   constexpr int kRows = 4;
   const float* from[kRows];
   float* into[kRows];
-  float x[kRows], slopes[kRows];
+  float x[kRows], gradients[kRows];
   int64_t which[kRows];
   int waiting = 0;
   const auto run = [&](auto count) __attribute__((always_inline)) {
-    step_rows<decltype(count)::value, kSlope>(from, into, x, b, c.columns, slopes);
-    if (kSlope)
+    step_rows<decltype(count)::value, kGradient>(from, into, x, b, c.columns, gradients);
+    if (kGradient)
       for (int r = 0; r < decltype(count)::value; ++r)
-        slope[which[r]] = c.slope == OuterContext::all || !(a[which[r]] <= 0) ? slopes[r] : 0;
+        gradient[which[r]] = c.gradient == OuterContext::all || !(a[which[r]] <= 0) ? gradients[r] : 0;
     waiting = 0;
   };
   for (int64_t i = rows.begin; i < rows.end; ++i) {
-    if (a[i] == 0 && w == to && (!kSlope || c.slope == OuterContext::active)) {
-      if (kSlope) slope[i] = 0;
+    if (a[i] == 0 && w == to && (!kGradient || c.gradient == OuterContext::active)) {
+      if (kGradient) gradient[i] = 0;
       continue;
     }
     from[waiting] = w + i * c.columns;
@@ -495,7 +499,7 @@ HM_INLINE void step_active_rows(const OuterContext& c, Range rows, const float* 
 
 }  // namespace
 
-// w, a, b, lr -> w, slope?
+// w, a, b, lr -> w, gradient?
 void sgd_outer(const void* context, void* const* buffers, uint32_t, uint32_t part) {
   const auto& c = *static_cast<const OuterContext*>(context);
   const float *w = static_cast<const float*>(buffers[0]), *a = static_cast<const float*>(buffers[1]),
@@ -503,7 +507,7 @@ void sgd_outer(const void* context, void* const* buffers, uint32_t, uint32_t par
   const float rate = *static_cast<const float*>(buffers[3]);
   float* to = static_cast<float*>(buffers[4]);
   const Range rows = share(c.rows, c.parts, part);
-  if (c.slope != OuterContext::none)
+  if (c.gradient != OuterContext::none)
     step_active_rows<true>(c, rows, w, a, b, rate, to, static_cast<float*>(buffers[5]));
   else
     step_active_rows<false>(c, rows, w, a, b, rate, to, nullptr);

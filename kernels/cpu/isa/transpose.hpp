@@ -1,4 +1,4 @@
-// Small transpositions in registers.
+// Small transposes in registers.
 #pragma once
 
 #include "simd.hpp"
@@ -16,8 +16,8 @@ HM_INLINE void transpose_four(const float* from, int64_t from_row, float* to, in
   _mm_storeu_ps(to + 3 * to_row, d);
 }
 
-// to[j * to_row + i] = from[i * from_row + j]. Goes along the rows that lie further apart, four at a time: those of one power
-// of two meet in few places of the cache. What is left over at an edge is done with its neighbours once more.
+// to[j * to_row + i] = from[i * from_row + j]. Iterates over the rows with the larger stride, four at a time: rows a
+// power of two apart share few cache sets. Incomplete tiles at an edge overlap their neighbours.
 [[maybe_unused]] void transpose(const float* from, int64_t from_row, float* to, int64_t to_row, int64_t rows,
                                 int64_t columns) {
   if (rows < 4 || columns < 4) {
@@ -38,7 +38,7 @@ HM_INLINE void transpose_four(const float* from, int64_t from_row, float* to, in
       for (int64_t i = 0; i < rows; i += 4) block(i, j);
 }
 
-// The same for bytes, 16 by 16: of each round the two halves of the rows are interleaved.
+// For bytes, 16 by 16: each round interleaves the two halves of the rows.
 [[maybe_unused]] void transpose(const uint8_t* from, int64_t from_row, uint8_t* to, int64_t to_row, int64_t rows, int64_t columns) {
   for (int64_t i = 0; i < rows; i += 16)
     for (int64_t j = 0; j < columns; j += 16) {

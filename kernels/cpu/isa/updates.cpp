@@ -50,7 +50,7 @@ void rmsprop_part(const RmspropContext& c, void* const* buffers, uint32_t part) 
 
 struct AdamScale {
   float size, spread, epsilon, decay;
-  // What LAMB moves w along.
+  // LAMB's update direction.
   HM_INLINE vf direction(vf m, vf v, vf w) const {
     const vf d = size * (m / (vsqrt(v) / spread + epsilon));
     return decay != 0 ? d + decay * w : d;
@@ -60,13 +60,13 @@ struct AdamScale {
 HM_INLINE AdamScale scale_of(const LambContext& c, const void* step) {
   const double t =
       static_cast<double>(c.wide_step ? *static_cast<const int64_t*>(step) : *static_cast<const int32_t*>(step));
-  // The corrections start near 0: in f64 they keep all digits.
+  // Bias corrections start near 0, so they are computed in f64.
   return {static_cast<float>(1 / (1 - __builtin_pow(c.beta1, t))),
           static_cast<float>(__builtin_sqrt(1 - __builtin_pow(c.beta2, t))), static_cast<float>(c.epsilon),
           static_cast<float>(c.weight_decay)};
 }
 
-// Sums of squares in f32 for this many elements, beyond them in f64.
+// Elements whose squares are summed in f32; beyond that, in f64.
 constexpr int64_t kRun = 4096;
 
 }  // namespace
@@ -93,7 +93,7 @@ void lion(const void* context, void* const* buffers, uint32_t, uint32_t part) {
     const int64_t n = lanes_at(i, r.end);
     const vf gradient = load_some(g + i, n), old = load_some(m + i, n);
     const vf mixed = beta1 * old + rest1 * gradient;
-    // Of 0 and NaN the mixture itself.
+    // For 0 and NaN, the interpolated value itself.
     const vf sign = choose(mixed > 0, splat(1), choose(mixed < 0, splat(-1), mixed));
     store_some(new_m + i, beta2 * old + rest2 * gradient, n);
     store_some(new_w + i, load_some(w + i, n) * keep - lr * sign, n);

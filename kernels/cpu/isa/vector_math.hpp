@@ -1,5 +1,5 @@
-// Elementary functions on vectors of f32, accurate to a few units in the last place everywhere, infinities, NaN,
-// denormal numbers and signed zeros included.
+// Elementary functions on f32 vectors, accurate to a few units in the last place for all inputs, including infinities,
+// NaN, denormals and signed zeros.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr float kInfinity = __builtin_inff();
 
-// 2^n, n in [-252, 254], in two steps so that denormal results and 2^128 come out.
+// 2^n, n in [-252, 254], in two steps so that denormal results and 2^128 are reached.
 HM_INLINE vf scale_by_power(vf x, vi n) {
   const vi half = n >> 1;
   const vf a = as_float((half + 127) << 23), b = as_float((n - half + 127) << 23);
@@ -39,7 +39,7 @@ HM_INLINE vf exponential_tail(vf r) {
   return fma(p, r, splat(5.0000001201e-1f));
 }
 
-// For x in [-87, 88], where neither a result nor a step on the way leaves the normal numbers.
+// For x in [-87, 88], where results and intermediate values are normal numbers.
 HM_INLINE vf exp_within(vf x) {
   const Reduced e = reduce_exponent(x);
   const vf p = fma(exponential_tail(e.r), e.r * e.r, e.r) + 1.0f;
@@ -51,7 +51,7 @@ HM_INLINE vf exp_anywhere(vf x) {
   const vf p = fma(exponential_tail(e.r), e.r * e.r, e.r) + 1.0f;
   return scale_by_power(p, e.power << 23 >> 23);
 }
-// Both give the same bits where both serve.
+// Both paths give the same bits in their common range.
 HM_INLINE vf vexp(vf x) {
   if (any(~(vabs(x) <= 87.0f))) [[unlikely]]
     return exp_anywhere(x);
@@ -78,7 +78,7 @@ HM_INLINE vf vexpm1(vf x) {
   const vf clamped = vmin(splat(89.0f), vmax(splat(-20.0f), x));
   const Reduced e = reduce_exponent(clamped);
   const vf p = fma(exponential_tail(e.r), e.r * e.r, e.r);
-  // 2^n p + (2^n - 1), halved so that 2^128 does not overflow before it must.
+  // 2^n p + (2^n - 1), halved so that 2^128 does not overflow early.
   const vf half = as_float((e.power + 126) << 23);
   const vf y = fma(half, p, half - 0.5f) * 2.0f;
   return choose(e.power << 23 == 0, choose(x == 0.0f, x, p), y);
@@ -105,7 +105,8 @@ HM_INLINE vf log_of_reduced(vf f, vf n) {
 HM_INLINE vf vlog(vf x) {
   const vi tiny = x < 1.17549435e-38f;
   const vf scaled = choose(tiny, x * 8388608.0f, x);
-  // Minus the bits of sqrt(1/2) the exponent field counts from [sqrt(1/2), sqrt(2)); unsigned, because it may wrap.
+  // Subtracting the bits of sqrt(1/2) makes the exponent field count from [sqrt(1/2), sqrt(2)); unsigned, because it
+  // may wrap.
   const vi shifted = (vi)((vu)bits(scaled) - 0x3f3504f3u);
   const vi exponent = (shifted >> 23) - (tiny & 23);
   const vi b = (shifted & 0x007fffff) + 0x3f3504f3;
@@ -117,7 +118,7 @@ HM_INLINE vf vlog(vf x) {
 
 HM_INLINE vf vlog1p(vf x) {
   const vf u = x + 1.0f;
-  const vf lost = x - (u - 1.0f);  // what rounding u dropped
+  const vf lost = x - (u - 1.0f);  // rounding error of u
   const vf y = vlog(u) + lost / u;
   return choose((u == 1.0f) | (x == -1.0f) | (x == kInfinity), choose(u == 1.0f, x, vlog(u)), y);
 }
@@ -129,7 +130,7 @@ HM_INLINE vf vlogistic(vf x) {
 
 HM_INLINE vf vtanh(vf x) {
   const vf a = vabs(x);
-  const vf e = vexpm1(vmin(splat(20.0f), a + a));  // NaN: vmin keeps its second operand
+  const vf e = vexpm1(vmin(splat(20.0f), a + a));  // for NaN vmin keeps its second operand
   return with_sign_of(e / (e + 2.0f), x);
 }
 
@@ -155,18 +156,18 @@ HM_INLINE vf erf_far(vf x) {
   return copy_sign(1.0f - vexp(choose(t > 9.0f, splat(-100.0f), y)), x);
 }
 HM_INLINE vf verf(vf x) {
-  const vi far = vabs(x) > 0.927734375f;  // not NaN
+  const vi far = vabs(x) > 0.927734375f;  // false for NaN
   const vf near = erf_near(x);
   return any(far) ? choose(far, erf_far(x), near) : near;
 }
 
-// The normal distribution by its tail: exp(-z^2 / 2) times a quotient of polynomials (Mills' ratio, fitted to 5e-9).
+// Normal distribution from its tail: exp(-z^2 / 2) times a rational function (Mills' ratio, fitted to 5e-9).
 struct Normal {
-  vf cumulative;   // up to x; small ones keep their digits
+  vf cumulative;   // up to x; small values keep their precision
   vf exponential;  // exp(-x^2 / 2)
 };
 HM_INLINE Normal normal(vf x) {
-  constexpr float kEnd = 13.19f;  // no tail beyond it that a normal number holds
+  constexpr float kEnd = 13.19f;  // beyond it the tail is below the normal numbers
   const vf z = vmin(splat(kEnd), vabs(x));  // NaN stays
   vf p = splat(4.0373099999e-3f);
   p = fma(p, z, splat(4.0100155572e-2f));
@@ -183,12 +184,12 @@ HM_INLINE Normal normal(vf x) {
   return {choose(x < 0.0f, tail, 1.0f - tail), e};
 }
 HM_INLINE vf vgelu(vf x) { return x * normal(x).cumulative; }
-HM_INLINE vf gelu_slope(vf x) {
+HM_INLINE vf gelu_derivative(vf x) {
   const Normal n = normal(x);
   return fma(x * 0.39894228040143268f, n.exponential, n.cumulative);
 }
 
-// Sine of x + quarter * pi / 2 for |x| <= 8192, by three pieces of pi / 2.
+// Sine of x + quarter * pi / 2 for |x| <= 8192, with pi / 2 in three pieces.
 HM_INLINE vf sine(vf x, int quarter) {
   const vf n = vround(x * 0.63661977236758134f);
   vf r = fma(n, splat(-1.5703125f), x);

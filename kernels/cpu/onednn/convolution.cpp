@@ -1,5 +1,6 @@
-// Convolution and its gradients: each part is a fixed chunk of the batch, so results do not depend on threads. Operands
-// are reordered into the layouts oneDNN likes best; the weight once per run, in the first phase.
+// Convolution and its gradients by oneDNN. Each part is a fixed chunk of the batch, so results do not depend on the
+// number of threads. Operands are reordered into oneDNN's preferred layouts; the weight once per run, in the first
+// phase.
 #include <optional>
 
 #include "../families.hpp"
@@ -14,7 +15,7 @@ using dnnl::memory;
 
 enum class Pass { forward, grad_input, grad_weight };
 
-// The sizes of one convolution as oneDNN wants them.
+// A convolution's sizes in oneDNN's terms.
 struct Geometry {
   memory::dims x, weight, y;  // weight with groups as [groups, O/groups, C/groups, ...]
   memory::dims strides, dilation, low, high;
@@ -58,12 +59,12 @@ std::optional<Geometry> geometry(const Site& site, const std::vector<int64_t>& x
   return g;
 }
 
-// One operand of a part: its own memory, or a copy in another layout at `offset` of the workspace.
+// An operand of a part: its own memory, or a reordered copy at `offset` of the workspace.
 struct Operand {
   Desc plain, used;
   uint64_t offset = 0;
-  std::unique_ptr<Execution> reorder;  // plain -> used, or back for results
-  bool shared = false;                 // made in the first phase
+  std::unique_ptr<Execution> reorder;  // plain -> used, or used -> plain for results
+  bool shared = false;                 // reordered in the first phase
 };
 
 struct Part {
@@ -80,8 +81,8 @@ struct Convolution {
   int activation = kNone;
   std::vector<Part> parts;
   Operand weight;         // reordered once
-  bool prepares = false;  // is there such a phase?
-  uint64_t partials = 0;  // grad_weight: where the parts' results lie, one after the other
+  bool prepares = false;  // is there a first phase for the weight?
+  uint64_t partials = 0;  // grad_weight: offset of the parts' results
   ReduceContext sum{};
   uint64_t workspace = 0;
   uint32_t workspace_buffer = 0;
@@ -113,7 +114,7 @@ Operand weight_operand(Convolution& c, const Desc& used) {
     c.prepares = c.weight.reorder != nullptr;
   }
   if (used != c.weight.used)
-    return operand(c, c.geometry.weight, used, false);  // a chunk of another size chose otherwise
+    return operand(c, c.geometry.weight, used, false);  // a chunk of another size chose another layout
   return {c.weight.plain, c.weight.used, c.weight.offset, nullptr, c.prepares};
 }
 
@@ -167,7 +168,7 @@ void add_part(Convolution& c, int64_t first, int64_t n) {
                                                              {DNNL_ARG_SCRATCHPAD, d.scratchpad_desc()}});
   } else {
     using Back = dnnl::convolution_backward_weights;
-    // One channel in its own layout: padded to a vector of channels it would cost eight times the work.
+    // A single channel keeps its layout: padding to a vector of channels would cost eight times the work.
     const Desc source = g.x[1] == 1 ? plain(x) : any(x);
     const Back::primitive_desc d(
         Back::desc(direct, source, any(g.weight), any(y), g.strides, g.dilation, g.low, g.high), attributes,
@@ -203,7 +204,7 @@ void run_part(const Convolution& c, void* const* buffers, const Part& p, uint32_
   const auto at = [&](uint32_t buffer, const memory::dims& dims) {
     return static_cast<char*>(buffers[buffer]) + p.first * sample_size(dims) * 4;
   };
-  // Buffers: x, weight, [bias], y; weight, dy, dx; x, dy, dweight.
+  // Buffers: forward: x, weight, [bias], y; gradient of input: weight, dy, dx; of weight: x, dy, dweight.
   const bool forward = c.pass == Pass::forward, to_input = c.pass == Pass::grad_input;
   const char* a = to_input ? at(1, g.y) : at(0, g.x);
   const char* b = forward ? static_cast<char*>(buffers[1]) : to_input ? static_cast<char*>(buffers[0]) : at(1, g.y);
@@ -234,7 +235,7 @@ void run(const void* context, void* const* buffers, uint32_t phase, uint32_t par
   isa().reduce(&c.sum, sum_buffers, 0, part);
 }
 
-// The parts' weight gradients are added in their order.
+// Adds the parts' weight gradients in fixed order.
 void add_sum(Convolution& c) {
   const int64_t n = c.geometry.weight[0] * sample_size(c.geometry.weight);
   c.partials = c.take(static_cast<uint64_t>(n) * 4 * c.parts.size());

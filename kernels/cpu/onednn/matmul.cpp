@@ -14,9 +14,9 @@ struct Slice {
 struct OneDnnMatmul {
   MatmulContext grid;
   std::vector<int64_t> a_offsets, b_offsets;
-  std::vector<Slice> slices;    // one per part
-  uint64_t scratch = 0;         // bytes of each part
-  CopyContext copies[2];        // of a and b, made in the first phase
+  std::vector<Slice> slices;    // by part
+  uint64_t scratch = 0;         // bytes per part
+  CopyContext copies[2];        // of a and b, in the first phase
   uint32_t copy_parts[2] = {};  // 0: no copy
   int64_t copied = 0;           // floats at the start of the workspace
   uint32_t workspace_buffer = 0;
@@ -44,8 +44,8 @@ std::unique_ptr<Execution> make_execution(const Product& p, int64_t rows, int64_
       Pairs{{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}, {DNNL_ARG_SCRATCHPAD, d.scratchpad_desc()}});
 }
 
-// Reading across rows that lie a multiple of 2 KiB apart crowds a few sets of the first-level cache, and oneDNN loses a
-// third of its speed: such operands are copied with rows slightly longer.
+// Rows a multiple of 2 KiB apart share few sets of the first-level cache, which costs oneDNN a third of its speed: such
+// operands are copied with slightly longer rows.
 constexpr int64_t kCrowded = 512, kSpacing = 16;
 
 void copy_when_crowded(OneDnnMatmul& c, int which, int64_t rows, int64_t columns, uint32_t buffer, int64_t& row,

@@ -8,7 +8,7 @@
 
 namespace harmonics::cpu {
 
-// Answers with oneDNN matmul on the slices of `context`'s grid. Offsets are copied.
+// Plans a oneDNN matmul on the slices of `context`'s grid. Copies the offsets.
 void answer_onednn_matmul(const MatmulContext& context, hx_kernel& out);
 
 }  // namespace harmonics::cpu

@@ -1,6 +1,6 @@
-// oneDNN from kernels: one OpenMP thread per call, primitives and memory objects made once.
+// oneDNN for kernels: one OpenMP thread per call; primitives and memory objects are created once.
 //
-// A kernel's memory objects are rebound to the buffers of each run, so one kernel serves one run at a time.
+// A kernel's memory objects are rebound to the buffers of each run, so a kernel must not run twice at once.
 #pragma once
 
 #include <dnnl.hpp>
@@ -14,8 +14,8 @@ namespace harmonics::cpu {
 
 const dnnl::engine& cpu_engine();
 
-// Debian's oneDNN splits work over OpenMP threads; within this scope the calling thread has one: parts are what runs at
-// once. Primitives must be made in such a scope too, because they keep the number of threads they were made for.
+// Limits OpenMP to one thread in this scope, since parts already run in parallel. Primitives must be created in such a
+// scope too: they keep their number of threads.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) {
@@ -31,7 +31,7 @@ class OneThread {
   int before_;
 };
 
-// One primitive with memory objects of its own; nothing is allocated here when it runs.
+// A primitive with its memory objects; running it allocates nothing here.
 class Execution {
  public:
   Execution(dnnl::primitive primitive, std::initializer_list<std::pair<int, dnnl::memory::desc>> arguments);

@@ -1,4 +1,4 @@
-// Rows read and written at places that numbers give. What is outside is clamped.
+// Gather and scatter. Out-of-range indices are clamped.
 #include "language.hpp"
 
 namespace harmonics::cuda {
@@ -11,8 +11,8 @@ template <typename T> __global__ void gather(const T* x, const void* indices, T*
   y[i] = x[(static_cast<int64_t>(row / p.indices) * p.size + at) * p.inner + i % p.inner];
 }
 
-// links[k]: the next index of the same place, `indices` when there is none; links[indices + k]: is k the first of its place?
-// With them every place adds what is its own in the order of the indices, whatever the number of blocks.
+// links[k]: the next k with the same index, `indices` if there is none; links[indices + k]: is k the first with its
+// index? With these lists each row sums its updates in index order, for any number of blocks.
 __global__ void link(const void* indices, uint32_t* links, LinkParameters p) {
   const uint32_t k = thread_number();
   if (k >= p.indices) return;
@@ -36,7 +36,7 @@ template <typename T> __global__ void add(const T* updates, const void* indices,
   }
 }
 
-// The place in the whole of the element that `i` counts in the block.
+// Offset in the whole of the block's element i.
 __device__ inline int64_t block_place(const void* starts, const BlockParameters& p, uint32_t i) {
   int64_t place = 0, wide = 1;
   for (uint32_t a = p.rank; a-- > 0;) {
@@ -56,13 +56,13 @@ template <typename T> __global__ void update_slice(const T* block, const void* s
   if (i < p.count) y[block_place(starts, p, i)] = block[i];
 }
 
-// NaN counts as largest; among equals the lower place comes first.
+// NaN counts as largest; on ties the lower index comes first.
 template <typename T> __device__ inline bool comes_first(T a, uint32_t i, T b, uint32_t j) {
   if (a != a || b != b) return a != a && (b == b || i < j);
   return a > b || (a == b && i < j);
 }
 
-// Each place takes the best of those that come after the last.
+// Each result takes the best element that comes after the previous one.
 template <typename T> __global__ void top(const T* x, T* values, int64_t* places, TopParameters p) {
   __shared__ T best_values[kThreads];
   __shared__ uint32_t best_places[kThreads];

@@ -1,18 +1,18 @@
-// What host and device code share: which kernels there are and the parameters they take, besides the buffers before them.
+// Shared by host and device code: kernels and their parameters, which follow the buffers.
 #pragma once
 
 #include <cstdint>
 
 namespace harmonics::cuda {
 
-// Threads of a block, of every kernel.
+// Threads per block of every kernel.
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kMostRank = 8;
 
-// The handle that the driver launches; kernels compiled for tests have one too.
+// The handle that the driver launches; also used by kernels compiled for tests.
 using Function = const void*;
 
-// A walk through arrays: sizes and, by array, strides and offset in elements.
+// Walk through arrays: sizes and, per array, strides and offset in elements.
 template <int kArrays> struct Steps {
   uint32_t rank;
   uint32_t sizes[kMostRank];
@@ -43,13 +43,14 @@ Function copy_function(uint32_t element_bytes);       // from, to
 struct CopyIfFiniteParameters {
   uint64_t bytes;
 };
-Function copy_if_finite_function();                   // from, to, number: whole words of 4 bytes and what is left, by as many threads as there are
+// from, to, number: whole words of 4 bytes and the remainder, with any number of threads
+Function copy_if_finite_function();
 Function transpose_function(uint32_t element_bytes);  // from, to; tiles of 32 x 32, by blocks {columns, rows, batch}
 Function fill_function(uint32_t element_bytes);       // to
 Function iota_function();                             // to
-Function random_function();                           // counter, to; four numbers a thread
+Function random_function();                           // counter, to; four numbers per thread
 
-// ---- index.cu: x [outer, size, inner], `indices` numbers of any whole type
+// ---- index.cu: x [outer, size, inner], `indices` numbers of any integer type
 struct GatherParameters {
   uint32_t count, size, inner, indices, dtype;
 };
@@ -67,25 +68,26 @@ struct TopParameters {
   uint32_t size, k;
 };
 Function gather_function(uint32_t element_bytes);         // x, indices, y
-Function link_function();                                 // indices, links: for each the next of the same place, and whether it is the first
-Function add_function(uint32_t dtype);                    // updates, indices, links, y; null: none of this type; blocks {indices, outer}
+Function link_function();  // indices, links: for each the next with the same index, and whether it is the first
+Function add_function(uint32_t dtype);  // updates, indices, links, y; null: unsupported type; blocks {indices, outer}
 Function dynamic_slice_function(uint32_t element_bytes);  // x, starts, y
 Function update_slice_function(uint32_t element_bytes);   // block, starts, y
-Function top_function(uint32_t dtype);                    // x, values, places; a block for each row
+Function top_function(uint32_t dtype);                    // x, values, indices; a block per row
 
 // ---- reduce.cu
 enum class Reduction : uint32_t { sum, product, maximum, minimum };
 struct ReduceParameters {
-  uint32_t results, terms, chunks, chunk;  // terms in all, and in each chunk
+  uint32_t results, terms, chunks, chunk;  // terms in all, and per chunk
   Steps<1> kept, reduced;
 };
 Function reduce_rows_function(uint32_t dtype, Reduction);     // x, y [results, chunks]; a block for each
-Function reduce_columns_function(uint32_t dtype, Reduction);  // likewise with a thread for each; blocks {results, chunks}
+// the same with a thread for each; blocks {results, chunks}
+Function reduce_columns_function(uint32_t dtype, Reduction);
 struct LaneParameters {
   uint32_t lanes, size, inner, largest;
 };
-Function arg_extreme_function(uint32_t dtype);  // x, places; a block for each lane
-Function cumsum_function(uint32_t dtype);       // x, y; a thread for each lane
+Function arg_extreme_function(uint32_t dtype);  // x, indices; a block per lane
+Function cumsum_function(uint32_t dtype);       // x, y; a thread per lane
 
 // ---- product.cu: c [batch, m, n] dense
 struct ProductParameters {
@@ -97,33 +99,34 @@ constexpr uint32_t kProductTile = 64;
 Function product_function(uint32_t dtype);  // a, b, c; blocks {columns, rows, batch}
 enum class Activation : uint32_t { none, relu, tanh, logistic, gelu };
 struct FinishParameters {
-  uint32_t count, columns, places;  // y [..., columns, places]; a bias for each column
+  uint32_t count, columns, places;  // y [..., columns, places]; a bias per column
   Activation activation;
   uint32_t has_bias;
 };
-Function finish_function(uint32_t dtype);  // bias, y of one type of floats: y = activation(y + bias)
+Function finish_function(uint32_t dtype);  // bias, y of one float type: y = activation(y + bias)
 struct RoundParameters {
   uint32_t count;
 };
-Function round_function(uint32_t dtype);  // f32, f16 or bf16: what is finite and beyond the range of f16 becomes the largest it has
+Function round_function(uint32_t dtype);  // f32, f16 or bf16: finite values saturate at the range of f16
 Function widen_function();                // f16, f32
 constexpr uint32_t kLargestParts = kThreads;
-Function largest_function();  // x f32 [count], the largest finite |x| of each of so many parts; a block for each
-// To fp8 (E4M3), divided by a power of two that brings the largest within its range: to [batch, rows, columns] dense, and that power.
+Function largest_function();  // x f32 [count], the largest finite |x| per part; a block for each
+// Scales to fp8 (E4M3) by a power of two that brings the largest value into range: writes [batch, rows, columns] dense,
+// and the scale.
 struct ScaledParameters {
   uint32_t rows, columns;
-  int64_t row, column, batch;  // distances in x
+  int64_t row, column, batch;  // strides of x
 };
 constexpr uint32_t kRoundedTile = 32;
-Function round_scaled_function();  // x f32, largest of parts, y, scale; blocks {columns, rows, batch}
+Function round_scaled_function();  // x f32, maxima of parts, y, scale; blocks {columns, rows, batch}
 
-// ---- rows.cu: rows of numbers side by side
+// ---- rows.cu: contiguous rows
 struct RowsParameters {
   uint32_t rows, columns;
   uint32_t label_dtype;
   float epsilon;
 };
-uint32_t rows_of_block(uint32_t columns);     // that one block of these kernels takes
+uint32_t rows_of_block(uint32_t columns);     // rows per block of these kernels
 Function softmax_function(uint32_t columns);           // x, y
 Function log_softmax_function(uint32_t columns);       // x, y
 Function softmax_grad_function(uint32_t columns);      // y, dy, dx
@@ -137,58 +140,58 @@ Function rms_norm_function(uint32_t columns);            // x, gain, y, rstd
 struct NormGradParameters {
   uint32_t rows, columns, blocks;
 };
-constexpr uint32_t kMostSummedColumns = 4096;  // whose sums one block holds
+constexpr uint32_t kMostSummedColumns = 4096;  // largest width whose sums fit one block
 constexpr uint32_t kNormBlocks = 256;
 Function layer_norm_grad_function();  // x, gain, mean, rstd, dy, dx, sums [2, blocks, columns]
 Function rms_norm_grad_function();    // x, gain, rstd, dy, dx, sums [1, blocks, columns]
-Function sum_blocks_function();       // sums, dgain: of one of them; a thread for each column
+Function sum_blocks_function();       // sums, dgain: of the first sum only; a thread per column
 Function sum_two_blocks_function();   // sums, dgain, dbias
 struct ChannelParameters {
   uint32_t batch, channels, places;
   uint32_t groups;
   float epsilon;
 };
-Function batch_norm_function();        // x, gain, bias, y, mean, rstd; a block for each channel
+Function batch_norm_function();        // x, gain, bias, y, mean, rstd; a block per channel
 Function batch_norm_grad_function();   // x, gain, mean, rstd, dy, dx, dgain, dbias
-Function group_norm_function();        // x, gain, bias, y, mean, rstd; a block for each group of a sample
+Function group_norm_function();        // x, gain, bias, y, mean, rstd; a block per group of a sample
 Function group_norm_grad_function();   // x, gain, mean, rstd, dy, dx
-Function group_norm_sums_function();   // x, mean, rstd, dy, dgain, dbias; a block for each channel
+Function group_norm_sums_function();   // x, mean, rstd, dy, dgain, dbias; a block per channel
 
-// ---- optimizer.cu: many tensors at once, each with blocks of its own
+// ---- optimizer.cu: many tensors at once, each with its own blocks
 struct OptimizerParameters {
   uint32_t count;      // LAMB
-  uint32_t wide_step;  // the step's number is i64, else i32
+  uint32_t wide_step;  // the step number is i64, else i32
   uint32_t decoupled, nesterov, adapts, blocks;
   double momentum, beta1, beta2, epsilon, weight_decay, alpha;
 };
-// What belongs to one parameter, and the first of its blocks.
+// Tensors of one parameter, and its first block.
 struct TensorRow {
   float* at[9];
   uint32_t count, first_block;
 };
 constexpr uint32_t kMostTensors = 48;
-// A kernel's only argument, which every driver takes up to 4 KiB.
+// A kernel's only argument; every driver allows 4 KiB.
 struct TensorTable {
   OptimizerParameters settings;
   const float* lr;
   const void* step;
   double* sums;
-  const float* number;  // updates: looked at before; null: not
+  const float* number;  // updates happen only if it is finite; null: always
   uint32_t tensors;
   TensorRow rows[kMostTensors];
 };
 static_assert(sizeof(TensorTable) <= 4096, "more than a launch takes");
 enum class UpdateRule : uint32_t { sgd, sgd_momentum, adam, rmsprop, rmsprop_moving, rmsprop_centered, rmsprop_both, lion };
-constexpr uint32_t kUpdateRun = 1024;        // numbers that one block of an update takes
+constexpr uint32_t kUpdateRun = 1024;        // elements per block of an update
 Function update_function(UpdateRule rule);   // rows: w, g, moments ..., w', moments' ...
 Function lamb_moments_function();            // w, g, m, v, step, m', v', sums [blocks, 2], number
-Function lamb_step_function();               // w, m', v', lr, step, sums, w', number; a thread for each number
-constexpr uint32_t kNormRun = 8192;          // numbers that one block of the length's kernel takes
-struct LengthParameters {
-  uint32_t count;  // of sums
+Function lamb_step_function();               // w, m', v', lr, step, sums, w', number; a thread per element
+constexpr uint32_t kNormRun = 8192;          // elements per block of squares
+struct GlobalNormParameters {
+  uint32_t count;  // number of sums
 };
-Function squares_function();  // rows: x; sums: one for each block
-Function length_function();   // sums, norm
+Function squares_function();  // rows: x; sums: one per block
+Function norm_function();   // sums, norm
 
 // ---- window.cu: planes of one to three axes
 struct WindowParameters {
@@ -200,7 +203,7 @@ struct WindowParameters {
 Function patches_function(uint32_t element_bytes);  // x, columns
 Function unpatches_function(uint32_t dtype);        // columns, x
 Function max_pool_function();                       // x, y, indices
-Function max_pool_grad_function();                  // indices, dy, dx; a block for each plane
+Function max_pool_grad_function();                  // indices, dy, dx; a block per plane
 Function avg_pool_function();                       // x, y
 Function avg_pool_grad_function();                  // dy, dx
 

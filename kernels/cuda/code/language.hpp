@@ -1,4 +1,4 @@
-// The language of kernels: CUDA's, or the one in which tests run them on the processor. And what they have in common.
+// The kernels' language: CUDA, or its emulation on the processor for tests. And common device functions.
 #pragma once
 
 #include "kernels.hpp"
@@ -20,17 +20,17 @@ namespace harmonics::cuda {
 #ifndef HM_EMULATED
 using Half = __half;
 using BFloat16 = __nv_bfloat16;
-// Beyond 448 as 448.
+// Saturates at 448.
 __device__ inline uint8_t e4m3_bits(float x) { return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3); }
 #endif
 
 constexpr uint32_t kWarp = 32;
 constexpr uint32_t kAllLanes = 0xffffffffu;
 
-// The number of this thread in one row of blocks.
+// Index of this thread in a one-dimensional grid.
 __device__ inline uint32_t thread_number() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
-// Whether what a kernel changes is to stay: the number it looks at, if it does, is infinite or none.
+// Should the kernel leave its outputs unchanged: is the number it checks, if any, infinite or NaN?
 __device__ inline bool stays(const float* number) { return number && *number - *number != 0; }
 
 template <int kArrays> __device__ inline void places_of(const Steps<kArrays>& walk, uint32_t number, int64_t (&at)[kArrays]) {
@@ -53,24 +53,24 @@ __device__ inline int64_t whole_at(const void* numbers, uint32_t dtype, uint32_t
     case HX_I16: return static_cast<const int16_t*>(numbers)[i];
     case HX_U16: return static_cast<const uint16_t*>(numbers)[i];
     case HX_U32: return static_cast<const uint32_t*>(numbers)[i];
-    default: {  // u64 beyond what is signed stays the largest
+    default: {  // u64 values beyond i64 saturate
       const uint64_t v = static_cast<const uint64_t*>(numbers)[i];
       return v > 0x7fffffffffffffffull ? 0x7fffffffffffffffll : static_cast<int64_t>(v);
     }
   }
 }
-// Held to [0, size).
+// Clamped to [0, size).
 __device__ inline uint32_t index_at(const void* numbers, uint32_t dtype, uint32_t i, uint32_t size) {
   const int64_t v = whole_at(numbers, dtype, i);
   return v < 0 ? 0 : v >= size ? size - 1 : static_cast<uint32_t>(v);
 }
 
-// What threads of one row tell each other: kLanes of them, 32 or a whole block.
+// Reductions over the kLanes threads of a row: 32 or a whole block.
 struct Sum {
   template <typename T> __device__ static T join(T a, T b) { return a + b; }
 };
 struct Largest {
-  template <typename T> __device__ static T join(T a, T b) { return a > b ? a : b; }  // passes NaN over
+  template <typename T> __device__ static T join(T a, T b) { return a > b ? a : b; }  // ignores NaN
 };
 
 template <typename Join, typename T> __device__ inline T join_warp(T v) {
@@ -81,7 +81,7 @@ template <typename Join, typename T> __device__ inline T join_warp(T v) {
 template <typename Join, typename T> __device__ inline T join_block(T v) {
   __shared__ T warps[kThreads / kWarp];
   v = join_warp<Join>(v);
-  __syncthreads();  // the results of a call before are read
+  __syncthreads();  // the previous call's results have been read
   if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = v;
   __syncthreads();
   T all = warps[0];
@@ -95,8 +95,8 @@ template <uint32_t kLanes, typename Join, typename T> __device__ inline T join_l
 
 __device__ inline float infinity() { return __int_as_float(0x7f800000); }
 
-// The mean of squares less that of the numbers squared. The mean of large numbers is rounded as they are, so kernels take
-// the mean of what it leaves as well.
+// Mean of squares minus square of the mean. The mean of large numbers is rounded, so kernels also pass the mean of the
+// centred values.
 __device__ inline float variance_of(float squares, float mean) {
   const float more = mean * mean;
   return squares == infinity() ? squares : squares < more ? 0.0f : squares - more;

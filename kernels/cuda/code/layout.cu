@@ -1,4 +1,4 @@
-// Copies along walks, and sources that only write.
+// Strided copies, and sources that only write.
 #include "language.hpp"
 
 namespace harmonics::cuda {
@@ -19,7 +19,7 @@ __global__ void copy_if_finite(const uint8_t* from, uint8_t* to, const float* nu
   if (thread_number() < p.bytes % 4) to[words * 4 + thread_number()] = from[words * 4 + thread_number()];
 }
 
-// 32 x 8 threads bring a tile of 32 x 32 into shared memory by rows of one side and take it out by rows of the other.
+// 32 x 8 threads load a tile of 32 x 32 into shared memory along one side's rows and store it along the other's.
 template <typename T> __global__ void transpose(const T* from, T* to, TransposeParameters p) {
   __shared__ T tile[32][33];
   const uint32_t x = threadIdx.x % 32, y = threadIdx.x / 32, row = blockIdx.y * 32, column = blockIdx.x * 32;
@@ -60,7 +60,7 @@ __device__ inline uint64_t splitmix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Philox 4x32-10 as harmonics/philox.hpp has it: numbers 4 t ... 4 t + 3 are the words of counter {step, t}.
+// Philox 4x32-10 as in harmonics/philox.hpp: numbers 4 t ... 4 t + 3 are the words of counter {step, t}.
 __global__ void random(const int64_t* counter, float* to, RandomParameters p) {
   const uint32_t t = thread_number();
   if (t * 4 >= p.count) return;

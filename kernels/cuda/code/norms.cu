@@ -1,11 +1,11 @@
-// Gradients of layer_norm and rms_norm, and normalisation over batch and space or over groups of channels.
+// Gradients of layer_norm and rms_norm; normalisation over batch and space or over groups of channels.
 #include "language.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-// Block b takes rows b, b + blocks ...; it adds up its rows' share of dgain and dbias column by column. Each thread has columns of
-// its own in shared memory, so that sums need no order among threads.
+// Block b takes rows b, b + blocks ..., and sums their share of dgain and dbias by column. Each thread owns columns in
+// shared memory, so sums need no synchronisation.
 template <bool kCentred>
 __device__ inline void row_grad(const float* x, const float* gain, const float* means, const float* rstds, const float* dy, float* dx, float* sums,
                                 const NormGradParameters& p) {
@@ -64,7 +64,7 @@ __global__ void sum_two_blocks(const float* sums, float* dgain, float* dbias, No
   dbias[i] = sum_of_blocks(sums + static_cast<int64_t>(p.blocks) * p.columns, i, p);
 }
 
-// The elements of one channel: f(place in the tensor) for those of this thread.
+// Calls f(offset) for this thread's elements of a channel.
 template <typename F> __device__ inline void each_of_channel(const ChannelParameters& p, uint32_t channel, F f) {
   const uint32_t n = p.batch * p.places;
   for (uint32_t i = threadIdx.x; i < n; i += kThreads)
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads) batch_norm_grad(const float* x, cons
   dbias[c] = sum;
 }
 
-// A group of a sample is one run of memory.
+// A group of a sample is contiguous.
 __global__ void __launch_bounds__(kThreads) group_norm(const float* x, const float* gain, const float* bias, float* y, float* means, float* rstds, ChannelParameters p) {
   const uint32_t own = p.channels / p.groups, n = own * p.places, first = blockIdx.x % p.groups * own;
   const int64_t start = static_cast<int64_t>(blockIdx.x) * n;

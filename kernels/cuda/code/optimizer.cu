@@ -1,5 +1,4 @@
-// Steps of parameters, many of them in one launch, and the length of all gradients together. Formulas are those of the functionals'
-// bodies.
+// Optimizer updates, many tensors per launch, and the global norm. Formulas are those of the functionals' bodies.
 #include "language.hpp"
 
 namespace harmonics::cuda {
@@ -9,7 +8,7 @@ __device__ inline double step_number(const void* step, const OptimizerParameters
   return p.wide_step ? static_cast<double>(*static_cast<const int64_t*>(step)) : static_cast<double>(*static_cast<const int32_t*>(step));
 }
 
-// The corrections start near 0: in f64 they keep all digits. The first thread of a block computes them for all.
+// Bias corrections start near 0, so they are computed in f64, by the first thread of a block for all.
 struct Scale {
   float size, spread;
 };
@@ -24,7 +23,7 @@ __device__ inline Scale scale_of(double lr, const void* step, const OptimizerPar
   return shared;
 }
 
-// Rules: what a step does to number i of a tensor. The table's order: w, g, moments ..., w', moments' ...
+// Update rules for element i of a tensor. Order of the table: w, g, moments ..., w', moments' ...
 struct Sgd {
   float lr, decay;
   __device__ explicit Sgd(const TensorTable& t) : lr(*t.lr), decay(static_cast<float>(t.settings.weight_decay)) {}
@@ -41,9 +40,9 @@ struct SgdMomentum {
       : lr(*t.lr), decay(static_cast<float>(t.settings.weight_decay)), momentum(static_cast<float>(t.settings.momentum)), nesterov(t.settings.nesterov) {}
   __device__ void step(const TensorRow& t, uint32_t i) const {
     const float w = t.at[0][i], g = t.at[1][i];
-    const float slope = decay != 0 ? g + decay * w : g, v = momentum * t.at[2][i] + slope;
+    const float gradient = decay != 0 ? g + decay * w : g, v = momentum * t.at[2][i] + gradient;
     t.at[4][i] = v;
-    t.at[3][i] = w - lr * (nesterov ? slope + momentum * v : v);
+    t.at[3][i] = w - lr * (nesterov ? gradient + momentum * v : v);
   }
 };
 
@@ -68,9 +67,9 @@ struct Adam {
   }
 };
 
-// v, then the velocity where it moves, then the mean where it is centered.
+// v, then the velocity if kMoving, then the mean if kCentered.
 template <bool kMoving, bool kCentered> struct Rmsprop {
-  static constexpr int kNew = 3 + kMoving + kCentered;  // w' and what follows
+  static constexpr int kNew = 3 + kMoving + kCentered;  // index of w'; moments follow
   float lr, epsilon, decay, alpha, rest, momentum;
   __device__ explicit Rmsprop(const TensorTable& t)
       : lr(*t.lr), epsilon(static_cast<float>(t.settings.epsilon)), decay(static_cast<float>(t.settings.weight_decay)), alpha(static_cast<float>(t.settings.alpha)),
@@ -102,13 +101,13 @@ struct Lion {
   __device__ void step(const TensorRow& t, uint32_t i) const {
     const float w = t.at[0][i], g = t.at[1][i], m = t.at[2][i];
     const float mixed = beta1 * m + rest1 * g;
-    const float sign = mixed > 0 ? 1.0f : mixed < 0 ? -1.0f : mixed;  // of 0 and NaN the mixture itself
+    const float sign = mixed > 0 ? 1.0f : mixed < 0 ? -1.0f : mixed;  // for 0 and NaN, the interpolated value itself
     t.at[4][i] = beta2 * m + rest2 * g;
     t.at[3][i] = w * (1.0f - lr * decay) - lr * sign;
   }
 };
 
-// Blocks of one tensor follow each other, and tensors in the table's order.
+// A tensor's blocks are consecutive; tensors are in the table's order.
 __device__ inline const TensorRow& row_of_block(const TensorTable& table) {
   uint32_t low = 0, high = table.tensors;
   while (high - low > 1) {
@@ -119,7 +118,7 @@ __device__ inline const TensorRow& row_of_block(const TensorTable& table) {
   return table.rows[low];
 }
 
-// The part of its tensor that a block works on.
+// A block's range of its tensor.
 struct Part {
   uint32_t begin, end;
 };
@@ -145,14 +144,14 @@ __global__ void __launch_bounds__(kThreads) squares(const __grid_constant__ Tens
   sum = join_block<Sum>(sum);
   if (threadIdx.x == 0) table.sums[blockIdx.x] = sum;
 }
-__global__ void __launch_bounds__(kThreads) length(const double* sums, float* norm, LengthParameters p) {
+__global__ void __launch_bounds__(kThreads) global_norm(const double* sums, float* norm, GlobalNormParameters p) {
   double sum = 0;
   for (uint32_t i = threadIdx.x; i < p.count; i += kThreads) sum += sums[i];
   sum = join_block<Sum>(sum);
   if (threadIdx.x == 0) *norm = static_cast<float>(sqrt(sum));
 }
 
-// What LAMB moves w along.
+// LAMB's update direction.
 __device__ inline float direction(float w, float m, float v, const Scale& scale, const OptimizerParameters& p) {
   const float d = scale.size * (m / (sqrtf(v) / scale.spread + static_cast<float>(p.epsilon)));
   return p.weight_decay != 0 ? d + static_cast<float>(p.weight_decay) * w : d;
@@ -161,34 +160,35 @@ __global__ void __launch_bounds__(kThreads) lamb_moments(const float* w, const f
                                                          double* sums, const float* number, OptimizerParameters p) {
   if (stays(number)) return;
   const Scale scale = scale_of(1, step, p);
-  double length = 0, reach = 0;
+  double norm = 0, reach = 0;
   for (uint32_t i = thread_number(); i < p.count; i += p.blocks * kThreads) {
     const float gradient = g[i], mean = m[i] + (gradient - m[i]) * static_cast<float>(1 - p.beta1);
     const float square = v[i] * static_cast<float>(p.beta2) + static_cast<float>(1 - p.beta2) * (gradient * gradient);
     new_m[i] = mean;
     new_v[i] = square;
     const double d = direction(w[i], mean, square, scale, p);
-    length += static_cast<double>(w[i]) * w[i];
+    norm += static_cast<double>(w[i]) * w[i];
     reach += d * d;
   }
-  length = join_block<Sum>(length);
+  norm = join_block<Sum>(norm);
   reach = join_block<Sum>(reach);
   if (threadIdx.x != 0) return;
-  sums[2 * blockIdx.x] = length;
+  sums[2 * blockIdx.x] = norm;
   sums[2 * blockIdx.x + 1] = reach;
 }
 __global__ void __launch_bounds__(kThreads) lamb_step(const float* w, const float* m, const float* v, const float* lr, const void* step, const double* sums,
                                                       float* new_w, const float* number, OptimizerParameters p) {
   if (stays(number)) return;
   const Scale scale = scale_of(1, step, p);
-  double length = 0, reach = 0;
+  double norm = 0, reach = 0;
   for (uint32_t b = 0; p.adapts && b < p.blocks; ++b) {
-    length += sums[2 * b];
+    norm += sums[2 * b];
     reach += sums[2 * b + 1];
   }
   const uint32_t i = thread_number();
   if (i >= p.count) return;
-  const float rate = length > 0 && reach > 0 ? *lr * (static_cast<float>(sqrt(length)) / static_cast<float>(sqrt(reach))) : *lr;
+  const float rate =
+      norm > 0 && reach > 0 ? *lr * (static_cast<float>(sqrt(norm)) / static_cast<float>(sqrt(reach))) : *lr;
   new_w[i] = w[i] - rate * direction(w[i], m[i], v[i], scale, p);
 }
 }  // namespace
@@ -209,6 +209,6 @@ Function update_function(UpdateRule rule) {
 Function lamb_moments_function() { return HM_FUNCTION(lamb_moments); }
 Function lamb_step_function() { return HM_FUNCTION(lamb_step); }
 Function squares_function() { return HM_FUNCTION(squares); }
-Function length_function() { return HM_FUNCTION(length); }
+Function norm_function() { return HM_FUNCTION(global_norm); }
 
 }  // namespace harmonics::cuda

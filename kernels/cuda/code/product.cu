@@ -1,4 +1,4 @@
-// Products of matrices with any strides, for element types and machines that cuBLASLt does not serve, and what follows a product.
+// Matrix products with any strides, for types and machines that cuBLASLt does not support, and epilogues.
 #include "language.hpp"
 
 namespace harmonics::cuda {
@@ -16,7 +16,7 @@ template <> struct SumOf<double> {
   using type = double;
 };
 
-// A block of 16 x 16 threads makes a tile of 64 x 64, each thread 4 x 4 of it, 16 terms at a time.
+// A block of 16 x 16 threads computes a tile of 64 x 64, each thread 4 x 4 of it, 16 terms at a time.
 template <typename T> __global__ void __launch_bounds__(kThreads) product(const T* a, const T* b, T* c, ProductParameters p) {
   using S = typename SumOf<T>::type;
   __shared__ T left[kDeep][kProductTile + 1], right[kDeep][kProductTile + 1];
@@ -27,7 +27,7 @@ template <typename T> __global__ void __launch_bounds__(kThreads) product(const 
   S sums[kEach][kEach] = {};
   for (uint32_t d = 0; d < p.k; d += kDeep) {
     for (uint32_t e = me; e < kDeep * kProductTile; e += kThreads) {
-      // Neighbouring threads read neighbours in memory.
+      // Adjacent threads read adjacent elements.
       const uint32_t ar = p.a_column == 1 ? e / kDeep : e % kProductTile, ad = p.a_column == 1 ? e % kDeep : e / kProductTile;
       const uint32_t bc = p.b_column == 1 ? e % kProductTile : e / kDeep, bd = p.b_column == 1 ? e / kProductTile : e % kDeep;
       left[ad][ar] = row + ar < p.m && d + ad < p.k ? a[at[0] + (row + ar) * p.a_row + (d + ad) * p.a_column] : T(0);
@@ -103,13 +103,13 @@ __global__ void largest(const float* from, float* parts, RoundParameters p) {
   if (threadIdx.x == 0) parts[blockIdx.x] = most;
 }
 
-// The least power of two by which no number is beyond 448.
+// The least power of two that scales all values to at most 448.
 __device__ inline float scale_for(float most) {
   if (most == 0) return 1;
   return __int_as_float((__float_as_int(most / 448) + 0x7fffff) & 0x7f800000);
 }
 
-// A tile of 32 x 32, what is not finite as NaN, comes in along what are neighbours in x, and goes out along its rows.
+// Tiles of 32 x 32 are loaded along x's contiguous axis and stored along rows; infinities become NaN.
 __global__ void round_scaled(const float* from, const float* parts, uint8_t* to, float* scale, ScaledParameters p) {
   __shared__ float tile[kRoundedTile][kRoundedTile + 1];
   const float unit = scale_for(join_block<Largest>(parts[threadIdx.x]));

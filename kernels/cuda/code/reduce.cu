@@ -1,10 +1,11 @@
-// Reductions in an order that the shape alone gives: each thread takes terms at equal distances, then threads join in pairs.
+// Reductions in an order that depends on shapes only: each thread takes terms at equal distances, then threads combine
+// in pairs.
 #include "language.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-// Sums of narrow whole numbers are made in 64 bits and wrap when stored.
+// Sums of narrow integers are 64-bit and wrap when stored.
 template <typename T> struct Wide {
   using type = int64_t;
 };
@@ -37,7 +38,7 @@ struct Multiply {
   template <typename T> __device__ static T start() { return 1; }
   template <typename T> __device__ static T join(T a, T b) { return a * b; }
 };
-// NaN wins, and the first of equals stays.
+// NaN wins; on ties the first wins.
 struct Most {
   template <typename T> __device__ static T start() { return Ends<T>::least(); }
   template <typename T> __device__ static bool beats(T b, T a) { return a == a && (b != b || b > a); }
@@ -93,7 +94,7 @@ template <typename T> __global__ void arg_extreme(const T* x, int64_t* y, LanePa
     if (me < half && places[me + half] < p.size) {
       const uint32_t mine = places[me], other = places[me + half];
       const T a = values[me], b = values[me + half];
-      // The lower place stays among equals, and among those that are not numbers.
+      // On ties, and between NaNs, the lower index wins.
       const bool alike = a == b || (a != a && b != b);
       if (mine == p.size || (alike ? other < mine : beats(b, a))) {
         places[me] = other;

@@ -1,4 +1,4 @@
-// Kernels that take a tensor row by row: softmax and its losses, layer_norm, rms_norm. A warp takes a short row, a block a long one.
+// Row-wise kernels: softmax and its losses, layer_norm, rms_norm. A warp handles a short row, a block a long one.
 #include "language.hpp"
 
 namespace harmonics::cuda {
@@ -11,7 +11,7 @@ template <uint32_t kLanes> struct Row {
   __device__ Row() : number(blockIdx.x * (kThreads / kLanes) + threadIdx.x / kLanes), lane(threadIdx.x % kLanes) {}
 };
 
-// NaN is passed over here: it comes out of the exponentials.
+// Ignores NaN, which comes back through the exponentials.
 template <uint32_t kLanes> __device__ inline float largest_of(const float* x, uint32_t n, uint32_t lane) {
   float most = -infinity();
   for (uint32_t i = lane; i < n; i += kLanes) most = Largest::join(x[i], most);
@@ -23,7 +23,7 @@ template <uint32_t kLanes> __device__ inline float sum_of_exponentials(const flo
   return join_lanes<kLanes, Sum>(sum);
 }
 
-// Threads beyond the last row go through it too, so that all of a warp meet, and write nothing.
+// Threads beyond the last row take part in the reductions of their warp, but write nothing.
 #define HM_ROW                                                                  \
   const Row<kLanes> row;                                                        \
   const uint32_t r = row.number < p.rows ? row.number : p.rows - 1, n = p.columns; \
@@ -55,7 +55,8 @@ __global__ void __launch_bounds__(kThreads) softmax_grad(const float* y, const f
   }
 }
 
-// A label outside the classes has probability 0: the loss is infinite. Large logits cost no digits: the loss is not made of lse.
+// A label outside the classes has probability 0: the loss is infinite. The loss is not computed from lse, so that large
+// logits lose no precision.
 template <uint32_t kLanes>
 __global__ void __launch_bounds__(kThreads) cross_entropy(const float* x, const void* labels, float* loss, float* lse, RowsParameters p) {
   HM_ROW;
@@ -67,16 +68,17 @@ __global__ void __launch_bounds__(kThreads) cross_entropy(const float* x, const 
   lse[r] = log_sum + shift;
 }
 
-// The rounding of lse is common to a row: exponentials relative to it are divided by their own sum.
+// The rounding error of lse is common to a row: exponentials relative to it are divided by their own sum.
 template <uint32_t kLanes>
 __global__ void __launch_bounds__(kThreads)
 cross_entropy_grad(const float* x, const void* labels, const float* lse, const float* dloss, float* dx, RowsParameters p) {
   HM_ROW;
   const int64_t label = whole_at(labels, p.label_dtype, r);
-  const float shift = lse[r], slope = dloss[r];
+  const float shift = lse[r], dl = dloss[r];
   const float share = 1.0f / sum_of_exponentials<kLanes>(x + start, shift, n, row.lane);
   if (row.number >= p.rows) return;
-  for (uint32_t i = row.lane; i < n; i += kLanes) dx[start + i] = (expf(x[start + i] - shift) * share - (i == label ? 1.0f : 0.0f)) * slope;
+  for (uint32_t i = row.lane; i < n; i += kLanes)
+    dx[start + i] = (expf(x[start + i] - shift) * share - (i == label ? 1.0f : 0.0f)) * dl;
 }
 
 template <uint32_t kLanes, bool kCentred>

@@ -1,10 +1,10 @@
-// Windows that slide over planes: as columns and back, pooling. One thread makes one result, in the order of the taps.
+// Sliding windows over planes: patches, unpatches, pooling. One thread computes one result, in tap order.
 #include "language.hpp"
 
 namespace harmonics::cuda {
 namespace {
 
-// Where tap `tap` of window `window` lies in its plane; -1: beyond.
+// Offset in its plane of tap `tap` of window `window`; -1: outside.
 __device__ inline int32_t element_at(const WindowParameters& p, uint32_t tap, uint32_t window) {
   int32_t place = 0, wide = 1;
   for (uint32_t a = p.rank; a-- > 0;) {
@@ -17,7 +17,7 @@ __device__ inline int32_t element_at(const WindowParameters& p, uint32_t tap, ui
   }
   return place;
 }
-// The window whose tap `tap` lies on `element`; -1: none does.
+// The window whose tap `tap` is at `element`; -1: none.
 __device__ inline int32_t window_at(const WindowParameters& p, uint32_t tap, uint32_t element) {
   int32_t place = 0, wide = 1;
   for (uint32_t a = p.rank; a-- > 0;) {
@@ -60,7 +60,7 @@ template <typename T> __global__ void unpatches(const T* columns, T* x, WindowPa
   x[i] = static_cast<T>(sum);
 }
 
-// NaN wins and stays; equals do not take over.
+// NaN wins and stays; on ties the first wins.
 __global__ void max_pool(const float* x, float* y, int32_t* indices, WindowParameters p) {
   const uint32_t i = thread_number();
   if (i >= p.count) return;
@@ -75,7 +75,7 @@ __global__ void max_pool(const float* x, float* y, int32_t* indices, WindowParam
   indices[i] = best;
 }
 
-// A block takes a plane, each of its threads the elements that are its own; windows add in their order.
+// A block handles a plane; each thread owns elements, and windows are added in order.
 __global__ void __launch_bounds__(kThreads) max_pool_grad(const int32_t* indices, const float* dy, float* dx, WindowParameters p) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * p.places;
   float* plane = dx + static_cast<int64_t>(blockIdx.x) * p.plane;

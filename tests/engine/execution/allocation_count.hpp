@@ -1,4 +1,4 @@
-// Counts every heap allocation of the process while asked to, whoever makes it.
+// Counts all heap allocations of the process on request.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,12 @@
 namespace harmonics::testing {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kCountsAllocations = false;  // the sanitizers have their own malloc
+inline constexpr bool kCountsAllocations = false;  // sanitizers replace malloc themselves
 #else
 inline constexpr bool kCountsAllocations = true;
 #endif
 
 void start_counting();
-uint64_t stop_counting();  // allocations since start_counting(), on all threads
+uint64_t stop_counting();  // allocations on all threads since start_counting()
 
 }  // namespace harmonics::testing

@@ -1,18 +1,18 @@
-// A training step that gets a batch of its own each time: from the host's memory, or by way of Arrivals, where the next batch sets
-// out when the loss of the step before is known, and its second half may still run.
+// A training step on a new batch each time: from host memory, or through InputPrefetch, where the next batch starts while
+// a step runs.
 #pragma once
 
 #include <catch2/catch.hpp>
 
 #include <algorithm>
 
-#include "engine/execution/arrivals.hpp"
+#include "engine/execution/input_prefetch.hpp"
 #include "engine/model/parameter_store.hpp"
 #include "tests/engine/execution/training_program.hpp"
 
 namespace harmonics::testing {
 
-// Weights and moments in a store, as graphs have them.
+// Declares weights and moments in a store, as graphs do.
 inline void declare(ParameterStore& store, const TrainingStep& step) {
   for (const Op op : {Op::parameter, Op::state})
     for (const Node* leaf : step.program.leaves(op)) {
@@ -31,7 +31,7 @@ inline bool same(const std::map<std::string, HTensor>& a, const std::map<std::st
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](const auto& x, const auto& y) { return x.first == y.first && same_bits(x.second, y.second); });
 }
 
-// The weights after so many steps.
+// The weights after `steps` steps.
 inline std::map<std::string, HTensor> trained_on_batches(const TrainingStep& step, int steps, Executor& executor, const CompileOptions& options, bool arriving) {
   constexpr size_t kBatches = 3;
   ParameterStore store;
@@ -43,17 +43,17 @@ inline std::map<std::string, HTensor> trained_on_batches(const TrainingStep& ste
   const uint64_t bytes = plan->input_type(at).bytes();
   std::vector<std::byte> own(bytes);
   const ItemPtr device = (options.registry ? options.registry : &Registry::global())->need(HX_DEVICE, options.device);
-  const auto arrivals = arriving ? Arrivals::open(device, store.queue_on(device), {bytes}, kBatches) : nullptr;
-  if (arriving) REQUIRE(arrivals);
+  const auto prefetch = arriving ? InputPrefetch::open(device, store.queue_on(device), {bytes}, kBatches) : nullptr;
+  if (arriving) REQUIRE(prefetch);
   const auto send = [&](int i) {
-    if (arrivals) arrivals->renew(static_cast<size_t>(i) % kBatches);
-    void* to = arrivals ? arrivals->host(static_cast<size_t>(i) % kBatches, 0) : own.data();
+    if (prefetch) prefetch->renew(static_cast<size_t>(i) % kBatches);
+    void* to = prefetch ? prefetch->host(static_cast<size_t>(i) % kBatches, 0) : own.data();
     std::memcpy(to, noise(plan->input_type(at).shape, static_cast<uint32_t>(100 + i), 1.0f).bytes(), bytes);
-    if (arrivals) arrivals->start(static_cast<size_t>(i) % kBatches, {bytes});
+    if (prefetch) prefetch->start(static_cast<size_t>(i) % kBatches, {bytes});
   };
   send(0);
   for (int i = 0; i < steps; ++i) {
-    inputs[at] = arrivals ? arrivals->host(static_cast<size_t>(i) % kBatches, 0) : own.data();
+    inputs[at] = prefetch ? prefetch->host(static_cast<size_t>(i) % kBatches, 0) : own.data();
     REQUIRE(plan->run_if_finite(inputs.data(), loss));
     if (i + 1 < steps) send(i + 1);
   }

@@ -1,5 +1,5 @@
-// A device whose memory is not the host's, for tests: buffers are numbers that are no addresses, and nothing that is queued
-// happens before the queue is synchronized, or another one waits for it. Its kernels are those of the CPU, so results have the same bits.
+// A fake device with its own memory: buffers are numbers, not addresses, and queued work runs only when the queue is
+// synchronized or another one waits for it. Its kernels are the CPU's, so results have the same bits.
 #pragma once
 
 #include <atomic>
@@ -23,23 +23,23 @@ namespace harmonics::testing {
 class FakeAccelerator : public StagingDevice {
  public:
   std::string unavailable;
-  std::set<std::string> declined;   // operations it has no kernel for
-  std::string breaks;               // the kernel of this operation fails when it runs
+  std::set<std::string> declined;   // operations without a kernel
+  std::string breaks;               // this operation's kernel fails
   uint64_t most_bytes = 1ull << 32;
   size_t uploads = 0, downloads = 0, kernels = 0, synchronized = 0;
   uint64_t uploaded = 0, downloaded = 0;
-  bool hurries = false;     // queues beside a first one do at once what they are given
-  bool looks = false;       // at numbers: kernels of updates, and copies,
-  std::set<std::string> blind;  // but these kernels not
-  size_t waits = 0;         // of a queue for another
-  size_t awaited = 0;       // events by the host
+  bool hurries = false;     // queues other than the first run work at once
+  bool looks = false;       // supports enqueue_if_finite and copy_if_finite,
+  std::set<std::string> blind;  // except for these kernels
+  size_t waits = 0;         // waits of a queue for another
+  size_t awaited = 0;       // events awaited by the host
   bool keeps_times = true;
-  std::optional<double> tells;       // instead of the seconds that have passed
-  bool forgets = false;              // the times it kept
-  std::atomic<int> upload_fails{0};  // the so many-th from now on, on a queue beside a first one
+  std::optional<double> tells;       // reported instead of the elapsed seconds
+  bool forgets = false;              // declines to report elapsed times
+  std::atomic<int> upload_fails{0};  // count of uploads until one fails, on a queue other than the first
 
   ~FakeAccelerator() override { leaked = buffers_.size() + host_.size() + events_; }
-  inline static size_t leaked = 0;  // buffers, memory of the host and events the last one had when it went
+  inline static size_t leaked = 0;  // buffers, host memory and events that the last device leaked
 
   std::string describe() const override { return "an accelerator for tests"; }
   hx_device_info info() override {
@@ -198,7 +198,7 @@ class FakeAccelerator : public StagingDevice {
 
   static Queue& of(hx_queue* queue) { return *reinterpret_cast<Queue*>(queue); }
   static std::shared_ptr<Point>& of(hx_event* event) { return *reinterpret_cast<std::shared_ptr<Point>*>(event); }
-  // Queues are filled by several threads, and run by whichever waits first.
+  // Several threads fill queues; the first that waits runs them.
   void put(hx_queue* queue, std::function<void()> job) {
     const std::lock_guard lock(order_);
     of(queue).jobs.push_back(std::move(job));
@@ -246,10 +246,10 @@ class FakeAccelerator : public StagingDevice {
   std::map<uint64_t, std::vector<std::byte>> buffers_;
   std::map<void*, std::unique_ptr<Storage>> host_;
   size_t queues_ = 0, events_ = 0;
-  uint64_t last_ = 1000;  // no address
+  uint64_t last_ = 1000;  // not an address
 };
 
-// `stages`: with pinned memory, events and times. `looks`: at numbers too.
+// `stages`: with pinned memory, events and times. `looks`: with updates conditional on a finite number.
 inline std::shared_ptr<FakeAccelerator> add_fake_accelerator(Registry& registry, const std::string& name = "fake", bool stages = false, bool looks = false) {
   auto device = std::make_shared<FakeAccelerator>();
   device->looks = looks;

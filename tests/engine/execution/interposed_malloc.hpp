@@ -1,4 +1,5 @@
-// The counting of allocation_count.hpp: malloc and its kin replaced. Include it in exactly one source of a test executable.
+// Implementation of allocation_count.hpp: replaces malloc and related functions. Include in exactly one source of a
+// test executable.
 #pragma once
 
 #include <atomic>
@@ -12,7 +13,7 @@ std::atomic<uint64_t> allocations{0};
 }  // namespace
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// glibc's own functions under their second names; ours are exported, so that plugins and what they load find them.
+// glibc's functions under their internal names; ours are exported, so that plugins and their libraries use them.
 #pragma GCC visibility push(default)
 extern "C" {
 void* __libc_malloc(size_t);

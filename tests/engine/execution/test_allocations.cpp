@@ -16,14 +16,14 @@ uint64_t allocations_of(Executable& executable, const void* const* inputs, int s
 
 }  // namespace
 
-TEST_CASE("the counter counts") {
+TEST_CASE("allocations: the counter works") {
   if (!kCountsAllocations) return;
   start_counting();
   const HTensor t(DType::F32, {4});
   CHECK(stop_counting() >= 2);
 }
 
-TEST_CASE("a steady step on the reference device allocates nothing of the plan's own") {
+TEST_CASE("allocations: a steady reference step has none in the plan") {
   if (!kCountsAllocations) return;
   Builder b;
   const ValueId x = b.input("x", {3, 4}), w = b.parameter("w", {3, 4});
@@ -40,8 +40,8 @@ TEST_CASE("a steady step on the reference device allocates nothing of the plan's
   CHECK(allocations_of(*executable, inputs, 100) == 0);
 }
 
-// oneDNN makes small allocations of its own in every execute(); they must stay that few.
-TEST_CASE("a steady training step on the CPU device allocates nothing outside oneDNN") {
+// oneDNN makes small allocations in every execute(); their number must not grow.
+TEST_CASE("allocations: a steady CPU training step has none outside oneDNN") {
   if (!kCountsAllocations) return;
   const TrainingStep step = training_step(16, {64, 32, 10});
   MapBinding binding(step.numbers);
@@ -60,7 +60,7 @@ TEST_CASE("a steady training step on the CPU device allocates nothing outside on
   }
 }
 
-TEST_CASE("inference of a plan without oneDNN allocates nothing at all on the CPU device") {
+TEST_CASE("allocations: CPU inference without oneDNN has none") {
   if (!kCountsAllocations) return;
   Builder b;
   ValueId x = b.input("x", {256, 512});

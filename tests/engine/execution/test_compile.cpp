@@ -5,7 +5,7 @@
 using namespace harmonics;
 using namespace harmonics::testing;
 
-TEST_CASE("the reference device gives the interpreter's bits on random programs, whatever the arena held") {
+TEST_CASE("reference device: interpreter's bits on random programs with a poisoned arena") {
   const auto executor = make_sequential_executor();
   for (uint32_t seed = 0; seed < 200; ++seed) {
     INFO("seed " << seed);
@@ -44,7 +44,7 @@ TEST_CASE("running twice uses the updated parameters and new inputs") {
   CHECK(same_bits(binding.tensor("w", {DType::F32, {3}}), HTensor::from<float>({3}, {4, 100, 676})));
 }
 
-TEST_CASE("nothing is changed before the rest runs") {
+TEST_CASE("run_forward: changes no parameter or state") {
   Builder b;
   const ValueId x = b.input("x", {2}), w = b.parameter("w", {2}), mean = b.state("mean", {2});
   const ValueId loss = b.apply(Op::mul, {x, w});
@@ -70,7 +70,7 @@ TEST_CASE("nothing is changed before the rest runs") {
   CHECK(same_bits(binding.tensor("mean", type), HTensor::from<float>({2}, {3, 8})));
 }
 
-TEST_CASE("parameters can trade places and be handed out with their old values") {
+TEST_CASE("updates: parameters can be swapped, outputs keep old values") {
   Builder b;
   const ValueId a = b.parameter("a", {2}), c = b.parameter("c", {2});
   b.output("old a", a);
@@ -98,7 +98,7 @@ TEST_CASE("indices outside their axis are clamped in compiled programs") {
   CHECK(same_bits(executable->output("rows"), HTensor::from<float>({4, 2}, {0, 1, 2, 3, 4, 5, 4, 5})));
 }
 
-TEST_CASE("options that name nothing are refused") {
+TEST_CASE("compile options: unknown names are rejected") {
   Builder b;
   b.output("y", b.input("x", {2}));
   const auto executor = make_sequential_executor();
@@ -119,7 +119,7 @@ TEST_CASE("options that name nothing are refused") {
   CHECK_THROWS_WITH(executable->output("z"), "program 'test' has no output 'z'");
 }
 
-TEST_CASE("observe sees the program after each pass") {
+TEST_CASE("compile options: observe gets the program after each pass") {
   const RandomProgram random(3);
   std::vector<std::string> seen;
   CompileOptions options = on("reference");

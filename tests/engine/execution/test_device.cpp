@@ -1,4 +1,4 @@
-// What a plan asks of a device and of plugins' opaque functions, with devices made for the test.
+// Plans on custom test devices, and plugins' opaque functions.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -114,7 +114,7 @@ std::string error_of(const std::function<void()>& body) {
 
 }  // namespace
 
-TEST_CASE("a device's kernels run phase by phase, with their workspace, and are given back") {
+TEST_CASE("device: kernels run phase by phase with workspace and are destroyed") {
   destroyed = 0;
   WithDevice with;
   Builder b;
@@ -155,7 +155,7 @@ TEST_CASE("a call without a kernel is replaced by its body") {
   CHECK(source.why_not("neg", {}, type, type).empty());
 }
 
-TEST_CASE("a device that fails or answers nonsense is named with the call site") {
+TEST_CASE("device: failures and invalid answers name the call site") {
   WithDevice with;
   Builder b;
   b.output("y", b.apply(Op::neg, {b.input("x", {4})}));
@@ -168,7 +168,7 @@ TEST_CASE("a device that fails or answers nonsense is named with the call site")
         "device 'test' gave a kernel without function, name, phases or parts for neg(f32[4]) -> f32[4]");
 }
 
-TEST_CASE("a plugin's opaque function runs inside the plan, and its exception surfaces") {
+TEST_CASE("host calls: run inside the plan, exceptions propagate") {
   const HTensor numbers = HTensor::from<float>({3}, {1, 2, 3});
   const void* inputs[1] = {numbers.bytes()};
   const auto run = [&](const std::string& mode) {
@@ -182,10 +182,10 @@ TEST_CASE("a plugin's opaque function runs inside the plan, and its exception su
   };
   CHECK(same_bits(run(""), HTensor::from<float>({3}, {-2, -4, -6})));
   CHECK(error_of([&] { run("throw"); }) == "'tripling' threw: out of triples");
-  CHECK(error_of([&] { run("shape"); }) == "'tripling' gave f32[7] instead of f32[3]");
+  CHECK(error_of([&] { run("shape"); }) == "'tripling' returned f32[7] instead of f32[3]");
 }
 
-TEST_CASE("the engine's cost of a step that does nothing") {
+TEST_CASE("plan: overhead of an empty step") {
   class Nothing : public Device {
    public:
     std::string describe() const override { return "nothing"; }

@@ -1,4 +1,4 @@
-// Programs on a device that has memory of its own, made for the test: fake_accelerator.hpp.
+// Programs on a device with its own memory: fake_accelerator.hpp.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -27,7 +27,7 @@ struct Accelerated {
   }
 };
 
-// One whose table of functions is another's in part.
+// A device whose function table is a part of another's.
 struct HalfDevice {
   Accelerated accelerated{true};
   Item item;
@@ -61,7 +61,7 @@ std::map<std::string, HTensor> trained_on_cpu(int steps) {
 
 TEST_CASE("random programs give the same bits on a device with its own memory") {
   Accelerated with;
-  with.device->declined = {"transpose", "concat"};  // the host computes these
+  with.device->declined = {"transpose", "concat"};  // runs on the host
   for (uint32_t seed = 0; seed < 60; ++seed) {
     INFO("seed " << seed);
     const RandomProgram random(seed, 25);
@@ -70,7 +70,7 @@ TEST_CASE("random programs give the same bits on a device with its own memory") 
   }
 }
 
-TEST_CASE("training on a device keeps weights there and brings them when they are read") {
+TEST_CASE("device memory: weights stay on the device until they are read") {
   const auto expected = trained_on_cpu(5);
   Accelerated with;
   ParameterStore store;
@@ -89,14 +89,15 @@ TEST_CASE("training on a device keeps weights there and brings them when they ar
     uint64_t input_bytes = 0, output_bytes = 0;
     for (size_t i = 0; i < plan->input_names().size(); ++i) input_bytes += plan->input_type(i).bytes();
     for (const NamedValue& v : step().program.outputs) output_bytes += step().program.type(v.value).bytes();
-    CHECK(with.device->uploaded == 4 * (input_bytes + kSmallInput - sizeof(float)));  // weights stay; the rate and the step's number go together
+    // weights stay; learning rate and step number are packed
+    CHECK(with.device->uploaded == 4 * (input_bytes + kSmallInput - sizeof(float)));
     CHECK(with.device->downloaded == 4 * output_bytes);
     CHECK(same(all_of(store), expected));
   }
   CHECK(same(all_of(store), expected));
 }
 
-TEST_CASE("what the host writes reaches the device, and the other way round") {
+TEST_CASE("device memory: host and device see each other's writes") {
   Accelerated with;
   ParameterStore store;
   declare(store, step());
@@ -124,7 +125,7 @@ TEST_CASE("programs of the host, of one device and of another share a store") {
   CHECK(same(all_of(store), trained_on_cpu(6)));
 }
 
-TEST_CASE("a store keeps its numbers when the program on a device goes") {
+TEST_CASE("device memory: the store keeps its values when the program is destroyed") {
   Accelerated with;
   ParameterStore store;
   declare(store, step());
@@ -135,7 +136,7 @@ TEST_CASE("a store keeps its numbers when the program on a device goes") {
   CHECK(same(all_of(store), trained_on_cpu(3)));
 }
 
-TEST_CASE("buffers are given back") {
+TEST_CASE("device memory: buffers are released") {
   {
     Accelerated with;
     ParameterStore store;
@@ -146,7 +147,7 @@ TEST_CASE("buffers are given back") {
   CHECK(FakeAccelerator::leaked == 0);
 }
 
-TEST_CASE("what a device lacks is computed by the host and said so") {
+TEST_CASE("device plan: nodes without a device kernel run on the host") {
   Accelerated with;
   with.device->declined = {"softmax_cross_entropy_grad", "reduce_sum", "exp"};
   ParameterStore store;
@@ -162,7 +163,7 @@ TEST_CASE("what a device lacks is computed by the host and said so") {
     for (int64_t i = 0; i < given.size(); ++i) REQUIRE(given.data<float>()[i] == Approx(expected.at(name).data<float>()[i]).margin(1e-5));
 }
 
-TEST_CASE("a device that fails says which, and what it was doing") {
+TEST_CASE("device plan: a device failure names device and operation") {
   Accelerated with;
   Builder b;
   b.output("y", b.apply(Op::neg, {b.input("x", {4})}));
@@ -184,7 +185,7 @@ TEST_CASE("a device that fails says which, and what it was doing") {
   }
 }
 
-TEST_CASE("a device with half of the functions for memory of its own is refused") {
+TEST_CASE("device memory: an incomplete function table is rejected") {
   Accelerated with;
   const auto half = std::make_shared<Item>();
   static const hx_device_vt table = [] {
@@ -196,7 +197,8 @@ TEST_CASE("a device with half of the functions for memory of its own is refused"
   half->name = "half";
   half->self = new std::shared_ptr<MemoryDevice>(with.device);
   half->vtable = &table;
-  CHECK(message_of([&] { has_own_memory(*half); }) == "device 'half' has some of the functions for memory of its own, but not all\n"
+  CHECK(message_of([&] { has_own_memory(*half); }) ==
+        "device 'half' has some of the functions for device memory, but not all\n"
         "open_queue, close_queue, allocate, release, upload, download, copy and synchronize belong together");
 }
 
@@ -218,7 +220,7 @@ TEST_CASE("timed and empty runs of a plan on a device") {
   CHECK(same(all_of(store), trained_on_cpu(1)));
 }
 
-TEST_CASE("steps are timed by the device's clock where it keeps one, and else waited for one by one") {
+TEST_CASE("timed run: device clock if available, else synchronized steps") {
   struct Way {
     bool gives, forgets;
   };
@@ -254,7 +256,7 @@ TEST_CASE("steps are timed by the device's clock where it keeps one, and else wa
   CHECK(FakeAccelerator::leaked == 0);
 }
 
-TEST_CASE("steps of the host are timed with their copies by the device's clock") {
+TEST_CASE("timed run: host steps include their copies") {
   Accelerated with(true);
   with.device->declined = {"softmax_cross_entropy_grad", "reduce_sum"};
   ParameterStore store;
@@ -266,7 +268,7 @@ TEST_CASE("steps of the host are timed with their copies by the device's clock")
   for (size_t i = 0; i < plan->steps().size(); ++i) CHECK(times.stamps[i + 1] > times.stamps[i]);
 }
 
-TEST_CASE("a device whose times cannot be is an error that says what it told") {
+TEST_CASE("timed run: impossible times are an error") {
   Accelerated with(true);
   ParameterStore store;
   declare(store, step());
@@ -284,10 +286,10 @@ TEST_CASE("a device whose times cannot be is an error that says what it told") {
   with.device->tells = -0.5;
   CHECK(said() == "device 'fake' says that -0.5 seconds have passed between a point of its queue and a later one");
   with.device->forgets = true;
-  CHECK(said() == "device 'fake' has kept times before, and now it does not");
+  CHECK(said() == "device 'fake' reported event times before, but no longer does");
 }
 
-TEST_CASE("a device with one of the functions for times, or without events, is refused") {
+TEST_CASE("device clock: an incomplete function table is rejected") {
   static const auto tables = [] {
     std::vector<hx_device_vt> vts(4, *detail::staging_device_vt());
     vts[1].elapsed = nullptr;
@@ -300,12 +302,14 @@ TEST_CASE("a device with one of the functions for times, or without events, is r
   CHECK(clock(0));
   CHECK_FALSE(clock(3));
   for (const size_t i : {1, 2})
-    CHECK(message_of([&] { clock(i); }) == "device 'half' has some of the functions for times of its own, but not all\nrecord_time, elapsed, record, wait and release_event belong together");
+    CHECK(message_of([&] { clock(i); }) ==
+          "device 'half' has some of the functions for event times, but not all\nrecord_time, elapsed, record, wait "
+          "and release_event belong together");
 }
 
 namespace {
 
-// Steps, one of whose batches has what is no number; the weights after all of them, and how often the loss was finite.
+// Runs steps, one of them on a batch with NaN; returns the final weights, and counts finite losses.
 std::map<std::string, HTensor> trained_past_nan(const CompileOptions& options, Executor& executor, int& finite) {
   ParameterStore store;
   declare(store, step());
@@ -327,7 +331,7 @@ std::map<std::string, HTensor> trained_past_nan(const CompileOptions& options, E
 
 }  // namespace
 
-TEST_CASE("a device that looks at the loss gets whole steps at once, and changes nothing when it is not finite") {
+TEST_CASE("run_if_finite: one submission, no change if the loss is not finite") {
   const auto executor = make_sequential_executor();
   int finite = 0;
   const auto expected = trained_past_nan(on("cpu"), *executor, finite);
@@ -337,7 +341,7 @@ TEST_CASE("a device that looks at the loss gets whole steps at once, and changes
     std::set<std::string> declined, blind;
     size_t awaited;
   };
-  const std::set<std::string> updates{"adamw", "update_all"};  // whose body is stored by copies
+  const std::set<std::string> updates{"adamw", "update_all"};  // their bodies store by copies
   for (const Way& way : {Way{true, {}, {}, 6}, Way{true, {"reduce_sum"}, {}, 0}, Way{true, updates, {}, 6}, Way{true, {}, updates, 0}, Way{false, {}, {}, 0}}) {
     INFO(way.looks << way.declined.size() << way.blind.size());
     Accelerated with(true, way.looks);
@@ -352,7 +356,7 @@ TEST_CASE("a device that looks at the loss gets whole steps at once, and changes
   CHECK(FakeAccelerator::leaked == 0);
 }
 
-TEST_CASE("a device with one of the functions for looking at numbers, or without events, is refused") {
+TEST_CASE("run_if_finite: an incomplete function table is rejected") {
   static const auto tables = [] {
     FakeAccelerator looking;
     looking.looks = true;
@@ -368,10 +372,12 @@ TEST_CASE("a device with one of the functions for looking at numbers, or without
   CHECK(looks(0));
   CHECK_FALSE(looks(4));
   for (const size_t i : {1, 2, 3})
-    CHECK(message_of([&] { looks(i); }) == "device 'half' has some of the functions for steps that look at a number, but not all\ncopy_if_finite, await_event, record, wait, release_event, allocate_host and release_host belong together");
+    CHECK(message_of([&] { looks(i); }) ==
+          "device 'half' has some of the functions for conditional updates, but not all\ncopy_if_finite, await_event, "
+          "record, wait, release_event, allocate_host and release_host belong together");
 }
 
-TEST_CASE("batches that set out while a step runs arrive before the step that takes them") {
+TEST_CASE("input prefetch: batches are complete before the step that takes them") {
   const auto executor = make_sequential_executor();
   const auto expected = trained_on_batches(step(), 8, *executor, on("cpu"), false);
   for (const bool looks : {false, true})
@@ -388,46 +394,48 @@ TEST_CASE("batches that set out while a step runs arrive before the step that ta
   CHECK(FakeAccelerator::leaked == 0);
 }
 
-TEST_CASE("batches need pinned memory and events, a queue for themselves, and some size") {
+TEST_CASE("input prefetch: needs pinned memory, events, a free queue and large inputs") {
   Accelerated plain, staging(true);
-  const auto open = [](Accelerated& of, const DeviceQueuePtr& steps, const std::vector<uint64_t>& bytes) { return Arrivals::open(of.item(), steps, bytes, 2); };
+  const auto open = [](Accelerated& of, const DeviceQueuePtr& steps, const std::vector<uint64_t>& bytes) {
+    return InputPrefetch::open(of.item(), steps, bytes, 2);
+  };
   CHECK_FALSE(open(plain, std::make_shared<DeviceQueue>(plain.item()), {100}));
   const auto steps = std::make_shared<DeviceQueue>(staging.item());
   CHECK_FALSE(open(staging, steps, {kSmallInput, 1}));
   {
     const auto first = open(staging, steps, {100, 0, 7});
     REQUIRE(first);
-    CHECK(Arrivals::on(*steps) == first.get());
+    CHECK(InputPrefetch::on(*steps) == first.get());
     CHECK_FALSE(open(staging, steps, {100}));
     for (size_t batch = 0; batch < 2; ++batch)
       for (size_t stream = 0; stream < 3; ++stream) CHECK(reinterpret_cast<uintptr_t>(first->host(batch, stream)) % 64 == 0);
     float other = 0;
     const DeviceBuffer room(steps, 128);
     CHECK_FALSE(first->take(&other, room.at(0), sizeof other));
-    CHECK_FALSE(first->take(first->host(1, 0), room.at(0), 100));  // nothing has set out
+    CHECK_FALSE(first->take(first->host(1, 0), room.at(0), 100));  // nothing was started
   }
-  CHECK(Arrivals::on(*steps) == nullptr);
+  CHECK(InputPrefetch::on(*steps) == nullptr);
   CHECK(open(staging, steps, {100}));
 }
 
-TEST_CASE("a batch that no step took is not written over on its way") {
+TEST_CASE("input prefetch: an untaken batch is not overwritten in transit") {
   Accelerated with(true);
   const auto steps = std::make_shared<DeviceQueue>(with.item());
-  const auto arrivals = Arrivals::open(with.item(), steps, {128}, 1);
-  REQUIRE(arrivals);
-  std::memset(arrivals->host(0, 0), 1, 128);
-  arrivals->start(0, {128});
+  const auto prefetch = InputPrefetch::open(with.item(), steps, {128}, 1);
+  REQUIRE(prefetch);
+  std::memset(prefetch->host(0, 0), 1, 128);
+  prefetch->start(0, {128});
   const size_t before = with.device->synchronized;
-  arrivals->renew(0);
+  prefetch->renew(0);
   CHECK(with.device->synchronized == before + 1);
-  std::memset(arrivals->host(0, 0), 2, 128);
-  arrivals->start(0, {128});
+  std::memset(prefetch->host(0, 0), 2, 128);
+  prefetch->start(0, {128});
   const DeviceBuffer room(steps, 128);
-  REQUIRE(arrivals->take(arrivals->host(0, 0), room.at(0), 128));
+  REQUIRE(prefetch->take(prefetch->host(0, 0), room.at(0), 128));
   std::vector<std::byte> came(128);
   steps->download(came.data(), room.at(0), 128);
   steps->synchronize();
   CHECK(came == std::vector<std::byte>(128, std::byte{2}));
-  arrivals->renew(0);  // nobody waits for what has come
+  prefetch->renew(0);  // no wait for what has arrived
   CHECK(with.device->synchronized == before + 2);
 }

@@ -26,7 +26,7 @@ std::vector<std::unique_ptr<Executor>> executors() {
 
 }  // namespace
 
-TEST_CASE("every part runs once") {
+TEST_CASE("executor: every part runs once") {
   for (const auto& executor : executors())
     for (uint32_t parts : {0u, 1u, 2u, 3u, 16u, 1000u}) {
       Counts counts{std::vector<int>(parts, 0)};
@@ -35,7 +35,7 @@ TEST_CASE("every part runs once") {
     }
 }
 
-TEST_CASE("many short jobs in a row and pauses between them") {
+TEST_CASE("executor: many short jobs with pauses") {
   for (const auto& executor : executors()) {
     Counts counts{std::vector<int>(4, 0)};
     for (int i = 0; i < 3000; ++i) executor->run(4, count_part, &counts);
@@ -45,13 +45,13 @@ TEST_CASE("many short jobs in a row and pauses between them") {
   }
 }
 
-TEST_CASE("executors say how many threads they have") {
+TEST_CASE("executor: reports its number of threads") {
   CHECK(make_sequential_executor()->threads() == 1);
   CHECK(make_team_executor(0)->threads() == 1);
   CHECK(make_team_executor(2)->threads() == 2);
 }
 
-TEST_CASE("the calling thread takes part and others help") {
+TEST_CASE("executor: the caller and the workers run parts") {
   struct Meeting {
     std::atomic<int> here{0};
     std::atomic<bool> met{false};
@@ -70,8 +70,8 @@ TEST_CASE("the calling thread takes part and others help") {
   }
 }
 
-// Whoever has a part that waits for all others does no other part meanwhile: they must be taken from it.
-TEST_CASE("parts of a thread that is held up are done by others") {
+// A thread that waits for all other parts runs no other part meanwhile: its parts must be stolen.
+TEST_CASE("executor: parts of a blocked thread are stolen") {
   struct Job {
     uint32_t held;
     std::atomic<uint32_t> others{0};
@@ -96,7 +96,7 @@ TEST_CASE("parts of a thread that is held up are done by others") {
     }
 }
 
-TEST_CASE("a team serves callers from several threads one after the other") {
+TEST_CASE("executor: callers from several threads are serialised") {
   const auto team = make_team_executor(2);
   Counts a{std::vector<int>(8, 0)}, b{std::vector<int>(8, 0)};
   std::thread other([&] {

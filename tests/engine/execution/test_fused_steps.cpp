@@ -1,4 +1,4 @@
-// Products that add to a sum and reductions of chains, in plans of the CPU device, against plans without them.
+// Products fused with sums and reductions of chains, in plans of the CPU device, against plans without fusion.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ void check_near(const Values& a, const Values& b) {
   }
 }
 
-// x that three maps read, as an attention's query, key and value do: its slope is a sum of three products.
+// x is read by three maps, as by an attention's query, key and value: its gradient is a sum of three products.
 TrainingStep three_maps(int64_t rows, int64_t width) {
   TrainingStep step;
   Tracer tracer("maps");
@@ -42,13 +42,13 @@ TrainingStep three_maps(int64_t rows, int64_t width) {
   const HTensor y = linear(x, weights[1], HTensor()) * linear(x, weights[2], HTensor()) + linear(x, weights[3], HTensor());
   const HTensor loss = reduce_sum(y * y, {0, 1});
   tracer.output("loss", loss);
-  const std::vector<HTensor> slopes = gradient(tracer, loss, weights);
-  for (size_t i = 0; i < slopes.size(); ++i) tracer.output("slope" + std::to_string(i), slopes[i]);
+  const std::vector<HTensor> gradients = gradient(tracer, loss, weights);
+  for (size_t i = 0; i < gradients.size(); ++i) tracer.output("gradient" + std::to_string(i), gradients[i]);
   step.program = tracer.take();
   return step;
 }
 
-// A micro-batch: the slope of a weight is added to what the ones before gave.
+// A micro-batch: the gradient of a weight is added to those of earlier ones.
 TrainingStep micro_batch(int64_t rows, int64_t in, int64_t out) {
   TrainingStep step;
   Tracer tracer("micro");
@@ -56,10 +56,10 @@ TrainingStep micro_batch(int64_t rows, int64_t in, int64_t out) {
   const HTensor y = linear(x, w, HTensor());
   const HTensor loss = reduce_sum(y * y, {0, 1});
   tracer.output("loss", loss);
-  const HTensor slope = gradient(tracer, loss, {w}).at(0);
+  const HTensor dw = gradient(tracer, loss, {w}).at(0);
   const TraceScope scope("optimizer/w");
   const HTensor sum = tracer.state("sum", {DType::F32, {out, in}}), keep = tracer.input("keep", {DType::Bool, {}});
-  tracer.update("sum", select(keep, sum, zeros_like(sum)) + slope);
+  tracer.update("sum", select(keep, sum, zeros_like(sum)) + dw);
   step.numbers["w"] = noise({out, in}, 1, 0.2f);
   step.numbers["x"] = noise({rows, in}, 2, 1);
   step.numbers["sum"] = noise({out, in}, 3, 1);
@@ -69,7 +69,7 @@ TrainingStep micro_batch(int64_t rows, int64_t in, int64_t out) {
 
 }  // namespace
 
-TEST_CASE("the slope of a value that is read three times is summed in one place") {
+TEST_CASE("fused plans: the gradient of a value read three times is one sum") {
   for (const auto& [rows, width] : {std::pair<int64_t, int64_t>{64, 48}, {7, 5}, {130, 200}, {1, 96}}) {
     const TrainingStep step = three_maps(rows, width);
     MapBinding binding(step.numbers), plain_binding(step.numbers);
@@ -88,7 +88,7 @@ TEST_CASE("the slope of a value that is read three times is summed in one place"
   }
 }
 
-TEST_CASE("gradients of micro-batches are gathered in the state itself") {
+TEST_CASE("fused plans: micro-batch gradients accumulate in the state") {
   for (const auto& [rows, in, out] : {std::tuple<int64_t, int64_t, int64_t>{64, 392, 196}, {17, 33, 9}, {2048, 64, 48}}) {
     TrainingStep step = micro_batch(rows, in, out);
     for (bool keep : {false, true}) {
@@ -110,7 +110,7 @@ TEST_CASE("gradients of micro-batches are gathered in the state itself") {
   }
 }
 
-TEST_CASE("reducing chains as they are computed keeps the bits of a plan") {
+TEST_CASE("fused plans: fused reductions keep the bits") {
   const auto executor = make_sequential_executor();
   size_t fused = 0;
   for (uint32_t seed = 0; seed < 120; ++seed) {
@@ -125,7 +125,7 @@ TEST_CASE("reducing chains as they are computed keeps the bits of a plan") {
   CHECK(fused > 20);
 }
 
-TEST_CASE("the terms of a mean are never stored") {
+TEST_CASE("fused plans: the terms of a mean are not stored") {
   Tracer tracer("mean");
   const Shape shape{300, 1000};
   const HTensor x = tracer.input("x", {DType::F32, shape}), y = tracer.input("y", {DType::F32, shape});

@@ -4,13 +4,13 @@
 
 namespace harmonics {
 
-TEST_CASE("the yardsticks measure something") {
+TEST_CASE("machine: peaks are measured") {
   CHECK(read_bandwidth(size_t{1} << 16, 1) > 1e8);
   if (peak_instructions() != "none") CHECK(peak_flops(1) > 1e9);
   else CHECK(peak_flops(1) == 0);
 }
 
-TEST_CASE("a floor is arithmetic or traffic, whichever takes longer") {
+TEST_CASE("roofline: maximum of arithmetic and traffic") {
   Yardsticks y(1);
   const double traffic = 1e6 / y.bandwidth(1e6);
   CHECK(y.floor(0, 1e6) == traffic);
@@ -22,7 +22,7 @@ TEST_CASE("a floor is arithmetic or traffic, whichever takes longer") {
   }
 }
 
-TEST_CASE("measuring again keeps the better, and sizes in one power of two share a measurement") {
+TEST_CASE("machine: repeated measurements keep the better, sizes share powers of two") {
   Yardsticks y(1);
   const double before = y.bandwidth(100000), peak = y.peak();
   CHECK(y.bandwidth(131072) == before);

@@ -29,7 +29,7 @@ uint32_t all_forward(const std::vector<PlannedStep>& steps) { return static_cast
 
 }  // namespace
 
-TEST_CASE("no two live buffers overlap on random programs") {
+TEST_CASE("memory plan: live buffers do not overlap in random programs") {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     INFO("seed " << seed);
     const Program program = RandomProgram(seed, 100).program();
@@ -45,14 +45,14 @@ TEST_CASE("no two live buffers overlap on random programs") {
   }
 }
 
-TEST_CASE("a buffer goes into the tightest gap that is free while it lives") {
-  //            time:  big lives always; the others one after the other
+TEST_CASE("memory plan: a buffer takes the tightest free gap") {
+  // Steps: the first buffer lives throughout, the others one after another.
   const Placement p = place_buffers({{640, 0, 9}, {128, 0, 1}, {64, 0, 1}, {128, 2, 3}, {64, 3, 3}, {0, 0, 9}});
   CHECK(p.offsets == std::vector<uint64_t>{0, 640, 768, 640, 768, 0});
   CHECK(p.bytes == 832);
 }
 
-TEST_CASE("a chain of steps over dying inputs needs the memory of one") {
+TEST_CASE("memory plan: a chain of in-place steps needs one buffer") {
   Builder b;
   ValueId x = b.apply(Op::neg, {b.input("x", {64})});
   for (int i = 0; i < 5; ++i) x = b.apply(Op::tanh, {x});
@@ -66,7 +66,7 @@ TEST_CASE("a chain of steps over dying inputs needs the memory of one") {
   CHECK(plan_memory(b.program, apart, all_forward(apart)).placement.bytes == 512);
 }
 
-TEST_CASE("of two dying inputs a result replaces the one that was made last") {
+TEST_CASE("memory plan: a result replaces the latest of two dying inputs") {
   Builder b;
   const ValueId x = b.input("x", {64}), early = b.apply(Op::neg, {x}), late = b.apply(Op::tanh, {x});
   const ValueId sum = b.apply(Op::add, {early, late});
@@ -77,7 +77,7 @@ TEST_CASE("of two dying inputs a result replaces the one that was made last") {
   CHECK(plan.values[sum].offset != plan.values[early].offset);
 }
 
-TEST_CASE("reshapes and contiguous slices share memory, strided slices do not") {
+TEST_CASE("memory plan: reshapes and contiguous slices are views, strided slices are not") {
   Builder b;
   const ValueId x = b.apply(Op::neg, {b.input("x", {8, 16})});
   const ValueId flat = b.apply(Op::reshape, {x}, AttributeMap().set("shape", std::vector<int64_t>{128}));
@@ -97,7 +97,7 @@ TEST_CASE("reshapes and contiguous slices share memory, strided slices do not") 
   CHECK(plan.values[strided].offset >= plan.values[x].offset + 512);
 }
 
-TEST_CASE("an optimizer writes into the parameter's memory after its last reader, and not before") {
+TEST_CASE("memory plan: an optimizer writes in place only after the last reader") {
   Builder b;
   const ValueId w = b.parameter("w", {4}), m = b.state("m", {4}), v = b.state("v", {4});
   const ValueId lr = b.input("lr", {}), count = b.input("step", {}, DType::I64), g = b.apply(Op::neg, {w});
@@ -135,9 +135,9 @@ TEST_CASE("an optimizer writes into the parameter's memory after its last reader
   }
   SECTION("the forward pass changes nothing") {
     const auto steps = planned_steps(b.program, 7);
-    CHECK(plan_memory(b.program, steps, 2).commits.empty());  // all of it is forward: there is nothing to protect
+    CHECK(plan_memory(b.program, steps, 2).commits.empty());  // all steps are forward
     b.output("after", b.apply(Op::abs, {g}));
     const auto more = planned_steps(b.program, 7);
-    CHECK(plan_memory(b.program, more, 2).commits.size() == 3);  // the update comes before the rest
+    CHECK(plan_memory(b.program, more, 2).commits.size() == 3);  // the update comes before the update phase
   }
 }

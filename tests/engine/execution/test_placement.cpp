@@ -1,4 +1,4 @@
-// Buffers in an arena: those that are alive at the same time lie apart, however many there are.
+// Buffers alive at the same time do not overlap in the arena, for any number of buffers.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ using namespace harmonics;
 
 namespace {
 
-// The bytes that are alive at once, at most.
+// Maximum of bytes alive at once.
 uint64_t peak(const std::vector<BufferSpan>& buffers) {
   std::map<uint32_t, int64_t> change;
   for (const BufferSpan& b : buffers) {
@@ -24,7 +24,7 @@ uint64_t peak(const std::vector<BufferSpan>& buffers) {
   return static_cast<uint64_t>(most);
 }
 
-// What is alive at a step, by place; each buffer is compared with its two neighbours when it comes.
+// Live buffers by offset; each new one is compared with its two neighbours.
 bool lie_apart(const std::vector<BufferSpan>& buffers, const Placement& placement) {
   std::map<uint32_t, std::vector<uint32_t>> begin, end;
   for (uint32_t b = 0; b < buffers.size(); ++b) {
@@ -61,7 +61,7 @@ std::vector<BufferSpan> random_spans(size_t count, uint32_t most_steps, std::mt1
 
 }  // namespace
 
-TEST_CASE("placement: buffers alive at the same time lie apart, few and many") {
+TEST_CASE("placement: live buffers do not overlap, few and many") {
   std::mt19937 random(7);
   for (const size_t count : {0u, 1u, 2u, 13u, 500u, 3000u, 8193u, 40000u}) {
     const auto buffers = random_spans(count, 40, random);
@@ -72,8 +72,8 @@ TEST_CASE("placement: buffers alive at the same time lie apart, few and many") {
   }
 }
 
-TEST_CASE("placement: a deep network's training needs hardly more than what is alive at once") {
-  // Each layer keeps a result until its gradient is there, and has two that the next step needs.
+TEST_CASE("placement: a deep network needs little more than its live bytes") {
+  // Each layer keeps a result until its gradient exists, and has two that the next step needs.
   constexpr uint32_t kLayers = 60'000;
   std::vector<BufferSpan> buffers;
   for (uint32_t layer = 0; layer < kLayers; ++layer) {

@@ -1,4 +1,4 @@
-// Recomputation trades time for memory and changes no bit of the gradients.
+// Recomputation trades time for memory and keeps the gradients' bits.
 #include <catch2/catch.hpp>
 
 #include "tests/engine/execution/training_program.hpp"
@@ -8,7 +8,7 @@ using namespace harmonics::testing;
 
 namespace {
 
-// Blocks x + mlp(x) whose inner values are wide and whose residual stream is narrow.
+// Blocks x + mlp(x) with wide inner values and a narrow residual stream.
 TrainingStep deep_step(int blocks) {
   TrainingStep step;
   Tracer tracer("deep");

@@ -1,4 +1,4 @@
-// A run with a clock gives what a run without one gives; a run with empty kernels leaves everything alone.
+// Timed runs give the results of untimed ones; runs with empty kernels change nothing.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace harmonics::testing {
 
-TEST_CASE("a timed run does what a run does, and says when") {
+TEST_CASE("timed run: same results, with timestamps") {
   const TrainingStep step = training_step(64, {64, 32, 10});
   for (const int threads : {1, 2}) {
     MapBinding plain(step.numbers), timed(step.numbers);
@@ -39,7 +39,7 @@ TEST_CASE("a timed run does what a run does, and says when") {
   }
 }
 
-TEST_CASE("a run with empty kernels changes nothing") {
+TEST_CASE("empty run: changes nothing") {
   const TrainingStep step = training_step(16, {64, 32, 10});
   MapBinding binding(step.numbers);
   const auto executor = make_sequential_executor();
@@ -51,13 +51,13 @@ TEST_CASE("a run with empty kernels changes nothing") {
   std::memcpy(before.data(), loss.bytes(), before.size());
   executable->run_empty(inputs.data());
   CHECK(std::memcmp(before.data(), loss.bytes(), before.size()) == 0);
-  executable->run(inputs.data());  // and the plan still works
+  executable->run(inputs.data());  // the plan still works
   CHECK(std::memcmp(before.data(), loss.bytes(), before.size()) != 0);
 }
 
 namespace {
 
-// Of the program's only call.
+// Work of the program's only call.
 Work work_of_call(const Program& program) {
   for (const Node& node : program.nodes)
     if (node.op == Op::call) return work_of(program, node);
@@ -66,7 +66,7 @@ Work work_of_call(const Program& program) {
 
 }  // namespace
 
-TEST_CASE("the work of a call is that of its body") {
+TEST_CASE("work: a call counts as its body") {
   Tracer tracer("work");
   const HTensor x = tracer.input("x", {DType::F32, {8, 32}}), w = tracer.input("w", {DType::F32, {16, 32}}), bias = tracer.input("bias", {DType::F32, {16}});
   tracer.output("y", call1("linear", {x, w, bias}));
@@ -78,7 +78,7 @@ TEST_CASE("the work of a call is that of its body") {
   CHECK(work_of(program, program.nodes.front()).bytes == 0);  // an input is no work
 }
 
-TEST_CASE("a causal attention is counted without what it masks") {
+TEST_CASE("work: causal attention excludes masked products") {
   const auto products = [](bool causal) {
     Tracer tracer("work");
     const HTensor q = tracer.input("q", {DType::F32, {2, 4, 64, 16}});

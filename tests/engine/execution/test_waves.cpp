@@ -1,4 +1,4 @@
-// Waves keep what depends on one another apart, in order.
+// Waves keep dependent steps apart and in order.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct Steps {
   std::vector<std::byte> memory = std::vector<std::byte>(64);
   std::vector<StepShape> shapes;
   std::vector<StepAccess> access;
-  std::vector<std::vector<uint32_t>> parts;  // kept where shapes point
+  std::vector<std::vector<uint32_t>> parts;  // memory that shapes point to
   std::vector<int> contexts = std::vector<int>(1000);
 
   Steps() { parts.reserve(1000); }
@@ -36,7 +36,7 @@ bool clash(const StepAccess& a, const StepAccess& b) {
   return false;
 }
 
-// The phase every step's every phase is run in; each part exactly once.
+// The wave phase of every step's phases; checks that each part occurs once.
 std::map<std::pair<uint32_t, uint32_t>, size_t> places(const Steps& steps, const Waves& waves) {
   std::map<std::pair<uint32_t, uint32_t>, size_t> place;
   std::map<std::pair<uint32_t, uint32_t>, std::vector<uint32_t>> parts;
@@ -59,7 +59,7 @@ std::map<std::pair<uint32_t, uint32_t>, size_t> places(const Steps& steps, const
 
 }  // namespace
 
-TEST_CASE("steps that share nothing written run in one wave") {
+TEST_CASE("waves: steps without conflicts share a wave") {
   Steps s;
   s.add({4}).spans = {s.span(0, 8, false), s.span(8, 16, true)};
   s.add({2, 3}).spans = {s.span(0, 8, false), s.span(16, 24, true)};
@@ -68,13 +68,13 @@ TEST_CASE("steps that share nothing written run in one wave") {
   CHECK(w.phases[0].count == 6);
   CHECK(w.phases[1].count == 3);
   CHECK(w.rest == 2);
-  // Either half of the jobs has half of both.
+  // Either half of the jobs has half of both steps.
   int of_first = 0;
   for (int i = 0; i < 3; ++i) of_first += w.jobs[static_cast<size_t>(i)].step == 0;
   CHECK(of_first == 2);
 }
 
-TEST_CASE("reading after writing, writing after reading and writing twice begin a new wave") {
+TEST_CASE("waves: each kind of memory conflict begins a new wave") {
   for (const auto& [first, second] : {std::pair(true, false), {false, true}, {true, true}}) {
     Steps s;
     s.add({2}).spans = {s.span(0, 8, first)};
@@ -85,11 +85,11 @@ TEST_CASE("reading after writing, writing after reading and writing twice begin 
   s.add({2}).spans = {s.span(0, 8, true)};
   s.add({2}).spans = {s.span(8, 9, true)};
   CHECK(s.make(2).phases.size() == 1);
-  CHECK(s.make(1).phases.size() == 2);  // but never across the end of the forward pass
+  CHECK(s.make(1).phases.size() == 2);  // the end of the forward pass still separates them
   CHECK(s.make(1).rest == 1);
 }
 
-TEST_CASE("one kernel's steps and steps that want to be alone keep apart") {
+TEST_CASE("waves: steps of one kernel and exclusive steps are separated") {
   Steps s;
   s.add({2});
   s.add({2});
@@ -100,18 +100,18 @@ TEST_CASE("one kernel's steps and steps that want to be alone keep apart") {
   CHECK(s.make(0).phases.size() == 2);
 }
 
-TEST_CASE("little work is not handed to other threads") {
+TEST_CASE("waves: little work is not parallel") {
   Steps s;
   s.add({1}, 1000);
   s.add({1}, 900);
   CHECK_FALSE(s.make(2).phases.at(0).parallel);
   s.add({1}, 9000);
-  CHECK_FALSE(s.make(3).phases.at(0).parallel);  // the longest alone takes as long
+  CHECK_FALSE(s.make(3).phases.at(0).parallel);  // the longest step alone takes as long
   s.add({1}, 9000);
   CHECK(s.make(4).phases.at(0).parallel);
 }
 
-TEST_CASE("random plans keep every order that matters") {
+TEST_CASE("waves: random plans keep all dependences") {
   std::mt19937 random(11);
   const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
   for (int round = 0; round < 300; ++round) {

@@ -1,4 +1,4 @@
-// One training step of a small MLP: cross entropy, gradients, one optimizer call per parameter.
+// A training step of a small MLP: cross entropy, gradients, one optimizer call per parameter.
 #pragma once
 
 #include <harmonics/ops.hpp>

@@ -1,4 +1,4 @@
-// Corners of the reference functionals: kinks, masks, labels and windows at the edge, optimizer formulas by hand.
+// Edge cases of the functionals: kinks, masks, labels, windows at the border, optimizer formulas by hand.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -18,8 +18,8 @@ std::vector<float> floats(const HTensor& x) { return {x.data<float>(), x.data<fl
 std::vector<int32_t> ints(const HTensor& x) { return {x.data<int32_t>(), x.data<int32_t>() + x.size()}; }
 HTensor row(const std::vector<float>& values) { return HTensor::from({static_cast<int64_t>(values.size())}, values); }
 
-// The own gradient of a functional of one float input, at these numbers, for dy = 1.
-std::vector<float> slope(const char* name, const std::vector<float>& at, const AttributeMap& attributes = {}) {
+// A functional's own gradient for one float input at these values, for dy = 1.
+std::vector<float> derivative(const char* name, const std::vector<float>& at, const AttributeMap& attributes = {}) {
   const HTensor x = row(at);
   const Values in{x}, out = apply(name, attributes, in), dy{full(DType::F32, x.shape(), 1)};
   return floats(FunctionalTable::global().find(name)->gradient(attributes, in, out, dy)[0]);
@@ -37,10 +37,10 @@ std::string error_of(const char* name, const AttributeMap& attributes, const Val
 
 }  // namespace
 
-TEST_CASE("activations take the side of zero that PyTorch takes") {
-  CHECK(slope("relu", {-1, 0, 1}) == std::vector<float>{0, 0, 1});
-  CHECK(slope("leaky_relu", {-1, 0, 1}, AttributeMap().set("slope", 0.25)) == std::vector<float>{0.25, 0.25, 1});
-  CHECK(slope("elu", {0, 1}, AttributeMap().set("alpha", 0.5)) == std::vector<float>{0.5, 1});
+TEST_CASE("activations: derivative at zero as in PyTorch") {
+  CHECK(derivative("relu", {-1, 0, 1}) == std::vector<float>{0, 0, 1});
+  CHECK(derivative("leaky_relu", {-1, 0, 1}, AttributeMap().set("slope", 0.25)) == std::vector<float>{0.25, 0.25, 1});
+  CHECK(derivative("elu", {0, 1}, AttributeMap().set("alpha", 0.5)) == std::vector<float>{0.5, 1});
 }
 
 TEST_CASE("activations stay finite far from zero") {
@@ -51,17 +51,17 @@ TEST_CASE("activations stay finite far from zero") {
     CHECK(std::abs(y[1]) <= 1);
     CHECK(y[2] == 200);
     CHECK(y[3] == 1e4f);
-    const std::vector<float> d = slope(name, {-1e4f, -200, 200, 1e4f});
+    const std::vector<float> d = derivative(name, {-1e4f, -200, 200, 1e4f});
     CHECK(d == std::vector<float>{0, 0, 1, 1});
   }
 }
 
-TEST_CASE("softmax does not overflow and ignores masked scores") {
+TEST_CASE("softmax: no overflow, masked scores are ignored") {
   CHECK(floats(softmax(row({1000, 1000, -kInf}))) == std::vector<float>{0.5, 0.5, 0});
   CHECK(floats(log_softmax(row({1e4f, -1e4f}))) == std::vector<float>{0, -2e4f});
 }
 
-TEST_CASE("cross entropy of a label outside the classes is infinite, not wrong") {
+TEST_CASE("softmax_cross_entropy: a label outside the classes gives infinity") {
   const HTensor logits = HTensor::from<float>({3, 2}, {1, 2, 3, 4, 5, 6});
   const HTensor labels = HTensor::from<int32_t>({3}, {1, 2, -1});
   const std::vector<float> loss = floats(call("softmax_cross_entropy", {logits, labels})[0]);
@@ -125,7 +125,7 @@ TEST_CASE("a query that sees no key attends to nothing") {
     for (float number : floats(d)) CHECK(std::isfinite(number));
 }
 
-TEST_CASE("rope turns back by its inverse") {
+TEST_CASE("rope: the inverse restores the input") {
   const HTensor x = HTensor::from<float>({1, 1, 1, 4}, {1, 2, 3, 4});
   const Attributes at = Attributes().set("offset", 5);
   const HTensor y = call1("rope", {x}, at);
@@ -170,7 +170,7 @@ TEST_CASE("only adamw decays apart from the gradient") {
   CHECK(floats(call("sgd", {w, zero, lr}, decay)[0])[0] == Approx(2 - 0.125 * 0.5 * 2));
 }
 
-TEST_CASE("functionals refuse what does not fit and say what would") {
+TEST_CASE("functionals: shape and type errors") {
   const HTensor x(DType::F32, {3, 4}), weight(DType::F32, {5, 6}), image(DType::F32, {1, 3, 8, 8});
   const Shape kernel{4, 2, 3, 3};
   CHECK(error_of("linear", {}, {x, weight}, ErrorKind::Shape) ==

@@ -1,4 +1,4 @@
-// Safetensors files written by hand, right and wrong.
+// Hand-written safetensors files, valid and invalid.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace harmonics::testing {
 
-// length, header, data; `length` replaces the true one when given.
+// Length, header, data; `length` overrides the true length.
 inline std::string safetensors_bytes(const std::string& header, const std::string& data = "",
                                      uint64_t length = UINT64_MAX) {
   if (length == UINT64_MAX) length = header.size();

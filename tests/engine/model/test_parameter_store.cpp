@@ -51,7 +51,7 @@ std::string refusal(ErrorKind kind, Body&& body) {
 
 }  // namespace
 
-TEST_CASE("a tensor's first values depend on the seed and its name, not on its company") {
+TEST_CASE("initialisation: depends on seed and name only") {
   const TensorType type{DType::F32, {5, 7}};
   const hx_init init{HX_INIT_KAIMING_UNIFORM, 7, 0};
   const auto weights = [&](const std::vector<std::string>& names, uint64_t seed) {
@@ -65,7 +65,7 @@ TEST_CASE("a tensor's first values depend on the seed and its name, not on its c
   CHECK(weights({"hidden.weight", "z"}, 3) == alone);
   CHECK(weights({"hidden.weight"}, 4) != alone);
   CHECK(drawn("hidden.weights", {5, 7}, init, 3) != alone);
-  // A larger tensor of the same name begins with the same numbers.
+  // A larger tensor of the same name begins with the same values.
   const auto larger = drawn("hidden.weight", {6, 7}, init, 3);
   CHECK(std::equal(alone.begin(), alone.end(), larger.begin()));
 }
@@ -130,7 +130,7 @@ TEST_CASE("every float type is initialised with the same numbers, rounded") {
   CHECK(counters[1] == 7);
 }
 
-TEST_CASE("initialisations that make no sense are refused") {
+TEST_CASE("initialisation: invalid settings are rejected") {
   float x[4];
   int64_t n[1];
   const TensorType type{DType::F32, {4}};
@@ -169,7 +169,7 @@ TEST_CASE("a parameter is declared once and keeps its type") {
         "or change the layer back");
 }
 
-TEST_CASE("a binding gives the memory itself") {
+TEST_CASE("parameter store: a binding returns the memory itself") {
   ParameterStore store;
   const TensorType type{DType::F32, {3}};
   store.declare("output.bias", type, Role::weight, kZero, 1);
@@ -187,7 +187,7 @@ TEST_CASE("a binding gives the memory itself") {
   CHECK(refusal(ErrorKind::Weights, [&] { store.tensor("x"); }) == "there is no parameter 'x'");
 }
 
-TEST_CASE("numbers that are expected are taken by the name and type they come under, now or later") {
+TEST_CASE("parameter store: expected values are taken by name and type, now or later") {
   ParameterStore store;
   const TensorType type{DType::F32, Shape{2, 3}};
   store.declare("here", type, Role::weight, hx_init{}, 0);

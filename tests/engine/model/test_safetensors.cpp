@@ -30,7 +30,7 @@ std::string refused_file(Body&& body) {
   return "nothing";
 }
 
-// What a file with this header and data is refused for, after "'t' is no safetensors file: ".
+// The error for a file with this header and data, without "'t' is no safetensors file: ".
 std::string fault(const std::string& header, const std::string& data = "", uint64_t length = UINT64_MAX) {
   const std::string text = refused_file([&] { read_bytes(safetensors_bytes(header, data, length)); });
   const std::string begin = "'t' is no safetensors file: ";
@@ -50,7 +50,7 @@ std::string data_folder() {
 
 }  // namespace
 
-TEST_CASE("tensors come back as they were written") {
+TEST_CASE("safetensors: round trip") {
   TensorFile file;
   file.metadata = {{"format", "pt"}, {"text", "quote \" backslash \\ line\nß"}};
   file.tensors["weight"] = HTensor::from<float>({2, 2}, {1, 2.5, -3, 4});
@@ -92,7 +92,7 @@ TEST_CASE("the bytes are those of the reference writer") {
   CHECK(read_bytes(safetensors_bytes("{}")).tensors.empty());
 }
 
-TEST_CASE("a tensor that lies unaligned is copied to where it can be read") {
+TEST_CASE("safetensors: an unaligned tensor is copied") {
   const std::string bytes =
       safetensors_bytes(R"({"x":)" + tensor("U8", "[1]", "[0,1]") + R"(,"y":)" + tensor("F32", "[2]", "[1,9]") + "}",
                         std::string("\7\0\0\x80\x3f\0\0\0\x40", 9));
@@ -114,14 +114,14 @@ TEST_CASE("tensors of a mapped file outlive it and are copied when written to") 
   CHECK(floats(w) == std::vector<float>{5, 2});
 }
 
-TEST_CASE("keys the format does not name are passed over") {
+TEST_CASE("safetensors: unknown keys are ignored") {
   const std::string header =
       R"({"x":{"dtype":"U8","note":{"a":[1,{"dtype":2}],"b":null},"more":[1.5,"s",true],"shape":[1],)"
       R"("extra":-1,"data_offsets":[0,1]}})";
   CHECK(read_bytes(safetensors_bytes(header, "\5")).tensors.at("x").item<uint8_t>() == 5);
 }
 
-TEST_CASE("broken lengths are refused") {
+TEST_CASE("safetensors: invalid lengths are rejected") {
   CHECK(refused_file([] { read_bytes("1234567"); }) ==
         "'t' is no safetensors file: at byte 0, it holds 7 bytes, the header's length alone takes 8");
   CHECK(fault("{}", "", 3) == "at byte 0, the header's length is 3, but only 2 bytes follow");
@@ -132,7 +132,7 @@ TEST_CASE("broken lengths are refused") {
   CHECK(fault("[]") == "at byte 8, the header must begin with '{'");
 }
 
-TEST_CASE("broken JSON is refused") {
+TEST_CASE("safetensors: invalid JSON is rejected") {
   CHECK(fault(R"({"x":)").rfind("at byte 13, the header is no JSON: ", 0) == 0);
   CHECK(fault("{}{").find("after the header's JSON only spaces may stand") != std::string::npos);
   CHECK(fault(std::string("{}\0", 3)).find("at byte 10, after the header's JSON only spaces may stand") == 0);
@@ -143,7 +143,7 @@ TEST_CASE("broken JSON is refused") {
   CHECK(fault(deep).find("the header is no JSON: ") != std::string::npos);
 }
 
-TEST_CASE("values of another kind are refused") {
+TEST_CASE("safetensors: values of another kind are rejected") {
   const std::string one = tensor("U8", "[1]", "[0,1]");
   CHECK(fault(R"({"x":5})", "a") == "at byte 14, a number stands where the object of 'x' was expected");
   CHECK(fault(R"({"x":"y"})", "a").find("a text stands where the object of 'x' was expected") != std::string::npos);
@@ -173,7 +173,7 @@ TEST_CASE("values of another kind are refused") {
   CHECK(fault(R"({"__metadata__":{"a":"","a":""}})").find("the key 'a' comes a second time") != std::string::npos);
 }
 
-TEST_CASE("tensors that contradict themselves are refused") {
+TEST_CASE("safetensors: contradictory tensors are rejected") {
   const auto one = [](const std::string& dtype, const std::string& shape, const std::string& offsets) {
     return R"({"x":)" + tensor(dtype, shape, offsets) + "}";
   };
@@ -204,7 +204,7 @@ TEST_CASE("tensors that contradict themselves are refused") {
         "at byte 8, tensor 'x?y': has a name with a zero character in it");
 }
 
-TEST_CASE("tensors that do not fill the data are refused") {
+TEST_CASE("safetensors: tensors must cover the data") {
   const auto two = [](const std::string& first, const std::string& second) {
     return R"({"x":)" + tensor("U8", "[2]", first) + R"(,"y":)" + tensor("U8", "[2]", second) + "}";
   };
@@ -223,14 +223,14 @@ TEST_CASE("tensors that do not fill the data are refused") {
   CHECK(fault(header, "abcdef") == at(4) + "2 bytes follow the last tensor; the file must end there");
 }
 
-TEST_CASE("names in messages are cut and made safe") {
+TEST_CASE("safetensors: names in messages are shortened and sanitised") {
   const std::string text = fault(R"({")" + std::string(200, 'n') + R"(\u001b[2J":5})");
   CHECK(text.find(std::string(80, 'n') + "...'") != std::string::npos);
   CHECK(text.find(std::string(90, 'n')) == std::string::npos);
   CHECK(fault("{\"\\u001b[2J\":5}").find("the object of '?[2J'") != std::string::npos);
 }
 
-TEST_CASE("what cannot be written is refused") {
+TEST_CASE("safetensors: unwritable content is rejected") {
   const auto written = [](const std::string& name, const std::string& value = "") {
     TensorFile file;
     file.tensors[name] = HTensor(DType::F32, {1});
@@ -243,7 +243,7 @@ TEST_CASE("what cannot be written is refused") {
   CHECK(written("a", "\xff") == "metadata value '?' is no UTF-8 and cannot be saved");
 }
 
-TEST_CASE("a header that would not be read is not written, and the former file stands") {
+TEST_CASE("safetensors: a too long header is not written, the old file stays") {
   const fs::path path = fs::temp_directory_path() / ("harmonics-header-" + std::to_string(::getpid()));
   TensorFile file;
   file.tensors["a"] = HTensor::from(Shape{1}, std::vector<float>{1});
@@ -259,7 +259,7 @@ TEST_CASE("a header that would not be read is not written, and the former file s
   fs::remove(path);
 }
 
-TEST_CASE("files of other writers are read, and written again byte for byte") {
+TEST_CASE("safetensors: other writers' files round-trip byte for byte") {
   const fs::path folder = fs::path(data_folder()) / "safetensors";
   if (!fs::exists(folder)) {
     WARN("no safetensors files in " << folder << "; set HARMONICS_TEST_DATA");

@@ -1,4 +1,4 @@
-// Files of weights: every byte is checked where the file has a seal, and files of other programs are read without.
+// Weights files: a seal covers every byte; files of other programs are read without one.
 #include <catch2/catch.hpp>
 
 #include <filesystem>
@@ -24,7 +24,7 @@ TensorFile weights() {
 
 }  // namespace
 
-TEST_CASE("every flipped byte of sealed weights is detected, and so is every cut") {
+TEST_CASE("sealed files: every flipped byte and every truncation is detected") {
   const std::string path = (fs::temp_directory_path() / ("harmonics-sealed-" + std::to_string(::getpid()))).string();
   save_sealed(weights(), path);
   std::ifstream in(path, std::ios::binary);
@@ -44,7 +44,7 @@ TEST_CASE("every flipped byte of sealed weights is detected, and so is every cut
   fs::remove(path);
 }
 
-TEST_CASE("sealed weights are a plain safetensors file, and those without a seal are read") {
+TEST_CASE("sealed files: plain safetensors; files without a seal are read") {
   const std::string sealed = write_sealed(weights());
   const TensorFile file = read_safetensors(sealed.data(), sealed.size(), "w");
   CHECK(file.tensors.size() == 2);

@@ -1,4 +1,4 @@
-// Random programs and their inputs for property tests: every family of primitives, calls, shared and dead nodes.
+// Random programs and inputs for property tests: all families of primitives, calls, shared and dead nodes.
 #pragma once
 
 #include <cstring>
@@ -12,7 +12,7 @@
 
 namespace harmonics::testing {
 
-// A program written by hand, node by node.
+// Builds a program node by node.
 class Builder {
  public:
   explicit Builder(std::string name = "test") { program.name = std::move(name); }
@@ -162,7 +162,7 @@ class RandomProgram {
       if (b_.shape(v).rank() == rank) found.push_back(v);
     return found[below(found.size())];
   }
-  // A second operand of x's shape: another value, a stretched one or a constant.
+  // A second operand of x's shape: another value, a broadcast one or a constant.
   ValueId like(ValueId x) {
     const Shape shape = b_.shape(x);
     if (below(4) == 0) return b_.full(shape, pick(Op::add) ? (below(3) - 1.0) : 0.5);
@@ -254,7 +254,7 @@ class RandomProgram {
     if (b_.shape(floats_.back()).count() > 400) floats_.pop_back();
   }
 
-  // An earlier node once more: work for cse.
+  // Repeats an earlier node, for cse.
   void again() {
     const Node earlier = b_.program.producer(any());
     if (earlier.op == Op::input || earlier.op == Op::parameter || earlier.op == Op::state) return;

@@ -1,4 +1,4 @@
-// accumulate_products: which sums of products become one step, and which stay.
+// accumulate_products: which sums of products are fused.
 #include <catch2/catch.hpp>
 
 #include "engine/passes/pass.hpp"
@@ -16,7 +16,7 @@ AttributeMap contract(std::vector<int64_t> lhs, std::vector<int64_t> rhs) {
   return AttributeMap().set("lhs_contract", std::move(lhs)).set("rhs_contract", std::move(rhs)).set("lhs_batch", none).set("rhs_batch", none);
 }
 
-// Products of inputs of its own, and their sums.
+// Products of separate inputs, and their sums.
 struct Products : Builder {
   int made = 0;
   std::map<std::string, HTensor> numbers;
@@ -44,7 +44,7 @@ size_t fused_of(const Products& b) { return fused_products(accumulate_products(b
 
 }  // namespace
 
-TEST_CASE("of a sum of products only the first is stored by itself") {
+TEST_CASE("accumulate_products: only the first product of a sum is stored") {
   Products b;
   const ValueId first = b.product(), second = b.product(), both = b.sum(first, second), third = b.product();
   b.output("y", b.apply(Op::neg, {b.sum(third, both)}));
@@ -58,7 +58,7 @@ TEST_CASE("of a sum of products only the first is stored by itself") {
   CHECK(accumulate_products(b.program, never).nodes.size() == b.program.nodes.size());
 }
 
-TEST_CASE("a sum read before the product may go, one read after it may not") {
+TEST_CASE("accumulate_products: a sum read after the product is kept") {
   for (bool later : {false, true}) {
     Products b;
     const ValueId skip = b.apply(Op::tanh, {b.given({3, 5})}), a = b.apply(Op::exp, {skip});
@@ -71,12 +71,12 @@ TEST_CASE("a sum read before the product may go, one read after it may not") {
   }
 }
 
-TEST_CASE("sums whose memory is not free stay sums") {
+TEST_CASE("accumulate_products: not if the sum's memory is in use") {
   Products leaf, late, twice, result, stretched;
-  leaf.output("y", leaf.sum(leaf.given({3, 5}), leaf.product()));  // of whoever calls
+  leaf.output("y", leaf.sum(leaf.given({3, 5}), leaf.product()));  // an input belongs to the caller
   CHECK(fused_of(leaf) == 0);
   const ValueId early = late.product();
-  late.output("y", late.sum(early, late.apply(Op::exp, {late.given({3, 5})})));  // made after the product
+  late.output("y", late.sum(early, late.apply(Op::exp, {late.given({3, 5})})));  // computed after the product
   CHECK(fused_of(late) == 0);
   const ValueId product = twice.product();
   twice.output("y", twice.sum(twice.apply(Op::exp, {twice.given({3, 5})}), product));
@@ -88,11 +88,11 @@ TEST_CASE("sums whose memory is not free stay sums") {
   CHECK(fused_of(result) == 0);
   const ValueId row = stretched.apply(Op::exp, {stretched.given({5})});
   const ValueId rows = stretched.apply(Op::broadcast, {row}, AttributeMap().set("shape", std::vector<int64_t>{3, 5}));
-  stretched.output("y", stretched.sum(rows, stretched.product()));  // a bias: cheaper in a chain behind the product
+  stretched.output("y", stretched.sum(rows, stretched.product()));  // a bias is cheaper in a chain after the product
   CHECK(fused_of(stretched) == 0);
 }
 
-TEST_CASE("products of the forward pass do not join sums of the gradient") {
+TEST_CASE("accumulate_products: forward products are not fused with gradient sums") {
   Products b;
   const ValueId product = b.product();
   b.scope("gradient/x");
@@ -100,22 +100,22 @@ TEST_CASE("products of the forward pass do not join sums of the gradient") {
   CHECK(fused_of(b) == 0);
 }
 
-TEST_CASE("a gathered gradient is one step that may begin anew") {
+TEST_CASE("accumulate_products: an accumulated gradient is one step with a reset flag") {
   enum class With { nothing, own_code, other_reader, other_state };
   for (With with : {With::nothing, With::own_code, With::other_reader, With::other_state}) {
     Products b;
     b.scope("gradient/x");
-    const ValueId slope = b.product();
+    const ValueId product = b.product();
     b.scope("optimizer/w");
     const ValueId state = b.state("sum", {3, 5}), keep = b.input("keep", {}, DType::Bool);
     const ValueId flags = b.apply(Op::broadcast, {keep}, AttributeMap().set("shape", std::vector<int64_t>{3, 5}));
     const ValueId old = b.apply(Op::select, {flags, state, b.full({3, 5}, 0)});
-    b.update(with == With::other_state ? "other" : "sum", b.sum(old, slope));
+    b.update(with == With::other_state ? "other" : "sum", b.sum(old, product));
     if (with == With::other_state) b.state("other", {3, 5});
     if (with == With::other_reader) b.output("y", b.apply(Op::neg, {state}));
     if (with == With::own_code) {  // it may throw
       Node own = b.node(Op::host_call);
-      own.inputs = {slope};
+      own.inputs = {product};
       b.output("y", b.append(own, {b.program.type(state)})[0]);
     }
     INFO(static_cast<int>(with));

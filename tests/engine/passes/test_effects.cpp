@@ -1,4 +1,4 @@
-// What each pass is for, shown on small programs.
+// The effect of each pass on small programs.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -130,7 +130,7 @@ TEST_CASE("fuse_elementwise does not join what a reduction lies between") {
   b.output("y", b.apply(Op::div, {e, b.apply(Op::broadcast, {sum}, shape_of({8, 4}))}));
   const Program fused = fuse_elementwise(b.program);
   CHECK(count_of(fused, Op::exp) == 1);
-  CHECK(count_of(fused, Op::fused_elementwise) == 1);  // the division, over the sums as they are
+  CHECK(count_of(fused, Op::fused_elementwise) == 1);  // the division only, reading the sums
 }
 
 TEST_CASE("fuse_elementwise keeps the forward pass apart") {
@@ -156,7 +156,7 @@ TEST_CASE("fuse_elementwise stays within a device's registers") {
   CHECK(computing(fused) == 4);
 }
 
-TEST_CASE("nodes whose kernels are missing stay as they are") {
+TEST_CASE("fuse passes: nodes without a kernel are unchanged") {
   Builder b;
   b.output("y", b.apply(Op::tanh, {b.apply(Op::neg, {b.input("x", {4})})}));
   const auto no_chains = [](const Program&, const Node& n) { return n.op != Op::fused_elementwise; };
@@ -187,7 +187,7 @@ TEST_CASE("recompute clones what matches before its first later use, once") {
   const Program again = recompute(b.program, {"block*"});
   CHECK(count_of(again, Op::exp) == 2);
   CHECK(count_of(again, Op::tanh) == 2);
-  CHECK(count_of(again, Op::add) == 2);  // the residual is kept
+  CHECK(count_of(again, Op::add) == 2);  // the residual is not recomputed
   CHECK(cse(again).nodes.size() == again.nodes.size());
   const auto first_clone = std::find_if(again.nodes.begin(), again.nodes.end(), [&](const Node& n) { return is_recomputed(again, n); });
   const auto first_later = std::find_if(again.nodes.begin(), again.nodes.end(), [&](const Node& n) { return n.op == Op::mul; });
@@ -196,7 +196,7 @@ TEST_CASE("recompute clones what matches before its first later use, once") {
   CHECK(recompute(b.program, {}).nodes.size() == b.program.nodes.size());
 }
 
-TEST_CASE("updates come right after their gradients, after the last reader of the old weights, never in the forward pass") {
+TEST_CASE("advance_updates: directly after gradients and last readers, never in the forward pass") {
   Builder b;
   const ValueId x = b.input("x", {4}), w = b.parameter("w", {4}), v = b.parameter("v", {4}), lr = b.input("lr", {4});
   b.output("y", b.apply(Op::mul, {b.apply(Op::mul, {x, w}), v}));
@@ -214,7 +214,7 @@ TEST_CASE("updates come right after their gradients, after the last reader of th
   CHECK(order == std::vector<std::string>{"mul", "mul", "tanh", "neg", "div", "exp", "sub", "sin", "minimum"});
 }
 
-TEST_CASE("a chain reads back from its attributes, and broken ones are refused") {
+TEST_CASE("chain_of: reads attributes, rejects invalid ones") {
   Chain chain;
   chain.shape = {2, 3};
   chain.ops = {{Op::mul, 2, {0, 1, 0}, DType::F32}, {Op::less, 2, {2, 0, 0}, DType::Bool}, {Op::select, 3, {3, 0, 2}, DType::F32}};

@@ -1,4 +1,4 @@
-// Convolution, relu and max pooling in one, forward and backward.
+// Fusion of convolution, relu and max pooling, forward and backward.
 #include <catch2/catch.hpp>
 #include <set>
 
@@ -11,7 +11,7 @@ using namespace harmonics::testing;
 namespace {
 
 // Loss and gradients of two blocks of convolution, relu and pooling over an image of 13 x 12. `watched`: the first
-// convolution's result is wanted as well.
+// convolution's result is an output too.
 TrainingStep blocks(bool watched = false, int64_t pool_stride = 2) {
   TrainingStep step;
   Tracer tracer("blocks");
@@ -56,7 +56,7 @@ Program prepared(const Program& program) {
 
 }  // namespace
 
-TEST_CASE("fuse_pooling leaves neither the convolution's result nor its whole slope") {
+TEST_CASE("fuse_pooling: stores neither the convolution's result nor its dense gradient") {
   const TrainingStep step = blocks();
   const Program fused = fuse_pooling(inline_calls(prepared(step.program), [](const Program&, const Node& node) {
     return node.callee != "relu";

@@ -1,4 +1,4 @@
-// fuse_reductions: what is reduced is no longer stored, and the numbers stay.
+// fuse_reductions: reduced values are not stored, results are equal.
 #include <catch2/catch.hpp>
 
 #include "engine/passes/pass.hpp"
@@ -43,7 +43,7 @@ const Node* fused(const Program& p) {
 
 }  // namespace
 
-TEST_CASE("a loss is reduced without its terms being stored") {
+TEST_CASE("fuse_reductions: the terms of a loss are not stored") {
   const Loss loss;
   const Program p = loss.run();
   REQUIRE(fused(p));
@@ -52,7 +52,7 @@ TEST_CASE("a loss is reduced without its terms being stored") {
   CHECK(count_of(p, Op::fused_elementwise) == 0);
 }
 
-TEST_CASE("results of the chain that others read are stored beside the reduced one") {
+TEST_CASE("fuse_reductions: chain results with other readers are stored") {
   Loss loss;
   loss.b.output("error", loss.error);
   CHECK(fused(loss.run())->outputs.size() == 2);
@@ -63,7 +63,7 @@ TEST_CASE("results of the chain that others read are stored beside the reduced o
   CHECK(count_of(p, Op::fused_elementwise) == 0);
 }
 
-TEST_CASE("one operation is a chain, and a second reduction reads what is stored") {
+TEST_CASE("fuse_reductions: single operations, second reductions") {
   Builder b;
   const ValueId x = b.input("x", {6, 5}), square = b.apply(Op::mul, {x, x});
   const auto reduced = [&](Op op, int64_t axis) { return b.apply(op, {square}, AttributeMap().set("axes", std::vector<int64_t>{axis}).set("keep", true)); };
@@ -78,7 +78,7 @@ TEST_CASE("one operation is a chain, and a second reduction reads what is stored
   CHECK(count_of(p, Op::mul) == 0);
 }
 
-TEST_CASE("a chain and a reduction stay two where the device declines or the halves of a step differ") {
+TEST_CASE("fuse_reductions: not if declined or across the halves of a step") {
   const Loss loss;
   const Program declined = loss.run([](const Program&, const Node&) { return false; });
   CHECK_FALSE(fused(declined));

@@ -1,4 +1,4 @@
-// fuse_scales: products that read bytes as they are.
+// fuse_scales: products that read bytes directly.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -22,15 +22,17 @@ HTensor numbers(const Shape& shape) {
   return HTensor::from(shape, v);
 }
 
-// An image's bytes into an affine map, whose weight is then stepped; `reads` says who else does what with the numbers.
+// An image's bytes into an affine map whose weight is updated; `reads` adds another reader.
 class BytesTracer {
  public:
   Program run(DType dtype, void (*reads)(Tracer&, const HTensor&) = nullptr, double scale = 0.25) {
-    const HTensor bytes = tracer_.input("x", {dtype, {kBatch, kIn}}), w = tracer_.parameter("w", {DType::F32, {kIn, kOut}}),
-                  slope = tracer_.input("slope", {DType::F32, {kBatch, kOut}}), rate = tracer_.input("rate", {DType::F32, {}});
+    const HTensor bytes = tracer_.input("x", {dtype, {kBatch, kIn}}),
+                  w = tracer_.parameter("w", {DType::F32, {kIn, kOut}}),
+                  dy = tracer_.input("dy", {DType::F32, {kBatch, kOut}}),
+                  rate = tracer_.input("rate", {DType::F32, {}});
     const HTensor x = cast(bytes, DType::F32) * scale;
     tracer_.output("y", apply("linear", AttributeMap().set("transposed", true), {x, w}).at(0));
-    tracer_.update("w", apply("sgd_outer", {}, {w, x, slope, rate}).at(0));
+    tracer_.update("w", apply("sgd_outer", {}, {w, x, dy, rate}).at(0));
     if (reads) reads(tracer_, x);
     return dce(cse(simplify(tracer_.take())));
   }
@@ -50,8 +52,10 @@ bool everything(const std::string&, const AttributeMap&, const std::vector<Tenso
 std::vector<std::vector<float>> results(const Program& program) {
   std::vector<uint8_t> bytes;
   for (int i = 0; i < kBatch * kIn; ++i) bytes.push_back(static_cast<uint8_t>(i * 53));
-  const Values values = interpret(program, {{"x", HTensor::from<uint8_t>({kBatch, kIn}, bytes)}, {"w", numbers({kIn, kOut})},
-                                            {"slope", numbers({kBatch, kOut})}, {"rate", HTensor::from<float>({}, {0.5f})}});
+  const Values values = interpret(program, {{"x", HTensor::from<uint8_t>({kBatch, kIn}, bytes)},
+                                            {"w", numbers({kIn, kOut})},
+                                            {"dy", numbers({kBatch, kOut})},
+                                            {"rate", HTensor::from<float>({}, {0.5f})}});
   std::vector<std::vector<float>> all;
   for (const HTensor& v : values) all.emplace_back(v.data<float>(), v.data<float>() + v.size());
   return all;
@@ -59,7 +63,7 @@ std::vector<std::vector<float>> results(const Program& program) {
 
 }  // namespace
 
-TEST_CASE("products read bytes and their scale") {
+TEST_CASE("fuse_scales: products read bytes with a scale") {
   const Program p = BytesTracer().run(DType::U8), fused = fuse_scales(p, everything);
   REQUIRE(scaled(p) == 0);
   CHECK(scaled(fused) == 2);
@@ -69,7 +73,7 @@ TEST_CASE("products read bytes and their scale") {
     if (n.op == Op::call) CHECK(n.attributes.number("scale") == 0.25);
 }
 
-TEST_CASE("they are asked for with their new attributes and types, and all or none") {
+TEST_CASE("fuse_scales: all readers are accepted with new attributes and types, or none") {
   const Program p = BytesTracer().run(DType::U8);
   std::vector<std::string> asked;
   const auto only_maps = [&](const std::string& callee, const AttributeMap& attributes, const std::vector<TensorType>& types) {
@@ -84,7 +88,7 @@ TEST_CASE("they are asked for with their new attributes and types, and all or no
   CHECK(casts(left) == 1);
 }
 
-TEST_CASE("numbers that somebody else reads are made") {
+TEST_CASE("fuse_scales: values with other readers are computed") {
   const Program output = BytesTracer().run(DType::U8, [](Tracer& t, const HTensor& x) { t.output("x", x); });
   const Program reader = BytesTracer().run(DType::U8, [](Tracer& t, const HTensor& x) { t.output("most", reduce_max(x, {0, 1})); });
   const Program weight = BytesTracer().run(DType::U8, [](Tracer& t, const HTensor& x) { t.output("z", apply("linear", {}, {x, x}).at(0)); });
@@ -95,7 +99,7 @@ TEST_CASE("numbers that somebody else reads are made") {
   }
 }
 
-TEST_CASE("a scale that would make zeros of others, or others of zeros, stays where it is") {
+TEST_CASE("fuse_scales: scales that change zeros are not fused") {
   for (const double scale : {1e-40, 1e300, -1e300, std::numeric_limits<double>::quiet_NaN()})
     CHECK(scaled(fuse_scales(BytesTracer().run(DType::U8, nullptr, scale), everything)) == 0);
   CHECK(scaled(fuse_scales(BytesTracer().run(DType::U8, nullptr, -2.0), everything)) == 2);

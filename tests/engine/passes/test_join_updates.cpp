@@ -1,4 +1,4 @@
-// join_updates: one call for what an optimizer does to many parameters alike, with the same bits.
+// join_updates: one call for equal optimizer updates of many parameters, with the same bits.
 #include <catch2/catch.hpp>
 
 #include "engine/passes/pass.hpp"
@@ -21,11 +21,11 @@ Program joined_updates(const Program& program) {
   return join_updates(program, [](const auto&...) { return true; });
 }
 
-// Parameters p0, p1, ... of two numbers each, which sgd steps with these settings.
+// Parameters p0, p1, ... of two elements each, updated by sgd with these settings.
 struct Steps {
   Tracer tracer{"steps"};
   std::map<std::string, HTensor> numbers;
-  HTensor rate = input("lr", {}, 0.5f), slope = input("g", {2}, 3.0f);
+  HTensor rate = input("lr", {}, 0.5f), g = input("g", {2}, 3.0f);
   std::vector<HTensor> results;
 
   HTensor input(const std::string& name, const Shape& shape, float value) {
@@ -36,14 +36,14 @@ struct Steps {
     const std::string name = "p" + std::to_string(results.size());
     numbers[name] = HTensor::from<float>({2}, {1.0f + static_cast<float>(results.size()), -2});
     const TraceScope scope("optimizer/" + name);
-    results.push_back(call("sgd", {tracer.parameter(name, {DType::F32, {2}}), slope, lr}, settings)[0]);
+    results.push_back(call("sgd", {tracer.parameter(name, {DType::F32, {2}}), g, lr}, settings)[0]);
     tracer.update(name, results.back());
   }
 };
 
 }  // namespace
 
-TEST_CASE("the steps of all parameters become one call with the same bits") {
+TEST_CASE("join_updates: all parameters in one call, same bits") {
   for (const char* optimizer : {"adamw", "sgd"}) {
     INFO(optimizer);
     const TrainingStep step = training_step(6, {5, 7, 4, 3}, optimizer);
@@ -57,7 +57,7 @@ TEST_CASE("the steps of all parameters become one call with the same bits") {
   }
 }
 
-TEST_CASE("steps of other settings or another rate stay apart, and a single one stays as it is") {
+TEST_CASE("join_updates: different settings or rates are separate, single updates unchanged") {
   Steps s;
   const HTensor other = s.input("other", {}, 0.25f);
   const Attributes plain, decayed = Attributes().set("weight_decay", 0.5);
@@ -72,7 +72,7 @@ TEST_CASE("steps of other settings or another rate stay apart, and a single one 
   CHECK(same_bits(interpret(together, s.numbers), interpret(program, s.numbers)));
 }
 
-TEST_CASE("a step whose result somebody reads is not put off") {
+TEST_CASE("join_updates: an update with readers is not moved") {
   Steps s;
   for (int i = 0; i < 3; ++i) s.step({}, s.rate);
   s.tracer.output("new", s.results[0]);
@@ -82,7 +82,7 @@ TEST_CASE("a step whose result somebody reads is not put off") {
   CHECK(same_bits(interpret(together, s.numbers), interpret(program, s.numbers)));
 }
 
-TEST_CASE("what the device does not take stays as it is") {
+TEST_CASE("join_updates: unchanged if the device declines") {
   Steps s;
   for (int i = 0; i < 3; ++i) s.step({}, s.rate);
   const Program program = s.tracer.take();
@@ -100,7 +100,7 @@ TEST_CASE("what the device does not take stays as it is") {
   CHECK(how.integer("parameters") == 3);
 }
 
-TEST_CASE("update_all names what it cannot do") {
+TEST_CASE("update_all: errors name the problem") {
   const HTensor w = HTensor::from<float>({2}, {1, 2}), lr = HTensor::scalar(0.5f);
   const auto with = [&](const char* update, int64_t parameters) { return message_of([&] { call("update_all", {w, w, w, w, lr}, Attributes().set("update", update).set("parameters", parameters)); }); };
   CHECK(with("relu", 2).find("'relu' is no optimizer's step of one parameter") != std::string::npos);

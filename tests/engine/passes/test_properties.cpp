@@ -45,7 +45,7 @@ const std::vector<NamedPass>& passes() {
 
 }  // namespace
 
-TEST_CASE("passes keep the bits of random programs") {
+TEST_CASE("passes: keep the bits of random programs") {
   for (uint32_t seed = 0; seed < 150; ++seed) {
     const RandomProgram random(seed);
     const Values expected = interpret(random.program(), random.numbers());
@@ -58,7 +58,7 @@ TEST_CASE("passes keep the bits of random programs") {
   }
 }
 
-TEST_CASE("passes reach a fixed point on random programs") {
+TEST_CASE("passes: reach a fixed point on random programs") {
   for (uint32_t seed = 0; seed < 40; ++seed) {
     INFO("seed " << seed);
     const Program once = cse(dce(RandomProgram(seed).program()));
@@ -68,7 +68,7 @@ TEST_CASE("passes reach a fixed point on random programs") {
   }
 }
 
-TEST_CASE("rewritten programs print and read back") {
+TEST_CASE("passes: rewritten programs print and read back") {
   for (uint32_t seed = 0; seed < 40; ++seed) {
     INFO("seed " << seed);
     const RandomProgram random(seed);

@@ -1,4 +1,4 @@
-// sum_with_products: a product and the sum of one of its operands as one call.
+// sum_with_products: a product and the sum of one operand as one call.
 #include <catch2/catch.hpp>
 
 #include "engine/passes/pass.hpp"
@@ -19,7 +19,7 @@ Program joined(const Program& program) {
   return sum_with_products(program, [](const auto&...) { return true; });
 }
 
-// dot(a, b) over {0} of both, and a sum of one of them over these axes, before it or behind.
+// dot(a, b) over {0} of both, and a sum of one operand over `axes`, before or after it.
 Program pair(int which, std::vector<int64_t> axes, bool behind = true, bool keep = false) {
   Tracer tracer("pair");
   const HTensor a = tracer.input("a", {DType::F32, {4, 3}}), b = tracer.input("b", {DType::F32, {4, 5}});
@@ -32,7 +32,7 @@ Program pair(int which, std::vector<int64_t> axes, bool behind = true, bool keep
 
 }  // namespace
 
-TEST_CASE("slopes of weights and biases are made together, with the same bits") {
+TEST_CASE("sum_with_products: weight and bias gradients together, same bits") {
   const TrainingStep step = training_step(6, {5, 7, 4, 3});
   const Program together = joined(step.program);
   CHECK(calls(step.program) == 0);
@@ -40,7 +40,7 @@ TEST_CASE("slopes of weights and biases are made together, with the same bits") 
   CHECK(same_bits(interpret(together, step.numbers), interpret(step.program, step.numbers)));
 }
 
-TEST_CASE("either operand is summed beside its product, over the axes it joins alone") {
+TEST_CASE("sum_with_products: either operand, over the contracted axes only") {
   const std::map<std::string, HTensor> numbers{{"a", noise({4, 3}, 1, 1)}, {"b", noise({4, 5}, 2, 1)}};
   for (const int which : {0, 1}) {
     const Program program = pair(which, {0}), together = joined(program);
@@ -55,7 +55,7 @@ TEST_CASE("either operand is summed beside its product, over the axes it joins a
   }
 }
 
-TEST_CASE("a sum is made beside one product only") {
+TEST_CASE("sum_with_products: a sum is fused with one product only") {
   Tracer tracer("two");
   const HTensor a = tracer.input("a", {DType::F32, {4, 3}}), b = tracer.input("b", {DType::F32, {4, 5}}), c = tracer.input("c", {DType::F32, {4, 2}});
   tracer.output("first", dot(a, b, {0}, {0}));

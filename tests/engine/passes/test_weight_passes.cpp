@@ -1,4 +1,4 @@
-// transpose_weights and fuse_updates: the same numbers from another arrangement.
+// transpose_weights and fuse_updates: equal results from another layout.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kIn = 5, kHidden = 40, kOut = 3;
 
-struct SlopeStep {
+struct GradientStep {
   Program program;
   std::map<std::string, HTensor> leaves;
 };
@@ -29,12 +29,12 @@ HTensor weight_numbers(const Shape& shape, int seed) {
   return HTensor::from(shape, v);
 }
 
-// One step of training of a net with a hidden layer.
+// A training step of a net with a hidden layer.
 class StepTracer {
  public:
   explicit StepTracer(int64_t batch) : batch_(batch) {}
 
-  SlopeStep run(const std::string& optimizer, bool clipped) {
+  GradientStep run(const std::string& optimizer, bool clipped) {
     const HTensor x = leaf("x", {batch_, kIn}, false), target = leaf("t", {batch_, kOut}, false);
     const HTensor h = apply("relu", {}, {map(map(x, "a", kIn, kHidden, true), "b", kHidden, kHidden, true)}).at(0);
     const HTensor y = map(h, "c", kHidden, kOut, false);
@@ -42,19 +42,20 @@ class StepTracer {
     tracer_.output("loss", loss);
     std::vector<HTensor> weights;
     for (const char* name : {"a", "b", "c"}) weights.push_back(parameters_.at(name));
-    std::vector<HTensor> slopes = gradient(tracer_, loss, weights);
+    std::vector<HTensor> gradients = gradient(tracer_, loss, weights);
     TraceScope scope("optimizer");
     HTensor factor;
     if (clipped) {
       HTensor squares;
-      for (const HTensor& g : slopes) squares = squares ? squares + reduce_sum(g * g, {0, 1}) : reduce_sum(g * g, {0, 1});
+      for (const HTensor& g : gradients)
+        squares = squares ? squares + reduce_sum(g * g, {0, 1}) : reduce_sum(g * g, {0, 1});
       factor = 1.0 / sqrt(squares);
     }
     const HTensor lr = leaf("@lr", {}, false), one = tracer_.input("@step", {DType::I64, {}});
     result_.leaves["@step"] = HTensor::from<int64_t>({}, {1});
-    for (size_t i = 0; i < slopes.size(); ++i) {
+    for (size_t i = 0; i < gradients.size(); ++i) {
       const std::string name(1, static_cast<char>('a' + i));
-      const HTensor g = clipped ? slopes[i] * factor : slopes[i];
+      const HTensor g = clipped ? gradients[i] * factor : gradients[i];
       std::vector<HTensor> inputs{weights[i], g};
       if (optimizer == "adam")
         for (const char* m : {"m", "v"}) inputs.push_back(leaf(m + name, weights[i].shape(), true));
@@ -83,27 +84,27 @@ class StepTracer {
 
   int64_t batch_;
   Tracer tracer_{"step"};
-  SlopeStep result_;
+  GradientStep result_;
   std::map<std::string, HTensor> parameters_;
 };
 
 HTensor exchanged(const HTensor& x) { return transpose(x, {1, 0}); }
-bool lies_exchanged(const Program& p, const std::string& name) {
+bool is_transposed(const Program& p, const std::string& name) {
   for (Op op : {Op::parameter, Op::state})
     if (const Node* leaf = p.leaf(op, name)) return leaf->attributes.flag("transposed");
   return false;
 }
 
-// Outputs and updates, the latter as declared.
+// Outputs and updates, the latter in declared layout.
 std::vector<std::vector<float>> weight_results(const Program& program, std::map<std::string, HTensor> leaves) {
   for (auto& [name, value] : leaves)
-    if (lies_exchanged(program, name)) value = exchanged(value);
+    if (is_transposed(program, name)) value = exchanged(value);
   const Values values = interpret(program, leaves);
   std::map<std::string, std::vector<float>> sorted;
   for (size_t i = 0; i < values.size(); ++i) {
     const bool update = i >= program.outputs.size();
     const std::string name = update ? program.updates[i - program.outputs.size()].name : program.outputs[i].name;
-    const HTensor natural = update && lies_exchanged(program, name) ? exchanged(values[i]) : values[i];
+    const HTensor natural = update && is_transposed(program, name) ? exchanged(values[i]) : values[i];
     sorted[name] = {natural.data<float>(), natural.data<float>() + natural.size()};
   }
   std::vector<std::vector<float>> all;
@@ -132,16 +133,16 @@ Program inlined(const Program& p) {
 
 }  // namespace
 
-TEST_CASE("weights of affine maps lie as [in, out], and what follows them needs no transposing") {
+TEST_CASE("transpose_weights: affine maps use [in, out] without transposes") {
   for (const char* optimizer : {"sgd", "adam"})
     for (bool clipped : {false, true}) {
       INFO(optimizer << (clipped ? " clipped" : ""));
-      const SlopeStep step = StepTracer(4).run(optimizer, clipped);
+      const GradientStep step = StepTracer(4).run(optimizer, clipped);
       const Program p = transpose_weights(step.program, preferred);
-      CHECK(lies_exchanged(p, "a"));
-      CHECK(lies_exchanged(p, "b"));
-      CHECK_FALSE(lies_exchanged(p, "c"));  // three outputs are too few
-      CHECK(lies_exchanged(p, "ma") == (optimizer == std::string("adam")));
+      CHECK(is_transposed(p, "a"));
+      CHECK(is_transposed(p, "b"));
+      CHECK_FALSE(is_transposed(p, "c"));  // three outputs are too few
+      CHECK(is_transposed(p, "ma") == (optimizer == std::string("adam")));
       CHECK(ops(p, Op::transpose) == 0);
       check_close(weight_results(p, step.leaves), weight_results(step.program, step.leaves));
       const Program read = parse_program(print(p), "step");
@@ -149,10 +150,10 @@ TEST_CASE("weights of affine maps lie as [in, out], and what follows them needs 
     }
 }
 
-TEST_CASE("programs that share weights agree on how they lie") {
-  const SlopeStep step = StepTracer(4).run("adam", true);
+TEST_CASE("transpose_weights: programs that share weights agree on the layout") {
+  const GradientStep step = StepTracer(4).run("adam", true);
   for (int pattern = 0; pattern < 32; ++pattern) {
-    // Whatever earlier programs settled: each leaf may lie either way.
+    // Earlier programs may have decided either layout of each leaf.
     const Program p = transpose_weights(step.program, [&](const std::string& name, const TensorType&, bool) {
       return (pattern >> (name.size() == 2 ? 2 + (name[0] == 'v') : name[0] - 'a') & 1) != 0;
     });
@@ -162,44 +163,44 @@ TEST_CASE("programs that share weights agree on how they lie") {
   }
 }
 
-TEST_CASE("a weight that something else reads stays as it is") {
+TEST_CASE("transpose_weights: a weight with other readers keeps its layout") {
   Tracer tracer("tied");
   const HTensor w = tracer.parameter("w", {DType::F32, {40, 40}}), x = tracer.input("x", {DType::F32, {2, 40}});
   tracer.output("y", apply("linear", {}, {x, w}).at(0));
   tracer.output("n", reduce_max(w, {1}));
   const Program p = tracer.take();
-  CHECK_FALSE(lies_exchanged(transpose_weights(p, preferred), "w"));
-  // Where it lies exchanged all the same, it is turned back for that reader.
+  CHECK_FALSE(is_transposed(transpose_weights(p, preferred), "w"));
+  // If it is stored transposed anyway, it is transposed back for that reader.
   const Program turned = transpose_weights(p, [](const std::string&, const TensorType&, bool) { return true; });
   CHECK(ops(turned, Op::transpose) == 1);
   const std::map<std::string, HTensor> leaves{{"w", weight_numbers({40, 40}, 3)}, {"x", weight_numbers({2, 40}, 1)}};
   check_close(weight_results(turned, leaves), weight_results(p, leaves));
 }
 
-TEST_CASE("slope and descent become one step") {
-  const SlopeStep step = StepTracer(4).run("sgd", false);
+TEST_CASE("fuse_updates: gradient and descent become one step") {
+  const GradientStep step = StepTracer(4).run("sgd", false);
   const Program p = inlined(transpose_weights(step.program, preferred));
   const Program fused = fuse_updates(p, [](const auto&...) { return true; });
   CHECK(weight_calls(fused, "sgd") == 0);
   CHECK(weight_calls(fused, "sgd_outer") == 3);
-  CHECK(ops(fused, Op::dot) == 2);  // slopes of the two hidden layers
+  CHECK(ops(fused, Op::dot) == 2);  // gradients of the two hidden layers
   check_close(weight_results(fused, step.leaves), weight_results(step.program, step.leaves));
   const Program refused = fuse_updates(p, [](const auto&...) { return false; });
   CHECK(weight_calls(refused, "sgd") == 3);
 }
 
-TEST_CASE("with one sample the slope of the map's input joins them") {
-  const SlopeStep step = StepTracer(1).run("sgd", false);
+TEST_CASE("fuse_updates: a single sample adds the input's gradient") {
+  const GradientStep step = StepTracer(1).run("sgd", false);
   const Program p = inlined(transpose_weights(step.program, preferred));
   const Program fused = fuse_updates(p, [](const auto&...) { return true; });
   CHECK(weight_calls(fused, "sgd_outer") == 3);
   size_t active = 0;
   for (const Node& n : fused.nodes) active += n.callee == "sgd_outer" && n.attributes.text("slope", "") == "active";
-  CHECK(active == 1);  // b; a's input is no result of the net, c does not lie exchanged
+  CHECK(active == 1);  // b; a's input is not computed by the net, c is not transposed
   check_close(weight_results(fused, step.leaves), weight_results(step.program, step.leaves));
 }
 
-TEST_CASE("no fused descent where it is not plain") {
-  const SlopeStep clipped = StepTracer(4).run("sgd", true);
+TEST_CASE("fuse_updates: only plain descent is fused") {
+  const GradientStep clipped = StepTracer(4).run("sgd", true);
   CHECK(weight_calls(fuse_updates(inlined(clipped.program), [](const auto&...) { return true; }), "sgd_outer") == 0);
 }

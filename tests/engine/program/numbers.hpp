@@ -1,4 +1,4 @@
-// Short ways to write tensors and read them back, and what an operation refuses.
+// Helpers to write and read tensors, and to test errors.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ template <typename T>
 std::vector<T> numbers(const HTensor& x) {
   return {x.data<T>(), x.data<T>() + x.size()};
 }
-// Of any type, as doubles.
+// Elements of any type, as doubles.
 inline std::vector<double> doubles(const HTensor& x) { return numbers<double>(cast(x, DType::F64)); }
 
 // 0, 1, 2 ... in row-major order.
@@ -38,7 +38,7 @@ inline const std::vector<DType>& all_dtypes() {
 }
 inline std::vector<DType> number_dtypes() { return {all_dtypes().begin() + 1, all_dtypes().end()}; }
 
-// "shape error: TEXT" of what `body` throws; "nothing" when it throws nothing.
+// The error of `body` as "shape error: TEXT"; "nothing" if it throws nothing.
 template <typename Body>
 std::string refusal(Body&& body) {
   try {

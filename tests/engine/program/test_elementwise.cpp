@@ -1,4 +1,4 @@
-// The elementwise families evaluated against the C++ library, over dtypes; their shape errors in full.
+// Elementwise operations against the C++ library, over all types; complete shape errors.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -67,7 +67,7 @@ TEST_CASE("unary operations compute the function of their name in every float ty
   }
 }
 
-TEST_CASE("every differentiable unary operation has the slope of its function") {
+TEST_CASE("unary operations: derivatives") {
   for (const UnaryCase& c : kUnary) {
     INFO(c.op);
     if (!find_op(c.op)->gradient) continue;
@@ -76,7 +76,7 @@ TEST_CASE("every differentiable unary operation has the slope of its function") 
   }
 }
 
-TEST_CASE("binary operations have the slopes of their functions") {
+TEST_CASE("binary operations: gradients") {
   for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum", "remainder", "pow"}) {
     INFO(op);
     testing::check_gradient_of([&](const Values& in) { return apply(op, {}, in).at(0); },
@@ -86,18 +86,18 @@ TEST_CASE("binary operations have the slopes of their functions") {
                              {HTensor::from<double>({4}, {-5.3, 5.3, -7.9, 0.4}), HTensor::from<double>({4}, {1.5, -1.5, -2, 3})});
 }
 
-TEST_CASE("select and cast pass slopes to where the numbers came from") {
+TEST_CASE("select, cast: gradients") {
   const HTensor condition = less(random_tensor({4, 3}, 9), 0.0);
   testing::check_gradient_of([&](const Values& in) { return select(condition, in[0] * in[0], in[1] * 3.0); },
                              {random_tensor({4, 3}, 1), random_tensor({4, 3}, 2)});
   testing::check_gradient_of([](const Values& in) { return mul(in[0], cast(cast(in[0], DType::F64), DType::F64)); },
                              {random_tensor({4}, 1)});
-  // Through f32 the step must be larger than its resolution.
+  // The difference step must be larger than the resolution of f32.
   testing::check_gradient_of([](const Values& in) { return cast(cast(in[0], DType::F32) * 2.0, DType::F64); },
                              {random_tensor({4}, 1)}, {1e-2, 1e-4, 1e-3});
 }
 
-TEST_CASE("kinks and edges follow PyTorch") {
+TEST_CASE("elementwise gradients: kinks and domain edges as in PyTorch") {
   Tracer tracer("kinks");
   const HTensor x = tracer.input("x", {DType::F64, {3}}), y = tracer.input("y", {DType::F64, {3}});
   const HTensor value = reduce_sum(abs(x) + maximum(x, y) * 10.0 + minimum(x, y) * 100.0 + pow(x, y) * 1000.0, {0});
@@ -106,14 +106,14 @@ TEST_CASE("kinks and edges follow PyTorch") {
   tracer.output("y", g[1]);
   const Program program = tracer.take();
   const Values r = interpret(program, {{"x", HTensor::from<double>({3}, {0, 2, 0})}, {"y", HTensor::from<double>({3}, {0, 2, 3})}});
-  // torch: |x|' (0) = 0; ties of max and min share; 0^0 has slope 0 in the base, a base of 0 none in the exponent.
+  // torch: |x|' (0) = 0; ties of max and min share; 0^0 has gradient 0 in the base, a base of 0 none in the exponent.
   CHECK(numbers(r[0]) == std::vector<double>{0 + 5 + 50 + 0, 1 + 5 + 50 + 4000, 0 + 0 + 100 + 0});
   CHECK(numbers(r[1])[0] == 55);
   CHECK(numbers(r[1])[1] == Approx(55 + 4000 * std::log(2.0)));
   CHECK(numbers(r[1])[2] == 10);
 }
 
-TEST_CASE("integers wrap, divide towards zero and never trap") {
+TEST_CASE("elementwise: integers wrap, divide towards zero and never trap") {
   const auto two = [](const char* op, DType d, std::vector<double> a, std::vector<double> b) {
     return numbers(apply(op, {}, {of(d, a), of(d, b)}).at(0));
   };
@@ -150,7 +150,7 @@ TEST_CASE("comparisons and logic give bool") {
   CHECK(numbers(equal(p, q)) == std::vector<double>{1, 0, 0, 1});
 }
 
-TEST_CASE("casts cut, saturate and round to even") {
+TEST_CASE("cast: truncates, saturates and rounds to even") {
   const HTensor x = of(DType::F64, {1.9, -1.9, 300, -300, std::nan(""), kInf, 0.25});
   CHECK(numbers(cast(x, DType::I8)) == std::vector<double>{1, -1, 127, -128, 0, 127, 0});
   CHECK(numbers(cast(x, DType::U8)) == std::vector<double>{1, 0, 255, 0, 0, 255, 0});
@@ -161,7 +161,7 @@ TEST_CASE("casts cut, saturate and round to even") {
   CHECK(numbers(round(of(DType::F32, {0.5, 1.5, 2.5, -0.5}))) == std::vector<double>{0, 2, 2, -0.0});
 }
 
-TEST_CASE("operands that do not fit are named with what would fit") {
+TEST_CASE("elementwise: shape and type errors") {
   const HTensor a(DType::F32, {64, 10}), b(DType::F32, {64, 12}), i(DType::I64, {64, 10}), p(DType::Bool, {64, 10});
   const auto text = [](const char* op, const std::vector<HTensor>& in) {
     try {

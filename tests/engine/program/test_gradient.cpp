@@ -18,10 +18,10 @@ const TensorType kVector{DType::F64, {3}};
 
 HTensor sum(const HTensor& x) { return reduce_sum(x, axes_from(x, 0)); }
 
-// d value / d inputs of one vector function, at these numbers.
+// d value / d inputs of a vector function at these values.
 template <typename F>
-std::vector<std::vector<double>> slopes(F value, const Values& at) {
-  Tracer tracer("slopes");
+std::vector<std::vector<double>> gradients_of(F value, const Values& at) {
+  Tracer tracer("gradients");
   Values traced;
   std::map<std::string, HTensor> leaves;
   for (size_t i = 0; i < at.size(); ++i) {
@@ -38,7 +38,7 @@ std::vector<std::vector<double>> slopes(F value, const Values& at) {
 
 using Rows = std::vector<std::vector<double>>;
 
-// A host function that squares; with or without a gradient.
+// A host function that squares, with or without a gradient.
 class HostSquare : public HostFunction {
  public:
   explicit HostSquare(bool differentiable) : differentiable_(differentiable) {}
@@ -61,14 +61,14 @@ HTensor host_square(Tracer& tracer, const HTensor& x, bool differentiable) {
   return tracer.append(std::move(n), {x}, {type_of(x)}).at(0);
 }
 
-// Functionals without a gradient of their own, for the derived one. Registered for this test program only.
+// Functionals without a gradient, to test the derived one. Registered for this test program only.
 void register_derived() {
   FunctionalTable& table = FunctionalTable::global();
   Functional f;
   f.name = "test_cube";
   f.body = [](const AttributeMap&, std::span<const HTensor> in) { return Values{in[0] * in[0] * in[0]}; };
   table.add(f);
-  f.name = "test_odd";  // an input handed out unchanged, a result handed out twice, a call inside
+  f.name = "test_odd";  // an input as output, a repeated output, a nested call
   f.body = [](const AttributeMap&, std::span<const HTensor> in) {
     const HTensor c = call1("test_cube", {in[0]});
     return Values{in[1], c, c};
@@ -80,20 +80,21 @@ void register_derived() {
 
 TEST_CASE("a second use of a value adds to its gradient") {
   const HTensor x = HTensor::from<double>({3}, {1, 2, 3});
-  CHECK(slopes([](const Values& in) { return sum(in[0] * in[0] + in[0]); }, {x}) == Rows{{3, 5, 7}});
+  CHECK(gradients_of([](const Values& in) { return sum(in[0] * in[0] + in[0]); }, {x}) == Rows{{3, 5, 7}});
 }
 
-TEST_CASE("what the value does not depend on has gradient zero") {
+TEST_CASE("gradient: zero for independent values") {
   const HTensor x = HTensor::from<double>({3}, {1, 2, 3});
-  CHECK(slopes([](const Values& in) { return sum(in[0]); }, {x, x}) == Rows{{1, 1, 1}, {0, 0, 0}});
-  CHECK(slopes([](const Values&) { return full(DType::F64, {}, 2); }, {x}) == Rows{{0, 0, 0}});
-  CHECK(slopes([](const Values& in) { return sum(floor(in[0])); }, {x}) == Rows{{0, 0, 0}});
+  CHECK(gradients_of([](const Values& in) { return sum(in[0]); }, {x, x}) == Rows{{1, 1, 1}, {0, 0, 0}});
+  CHECK(gradients_of([](const Values&) { return full(DType::F64, {}, 2); }, {x}) == Rows{{0, 0, 0}});
+  CHECK(gradients_of([](const Values& in) { return sum(floor(in[0])); }, {x}) == Rows{{0, 0, 0}});
 }
 
-TEST_CASE("stop_gradient and integers end the way") {
+TEST_CASE("gradient: stops at stop_gradient and integers") {
   const HTensor x = HTensor::from<double>({3}, {1, 2, 3});
-  CHECK(slopes([](const Values& in) { return sum(stop_gradient(in[0]) * in[0]); }, {x}) == Rows{{1, 2, 3}});
-  CHECK(slopes([](const Values& in) { return sum(cast(cast(in[0], DType::I64), DType::F64) * in[0]); }, {x}) == Rows{{1, 2, 3}});
+  CHECK(gradients_of([](const Values& in) { return sum(stop_gradient(in[0]) * in[0]); }, {x}) == Rows{{1, 2, 3}});
+  CHECK(gradients_of([](const Values& in) { return sum(cast(cast(in[0], DType::I64), DType::F64) * in[0]); }, {x}) ==
+        Rows{{1, 2, 3}});
 }
 
 TEST_CASE("a gradient with respect to a value in the middle, and to the value itself") {
@@ -116,7 +117,7 @@ TEST_CASE("only scalars of floats have gradients, with respect to floats") {
   CHECK_THROWS_WITH(gradient(tracer, sum(x), {i}), "there is no gradient with respect to a value of type i64[3]");
 }
 
-TEST_CASE("gradient nodes stand under gradient/ and the forward node's scope") {
+TEST_CASE("gradient: nodes have the scope gradient/ + the forward scope") {
   Tracer tracer("scopes");
   HTensor x = tracer.parameter("w", kVector);
   {
@@ -153,7 +154,7 @@ TEST_CASE("a small network agrees with finite differences") {
       {random_tensor({5, 3}, 1), random_tensor({4, 3}, 2), random_tensor({4}, 3), random_tensor({2, 4}, 4)});
 }
 
-TEST_CASE("a functional without a gradient is opened where it stands") {
+TEST_CASE("gradient: a functional without a gradient is inlined in place") {
   register_derived();
   const HTensor x = random_tensor({3}, 1);
   check_gradient_of([](const Values& in) { return call1("test_cube", {in[0]}) * in[0]; }, {x});
@@ -173,7 +174,7 @@ TEST_CASE("a functional without a gradient is opened where it stands") {
     calls += n.op == Op::call;
     cubes += n.op == Op::mul && p.scopes[n.scope].empty();
   }
-  CHECK(calls == 1);   // the one that is not on the way
+  CHECK(calls == 1);   // the one off the path
   CHECK(cubes == 4);   // x * 3, the two of the cube once, and the product of both results
   const Values r = interpret(p, {{"x", HTensor::from<double>({3}, {1, 2, -1})}, {"y", HTensor::from<double>({3}, {1, 2, 3})}});
   CHECK(r[0].data<double>()[1] == 3 + 6 * 32);  // 3x + x^6
@@ -181,7 +182,7 @@ TEST_CASE("a functional without a gradient is opened where it stands") {
   CHECK(r[2].data<double>()[2] == 27);
 }
 
-TEST_CASE("a host function trains with its own gradient and is refused without") {
+TEST_CASE("gradient: a host function without a gradient is rejected") {
   const HTensor at = HTensor::from<double>({3}, {1, 2, 3});
   for (const bool differentiable : {true, false}) {
     Tracer tracer("host");
@@ -200,7 +201,7 @@ TEST_CASE("a host function trains with its own gradient and is refused without")
   }
 }
 
-TEST_CASE("a host function off the way to the parameters needs no gradient") {
+TEST_CASE("gradient: a host function off the path needs none") {
   Tracer tracer("off");
   const HTensor x = tracer.input("x", kVector), w = tracer.parameter("w", kVector);
   const HTensor value = sum(host_square(tracer, x, false) * w);
@@ -211,7 +212,7 @@ TEST_CASE("a host function off the way to the parameters needs no gradient") {
 
 TEST_CASE("a gradient of a gradient") {
   const HTensor x = HTensor::from<double>({3}, {1, 2, 3});
-  CHECK(slopes(
+  CHECK(gradients_of(
             [](const Values& in) {
               const HTensor dx = gradient(*Tracer::current(), sum(in[0] * in[0] * in[0]), {in[0]}).at(0);
               return sum(dx * dx);

@@ -12,7 +12,7 @@ using Ints = std::vector<int64_t>;
 
 namespace {
 
-// The reference evaluation without the checks that eager use adds: what a compiled program does.
+// Reference evaluation without the checks of immediate operations, as in a compiled program.
 HTensor evaluated(Op op, const std::vector<HTensor>& inputs, int64_t axis) {
   AttributeMap attributes;
   attributes.set("axis", axis);
@@ -46,7 +46,7 @@ TEST_CASE("scatter_add adds in order, repeated indices too") {
   const HTensor y =
       scatter_add(f32({3, 2}, {1, 2, 3, 4, 5, 6}), i64({3}, {2, 0, 2}), f32({3, 2}, {10, 20, 30, 40, 50, 60}));
   CHECK(numbers<float>(y) == std::vector<float>{31, 42, 3, 4, 65, 86});
-  // 1 is lost beside 2^24 when it comes later, kept when it comes earlier: the order is that of the indices.
+  // 1 is lost if it is added after 2^24, kept if added before: the order is that of the indices.
   const HTensor big = scatter_add(f32({1}, {0}), i64({3}, {0, 0, 0}), f32({3}, {16777216, 1, 1}));
   CHECK(big.item<float>() == 16777216);
   const HTensor small = scatter_add(f32({1}, {0}), i64({3}, {0, 0, 0}), f32({3}, {1, 1, 16777216}));
@@ -94,7 +94,7 @@ TEST_CASE("top_k gives the largest in falling order, the lowest index first amon
     CHECK(doubles(top_k(cast(i64({3}, {2, 9, 4}), dtype), 2).first) == std::vector<double>{9, 4});
 }
 
-TEST_CASE("index operations say what does not fit") {
+TEST_CASE("index operations: shape and type errors") {
   const HTensor x(DType::F32, {2, 3}), indices(DType::I64, {4});
   CHECK(refusal([&] { gather(x, x, 0); }) ==
         "type error: gather: operands are f32[2, 3] and f32[2, 3]; operand 2 must be of integer type");

@@ -93,7 +93,7 @@ TEST_CASE("layout operations work at rank 0 and 8") {
   CHECK(pad(scalar, {}, {}).item<float>() == 3);
 }
 
-TEST_CASE("layout operations say what does not fit") {
+TEST_CASE("layout operations: shape and type errors") {
   const HTensor x(DType::F32, {2, 3});
   CHECK(refusal([&] { reshape(x, {4}); }) ==
         "shape error: reshape: the operand is f32[2, 3]; its 6 elements do not fill the shape [4] of 4");

@@ -72,7 +72,7 @@ TEST_CASE("patches lays windows out channel by channel, tap by tap") {
 TEST_CASE("patches pads, strides and dilates") {
   const HTensor x = f32({1, 1, 5}, {1, 2, 3, 4, 5});
   const HTensor y = call1("patches", {x}, window({2}, {2}, {1}, {2}, {3}, -1));
-  // windows begin at -1, 1, 3 and reach 3 further
+  // windows begin at -1, 1, 3 and span 3 elements
   CHECK(y.shape() == Shape{1, 2, 3});
   CHECK(numbers<float>(y) == std::vector<float>{-1, 2, 4, 3, 5, -1});
   const HTensor bytes = cast(x, DType::U8);
@@ -90,7 +90,7 @@ TEST_CASE("patches without windows or images") {
   CHECK(call1("patches", {none}, window({2}, {1}, {0}, {0}, {1})).shape() == Shape{0, 4, 3});
 }
 
-TEST_CASE("contractions say what does not fit") {
+TEST_CASE("contractions: shape and type errors") {
   const HTensor a(DType::F32, {2, 3}), b(DType::F32, {4, 5});
   CHECK(refusal([&] { dot(a, b, {1}, {0}); }) ==
         "shape error: dot: operands are f32[2, 3] and f32[4, 5]; contract axis 1 of the left has size 3, axis 0 of the "

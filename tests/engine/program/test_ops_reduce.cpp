@@ -70,7 +70,7 @@ TEST_CASE("cumsum runs along its axis") {
   CHECK(cumsum(HTensor(DType::F32, {0, 2}), 0).shape() == Shape{0, 2});
 }
 
-TEST_CASE("of nothing, the sum is 0 and the product 1, a largest there is none") {
+TEST_CASE("reductions: empty sum is 0, empty product 1, empty max and min are errors") {
   CHECK(numbers<float>(reduce_sum(HTensor(DType::F32, {2, 0}), {1})) == std::vector<float>{0, 0});
   CHECK(numbers<float>(reduce_prod(HTensor(DType::F32, {2, 0}), {1})) == std::vector<float>{1, 1});
   CHECK(reduce_max(HTensor(DType::F32, {2, 0}), {0}).shape() == Shape{0});
@@ -82,7 +82,7 @@ TEST_CASE("of nothing, the sum is 0 and the product 1, a largest there is none")
         "shape error: argmin: the operand is f32[0]; axis 0 is empty and has no largest or smallest element");
 }
 
-TEST_CASE("reductions say what does not fit") {
+TEST_CASE("reductions: shape and type errors") {
   const HTensor x(DType::F32, {2, 3});
   CHECK(refusal([&] { reduce_sum(x, {2}); }) ==
         "shape error: reduce_sum: the operand is f32[2, 3]; axis 2 does not exist; axes go from 0 to 2 exclusive");

@@ -57,7 +57,7 @@ TEST_CASE("every pair of types") {
                             whole(DType::I32, {}, {0}))) == std::vector<double>{500000, -1073741824});
 }
 
-TEST_CASE("storage operations say what does not fit") {
+TEST_CASE("storage operations: shape and type errors") {
   const HTensor x(DType::F32, {2, 3}), scale = f32({}, {1}), zero = whole(DType::I8, {}, {0});
   CHECK(refusal([&] { quantized(x, scale, whole(DType::I32, {}, {0})); }) ==
         "type error: quantize: operands are f32[2, 3], f32[] and i32[]; the result can be u8, i8, u16 or i16, not i32");

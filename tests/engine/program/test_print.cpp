@@ -1,4 +1,4 @@
-// What is printed reads back exactly; what cannot be read is shown in its place.
+// Printed programs read back exactly; errors show their position.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -20,7 +20,7 @@ using testing::random_tensor;
 
 namespace {
 
-// Equal in everything but attribute values, which compare as text (a NaN equals nothing).
+// Equality; attribute values compare as text, since NaN equals nothing.
 void check_equal(const Program& a, const Program& b) {
   REQUIRE(a.name == b.name);
   REQUIRE(a.scopes == b.scopes);
@@ -62,7 +62,7 @@ void check_round_trip(const Program& program) {
   CHECK(print(back) == text);
 }
 
-// One random operation on random earlier values of one shape.
+// A random operation on random earlier values of one shape.
 HTensor random_step(std::mt19937& random, const Values& floats, const Values& bools) {
   const auto pick = [&](const Values& from) { return from[random() % from.size()]; };
   switch (random() % 10) {
@@ -105,7 +105,7 @@ Program with_literals(const Values& literals) {
   return tracer.take();
 }
 
-// The whole report without its first line, which is the same as what().
+// The report without its first line, which is what().
 std::string refusal(const std::string& body) {
   try {
     parse_program("program \"p\"\n" + body, "p.program");
@@ -117,7 +117,7 @@ std::string refusal(const std::string& body) {
 
 }  // namespace
 
-TEST_CASE("a program prints one node a line") {
+TEST_CASE("print: one node per line") {
   Tracer tracer("mnist");
   const HTensor x = tracer.input("pixels", {DType::F32, {64, 784}}), w = tracer.parameter("digits.weight", {DType::F32, {10, 784}});
   HTensor y;
@@ -143,11 +143,11 @@ update "digits.weight" = %8
 )");
 }
 
-TEST_CASE("random programs read back exactly") {
+TEST_CASE("print: random programs read back exactly") {
   for (uint32_t seed = 0; seed < 60; ++seed) check_round_trip(random_program(seed));
 }
 
-TEST_CASE("a program read back computes the same bits") {
+TEST_CASE("print: a program read back computes the same bits") {
   const Program program = random_program(7), back = parse_program(print(program), "printed");
   const std::map<std::string, HTensor> leaves{{"x", random_tensor({3, 4}, 1, -1, 1, DType::F32)},
                                               {"hidden.weight", random_tensor({3, 4}, 2, -1, 1, DType::F32)},
@@ -157,7 +157,7 @@ TEST_CASE("a program read back computes the same bits") {
   for (size_t i = 0; i < a.size(); ++i) CHECK(std::memcmp(a[i].bytes(), b[i].bytes(), type_of(a[i]).bytes()) == 0);
 }
 
-TEST_CASE("literals of every type and size read back bit for bit") {
+TEST_CASE("print: literals of every type and size read back bit for bit") {
   Values literals;
   for (uint32_t d = 0; d <= static_cast<uint32_t>(DType::F64); ++d)
     for (const Shape& shape : {Shape{}, Shape{0}, Shape{2, 0, 3}, Shape{5}, Shape{3, 4}, Shape{70}})
@@ -170,7 +170,7 @@ TEST_CASE("literals of every type and size read back bit for bit") {
   check_round_trip(with_literals(literals));
 }
 
-TEST_CASE("attributes of every kind read back") {
+TEST_CASE("print: attributes of every kind read back") {
   Tracer tracer("attributes");
   Node n{};
   n.op = Op::neg;
@@ -182,7 +182,7 @@ TEST_CASE("attributes of every kind read back") {
   check_round_trip(tracer.take());
 }
 
-TEST_CASE("a host function reads back by name and says so when run") {
+TEST_CASE("print: a host function reads back by name and cannot run") {
   class Host : public HostFunction {
    public:
     std::string name() const override { return "activation 'mine' (plugin \"x\")"; }
@@ -209,7 +209,7 @@ TEST_CASE("comments, empty lines and other numbers of values are read") {
   CHECK(print(p) == "program \"p\"\n%0: f32[2] = input \"x\"\n%1: f32[2] = relu(%0)\noutput \"y\" = %1\n");
 }
 
-TEST_CASE("errors show their place") {
+TEST_CASE("parse: errors show their position") {
   CHECK(refusal("%0: f32[2] = input \"x\"\n%1: f32[2] = tanhh(%0)\n") ==
         "p.program:3:14: error: there is no operation 'tanhh'\n"
         "%1: f32[2] = tanhh(%0)\n"
@@ -220,9 +220,9 @@ TEST_CASE("errors show their place") {
         "%1: f32[3] = neg(%0)\n"
         "^~~~~~~~~~~~~~~~~~~~\n");
   const std::pair<const char*, const char*> cases[] = {
-      {"%1: f32[2] = neg(%0)", "p.program:2:18: error: %0 is not made before it is read"},
-      {"%0: f32[2] = input \"x\"\n%0: f32[2] = input \"y\"", "%0 is made for the second time"},
-      {"%0: f32[2], %0: f32[2] = input \"x\"", "%0 is made for the second time"},
+      {"%1: f32[2] = neg(%0)", "p.program:2:18: error: %0 is used before it is defined"},
+      {"%0: f32[2] = input \"x\"\n%0: f32[2] = input \"y\"", "%0 is defined twice"},
+      {"%0: f32[2], %0: f32[2] = input \"x\"", "%0 is defined twice"},
       {"%0: f32[2] = input \"x\"\n%1: f32[2] = input \"x\"", "a second input 'x'"},
       {"%0: f32[2], %1: f32[2] = input \"x\"", "this has one result, not 2"},
       {"%0: f33[2] = input \"x\"", "unknown element type 'f33'"},
@@ -239,14 +239,14 @@ TEST_CASE("errors show their place") {
       {"%0: f32[2] = input \"x", "the text is not closed"},
       {"%0: f32[2] = input \"\\q\"", "unknown escape in a text"},
       {"%0: f32[2] = input \"x\" y", "expected the end of the line, found 'y'"},
-      {"%0: f32[2] = input \"x\"\n%1: f32[2] = neg(%0) {a = 1, a = 2}", "attribute 'a' stands here for the second time"},
+      {"%0: f32[2] = input \"x\"\n%1: f32[2] = neg(%0) {a = 1, a = 2}", "attribute 'a' is defined twice"},
       {"%0: f32[2] = input \"x\"\n%1: f32[2] = neg(%0) {a = [1, 2.0]}", "a list holds whole numbers, or numbers that all have a point"},
       {"%0: f32[2] = input \"x\"\n%1: f32[2] = neg(%0) {a = 99999999999999999999}", "expected a number, a list, a text"},
       {"%0: f32[2] = input \"x\"\n%1: f32[2] = neg(%0, %0)", "neg takes 1 operand, not 2"},
       {"%0: f32[2] = input \"x\"\n%1: f32[2] = softmax(%0, %0)", "softmax"},
       {"%0: f32[2] = input \"x\"\n%1: f32[2], %2: f32[2] = neg(%0)", "the operation has 1 results, not 2"},
-      {"output \"y\" = %0", "%0 is not made before it is read"},
-      {"%0: f32[2] = input \"x\"\noutput \"y\" = %0\noutput \"y\" = %0", "'y' stands here for the second time"},
+      {"output \"y\" = %0", "%0 is used before it is defined"},
+      {"%0: f32[2] = input \"x\"\noutput \"y\" = %0\noutput \"y\" = %0", "'y' is defined twice"},
       {"%0: f32[2] = parameter \"w\"\n%1: f32[] = literal [1.0]\nupdate \"w\" = %1", "update 'w' is f32[], its leaf f32[2]"},
       {"hello", "expected a value such as %3, output or update"},
       {"%99999999999999999999: f32[] = input \"x\"", "expected the number of a value"},
@@ -258,7 +258,7 @@ TEST_CASE("errors show their place") {
   CHECK_THROWS_WITH(parse_program("", "p"), Catch::Matchers::Contains("a program's text begins with program \"NAME\""));
 }
 
-TEST_CASE("damaged texts are read or refused, never more") {
+TEST_CASE("parse: damaged texts parse or are rejected") {
   std::mt19937 random(3);
   const std::string good = print(random_program(11));
   int refused = 0;

@@ -1,4 +1,4 @@
-// verify() finds each way a program can be broken.
+// verify() detects every kind of broken program.
 #include <catch2/catch.hpp>
 
 #include <harmonics/ops.hpp>
@@ -24,7 +24,7 @@ size_t index_of(const Program& p, Op op) {
 }
 }  // namespace
 
-TEST_CASE("a traced program is sound and finds its names") {
+TEST_CASE("program: a traced program verifies and finds leaves by name") {
   const Program p = sound();
   CHECK_NOTHROW(verify(p));
   REQUIRE(p.leaf(Op::input, "x"));

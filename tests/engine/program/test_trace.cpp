@@ -1,4 +1,4 @@
-// Tracing records what eager evaluation computes; handles know where they belong.
+// Tracing records what immediate evaluation computes; handles belong to one trace.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -39,7 +39,7 @@ TEST_CASE("a recorded program computes the same bits as eager evaluation") {
   CHECK(std::memcmp(run.bytes(), eager.bytes(), type_of(run).bytes()) == 0);
 }
 
-TEST_CASE("a leaf is one value however often it is asked for") {
+TEST_CASE("trace: a leaf is one value") {
   Tracer tracer("leaves");
   const TensorType type{DType::F32, {2}};
   CHECK(tracer.id_of(tracer.parameter("w", type)) == tracer.id_of(tracer.parameter("w", type)));
@@ -50,7 +50,7 @@ TEST_CASE("a leaf is one value however often it is asked for") {
   CHECK(tracer.take().nodes.size() == 2);
 }
 
-TEST_CASE("numbers become literals, once, and keep what they were") {
+TEST_CASE("trace: tensors become literals once and keep their values") {
   Tracer tracer("literals");
   const HTensor x = tracer.input("x", {DType::F32, {2}});
   HTensor two = HTensor::from<float>({2}, {2, 2});
@@ -67,7 +67,7 @@ TEST_CASE("numbers become literals, once, and keep what they were") {
   CHECK(r.data<float>()[1] == 43);
 }
 
-TEST_CASE("sources are recorded while a tracer is open, numbers are computed") {
+TEST_CASE("trace: sources are recorded, operations on tensors computed") {
   Tracer tracer("sources");
   CHECK(full(DType::F32, {2}, 1).raw()->traced());
   CHECK_FALSE((HTensor::from<float>({1}, {1}) + HTensor::from<float>({1}, {2})).raw()->traced());
@@ -79,13 +79,13 @@ TEST_CASE("sources are recorded while a tracer is open, numbers are computed") {
   CHECK(Tracer::current() == &tracer);
 }
 
-TEST_CASE("asking a traced value for numbers says so") {
+TEST_CASE("trace: reading a traced value is an error") {
   Tracer tracer("values");
   const HTensor x = tracer.input("x", {DType::F32, {2}});
   CHECK_THROWS_AS(x.data<float>(), detail::NeedsValues);
 }
 
-TEST_CASE("a handle is good in its own trace only") {
+TEST_CASE("trace: handles are valid in their own trace only") {
   HTensor kept;
   {
     Tracer tracer("first");
@@ -106,14 +106,14 @@ TEST_CASE("a handle is good in its own trace only") {
   CHECK_THROWS_AS(neg(kept), Error);
 }
 
-TEST_CASE("each thread has its own tracers") {
+TEST_CASE("trace: tracers are per thread") {
   Tracer tracer("here");
   Tracer* seen = &tracer;
   std::thread([&] { seen = Tracer::current(); }).join();
   CHECK(seen == nullptr);
 }
 
-TEST_CASE("tracers may end in any order") {
+TEST_CASE("trace: tracers may end in any order") {
   auto first = std::make_unique<Tracer>("first");
   auto second = std::make_unique<Tracer>("second");
   first.reset();
@@ -122,7 +122,7 @@ TEST_CASE("tracers may end in any order") {
   CHECK(Tracer::current() == nullptr);
 }
 
-TEST_CASE("nodes carry the scope they were made in") {
+TEST_CASE("trace: nodes have the current scope") {
   Tracer tracer("scopes");
   HTensor x = tracer.input("x", {DType::F32, {2}});
   {
@@ -142,7 +142,7 @@ TEST_CASE("nodes carry the scope they were made in") {
   CHECK(scopes == std::vector<std::string>{"", "hidden", "hidden/deeper", "hidden", ""});
 }
 
-TEST_CASE("an update replaces the earlier one and must have its leaf's type") {
+TEST_CASE("trace: an update replaces the earlier one and has its leaf's type") {
   Tracer tracer("updates");
   const HTensor s = tracer.state("s", {DType::F32, {2}});
   tracer.update("s", s + s);
@@ -157,7 +157,7 @@ TEST_CASE("an update replaces the earlier one and must have its leaf's type") {
   CHECK(interpret(p, {{"s", HTensor::from<float>({2}, {1, 2})}}).at(0).data<float>()[1] == -2);
 }
 
-TEST_CASE("a functional is a call when traced and its body when not") {
+TEST_CASE("trace: a functional is a call if traced, else its body") {
   const HTensor x = random_tensor({3, 4}, 1, -2, 2, DType::F32), w = random_tensor({5, 4}, 2, -1, 1, DType::F32);
   Tracer tracer("call");
   const HTensor y = linear(tracer.input("x", type_of(x)), tracer.parameter("w", type_of(w)));
@@ -181,7 +181,7 @@ TEST_CASE("a body is traced once per attributes and types") {
   CHECK(body_program(linear, {}, a) != body_program(linear, relu, a));
 }
 
-TEST_CASE("a functional may be replaced, earlier finds stay valid") {
+TEST_CASE("functional table: replaced functionals stay valid for holders") {
   FunctionalTable table;
   Functional f;
   f.name = "twice";
@@ -204,7 +204,7 @@ TEST_CASE("eager gather and scatter_add refuse indices out of range") {
                     "scatter_add: index 9 is out of range for axis 0 of f64[4, 3]");
 }
 
-TEST_CASE("interpretation names a leaf that is missing or of another type") {
+TEST_CASE("interpret: a missing leaf or another type is an error") {
   Tracer tracer("leaves");
   tracer.output("y", neg(tracer.parameter("w", {DType::F32, {2}})));
   const Program p = tracer.take();

@@ -1,7 +1,7 @@
 // Profiles of a step on a device with memory of its own: whose clock its single steps are timed by, and what is taken off.
 #include <catch2/catch.hpp>
 
-#include "engine/execution/device_yardsticks.hpp"
+#include "engine/execution/device_peaks.hpp"
 #include "engine/runtime/profile.hpp"
 #include "tests/engine/execution/fake_accelerator.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"

@@ -1,4 +1,4 @@
-// Optimizers and schedules as texts: what is read, what is refused and how, and what rule each parameter gets.
+// Parsing of optimizers and schedules, their errors, and each parameter's update rule.
 #include <catch2/catch.hpp>
 
 #include <functional>
@@ -30,7 +30,7 @@ std::string rule(const std::string& optimizer, const TensorType& type, bool hidd
 
 }  // namespace
 
-TEST_CASE("an optimizer is a name with settings, the rest are defaults") {
+TEST_CASE("optimizer: name with settings, others have defaults") {
   CHECK(parse_optimizer("adamw").str() == "adamw(lr=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, weight_decay=0.01)");
   CHECK(parse_optimizer(" sgd ( momentum = 0.9 , nesterov=true,) ").str() == "sgd(lr=0.001, momentum=0.9, nesterov=true, weight_decay=0)");
   CHECK(parse_optimizer("rmsprop(centered=1)").str() == "rmsprop(lr=0.01, alpha=0.99, epsilon=1e-08, momentum=0, centered=true, weight_decay=0)");
@@ -39,7 +39,7 @@ TEST_CASE("an optimizer is a name with settings, the rest are defaults") {
   CHECK_FALSE(parse_optimizer("lamb").settings.given("lr"));
 }
 
-TEST_CASE("wrong optimizers say what is right") {
+TEST_CASE("optimizer: errors suggest a correction") {
   CHECK(refused("adamv") == "unknown optimizer 'adamv'\ndid you mean 'adam'?");
   CHECK(refused("zzz") == "unknown optimizer 'zzz'\noptimizers are sgd, rmsprop, adam, adamw, lamb, lion and normuon, e.g. 'adamw(lr=1e-3)'");
   CHECK(refused("rmsprop(alpa=0.9)") == "optimizer 'rmsprop' has no setting 'alpa'\ndid you mean 'alpha'?");
@@ -58,7 +58,7 @@ TEST_CASE("wrong optimizers say what is right") {
   CHECK(refused("adam(lr=1") == "optimizer 'adam(lr=1' lacks its closing parenthesis");
 }
 
-TEST_CASE("wrong schedules say what is right") {
+TEST_CASE("schedule: errors suggest a correction") {
   CHECK(refused_schedule("cosinus") == "unknown schedule 'cosinus'\ndid you mean 'cosine'?");
   CHECK(refused_schedule("up") == "unknown schedule 'up'\nschedules are constant, linear, cosine, step and wsd, e.g. 'cosine(warmup=500, final=0.1)'");
   CHECK(refused_schedule("cosine(final=2)") == "schedule setting 'final' has the value '2'\ngive a number from 0 to 1, e.g. final=0");
@@ -67,7 +67,7 @@ TEST_CASE("wrong schedules say what is right") {
   CHECK(refused_schedule("wsd(decay=0)") == "schedule setting 'decay' is 0\ngive a whole number of steps, or a part of the run below 1, e.g. decay=0.2");
 }
 
-TEST_CASE("a schedule that follows the run needs its end") {
+TEST_CASE("schedule: needs the end of the run") {
   const auto made = [](const char* schedule, const Horizon& horizon) {
     return message_of([&] { LearningRate(parse_schedule(schedule), 1, horizon); });
   };
@@ -83,14 +83,14 @@ TEST_CASE("a schedule that follows the run needs its end") {
   CHECK_FALSE(LearningRate(parse_schedule("cosine(warmup=5)"), 1, {20, false}).note());
 }
 
-TEST_CASE("a run that ends by time is followed by the clock") {
+TEST_CASE("schedule: follows elapsed time in timed runs") {
   const Horizon by_time{std::nullopt, true};
   LearningRate cosine(parse_schedule("cosine(final=0.5)"), 2, by_time);
   CHECK(cosine.at(0, 0) == Approx(2));
   CHECK(cosine.at(1, 0.5) == Approx(1.5));
   CHECK(cosine.at(7, 1) == Approx(1));
   CHECK(cosine.at(8, 1.5) == Approx(1));
-  LearningRate counted(parse_schedule("linear(warmup=3)"), 1, by_time);  // warm after three steps, whenever that is
+  LearningRate counted(parse_schedule("linear(warmup=3)"), 1, by_time);  // warm after three steps, whatever their time
   CHECK(counted.at(0, 0.0) == Approx(0.25));
   CHECK(counted.at(2, 0.2) == Approx(0.75));
   CHECK(counted.at(3, 0.4) == Approx(1));
@@ -109,7 +109,7 @@ TEST_CASE("a run that ends by time is followed by the clock") {
   CHECK(either.at(6, 0.8) == Approx(0.2));
 }
 
-TEST_CASE("each parameter gets the rule that is for it") {
+TEST_CASE("update_rule: by parameter shape and role") {
   CHECK(rule("sgd", kMatrix) == "sgd{momentum = 0.0, nesterov = false, weight_decay = 0.0}");
   CHECK(rule("sgd(momentum=0.5)", kVector) == "sgd{momentum = 0.5, nesterov = false, weight_decay = 0.0} momentum[5]");
   CHECK(rule("adamw", kMatrix).find("weight_decay = 0.01") != std::string::npos);

@@ -14,7 +14,7 @@ PARTS = ("train", "test", "infer")
 
 @dataclass(frozen=True)
 class At:
-    """A place in the flow: a stream or a layer, and the shape of its samples."""
+    """A stream or a layer, and the shape of its samples."""
     name: str
     features: tuple[int, ...]
     positions: int = 0  # 0: no sequence
@@ -42,7 +42,7 @@ class Builder:
         self.takes_batch_norm = False
 
     def few_samples(self, batch: int, samples: int) -> None:
-        """Where a sample costs more."""
+        """For flows whose samples are expensive."""
         if self.seed < LARGE:
             self.batch, self.samples["train"] = self.whole(2, batch), self.whole(4, samples)
         self.samples["test"] = self.whole(1, 12)
@@ -59,7 +59,7 @@ class Builder:
         return among[int(self.rng.choice(len(among), p=p))]
 
     def number(self, low: float, high: float) -> float:
-        """Between two numbers evenly on a logarithmic scale, of three digits."""
+        """Log-uniform between two numbers, rounded to three digits."""
         return float(f"{np.exp(self.rng.uniform(np.log(low), np.log(high))):.3g}")
 
     def width(self) -> int:
@@ -73,7 +73,7 @@ class Builder:
 
     def layer(self, source: At, calls: list[Call], features: tuple[int, ...], positions: int | None = None,
               declare: bool = True) -> At:
-        """A new layer fed from a source; the caller says what shape its calls give."""
+        """Adds a layer fed from a source; the caller gives the shape of its output."""
         at = At(f"l{len(self.layers)}", features, source.positions if positions is None else positions)
         sequence = "*, " if at.positions else ""
         shape = "{" + sequence + ", ".join(map(str, features)) + "}" if declare else ""
@@ -117,7 +117,7 @@ class Builder:
         return Call("norm", args)
 
     def dropout(self) -> Call:
-        """What acts only while training."""
+        """Functions that act only in training."""
         if self.chance(0.25):
             return Call("noise", {"deviation": self.number(0.01, 0.5)} if self.chance(0.7) else {})
         return Call("dropout", {"rate": self.pick([0.1, 0.25, 0.5, 0.3])} if self.chance(0.8) else {})

@@ -1,4 +1,4 @@
-"""When is the engine as far from float64 as rounding explains? Errors are relative to a tensor's largest number."""
+"""Does rounding explain the engine's distance from float64? Errors are relative to a tensor's largest value."""
 from __future__ import annotations
 
 from typing import Iterator

@@ -1,4 +1,4 @@
-"""The end of a random flow: a layer with a loss, and the targets that suit it."""
+"""The head of a random flow: a layer with a loss, and matching targets."""
 from __future__ import annotations
 
 from typing import Any
@@ -13,7 +13,7 @@ HEADS = ["classes", "classes", "shares", "nll", "signs", "hinge", "each", "binar
 
 
 def target(b: Builder, at: At, width: int, make, dtype=np.float32) -> str:
-    """A stream of numbers as wide as the output."""
+    """A stream of floats with the width of the output."""
     name = f"y{len(b.taps)}"
     inner = (at.positions, width) if at.positions else (width,)
     declared = ("{*, %d}" if at.positions else "{%d}") % width
@@ -46,7 +46,7 @@ def softmax(b: Builder) -> list[Call]:
 
 
 def draw_loss(b: Builder, kind: str, at: At) -> tuple[int, list[Call], list[Call], str]:
-    """Width of the output, what the arrow ends in, the losses, the stream of targets."""
+    """Width of the output, final functions of the arrow, losses, stream of targets."""
     args: dict[str, Any] = {}
     ignore = b.pick([None, -100, 0], [3, 1.5, 0.7]) if kind in ("classes", "nll", "each") else None
     if ignore is not None:
@@ -94,7 +94,7 @@ def draw_loss(b: Builder, kind: str, at: At) -> tuple[int, list[Call], list[Call
 
 
 def add_head(b: Builder, at: At, calls: list[Call] | None = None) -> At:
-    """calls: what comes before the output's map (then it is written out)."""
+    """calls: functions before the output's map, which is then written explicitly."""
     kind = b.pick(HEADS)
     width, end, losses, stream = draw_loss(b, kind, at)
     if b.taps and b.chance(0.8):

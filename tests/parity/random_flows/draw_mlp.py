@@ -24,7 +24,7 @@ def numbers(b: Builder, name: str, width: int, declared: str | None = None) -> A
 
 
 def hidden(b: Builder, at: At, earlier: list[At]) -> At:
-    """One more layer over flat features."""
+    """Adds a layer over flat features."""
     width = b.width()
     same = [e for e in earlier if e.width == at.width and e.name != at.name]
     kind = b.pick(["map", "written", "normed", "glu", "residual", "concat", "mul", "two sources", "prelu", "frozen",

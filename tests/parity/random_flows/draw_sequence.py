@@ -59,7 +59,7 @@ def draw_attention(b: Builder, width: int, memory: str | None = None) -> Call:
 
 
 def block(b: Builder, at: At) -> At:
-    """One more layer over a sequence."""
+    """Adds a layer over a sequence."""
     kind = b.pick(["recurrent", "attention", "residual attention", "feed-forward", "map", "norm"], [3, 2, 2, 2, 2, 1])
     if kind == "recurrent":
         return draw_recurrent(b, at, False)

@@ -1,4 +1,4 @@
-"""Flows over symbols: text, tokens, whole numbers of an array."""
+"""Flows over symbols: text, tokens, integer arrays."""
 from __future__ import annotations
 
 import numpy as np
@@ -17,7 +17,7 @@ def windows(symbols: np.ndarray, window: int, shift: int) -> np.ndarray:
 
 
 def draw_words(b: Builder) -> At:
-    """A stream of windows; written as text, as tokens or as an array."""
+    """A stream of windows, stored as text, tokens or an array."""
     file = b.pick(["text", "tokens", "npy"], [2, 1, 1])
     symbols = b.whole(2, 14)
     window, shift = b.whole(2, 14), b.whole(1, 14)

@@ -1,4 +1,4 @@
-"""The program's side: files for its streams, its command lines, what it wrote."""
+"""Runs the program: stream files, command lines, outputs."""
 from __future__ import annotations
 
 import json
@@ -81,7 +81,7 @@ class Engine:
                 "log.jsonl", "--log-every", "1", "--json", "--quiet", "--threads", "1", *self._settings(), *self.flags]
 
     def gradient_command(self) -> list[str]:
-        """A step of one batch whose gradients stay in the checkpoint, as the momentum of SGD."""
+        """A step of one batch; its gradients are stored in the checkpoint as the momentum of SGD."""
         return [self.program, "run", "flow.hmx", *self._streams("--producer", "train"), *self._consumers("train"),
                 "--quiet", "--threads", "1", "--optimizer", "sgd(lr=1e-30, momentum=0.5)", "--schedule", "constant",
                 "--clip", "0", "--clip-value", "0", "--accumulate", "1", "--steps", "1", "--checkpoint", "checkpoints",

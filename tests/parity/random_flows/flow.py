@@ -1,4 +1,4 @@
-"""A flow as plain data, its text in the flow language, and what a run of it is told."""
+"""A flow as plain data, its text in the flow language, and the options of its runs."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-# The argument that is written without its name, where a function has one.
+# The positional argument of functions that have one.
 FIRST = {"affine": "width", "conv": "channels", "maxpool": "size", "avgpool": "size", "norm": "kind", "lstm": "width",
          "gru": "width", "dropout": "rate", "noise": "deviation", "concat": "with", "mul": "with", "embed": "width"}
 ACTIVATIONS = {"relu", "relu6", "leaky_relu", "elu", "celu", "selu", "softplus", "gelu", "silu", "mish", "hardswish",
@@ -116,7 +116,7 @@ class Flow:
     consumers: dict[str, str] = field(default_factory=dict)  # by the layer they take
 
     def ends(self) -> list[str]:
-        """Layers that nothing reads: what inference gives."""
+        """Layers without readers: the outputs of inference."""
         read = {a.source for a in self.arrows} | {str(v) for a in self.arrows for c in a.calls for v in c.args.values()
                                                   if isinstance(v, Ref) and v in self.layers}
         return [name for name in self.layers if name not in read]

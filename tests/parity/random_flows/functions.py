@@ -1,4 +1,4 @@
-"""What stands on arrows, in PyTorch: activations, layers with parameters, layers that join several sources."""
+"""Functions of arrows in PyTorch: activations, layers with parameters, layers with several sources."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -123,7 +123,7 @@ def dropout(scope: "ArrowScope", v: Value, call: Call) -> Value:
 
 
 def noise(scope: "ArrowScope", v: Value, call: Call) -> Value:
-    """Box and Muller from two numbers for each element."""
+    """Box-Muller from two random numbers per element."""
     if not scope.training:
         return v
     u, turn = scope.random(v.tensor), scope.random(v.tensor)
@@ -174,7 +174,7 @@ def attention(scope: "ArrowScope", v: Value, call: Call) -> Value:
 
 
 def recurrent(scope: "ArrowScope", v: Value, call: Call) -> Value:
-    """A module of torch for each layer, so that dropout's numbers between them are ours."""
+    """One torch module per layer, so that dropout between them uses our random numbers."""
     kind, gates = (nn.LSTM, 4) if call.name == "lstm" else (nn.GRU, 3)
     both, bias, layers = call.get("bidirectional", False), call.get("bias", True), call.get("layers", 1)
     width = call.get("width") or scope.width // (2 if both else 1)

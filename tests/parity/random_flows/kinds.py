@@ -1,4 +1,4 @@
-"""Which kind of flow a seed draws."""
+"""Maps a seed to a kind of flow."""
 from __future__ import annotations
 
 from draw_conv import draw_conv

@@ -1,4 +1,4 @@
-"""Losses of docs/hmx.md: for each the sum over a batch and over how many samples or positions that is a mean."""
+"""Losses of docs/hmx.md: the sum over a batch, and the number of samples or positions to divide by."""
 from __future__ import annotations
 
 import torch
@@ -17,7 +17,7 @@ def as_numbers(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def counts(call: Call, target: Tensor, positions: int) -> int:
-    """How many places of a target count."""
+    """Number of target positions that count."""
     if call.name == "next_token":
         target = target[:, 1:]
     if "ignore_index" in call.args:
@@ -65,7 +65,7 @@ def binary(v: Value, before: Tensor, activation: str, target: Tensor, classes: b
 
 
 def total(call: Call, v: Value, before: Tensor, activation: str, target: Tensor) -> Tensor:
-    """The loss of a layer's value against a target, summed over samples, positions and outputs."""
+    """Loss of a layer's value against a target, summed over samples, positions and outputs."""
     y, name = v.tensor, call.name
     classes = takes_classes(call, y, target)
     if name == "next_token":

@@ -1,4 +1,4 @@
-"""The twin of a flow: its parameters and the value of every layer, in float32 or float64."""
+"""A flow's PyTorch model: its parameters and the value of every layer, in float32 or float64."""
 from __future__ import annotations
 
 
@@ -25,7 +25,7 @@ class Net:
         self.order = self._order()
 
     def _order(self) -> list[str]:
-        """Layers, each after what it reads."""
+        """Layers in topological order."""
         needs: dict[str, set[str]] = {name: set() for name in self.flow.layers}
         for a in self.flow.arrows:
             refs = {str(v) for c in a.calls for k, v in c.args.items() if isinstance(v, Ref) and k != "tied"}
@@ -78,7 +78,7 @@ class Pass:
         return losses.total(call, self.values[tap.layer], before, act, target)
 
     def hits(self, tap: Tap, call: Call) -> Tensor | None:
-        """Which classes that count are right; None where targets are no classes."""
+        """Mask of correct classes among those that count; None if targets are no classes."""
         value, target = self.values[tap.layer].tensor, self.values[tap.target].tensor
         if not losses.takes_classes(call, value, target):
             return None
@@ -89,7 +89,7 @@ class Pass:
 
 
 class ArrowScope:
-    """What one function of an arrow may ask for."""
+    """Context of a function on an arrow."""
 
     def __init__(self, run: Pass, arrow: Arrow):
         self.run_, self.net, self.arrow = run, run.net, arrow

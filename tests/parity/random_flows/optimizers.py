@@ -1,4 +1,4 @@
-"""Optimizers by name: PyTorch's own where it has them, else those that make_optimizers.py has from their papers."""
+"""Optimizers by name: PyTorch's, or make_optimizers.py's implementations of the papers."""
 from __future__ import annotations
 
 import sys

@@ -1,4 +1,4 @@
-"""The random numbers of docs/numerics.md: Philox 4x32-10, keyed by seed and the text a stream is named by."""
+"""The random numbers of docs/numerics.md: Philox 4x32-10, keyed by seed and stream name."""
 from __future__ import annotations
 
 import numpy as np
@@ -23,7 +23,7 @@ def stream_of(text: str) -> int:
 
 
 def philox(counters: list[np.ndarray], seed: int, stream: int) -> np.ndarray:
-    """Four words for each counter: [n, 4]."""
+    """Four words per counter: [n, 4]."""
     key = splitmix64(seed ^ splitmix64(stream))
     k0, k1 = key & 0xFFFFFFFF, key >> 32
     c0, c1, c2, c3 = (np.asarray(c, np.uint64) for c in counters)
@@ -48,7 +48,7 @@ def uniform_of(words: np.ndarray) -> np.ndarray:
 
 
 def layer_uniforms(seed: int, path: str, step: int, n: int) -> np.ndarray:
-    """The numbers a layer draws in a step."""
+    """The random numbers of a layer in a step."""
     i = blocks(n)
     words = philox([np.uint64(step & 0xFFFFFFFF), np.uint64(step >> 32), i & LOW, i >> SHIFT], seed, stream_of(path))
     return uniform_of(words.reshape(-1)[:n])
@@ -69,7 +69,7 @@ def first_normal(seed: int, name: str, shape: tuple[int, ...], mean: float, devi
 
 
 def shuffled_order(n: int, seed: int, epoch: int, block: int) -> np.ndarray:
-    """Fisher and Yates from the last place down, numbers below i by Lemire's method (include/harmonics/philox.hpp)."""
+    """Fisher-Yates from the last index down, numbers below i by Lemire's method (include/harmonics/philox.hpp)."""
     stream = stream_of("shuffle") ^ splitmix64(epoch)
     draws = blocks(4 * (2 * n + 16))
     words = iter(philox([draws, np.uint64(block & 0xFFFFFFFF), np.uint64(block >> 32), np.uint64(0)], seed, stream)

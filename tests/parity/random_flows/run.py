@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares random flows with their twins in PyTorch: run.py --program FILE [--seeds FIRST-LAST].
+"""Compares random flows with equivalent PyTorch models: run.py --program FILE [--seeds FIRST-LAST].
 
 Prints every mismatch with its flow and how to run it again, and at the end how far off everything was.
 """

@@ -1,4 +1,4 @@
-"""The learning rate of docs/hmx.md: a function of the step, rounded once to float32."""
+"""Schedules of docs/hmx.md: the learning rate by step, rounded once to float32."""
 from __future__ import annotations
 
 import math
@@ -9,7 +9,7 @@ from flow import Call
 
 
 def span(value: float, steps: int) -> int:
-    """A number of steps, or below 1 a part of the run."""
+    """A number of steps, or below 1 a fraction of the run."""
     return int(math.floor(value * steps + 0.5)) if value < 1 else int(value)
 
 

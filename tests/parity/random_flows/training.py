@@ -1,4 +1,4 @@
-"""A run of the twin: batches in the documented order, groups of them, clipping, test and inference."""
+"""A run of the PyTorch model: batches in documented order, accumulation, clipping, test and inference."""
 from __future__ import annotations
 
 from collections import deque
@@ -31,7 +31,7 @@ class Outcome:
 
 
 def sum_of_means(sums: Iterable[tuple[float, int]]) -> float:
-    """NaN where nothing counts."""
+    """NaN if nothing counts."""
     means = [s / n for s, n in sums if n]
     return sum(means) if means else float("nan")
 
@@ -96,7 +96,7 @@ class Trainer:
                 p *= 1 + 6e-8 * torch.randn(p.shape, generator=self.draw, dtype=p.dtype)
 
     def disturb_terms(self, run: Pass) -> None:
-        """A gradient is a sum over samples and positions: terms that cancel leave the rounding of each of them."""
+        """A gradient is a sum over samples and positions: rounding errors remain where terms cancel."""
         if self.draw is None:
             return
         tensors = [v.tensor for v in run.values.values()] + [before for before, _ in run.before.values()]
@@ -111,14 +111,14 @@ class Trainer:
             p.grad += 6e-8 * p.grad.abs().max() * noise
 
     def prepare(self) -> None:
-        """Makes the parameters and learns which layers are sequences."""
+        """Creates the parameters and finds which layers are sequences."""
         rows = np.arange(min(2, self.samples("train")))
         with torch.no_grad():
             first = self.net.run(self.tensors("train", rows, True), False, 0)
         self.positions = {name: first.values[name].positions for name in self.flow.layers}
 
     def group(self, batches: list[np.ndarray], counter: int) -> None:
-        """Gradients of several batches as of one, and what the step's losses were."""
+        """Gradients of several batches as of one, and the losses of the step."""
         data = [self.tensors("train", rows, True) for rows in batches]
         counts = {key: [self.count(b, key) for b in data] for key, *_ in self.terms()}
         sums = {key: 0.0 for key in counts}

@@ -1,5 +1,5 @@
-// Slopes behind max pooling: of every window only the largest place has one, and a place that an activation has cut off has
-// none either. The rest is not multiplied.
+// Gradients behind max pooling: only the maximum of each window has one, and positions cut off by the activation have
+// none. Zeros are not multiplied.
 #pragma once
 
 #include "../convolution.hpp"
@@ -10,20 +10,21 @@ namespace {
 
 HM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-HM_INLINE bool has_slope(float slope) {
+HM_INLINE bool has_gradient(float gradient) {
   int32_t bits;
-  __builtin_memcpy(&bits, &slope, sizeof bits);
+  __builtin_memcpy(&bits, &gradient, sizeof bits);
   return (bits & 0x7fffffff) != 0;
 }
 
-// Where the windows of one plane begin whose slope is not zero, and that slope.
-[[maybe_unused]] int64_t list_slopes(const ConvContext& c, const int32_t* indices, const float* dy, int32_t* at, float* value) {
+// Lists the windows of one plane with a non-zero gradient: offset and gradient.
+[[maybe_unused]] int64_t list_gradients(const ConvContext& c, const int32_t* indices, const float* dy, int32_t* at,
+                                        float* value) {
   const int64_t n = c.pooled_height * c.pooled_width;
   const uint32_t places = static_cast<uint32_t>(c.out_height * c.out_width);
   int64_t found = 0;
   for (int64_t i = 0; i < n; ++i) {
     const uint32_t place = static_cast<uint32_t>(indices[i]);
-    const bool listed = (place < places) & has_slope(dy[i]);
+    const bool listed = (place < places) & has_gradient(dy[i]);
     at[found] = c.places[place < places ? place : 0];
     value[found] = dy[i];
     found += listed;

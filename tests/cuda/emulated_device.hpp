@@ -1,4 +1,4 @@
-// The CUDA device as a graph has it, named "played": the driver is emulated.
+// The CUDA device on the emulated driver, registered for graphs.
 #pragma once
 
 #include "engine/execution/executable.hpp"
@@ -7,15 +7,15 @@
 
 namespace harmonics::cuda::testing {
 
-struct Played {
+struct EmulatedDevice {
   Registry registry{&Registry::global()};
   std::unique_ptr<Executor> executor = make_sequential_executor();
 
-  Played() { add_to(registry); }
+  EmulatedDevice() { add_to(registry); }
   static void add_to(Registry& registry) {
     auto item = std::make_shared<Item>();
     item->kind = HX_DEVICE;
-    item->name = "played";
+    item->name = "emulated";
     const std::shared_ptr<MemoryDevice> device = make_device();
     item->self = new std::shared_ptr<MemoryDevice>(device);
     item->vtable = harmonics::detail::table_of(*device);
@@ -23,7 +23,7 @@ struct Played {
   }
   CompileOptions options(std::vector<std::string> disabled = {}) {
     CompileOptions o;
-    o.device = "played";
+    o.device = "emulated";
     o.registry = &registry;
     o.disabled = std::move(disabled);
     return o;

@@ -1,4 +1,4 @@
-#include "engine/execution/device_yardsticks.hpp"
+#include "engine/execution/device_peaks.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kSide = 1024;
 constexpr int kTimes = 3, kProducts = 4, kWaits = 50;
-constexpr uint64_t kCopied = uint64_t{64} << 20;  // at least, between two looks at the clock
+constexpr uint64_t kCopied = uint64_t{64} << 20;  // minimum between two clock reads
 
 class DeviceYardsticks final : public Yardsticks {
  public:
@@ -49,7 +49,7 @@ class DeviceYardsticks final : public Yardsticks {
     return 2.0 * kSide * kSide * kSide * kProducts / seconds;
   }
 
-  // A copy reads and writes.
+  // A copy counts twice: it reads and writes.
   double measured_bandwidth(size_t bytes) override {
     if (on_processor_) return Yardsticks::measured_bandwidth(bytes);
     const uint64_t half = std::max<uint64_t>(bytes / 2, 64), times = std::max<uint64_t>(1, kCopied / half);
@@ -65,7 +65,7 @@ class DeviceYardsticks final : public Yardsticks {
     using Clock = std::chrono::steady_clock;
     const auto lock = queue_->lock();
     double best = 0;
-    for (int i = 0; i <= times; ++i) {  // the first one warms it up
+    for (int i = 0; i <= times; ++i) {  // the first iteration warms up
       queue_->synchronize();
       const auto start = Clock::now();
       body();

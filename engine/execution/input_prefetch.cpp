@@ -1,4 +1,4 @@
-#include "engine/execution/arrivals.hpp"
+#include "engine/execution/input_prefetch.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -12,11 +12,11 @@ namespace harmonics {
 
 namespace {
 
-constexpr uint64_t kLine = 64;  // where kernels of the host like streams to begin, and the most that offsets are multiples of
+constexpr uint64_t kLine = 64;  // cache line; stream offsets are multiples of it, as host kernels prefer
 
-// By queue: a plan finds what comes to it without those between who know of neither.
+// Registered by the queue of the steps, so that a plan finds its prefetch without the layers between passing it on.
 std::mutex known_mutex;
-std::map<const DeviceQueue*, Arrivals*> known;
+std::map<const DeviceQueue*, InputPrefetch*> known;
 
 uint64_t whole_lines(uint64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
@@ -26,21 +26,23 @@ uint64_t sum_of_lines(const std::vector<uint64_t>& bytes) {
 
 }  // namespace
 
-std::unique_ptr<Arrivals> Arrivals::open(const ItemPtr& device, const DeviceQueuePtr& steps, const std::vector<uint64_t>& bytes, size_t batches) {
+std::unique_ptr<InputPrefetch> InputPrefetch::open(const ItemPtr& device, const DeviceQueuePtr& steps,
+                                                   const std::vector<uint64_t>& bytes, size_t batches) {
   if (!has_host_memory(*device) || !has_events(*device)) return nullptr;
   if (std::all_of(bytes.begin(), bytes.end(), [](uint64_t b) { return b <= kSmallInput; })) return nullptr;
   const auto lock = steps->lock();
   if (on(*steps)) return nullptr;
-  return std::unique_ptr<Arrivals>(new Arrivals(device, steps, bytes, batches));
+  return std::unique_ptr<InputPrefetch>(new InputPrefetch(device, steps, bytes, batches));
 }
 
-Arrivals* Arrivals::on(const DeviceQueue& steps) {
+InputPrefetch* InputPrefetch::on(const DeviceQueue& steps) {
   const std::lock_guard lock(known_mutex);
   const auto at = known.find(&steps);
   return at == known.end() ? nullptr : at->second;
 }
 
-Arrivals::Arrivals(const ItemPtr& device, DeviceQueuePtr steps, const std::vector<uint64_t>& bytes, size_t batches)
+InputPrefetch::InputPrefetch(const ItemPtr& device, DeviceQueuePtr steps, const std::vector<uint64_t>& bytes,
+                             size_t batches)
     : steps_(std::move(steps)), own_(std::make_shared<DeviceQueue>(device)), batch_bytes_(sum_of_lines(bytes)), batches_(batches),
       host_(own_, batch_bytes_ * batches), device_(own_, batch_bytes_ * batches) {
   for (uint64_t offset = 0; const uint64_t b : bytes) {
@@ -51,8 +53,8 @@ Arrivals::Arrivals(const ItemPtr& device, DeviceQueuePtr steps, const std::vecto
   known[steps_.get()] = this;
 }
 
-// Nothing reads or writes the two rings any more before they go.
-Arrivals::~Arrivals() {
+// Waits for both queues: no queued work may use the rings after this.
+InputPrefetch::~InputPrefetch() {
   const auto lock = steps_->lock();
   {
     const std::lock_guard of_known(known_mutex);
@@ -60,23 +62,23 @@ Arrivals::~Arrivals() {
   }
   for (DeviceQueue* queue : {own_.get(), steps_.get()}) try {
       queue->synchronize();
-    } catch (const Error&) {  // whoever waited for the results has been told
+    } catch (const Error&) {  // a failure was already reported when the results were awaited
     }
 }
 
-// A batch that no step took may still be on its way. One that was taken has come: its run has waited for the device since.
-void Arrivals::renew(size_t batch) {
+// An untaken batch may still be in transit. A taken one has arrived: its run has synchronized with the device since.
+void InputPrefetch::renew(size_t batch) {
   if (!batches_[batch].taken) own_->synchronize();
   batches_[batch] = {};
 }
 
-void Arrivals::start(size_t batch, const std::vector<uint64_t>& bytes) {
+void InputPrefetch::start(size_t batch, const std::vector<uint64_t>& bytes) {
   for (size_t s = 0; s < bytes.size(); ++s) own_->upload(device_.at(at(batch, s)), host(batch, s), bytes[s]);
   batches_[batch] = {DeviceEvent(own_), false};
   own_->submit();
 }
 
-bool Arrivals::take(const void* host, const hx_place& to, uint64_t bytes) {
+bool InputPrefetch::take(const void* host, const hx_place& to, uint64_t bytes) {
   const auto* first = host_.at(0);
   const auto* wanted = static_cast<const std::byte*>(host);
   if (std::less<>()(wanted, first) || !std::less<>()(wanted, first + batch_bytes_ * batches_.size())) return false;

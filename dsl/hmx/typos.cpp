@@ -1,4 +1,4 @@
-#include "dsl/hmx/slips.hpp"
+#include "dsl/hmx/typos.hpp"
 
 #include <cstdio>
 
@@ -16,38 +16,38 @@ std::string hex(char32_t value) {
   return text;
 }
 
-std::optional<Slip> unicode_slip(const Lexer& lexer) {
+std::optional<Typo> unicode_typo(const Lexer& lexer) {
   const CodePoint point = decode_utf8(lexer.rest(), 0);
   const char32_t c = point.value;
   const std::string shown = "'" + std::string(lexer.rest().substr(0, point.length)) + "'";
   if (c == 0xA0 || in(c, 0x2000, 0x200D) || c == 0x202F || c == 0x3000 || c == 0xFEFF) {
-    return Slip{"a space that is not an ordinary one (" + hex(c) + ")", "replace it by an ordinary space"};
+    return Typo{"a space that is not an ordinary one (" + hex(c) + ")", "replace it by an ordinary space"};
   }
-  if (in(c, 0x2018, 0x201F) || c == 0xAB || c == 0xBB) return Slip{"curly quote " + shown, "write '\"'"};
-  if (in(c, 0x2010, 0x2015) || c == 0x2212) return Slip{"dash " + shown + " (" + hex(c) + ")", "write '-'"};
+  if (in(c, 0x2018, 0x201F) || c == 0xAB || c == 0xBB) return Typo{"curly quote " + shown, "write '\"'"};
+  if (in(c, 0x2010, 0x2015) || c == 0x2212) return Typo{"dash " + shown + " (" + hex(c) + ")", "write '-'"};
   if (in(c, 0xFF01, 0xFF5E)) {
     const std::string plain(1, static_cast<char>(c - 0xFEE0));
-    return Slip{"full-width character " + shown, "write '" + plain + "'"};
+    return Typo{"full-width character " + shown, "write '" + plain + "'"};
   }
   if (!lexer.peek_arrow().text.empty()) return describe_bad_arrow(lexer);
   const std::string what = is_unprintable(c) ? hex(c) : shown + " (" + hex(c) + ")";
-  return Slip{"unexpected character " + what, "names consist of the letters A-Z and a-z, digits and '_'"};
+  return Typo{"unexpected character " + what, "names consist of the letters A-Z and a-z, digits and '_'"};
 }
 
 }  // namespace
 
-std::optional<Slip> find_slip(const Lexer& lexer) {
+std::optional<Typo> find_typo(const Lexer& lexer) {
   if (lexer.at_end()) return std::nullopt;
-  if (lexer.at("/*")) return Slip{"'/*' begins no comment", "a comment begins with '//' or '#' and ends with the line"};
-  if (lexer.at("'")) return Slip{"a single quote begins no string", "write strings in double quotes"};
+  if (lexer.at("/*")) return Typo{"'/*' begins no comment", "a comment begins with '//' or '#' and ends with the line"};
+  if (lexer.at("'")) return Typo{"a single quote begins no string", "write strings in double quotes"};
   if (lexer.at("\"") && (lexer.peek().text.size() < 2 || lexer.peek().text.back() != '"')) {
-    return Slip{"unterminated string", "close it with '\"' on the same line"};
+    return Typo{"unterminated string", "close it with '\"' on the same line"};
   }
-  if (static_cast<unsigned char>(lexer.rest().front()) >= 0x80) return unicode_slip(lexer);
+  if (static_cast<unsigned char>(lexer.rest().front()) >= 0x80) return unicode_typo(lexer);
   return std::nullopt;
 }
 
-Slip describe_bad_arrow(const Lexer& lexer) {
+Typo describe_bad_arrow(const Lexer& lexer) {
   const std::string run(lexer.peek_arrow().text);
   const std::string message = "'" + run + "' is no arrow";
   const bool unicode = static_cast<unsigned char>(run.front()) >= 0x80;
@@ -63,7 +63,7 @@ Slip describe_bad_arrow(const Lexer& lexer) {
   return {message, left ? "write '<-'" : "write '->'"};
 }
 
-std::optional<Slip> find_bare_tag(const Lexer& lexer) {
+std::optional<Typo> find_bare_tag(const Lexer& lexer) {
   const std::string_view rest = lexer.rest();
   const size_t begin = rest.substr(0, 2) == "<-" ? 2 : 1;
   if (begin == 1 && !lexer.at("-")) return std::nullopt;
@@ -72,11 +72,11 @@ std::optional<Slip> find_bare_tag(const Lexer& lexer) {
   if (end == begin) return std::nullopt;
   const std::string name(rest.substr(begin, end - begin));
   if (begin == 1 && rest.substr(end, 2) == "->") {
-    return Slip{"'-" + name + "->' is no arrow", "write '-(" + name + ")->'", end + 2};
+    return Typo{"'-" + name + "->' is no arrow", "write '-(" + name + ")->'", end + 2};
   }
   const std::string_view after = rest.substr(end, 2);
   if (begin == 2 && after.substr(0, 1) == "-" && after != "->" && after != "-(") {
-    return Slip{"'<-" + name + "-' is no arrow", "write '<-(" + name + ")-'", end + 1};
+    return Typo{"'<-" + name + "-' is no arrow", "write '<-(" + name + ")-'", end + 1};
   }
   return std::nullopt;
 }
