@@ -17,6 +17,8 @@ namespace {
 
 constexpr double kLook = 15, kLongest = 120;  // seconds: a checkpoint of a large model takes its time
 
+constexpr const char* kTokenAdvice = "give it with --token TEXT, or in HARMONICS_TOKEN; it was printed when the run began";
+
 ErrorKind kind_of(double code) { return code == 503 || code == 429 ? ErrorKind::Unavailable : code == 401 || code == 403 ? ErrorKind::Denied : ErrorKind::Usage; }
 
 }  // namespace
@@ -62,12 +64,18 @@ json::object RunLink::get(const std::string& path) {
   }
   if (!answer.contains("error")) return answer;
   Error refused(kind_of(code), text_in(answer, "error"));
-  if (const std::string note = text_in(answer, "note"); !note.empty()) refused.note(note);
+  if (code == 401) refused.note(kTokenAdvice);
+  else if (const std::string note = text_in(answer, "note"); !note.empty()) refused.note(note);
   throw refused;
 }
 
 json::object RunLink::control(const json::object& message) {
-  if (http_) return parsed(http_request(where_, "POST", "/v1/control", token_, json::serialize(message), kLongest).body);
+  if (http_) {
+    const HttpAnswer reply = http_request(where_, "POST", "/v1/control", token_, json::serialize(message), kLongest);
+    json::object answer = parsed(reply.body);
+    if (reply.status == 401) answer["note"] = kTokenAdvice;
+    return answer;
+  }
   return ask(json::serialize(message), kLongest);
 }
 

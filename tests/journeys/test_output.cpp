@@ -142,7 +142,7 @@ TEST_CASE("JSON stays JSON for names that are not UTF-8") {
   std::ofstream(flow) << kFlow;
   const std::string wrong = f / "wrong\xe9.hmx";
   std::ofstream(wrong) << "harmonic g { layer }\n";
-  const std::vector<std::string> uses = {"inspect '" + name + "'", "validate '" + flow + "' '" + wrong + "'", "explain '" + flow + "'", "infer '" + flow + "' --producer '" + name + "' --consumer '" + (f / "o\xe9.csv") + "'",
+  const std::vector<std::string> uses = {"inspect '" + name + "'", "validate '" + flow + "' '" + wrong + "'", "explain '" + flow + "'", "infer --untrained '" + flow + "' --producer '" + name + "' --consumer '" + (f / "o\xe9.csv") + "'",
                                  "receive '" + name + "' --to '" + (f / "r\xe9.csv") + "'", "plugin doctor '" + name + "'", "plugin list", "config show --config '" + f.write("c\xe9.toml", "batch = 3\n") + "'"};
   for (const std::string& use : uses) {
     const Result r = harmonics(use + " --json");
