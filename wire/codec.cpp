@@ -98,8 +98,8 @@ Prefix read_prefix(std::span<const std::byte> bytes, const Limits& limits) {
   if (bytes.size() < kPrefixBytes)
     refuse_at(bytes.size(), fmt::format("the end, and a frame begins with {} bytes", kPrefixBytes), "send whole frames");
   if (const auto magic = number_at<uint32_t>(bytes, 0); magic != kMagic && is_text(bytes.first(4)))
-    refuse_at(0, fmt::format("the text '{}', and a frame begins with 0x{:08x} (\"HXS1\")", text_of(bytes.first(4)), kMagic),
-              "this is no stream of frames (HXS/1): CSV and JSON lines are read from files");
+    refuse_at(0, fmt::format("the text '{}', and a frame begins with 0x{:08x} (\"HXS1\"); CSV and JSON lines are read from files", text_of(bytes.first(4)), kMagic),
+              "speak HXS/1: see docs/wire.md");
   else if (magic != kMagic)
     refuse_at(0, fmt::format("0x{:08x}, and a frame begins with 0x{:08x} (\"HXS1\")", magic, kMagic), "speak HXS/1: see docs/wire.md");
   if (const auto version = number_at<uint16_t>(bytes, 4); version != kVersion)

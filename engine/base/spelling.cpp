@@ -43,7 +43,8 @@ std::vector<std::string> meant_by(std::string_view word, const std::vector<std::
   for (const Synonym& s : synonyms())
     if (s.word == wanted)
       for (const std::string& candidate : known)
-        if (in_lower_case(candidate) == s.name && std::find(found.begin(), found.end(), candidate) == found.end()) found.push_back(candidate);
+        if (in_lower_case(candidate) == s.name && std::find(found.begin(), found.end(), candidate) == found.end())
+          found.push_back(candidate);
   if (!found.empty()) return found;
   size_t best = std::max<size_t>(1, word.size() / 3) + 1;
   const auto compare = [&](std::string_view with, const std::string& name) {
@@ -57,7 +58,8 @@ std::vector<std::string> meant_by(std::string_view word, const std::vector<std::
   for (const std::string& candidate : known) compare(candidate, candidate);
   if (!found.empty()) return found;
   for (const Synonym& s : synonyms())
-    if (const std::string name(s.name); std::find(known.begin(), known.end(), name) != known.end()) compare(s.word, name);
+    if (const std::string name(s.name); std::find(known.begin(), known.end(), name) != known.end())
+      compare(s.word, name);
   return found;
 }
 

@@ -1,4 +1,5 @@
-// The verbs: one row each, from which dispatch, --help, completion, manual pages, configuration files and the list of schemas are made.
+// The verbs: one row each, from which dispatch, --help, completion, manual pages, configuration files and the list of
+// schemas are made.
 #pragma once
 
 #include <functional>
@@ -16,8 +17,8 @@ struct FlagRow {
   std::string help, group;
   bool repeats = false;
   std::vector<std::string> choices;  // all that a value may be; none: anything that `take` accepts
-  std::string initial;               // the value of a flag that is not given; "": none, or help says what happens
-  std::string example;               // a value that is right, for messages; "": `initial`
+  std::string initial = {};               // the value of a flag that is not given; "": none, or help says what happens
+  std::string example = {};               // a value that is right, for messages; "": `initial`
   bool list = false;                 // "1,64": several values in one word
   bool optional = false;             // a flag that may stand without its value
   bool required = false;
@@ -36,9 +37,9 @@ struct VerbRow {
   std::string name, help, examples;
   std::vector<PositionalRow> positionals;
   std::vector<FlagRow> flags;
-  std::string notes = "";         // what flags do not say
+  std::string notes = "";  // what flags do not say
   int (*run)(const Options&) = nullptr;
-  std::string schema = "";        // of what --json prints: a file in docs/schema
+  std::string schema = "";  // of what --json prints: a file in docs/schema
 
   const FlagRow* find(const std::string& flag) const;
 };

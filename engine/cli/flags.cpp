@@ -25,7 +25,8 @@ Error not_what(const FlagRow& flag, const std::string& text, const std::string& 
   return e;
 }
 
-template <typename Number> bool read_number(const std::string& text, Number& v) {
+template <typename Number>
+bool read_number(const std::string& text, Number& v) {
   const char* const end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, v);
   return error == std::errc() && at == end;
@@ -62,10 +63,15 @@ double duration_seconds(const std::string& flag, const std::string& text) {
   } catch (const std::exception&) {  // no number: refused below
   }
   const std::string unit = text.substr(std::min(used, text.size()));
-  const double scale =
-      unit == "ms" ? 1e-3 : unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : unit == "d" ? 86400 : -1;
+  const double scale = unit == "ms"  ? 1e-3
+                       : unit == "s" ? 1
+                       : unit == "m" ? 60
+                       : unit == "h" ? 3600
+                       : unit == "d" ? 86400
+                                     : -1;
   if (!(value > 0 && std::isfinite(value)) || scale < 0)
-    throw Error(ErrorKind::Usage, fmt::format("--{}: '{}' is not a duration", flag, text), {}, {"write 90s, 10m or 1.5h"});
+    throw Error(ErrorKind::Usage, fmt::format("--{}: '{}' is not a duration", flag, text), {},
+                {"write 90s, 10m or 1.5h"});
   return value * scale;
 }
 
@@ -96,7 +102,8 @@ PositionalRow& Flags::positional(const char* name, const char* help) {
 }
 
 FlagRow& Flags::on(const char* name, const char* help, bool Options::*to) {
-  return add(name, "", help, [to](const FlagRow& f, Options& o, const std::string& text) { o.*to = read_switch(f, text); });
+  return add(name, "", help,
+             [to](const FlagRow& f, Options& o, const std::string& text) { o.*to = read_switch(f, text); });
 }
 
 FlagRow& Flags::text(const char* name, const char* value, const char* help, std::string Options::*to) {
@@ -108,8 +115,8 @@ FlagRow& Flags::text(const char* name, const char* value, const char* help, void
 }
 
 FlagRow& Flags::texts(const char* name, const char* value, const char* help, std::vector<std::string> Options::*to) {
-  FlagRow& row = add(name, value, help,
-                     [to](const FlagRow&, Options& o, const std::string& text) { (o.*to).push_back(text); });
+  FlagRow& row =
+      add(name, value, help, [to](const FlagRow&, Options& o, const std::string& text) { (o.*to).push_back(text); });
   row.repeats = true;
   return row;
 }
@@ -138,9 +145,8 @@ FlagRow& Flags::real(const char* name, Least least, double most, const char* hel
 }
 
 FlagRow& Flags::duration(const char* name, const char* help, void (*to)(Options&, double)) {
-  return add(name, "DURATION", help, [to](const FlagRow& f, Options& o, const std::string& text) {
-    to(o, duration_seconds(f.name, text));
-  });
+  return add(name, "DURATION", help,
+             [to](const FlagRow& f, Options& o, const std::string& text) { to(o, duration_seconds(f.name, text)); });
 }
 
 }  // namespace harmonics::cli

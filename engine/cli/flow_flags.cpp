@@ -53,7 +53,8 @@ void streams(Flags& f) {
   plugin(f);
   insecure(f);
   f.text("weights", "FILE", "start from these weights (safetensors)", &Options::weights);
-  f.texts("weights-from", "DIR", "files that the flow names with weights= may lie in this folder too (default: its own)",
+  f.texts("weights-from", "DIR",
+          "files that the flow names with weights= may lie in this folder too (default: its own)",
           &Options::weights_from);
   f.text("limits", "steps=N,weights=SIZE,seconds=N",
          "what the flow may take until it runs: operations of one program, bytes of weights and moments, seconds to "
@@ -66,8 +67,8 @@ void consumers(Flags& f, const char* help) {
 }
 
 void dead_letters(Flags& f) {
-  f.text("dead-letters", "DIR",
-         "keep unmatched and late samples in this directory; file:DIR/NAME.hxs reads them", &Options::dead_letters);
+  f.text("dead-letters", "DIR", "keep unmatched and late samples in this directory; file:DIR/NAME.hxs reads them",
+         &Options::dead_letters);
   f.text("dead-letters-limit", "SIZE", "the most bytes kept there (default: 256M)", &Options::dead_letters_limit);
 }
 
@@ -82,9 +83,9 @@ void counts(Flags& f) {
 }
 
 void threads(Flags& f) {
-  f.whole("threads", 1, 1024, "threads to use; results do not depend on it (default: all)",
-          [](Options& o, int64_t v) { o.run.threads = static_cast<int>(v); })
-      .example = "2";
+  f.whole("threads", 1, 1024, "threads to use; results do not depend on it (default: all)", [](Options& o, int64_t v) {
+     o.run.threads = static_cast<int>(v);
+   }).example = "2";
 }
 
 // Where and how it is computed, without the number of threads.
@@ -127,20 +128,21 @@ void training(Flags& f) {
                              [](Options& o, const std::string& v) { o.run.schedule = v; });
   schedule.names = schedule_names;
   schedule.initial = "constant";
-  f.real("clip", Least::zero, kAnyNumber, "clip gradients by global norm (0: no clipping)",
-         [](Options& o, double v) { o.run.clip = v; })
-      .example = "1";
-  f.real("clip-value", Least::zero, kAnyNumber, "clip gradients by value (0: no clipping)",
-         [](Options& o, double v) { o.run.clip_value = v; })
-      .example = "0.5";
-  f.whole("accumulate", 1, kMostBatch, "batches in a step; their gradients are averaged",
-          [](Options& o, int64_t v) { o.run.accumulate = v; })
-      .initial = "1";
+  f.real("clip", Least::zero, kAnyNumber, "clip gradients by global norm (0: no clipping)", [](Options& o, double v) {
+     o.run.clip = v;
+   }).example = "1";
+  f.real("clip-value", Least::zero, kAnyNumber, "clip gradients by value (0: no clipping)", [](Options& o, double v) {
+     o.run.clip_value = v;
+   }).example = "0.5";
+  f.whole("accumulate", 1, kMostBatch, "batches in a step; their gradients are averaged", [](Options& o, int64_t v) {
+     o.run.accumulate = v;
+   }).initial = "1";
 }
 
 void stopping(Flags& f) {
   f.group("Stopping");
-  f.whole("epochs", 0, kMostEpochs, "passes over the data", [](Options& o, int64_t v) { o.run.epochs = v; }).initial = "10";
+  f.whole("epochs", 0, kMostEpochs, "passes over the data", [](Options& o, int64_t v) { o.run.epochs = v; }).initial =
+      "10";
   f.whole("steps", 1, kAnyCount, "stop after this many steps (batches, or groups of --accumulate)",
           [](Options& o, int64_t v) { o.run.steps = v; })
       .example = "1000";
@@ -158,10 +160,11 @@ void watching(Flags& f) {
   FlagRow& metric = f.texts("metric", "METRIC", ", with its settings: 'topk(5)'; measured in addition", nullptr);
   metric.take = [](const FlagRow&, Options& o, const std::string& v) { o.run.metrics.push_back(v); };
   metric.names = metric_names;
-  f.whole("window", 0, 10'000'000,
-          "samples over which predictions made before learning are measured: 'window.loss' (default: 1000 where streams "
-          "are live, else none)",
-          [](Options& o, int64_t v) { o.run.window = v; })
+  f.whole(
+       "window", 0, 10'000'000,
+       "samples over which predictions made before learning are measured: 'window.loss' (default: 1000 where streams "
+       "are live, else none)",
+       [](Options& o, int64_t v) { o.run.window = v; })
       .example = "1000";
   f.text("plot", "FILE.svg", "draw the learning curve", &Options::plot);
   f.text("confusion", "FILE.svg", "draw the confusion matrix of --test or --validate data", &Options::confusion);
@@ -195,8 +198,9 @@ void checkpoints(Flags& f) {
   f.text("every", "INTERVAL", "how often to write one: 5m, 500steps or 1epoch; always when the run ends",
          [](Options& o, const std::string& v) { o.every = v; })
       .initial = "5m";
-  f.whole("keep", 1, kMostCycles, "how many to keep", [](Options& o, int64_t v) { o.keep = static_cast<int>(v); }).initial =
-      "3";
+  f.whole("keep", 1, kMostCycles, "how many to keep", [](Options& o, int64_t v) {
+     o.keep = static_cast<int>(v);
+   }).initial = "3";
   f.text("resume", "[DIR|FILE]",
          "continue from the newest checkpoint of --checkpoint, of another directory, or from one file",
          [](Options& o, const std::string& v) { o.resume = v; })
@@ -251,11 +255,12 @@ void infer_flags(VerbRow& verb) {
   f.group("Text");
   f.text("prompt", "TEXT", "text models: continue this text",
          [](Options& o, const std::string& v) { o.prompt = v, o.prompt_given = true; });
-  f.whole("generate", 1, 1 << 24, "text models: how many symbols to write", [](Options& o, int64_t v) { o.generate = v; })
-      .initial = "400";
-  f.real("temperature", Least::zero, 100, "text models: 0 takes the likeliest symbol",
-         [](Options& o, double v) { o.temperature = v; })
-      .initial = "0.8";
+  f.whole("generate", 1, 1 << 24, "text models: how many symbols to write", [](Options& o, int64_t v) {
+     o.generate = v;
+   }).initial = "400";
+  f.real("temperature", Least::zero, 100, "text models: 0 takes the likeliest symbol", [](Options& o, double v) {
+     o.temperature = v;
+   }).initial = "0.8";
 }
 
 void serve_flags(VerbRow& verb) {
@@ -302,9 +307,9 @@ void profile_flags(VerbRow& verb) {
   graph(f);
   streams(f);
   f.group("Measuring");
-  f.whole("steps", 1, 1 << 20, "how many steps to time (default: about a second's)",
-          [](Options& o, int64_t v) { o.run.steps = v; })
-      .example = "100";
+  f.whole("steps", 1, 1 << 20, "how many steps to time (default: about a second's)", [](Options& o, int64_t v) {
+     o.run.steps = v;
+   }).example = "100";
   cycle(f);
   optimizer(f);
   f.text("trace", "FILE.json", "write the last steps as Chrome trace events, for Perfetto", &Options::trace);
@@ -318,15 +323,17 @@ void bench_flags(VerbRow& verb) {
   graph(f);
   streams(f);
   f.group("Measuring");
-  FlagRow& batches = f.whole("batch", 1, kMostBatch, "batch sizes", [](Options& o, int64_t v) { o.batches.push_back(v); });
+  FlagRow& batches =
+      f.whole("batch", 1, kMostBatch, "batch sizes", [](Options& o, int64_t v) { o.batches.push_back(v); });
   batches.initial = "1,64,256";
   batches.list = batches.repeats = true;
   FlagRow& numbers = f.whole("threads", 1, 1024, "numbers of threads (default: 1 and all)",
                              [](Options& o, int64_t v) { o.threads.push_back(static_cast<int>(v)); });
   numbers.example = "1,2";
   numbers.list = numbers.repeats = true;
-  f.real("seconds", Least::above_zero, 3600, "of each measurement", [](Options& o, double v) { o.seconds = v; }).initial =
-      "1";
+  f.real("seconds", Least::above_zero, 3600, "of each measurement", [](Options& o, double v) {
+     o.seconds = v;
+   }).initial = "1";
   cycle(f);
   optimizer(f);
   f.on("infer", "inference only", &Options::inference);

@@ -15,8 +15,10 @@ constexpr size_t kColumn = 32;  // where help begins
 // "  left        words of help,\n              wrapped"
 std::string entry(const std::string& left, const std::string& help, size_t columns, size_t column = kColumn) {
   std::string text = "  " + left, line;
-  if (text.size() + 2 > column) text += "\n" + std::string(column, ' ');
-  else text += std::string(column - text.size(), ' ');
+  if (text.size() + 2 > column)
+    text += "\n" + std::string(column, ' ');
+  else
+    text += std::string(column - text.size(), ' ');
   std::istringstream words(help);
   bool first = true;
   for (std::string word; words >> word;) {
@@ -38,7 +40,8 @@ std::string indented(const std::string& text) {
 }
 
 std::string left_of(const FlagRow& f) {
-  return (f.short_name.empty() ? "    --" : "-" + f.short_name + ", --") + f.name + (f.value.empty() ? "" : " " + f.value);
+  return (f.short_name.empty() ? "    --" : "-" + f.short_name + ", --") + f.name +
+         (f.value.empty() ? "" : " " + f.value);
 }
 
 std::string usage(const VerbRow& verb) {

@@ -24,15 +24,16 @@ std::string in_capitals(std::string s) {
 }
 
 std::string head(const std::string& name, int section, const std::string& help) {
-  return fmt::format(".TH {} {} \"\" \"Harmonics {}\" \"Harmonics\"\n.SH NAME\n{} \\- {}\n", in_capitals(roff_text(name)),
-                     section, HARMONICS_VERSION, roff_text(name), roff_text(help));
+  return fmt::format(".TH {} {} \"\" \"Harmonics {}\" \"Harmonics\"\n.SH NAME\n{} \\- {}\n",
+                     in_capitals(roff_text(name)), section, HARMONICS_VERSION, roff_text(name), roff_text(help));
 }
 
 std::string flag_text(const FlagRow& f) {
   std::string s = "\\fB\\-\\-" + roff_text(f.name) + "\\fR";
   if (!f.short_name.empty()) s = "\\fB\\-" + roff_text(f.short_name) + "\\fR, " + s;
   if (!f.value.empty()) s += " \\fI" + roff_text(f.value) + "\\fR";
-  return fmt::format(".TP\n{}\n{}\n", s, roff_text(full_help(f) + (f.repeats && !f.list ? "; may be given several times" : "")));
+  return fmt::format(".TP\n{}\n{}\n", s,
+                     roff_text(full_help(f) + (f.repeats && !f.list ? "; may be given several times" : "")));
 }
 
 std::string options(const VerbRow& verb) {
@@ -72,7 +73,8 @@ std::string listed(const char* heading, std::span<const ManualRow> rows, const c
 }
 
 bool takes_addresses(const VerbRow& verb) {
-  return std::any_of(verb.flags.begin(), verb.flags.end(), [](const FlagRow& f) { return f.value == "[NAME=]ADDRESS"; });
+  return std::any_of(verb.flags.begin(), verb.flags.end(),
+                     [](const FlagRow& f) { return f.value == "[NAME=]ADDRESS"; });
 }
 
 std::string see_also(const std::string& pages) { return ".SH SEE ALSO\n" + pages + "\n"; }
@@ -89,10 +91,12 @@ std::string verb_page(const VerbRow& v) {
 std::string program_page(const CommandTable& table) {
   std::string s = head("harmonics", 1, "train and serve neural models described as flows of streams");
   s += ".SH SYNOPSIS\n\\fBharmonics\\fR \\fIverb\\fR [\\fIarguments\\fR] [\\fIoptions\\fR]\n.SH DESCRIPTION\n"
-       "A flow (.hmx) says how streams become results; producers and consumers are bound to files and other addresses. Data goes to\n"
+       "A flow (.hmx) says how streams become results; producers and consumers are bound to files and other addresses. "
+       "Data goes to\n"
        "standard output, what people read to standard error.\n.SH VERBS\n";
   for (const VerbRow& v : table)
-    s += fmt::format(".TP\n\\fB{}\\fR\n{}; see \\fBharmonics\\-{}\\fR(1)\n", roff_text(v.name), roff_text(v.help), roff_text(v.name));
+    s += fmt::format(".TP\n\\fB{}\\fR\n{}; see \\fBharmonics\\-{}\\fR(1)\n", roff_text(v.name), roff_text(v.help),
+                     roff_text(v.name));
   s += listed("ADDRESSES", address_rows()) + ".PP\n" + roff_text(kAddressNotes) + "\n";
   s += listed("EXIT STATUS", exit_rows()) + listed("ENVIRONMENT", variable_rows()) + listed("FILES", file_rows());
   std::string pages = "\\fBhmx\\fR(5)";
@@ -130,7 +134,8 @@ std::string man_page(const CommandTable& table, const std::string& page) {
   }
   Error e(ErrorKind::Usage, "there is no verb '" + page + "'");
   const std::string meant = did_you_mean(page, known);
-  throw e.note(meant.empty() ? "pages are of the verbs ('harmonics man --list'), and of the flow language: hmx" : meant);
+  throw e.note(meant.empty() ? "pages are of the verbs ('harmonics man --list'), and of the flow language: hmx"
+                             : meant);
 }
 
 int man_command(const Options& options) {
@@ -138,8 +143,10 @@ int man_command(const Options& options) {
   const std::string name = options.files.empty() ? "" : options.files.front();
   const std::string text = man_page(command_table(), name);
   const std::string title = name.empty() ? "harmonics" : name == "hmx" ? name : "harmonics-" + name;
-  if (options.json) print_json(boost::json::object{{"version", 1}, {"page", title}, {"text", text}});
-  else print("{}", text);
+  if (options.json)
+    print_json(boost::json::object{{"version", 1}, {"page", title}, {"text", text}});
+  else
+    print("{}", text);
   return kDone;
 }
 

@@ -79,10 +79,14 @@ std::string roff_text(const std::string& text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     const bool begins = i == 0 || text[i - 1] == '\n';
-    if (c == '\\') s += "\\e";
-    else if (c == '-') s += "\\-";
-    else if (begins && (c == '.' || c == '\'')) s += std::string("\\&") + c;
-    else s += c;
+    if (c == '\\')
+      s += "\\e";
+    else if (c == '-')
+      s += "\\-";
+    else if (begins && (c == '.' || c == '\''))
+      s += std::string("\\&") + c;
+    else
+      s += c;
   }
   return s;
 }
@@ -174,8 +178,10 @@ class MarkdownReader {
     if (line[0] == '#') return heading(line);
     if (line[0] == '|') return row(line);
     const bool item = line.starts_with("- ");
-    if (item) roff_ += ".IP \\(bu 2\n";
-    else if (in_ != In::text) roff_ += ".PP\n";
+    if (item)
+      roff_ += ".IP \\(bu 2\n";
+    else if (in_ != In::text)
+      roff_ += ".PP\n";
     in_ = In::text;
     roff_ += inline_roff(item ? line.substr(2) : line) + "\n";
   }
@@ -202,8 +208,11 @@ class MarkdownReader {
     if (first) roff_ += ".PP\n";
     in_ = In::table;
     if (cells.empty() || (first && rest.empty() && cells[0].empty())) return;
-    if (first) roff_ += "\\fI" + inline_roff(cells[0]) + (rest.empty() || cells[0].empty() ? "" : ": ") + rest + "\\fR\n";
-    else roff_ += ".TP\n" + (cells[0].empty() ? "\\&" : inline_roff(cells[0])) + "\n" + (rest.empty() ? "\\&" : rest) + "\n";
+    if (first)
+      roff_ += "\\fI" + inline_roff(cells[0]) + (rest.empty() || cells[0].empty() ? "" : ": ") + rest + "\\fR\n";
+    else
+      roff_ +=
+          ".TP\n" + (cells[0].empty() ? "\\&" : inline_roff(cells[0])) + "\n" + (rest.empty() ? "\\&" : rest) + "\n";
   }
 
   std::istringstream lines_;

@@ -35,14 +35,16 @@ size_t help_columns() {
 bool is_help(const std::string& word) { return word == "--help" || word == "-h"; }
 
 bool is_flag(const std::string& word) {
-  if (word.size() > 2 && word[0] == '-' && word[1] == '-') return std::isalpha(static_cast<unsigned char>(word[2])) != 0;
+  if (word.size() > 2 && word[0] == '-' && word[1] == '-')
+    return std::isalpha(static_cast<unsigned char>(word[2])) != 0;
   return word.size() > 1 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1]));
 }
 
 // Words that people type for a verb, where another command line does it.
 std::string remark_on(const std::string& word) {
   if (word == "test" || word == "eval" || word == "evaluate")
-    return "saved weights are tested by: harmonics run GRAPH --weights FILE --epochs 0 --producer ADDRESS --test ADDRESS";
+    return "saved weights are tested by: harmonics run GRAPH --weights FILE --epochs 0 --producer ADDRESS --test "
+           "ADDRESS";
   if (word == "help") return "help is a flag: harmonics VERB --help";
   if (word.ends_with(".hmx")) return "the verb comes first: harmonics run " + quoted(word);
   if (is_flag(word)) return "flags follow the verb: harmonics VERB " + word;
@@ -59,9 +61,12 @@ class ArgumentReader {
     if (asks_for_help()) return false;
     for (; at_ < words_.size(); ++at_) {
       const std::string& word = words_[at_];
-      if (!plain_ && word == "--") plain_ = true;
-      else if (!plain_ && is_flag(word)) flag(word);
-      else positional(word);
+      if (!plain_ && word == "--")
+        plain_ = true;
+      else if (!plain_ && is_flag(word))
+        flag(word);
+      else
+        positional(word);
     }
     expect_all();
     return true;
@@ -77,9 +82,7 @@ class ArgumentReader {
     return false;
   }
 
-  [[noreturn]] void refuse(Error e) const {
-    throw e.note("'harmonics " + verb_.name + " --help' shows what it takes");
-  }
+  [[noreturn]] void refuse(Error e) const { throw e.note("'harmonics " + verb_.name + " --help' shows what it takes"); }
 
   const FlagRow* find_short(char name) const {
     for (const FlagRow& f : verb_.flags)
@@ -97,8 +100,10 @@ class ArgumentReader {
       if (other.find(name)) others.push_back("'" + other.name + "'");
     std::string dashed = word;  // "--batch_size"
     std::replace(dashed.begin(), dashed.end(), '_', '-');
-    if (const std::string meant = did_you_mean(dashed, known); !meant.empty()) e.note(meant);
-    else if (!others.empty() && others.size() <= 4) e.note("note: it is a flag of " + joined(others));
+    if (const std::string meant = did_you_mean(dashed, known); !meant.empty())
+      e.note(meant);
+    else if (!others.empty() && others.size() <= 4)
+      e.note("note: it is a flag of " + joined(others));
     refuse(std::move(e));
   }
 
@@ -113,7 +118,8 @@ class ArgumentReader {
     const size_t equals = word.find('=');
     const FlagRow* row = is_long ? verb_.find(word.substr(2, equals - 2)) : find_short(word[1]);
     if (!row) unknown(is_long ? word.substr(0, equals) : word.substr(0, 2));
-    if (is_long) return value_of(*row, equals == std::string::npos ? std::nullopt : std::optional(word.substr(equals + 1)));
+    if (is_long)
+      return value_of(*row, equals == std::string::npos ? std::nullopt : std::optional(word.substr(equals + 1)));
     if (row->value.empty() && word.size() > 2) unknown(word);
     value_of(*row, word.size() > 2 ? std::optional(word.substr(2)) : std::nullopt);
   }
@@ -125,9 +131,10 @@ class ArgumentReader {
       Error e(ErrorKind::Usage, fmt::format("--{} lacks its {}", row.name, row.value));
       const std::string& example = row.example.empty() ? row.initial : row.example;
       if (at_ + 1 < words_.size())
-        e.note(fmt::format("'{}' is read as a flag; a value that begins so is written --{}={}", words_[at_ + 1], row.name,
-                           quoted(words_[at_ + 1])));
-      else if (!example.empty()) e.note(fmt::format("for instance --{} {}", row.name, example));
+        e.note(fmt::format("'{}' is read as a flag; a value that begins so is written --{}={}", words_[at_ + 1],
+                           row.name, quoted(words_[at_ + 1])));
+      else if (!example.empty())
+        e.note(fmt::format("for instance --{} {}", row.name, example));
       refuse(std::move(e));
     }
     give_to(row, value.value_or(""));
@@ -141,8 +148,9 @@ class ArgumentReader {
   void give_to(const FlagRow& row, const std::string& value) {
     const auto [seen, first] = given_.emplace(row.name, value);
     if (!first && !row.repeats && !row.value.empty())
-      refuse(Error(ErrorKind::Usage, fmt::format("--{} is given twice: '{}' and '{}'", row.name, seen->second, value), {},
-                   {row.list ? fmt::format("write --{} {},{}", row.name, seen->second, value) : "leave one of them out"}));
+      refuse(
+          Error(ErrorKind::Usage, fmt::format("--{} is given twice: '{}' and '{}'", row.name, seen->second, value), {},
+                {row.list ? fmt::format("write --{} {},{}", row.name, seen->second, value) : "leave one of them out"}));
     try {
       give(row, options_, value);
     } catch (const Error& e) {
@@ -160,7 +168,9 @@ class ArgumentReader {
   void positional(const std::string& word) {
     const size_t n = options_.files.size();
     const std::vector<PositionalRow>& rows = verb_.positionals;
-    const PositionalRow* row = n < rows.size() ? &rows[n] : rows.empty() || !rows.back().repeats ? nullptr : &rows.back();
+    const PositionalRow* row = n < rows.size()                        ? &rows[n]
+                               : rows.empty() || !rows.back().repeats ? nullptr
+                                                                      : &rows.back();
     if (!row) one_too_many(word);
     if (!row->choices.empty() && std::find(row->choices.begin(), row->choices.end(), word) == row->choices.end()) {
       Error e(ErrorKind::Usage, fmt::format("'harmonics {}' does not know '{}'", verb_.name, word));
@@ -175,9 +185,10 @@ class ArgumentReader {
   [[noreturn]] void one_too_many(const std::string& word) const {
     std::string takes;
     for (const PositionalRow& p : verb_.positionals) takes += (takes.empty() ? "" : " ") + p.name;
-    Error e(ErrorKind::Usage, verb_.positionals.empty()
-                                  ? fmt::format("'{}' takes flags only, and '{}' is none", verb_.name, word)
-                                  : fmt::format("'{}' takes {}, and '{}' is one word too many", verb_.name, takes, word));
+    Error e(ErrorKind::Usage,
+            verb_.positionals.empty()
+                ? fmt::format("'{}' takes flags only, and '{}' is none", verb_.name, word)
+                : fmt::format("'{}' takes {}, and '{}' is one word too many", verb_.name, takes, word));
     if (last_ && last_->list)
       e.note(fmt::format("values of --{} are separated by commas: --{} {},{}", last_->name, last_->name,
                          given_.at(last_->name), word));
@@ -267,11 +278,14 @@ const VerbRow& verb_typed(const std::string& word) {
 
 // True: it was help or the version that was asked for.
 bool print_about(const std::string& word) {
-  if (word == "--version") print("harmonics {}\n", HARMONICS_VERSION);
-  else if (is_help(word)) print("{}", program_help(command_table(), help_columns()));
+  if (word == "--version")
+    print("harmonics {}\n", HARMONICS_VERSION);
+  else if (is_help(word))
+    print("{}", program_help(command_table(), help_columns()));
   else if (word == "--help-all")
     for (const VerbRow& row : command_table()) print("{}\n", verb_help(row, help_columns()));
-  else return false;
+  else
+    return false;
   return true;
 }
 

@@ -54,7 +54,8 @@ void run_token(Flags& f) {
 void library(Flags& f) { f.texts("plugin", "PATH", "load a plugin library", &Options::plugins); }
 
 void sample_count(Flags& f, const char* help) {
-  f.whole("count", 1, kMostSamples, help, [](Options& o, int64_t v) { o.count = static_cast<uint64_t>(v); }).example = "10";
+  f.whole("count", 1, kMostSamples, help, [](Options& o, int64_t v) { o.count = static_cast<uint64_t>(v); }).example =
+      "10";
 }
 
 void unencrypted(Flags& f) {
@@ -66,8 +67,8 @@ void unencrypted(Flags& f) {
 void ctl_flags(VerbRow& verb) {
   Flags f(verb);
   run_address(f);
-  f.positional("ACTION", "what the run shall do: step [N], lr RATE, lr schedule (back to the schedule's rate), ...").choices = {
-      "status", "pause", "resume", "step", "checkpoint", "lr", "stop", "events"};
+  f.positional("ACTION", "what the run shall do: step [N], lr RATE, lr schedule (back to the schedule's rate), ...")
+      .choices = {"status", "pause", "resume", "step", "checkpoint", "lr", "stop", "events"};
   f.positional("VALUE", "of step and lr").required = false;
   run_token(f);
 }
@@ -91,7 +92,8 @@ void send_flags(VerbRow& verb) {
   Flags f(verb);
   f.positional("ADDRESS", "the listener: tcp:127.0.0.1:5555, unix:PATH, zmq+dealer://...; or any consumer");
   f.group("Data");
-  f.texts("from", "[NAME=]ADDRESS", "a producer whose samples are sent; those of several are sent together", &Options::from)
+  f.texts("from", "[NAME=]ADDRESS", "a producer whose samples are sent; those of several are sent together",
+          &Options::from)
       .required = true;
   sample_count(f, "at most so many samples");
   f.real("rate", Least::above_zero, kAnyRate, "samples a second (default: as fast as they are taken)",
@@ -113,7 +115,8 @@ void receive_flags(VerbRow& verb) {
   Flags f(verb);
   f.positional("ADDRESS", "where to listen, and which tensors: 'tcp:127.0.0.1:5555#image,label'; or any producer");
   f.group("Data");
-  f.texts("to", "[NAME=]ADDRESS", "a consumer that takes the samples (default: JSON lines on standard output)", &Options::to);
+  f.texts("to", "[NAME=]ADDRESS", "a consumer that takes the samples (default: JSON lines on standard output)",
+          &Options::to);
   sample_count(f, "at most so many samples");
   library(f);
   unencrypted(f);
@@ -127,12 +130,14 @@ void keys_flags(VerbRow& verb) {
 void ckpt_flags(VerbRow& verb) {
   Flags f(verb);
   f.positional("ACTION", "what to do with them").choices = {"list", "show", "verify", "diff"};
-  f.positional("FILE", "a checkpoint, or a directory of them: all (list, verify), its newest (show, diff)").repeats = true;
+  f.positional("FILE", "a checkpoint, or a directory of them: all (list, verify), its newest (show, diff)").repeats =
+      true;
 }
 
 void list_flags(VerbRow& verb) {
   Flags f(verb);
-  PositionalRow& kind = f.positional("KIND", "one kind; 'functions': activations, losses and layers (default: everything)");
+  PositionalRow& kind =
+      f.positional("KIND", "one kind; 'functions': activations, losses and layers (default: everything)");
   kind.required = false;
   kind.names = listed_kinds;
   f.group("Data");
@@ -141,15 +146,16 @@ void list_flags(VerbRow& verb) {
 
 void inspect_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("THING", "a name of 'harmonics list', an address, a .safetensors file or a plugin .so").names = named_things;
+  f.positional("THING", "a name of 'harmonics list', an address, a .safetensors file or a plugin .so").names =
+      named_things;
   f.group("Data");
   library(f);
 }
 
 void plugin_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("ACTION", "what to do: new NAME, check FILE.so..., doctor [FILE.so|DIR...], list, reload PROCESS...").choices = {
-      "new", "check", "doctor", "list", "reload"};
+  f.positional("ACTION", "what to do: new NAME, check FILE.so..., doctor [FILE.so|DIR...], list, reload PROCESS...")
+      .choices = {"new", "check", "doctor", "list", "reload"};
   PositionalRow& things = f.positional("THING", "a new name, plugin libraries, folders, processes");
   things.required = false;
   things.repeats = true;
@@ -157,7 +163,7 @@ void plugin_flags(VerbRow& verb) {
   f.text("kind", "KIND", "", &Options::kind).names = kinds_of_plugins;
   f.text("directory", "DIR", "where to write it (default: a folder of its name)", &Options::directory);
   f.group("Check");
-  f.text("address", "ADDRESS", "what a producer or consumer is to open: my:path?option=1", &Options::address);
+  f.text("address", "ADDRESS", "what a producer or consumer is to open: 'my:path?option=1'", &Options::address);
   f.whole("seed", 0, std::numeric_limits<int64_t>::max(), "seed of the numbers it is tried on",
           [](Options& o, int64_t v) { o.run.seed = v; })
       .initial = "0";
@@ -175,7 +181,9 @@ void config_flags(VerbRow& verb) {
   f.on("origin", "also where each value comes from", &Options::origin);
 }
 
-void completion_flags(VerbRow& verb) { Flags(verb).positional("SHELL", "of which shell").choices = {"bash", "zsh", "fish"}; }
+void completion_flags(VerbRow& verb) {
+  Flags(verb).positional("SHELL", "of which shell").choices = {"bash", "zsh", "fish"};
+}
 
 void man_flags(VerbRow& verb) {
   Flags f(verb);

@@ -421,7 +421,7 @@ std::optional<StreamType> declared_classes(const GraphNode& node, const StreamTy
     throw Error(
         ErrorKind::Shape,
         fmt::format("producer '{}' is declared with {} classes, its source has {}", node.name, classes, s.classes),
-        node.span);
+        node.span, {fmt::format("declare {{{}}}, or correct the class numbers of the source", s.classes)});
   s.classes = classes;
   return s;
 }
