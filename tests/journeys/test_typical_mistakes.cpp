@@ -168,7 +168,10 @@ TEST_CASE("mistakes: every file has a test, and together they are many") {
 
 TEST_CASE("mistakes: what is really said, for reading", "[.mistakes]") {
   const char* const to = std::getenv("HARMONICS_MISTAKES_TO");
-  REQUIRE(to);
+  if (!to) {
+    WARN("HARMONICS_MISTAKES_TO says where they go");
+    return;
+  }
   fs::create_directories(to);
   for (const std::string& name : names_of_files()) std::ofstream(fs::path(to) / (name + ".txt")) << MistakeFile(name).actual();
 }
