@@ -111,7 +111,7 @@ TEST_CASE("standard error that cannot be written changes no exit code of any ver
 TEST_CASE("standard output that cannot be written is an error of every verb that prints") {
   Folder f;
   const std::string flow = f.write("g.hmx", kFlow), data = f.write("x.csv", "1\n2\n");
-  const std::vector<std::string> uses = {"list metrics", "version --json", "--help", "explain " + kSamples + "mnist.hmx --producer synth:digits --producer synth:digits#label", "inspect " + data, "infer " + flow + " --producer " + data, "receive " + data,
+  const std::vector<std::string> uses = {"list metrics", "version --json", "--help", "explain " + kSamples + "mnist.hmx --producer synth:digits --producer synth:digits#label", "inspect " + data, "infer --untrained " + flow + " --producer " + data, "receive " + data,
                                  "config show run", "man run", "validate " + flow + " --json", kTrainOnce + "--json"};
   for (const std::string& use : uses) {
     CHECK(code_with(1, "full", use) == 73);
