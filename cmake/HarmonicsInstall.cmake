@@ -31,10 +31,6 @@ install(FILES wire/hxs.proto DESTINATION ${documentation}/wire)  # where the doc
 
 # The licenses of Harmonics and of what is compiled into it.
 set(compiled_in)
-if(EXISTS /usr/share/doc/libcli11-dev/copyright)
-  file(READ /usr/share/doc/libcli11-dev/copyright text)
-  string(APPEND compiled_in "\n\n== Compiled in: CLI11\n\n${text}")
-endif()
 if(TARGET harmonics_cuda)
   set(text "NVIDIA CUDA Toolkit End User License Agreement; the toolkit has its text.\n")
   get_filename_component(toolkit ${CMAKE_CUDA_COMPILER} DIRECTORY)

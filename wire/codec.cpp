@@ -1,6 +1,7 @@
 // Bytes of a frame to its fields and back.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <tuple>
 
@@ -81,12 +82,25 @@ std::vector<std::byte> head_of(const Frame& frame, const Limits& limits) {
   return head;
 }
 
+// ASCII that can be printed: what begins so is CSV, JSON or HTTP.
+bool is_text(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b >= std::byte{0x20} && b < std::byte{0x7F}; });
+}
+std::string text_of(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const std::byte b : bytes) text += static_cast<char>(b);
+  return text;
+}
+
 }  // namespace
 
 Prefix read_prefix(std::span<const std::byte> bytes, const Limits& limits) {
   if (bytes.size() < kPrefixBytes)
     refuse_at(bytes.size(), fmt::format("the end, and a frame begins with {} bytes", kPrefixBytes), "send whole frames");
-  if (const auto magic = number_at<uint32_t>(bytes, 0); magic != kMagic)
+  if (const auto magic = number_at<uint32_t>(bytes, 0); magic != kMagic && is_text(bytes.first(4)))
+    refuse_at(0, fmt::format("the text '{}', and a frame begins with 0x{:08x} (\"HXS1\"); CSV and JSON lines are read from files", text_of(bytes.first(4)), kMagic),
+              "speak HXS/1: see docs/wire.md");
+  else if (magic != kMagic)
     refuse_at(0, fmt::format("0x{:08x}, and a frame begins with 0x{:08x} (\"HXS1\")", magic, kMagic), "speak HXS/1: see docs/wire.md");
   if (const auto version = number_at<uint16_t>(bytes, 4); version != kVersion)
     refuse_at(4, fmt::format("version {}, and this is a reader of version {}", version, kVersion), "use releases of one version");

@@ -361,10 +361,7 @@ Flow parse(std::shared_ptr<const SourceText> source) {
   }
   std::vector<Error> errors = parser.take_errors();
   if (errors.empty()) return flow;
-  std::stable_sort(errors.begin(), errors.end(), [](const Error& a, const Error& b) {
-    return std::pair(a.span().line, a.span().column) < std::pair(b.span().line, b.span().column);
-  });
-  throw SourceErrors(*source, std::move(errors));
+  throw FlowErrors(in_order_of_text(std::move(errors)), std::move(flow));
 }
 
 }  // namespace harmonics::hmx

@@ -1,6 +1,7 @@
 #include "engine/base/source_text.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/utf8.hpp"
 
@@ -113,5 +114,12 @@ SourceErrors::SourceErrors(const SourceText& source, std::vector<Error> errors)
     : Error(errors.empty() ? ErrorKind::Internal : errors.front().kind(), report(source, errors),
             errors.empty() ? Span{} : errors.front().span()),
       errors_(std::move(errors)) {}
+
+std::vector<Error> in_order_of_text(std::vector<Error> errors) {
+  std::stable_sort(errors.begin(), errors.end(), [](const Error& a, const Error& b) {
+    return std::pair(a.span().line, a.span().column) < std::pair(b.span().line, b.span().column);
+  });
+  return errors;
+}
 
 }  // namespace harmonics

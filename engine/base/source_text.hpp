@@ -39,4 +39,7 @@ class SourceErrors : public Error {
   std::vector<Error> errors_;
 };
 
+// As a reader finds them, from top to bottom; those of one place keep their order.
+std::vector<Error> in_order_of_text(std::vector<Error> errors);
+
 }  // namespace harmonics

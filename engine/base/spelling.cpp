@@ -21,19 +21,59 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
+namespace {
+
+std::string in_lower_case(std::string_view word) {
+  std::string lower(word);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+
+constexpr size_t kLongestWord = 256;  // what is longer is no name
+
+}  // namespace
+
+std::vector<std::string> meant_by(std::string_view word, const std::vector<std::string>& known) {
+  if (word.size() > kLongestWord) return {};
+  const std::string wanted = in_lower_case(word);
+  std::vector<std::string> found;
+  for (const std::string& candidate : known)
+    if (candidate != word && in_lower_case(candidate) == wanted) return {candidate};
+  for (const Synonym& s : synonyms())
+    if (s.word == wanted)
+      for (const std::string& candidate : known)
+        if (in_lower_case(candidate) == s.name && std::find(found.begin(), found.end(), candidate) == found.end())
+          found.push_back(candidate);
+  if (!found.empty()) return found;
   size_t best = std::max<size_t>(1, word.size() / 3) + 1;
-  const std::string* found = nullptr;
-  for (const std::string& candidate : known) {
-    const size_t longer = std::max(word.size(), candidate.size()), shorter = std::min(word.size(), candidate.size());
-    if (longer - shorter >= best) continue;
-    const size_t distance = edit_distance(word, candidate);
-    if (distance < best && distance < longer) {  // nothing in common is no likeness
-      best = distance;
-      found = &candidate;
-    }
-  }
-  return found ? std::optional<std::string>(*found) : std::nullopt;
+  const auto compare = [&](std::string_view with, const std::string& name) {
+    const size_t longer = std::max(word.size(), with.size()), shorter = std::min(word.size(), with.size());
+    if (longer - shorter >= best) return;
+    const size_t distance = edit_distance(wanted, in_lower_case(with));
+    if (distance >= best || distance >= longer) return;  // nothing in common is no likeness
+    best = distance;
+    found = {name};
+  };
+  for (const std::string& candidate : known) compare(candidate, candidate);
+  if (!found.empty()) return found;
+  for (const Synonym& s : synonyms())
+    if (const std::string name(s.name); std::find(known.begin(), known.end(), name) != known.end())
+      compare(s.word, name);
+  return found;
+}
+
+std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
+  const std::vector<std::string> found = meant_by(word, known);
+  return found.empty() ? std::nullopt : std::optional<std::string>(found.front());
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
+  const std::vector<std::string> found = meant_by(word, known);
+  std::string text;
+  for (size_t i = 0; i < found.size(); ++i)
+    text += (i == 0 ? "'" : i + 1 == found.size() ? " or '" : ", '") + found[i] + "'";
+  return text.empty() ? text : "did you mean " + text + "?";
 }
 
 }  // namespace harmonics

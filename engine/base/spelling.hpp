@@ -1,4 +1,4 @@
-// "did you mean": the known word nearest to a misspelt one.
+// "did you mean": the known words nearest to a misspelt one.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,18 @@ namespace harmonics {
 
 // Damerau-Levenshtein distance (adjacent swaps count one).
 size_t edit_distance(std::string_view a, std::string_view b);
-// The nearest known word within a third of its length (at least 1), ties by order.
+// Known words that `word` means: the same without regard to case, else its synonyms, else the one nearest to it within
+// a third of its length (at least 1), ties by order. Synonyms alone can be several.
+std::vector<std::string> meant_by(std::string_view word, const std::vector<std::string>& known);
+// The first of them.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known);
+// "did you mean 'cuda' or 'opencl'?", or "" when nothing is near.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
+
+// Words of other programs and their names here. A row counts where the name is one of the known words.
+struct Synonym {
+  std::string_view word, name;
+};
+const std::vector<Synonym>& synonyms();
 
 }  // namespace harmonics

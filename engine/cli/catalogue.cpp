@@ -171,6 +171,13 @@ std::string singular(const std::string& kind) {
 
 std::string plural(const std::string& kind) { return kind == "loss" ? "losses" : kind + "s"; }
 
+std::vector<std::string> catalogue_names(const std::string& kind) {
+  std::vector<std::string> all;
+  if (const uint32_t number = kind_named(kind)) all = Registry::global().names(number);
+  for (CatalogueEntry& e : own(kind)) all.push_back(std::move(e.name));
+  return all;
+}
+
 std::vector<CatalogueEntry> catalogue(const std::string& kind) {
   std::vector<CatalogueEntry> all;
   for (const std::string& name : catalogue_kinds())

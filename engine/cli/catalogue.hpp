@@ -24,6 +24,8 @@ std::vector<std::string> catalogue_kinds();
 std::string singular(const std::string& kind);
 std::string plural(const std::string& kind);
 
+// The names of a kind (singular); opens no library.
+std::vector<std::string> catalogue_names(const std::string& kind);
 // Of one kind (singular), or everything. Opens the libraries that have them.
 std::vector<CatalogueEntry> catalogue(const std::string& kind = "");
 // Everything of this name, opening only the libraries that announce it.

@@ -1,4 +1,4 @@
-// The verbs: one row each in main.cpp's table, one function each.
+// What the verbs do: one function each; their rows are in verbs.cpp.
 #pragma once
 
 #include "engine/cli/options.hpp"

@@ -1,39 +1,67 @@
-// The command line as a table: what --help, completion, man pages and configuration files are made from.
+// The verbs: one row each, from which dispatch, --help, completion, manual pages, configuration files and the list of
+// schemas are made.
 #pragma once
 
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace harmonics::cli {
+
+struct Options;
 
 struct FlagRow {
   std::string name, short_name;  // "batch", "b" (or "")
   std::string value;             // what stands for its value in help; "": a switch
   std::string help, group;
   bool repeats = false;
-  std::vector<std::string> choices;
+  std::vector<std::string> choices;  // all that a value may be; none: anything that `take` accepts
+  std::string initial = {};               // the value of a flag that is not given; "": none, or help says what happens
+  std::string example = {};               // a value that is right, for messages; "": `initial`
+  bool list = false;                 // "1,64": several values in one word
+  bool optional = false;             // a flag that may stand without its value
+  bool required = false;
+  std::vector<std::string> (*names)() = nullptr;  // what is registered: values for help and completion
+  std::function<void(const FlagRow&, Options&, const std::string&)> take = {};  // ErrorKind::Usage for a wrong value
 };
 
 struct PositionalRow {
   std::string name, help;
   bool required = false, repeats = false;
   std::vector<std::string> choices;
+  std::vector<std::string> (*names)() = nullptr;
 };
 
 struct VerbRow {
   std::string name, help, examples;
   std::vector<PositionalRow> positionals;
   std::vector<FlagRow> flags;
+  std::string notes = "";  // what flags do not say
+  int (*run)(const Options&) = nullptr;
+  std::string schema = "";  // of what --json prints: a file in docs/schema
 
   const FlagRow* find(const std::string& flag) const;
 };
 
 using CommandTable = std::vector<VerbRow>;
 const CommandTable& command_table();
+std::vector<std::string> verb_names();
+// ErrorKind::Usage with the nearest name for other words.
+const VerbRow& verb_named(const std::string& name);
+
+// What a flag's value or a positional word can be, from its choices or from what is registered; empty: anything.
+std::vector<std::string> words_of(const FlagRow& flag);
+std::vector<std::string> words_of(const PositionalRow& positional);
+// Its help with the names that are registered and the value it has when it is not given.
+std::string full_help(const FlagRow& flag);
 
 // Scripts for bash, zsh and fish; ErrorKind::Usage for other shells.
 std::string completion_script(const CommandTable& table, const std::string& shell);
-// roff (man(7)): of the program ("") or of one verb; ErrorKind::Usage for other words.
-std::string man_page(const CommandTable& table, const std::string& verb);
+// roff (man(7)): of the program (""), of one verb, or of the flow language ("hmx"); ErrorKind::Usage for other words.
+std::string man_page(const CommandTable& table, const std::string& page);
+// Plain text: of the program, or of one verb.
+std::string program_help(const CommandTable& table, size_t columns);
+std::string verb_help(const VerbRow& verb, size_t columns);
 
 }  // namespace harmonics::cli

@@ -9,8 +9,6 @@
 #include "engine/cli/command.hpp"
 #include "engine/cli/command_table.hpp"
 #include "engine/cli/output.hpp"
-#include "engine/training/optimizer.hpp"
-#include "engine/training/schedule.hpp"
 
 namespace harmonics::cli {
 
@@ -22,38 +20,13 @@ std::string joined(const std::vector<std::string>& words, const char* between = 
   return s;
 }
 
-std::vector<std::string> names(const std::vector<NamedRow>& rows) {
-  std::vector<std::string> all;
-  for (const NamedRow& row : rows) all.emplace_back(row.name);
-  return all;
-}
-
-// The words a flag's value may be; none: whatever, or files.
-std::vector<std::string> words_of(const FlagRow& flag) {
-  if (!flag.choices.empty()) return flag.choices;
-  if (flag.name == "optimizer") return names(optimizer_rows());
-  if (flag.name == "schedule") return names(schedule_rows());
-  if (flag.name == "device") return {"cpu", "opencl", "reference", "auto"};
-  return {};
-}
 bool takes_file(const FlagRow& flag) {
   for (const char* part : {"FILE", "PATH", "DIR", "ADDRESS"})
     if (flag.value.find(part) != std::string::npos) return true;
   return false;
 }
 
-std::vector<std::string> words_of(const VerbRow& verb, const PositionalRow& p) {
-  if (!p.choices.empty()) return p.choices;
-  if (p.name == "KIND") return {"functions", "activations", "losses", "layers", "producers", "consumers", "devices", "metrics", "optimizers", "schedules", "functionals", "primitives"};
-  if (p.name == "ACTION" && verb.name == "config") return {"show"};
-  if (p.name == "VERB") {
-    std::vector<std::string> all;
-    for (const VerbRow& row : command_table()) all.push_back(row.name);
-    return all;
-  }
-  return {};
-}
-bool takes_file(const PositionalRow& p) { return p.name == "GRAPH" || p.name == "FILE" || p.name == "THING" || p.name == "CHECKPOINT"; }
+bool takes_file(const PositionalRow& p) { return p.name == "GRAPH" || p.name == "FILE" || p.name == "THING" || p.name == "WHERE"; }
 
 std::vector<std::string> typed(const VerbRow& verb) {
   std::vector<std::string> all;
@@ -69,8 +42,13 @@ std::string patterns(const FlagRow& f) { return "--" + f.name + (f.short_name.em
 std::string bash(const CommandTable& table) {
   std::vector<std::string> verbs;
   for (const VerbRow& v : table) verbs.push_back(v.name);
+  // bash makes words of "images=train.idx" and "--flag=value": what stands before the '=' is looked at.
   std::string s = "# bash completion of harmonics; made by 'harmonics completion bash'\n_harmonics() {\n"
                   "  local cur=\"${COMP_WORDS[COMP_CWORD]}\" prev=\"${COMP_WORDS[COMP_CWORD-1]}\" verb=\"${COMP_WORDS[1]}\"\n"
+                  "  local at=$COMP_CWORD\n"
+                  "  if [ \"$cur\" = = ]; then cur= at=$((COMP_CWORD+1)) prev==; fi\n"
+                  "  if [ \"$prev\" = = ]; then\n    prev=\"${COMP_WORDS[at-2]}\"\n"
+                  "    case \"$prev\" in -*) ;; *) prev=\"${COMP_WORDS[at-3]}\" ;; esac\n  fi\n"
                   "  COMPREPLY=()\n  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
                   "    COMPREPLY=($(compgen -W '" + joined(verbs) + " --help --help-all --version' -- \"$cur\"))\n    return\n  fi\n  case \"$verb\" in\n";
   for (const VerbRow& v : table) {
@@ -84,11 +62,12 @@ std::string bash(const CommandTable& table) {
     std::string words;
     bool files = false;
     for (const PositionalRow& p : v.positionals) {
-      words += joined(words_of(v, p)) + " ";
+      words += joined(words_of(p)) + " ";
       files = files || takes_file(p);
     }
     const bool has_words = words.find_first_not_of(' ') != std::string::npos;
-    s += has_words ? "COMPREPLY=($(compgen -W '" + words + "' -- \"$cur\"))" : files ? "COMPREPLY=($(compgen -f -- \"$cur\"))" : ":";
+    const std::string from = std::string(files ? " -f" : "") + (has_words ? " -W '" + words + "'" : "");
+    s += from.empty() ? ":" : "COMPREPLY=($(compgen" + from + " -- \"$cur\"))";
     s += " ;;\n      esac ;;\n";
   }
   return s + "  esac\n}\ncomplete -o filenames -F _harmonics harmonics\n";
@@ -106,7 +85,12 @@ std::string zsh_text(const std::string& text) {
 }
 
 std::string zsh_values(const std::string& what, const std::vector<std::string>& words, bool files) {
-  return ":" + zsh_text(what) + ":" + (!words.empty() ? "(" + joined(words) + ")" : files ? "_files" : " ");
+  const bool named = what.find("NAME=") != std::string::npos;
+  const std::string from_files = named ? "{compset -P \"*=\"; _files}" : "_files";
+  const std::string action = words.empty() ? (files ? from_files : " ")
+                             : files       ? "{compadd -- " + joined(words) + "; _files}"
+                                           : "(" + joined(words) + ")";
+  return ":" + zsh_text(what) + ":" + action;
 }
 
 std::string zsh(const CommandTable& table) {
@@ -117,10 +101,10 @@ std::string zsh(const CommandTable& table) {
     s += "    " + v.name + ")\n      _arguments -s";
     for (const FlagRow& f : v.flags) {
       const std::string value = f.value.empty() ? "" : zsh_values(f.value, words_of(f), takes_file(f)), repeat = f.repeats ? "*" : "";
-      s += " \\\n        '" + repeat + "--" + f.name + "[" + zsh_text(f.help) + "]" + value + "'";
-      if (!f.short_name.empty()) s += " \\\n        '" + repeat + "-" + f.short_name + "[" + zsh_text(f.help) + "]" + value + "'";
+      s += " \\\n        '" + repeat + "--" + f.name + "[" + zsh_text(full_help(f)) + "]" + value + "'";
+      if (!f.short_name.empty()) s += " \\\n        '" + repeat + "-" + f.short_name + "[" + zsh_text(full_help(f)) + "]" + value + "'";
     }
-    for (const PositionalRow& p : v.positionals) s += " \\\n        '" + std::string(p.repeats ? "*" : "") + zsh_values(p.name, words_of(v, p), takes_file(p)) + "'";
+    for (const PositionalRow& p : v.positionals) s += " \\\n        '" + std::string(p.repeats ? "*" : "") + zsh_values(p.name, words_of(p), takes_file(p)) + "'";
     s += "\n      ;;\n";
   }
   return s + "  esac\n}\nif [ \"$funcstack[1]\" = _harmonics ]; then _harmonics \"$@\"; else compdef _harmonics harmonics; fi\n";
@@ -142,12 +126,12 @@ std::string fish(const CommandTable& table) {
       if (!f.short_name.empty()) s += " -s " + f.short_name;
       const std::vector<std::string> words = words_of(f);
       if (!f.value.empty()) s += !words.empty() ? " -x -a " + fish_text(joined(words)) : takes_file(f) ? " -r -F" : " -x";
-      s += " -d " + fish_text(f.help) + "\n";
+      s += " -d " + fish_text(full_help(f)) + "\n";
     }
     for (const PositionalRow& p : v.positionals) {
-      const std::vector<std::string> words = words_of(v, p);
+      const std::vector<std::string> words = words_of(p);
       if (!words.empty()) s += here + " -a " + fish_text(joined(words)) + "\n";
-      else if (takes_file(p)) s += here + " -F\n";
+      if (takes_file(p)) s += here + " -F\n";
     }
   }
   return s;

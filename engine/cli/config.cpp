@@ -4,7 +4,6 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
-#include "engine/base/spelling.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/configuration.hpp"
 #include "engine/cli/output.hpp"
@@ -14,14 +13,6 @@ namespace harmonics::cli {
 namespace json = boost::json;
 
 namespace {
-
-// "samples in a step (default 64)" has "64".
-std::string default_of(const FlagRow& flag) {
-  const size_t at = flag.help.rfind("(default");
-  if (at == std::string::npos) return "";
-  const size_t first = flag.help.find_first_not_of(": ", at + 8), end = flag.help.find(')', at);
-  return first < end && end != std::string::npos ? flag.help.substr(first, end - first) : "";
-}
 
 std::string written(const FlagRow& flag, const std::vector<std::string>& values) {
   const auto quoted = [&](const std::string& v) {
@@ -50,26 +41,16 @@ std::vector<Shown> settings(const Configuration& c, const std::string& only) {
     for (const FlagRow& flag : verb.flags) {
       if ((!only.empty() && verb.name != only) || !is_configurable(flag)) continue;
       if (const Setting* s = c.find(verb.name, flag.name)) all.push_back({&verb, &flag, s->values, s->origin});
-      else if (const std::string value = default_of(flag); !only.empty() && !value.empty()) all.push_back({&verb, &flag, {value}, "default"});
+      else if (!only.empty() && !flag.initial.empty()) all.push_back({&verb, &flag, {flag.initial}, "default"});
     }
   return all;
-}
-
-void check_verb(const std::string& name) {
-  std::vector<std::string> known;
-  for (const VerbRow& row : command_table()) known.push_back(row.name);
-  if (std::find(known.begin(), known.end(), name) != known.end()) return;
-  Error e(ErrorKind::Usage, "there is no verb '" + name + "'");
-  if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
-  throw e;
 }
 
 }  // namespace
 
 int config_command(const Options& options) {
-  if (options.files.front() != "show") throw Error(ErrorKind::Usage, "config does not know '" + options.files.front() + "'", {}, {"write: harmonics config show [VERB] [--origin]"});
   const std::string only = options.files.size() > 1 ? options.files[1] : "";
-  if (!only.empty()) check_verb(only);
+  if (!only.empty()) verb_named(only);
   const Configuration c = Configuration::read(command_table(), options.config.empty() ? std::nullopt : std::optional(options.config));
   const std::vector<Shown> all = settings(c, only);
   if (options.json) {

@@ -17,6 +17,8 @@
 
 #include "engine/base/foreign_file.hpp"
 #include "engine/base/read_file.hpp"
+#include "engine/base/spelling.hpp"
+#include "engine/cli/manual.hpp"
 
 namespace harmonics::cli {
 
@@ -93,6 +95,7 @@ Configuration Configuration::read(const CommandTable& table, const std::optional
       if (!value.empty()) environment[{"", f.name}] = {f.repeats ? split(value) : std::vector<std::string>{value}, "environment " + name};
     }
   c.layers_.push_back(std::move(environment));
+  c.note_typos(table);
   std::vector<std::string> files = usual_files();
   if (file) files.insert(files.begin(), *file);
   for (size_t i = 0; i < files.size(); ++i) {
@@ -107,6 +110,24 @@ Configuration Configuration::read(const CommandTable& table, const std::optional
     c.files_.push_back(files[i]);
   }
   return c;
+}
+
+void Configuration::note_typos(const CommandTable& table) {
+  constexpr std::string_view kBegin = "HARMONICS_";
+  std::vector<std::string> known;
+  for (const ManualRow& row : variable_rows())
+    if (std::string_view(row.name).starts_with(kBegin)) known.push_back(std::string(row.name).substr(kBegin.size()));
+  for (const VerbRow& verb : table)
+    for (const FlagRow& f : verb.flags)
+      if (is_configurable(f)) known.push_back(variable_name(f.name).substr(kBegin.size()));
+  for (char** entry = ::environ; entry && *entry; ++entry) {
+    const std::string_view line = *entry;
+    if (!line.starts_with(kBegin)) continue;
+    const std::string name(line.substr(kBegin.size(), line.find('=') - kBegin.size()));
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (const auto near = nearest(name, known))
+      notes_.push_back(fmt::format("{}{} of the environment is no setting; did you mean {}{}?", kBegin, name, kBegin, *near));
+  }
 }
 
 void Configuration::read_here(const CommandTable& table) {

@@ -33,6 +33,8 @@ class Configuration {
   std::vector<std::string> files_, notes_;
 
   void read_here(const CommandTable& table);
+  // Notes variables whose names are near to those of settings.
+  void note_typos(const CommandTable& table);
 };
 
 }  // namespace harmonics::cli

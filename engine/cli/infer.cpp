@@ -33,7 +33,34 @@ int write_text(HarmonicGraph& graph, const Options& options) {
   return kDone;
 }
 
+// Do weights come from files that the flow names?
+bool names_weights(const Graph& graph) {
+  for (const GraphEdge& e : graph.edges)
+    for (const BoundCall& c : e.calls)
+      if (!c.weights.empty()) return true;
+  return false;
+}
+
 }  // namespace
+
+void expect_trained(HarmonicGraph& graph, const Options& options) {
+  if (!options.weights.empty() || options.untrained || names_weights(graph.graph())) return;
+  for (int cycle = 0; cycle < static_cast<int>(graph.graph().cycles.size()); ++cycle) {
+    LoweringOptions o;
+    o.mode = Mode::infer;
+    o.cycle = cycle;
+    o.device = options.run;
+    o.branches = graph.graph().branches(cycle);
+    o.wanted = graph.results(cycle);
+    graph.lower(o);
+  }
+  int64_t count = 0;
+  for (const auto& [name, t] : graph.store().all())
+    if (t.role == Role::weight) count += t.type.shape.count();
+  if (count > 0)
+    throw Error(ErrorKind::Usage, fmt::format("no weights are given, and '{}' has {} of them to learn", graph.graph().name, thousands(count)), {},
+                {"give those that run --save or --checkpoint wrote: --weights FILE", "--untrained computes with the initial ones"});
+}
 
 int infer_command(const Options& options) {
   const Flow flow = read_flow(options);
@@ -46,6 +73,9 @@ int infer_command(const Options& options) {
     if (options.weights.empty() && options.producers.empty())
       throw Error(ErrorKind::Usage, "nothing to infer from", {}, {"bind data with --producer [NAME=]ADDRESS, or give --weights of a text model to write with"});
     std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, true);
+    if (options.weights.empty() && !options.untrained && !names_weights(graph->graph()))
+      throw Error(ErrorKind::Usage, "no weights are given to write with", {},
+                  {"give those that run --save or --checkpoint wrote: --weights FILE", "--untrained writes with the initial ones"});
     return write_text(*graph, options);
   });
 }

@@ -8,6 +8,7 @@
 #include "engine/cli/catalogue.hpp"
 #include "engine/cli/ckpt.hpp"
 #include "engine/cli/command.hpp"
+#include "engine/cli/command_table.hpp"
 #include "engine/cli/output.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/execution/device_memory.hpp"
@@ -22,21 +23,26 @@ namespace json = boost::json;
 namespace {
 
 void check_kind(const std::string& kind) {
-  if (kind.empty() || kind == "functions") return;
+  if (kind.empty() || kind == "functions" || kind == "verbs") return;
   std::vector<std::string> known = catalogue_kinds();
-  known.emplace_back("functions");
+  known.insert(known.end(), {"functions", "verbs"});
   std::string all;
   for (const std::string& k : known) {
     if (singular(k) == singular(kind)) return;
     all += (all.empty() ? "" : ", ") + k;
   }
   Error e(ErrorKind::Usage, "there is no kind '" + kind + "'");
-  if (auto near = nearest(kind, known)) e.note("did you mean '" + *near + "'?");
-  else e.note("kinds are " + all);
+  const std::string meant = did_you_mean(kind, known);
+  e.note(meant.empty() ? "kinds are " + all : meant);
   throw e;
 }
 
 std::vector<CatalogueEntry> wanted(const std::string& kind) {
+  if (kind == "verbs") {
+    std::vector<CatalogueEntry> all;
+    for (const VerbRow& v : command_table()) all.push_back({"verb", v.name, v.name, v.help, "", "", {}, "harmonics " + v.name});
+    return all;
+  }
   if (!kind.empty() && kind != "functions") return catalogue(singular(kind));
   std::vector<CatalogueEntry> all;
   for (const std::string& k : catalogue_kinds()) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <clocale>
 #include <csignal>
@@ -8,8 +9,11 @@
 #include <string>
 
 #include "engine/base/source_text.hpp"
+#include "engine/base/spelling.hpp"
 #include "engine/cli/command.hpp"
+#include "engine/cli/command_table.hpp"
 #include "engine/cli/crash_report.hpp"
+#include "engine/cli/flags.hpp"
 #include "engine/cli/output.hpp"
 #include "engine/cli/outputs.hpp"
 #include "engine/cli/terminal.hpp"
@@ -20,34 +24,30 @@ namespace harmonics::cli {
 
 namespace {
 
-struct Row {
-  const char* verb;
-  int (*run)(const Options&);
-};
-constexpr Row kVerbs[] = {
-    {"run", run_command},       {"infer", infer_command}, {"serve", serve_command},       {"ctl", ctl_command},       {"top", top_command},
-    {"tap", tap_command},       {"validate", validate_command}, {"explain", explain_command},
-    {"profile", profile_command}, {"bench", bench_command},
-    {"send", send_command},     {"receive", receive_command}, {"keys", keys_command},
-    {"ckpt", ckpt_command},     {"list", list_command},     {"inspect", inspect_command}, {"version", version_command},
-    {"plugin", plugin_command}, {"config", config_command}, {"completion", completion_command}, {"man", man_command},
-};
+// Before anything is read that takes time.
+void expect_device(const std::string& name) {
+  if (name == "cpu") return;
+  const std::vector<std::string> known = device_names();
+  if (std::find(known.begin(), known.end(), name) != known.end()) return;
+  Error e(ErrorKind::Usage, "unknown device '" + name + "'");
+  if (const std::string meant = did_you_mean(name, known); !meant.empty()) e.note(meant);
+  throw e.note("a plugin that has it is loaded with --plugin PATH; 'harmonics list devices' shows what is there");
+}
 
-int dispatch(Options options) {
+int dispatch(const VerbRow& verb, Options options) {
   expect_separate_files(options);
   std::optional<CrashReport> crashes;
   if (options.verb != "plugin") crashes.emplace();  // its children crash as they may
   for (const std::string& plugin : options.plugins) load_plugin(plugin);
   if (!options.plugins.empty() && !options.quiet)
     for (const std::string& line : Registry::global().take_replacements()) print_note(line);
+  expect_device(options.run.device);
   if (options.run.device == "auto") {
     const DeviceChoice choice = choose_device(Registry::global());
     options.run.device = choice.device;
     if (!choice.note.empty() && !options.quiet) print_note(choice.note);
   }
-  for (const Row& row : kVerbs)
-    if (options.verb == row.verb) return row.run(options);
-  return kWrongUse;
+  return verb.run(options);
 }
 
 }  // namespace
@@ -102,8 +102,8 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of writing, with its reason
   Options options;
   try {
-    const std::optional<int> parsed = parse_options(argc, argv, options);
-    const int code = parsed ? *parsed : dispatch(options);
+    const VerbRow* const verb = parse_options(argc, argv, options);
+    const int code = verb ? dispatch(*verb, options) : static_cast<int>(kDone);
     if (code == kDone) finish_output();  // another code says what was wrong before
     return code;
   } catch (const Error& e) {

@@ -1,6 +1,7 @@
-// Manual pages, made from the table of verbs and flags.
+// Manual pages, made from the table of verbs, the tables of exit codes, variables and addresses, and the description of
+// the flow language.
 #include <algorithm>
-#include <sstream>
+#include <cctype>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
@@ -10,40 +11,29 @@
 #include "engine/base/spelling.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/command_table.hpp"
+#include "engine/cli/manual.hpp"
 #include "engine/cli/output.hpp"
 
 namespace harmonics::cli {
 
 namespace {
 
-// Text of a page: what roff would take for its own is escaped.
-std::string plain(const std::string& text) {
-  std::string s;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    const bool begins = i == 0 || text[i - 1] == '\n';
-    if (c == '\\') s += "\\e";
-    else if (c == '-') s += "\\-";
-    else if (begins && (c == '.' || c == '\'')) s += std::string("\\&") + c;
-    else s += c;
-  }
-  return s;
-}
-
-std::string upper(std::string s) {
+std::string in_capitals(std::string s) {
   for (char& c : s) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return s;
 }
 
-std::string head(const std::string& name, const std::string& help) {
-  return fmt::format(".TH {} 1 \"\" \"Harmonics {}\" \"Harmonics\"\n.SH NAME\n{} \\- {}\n", upper(plain(name)), HARMONICS_VERSION, plain(name), plain(help));
+std::string head(const std::string& name, int section, const std::string& help) {
+  return fmt::format(".TH {} {} \"\" \"Harmonics {}\" \"Harmonics\"\n.SH NAME\n{} \\- {}\n",
+                     in_capitals(roff_text(name)), section, HARMONICS_VERSION, roff_text(name), roff_text(help));
 }
 
 std::string flag_text(const FlagRow& f) {
-  std::string s = "\\fB\\-\\-" + plain(f.name) + "\\fR";
-  if (!f.short_name.empty()) s = "\\fB\\-" + plain(f.short_name) + "\\fR, " + s;
-  if (!f.value.empty()) s += " \\fI" + plain(f.value) + "\\fR";
-  return fmt::format(".TP\n{}\n{}\n", s, plain(f.help + (f.repeats ? "; may be given several times" : "")));
+  std::string s = "\\fB\\-\\-" + roff_text(f.name) + "\\fR";
+  if (!f.short_name.empty()) s = "\\fB\\-" + roff_text(f.short_name) + "\\fR, " + s;
+  if (!f.value.empty()) s += " \\fI" + roff_text(f.value) + "\\fR";
+  return fmt::format(".TP\n{}\n{}\n", s,
+                     roff_text(full_help(f) + (f.repeats && !f.list ? "; may be given several times" : "")));
 }
 
 std::string options(const VerbRow& verb) {
@@ -52,7 +42,7 @@ std::string options(const VerbRow& verb) {
     if (std::find(groups.begin(), groups.end(), f.group) == groups.end()) groups.push_back(f.group);
   std::string s = ".SH OPTIONS\n";
   for (const std::string& group : groups) {
-    if (group != "Options") s += ".SS " + plain(group) + "\n";
+    if (group != "Options") s += ".SS " + roff_text(group) + "\n";
     for (const FlagRow& f : verb.flags)
       if (f.group == group) s += flag_text(f);
   }
@@ -60,56 +50,73 @@ std::string options(const VerbRow& verb) {
 }
 
 std::string synopsis(const VerbRow& verb) {
-  std::string s = "\\fBharmonics " + plain(verb.name) + "\\fR";
+  std::string s = "\\fBharmonics " + roff_text(verb.name) + "\\fR", words;
   for (const PositionalRow& p : verb.positionals) {
     const std::string name = "\\fI" + p.name + "\\fR" + (p.repeats ? " ..." : "");
     s += p.required ? " " + name : " [" + name + "]";
+    words += fmt::format(".TP\n\\fI{}\\fR\n{}\n", p.name, roff_text(p.help));
   }
-  return ".SH SYNOPSIS\n" + s + " [\\fIoptions\\fR]\n";
+  return ".SH SYNOPSIS\n" + s + " [\\fIoptions\\fR]\n" + (words.empty() ? "" : ".SH ARGUMENTS\n" + words);
 }
 
-std::string verbatim(const std::string& heading, const std::string& text) { return ".SH " + heading + "\n.nf\n" + plain(text) + "\n.fi\n"; }
-
-// The footer of a verb's help: what stands before "Example" is about it, what follows shows it.
-std::string examples(const VerbRow& verb) {
-  if (verb.examples.empty()) return "";
-  const size_t at = verb.examples.find("Example");
-  const size_t line = at == std::string::npos ? std::string::npos : verb.examples.find('\n', at);
-  std::string s;
-  if (at != std::string::npos && at > 0) s += verbatim("NOTES", verb.examples.substr(0, verb.examples.find_last_not_of('\n', at - 1) + 1));
-  return s + verbatim("EXAMPLES", line == std::string::npos ? verb.examples : verb.examples.substr(line + 1));
+std::string verbatim(const std::string& heading, const std::string& text) {
+  return ".SH " + heading + "\n.nf\n" + roff_text(text) + "\n.fi\n";
 }
 
-constexpr const char* kExits =
-    ".SH EXIT STATUS\n"
-    ".TP\n0\ndone\n.TP\n1\nfailed: a plugin, a device, or numbers that stopped being finite\n.TP\n2\nwrong use\n.TP\n65\ndata that cannot be understood\n"
-    ".TP\n66\na file that is not there\n.TP\n70\na bug of this program\n.TP\n73\na file that cannot be written\n.TP\n78\na graph or configuration that is not valid\n"
-    ".TP\n130\nstopped by Ctrl\\-C after the running step\n";
+std::string listed(const char* heading, std::span<const ManualRow> rows, const char* verb = "") {
+  std::string s = std::string(".SH ") + heading + "\n";
+  const std::string only = verb;
+  for (const ManualRow& row : rows)
+    if (only.empty() || row.everywhere)
+      s += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff_text(row.name), roff_text(row.help));
+  return s;
+}
 
-constexpr const char* kEnvironment =
-    ".SH ENVIRONMENT\n"
-    ".TP\n\\fBHARMONICS_\\fIFLAG\\fR\nthe value of a flag that is not given, e.g. HARMONICS_BATCH=128; several are separated by ;\n"
-    ".TP\n\\fBHARMONICS_PLUGIN_PATH\\fR\nfolders searched for plugins\n.TP\n\\fBNO_COLOR\\fR, \\fBCLICOLOR_FORCE\\fR\ncolours off, on\n"
-    ".SH FILES\n"
-    ".TP\n\\fI./harmonics.toml\\fR, \\fI~/.config/harmonics/config.toml\\fR, \\fI/etc/harmonics/config.toml\\fR\nvalues of flags that are neither given nor in the environment\n"
-    ".TP\n\\fIPREFIX/share/harmonics/samples\\fR, \\fIPREFIX/share/doc/harmonics\\fR\nsample flows, documentation; \\fBharmonics version\\fR prints where\n";
+bool takes_addresses(const VerbRow& verb) {
+  return std::any_of(verb.flags.begin(), verb.flags.end(),
+                     [](const FlagRow& f) { return f.value == "[NAME=]ADDRESS"; });
+}
+
+std::string see_also(const std::string& pages) { return ".SH SEE ALSO\n" + pages + "\n"; }
+
+std::string verb_page(const VerbRow& v) {
+  std::string s = head("harmonics-" + v.name, 1, v.help) + synopsis(v);
+  if (!v.notes.empty()) s += verbatim("NOTES", v.notes);
+  s += verbatim("EXAMPLES", v.examples) + options(v);
+  if (takes_addresses(v)) s += listed("ADDRESSES", address_rows()) + ".PP\n" + roff_text(kAddressNotes) + "\n";
+  s += listed("EXIT STATUS", exit_rows()) + listed("ENVIRONMENT", variable_rows(), v.name.c_str());
+  return s + see_also("\\fBharmonics\\fR(1), \\fBhmx\\fR(5)");
+}
 
 std::string program_page(const CommandTable& table) {
-  std::string s = head("harmonics", "train and serve neural models described as flows of streams");
+  std::string s = head("harmonics", 1, "train and serve neural models described as flows of streams");
   s += ".SH SYNOPSIS\n\\fBharmonics\\fR \\fIverb\\fR [\\fIarguments\\fR] [\\fIoptions\\fR]\n.SH DESCRIPTION\n"
-       "A flow (.hmx) says how streams become results; producers and consumers are bound to files and other addresses. Data goes to\n"
+       "A flow (.hmx) says how streams become results; producers and consumers are bound to files and other addresses. "
+       "Data goes to\n"
        "standard output, what people read to standard error.\n.SH VERBS\n";
-  for (const VerbRow& v : table) s += fmt::format(".TP\n\\fB{}\\fR\n{}; see \\fBharmonics\\-{}\\fR(1)\n", plain(v.name), plain(v.help), plain(v.name));
-  return s + kExits + kEnvironment;
+  for (const VerbRow& v : table)
+    s += fmt::format(".TP\n\\fB{}\\fR\n{}; see \\fBharmonics\\-{}\\fR(1)\n", roff_text(v.name), roff_text(v.help),
+                     roff_text(v.name));
+  s += listed("ADDRESSES", address_rows()) + ".PP\n" + roff_text(kAddressNotes) + "\n";
+  s += listed("EXIT STATUS", exit_rows()) + listed("ENVIRONMENT", variable_rows()) + listed("FILES", file_rows());
+  std::string pages = "\\fBhmx\\fR(5)";
+  for (const VerbRow& v : table) pages += ", \\fBharmonics\\-" + roff_text(v.name) + "\\fR(1)";
+  return s + see_also(pages);
+}
+
+std::string language_page() {
+  return head("hmx", 5, "the flow language of Harmonics") + roff_of_markdown(language_text()) +
+         see_also("\\fBharmonics\\fR(1), \\fBharmonics\\-validate\\fR(1), \\fBharmonics\\-explain\\fR(1)");
 }
 
 int list_verbs(const Options& options) {
   if (!options.files.empty())
-    throw Error(ErrorKind::Usage, "--list goes without a verb, and '" + options.files.front() + "' is given", {}, {"leave one of them out"});
+    throw Error(ErrorKind::Usage, "--list goes without a page, and '" + options.files.front() + "' is given", {},
+                {"leave one of them out"});
   boost::json::array verbs;
-  for (const VerbRow& v : command_table()) {
-    verbs.emplace_back(v.name);
-    if (!options.json) print("{}\n", v.name);
+  for (const std::string& name : verb_names()) {
+    verbs.emplace_back(name);
+    if (!options.json) print("{}\n", name);
   }
   if (options.json) print_json(boost::json::object{{"version", 1}, {"verbs", verbs}});
   return kDone;
@@ -117,24 +124,29 @@ int list_verbs(const Options& options) {
 
 }  // namespace
 
-std::string man_page(const CommandTable& table, const std::string& verb) {
-  if (verb.empty()) return program_page(table);
-  std::vector<std::string> known;
+std::string man_page(const CommandTable& table, const std::string& page) {
+  if (page.empty()) return program_page(table);
+  if (page == "hmx") return language_page();
+  std::vector<std::string> known{"hmx"};
   for (const VerbRow& v : table) {
-    if (v.name == verb) return head("harmonics-" + v.name, v.help) + synopsis(v) + options(v) + examples(v) + ".SH SEE ALSO\n\\fBharmonics\\fR(1)\n";
+    if (v.name == page) return verb_page(v);
     known.push_back(v.name);
   }
-  Error e(ErrorKind::Usage, "there is no verb '" + verb + "'");
-  if (auto near = nearest(verb, known)) e.note("did you mean '" + *near + "'?");
-  throw e;
+  Error e(ErrorKind::Usage, "there is no verb '" + page + "'");
+  const std::string meant = did_you_mean(page, known);
+  throw e.note(meant.empty() ? "pages are of the verbs ('harmonics man --list'), and of the flow language: hmx"
+                             : meant);
 }
 
 int man_command(const Options& options) {
   if (options.list) return list_verbs(options);
-  const std::string verb = options.files.empty() ? "" : options.files.front();
-  const std::string page = man_page(command_table(), verb);
-  if (options.json) print_json(boost::json::object{{"version", 1}, {"page", verb.empty() ? "harmonics" : "harmonics-" + verb}, {"text", page}});
-  else print("{}", page);
+  const std::string name = options.files.empty() ? "" : options.files.front();
+  const std::string text = man_page(command_table(), name);
+  const std::string title = name.empty() ? "harmonics" : name == "hmx" ? name : "harmonics-" + name;
+  if (options.json)
+    print_json(boost::json::object{{"version", 1}, {"page", title}, {"text", text}});
+  else
+    print("{}", text);
   return kDone;
 }
 

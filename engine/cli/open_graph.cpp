@@ -20,10 +20,18 @@ namespace harmonics::cli {
 
 Flow read_flow(const Options& options) {
   if (options.files.empty()) throw Error(ErrorKind::Usage, "no graph file was given", {}, {"harmonics " + options.verb + " GRAPH.hmx"});
+  return read_flow_file(options.files.front());
+}
+
+Flow read_flow_file(const std::string& path) {
   try {
-    return parse_flow_file(options.files.front());
+    return parse_flow_file(path);
+  } catch (const FlowErrors& e) {
+    std::vector<Error> errors = e.errors();
+    for (Error& unknown : unknown_functions(e.read(), Registry::global())) errors.push_back(std::move(unknown));
+    throw SourceErrors(*e.read().source, in_order_of_text(std::move(errors)));
   } catch (Error& e) {
-    const std::string sample = e.kind() == ErrorKind::NoInput ? installed_sample(options.files.front()) : "";
+    const std::string sample = e.kind() == ErrorKind::NoInput ? installed_sample(path) : "";
     if (!sample.empty()) e.note("the installed sample is " + quoted(sample));
     throw;
   }

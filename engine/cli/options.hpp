@@ -1,4 +1,4 @@
-// The command line as plain data. Parsing (CLI11) lives in options.cpp alone.
+// The command line as plain data.
 #pragma once
 
 #include <optional>
@@ -44,7 +44,7 @@ struct Options {
   // profile and bench
   int64_t cycle = 1;                                    // from 1
   std::string trace;
-  std::vector<int64_t> batches{1, 64, 256};
+  std::vector<int64_t> batches;
   std::vector<int> threads;                             // empty: one, and all the machine has
   double seconds = 1;                                   // of one measurement
   // the outside: run, serve, ctl
@@ -55,6 +55,7 @@ struct Options {
   // infer
   std::string prompt;
   bool prompt_given = false;
+  bool untrained = false;                               // no --weights is meant
   int64_t generate = 400;
   double temperature = 0.8;
   // send and receive
@@ -64,8 +65,9 @@ struct Options {
   std::string producer_name, ack;
 };
 
-// Parses argv. When there is nothing to run (help, wrong use) prints what there is to say and returns the exit code.
-// Flags that were not given come from the environment and configuration files.
-std::optional<int> parse_options(int argc, char** argv, Options& options);
+struct VerbRow;
+// Parses argv: the verb to run, or null where help or the version was printed. Flags that were not given come from the
+// environment and configuration files. ErrorKind::Usage for wrong use.
+const VerbRow* parse_options(int argc, char** argv, Options& options);
 
 }  // namespace harmonics::cli

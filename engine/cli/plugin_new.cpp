@@ -44,7 +44,7 @@ const Kind& kind_of(const std::string& word) {
     if (word == k.name) return k;
     known.emplace_back(k.name);
   }
-  Error e(ErrorKind::Usage, word.empty() ? "which kind of plugin?" : fmt::format("there is no template for a '{}'", word));
+  Error e(ErrorKind::Usage, word.empty() ? "which kind of plugin?" : fmt::format("there is no kind of plugin '{}'", word));
   if (auto near = nearest(word, known); !word.empty() && near) e.note("did you mean '" + *near + "'?");
   else {
     std::string all;

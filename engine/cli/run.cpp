@@ -334,7 +334,7 @@ void summarise(HarmonicGraph& graph, const Options& options, const RunOutcome& o
   if (options.quiet) return;
   const CycleReport& r = outcome.report;
   if (!outcome.trained) {
-    if (options.weights.empty() && weight_count(graph.store()) > 0) print_note("no --weights were given: the results come from weights that never learned");
+    if (options.weights.empty() && !options.untrained && weight_count(graph.store()) > 0) print_note("no --weights were given: the results come from weights that never learned");
     say(fmt::format("inferred {} samples in {} ({})", thousands(r.samples), duration(r.seconds), rate(r.samples_per_second)));
     return;
   }
@@ -503,6 +503,7 @@ int run_command(const Options& given) {
     expect_writable_outputs(options);
     check_conditions(*graph, options);
     check_tests(*graph, options);
+    if (options.verb == "infer") expect_trained(*graph, options);
     if (!options.save.empty() || !options.checkpoint.empty() || options.resume) graph->expect_savable();
     Checkpointing checkpoints(options);
     announce(*graph, options);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <unistd.h>
+
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
@@ -17,6 +19,8 @@ namespace {
 
 constexpr double kLook = 15, kLongest = 120;  // seconds: a checkpoint of a large model takes its time
 
+constexpr const char* kTokenAdvice = "give it with --token TEXT, or in HARMONICS_TOKEN; it was printed when the run began";
+
 ErrorKind kind_of(double code) { return code == 503 || code == 429 ? ErrorKind::Unavailable : code == 401 || code == 403 ? ErrorKind::Denied : ErrorKind::Usage; }
 
 }  // namespace
@@ -24,6 +28,12 @@ ErrorKind kind_of(double code) { return code == 503 || code == 429 ? ErrorKind::
 RunLink::RunLink(std::string where, std::string token) : where_(std::move(where)), token_(std::move(token)), http_(where_.rfind("http:", 0) == 0) {
   constexpr std::string_view kToken = "#token=";
   const size_t at = http_ ? where_.find(kToken) : std::string::npos;
+  // "127.0.0.1:8080": an address is meant, and no such socket is there.
+  const size_t colon = where_.rfind(':');
+  const bool port = !http_ && colon != std::string::npos && colon + 1 < where_.size() &&
+                    where_.find_first_not_of("0123456789", colon + 1) == std::string::npos;
+  if (port && ::access(where_.c_str(), F_OK) != 0)
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is neither a control socket nor an address", where_), {}, {"write http://" + where_});
   if (at == std::string::npos) return;
   if (token_.empty()) token_ = where_.substr(at + kToken.size());
   where_.erase(at);
@@ -62,12 +72,18 @@ json::object RunLink::get(const std::string& path) {
   }
   if (!answer.contains("error")) return answer;
   Error refused(kind_of(code), text_in(answer, "error"));
-  if (const std::string note = text_in(answer, "note"); !note.empty()) refused.note(note);
+  if (code == 401) refused.note(kTokenAdvice);
+  else if (const std::string note = text_in(answer, "note"); !note.empty()) refused.note(note);
   throw refused;
 }
 
 json::object RunLink::control(const json::object& message) {
-  if (http_) return parsed(http_request(where_, "POST", "/v1/control", token_, json::serialize(message), kLongest).body);
+  if (http_) {
+    const HttpAnswer reply = http_request(where_, "POST", "/v1/control", token_, json::serialize(message), kLongest);
+    json::object answer = parsed(reply.body);
+    if (reply.status == 401) answer["note"] = kTokenAdvice;
+    return answer;
+  }
   return ask(json::serialize(message), kLongest);
 }
 

@@ -120,8 +120,8 @@ ItemPtr Registry::need(uint32_t kind, std::string_view name) {
   const std::string kind_text(kind_name(kind)), name_text(name);
   Error error(ErrorKind::Name, "unknown " + kind_text + " '" + name_text + "'");
   const std::vector<std::string> known = names(kind);
-  if (auto near = nearest(name, known)) {
-    error.note("did you mean '" + *near + "'?");
+  if (const std::string meant = did_you_mean(name, known); !meant.empty()) {
+    error.note(meant);
   } else {
     for (const KindRow& row : kind_rows())
       if (row.kind != kind && knows(row.kind, name_text))

@@ -103,15 +103,17 @@ BoundCall CallBinder::bind(const Call& call, const Graph& graph, ItemPtr item) {
   return bound;
 }
 
-BoundCall CallBinder::function(const Call& call, const Graph& graph) {
-  const std::string& name = call.name.text;
+BoundCall CallBinder::function(const Call& call, const Graph& graph) { return bind(call, graph, find_function(call.name)); }
+
+ItemPtr CallBinder::find_function(const Name& word) const {
+  const std::string& name = word.text;
   ItemPtr item = registry_.find(HX_ACTIVATION, name);
   if (!item) item = registry_.find(HX_LAYER, name);
   if (!item) item = registry_.find(HX_FUNCTIONAL, name);
   if (!item) {
-    if (const char* why = not_yet(name)) throw Error(ErrorKind::Name, fmt::format("'{}' cannot be used: {}", name, why), call.name.span);
-    if (registry_.find(HX_LOSS, name)) throw Error(ErrorKind::Name, fmt::format("'{}' is a loss; it belongs on a training tap", name), call.name.span, {"write LAYER <-(" + name + ")- TARGET;"});
-    Error e(ErrorKind::Name, fmt::format("unknown function '{}'", name), call.name.span);
+    if (const char* why = not_yet(name)) throw Error(ErrorKind::Name, fmt::format("'{}' cannot be used: {}", name, why), word.span);
+    if (registry_.find(HX_LOSS, name)) throw Error(ErrorKind::Name, fmt::format("'{}' is a loss; it belongs on a training tap", name), word.span, {"write LAYER <-(" + name + ")- TARGET;"});
+    Error e(ErrorKind::Name, fmt::format("unknown function '{}'", name), word.span);
     std::vector<std::string> known = registry_.names(HX_ACTIVATION);
     for (const uint32_t kind : {HX_LAYER, HX_FUNCTIONAL})
       for (std::string& n : registry_.names(kind)) known.push_back(std::move(n));
@@ -119,7 +121,7 @@ BoundCall CallBinder::function(const Call& call, const Graph& graph) {
     else e.note("'harmonics list functions' shows what there is; --plugin PATH adds more");
     throw e;
   }
-  return bind(call, graph, std::move(item));
+  return item;
 }
 
 BoundCall CallBinder::predicate(const Call& call, const Graph& graph) {
@@ -133,16 +135,18 @@ BoundCall CallBinder::predicate(const Call& call, const Graph& graph) {
   return bind(call, graph, std::move(item));
 }
 
-BoundCall CallBinder::loss(const Call& call, const Graph& graph) {
-  ItemPtr item = registry_.find(HX_LOSS, call.name.text);
+BoundCall CallBinder::loss(const Call& call, const Graph& graph) { return bind(call, graph, find_loss(call.name)); }
+
+ItemPtr CallBinder::find_loss(const Name& name) const {
+  ItemPtr item = registry_.find(HX_LOSS, name.text);
   if (!item) {
-    Error e(ErrorKind::Name, fmt::format("unknown loss '{}'", call.name.text), call.name.span);
-    if (auto near = nearest(call.name.text, registry_.names(HX_LOSS))) e.note("did you mean '" + *near + "'?");
-    else if (registry_.find(HX_ACTIVATION, call.name.text) || registry_.find(HX_LAYER, call.name.text)) e.note("that is no loss; on a tap stands what compares two streams, e.g. mse or cross_entropy");
+    Error e(ErrorKind::Name, fmt::format("unknown loss '{}'", name.text), name.span);
+    if (auto near = nearest(name.text, registry_.names(HX_LOSS))) e.note("did you mean '" + *near + "'?");
+    else if (registry_.find(HX_ACTIVATION, name.text) || registry_.find(HX_LAYER, name.text)) e.note("that is no loss; on a tap stands what compares two streams, e.g. mse or cross_entropy");
     else e.note("'harmonics list losses' shows what there is; --plugin PATH adds more");
     throw e;
   }
-  return bind(call, graph, std::move(item));
+  return item;
 }
 
 namespace {

@@ -11,6 +11,9 @@ class CallBinder {
   BoundCall function(const Call& call, const Graph& graph);  // activation, layer or functional
   BoundCall predicate(const Call& call, const Graph& graph);
   BoundCall loss(const Call& call, const Graph& graph);
+  // By name alone; ErrorKind::Name with the nearest one.
+  ItemPtr find_function(const Name& name) const;
+  ItemPtr find_loss(const Name& name) const;
 
  private:
   BoundCall bind(const Call& call, const Graph& graph, ItemPtr item);

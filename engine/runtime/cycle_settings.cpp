@@ -9,16 +9,24 @@ namespace harmonics {
 
 namespace {
 
+// "batch=64"
+std::string example_of(const std::string& setting) {
+  return setting + (setting == "lr" ? "=0.001" : setting == "batch" ? "=64" : "=1");
+}
+
 double number_of(const CycleCondition& c) {
   const auto* n = std::get_if<Number>(&c.value.value);
-  if (!n) throw Error(ErrorKind::Type, "'" + c.setting.text + "' wants a number", c.value.span);
+  if (!n)
+    throw Error(ErrorKind::Type, "'" + c.setting.text + "' wants a number", c.value.span,
+                {"write for example " + example_of(c.setting.text)});
   return n->value;
 }
 
 int64_t whole_of(const CycleCondition& c, int64_t least) {
   const double v = number_of(c);
   if (v != static_cast<double>(static_cast<int64_t>(v)) || v < static_cast<double>(least))
-    throw Error(ErrorKind::Type, "'" + c.setting.text + "' wants a whole number of at least " + std::to_string(least), c.value.span);
+    throw Error(ErrorKind::Type, "'" + c.setting.text + "' wants a whole number of at least " + std::to_string(least), c.value.span,
+                {"write for example " + example_of(c.setting.text)});
   return static_cast<int64_t>(v);
 }
 
@@ -30,7 +38,9 @@ std::string text_of(const CycleCondition& c) {
 
 double above_zero(const CycleCondition& c) {
   const double v = number_of(c);
-  if (!(v > 0)) throw Error(ErrorKind::Type, "'" + c.setting.text + "' must be above zero", c.value.span);
+  if (!(v > 0))
+    throw Error(ErrorKind::Type, "'" + c.setting.text + "' must be above zero", c.value.span,
+                {"write for example " + example_of(c.setting.text)});
   return v;
 }
 

@@ -121,4 +121,14 @@ struct Flow {
   std::vector<Harmonic> harmonics;
 };
 
+// What is wrong with a text, and what was read of it all the same.
+class FlowErrors : public SourceErrors {
+ public:
+  FlowErrors(std::vector<Error> errors, Flow read) : SourceErrors(*read.source, std::move(errors)), read_(std::move(read)) {}
+  const Flow& read() const { return read_; }
+
+ private:
+  Flow read_;
+};
+
 }  // namespace harmonics

@@ -139,7 +139,7 @@ class Resolver {
       drivers();
       shared_parameters();
     }
-    if (!errors_.empty()) throw SourceErrors(*graph_.source, std::move(errors_));
+    if (!errors_.empty()) throw SourceErrors(*graph_.source, in_order_of_text(std::move(errors_)));
     return std::move(graph_);
   }
 
@@ -220,13 +220,16 @@ class Resolver {
   void flow_line(const FlowLine& line, int& before, int cycle, const std::vector<int>& branches) {
     guard([&] {
       int origin = before;
+      if (line.source && find(line.source->text) < 0) check_functions(line, 0);
       if (line.source) origin = lookup(*line.source, "unknown name");
       if (origin < 0)
         throw Error(ErrorKind::Syntax, "the first flow in these braces has no source", line.span, {"name the layer or producer it starts from: images -> hidden;"});
       before = origin;
       int from = origin;
-      for (const Arrow& arrow : line.arrows) {
+      for (size_t i = 0; i < line.arrows.size(); ++i) {
+        const Arrow& arrow = line.arrows[i];
         if (arrow.piped) from = origin;
+        if (find(arrow.target.text) < 0) check_functions(line, i);
         const int to = lookup(arrow.target, "unknown name");
         if (arrow.backward) {
           guard([&] { tap(arrow, from, to, cycle, branches); });
@@ -236,6 +239,13 @@ class Resolver {
         }
       }
     });
+  }
+
+  // By their names alone, where an end of these arrows is not known.
+  void check_functions(const FlowLine& line, size_t first) {
+    for (size_t i = first; i < line.arrows.size(); ++i)
+      for (const Call& call : line.arrows[i].tag)
+        guard([&] { line.arrows[i].backward ? binder_.find_loss(call.name) : binder_.find_function(call.name); });
   }
 
   void edge(const Arrow& arrow, int from, int to, int cycle, const std::vector<int>& branches) {
@@ -448,7 +458,41 @@ class Resolver {
   std::vector<Error> errors_;
 };
 
+// Of every arrow within, whatever its ends are.
+void add_unknown_functions(const FlowLine& line, const CallBinder& binder, std::vector<Error>& errors) {
+  for (const Arrow& arrow : line.arrows)
+    for (const Call& call : arrow.tag) {
+      try {
+        arrow.backward ? binder.find_loss(call.name) : binder.find_function(call.name);
+      } catch (const Error& e) {
+        errors.push_back(e);
+      }
+    }
+}
+
+void add_unknown_functions(const std::vector<Step>& steps, const CallBinder& binder, std::vector<Error>& errors) {
+  for (const Step& step : steps) {
+    if (const auto* line = std::get_if<FlowLine>(&step)) {
+      add_unknown_functions(*line, binder, errors);
+      continue;
+    }
+    const Conditional& conditional = *std::get<std::shared_ptr<Conditional>>(step);
+    add_unknown_functions(conditional.then_steps, binder, errors);
+    add_unknown_functions(conditional.else_steps, binder, errors);
+  }
+}
+
 }  // namespace
+
+std::vector<Error> unknown_functions(const Flow& flow, Registry& registry) {
+  const CallBinder binder(registry);
+  std::vector<Error> errors;
+  for (const Harmonic& harmonic : flow.harmonics) {
+    for (const FlowLine& line : harmonic.flows) add_unknown_functions(line, binder, errors);
+    for (const Cycle& cycle : harmonic.cycles) add_unknown_functions(cycle.steps, binder, errors);
+  }
+  return errors;
+}
 
 Graph make_graph(const Flow& flow, Registry& registry, const std::string& name) {
   if (flow.harmonics.empty()) throw Error(ErrorKind::Syntax, flow.source->name() + " holds no harmonic");

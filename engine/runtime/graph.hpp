@@ -105,5 +105,7 @@ struct Graph {
 
 // Resolves one harmonic (by name; empty: the only one, or the first). Reports up to twenty errors at once (SourceErrors).
 Graph make_graph(const Flow& flow, Registry& registry, const std::string& name = "");
+// Functions and losses that are not registered, of a text that could not be read to its end.
+std::vector<Error> unknown_functions(const Flow& flow, Registry& registry);
 
 }  // namespace harmonics

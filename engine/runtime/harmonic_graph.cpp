@@ -75,7 +75,12 @@ void HarmonicGraph::bind_consumer(const std::string& name, Address address) {
   }
   if (node < 0 && !name.empty()) {
     Error e(ErrorKind::Usage, fmt::format("'{}' has no consumer named '{}'", graph_.name, name));
+    const int other = graph_.find(name);
     if (auto near = nearest(name, known)) e.note("did you mean '" + *near + "'?");
+    else if (other >= 0 && graph_.nodes[static_cast<size_t>(other)].kind == DeclarationKind::Layer)
+      e.note(fmt::format("'{}' is a layer: declare a consumer behind it, 'consumer results;' and '{} -> results;', or leave the name out "
+                         "where no other arrow leaves the layer", name, name));
+    else if (known.empty()) e.note("it declares none: leave the name out, and results of layers that nothing follows go there");
     throw e;
   }
   // Node -1 is the unnamed consumer: what layers at the end without consumer feed.

@@ -17,25 +17,41 @@ namespace harmonics {
 
 namespace {
 
-std::string first_place(const NotFinite& step, const CompiledStep& look) {
+struct FirstPlace {
+  std::string text;
+  bool in_data = false;
+  std::string producer = {};
+};
+
+// Of a producer: with the number of the record, where that can be found.
+FirstPlace place_in_data(const NotFinite& step, int producer, const void* samples, int64_t sample, int64_t bytes) {
+  const std::string& name = step.graph.graph().nodes[static_cast<size_t>(producer)].name;
+  const auto record = step.graph.streams().record_of(producer, step.graph.registry(),
+                                                     static_cast<const std::byte*>(samples) + sample * bytes,
+                                                     static_cast<size_t>(bytes));
+  const std::string where = record ? fmt::format("record {} of {} (counted from 0)", record->number, record->address)
+                                   : fmt::format("sample {} of the batch", sample);
+  return {fmt::format("producer '{}', {}", name, where), true, name};
+}
+
+FirstPlace first_place(const NotFinite& step, const CompiledStep& look) {
   const Graph& g = step.graph.graph();
-  const auto say = [&](const char* what, int n, int64_t bad, int64_t size) {
-    return fmt::format("{} '{}', sample {} of the batch", what, g.nodes[static_cast<size_t>(n)].name, bad / (size / step.count));
-  };
   for (size_t i = 0; i < step.producers.size(); ++i) {
     const StreamType& type = step.graph.types().at(step.producers[i]);
-    const int64_t size = type.sample.count() * step.count;
-    if (const int64_t bad = first_not_finite(type.dtype, step.streams[i], size); bad >= 0)
-      return say("producer", step.producers[i], bad, size);
+    const int64_t one = type.sample.count();
+    if (const int64_t bad = first_not_finite(type.dtype, step.streams[i], one * step.count); bad >= 0)
+      return place_in_data(step, step.producers[i], step.streams[i], bad / one,
+                           one * static_cast<int64_t>(element_bytes(type.dtype)));
   }
   for (int n : g.order()) {
     const std::string output = "value:" + g.nodes[static_cast<size_t>(n)].name;
     if (!look.lowered().program.output(output)) continue;
     const HTensor& v = look.executable().output(output);
     if (const int64_t bad = first_not_finite(v.dtype(), v.bytes(), v.size()); bad >= 0)
-      return say("layer", n, bad, v.size());
+      return {fmt::format("layer '{}', sample {} of the batch", g.nodes[static_cast<size_t>(n)].name,
+                          bad / (v.size() / step.count))};
   }
-  return "the loss itself: every layer is finite";
+  return {"the loss itself: every layer is finite"};
 }
 
 // What a plugin's own code computes in the program.
@@ -95,12 +111,15 @@ Error not_finite(const NotFinite& step, const LoweringOptions& observing, Execut
   else if (const std::string all = plugins_of(look.lowered(), observing); !step.spoilt.empty() && !all.empty())
     notes.push_back("a gradient or an update of a plugin may have done so; in this step are " + all +
                     ": leave them out one by one");
-  if (by_code.empty() && !step.given)
+  const FirstPlace first = first_place(step, look);
+  if (first.in_data)
+    notes = {fmt::format("correct it, or leave such samples out: where=finite in the address of '{}'", first.producer)};
+  else if (by_code.empty() && !step.given)
     notes.push_back("lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step");
   const std::string loss = std::isnan(step.loss) ? "nan" : fmt::format("{}", step.loss);  // without the sign of a NaN
   return Error(ErrorKind::Diverged,
                fmt::format("the loss is {} at step {} (epoch {}); first not finite: {}", loss, step.steps + 1,
-                           step.epoch, first_place(step, look)),
+                           step.epoch, first.text),
                {}, notes);
 }
 

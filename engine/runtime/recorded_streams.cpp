@@ -1,5 +1,7 @@
 #include "engine/runtime/recorded_streams.hpp"
 
+#include <algorithm>
+
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
@@ -81,6 +83,23 @@ std::string other_shape(const Compared& c, OtherShape other) {
 
 }  // namespace
 
+namespace {
+
+// Symbols of one letter are those of a text; others are the words of a column.
+std::string symbols_advice(const StreamType& was) {
+  const auto is_letter = [](const std::string& s) {
+    return std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; }) == 1;
+  };
+  if (std::all_of(was.symbols.begin(), was.symbols.end(), is_letter))
+    return "give the source the vocabulary of the training text: ?vocabulary=FILE";
+  constexpr size_t kMost = 40;
+  std::string all;
+  for (size_t i = 0; i < std::min(was.symbols.size(), kMost); ++i) all += (i ? "," : "") + was.symbols[i];
+  return "give the column the words that were learned, in their order: ?symbols=" + all + (was.symbols.size() > kMost ? ",..." : "");
+}
+
+}  // namespace
+
 std::vector<std::string> check_recorded(const Graph& graph, const std::map<int, StreamType>& recorded, const std::map<int, StreamType>& bound, const std::string& file, OtherShape other) {
   std::vector<std::string> notes;
   for (const auto& [n, was] : recorded) {
@@ -88,7 +107,7 @@ std::vector<std::string> check_recorded(const Graph& graph, const std::map<int, 
     if (it == bound.end()) continue;
     const Compared c{graph.nodes[static_cast<size_t>(n)].name, was, it->second, file};
     if (!was.symbols.empty() && !c.now.symbols.empty() && was.symbols != c.now.symbols)
-      throw Error(ErrorKind::Weights, fmt::format("producer '{}' has {} symbols that are not the {} the weights of {} learned", c.name, c.now.symbols.size(), was.symbols.size(), file), {}, {"give the source the vocabulary of the training text: ?vocabulary=FILE"});
+      throw Error(ErrorKind::Weights, fmt::format("producer '{}' has {} symbols that are not the {} the weights of {} learned", c.name, c.now.symbols.size(), was.symbols.size(), file), {}, {symbols_advice(was)});
     std::vector<std::string> texts{other_shape(c, other)};
     if (read_as_numbers(graph, n, c.now)) texts.push_back(other_numbers(c));
     for (std::string& text : texts)

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <sstream>
 
 #include "engine/base/utf8.hpp"
 
@@ -30,7 +31,14 @@ const char* dtype_text(DType dtype) {
 [[noreturn]] void fail_with_host_error(const std::string& who) {
   uint32_t kind = HX_ERROR_INTERNAL;
   const char* text = detail::api()->last_error(&kind);
-  throw Error(static_cast<ErrorKind>(kind), who + ": " + (text && *text ? text : "failed without saying why"));
+  // Notes of an error come as lines behind it.
+  std::istringstream lines(text && *text ? text : "failed without saying why");
+  std::string line;
+  std::getline(lines, line);
+  Error error(static_cast<ErrorKind>(kind), who + ": " + line);
+  while (std::getline(lines, line))
+    if (!line.empty()) error.note(line);
+  throw error;
 }
 
 [[noreturn]] void refuse(const std::string& who, const std::string& what) {

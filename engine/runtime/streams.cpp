@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
+#include <cstring>
 #include <numeric>
 
 #include <fmt/core.h>
@@ -59,6 +61,42 @@ bool used(const Graph& graph, int producer) {
   return false;
 }
 
+// Data beyond this machine, by its scheme.
+bool is_remote(const std::string& scheme) {
+  for (const char* remote : {"http", "https", "ftp", "s3", "gs", "gcs", "az", "hf", "hdfs"})
+    if (scheme == remote) return true;
+  return false;
+}
+
+ItemPtr producer_of(Registry& registry, const Address& address) {
+  if (is_remote(address.scheme) && !registry.find(HX_PRODUCER, address.scheme)) {
+    const std::string name = address.path.substr(address.path.rfind('/') + 1);
+    const std::string url = address.scheme + ":" + address.path;
+    const bool fetched = address.scheme == "http" || address.scheme == "https" || address.scheme == "ftp";
+    throw Error(ErrorKind::Usage, fmt::format("no producer reads '{}'", url), {},
+                {(fetched ? "download it first: curl -LO '" + url + "'" : std::string("copy it to this machine first")) +
+                 ", then bind " + (name.empty() ? "the file" : "file:" + name)});
+  }
+  return registry.need(HX_PRODUCER, address.scheme);
+}
+
+// Of a producer: those of every producer are known beside its own.
+void expect_known_options(const Item& item, const Address& address) {
+  std::vector<std::string> known;
+  for (const ArgumentSpec& a : item.arguments) known.push_back(a.name);
+  for (const AddressOption& o : address.options) {
+    if (std::find(known.begin(), known.end(), o.key) != known.end()) continue;
+    std::string shared;
+    for (const StreamOption& s : stream_options()) {
+      known.push_back(s.name);
+      shared += (shared.empty() ? "" : ", ") + std::string(s.name);
+    }
+    Error e(ErrorKind::Usage, fmt::format("producer '{}' has no option '{}'", item.name, o.key));
+    if (const std::string meant = did_you_mean(o.key, known); !meant.empty()) e.note(meant);
+    throw e.note("note: it is used as " + signature(item)).note("note: every producer also takes " + shared);
+  }
+}
+
 AttributeMap options_of(const Item& item, const Address& address) {
   AttributeMap map = bind_texts(item, [&] {
     std::vector<std::pair<std::string, std::string>> texts;
@@ -72,7 +110,8 @@ AttributeMap options_of(const Item& item, const Address& address) {
 }  // namespace
 
 Source open_source(Registry& registry, const std::string& name, const Address& address) {
-  const ItemPtr item = registry.need(HX_PRODUCER, address.scheme);
+  const ItemPtr item = producer_of(registry, address);
+  expect_known_options(*item, address);
   const AttributeMap options = options_of(*item, address);
   try {
     return Source::open(name, item->table<hx_producer_factory_vt>(), item->self, address.path, *AttributeView(options).get(), item);
@@ -235,7 +274,9 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
     // In order of declaration: the first that is still unbound.
     for (int n : graph.nodes_of(DeclarationKind::Producer))
       if (producer < 0 && !bound(n)) producer = n;
-    if (producer < 0) throw Error(ErrorKind::Usage, fmt::format("'{}' has no unbound producer left for {}", graph.name, address.str()));
+    if (producer < 0)
+      throw Error(ErrorKind::Usage, fmt::format("'{}' has no unbound producer left for {}", graph.name, address.str()), {},
+                  {"leave it out, or declare a producer that takes it"});
   } else {
     producer = graph.find(name);
     if (producer < 0 || graph.nodes[static_cast<size_t>(producer)].kind != DeclarationKind::Producer) {
@@ -260,7 +301,7 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   const std::string& bound_name = graph.nodes[static_cast<size_t>(producer)].name;
   if (const int of = field_of(graph, bound_name, address); of >= 0) address = of_field(graph, of, bound_name, std::move(address));
   // A source with a seed of its own (synth:) keeps it; otherwise it is the shuffle's.
-  const ItemPtr item = registry.need(HX_PRODUCER, address.scheme);
+  const ItemPtr item = producer_of(registry, address);
   const bool owns_seed = std::any_of(item->arguments.begin(), item->arguments.end(), [](const ArgumentSpec& a) { return a.name == "seed"; });
   const std::optional<std::string> own_seed = owns_seed ? address.take("seed") : std::nullopt;
   take_joint_options(bound_name, address);
@@ -274,6 +315,22 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   if (const auto part = part_of(address)) parts_[producer] = *part;
   if (spool_ && source.info().live) source = with_spool(bound_name, std::move(source), from_[producer], *spool_);
   bind_stepped(graph, registry, producer, std::move(source), steps);
+}
+
+std::optional<StreamSet::Record> StreamSet::record_of(int producer, Registry& registry, const void* sample, size_t bytes) const {
+  constexpr auto kPatience = std::chrono::seconds(5);
+  const auto address = addresses_.find(producer);
+  if (address == addresses_.end() || announced_.count(producer)) return std::nullopt;
+  try {
+    Source again = open_source(registry, address->second.str(), address->second);
+    if (again.info().live || again.sample_bytes() != bytes) return std::nullopt;
+    std::vector<std::byte> one(bytes);
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    for (uint64_t n = 0; again.read(1, one.data()) == 1 && std::chrono::steady_clock::now() < end; ++n)
+      if (std::memcmp(one.data(), sample, bytes) == 0) return Record{n, address->second.str()};
+  } catch (const Error&) {  // it was readable a moment ago: the place in the batch has to do
+  }
+  return std::nullopt;
 }
 
 void StreamSet::bind(const Graph& graph, Registry& registry, int producer, Source source, const std::string& options) {

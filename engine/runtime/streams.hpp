@@ -59,6 +59,14 @@ class StreamSet {
     for (const auto& [producer, source] : sources_) body(*source);
   }
 
+  // The number of this sample in what the address of a producer gives, from 0, and the address; empty when it cannot be found:
+  // a live stream, an object, a sample that was changed on its way, more data than a few seconds read.
+  struct Record {
+    uint64_t number;
+    std::string address;
+  };
+  std::optional<Record> record_of(int producer, Registry& registry, const void* sample, size_t bytes) const;
+
   // Types as the graph sees them: declarations applied, groups of a ratio stacked on a new first axis.
   std::map<int, StreamType> types(const Graph& graph) const;
 

@@ -321,7 +321,7 @@ class Solver {
   std::optional<std::pair<int64_t, std::string>> tap_width(int n) {
     std::optional<std::pair<int64_t, std::string>> found;
     for (const GraphTap& t : graph_.taps) {
-      if (t.layer != n) continue;
+      if (t.layer != n || t.target == n) continue;  // a layer beside itself has any width
       if (node(t.target).kind == DeclarationKind::Producer && !streams_.count(t.target)) continue;
       for (const BoundCall& loss : t.losses) {
         auto w = target_width(t, loss);
@@ -421,7 +421,7 @@ std::optional<StreamType> declared_classes(const GraphNode& node, const StreamTy
     throw Error(
         ErrorKind::Shape,
         fmt::format("producer '{}' is declared with {} classes, its source has {}", node.name, classes, s.classes),
-        node.span);
+        node.span, {fmt::format("declare {{{}}}, or correct the class numbers of the source", s.classes)});
   s.classes = classes;
   return s;
 }

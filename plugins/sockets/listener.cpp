@@ -110,8 +110,12 @@ struct Listener::Body {
       acceptor.bind(place);
       acceptor.listen();
     } catch (const boost::system::system_error& error) {
-      throw Error(ErrorKind::Stream, endpoint.str() + " cannot be listened on: " + error.code().message())
-          .note(endpoint.is_unix() ? "choose another path, or end who listens there" : "choose another port, or end who has it");
+      const bool taken = error.code() == asio::error::address_in_use;
+      throw Error(taken ? ErrorKind::Unavailable : ErrorKind::Stream,
+                  endpoint.str() + " cannot be listened on: " + error.code().message())
+          .note(endpoint.is_unix() ? "choose another path, or stop the process that listens there"
+                : taken            ? "choose another port, or stop the process that has it"
+                                   : "choose another port or address");
     }
   }
 

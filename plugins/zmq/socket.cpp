@@ -90,10 +90,11 @@ Socket::Socket(const Address& address, const std::string& identity, const wire::
     if (address.binds) endpoint_ = last_endpoint();
     return;
   }
+  const bool taken = zmq_errno() == EADDRINUSE;
   const std::string reason = zmq_strerror(zmq_errno());
   close();
-  throw Error(ErrorKind::Stream, address.str() + (address.binds ? " cannot be listened on: " : " cannot be connected to: ") + reason)
-      .note(address.binds ? "choose another port, or end who has it" : "write an address like 127.0.0.1:5555");
+  throw Error(taken ? ErrorKind::Unavailable : ErrorKind::Stream, address.str() + (address.binds ? " cannot be listened on: " : " cannot be connected to: ") + reason)
+      .note(address.binds ? "choose another port, or stop the process that has it" : "write an address like 127.0.0.1:5555");
 }
 
 Socket::~Socket() { close(); }

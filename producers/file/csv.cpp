@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "producers/file/csv_scanner.hpp"
+#include "producers/file/near_name.hpp"
 #include "producers/file/plain_number.hpp"
 #include "producers/file/select.hpp"
 
@@ -161,7 +162,7 @@ class CsvRows final : public TableRows {
     if (!first || !last || *first < 0)
       refuse_file(file_->name(), "has no column '" + word + "'",
                   names_.empty() ? "it has no header line, its columns are #0 to #" + std::to_string(width_ - 1)
-                                 : "its columns are: " + listed(names_));
+                                 : "its columns are: " + listed(names_) + meant_name(word, names_));
     if (*last < *first || static_cast<size_t>(*last) >= width_)
       refuse_file(file_->name(), "has no columns #" + word, "its columns are #0 to #" + std::to_string(width_ - 1));
     for (int64_t i = *first; i <= *last; ++i) columns_.push_back(static_cast<size_t>(i));

@@ -7,6 +7,7 @@
 #include "producers/file/idx.hpp"
 #include "producers/file/image.hpp"
 #include "producers/file/jsonl.hpp"
+#include "producers/file/near_name.hpp"
 #include "producers/file/npy.hpp"
 #include "producers/file/npz.hpp"
 #include "producers/file/part.hpp"
@@ -57,8 +58,6 @@ const FileFormat* format_of_numbers(const std::string& name, const FileOptions& 
   return nullptr;
 }
 
-constexpr char all_formats[] = "idx, npy, npz, safetensors, hxs, csv, jsonl, text, tokens, raw or image";
-
 std::string without_packing(std::string name) {
   for (const char* packing : {".gz", ".zst"})
     if (ends_with(name, packing)) name.resize(name.size() - std::strlen(packing));
@@ -100,6 +99,23 @@ const std::vector<FileFormat>& file_formats() {
   return rows;
 }
 
+namespace {
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const FileFormat& format : file_formats()) names.emplace_back(format.name);
+  return names;
+}
+
+}  // namespace
+
+std::string all_formats() {
+  const std::vector<std::string> names = format_names();
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
+  return text;
+}
+
 const FileFormat* format_of_name(const std::string& name) {
   const std::string bare = without_packing(name);
   for (const FileFormat& format : file_formats())
@@ -111,7 +127,8 @@ const FileFormat* format_of_name(const std::string& name) {
 const FileFormat& format_of(const FileBytes& file, const FileOptions& options) {
   if (!options.format.empty()) {
     if (const FileFormat* asked = named(options.format)) return *asked;
-    throw Error(ErrorKind::Usage, "format=" + options.format + " is unknown; write format=" + all_formats);
+    throw Error(ErrorKind::Usage, "format=" + options.format + " is unknown; write format=" + all_formats() +
+                                      meant_name(options.format, format_names()));
   }
   for (const FileFormat& format : file_formats())
     if (format.begins && format.begins(file.data(), file.size())) return format;
@@ -122,7 +139,7 @@ const FileFormat& format_of(const FileBytes& file, const FileOptions& options) {
     refuse_file(file.name(), "may hold tokens or raw numbers",
                 "for tokens give window= (and vocab=), for raw numbers dtype= and shape=");
   refuse_file(file.name(), "does not show what it holds, by its first bytes or its ending",
-              std::string("add format=") + all_formats);
+              "add format=" + all_formats());
 }
 
 void check_options(const std::string& name, const FileFormat& format, const FileOptions& options) {

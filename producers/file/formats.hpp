@@ -23,6 +23,8 @@ struct FileFormat {
 };
 
 const std::vector<FileFormat>& file_formats();
+// "npy, npz, ... or raw"
+std::string all_formats();
 // Of an unpacked file. Refuses one that shows neither, saying what to add.
 const FileFormat& format_of(const FileBytes& file, const FileOptions& options);
 // By the ending alone, without .gz and .zst; null: none.

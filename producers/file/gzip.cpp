@@ -13,6 +13,8 @@ namespace {
 // Deflate cannot pack tighter than this (zlib's technical details): a promise beyond it is a lie.
 constexpr size_t most_per_byte = 1032;
 
+constexpr const char* kBreaksOff = "breaks off";
+
 class Inflater {
  public:
   explicit Inflater(const FileBytes& packed) : packed_(packed) {
@@ -35,7 +37,7 @@ class Inflater {
       if (status == Z_STREAM_END)
         end_member();
       else if (status == Z_BUF_ERROR && consumed() == packed_.size())
-        broken_ = "breaks off";
+        broken_ = kBreaksOff;
       else if (status != Z_OK && status != Z_BUF_ERROR)
         broken_ = "is damaged (" + std::string(z_.msg ? z_.msg : "no reason given") + ")";
     }
@@ -44,6 +46,8 @@ class Inflater {
   }
 
   bool sound() const { return !broken_; }
+  // What a stream that is not sound is: "truncated", or "damaged".
+  std::string verdict() const { return broken_ == kBreaksOff ? "truncated" : "damaged"; }
   size_t produced() const { return produced_; }
   // "the gzip stream breaks off at byte 2119680 after 5497112 unpacked bytes"
   std::string fault() const {
@@ -84,7 +88,7 @@ class Inflater {
   const size_t record = (header.promised - header.offset) / header.records();
   const size_t whole = in.produced() > header.offset ? (in.produced() - header.offset) / record : 0;
   refuse_file(packed.name(),
-              "is truncated: " +
+              "is " + (in.sound() ? "truncated" : in.verdict()) + ": " +
                   (in.sound() ? "the gzip stream holds " + std::to_string(in.produced()) + " bytes" : in.fault()) +
                   ", its IDX header promises " + std::to_string(header.promised) + " (" + header.text() +
                   "), enough for " + std::to_string(whole) + " records",
@@ -111,7 +115,7 @@ FileBytesPtr unpack_idx(const FileBytes& packed, Inflater& in, const uint8_t* be
                 "is longer than it says: its IDX header promises " + std::to_string(header.promised) + " bytes (" +
                     header.text() + "), more come out",
                 "the header or the data is damaged");
-  if (!in.sound()) refuse_file(packed.name(), "is damaged: " + in.fault(), "get the file again");
+  if (!in.sound()) refuse_file(packed.name(), "is " + in.verdict() + ": " + in.fault(), "get the file again");
   return bytes;
 }
 
@@ -130,7 +134,7 @@ FileBytesPtr gunzip(const FileBytesPtr& packed, size_t limit) {
   const auto bytes = FileBytes::reserve(packed->name(), ceiling + 1, packed->budget());
   std::memcpy(bytes->writable(), begin, got);
   const size_t total = got + in.read(bytes->writable() + got, ceiling + 1 - got);
-  if (!in.sound()) refuse_file(packed->name(), "is damaged: " + in.fault(), "get the file again");
+  if (!in.sound()) refuse_file(packed->name(), "is " + in.verdict() + ": " + in.fault(), "get the file again");
   if (total > ceiling) refuse_unpacked(*packed, ceiling, limit);
   if (total == 0) refuse_file(packed->name(), "is empty once unpacked");
   bytes->shrink(total);

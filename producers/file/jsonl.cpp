@@ -7,6 +7,7 @@
 
 #include "producers/file/characters.hpp"
 #include "producers/file/field_tree.hpp"
+#include "producers/file/near_name.hpp"
 #include "producers/file/select.hpp"
 
 namespace harmonics {
@@ -69,7 +70,7 @@ class JsonRows final : public TableRows {
       Field& field = fields_[i];
       if (!there(i))
         refuse_file(file->name(), "has no field '" + field.name + "' in line " + std::to_string(line_),
-                    "its fields are: " + listed(keys()));
+                    "its fields are: " + listed(keys()) + meant_name(field.name, keys()));
       measure(*values_[i], field);
       field.first = cells_;
       cells_ += field.cells;  // no more than the line has bytes

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <string_view>
 
+#include "producers/file/formats.hpp"
+
 namespace harmonics {
 namespace {
 
@@ -73,7 +75,7 @@ FileOptions::FileOptions(const Arguments& a) : format(a.text("format")), part(a.
 bool FileOptions::has(const std::string& name) const { return std::find(given.begin(), given.end(), name) != given.end(); }
 
 std::vector<Argument> file_options() {
-  return {Argument::text("format", "", "idx, npy, npz, safetensors, hxs, csv, jsonl, text, tokens, raw or image; else told by content and ending"),
+  return {Argument::text("format", "", all_formats() + "; else told by content and ending"),
           Argument::text("memory", "", "the most that unpacked and decoded content may take, such as 8G; else 256M and 64 bytes for each byte of the file"),
           Argument::text("part", "", "a fraction of the samples, such as 0-0.9; of text and tokens, of the symbols; of several files, of each"),
           Argument::text("header", "", "csv: true or false; else told by the first rows"),

@@ -4,6 +4,8 @@
 
 #include <harmonics/error.hpp>
 
+#include "producers/file/near_name.hpp"
+
 namespace harmonics {
 
 std::string listed(const std::vector<std::string>& names) {
@@ -24,7 +26,7 @@ size_t selected(const std::string& file, const std::string& what, const std::vec
     return 0;
   }
   const auto at = std::find(names.begin(), names.end(), *name);
-  if (at == names.end()) refuse("has no " + what + " '" + *name + "'; it holds: " + listed(names));
+  if (at == names.end()) refuse("has no " + what + " '" + *name + "'; it holds: " + listed(names) + meant_name(*name, names));
   return static_cast<size_t>(at - names.begin());
 }
 

@@ -43,7 +43,7 @@ FileBytesPtr unzstd(const FileBytesPtr& packed, size_t limit) {
                   "get the file again");
     if (out.pos > ceiling) refuse_unpacked(*packed, ceiling, limit);
     if (wanted && in.pos == in_before && out.pos == out_before)
-      refuse_file(packed->name(), "is damaged: the zstd stream breaks off" + place, "get the file again");
+      refuse_file(packed->name(), "is truncated: the zstd stream breaks off" + place, "get the file again");
   }
   if (out.pos == 0) refuse_file(packed->name(), "is empty once unpacked");
   bytes->shrink(out.pos);

@@ -136,7 +136,7 @@ TEST_CASE("what travels is known by itself") {
 }
 
 TEST_CASE("heavy headers stay in few sources") {
-  const std::map<std::string, size_t> limits = {{"CLI/CLI.hpp", 1}, {"oneapi/tbb/flow_graph.h", 1}, {"boost/asio.hpp", 4}, {"boost/beast/http.hpp", 1}, {"hxs.pb.h", 1}, {"dnnl.hpp", 6}, {"boost/dll/shared_library.hpp", 1}};
+  const std::map<std::string, size_t> limits = {{"oneapi/tbb/flow_graph.h", 1}, {"boost/asio.hpp", 4}, {"boost/beast/http.hpp", 1}, {"hxs.pb.h", 1}, {"dnnl.hpp", 6}, {"boost/dll/shared_library.hpp", 1}};
   std::map<std::string, size_t> users;
   for (const std::string folder : {"engine", "dsl", "producers", "consumers", "kernels", "plugins", "sender", "wire"})
     for (const fs::path& file : sources(folder))

@@ -46,7 +46,7 @@ TEST_CASE("exit code 69: a peer that does not answer, or went away") {
   Folder f;
   const Result away = on_failing(f, "away", 0);
   CHECK(away.code == 69);
-  CHECK(away.err == "error: stream 'x': the other side says no\nask it again later\n");
+  CHECK(away.err == "error: stream 'x': the other side says no\nhelp: ask it again later\n");
   std::string err;
   const std::string weights = f / "w.safetensors";
   REQUIRE(harmonics(kTrain + "--steps 2 --quiet --save " + weights).code == 0);
@@ -58,7 +58,7 @@ TEST_CASE("exit code 69: a peer that does not answer, or went away") {
 TEST_CASE("exit code 70: a bug") {
   Folder f;
   const std::string flow = f.write("g.hmx", "harmonic g { producer x; layer o; cycle { x -(bug)-> o; } }\n");
-  const Result bug = harmonics("infer " + flow + " --plugin " + kFailing + " --producer " + f.write("x.csv", "1,2\n"));
+  const Result bug = harmonics("infer --untrained " + flow + " --plugin " + kFailing + " --producer " + f.write("x.csv", "1,2\n"));
   CHECK(bug.code == 70);
   CHECK(has(bug.err, "this cannot happen"));
 }

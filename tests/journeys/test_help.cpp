@@ -1,7 +1,10 @@
 // Help, completion, manual pages, one object a verb, colours: what is made from the table of verbs and flags.
+#include "tests/journeys/background.hpp"
 #include "tests/journeys/schema.hpp"
 #include "tests/journeys/shell.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <set>
 
 using namespace journeys;
@@ -33,17 +36,145 @@ std::vector<std::string> verbs() {
   return all;
 }
 
+// The first word of a command that has '?', '&', '#' or '*' outside of quotes beside ':' or '='; "": none.
+std::string unquoted_address(const std::string& line) {
+  std::string word;
+  bool bare = false;
+  char quote = 0;
+  for (const char c : line + " ") {
+    if (quote) {
+      if (c == quote) quote = 0;
+    } else if (c == '\'' || c == '"') {
+      quote = c;
+    } else if (c == ' ') {
+      if (bare && word.find_first_of(":=") != std::string::npos) return word;
+      word.clear(), bare = false;
+      continue;
+    } else if (c == '?' || c == '*' || ((c == '#' || c == '&') && !word.empty())) {
+      bare = true;
+    }
+    word += c;
+  }
+  return "";
+}
+
 const std::string kFewDigits = "--producer 'synth:digits?size=128' --producer 'synth:digits?size=128#label' ";
 
 }  // namespace
 
-TEST_CASE("help teaches by examples, headings and defaults") {
+TEST_CASE("help begins with examples, and has headings, defaults and ranges in words") {
   const Result all = harmonics("--help"), run = harmonics("run --help");
   CHECK(all.code == 0);
   for (const std::string& verb : verbs()) CHECK(has(all.out, "\n  " + verb + " "));
   CHECK(has(all.out, "Start here:\n  harmonics run samples/mnist.hmx"));
-  for (const char* part : {"Data:", "Stopping:", "Training:", "Checkpoints:", "Watching:", "Machine:", "Output:", "Examples:", "(default 1e-3)", "--validate"}) CHECK(has(run.out, part));
-  for (const std::string& verb : verbs()) CHECK(harmonics(verb + " --help").code == 0);
+  for (const char* part : {"Data:", "Stopping:", "Training:", "Checkpoints:", "Watching:", "Machine:", "Output:", "(default 0.001)", "--validate"}) CHECK(has(run.out, part));
+  for (const std::string& verb : verbs()) {
+    const Result help = harmonics(verb + " --help");
+    CHECK(help.code == 0);
+    CHECK(has(help.out, "\n\nExamples:\n  "));
+    CHECK(help.out.find("Examples:") < help.out.find("Usage: harmonics " + verb));
+    for (const char* raw : {"INT:", "FLOAT", " in [", "9223372036854775807", "Print this help"}) CHECK_FALSE(has(help.out, raw));
+    std::stringstream lines(help.out);
+    for (std::string line; std::getline(lines, line);) CHECK((line.size() <= 100 || has(line, "harmonics ") || has(line, "curl ")));
+  }
+  CHECK(has(harmonics("--help-all").out, "Usage: harmonics version"));
+  CHECK(harmonics("--version").out.starts_with("harmonics "));
+}
+
+TEST_CASE("help wherever it stands is help") {
+  for (const char* line : {"tap gpt.sock --help", "tap -h", "ctl run.sock lr --help", "run --epochs --help", "send --help --rate no"})
+    CHECK(has(harmonics(line).out, "Examples:\n"));
+  CHECK(harmonics("validate -- --help").code == 66);
+}
+
+TEST_CASE("verbs: each has examples, a manual page and a schema, and every list of verbs is the same") {
+  std::vector<std::string> listed, kinds;
+  std::stringstream man(harmonics("man --list").out), list(harmonics("list verbs").out);
+  for (std::string line; std::getline(man, line);) listed.push_back(line);
+  for (std::string word, line; list >> word && std::getline(list, line);)
+    if (word != "verbs") kinds.push_back(word);
+  CHECK(listed == verbs());
+  CHECK(kinds == verbs());
+  std::set<std::string> schemas;
+  for (const auto& entry : fs::directory_iterator(std::string(HARMONICS_SOURCE_DIR) + "/docs/schema")) schemas.insert(entry.path().stem().string());
+  for (const std::string& verb : listed) {
+    INFO(verb);
+    CHECK(schemas.count(verb) == 1);
+    CHECK(has(harmonics(verb + " --help").out, "--json"));
+    const std::string page = harmonics("man " + verb).out;
+    for (const char* part : {".SH SYNOPSIS\n", ".SH EXAMPLES\n", ".SH OPTIONS\n", ".SH EXIT STATUS\n", ".SH ENVIRONMENT\n", "\\fBhmx\\fR(5)"}) CHECK(has(page, part));
+    CHECK(has(page, ".SH ADDRESSES\n") == has(harmonics(verb + " --help").out, "[NAME=]ADDRESS"));
+  }
+  for (const std::string& schema : schemas)  // of no verb: what live runs say
+    CHECK((std::find(listed.begin(), listed.end(), schema) != listed.end() || schema == "control" || schema == "event" || schema == "log" || schema == "status"));
+}
+
+TEST_CASE("pages and docs have the same exit codes and variables") {
+  const std::string docs = read(std::string(HARMONICS_SOURCE_DIR) + "/docs/cli.md"), page = harmonics("man").out;
+  const std::string codes = page.substr(page.find(".SH EXIT STATUS"), page.find(".SH ENVIRONMENT") - page.find(".SH EXIT STATUS"));
+  const std::string variables = page.substr(page.find(".SH ENVIRONMENT"), page.find(".SH FILES") - page.find(".SH ENVIRONMENT"));
+  std::stringstream exits(docs.substr(docs.find("## Exit codes"), docs.find("## Environment") - docs.find("## Exit codes")));
+  int compared = 0;
+  for (std::string line; std::getline(exits, line);)
+    if (line.size() > 2 && std::isdigit(static_cast<unsigned char>(line[2]))) {
+      CHECK(has(codes, "\\fB" + line.substr(2, line.find(" |") - 2) + "\\fR"));
+      ++compared;
+    }
+  CHECK(compared >= 13);
+  std::stringstream environment(docs.substr(docs.find("## Environment")));
+  for (std::string line; std::getline(environment, line);)
+    if (line.starts_with("| `HARMONICS_")) CHECK(has(variables, line.substr(3, line.find('`', 3) - 3)));
+}
+
+TEST_CASE("commands of docs and help quote the addresses that shells would read") {
+  std::vector<fs::path> pages{fs::path(HARMONICS_SOURCE_DIR) / "README.md"};
+  for (const char* folder : {"docs", "samples"})
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(HARMONICS_SOURCE_DIR) / folder))
+      if (entry.path().extension() == ".md") pages.push_back(entry.path());
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (const fs::path& page : pages) texts.emplace_back(page.string(), read(page));
+  for (const std::string& verb : verbs()) texts.emplace_back(verb, harmonics(verb + " --help").out);
+  int commands = 0;
+  for (const auto& [name, text] : texts) {
+    std::stringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      const size_t begin = line.find_first_not_of(" $");
+      if (begin == std::string::npos || (line.compare(begin, 10, "harmonics ") != 0 && line.compare(begin, 2, "--") != 0)) continue;
+      ++commands;
+      INFO(name << ": " << line);
+      CHECK(unquoted_address(line) == "");
+    }
+  }
+  CHECK(commands > 100);
+}
+
+TEST_CASE("serve: the request that help shows is answered") {
+  if (!there_is("curl")) return;
+  Folder f;
+  const std::string flow = f.write("g.hmx", "harmonic g { producer x {2}; producer y {1}; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n");
+  const std::string x = f.write("x.csv", "1,2\n3,4\n"), y = f.write("y.csv", "1\n2\n"), weights = f / "w.safetensors";
+  REQUIRE(harmonics("run " + flow + " --producer " + x + " --producer " + y + " --epochs 1 --quiet --save " + weights).code == 0);
+  const std::string help = harmonics("serve --help").out;
+  const size_t at = help.find("curl ");
+  REQUIRE(at != std::string::npos);
+  std::string request = help.substr(at, help.find('\n', at) - at);
+  Background server(f, "serve " + flow + " --weights " + weights + " --listen 127.0.0.1:0");
+  std::string address;
+  REQUIRE(server.await([&] {
+    const std::string said = server.errors();
+    const size_t from = said.find("http://"), to = said.find_first_of(" \n", from);
+    if (from == std::string::npos || to == std::string::npos) return false;
+    address = said.substr(from, to - from);
+    return true;
+  }));
+  const std::string shown = "http://127.0.0.1:8080";
+  REQUIRE(has(request, shown));
+  request.replace(request.find(shown), shown.size(), address.substr(0, address.find('/', 7)));
+  const Result answer = shell(f.write("ask.sh", "curl -s -f" + request.substr(4) + "\n").insert(0, "sh "));
+  CHECK(answer.code == 0);
+  CHECK(has(answer.out, "\"outputs\""));
+  server.signal(SIGTERM);
+  CHECK(server.end().code == 143);
 }
 
 TEST_CASE("the examples of help are commands that are understood") {
@@ -77,6 +208,15 @@ TEST_CASE("bash completes verbs, flags and values") {
   CHECK(complete("harmonics run g.hmx --opt", 3) == "--optimizer\n");
   CHECK(complete("harmonics run g.hmx --optimizer ad", 4) == "adam\nadamw\n");
   CHECK(complete("harmonics run g.hmx --color a", 4) == "auto\nalways\n");
+  const std::string devices = complete("harmonics run g.hmx --device \"\"", 4), kinds = complete("harmonics list \"\"", 2);
+  std::stringstream known(harmonics("list devices").out);
+  for (std::string line; std::getline(known, line);)
+    if (line.starts_with("  ") && line[2] != ' ') CHECK(has("\n" + devices, "\n" + line.substr(2, line.find(' ', 2) - 2) + "\n"));
+  for (const char* kind : {"functions", "activations", "losses", "layers", "producers", "consumers", "devices", "metrics", "functionals", "implementations", "optimizers", "schedules", "predicates", "augmentations", "primitives", "verbs"})
+    CHECK(has("\n" + kinds, "\n" + std::string(kind) + "\n"));
+  CHECK(complete("harmonics run g.hmx --producer images = " + kSamples + "mnist_", 6) == kSamples + "mnist_cnn.hmx\n");
+  CHECK(complete("harmonics run g.hmx --optimizer = ad", 5) == "adam\nadamw\n");
+  CHECK(has(complete("harmonics inspect ls", 2), "lstm\n"));
   CHECK(complete("harmonics list m", 2) == "metrics\n");
   CHECK(complete("harmonics completion ", 2) == "bash\nzsh\nfish\n");
   CHECK(complete("harmonics run " + kSamples + "mnist_", 2) == kSamples + "mnist_cnn.hmx\n");
@@ -113,6 +253,15 @@ TEST_CASE("manual pages are well formed and say what help says") {
   }
   const std::string run = harmonics("man run").out;
   for (const char* part : {".TH HARMONICS\\-RUN 1", ".SS Watching", "\\fB\\-p\\fR, \\fB\\-\\-producer\\fR \\fI[NAME=]ADDRESS\\fR", ".SH EXAMPLES"}) CHECK(has(run, part));
+  const std::string language = harmonics("man hmx").out, source = read(std::string(HARMONICS_SOURCE_DIR) + "/docs/hmx.md");
+  CHECK(has(language, ".TH HMX 5 "));
+  std::stringstream lines(source);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("## ")) continue;
+    for (char& c : line) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    CHECK(has(language, "\n.SH " + line.substr(3) + "\n"));
+  }
+  if (lint) CHECK(shell("mandoc -T lint -W error " + f.write("hmx.5", language)).out == "");
   const Result unknown = harmonics("man rum");
   CHECK(unknown.code == 2);
   CHECK(unknown.err == "error: there is no verb 'rum'\nhelp: did you mean 'run'?\n");

@@ -107,19 +107,19 @@ TEST_CASE("streams of files that were received are joined by number, by last, or
     f.write("some.hxs", some_frames(frames.out, count));
   }
   const std::string both = " --producer 'x=file:" + (f / "all.hxs") + "' --producer 'y=file:" + (f / "some.hxs") + "?join=number";
-  REQUIRE(harmonics("infer " + flow + both + "'" + consumers(f)).code == 0);
+  REQUIRE(harmonics("infer --untrained " + flow + both + "'" + consumers(f)).code == 0);
   const std::vector<int> left = column_in(f / "cy.csv");
   REQUIRE(left.size() > 2);
   CHECK(left.back() - left.front() + 1 > static_cast<int>(left.size()));
   CHECK(column_in(f / "cx.csv") == left);
-  REQUIRE(harmonics("infer " + flow + both + "&unpaired=last'" + consumers(f)).code == 0);
+  REQUIRE(harmonics("infer --untrained " + flow + both + "&unpaired=last'" + consumers(f)).code == 0);
   const std::vector<int> x = column_in(f / "cx.csv"), y = column_in(f / "cy.csv");
   CHECK(x.size() == static_cast<size_t>(left.back() - left.front() + 1));
   for (size_t i = 0; i < x.size(); ++i) {
     CHECK(x[i] == left.front() + static_cast<int>(i));
     CHECK(y[i] == *std::prev(std::upper_bound(left.begin(), left.end(), x[i])));
   }
-  const Result stopped = harmonics("infer " + flow + both + "&unpaired=stop'" + consumers(f));
+  const Result stopped = harmonics("infer --untrained " + flow + both + "&unpaired=stop'" + consumers(f));
   CHECK(stopped.code == 65);
   CHECK(has(stopped.err, "of 'x' has no partner in 'y'"));
   CHECK(has(stopped.err, "unpaired=drop leaves such samples out"));
@@ -152,7 +152,7 @@ TEST_CASE("what joining and edges do not understand is refused with what to writ
   Folder f;
   const std::string flow = f.write("pairs.hmx", kPairs), data = counting(f, "n.csv", 0, 5);
   const auto error = [&](const std::string& x) {
-    const Result r = harmonics("infer " + flow + " --producer 'x=file:" + data + "?" + x + "' --producer 'y=file:" + data + "'" + consumers(f));
+    const Result r = harmonics("infer --untrained " + flow + " --producer 'x=file:" + data + "?" + x + "' --producer 'y=file:" + data + "'" + consumers(f));
     CHECK(r.code == 2);
     return r.err;
   };
@@ -164,7 +164,7 @@ TEST_CASE("what joining and edges do not understand is refused with what to writ
   CHECK(has(error("unpaired=forget"), "wants drop, last, stop or refuse"));
   CHECK(has(error("late=soon"), "wants how long a sample waits for the others, such as 500ms or 5s"));
   CHECK(has(error("late=5s"), "late= is for live streams"));
-  const Result limit = harmonics("infer " + flow + " --dead-letters-limit 1M --producer x=" + data + " --producer y=" + data + consumers(f));
+  const Result limit = harmonics("infer --untrained " + flow + " --dead-letters-limit 1M --producer x=" + data + " --producer y=" + data + consumers(f));
   CHECK(limit.code == 2);
   CHECK(has(limit.err, "--dead-letters-limit says nothing without --dead-letters DIR"));
 }

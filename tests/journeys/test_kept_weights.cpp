@@ -142,7 +142,7 @@ TEST_CASE("weights are saved before the test, and when it or the data fail late"
   const Result page = harmonics("run " + flow + plugin + " --producer 'x=" + broken + "' --producer 'y=" + broken +
                                 "' --quiet --report " + (line.f / "page.html"));
   CHECK(page.code == 74);
-  CHECK(page.err == "error: stream 'x': the other side says no\nask it again later\n");
+  CHECK(page.err == "error: stream 'x': the other side says no\nhelp: ask it again later\n");
   CHECK(has(read(line.f / "page.html"), "stopped by error"));
 }
 

@@ -107,7 +107,7 @@ TEST_CASE("weights that learned with other functions are told") {
 TEST_CASE("results that are not finite have no class, and are told") {
   const Folder f;
   const std::string x = f.write("x.csv", "1,2\nnan,1\n2,1\n"), flow = f.write("g.hmx", "harmonic g { producer x {2}; layer o {2}; cycle (epochs 1) { x -(affine)-> o; } }\n");
-  const Result r = harmonics("infer " + flow + " --producer 'x=" + x + "?missing=nan' --consumer 'stdout:?format=argmax'");
+  const Result r = harmonics("infer --untrained " + flow + " --producer 'x=" + x + "?missing=nan' --consumer 'stdout:?format=argmax'");
   CHECK(r.code == 0);
   CHECK(r.out.find("\n\n") != std::string::npos);
   CHECK(has(r.err, "1 of 3 results of 'o' are infinite or NaN, the first is number 2; its sample of 'x' is not finite either"));

@@ -35,12 +35,12 @@ TEST_CASE("samples of another process give what a file of them gives") {
   const std::string address = scheme == "tcp" ? "tcp:127.0.0.1:" + port : scheme == "unix" ? "unix:" + (f / "socket") : "zmq+router://127.0.0.1:" + port;
   const std::string to = scheme == "tcp" ? "tcp://127.0.0.1:" + port : scheme == "unix" ? "unix://" + (f / "socket") : "zmq+dealer:127.0.0.1:" + port;
   INFO(address);
-  Background receiver(f, "infer " + flow + " --seed 3 --producer " + address + " --consumer 'file:" + (f / "live.npy") + "'");
-  const std::string send = "infer " + kSamples + "mnist.hmx --seed 5 --producer mnist_training_data=synth:digits?size=300 --consumer ";
+  Background receiver(f, "infer --untrained " + flow + " --seed 3 --producer " + address + " --consumer 'file:" + (f / "live.npy") + "'");
+  const std::string send = "infer --untrained " + kSamples + "mnist.hmx --seed 5 --producer mnist_training_data=synth:digits?size=300 --consumer ";
   REQUIRE(harmonics(send + to).code == 0);
   REQUIRE(receiver.end().code == 0);
   REQUIRE(harmonics(send + "'file:" + (f / "sent.npy") + "'").code == 0);
-  REQUIRE(harmonics("infer " + flow + " --seed 3 --producer 'file:" + (f / "sent.npy") + "' --consumer 'file:" + (f / "still.npy") + "'").code == 0);
+  REQUIRE(harmonics("infer --untrained " + flow + " --seed 3 --producer 'file:" + (f / "sent.npy") + "' --consumer 'file:" + (f / "still.npy") + "'").code == 0);
   CHECK(read(f / "live.npy").size() > 300 * 4);
   CHECK(read(f / "live.npy") == read(f / "still.npy"));
 }
@@ -48,11 +48,11 @@ TEST_CASE("samples of another process give what a file of them gives") {
 TEST_CASE("a receiver that nobody sends to, and one beyond this machine") {
   Folder f;
   const std::string flow = f.write("take.hmx", kTakeFlow);
-  const Result alone = harmonics("infer " + flow + " --producer 'tcp:127.0.0.1:" + free_port() + "?wait=1'");
+  const Result alone = harmonics("infer --untrained " + flow + " --producer 'tcp:127.0.0.1:" + free_port() + "?wait=1'");
   CHECK(alone.code == 69);
   CHECK(has(alone.err, "nobody has begun to send in 1 s"));
   CHECK(has(alone.err, "start the sender"));
-  const Result far = harmonics("infer " + flow + " --producer tcp:0.0.0.0:5555");
+  const Result far = harmonics("infer --untrained " + flow + " --producer tcp:0.0.0.0:5555");
   CHECK(far.code == 77);
   CHECK(has(far.err, "lies beyond this machine"));
 }

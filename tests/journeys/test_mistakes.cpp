@@ -35,10 +35,10 @@ TEST_CASE("wrong use says what to do and exits with 2") {
   const std::string help = "help: 'harmonics run --help' shows what it takes\n";
   const Result clip = harmonics(digits + "--clip -1");
   CHECK(clip.code == 2);
-  CHECK(clip.err == "error: --clip: '-1' is not a number of at least 0\n" + help);
+  CHECK(clip.err == "error: --clip: '-1' is not a number of at least 0\nhelp: for instance --clip 1\n" + help);
   for (const char* rate : {"0", "-1", "inf", "nan", "fast", "1e999"})
     CHECK(harmonics(digits + "--lr " + rate).err ==
-          "error: --lr: '" + std::string(rate) + "' is not a number above 0\n" + help);
+          "error: --lr: '" + std::string(rate) + "' is not a number above 0\nhelp: for instance --lr 0.001\n" + help);
   CHECK(has(harmonics(digits + "--optimizer 'sgd(lr=1e20)'").err,
             "error: optimizer setting 'lr' has the value '1e20'\nhelp: give a number from 0 to 1e6, e.g. lr=0.001\n"));
 }

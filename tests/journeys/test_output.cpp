@@ -111,7 +111,7 @@ TEST_CASE("standard error that cannot be written changes no exit code of any ver
 TEST_CASE("standard output that cannot be written is an error of every verb that prints") {
   Folder f;
   const std::string flow = f.write("g.hmx", kFlow), data = f.write("x.csv", "1\n2\n");
-  const std::vector<std::string> uses = {"list metrics", "version --json", "--help", "explain " + kSamples + "mnist.hmx --producer synth:digits --producer synth:digits#label", "inspect " + data, "infer " + flow + " --producer " + data, "receive " + data,
+  const std::vector<std::string> uses = {"list metrics", "version --json", "--help", "explain " + kSamples + "mnist.hmx --producer synth:digits --producer synth:digits#label", "inspect " + data, "infer --untrained " + flow + " --producer " + data, "receive " + data,
                                  "config show run", "man run", "validate " + flow + " --json", kTrainOnce + "--json"};
   for (const std::string& use : uses) {
     CHECK(code_with(1, "full", use) == 73);
@@ -142,7 +142,7 @@ TEST_CASE("JSON stays JSON for names that are not UTF-8") {
   std::ofstream(flow) << kFlow;
   const std::string wrong = f / "wrong\xe9.hmx";
   std::ofstream(wrong) << "harmonic g { layer }\n";
-  const std::vector<std::string> uses = {"inspect '" + name + "'", "validate '" + flow + "' '" + wrong + "'", "explain '" + flow + "'", "infer '" + flow + "' --producer '" + name + "' --consumer '" + (f / "o\xe9.csv") + "'",
+  const std::vector<std::string> uses = {"inspect '" + name + "'", "validate '" + flow + "' '" + wrong + "'", "explain '" + flow + "'", "infer --untrained '" + flow + "' --producer '" + name + "' --consumer '" + (f / "o\xe9.csv") + "'",
                                  "receive '" + name + "' --to '" + (f / "r\xe9.csv") + "'", "plugin doctor '" + name + "'", "plugin list", "config show --config '" + f.write("c\xe9.toml", "batch = 3\n") + "'"};
   for (const std::string& use : uses) {
     const Result r = harmonics(use + " --json");

@@ -162,7 +162,7 @@ TEST_CASE("everything may be packed with gzip or zstd") {
   CHECK(samples<float>(folder.write("x.npz.zst", zstd_file(zip_file({{"x.npy", two_rows}})))) == two_by_three);
   CHECK(samples<float>(folder.write("two.csv.zst", zstd_file("a,b,c\n1,2,3\n") + zstd_file("4,5,6\n"))) == two_by_three);
   const std::string cut = zstd_file(std::string(1000, 'x') + csv);
-  CHECK(refused_archive(folder.write("cut.csv.zst", cut.substr(0, cut.size() - 4))).find("'FILE' is damaged: the zstd stream breaks off at byte ") == 0);
+  CHECK(refused_archive(folder.write("cut.csv.zst", cut.substr(0, cut.size() - 4))).find("'FILE' is truncated: the zstd stream breaks off at byte ") == 0);
   CHECK(refused_archive(folder.write("bad.csv.zst", "\x28\xB5\x2F\xFD" + std::string(20, '\xFF'))) ==
         "'FILE' is damaged: the zstd stream is not sound (Unsupported frame parameter) at byte 0 after 0 unpacked bytes; get the file again");
   CHECK(refused_archive(folder.write("bomb.csv.zst", zstd_file(std::string(size_t{200} << 20, '0')))) ==

@@ -61,7 +61,7 @@ TEST_CASE("columns are selected by name, number and range") {
   CHECK(table("1,2.5\n3,4\n", Options{{"#", "1"}}) == CsvRows{{2.5}, {4}});
   CHECK(table("1,2.5\n3,4\n", Options{{"#", "0"}, {"as", "number"}}) == CsvRows{{1}, {3}});
   CHECK(refused_csv(text, Options{{"header", "true"}, {"#", "bb"}}) ==
-        "FILE has no column 'bb'; its columns are: a, b, c-d, 0");
+        "FILE has no column 'bb'; its columns are: a, b, c-d, 0; did you mean 'b'?");
   CHECK(refused_csv("1,2\n3,4\n", Options{{"#", "bb"}}) ==
         "FILE has no column 'bb'; it has no header line, its columns are #0 to #1");
   CHECK(refused_csv("1,2\n3,4\n", Options{{"#", "1-2"}}) == "FILE has no columns #1-2; its columns are #0 to #1");

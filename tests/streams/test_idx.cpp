@@ -3,6 +3,7 @@
 #include <cstring>
 #include <random>
 
+#include "producers/file/formats.hpp"
 #include "producers/file/idx.hpp"
 #include "producers/file/open.hpp"
 #include "tests/streams/under_test.hpp"
@@ -171,7 +172,7 @@ TEST_CASE("lying and broken packed files are refused") {
   CHECK(refuse(good + "tail")
             .find("is damaged: the gzip stream is followed by something else at byte " + std::to_string(good.size()) +
                   " after 5012 unpacked bytes; get the file again") == 0);
-  CHECK(refuse(good.substr(0, good.size() - 4)) == "is damaged: the gzip stream breaks off at byte " +
+  CHECK(refuse(good.substr(0, good.size() - 4)) == "is truncated: the gzip stream breaks off at byte " +
                                                        std::to_string(good.size() - 4) +
                                                        " after 5012 unpacked bytes; get the file again");
   const std::string cut = refuse(good.substr(0, good.size() / 2));
@@ -225,8 +226,8 @@ TEST_CASE("files that cannot be opened say why") {
                              "\x7F"
                              "ELF")) ==
         "'" + folder.path("x.elf") +
-            "' does not show what it holds, by its first bytes or its ending; add format=idx, npy, npz, safetensors, hxs, csv, "
-            "jsonl, text, tokens, raw or image");
+            "' does not show what it holds, by its first bytes or its ending; add format=" + all_formats());
+  CHECK(all_formats() == "npy, npz, idx, image, safetensors, hxs, jsonl, csv, text, tokens or raw");
   CHECK(refused(folder.write("x.npz", "PK\x03\x04")) ==
         "'" + folder.path("x.npz") +
             "' is a damaged zip archive: it has no end record, as when a download broke off; get the file again");
@@ -239,7 +240,7 @@ TEST_CASE("files that cannot be opened say why") {
         }) == "'" + path + "' is idx, which has no columns to select with '#label'; leave it out");
   CHECK(refusal([&] {
           open_file(path, Options{{"format", "xml"}});
-        }) == "format=xml is unknown; write format=idx, npy, npz, safetensors, hxs, csv, jsonl, text, tokens, raw or image");
+        }) == "format=xml is unknown; write format=" + all_formats());
 }
 
 TEST_CASE("samples of files are read by number without moving what is read in order") {

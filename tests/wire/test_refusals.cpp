@@ -52,7 +52,8 @@ template <typename T> std::string with(size_t at, T value) {
 }  // namespace
 
 TEST_CASE("prefixes that lie are refused before anything is read") {
-  CHECK(with(0, uint32_t{0x47455420}) == "byte 0 of the frame: 0x47455420, and a frame begins with 0x31535848 (\"HXS1\")\nspeak HXS/1: see docs/wire.md");
+  CHECK(with(0, uint32_t{0x47455400}) == "byte 0 of the frame: 0x47455400, and a frame begins with 0x31535848 (\"HXS1\")\nspeak HXS/1: see docs/wire.md");
+  CHECK(with(0, uint32_t{0x74616566}) == "byte 0 of the frame: the text 'feat', and a frame begins with 0x31535848 (\"HXS1\"); CSV and JSON lines are read from files\nspeak HXS/1: see docs/wire.md");
   CHECK(with(4, uint16_t{2}) == "byte 4 of the frame: version 2, and this is a reader of version 1\nuse releases of one version");
   CHECK(with(6, uint16_t{13}) == "byte 6 of the frame: there is no kind 13 of frames\nuse a kind of docs/wire.md");
   CHECK(with(6, uint16_t{0}) == "byte 6 of the frame: there is no kind 0 of frames\nuse a kind of docs/wire.md");

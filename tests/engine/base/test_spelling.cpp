@@ -1,5 +1,8 @@
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <string>
+
 #include "engine/base/spelling.hpp"
 
 using namespace harmonics;
@@ -36,4 +39,32 @@ TEST_CASE("the nearest word is found within a third of the length") {
   CHECK(nearest("x", {"y"}) == std::nullopt);
   CHECK(nearest("", known) == std::nullopt);
   CHECK(nearest("hiden", {}) == std::nullopt);
+}
+
+TEST_CASE("meant_by: case comes first, then synonyms, then distance") {
+  CHECK(meant_by("Relu", {"celu", "relu"}) == std::vector<std::string>{"relu"});
+  CHECK(meant_by("MSE", {"mae", "mse"}) == std::vector<std::string>{"mse"});
+  CHECK(meant_by("gpu", {"cpu", "cuda", "opencl", "reference", "auto"}) == std::vector<std::string>{"cuda", "opencl", "auto"});
+  CHECK(meant_by("GPU", {"cpu", "cuda"}) == std::vector<std::string>{"cuda"});
+  CHECK(meant_by("acc", {"auc", "accuracy"}) == std::vector<std::string>{"accuracy"});
+  CHECK(meant_by("trian", {"run", "infer"}) == std::vector<std::string>{"run"});  // "train" is near
+  CHECK(meant_by("tak", {"part", "take"}) == std::vector<std::string>{"take"});
+  CHECK(meant_by("EPOCS", {"STEPS", "EPOCHS"}) == std::vector<std::string>{"EPOCHS"});
+  CHECK(meant_by("fly", {"run", "infer", "list"}).empty());
+  CHECK(meant_by(std::string(5000, 'a'), {"a"}).empty());
+}
+
+TEST_CASE("did_you_mean: a sentence, or nothing") {
+  CHECK(did_you_mean("gpu", {"cuda", "opencl", "auto"}) == "did you mean 'cuda', 'opencl' or 'auto'?");
+  CHECK(did_you_mean("gpu", {"cuda", "opencl"}) == "did you mean 'cuda' or 'opencl'?");
+  CHECK(did_you_mean("rleu", {"relu"}) == "did you mean 'relu'?");
+  CHECK(did_you_mean("something", {"relu"}).empty());
+}
+
+TEST_CASE("synonyms: rows are in lower case and none is its own name") {
+  for (const Synonym& s : synonyms()) {
+    INFO(s.word);
+    CHECK(s.word != s.name);
+    CHECK(std::none_of(s.word.begin(), s.word.end(), [](char c) { return c >= 'A' && c <= 'Z'; }));
+  }
 }

@@ -1,0 +1,14 @@
+// "did you mean": the name of a column or array nearest to a misspelt one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace harmonics {
+
+// The same without regard to case, else the nearest within a third of the word's length; "": none.
+std::string near_name(const std::string& word, const std::vector<std::string>& names);
+// "; did you mean 'age'?", or "".
+std::string meant_name(const std::string& word, const std::vector<std::string>& names);
+
+}  // namespace harmonics
