@@ -1,2 +1,2 @@
-# The device is found at run time, so nothing else makes it built before these tests.
+# The device is loaded at run time, so the build needs an explicit dependency.
 add_dependencies(test_parity harmonics_cpu)
