@@ -1,4 +1,4 @@
-# Run by cpack on the files of the package before it packs them: what Debian has elsewhere than others.
+# Run by cpack before packing: moves files to the folders that Debian expects.
 if(NOT CPACK_GENERATOR STREQUAL "DEB")
   return()
 endif()

@@ -1,5 +1,5 @@
-# hm_embed_files(OUTPUT HEADER NAMESPACE ROW files...): a source with the name and text of every file, as HEADER declares them:
-# `const ROW kROWs[]` and `kROWCount`. An ending ".in" is no part of a name.
+# hm_embed_files(OUTPUT HEADER NAMESPACE ROW files...): writes a source with the name and text of every file,
+# declared in HEADER as `const ROW kROWs[]` and `kROWCount`. The suffix ".in" is removed from names.
 function(hm_embed_files output header namespace row)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ARGN})
   set(rows "")

@@ -1,4 +1,4 @@
-# How this project compiles: flags, outputs in one tree like the installed one, object libraries by folder.
+# Compiler flags, an output tree laid out like the installed one, and one object library per folder.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -6,7 +6,7 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")  # kernels ask for more themselves
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")  # kernels set -O3 themselves
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
@@ -22,7 +22,8 @@ if(MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
-add_compile_options(-Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> -fno-math-errno -fno-trapping-math -ffp-contract=off)
+add_compile_options(-Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+                    -fno-math-errno -fno-trapping-math -ffp-contract=off)
 if(HARMONICS_WERROR)
   add_compile_options(-Werror)
 endif()
@@ -31,7 +32,7 @@ foreach(sanitizer IN LISTS HARMONICS_SANITIZE)
   add_link_options(-fsanitize=${sanitizer})
 endforeach()
 
-# hm_objects(name folder [ALONE] [LINKS targets...]): every .cpp below the folder; ALONE: never in groups.
+# hm_objects(name folder [ALONE] [LINKS targets...]): every .cpp below the folder; ALONE disables grouping.
 function(hm_objects name folder)
   cmake_parse_arguments(ARG "ALONE" "" "LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
@@ -47,7 +48,7 @@ function(hm_objects name folder)
   set_property(GLOBAL APPEND PROPERTY HARMONICS_LINKS ${ARG_LINKS})
 endfunction()
 
-# One static archive of object libraries, with what they link.
+# hm_archive(name object_library...): one static archive, with their link dependencies.
 function(hm_archive name)
   set(objects)
   foreach(library IN LISTS ARGN)
@@ -58,11 +59,11 @@ function(hm_archive name)
   list(REMOVE_DUPLICATES links)
   target_include_directories(${name} INTERFACE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC harmonics_headers fmt::fmt Threads::Threads ${links})
-  # The face refers to harmonics_api weakly, which alone would not take its member out of the archive.
+  # The embedding headers refer to harmonics_api weakly, and a weak reference does not extract an archive member.
   target_link_options(${name} INTERFACE -Wl,-u,harmonics_api)
 endfunction()
 
-# An in-tree plugin: the same function outsiders use, put where the built program looks for plugins.
+# hm_plugin(name ...): an in-tree plugin, built like any other into the folder that the built program searches.
 function(hm_plugin name)
   harmonics_add_plugin(${name} ${ARGN} OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/harmonics/plugins)
   set_property(GLOBAL APPEND PROPERTY HARMONICS_INTREE_PLUGINS ${name})

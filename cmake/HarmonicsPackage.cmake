@@ -1,4 +1,4 @@
-# cpack -G DEB: one package of all that cmake --install has. scripts/package.sh makes it, the tar and the wheel.
+# cpack -G DEB: one package of everything that cmake --install installs. scripts/package.sh runs it.
 set(HARMONICS_MAINTAINER "Harmonics maintainers <maintainers@harmonics.invalid>"
     CACHE STRING "the Maintainer of the Debian package: Name <address>")
 set(CPACK_GENERATOR DEB)

@@ -1,8 +1,8 @@
 # harmonics_add_plugin(name SOURCES file... [PROVIDES kind:name...] [LINKS target...] [OUTPUT_DIRECTORY dir])
 #
-# A Harmonics plugin: a module lib<name>.so built against Harmonics::Plugin that links nothing of Harmonics and exports
-# only its entry point and descriptor. PROVIDES writes lib<name>.manifest beside it ("kind name" per line): a host that
-# finds the manifest opens the library only when one of these names is needed.
+# Builds a plugin: a module lib<name>.so against Harmonics::Plugin that links no Harmonics library and exports only its
+# entry point and descriptor. PROVIDES also writes lib<name>.manifest ("kind name" per line): given a manifest, the host
+# loads the library only when one of these names is needed.
 include_guard(GLOBAL)
 
 set(HARMONICS_PLUGIN_MAP ${CMAKE_CURRENT_LIST_DIR}/plugin.map)
@@ -36,8 +36,8 @@ function(harmonics_add_plugin name)
   endif()
 endfunction()
 
-# harmonics_add_plugin_test(name [ADDRESS address]): ctest runs `harmonics plugin check` on it; producers and consumers are opened at
-# the address.
+# harmonics_add_plugin_test(name [ADDRESS address]): ctest runs `harmonics plugin check` on the plugin, which opens
+# producers and consumers at the address.
 function(harmonics_add_plugin_test name)
   cmake_parse_arguments(ARG "" "ADDRESS" "" ${ARGN})
   set(address)

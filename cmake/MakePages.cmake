@@ -1,8 +1,8 @@
-# cmake -DPROGRAM=harmonics -DGZIP=gzip -DTO=folder -P: a compressed manual page of the program and of every verb
-# that it lists, and the completions of every shell.
+# cmake -DPROGRAM=harmonics -DGZIP=gzip -DTO=folder -P: writes compressed manual pages of the program and of each verb,
+# and completions for each shell.
 file(REMOVE_RECURSE ${TO})
 
-# say(file arguments...): what the program prints, into the file.
+# say(file arguments...): writes the program's output to the file.
 function(say file)
   get_filename_component(folder ${TO}/${file} DIRECTORY)
   file(MAKE_DIRECTORY ${folder})

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Builds the benchmarks (preset ci) and runs them; with HARMONICS_PEER_PYTHON=python3-with-torch it alternates them with PyTorch
-# (and ONNX Runtime, where that python3 has onnx and onnxruntime) and prints ratios.
+# Builds the benchmarks (preset ci) and runs them. If HARMONICS_PEER_PYTHON names a python3 with torch, alternates them
+# with PyTorch (and ONNX Runtime, if it has onnx and onnxruntime) and prints ratios.
 # bench.sh [--kernels] [--only CASES] [--threads N] [--pairs N] [--seconds S] [--json FOLDER]
-#   --kernels  single operations as well       --only     a pattern of workload cases, e.g. 'mlp_train/batch:1/'; nothing else runs
-#   --threads  workloads on N threads only     --pairs    pairs of ours and theirs (default 9), of --seconds each (default 0.5)
-#   --json     write what is printed as tables as rows as well
+#   --kernels  also benchmark single operations
+#   --only     run only workload cases that match a pattern, e.g. 'mlp_train/batch:1/'
+#   --threads  run workloads on N threads only
+#   --pairs    pairs of measurements, ours and the peer's (default 9)
+#   --seconds  length of each measurement (default 0.5)
+#   --json     folder for the printed tables as JSON rows
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kernels=no only='' threads='' pairs=9 seconds=0.5 json=''
@@ -15,7 +18,7 @@ while [ $# -gt 0 ]; do
       declare "${1#--}=${2:?$1 takes a value}"
       shift 2
       ;;
-    *) sed -n '4,7s/^# *//p' "$0" >&2; exit 2 ;;
+    *) sed -n '4,10s/^# *//p' "$0" >&2; exit 2 ;;
   esac
 done
 scripts/packages.sh test
@@ -25,7 +28,8 @@ bin=build/ci/bin
 if [ -n "$json" ]; then mkdir -p "$json"; fi
 rows() { if [ -n "$json" ]; then printf -- '--json\n%s\n' "$json/$1.json"; fi; }
 
-echo "== $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) processors, load average $(cut -d' ' -f1 /proc/loadavg)"
+model=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
+echo "== $model, $(nproc) processors, load average $(cut -d' ' -f1 /proc/loadavg)"
 if [ -z "$only" ]; then
   echo "== starting"
   mapfile -t extra < <(rows startup)
@@ -35,7 +39,7 @@ if [ -z "$only" ]; then
   for bench in "${benches[@]}"; do
     if [ "$(basename "$bench")" = bench_gpu ]; then continue; fi  # tests/bench/gpu/run.sh
     echo "== $(basename "$bench")"
-    # Debian builds the library with assertions; that costs the loop around a step a few nanoseconds.
+    # Debian builds the benchmark library with assertions, which cost a few nanoseconds per iteration.
     "$bench" --benchmark_min_time="$seconds" --benchmark_counters_tabular=true 2>&1 | grep -v 'WARNING.*DEBUG'
   done
   if [ -x "$bin/live_throughput" ]; then
@@ -59,8 +63,8 @@ if "$python" -c 'import onnx, onnxruntime' 2>/dev/null; then
   peers+=(--peer onnx)
 fi
 mapfile -t extra < <(rows ratios)
-"$python" tests/bench/peers/compare.py "$bin" workloads "${peers[@]}" --pairs "$pairs" --seconds "$seconds" --only "$only" \
-  ${threads:+--threads "$threads"} "${extra[@]}"
+"$python" tests/bench/peers/compare.py "$bin" workloads "${peers[@]}" --pairs "$pairs" --seconds "$seconds" \
+  --only "$only" ${threads:+--threads "$threads"} "${extra[@]}"
 if [ -z "$only" ]; then
   echo "== memory"
   mapfile -t extra < <(rows memory)

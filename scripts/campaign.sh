@@ -1,16 +1,27 @@
 #!/usr/bin/env bash
-# Kills a training run at one call to the system after the other that it writes its checkpoints by (chosen by the seed), half of a write
-# done or none of it, resumes it each time on other threads and reading ahead otherwise, and compares its final weights, byte for byte,
-# with those of a run that nobody disturbed. The kills are injected (tests/faults/layer), so it does not matter how fast the machine is.
+# Fault injection for training: kills a run at the system calls that write its checkpoints, with a write half done or
+# not begun, resumes it with other numbers of threads and prefetched samples, and compares its final weights with an
+# undisturbed run, byte for byte. Kills are injected (tests/faults/layer), so the machine's speed does not matter.
 # campaign.sh [--kills N] [--seed N] [--data FOLDER] [--program FILE] [--epochs N] [--size N]
-#   --kills    how often (default 50)                       --seed    of the calls (default: of the clock); it is printed
-#   --data     MNIST, with mnist/ in it; else digits are drawn: --size of them (default 600)
-# Instead: --power (every state that a power cut can leave of checkpoints, weights, spools, dead letters and caches), --parity (random flows,
-# parity_campaign.sh), --fuzz (every reader, fuzz_campaign.sh), --mutants [N] (valid files of every format, changed at random), --lying (their lengths lie:
-# what a refusal costs).
-# Campaigns of live streams instead: --live (kills, live_campaign.sh), --chaos (bad weather, live_chaos.sh), --soak and --slow (hours of it, live_soak.sh)
+#   --kills    number of kills (default 50)
+#   --seed     of the choice of calls (default: from the clock); printed
+#   --data     a folder with mnist/ (default: synthetic digits)
+#   --program  the harmonics to test (default: that of build/release, else build/ci)
+#   --epochs   epochs of a run (default 2 with MNIST, else 8)
+#   --size     number of synthetic digits (default 600)
+# Other campaigns, each with its own flags:
+#   --power        every state that a power cut can leave of checkpoints, weights, spools, dead letters and caches
+#   --parity       random flows against PyTorch (parity_campaign.sh)
+#   --fuzz         every reader (fuzz_campaign.sh)
+#   --mutants [N]  valid files of every format, randomly mutated
+#   --lying        files with false lengths, and the cost of refusing them
+#   --live         killed learners and senders of live streams (live_campaign.sh)
+#   --chaos        live streams under network faults (live_chaos.sh)
+#   --soak         hours of live training (live_soak.sh)
+#   --slow         a learner slower than its sender (live_soak.sh)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+built() { ls build/release/bin/harmonics build/ci/bin/harmonics 2>/dev/null | head -n 1; }
 case "${1:-}" in
   --live) exec scripts/live_campaign.sh "${@:2}" ;;
   --chaos) exec scripts/live_chaos.sh "${@:2}" ;;
@@ -18,10 +29,13 @@ case "${1:-}" in
   --slow) exec scripts/live_soak.sh --slow "${@:2}" ;;
   --power)
     binaries=build/ci/bin
-    [ -x $binaries/test_faults ] || { echo "$binaries/test_faults is not there: build the target test_faults" >&2; exit 1; }
+    if [ ! -x $binaries/test_faults ]; then
+      echo "$binaries/test_faults is not there: build the target test_faults" >&2
+      exit 1
+    fi
     HARMONICS_EVERY_STATE=1 exec $binaries/test_faults 'power cuts*,dead letters: whatever*' --durations yes ;;
-  --mutants) exec tests/hostile/mutants.py --program "$(ls build/release/bin/harmonics build/ci/bin/harmonics 2>/dev/null | head -n 1)" --mutants "${2:-20000}" ;;
-  --lying) exec tests/hostile/mutants.py --program "$(ls build/release/bin/harmonics build/ci/bin/harmonics 2>/dev/null | head -n 1)" --lying ;;
+  --mutants) exec tests/hostile/mutants.py --program "$(built)" --mutants "${2:-20000}" ;;
+  --lying) exec tests/hostile/mutants.py --program "$(built)" --lying ;;
   --fuzz) exec scripts/fuzz_campaign.sh "${@:2}" ;;
   --parity) exec scripts/parity_campaign.sh "${@:2}" ;;  # random flows against PyTorch
 esac
@@ -32,7 +46,7 @@ while [ $# -gt 0 ]; do
       declare "${1#--}=${2:?$1 takes a value}"
       shift 2
       ;;
-    *) sed -n '5,9s/^# *//p' "$0" >&2; exit 2 ;;
+    *) sed -n '5,21s/^# *//p' "$0" >&2; exit 2 ;;
   esac
 done
 for candidate in build/release/bin/harmonics build/ci/bin/harmonics; do
@@ -48,27 +62,29 @@ images="$data/mnist/train-images-idx3-ubyte.gz" labels="$data/mnist/train-labels
 if [ -n "$data" ] && [ -f "$images" ]; then
   what=MNIST epochs=${epochs:-2} batch=64
 else
-  what="$size drawn digits" epochs=${epochs:-8} batch=16 images="synth:digits?size=$size&seed=1" labels="synth:digits?size=$size&seed=1#label"
+  what="$size drawn digits" epochs=${epochs:-8} batch=16
+  images="synth:digits?size=$size&seed=1" labels="synth:digits?size=$size&seed=1#label"
 fi
 echo "campaign: $kills kills of $epochs epochs of $what, seed $seed"
 
-# with_async ADDRESS N: reading N samples ahead
+# with_async ADDRESS N: the address with prefetch of N samples
 with_async() {
   local fragment='' address=$1
   case "$address" in *'#'*) fragment="#${address#*#}" address=${address%%#*} ;; esac
   case "$address" in *\?*) echo "$address&async=$2$fragment" ;; *) echo "$address?async=$2$fragment" ;; esac
 }
-# train THREADS AHEAD [further flags...]
+# train THREADS PREFETCHED [further flags...]
 train() {
   local threads=$1 ahead=$2
   shift 2
-  "$program" run samples/mnist.hmx --producer "$(with_async "$images" "$ahead")" --producer "$(with_async "$labels" "$ahead")" \
-    --epochs "$epochs" --batch "$batch" --seed 11 --schedule 'cosine(warmup=20)' --threads "$threads" --json "$@"
+  "$program" run samples/mnist.hmx --producer "$(with_async "$images" "$ahead")" \
+    --producer "$(with_async "$labels" "$ahead")" --epochs "$epochs" --batch "$batch" --seed 11 \
+    --schedule 'cosine(warmup=20)' --threads "$threads" --json "$@"
 }
 train 2 64 --save "$work/whole.safetensors" >/dev/null 2>&1
 
 done_kills=0 after=0 resumed=0 mid_epoch=0 writing=0 torn=0 finished=0 folder=0
-# Was the run that just began resumed, and where?
+# Counts whether the last run was resumed, and in the middle of an epoch.
 look() {
   local line
   line=$(grep -m1 'resuming from' "$work/err" || true)
@@ -84,12 +100,13 @@ wrong() {
 }
 while :; do
   at='' how=kill
-  if [ "$done_kills" -lt "$kills" ]; then at=$((1 + RANDOM % 90)); fi  # a checkpoint takes about 25
+  if [ "$done_kills" -lt "$kills" ]; then at=$((1 + RANDOM % 90)); fi  # a checkpoint takes about 25 calls
   if [ $((RANDOM % 3)) = 0 ]; then how=tear; fi
   rm -f "$work/struck"
   code=0
   (FAULTS_PATHS="$work/$folder*" FAULTS_AT=$at FAULTS_DO=$how FAULTS_STRUCK="$work/struck" LD_PRELOAD="$layer" \
-    train $((1 + RANDOM % 2)) $((1 + RANDOM % 300)) --checkpoint "$work/$folder" --every "$((3 + RANDOM % 20))steps" --keep 3 --resume \
+    train $((1 + RANDOM % 2)) $((1 + RANDOM % 300)) --checkpoint "$work/$folder" \
+    --every "$((3 + RANDOM % 20))steps" --keep 3 --resume \
     --save "$work/resumed.safetensors") >"$work/out" 2>"$work/err" || code=$?
   look
   if [ -f "$work/struck" ]; then
@@ -109,5 +126,6 @@ while :; do
   folder=$((folder + 1))
   if [ "$done_kills" -ge "$kills" ]; then break; fi
 done
-echo "kills: $done_kills; after the first checkpoint: $after; while one was written: $writing, within a write: $torn; runs that went on from one (resumed_at > 0): $resumed, mid-epoch: $mid_epoch"
+echo "kills: $done_kills; after the first checkpoint: $after; while one was written: $writing, within a write: $torn;" \
+  "runs that went on from one (resumed_at > 0): $resumed, mid-epoch: $mid_epoch"
 echo "runs to the end: $finished, each with the weights of the undisturbed run, to the bit"

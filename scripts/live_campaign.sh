@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Kills who learns from a live stream, and who sends, at one call to the system after the other: of those they send and receive by, and of those that
-# bring checkpoints, spools and logs to the disk; half of it done or none. Starts them again, and compares the final weights: with one sender, and with
-# one for pictures and another for labels, byte for byte with an undisturbed run, with several with the replay of the spool. Nothing may be lost or
-# learned twice. The kills are injected (tests/faults/layer), so it does not matter how fast the machine is.
+# Fault injection for live streams: kills the learner and its senders at system calls on their sockets and on the files
+# of checkpoints, spools and logs, with a call half done or not begun, and restarts them. Compares the final weights,
+# byte for byte: with one sender, or one of images and one of labels, against an undisturbed run; with several senders
+# against the replay of the spool. No sample may be lost or learned twice. Kills are injected (tests/faults/layer), so
+# the machine's speed does not matter.
 # live_campaign.sh [--kills N] [--seed N] [--program FILE] [--size N]
-#   --kills    how often in each of five parts (default 200)     --seed    of the calls (default: of the clock); it is printed
-#   --size     samples (default 1500)
+#   --kills    kills in each of five parts (default 200)
+#   --seed     of the choice of calls (default: from the clock); printed
+#   --program  the harmonics to test (default: that of build/release, else build/ci)
+#   --size     number of samples (default 1500)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kills=200 seed=$(date +%s) program='' size=1500
@@ -15,7 +18,7 @@ while [ $# -gt 0 ]; do
       declare "${1#--}=${2:?$1 takes a value}"
       shift 2
       ;;
-    *) sed -n '6,8s/^# *//p' "$0" >&2; exit 2 ;;
+    *) sed -n '7,11s/^# *//p' "$0" >&2; exit 2 ;;
   esac
 done
 for candidate in build/release/bin/harmonics build/ci/bin/harmonics; do
@@ -27,7 +30,7 @@ if [ ! -f "$layer" ]; then layer=build/ci/lib/libfault_layer.so; fi
 work=$(mktemp -d)
 RANDOM=$((seed % 32768))
 senders=()
-set -m  # senders are process groups of their own, to be ended with all that belongs to them
+set -m  # each sender is a process group, which is killed as a whole
 end_senders() {
   for process in "${senders[@]}"; do kill -9 -- "-$process" 2>/dev/null || true; done
   for process in "${senders[@]}"; do wait "$process" 2>/dev/null || true; done
@@ -39,7 +42,7 @@ finish() {
 }
 trap finish EXIT
 
-apart=''  # "by number", "in order": pictures and labels come from two addresses, and how they are joined
+apart=''  # "by number" or "in order": images and labels come from two addresses and are joined that way
 
 # learn FOLDER [further flags...]: from FOLDER/socket, or .../image and .../label
 learn() {
@@ -49,8 +52,9 @@ learn() {
     'by number') image=unix:$folder/image label=unix:$folder/label ;;
     'in order') image=unix:$folder/image?join=order label=unix:$folder/label ;;
   esac
-  timeout -k 5 120 "$program" run samples/live_zmq/live.hmx --producer "image=$image" --producer "label=$label" --seed 11 --batch 16 \
-    --checkpoint "$folder/checkpoints" --every 10steps --keep 2 --resume --save "$folder/weights.safetensors" --log "$folder/steps.csv" --log-every 1 \
+  timeout -k 5 120 "$program" run samples/live_zmq/live.hmx --producer "image=$image" --producer "label=$label" \
+    --seed 11 --batch 16 --checkpoint "$folder/checkpoints" --every 10steps --keep 2 --resume \
+    --save "$folder/weights.safetensors" --log "$folder/steps.csv" --log-every 1 \
     --json "$@" >"$folder/out" 2>"$folder/err"
 }
 # send FOLDER NAME SEED
@@ -60,27 +64,30 @@ send() {
   if [ -n "$apart" ]; then
     if [ "$2" = sender-0 ]; then address=image from=(--from "$image"); else address=label from=(--from "$label"); fi
   fi
-  timeout --foreground -k 5 120 "$program" send "unix:$1/$address?patience=60" "${from[@]}" --producer-name "$2" --ack durable --quiet >>"$1/$2.out" 2>&1
+  timeout --foreground -k 5 120 "$program" send "unix:$1/$address?patience=60" "${from[@]}" \
+    --producer-name "$2" --ack durable --quiet >>"$1/$2.out" 2>&1
 }
-# killed FOLDER NAME AT COMMAND...: is to be killed at that call; the exit code is the command's
+# killed FOLDER NAME AT COMMAND...: runs the command, kills it at call number AT; returns its exit code
 killed() {
   local folder=$1 how=kill
   if [ $((RANDOM % 3)) = 0 ]; then how=tear; fi
   rm -f "$folder/$2.struck"
-  FAULTS_PATHS="$folder/checkpoints*:$folder/spool*:$folder/.harmonics*:$folder/*.csv:$folder/*.safetensors:unix@$folder/*" \
+  local paths="$folder/checkpoints*:$folder/spool*:$folder/.harmonics*:$folder/*.csv:$folder/*.safetensors"
+  FAULTS_PATHS="$paths:unix@$folder/*" \
     FAULTS_CALLS=open,write,sync,rename,truncate,remove,mkdir,send,receive FAULTS_AT=$3 FAULTS_DO=$how \
     FAULTS_STRUCK="$folder/$2.struck" LD_PRELOAD="$layer" "${@:4}"
 }
-# The numbers alone, without the header.
+# numbers_of FILE: the weights without the header
 numbers_of() {
   local header
   header=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
   tail -c +$((8 + header + 1)) "$1"
 }
-# sender FOLDER NUMBER KILLS SEED: killed so often, and started again until all is sent; a learner that is started again after that needs no sender
+# sender FOLDER NUMBER KILLS SEED: restarts a sender after each kill until everything is sent; a learner that restarts
+# after that needs no sender
 sender() {
   local folder=$1 name=sender-$2 left=$3 data=$(($2 + 1)) code at
-  if [ -n "$apart" ]; then data=1; fi  # both give the same samples
+  if [ -n "$apart" ]; then data=1; fi  # both send the same samples
   RANDOM=$(($4 % 32768))
   while true; do
     at=''
@@ -101,7 +108,8 @@ wrong() {
   cat "$2"/err "$2"/*.out "$2"/wrong >&2 2>/dev/null || true
   exit 1
 }
-# part NAME SENDERS KILLS_SENDERS [flags of the learner, {} for its folder...]: worlds one after the other until there were enough kills
+# part NAME SENDERS KILLS_SENDERS [flags of the learner, {} for its folder...]: repeats runs, each in a new folder,
+# until the learner has been killed often enough
 part() {
   local name=$1 count=$2 both=$3 done_kills=0 done_senders=0 resumed=0 network=0 disk=0 worlds=0 i code at call folder
   shift 3
@@ -117,7 +125,8 @@ part() {
     while true; do
       at='' code=0
       if [ $done_kills -lt "$kills" ]; then at=$((1 + RANDOM % 120)); fi
-      (killed "$folder" learner "$at" learn "$folder" --threads $((RANDOM % 2 + 1)) "${@//\{\}/$folder}") 2>/dev/null || code=$?
+      (killed "$folder" learner "$at" learn "$folder" --threads $((RANDOM % 2 + 1)) "${@//\{\}/$folder}") \
+        2>/dev/null || code=$?
       RANDOM=$(((RANDOM + done_kills) % 32768))
       if grep -q '^resuming from' "$folder/err"; then resumed=$((resumed + 1)); fi
       if [ ! -f "$folder/learner.struck" ]; then break; fi
@@ -127,16 +136,21 @@ part() {
       case $call in send | receive) network=$((network + 1)) ;; *) disk=$((disk + 1)) ;; esac
     done
     [ $code = 0 ] || wrong "$name: the learner ended with $code" "$folder"
-    end_senders  # one that was killed when all had arrived finds nobody any more
+    end_senders  # a sender killed after its last sample arrived finds no receiver
     [ ! -e "$folder/wrong" ] || wrong "$name: a sender ended otherwise than by being killed" "$folder"
     if [ -e "$folder/senders" ]; then done_senders=$((done_senders + $(wc -l <"$folder/senders"))); fi
     check "$folder"
     rm -rf "$folder"
   done
-  echo "$name: learner killed $done_kills times ($network at its sockets, $disk at its disk), senders $done_senders times; $resumed runs went on from a checkpoint; in all $worlds worlds the weights are the same to the bit"
+  echo "$name: learner killed $done_kills times ($network at its sockets, $disk at its disk)," \
+    "senders $done_senders times; $resumed runs went on from a checkpoint;" \
+    "in all $worlds worlds the weights are the same to the bit"
 }
-# check FOLDER: against the undisturbed run
-check() { cmp -s <(numbers_of "$work/whole/weights.safetensors") <(numbers_of "$1/weights.safetensors") || wrong "the weights differ" "$1"; }
+# check FOLDER: compares its weights with those of the undisturbed run
+check() {
+  cmp -s <(numbers_of "$work/whole/weights.safetensors") <(numbers_of "$1/weights.safetensors") ||
+    wrong "the weights differ" "$1"
+}
 
 echo "live campaign: $kills kills in each part, $size samples, seed $seed"
 mkdir "$work/whole"
@@ -151,10 +165,11 @@ part 'pictures and labels from two addresses, joined by number' 2 yes
 apart='in order'
 part 'pictures and labels from two addresses, joined in order' 2 no
 apart=''
-# Who comes first is not told before: the replay of the spool says what was learned.
+# The order of several senders is not deterministic, so the replay of the spool is the reference.
 check() {
-  "$program" run samples/live_zmq/live.hmx --producer "$1/spool/image?shuffle=0" --producer "$1/spool/label" --epochs 1 --seed 11 --batch 16 \
-    --save "$1/replay.safetensors" --quiet
-  cmp -s <(numbers_of "$1/replay.safetensors") <(numbers_of "$1/weights.safetensors") || wrong "the weights of the replay differ" "$1"
+  "$program" run samples/live_zmq/live.hmx --producer "$1/spool/image?shuffle=0" --producer "$1/spool/label" \
+    --epochs 1 --seed 11 --batch 16 --save "$1/replay.safetensors" --quiet
+  cmp -s <(numbers_of "$1/replay.safetensors") <(numbers_of "$1/weights.safetensors") ||
+    wrong "the weights of the replay differ" "$1"
 }
 part 'three senders and the replay of the spool' 3 yes --spool '{}/spool' --spool-keep

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Installs what Harmonics needs on Debian 12. "packages.sh build", "test", "package" or "package_test".
+# packages.sh [build|test|package|package_test]: installs the Debian 12 packages that the step needs.
 set -euo pipefail
 build=(g++ cmake ninja-build pkg-config libboost1.81-dev libboost-json1.81-dev libtbb-dev libdnnl-dev ocl-icd-opencl-dev
-       opencl-headers zlib1g-dev libzstd-dev libpng-dev libturbojpeg0-dev libsimdjson-dev libfmt-dev libprotobuf-dev protobuf-compiler libzmq3-dev)
-test=(ccache mold catch2 curl mandoc zsh fish libbenchmark-dev clang libclang-rt-14-dev file pocl-opencl-icd)
+       opencl-headers zlib1g-dev libzstd-dev libpng-dev libturbojpeg0-dev libsimdjson-dev libfmt-dev
+       libprotobuf-dev protobuf-compiler libzmq3-dev)
+test=(ccache mold catch2 curl mandoc zsh fish libbenchmark-dev clang clang-format libclang-rt-14-dev file
+      pocl-opencl-icd)
 package=(binutils dpkg-dev file patchelf python3)
 package_test=(debootstrap)
 case "${1:-build}" in

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Compares random flows with PyTorch: tests/parity/random_flows/README.md says how.
+# Compares random flows with PyTorch; tests/parity/random_flows/README.md has the details.
 # campaign.sh --parity [--seeds FIRST-LAST] [--python FILE] [--program FILE] [--keep FOLDER] [--gradients]
-#   --seeds    which flows (default 0-299)                  --python   one with numpy and torch (default $HARMONICS_PYTHON, else python3)
-#   --keep     where the files of mismatches go             --gradients   of the first batch instead of whole runs
+#   --seeds      which flows (default 0-299)
+#   --python     a python3 with numpy and torch (default $HARMONICS_PYTHON, else python3)
+#   --program    the harmonics to test (default: that of build/release, else build/ci)
+#   --keep       the folder for files of mismatches
+#   --gradients  compare the gradients of the first batch instead of whole runs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seeds=0-299 python=${HARMONICS_PYTHON:-python3} program='' rest=()
@@ -20,7 +23,7 @@ while [ $# -gt 0 ]; do
       rest+=("$1")
       shift
       ;;
-    *) sed -n '3,5s/^# *//p' "$0" >&2; exit 2 ;;
+    *) sed -n '3,8s/^# *//p' "$0" >&2; exit 2 ;;
   esac
 done
 for candidate in build/release/bin/harmonics build/ci/bin/harmonics; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The measurements of the README on real data: three seeds each, medians. Takes about half an hour on two cores.
+# Reproduces the README's results on real data: medians of three seeds. Takes about half an hour on two cores.
 #   scripts/proof.sh DATA_FOLDER        (mnist/*.gz, text/tinyshakespeare.txt)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,6 +18,7 @@ for sample in mnist mnist_cnn; do
   done | median | sed "s/^/$sample, median test accuracy: /"
 done
 text="$data/text/tinyshakespeare.txt"
-"$program" run samples/char_gpt.hmx --producer "file:$text?window=128&part=0-0.9" --test "file:$text?window=128&shift=127&part=0.9-1" \
-  --save build/char_gpt.safetensors --json | field test_loss | sed 's/^/char_gpt, loss per character of the last tenth: /'
+"$program" run samples/char_gpt.hmx --producer "file:$text?window=128&part=0-0.9" \
+  --test "file:$text?window=128&shift=127&part=0.9-1" --save build/char_gpt.safetensors --json |
+  field test_loss | sed 's/^/char_gpt, loss per character of the last tenth: /'
 "$program" infer samples/char_gpt.hmx --weights build/char_gpt.safetensors --prompt 'ROMEO:' --generate 300

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests need, builds and runs them. --full adds the sanitizer builds and a short round of fuzzing.
+# Installs packages, checks the formatting, builds and runs all tests. --full adds sanitizer builds, a fresh clone and a
+# short round of fuzzing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 full=no
@@ -10,7 +11,9 @@ for argument in "$@"; do
   esac
 done
 scripts/packages.sh test
-# run PRESET TARGET [option of ctest...]
+echo "== format"
+scripts/format.sh --check
+# run PRESET TARGET [ctest option...]
 run() {
   echo "== $1"
   cmake --preset "$1" >/dev/null
@@ -19,9 +22,13 @@ run() {
 }
 run ci all
 if [ "$full" = yes ]; then
-  # The leak sanitizer guesses where libraries opened later keep thread-local memory, and at times reads beside it: it is told not to.
-  ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0:allocator_may_return_null=1 UBSAN_OPTIONS="halt_on_error=1 print_stacktrace=1 suppressions=$PWD/tests/ubsan.supp" run dev all -LE slow
-  TSAN_OPTIONS="halt_on_error=1 allocator_may_return_null=1 ignore_noninstrumented_modules=1 suppressions=$PWD/tests/tsan.supp" run tsan thread_tests -L threads
+  # The leak sanitizer guesses the thread-local storage of dlopened libraries, and may read out of bounds there:
+  # intercept_tls_get_addr=0 disables that.
+  ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0:allocator_may_return_null=1 \
+    UBSAN_OPTIONS="halt_on_error=1 print_stacktrace=1 suppressions=$PWD/tests/ubsan.supp" \
+    run dev all -LE slow
+  tsan_options="halt_on_error=1 allocator_may_return_null=1 ignore_noninstrumented_modules=1"
+  TSAN_OPTIONS="$tsan_options suppressions=$PWD/tests/tsan.supp" run tsan thread_tests -L threads
   echo "== a fresh clone in an empty home"
   fresh=$(mktemp -d)
   trap 'rm -rf "$fresh"' EXIT
@@ -36,6 +43,7 @@ if [ "$full" = yes ]; then
     mkdir -p "build/fuzz/found/$name"
     dictionary=()
     if [ -f "tests/fuzz/${name#fuzz_}.dict" ]; then dictionary=(-dict="tests/fuzz/${name#fuzz_}.dict"); fi
-    "$target" "${dictionary[@]}" -max_total_time=30 -rss_limit_mb=2048 -timeout=10 "build/fuzz/found/$name" "tests/fuzz/corpus/${name#fuzz_}"
+    "$target" "${dictionary[@]}" -max_total_time=30 -rss_limit_mb=2048 -timeout=10 \
+      "build/fuzz/found/$name" "tests/fuzz/corpus/${name#fuzz_}"
   done
 fi

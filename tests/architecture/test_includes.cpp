@@ -1,4 +1,4 @@
-// Who may include whom, and what a file may look like: docs/map.md says it for people, this fails on the first breach.
+// Enforces docs/map.md: which folder may include which, and the layout of files.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -16,8 +16,9 @@ namespace fs = std::filesystem;
 namespace {
 
 const fs::path kRoot = HARMONICS_SOURCE_DIR;
-const std::vector<std::string> kEngine = {"base",      "tensor", "plugin",   "program", "functional", "passes",
-                                          "execution", "model",  "training", "spool", "runtime", "conformance", "embed", "serving", "cli"};
+const std::vector<std::string> kEngine = {"base",    "tensor",      "plugin", "program",  "functional",
+                                          "passes",  "execution",   "model",  "training", "spool",
+                                          "runtime", "conformance", "embed",  "serving",  "cli"};
 
 std::string read(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -27,7 +28,7 @@ std::string read(const fs::path& path) {
 }
 
 bool is_source(const fs::path& p) {
-  static const std::set<std::string> kEndings = {".hpp", ".cpp", ".h", ".c", ".inc", ".def"};
+  static const std::set<std::string> kEndings = {".hpp", ".cpp", ".h", ".c", ".inc", ".def", ".cu", ".cuh"};
   return kEndings.count(p.extension().string()) != 0;
 }
 
@@ -58,12 +59,66 @@ std::vector<std::string> includes(const fs::path& path) {
 
 bool starts(const std::string& s, const std::string& prefix) { return s.rfind(prefix, 0) == 0; }
 bool ours(const std::string& include) {
-  for (const char* folder : {"engine/", "dsl/", "producers/", "consumers/", "kernels/", "plugins/", "samples/", "sender/", "tests/", "wire/"})
+  for (const char* folder : {"engine/", "dsl/", "producers/", "consumers/", "kernels/", "plugins/", "samples/",
+                             "sender/", "tests/", "wire/"})
     if (starts(include, folder)) return true;
   return false;
 }
 
-size_t rank_of(const std::string& folder) { return static_cast<size_t>(std::find(kEngine.begin(), kEngine.end(), folder) - kEngine.begin()); }
+size_t rank_of(const std::string& folder) {
+  return static_cast<size_t>(std::find(kEngine.begin(), kEngine.end(), folder) - kEngine.begin());
+}
+
+// The subfolder of `top` that the file includes from, also by a path relative to the file; "" if there is none.
+std::string included_subfolder(const fs::path& top, const fs::path& file, const std::string& include) {
+  for (const fs::path& candidate : {kRoot / include, file.parent_path() / include}) {
+    const fs::path inside = candidate.lexically_normal().lexically_relative(top);
+    if (fs::exists(candidate) && !inside.empty() && *inside.begin() != "..") return inside.begin()->string();
+  }
+  return "";
+}
+
+// Each folder of `top` may include, inside `top`, only itself and `shared`.
+void check_separate_folders(const std::string& top, const std::string& shared) {
+  for (const fs::path& file : sources(top)) {
+    const std::string folder = fs::relative(file, kRoot / top).begin()->string();
+    for (const std::string& i : includes(file)) {
+      const std::string other = included_subfolder(kRoot / top, file, i);
+      INFO(file.string() << " includes " << i);
+      CHECK((other.empty() || other == folder || other == shared));
+    }
+  }
+}
+
+// C++, CUDA, CMake, scripts, templates and sample flows; not inputs of tests.
+bool has_line_limit(const fs::path& p) {
+  static const std::set<std::string> kEndings = {".cmake", ".sh", ".in"};
+  const fs::path inside = p.lexically_relative(kRoot);
+  for (const fs::path& part : inside)
+    if (part == "bad" || part == "corpus") return false;  // inputs of tests
+  const std::string ending = p.extension().string();
+  return is_source(p) || kEndings.count(ending) != 0 || p.filename() == "CMakeLists.txt" || inside == ".ci/run" ||
+         (*inside.begin() == "samples" && ending == ".hmx") || (*inside.begin() == "scripts" && ending == ".py");
+}
+
+std::vector<fs::path> files_with_line_limit() {
+  std::vector<fs::path> found;
+  for (const char* folder : {"include", "engine", "dsl", "producers", "consumers", "kernels", "plugins", "samples",
+                             "sender", "tests", "wire", "cmake", "scripts", ".ci"}) {
+    if (!fs::exists(kRoot / folder)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
+      if (entry.is_regular_file() && has_line_limit(entry.path())) found.push_back(entry.path());
+  }
+  for (const auto& entry : fs::directory_iterator(kRoot))
+    if (entry.is_regular_file() && has_line_limit(entry.path())) found.push_back(entry.path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// UTF-8 characters, not bytes.
+size_t columns(const std::string& line) {
+  return static_cast<size_t>(std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
 
 }  // namespace
 
@@ -117,7 +172,11 @@ TEST_CASE("streams, kernels, plugins and samples see only public headers") {
       }
 }
 
-TEST_CASE("who sends knows the ends of the transports and what travels") {
+TEST_CASE("plugins: a folder includes no other folder of plugins") { check_separate_folders("plugins", ""); }
+
+TEST_CASE("kernels: a folder includes only itself and kernels/shared") { check_separate_folders("kernels", "shared"); }
+
+TEST_CASE("sender: includes only itself, transport endpoints and wire") {
   for (const fs::path& file : sources("sender"))
     for (const std::string& i : includes(file)) {
       if (!ours(i)) continue;
@@ -126,7 +185,7 @@ TEST_CASE("who sends knows the ends of the transports and what travels") {
     }
 }
 
-TEST_CASE("what travels is known by itself") {
+TEST_CASE("wire: includes only itself") {
   for (const fs::path& file : sources("wire"))
     for (const std::string& i : includes(file)) {
       if (!ours(i)) continue;
@@ -136,7 +195,12 @@ TEST_CASE("what travels is known by itself") {
 }
 
 TEST_CASE("heavy headers stay in few sources") {
-  const std::map<std::string, size_t> limits = {{"oneapi/tbb/flow_graph.h", 1}, {"boost/asio.hpp", 4}, {"boost/beast/http.hpp", 1}, {"hxs.pb.h", 1}, {"dnnl.hpp", 6}, {"boost/dll/shared_library.hpp", 1}};
+  const std::map<std::string, size_t> limits = {{"oneapi/tbb/flow_graph.h", 1},
+                                                {"boost/asio.hpp", 4},
+                                                {"boost/beast/http.hpp", 1},
+                                                {"hxs.pb.h", 1},
+                                                {"dnnl.hpp", 6},
+                                                {"boost/dll/shared_library.hpp", 1}};
   std::map<std::string, size_t> users;
   for (const std::string folder : {"engine", "dsl", "producers", "consumers", "kernels", "plugins", "sender", "wire"})
     for (const fs::path& file : sources(folder))
@@ -146,17 +210,37 @@ TEST_CASE("heavy headers stay in few sources") {
     INFO(header);
     CHECK(users[header] <= limit);
   }
-  CHECK(users["boost/dll/shared_library.hpp"] == 1);  // plugins are opened by it
+  CHECK(users["boost/dll/shared_library.hpp"] == 1);  // only the loader opens plugins
 }
 
 TEST_CASE("names and sizes") {
-  for (const std::string folder : {"include", "engine", "dsl", "producers", "consumers", "kernels", "plugins", "samples", "sender", "tests", "wire"})
+  for (const std::string folder : {"include", "engine", "dsl", "producers", "consumers", "kernels", "plugins",
+                                   "samples", "sender", "tests", "wire"})
     for (const fs::path& file : sources(folder)) {
       const std::string name = file.filename().string(), text = read(file);
       INFO(file.string());
       for (const char* word : {"manager", "helper", "utils"}) CHECK(name.find(word) == std::string::npos);
       CHECK(std::count(text.begin(), text.end(), '\n') <= 600);
     }
+}
+
+TEST_CASE("layout: no line is longer than 120 columns") {
+  const std::vector<fs::path> files = files_with_line_limit();
+  REQUIRE(files.size() > 100);
+  for (const fs::path& file : files) {
+    std::stringstream text(read(file));
+    size_t number = 0;
+    for (std::string line; std::getline(text, line);) {
+      ++number;
+      if (columns(line) <= 120) continue;
+      FAIL_CHECK(file.lexically_relative(kRoot).string() << ":" << number << ": " << columns(line) << " columns");
+    }
+  }
+}
+
+TEST_CASE("layout: a line's columns are its characters, not its bytes") {
+  CHECK(columns("") == 0);
+  CHECK(columns("a ─▶ b") == 6);
 }
 
 TEST_CASE("the map names every folder") {
@@ -166,7 +250,8 @@ TEST_CASE("the map names every folder") {
     INFO(folder);
     CHECK(map.find("engine/" + folder) != std::string::npos);
   }
-  for (const char* folder : {"dsl", "producers", "consumers", "kernels/cpu", "plugins", "samples", "sender", "tests", "wire", "cmake", "scripts", "workloads"}) {
+  for (const char* folder : {"dsl", "producers", "consumers", "kernels/cpu", "plugins", "samples", "sender", "tests",
+                             "wire", "cmake", "scripts", "workloads"}) {
     INFO(folder);
     CHECK(map.find(folder) != std::string::npos);
   }

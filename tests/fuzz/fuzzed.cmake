@@ -1,5 +1,6 @@
-# Sources of the program, which are not in the library, that a target reads with.
-set(HARMONICS_FUZZED_settings ${PROJECT_SOURCE_DIR}/engine/cli/settings_file.cpp ${PROJECT_SOURCE_DIR}/engine/cli/toml.cpp)
+# Readers that are not in the library: sources or libraries that a fuzz target needs.
+set(HARMONICS_FUZZED_settings ${PROJECT_SOURCE_DIR}/engine/cli/settings_file.cpp
+                              ${PROJECT_SOURCE_DIR}/engine/cli/toml.cpp)
 set(HARMONICS_FUZZED_LINKS_session harmonics_serving)
 set(HARMONICS_FUZZED_LINKS_websocket harmonics_serving)
 set(HARMONICS_FUZZED_LINKS_request harmonics_serving)

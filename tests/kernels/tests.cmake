@@ -1,7 +1,9 @@
 # The kernel tests load the built device. They also run for every lower instruction set.
 if(TARGET test_kernels)
-  target_sources(test_kernels PRIVATE ${CMAKE_CURRENT_LIST_DIR}/kernel_call.cpp ${CMAKE_CURRENT_LIST_DIR}/exact_product.cpp)
-  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/exact_product.cpp PROPERTIES COMPILE_OPTIONS -O3 SKIP_PRECOMPILE_HEADERS ON)
+  target_sources(test_kernels PRIVATE ${CMAKE_CURRENT_LIST_DIR}/kernel_call.cpp
+                                      ${CMAKE_CURRENT_LIST_DIR}/exact_product.cpp)
+  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/exact_product.cpp
+                              PROPERTIES COMPILE_OPTIONS -O3 SKIP_PRECOMPILE_HEADERS ON)
   add_dependencies(test_kernels harmonics_cpu)
   target_compile_definitions(test_kernels PRIVATE HARMONICS_CPU_PLUGIN="$<TARGET_FILE:harmonics_cpu>")
   target_link_libraries(test_kernels PRIVATE ${CMAKE_DL_LIBS})

@@ -1,10 +1,11 @@
-# The OpenCL device, if built. Without a driver its tests are skipped; pocl-opencl-icd is one for any processor.
+# Tests of the OpenCL device, if it is built. They pass without a driver; the package pocl-opencl-icd is one for CPUs.
 if(TARGET harmonics_opencl)
-  hm_tests(opencl opencl PLAIN UNOPTIMISED LABELS slow TIMEOUT 900)  # builds hundreds of programs without a cache
+  hm_tests(opencl opencl PLAIN UNOPTIMISED LABELS slow TIMEOUT 900)  # with a cold cache, hundreds of programs are built
   find_package(OpenCL REQUIRED)  # for its headers
   add_library(failing_driver SHARED ${CMAKE_CURRENT_LIST_DIR}/failing_driver.cpp)
   target_link_libraries(failing_driver PRIVATE OpenCL::OpenCL ${CMAKE_DL_LIBS})
   target_sources(test_opencl PRIVATE ${PROJECT_SOURCE_DIR}/kernels/shared/program_files.cpp)
-  target_compile_definitions(test_opencl PRIVATE HARMONICS_OPENCL_PLUGIN="$<TARGET_FILE:harmonics_opencl>" HARMONICS_FAILING_DRIVER="$<TARGET_FILE:failing_driver>")
+  target_compile_definitions(test_opencl PRIVATE HARMONICS_OPENCL_PLUGIN="$<TARGET_FILE:harmonics_opencl>"
+                             HARMONICS_FAILING_DRIVER="$<TARGET_FILE:failing_driver>")
   add_dependencies(test_opencl harmonics_opencl failing_driver)
 endif()

@@ -1,2 +1,2 @@
-# The device is loaded at run time: this is the only build dependency on it.
+# The device is loaded at run time, so the build needs an explicit dependency.
 add_dependencies(test_parity harmonics_cpu)

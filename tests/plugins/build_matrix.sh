@@ -1,5 +1,6 @@
-# build_matrix.sh PREFIX TESTS SAMPLES OUT LAUNCHER COMPILER...: the plugin with everything and the sample's, from an installed prefix, with
-# every compiler, C++17 and C++20, old strings and new. Two builds share their names ("again"): one is reloaded as the other.
+# build_matrix.sh PREFIX TESTS SAMPLES OUT LAUNCHER COMPILER...: builds the plugin of every kind and the sample's plugin
+# against an installed prefix, with every compiler, C++17 and C++20, both string ABIs. Two builds have the same name
+# ("again"), so that one can replace the other in a reload.
 set -eu
 prefix=$1 tests=$2 samples=$3 out=$4 launcher=$5
 shift 5
@@ -8,8 +9,8 @@ mkdir -p "$out"
 compile() { # compiler, C++ standard, string ABI, source, output, further flags
   compiler=$1 standard=$2 strings=$3 source=$4 to=$5
   shift 5
-  $launcher "$compiler" "-std=c++$standard" "-D_GLIBCXX_USE_CXX11_ABI=$strings" -O0 -Wall -Wextra -Wpedantic -Werror -fPIC "-I$prefix/include" "$@" \
-    -c "$source" -o "$to.o"
+  $launcher "$compiler" "-std=c++$standard" "-D_GLIBCXX_USE_CXX11_ABI=$strings" -O0 -Wall -Wextra -Wpedantic -Werror \
+    -fPIC "-I$prefix/include" "$@" -c "$source" -o "$to.o"
   "$compiler" -shared "$to.o" -o "$to.so"
   rm "$to.o"
 }

@@ -1,4 +1,4 @@
-# cmake -DSOURCE=folder -DBUILD=folder -DPREFIX=installed -DCOMPILER=c++ -DFLAGS=... -P: configures and builds afresh.
+# cmake -DSOURCE=folder -DBUILD=folder -DPREFIX=installed -DCOMPILER=c++ -DFLAGS=... -P: clean configure and build.
 file(REMOVE_RECURSE ${BUILD})
 set(flags -S ${SOURCE} -B ${BUILD} -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${PREFIX} -DCMAKE_CXX_COMPILER=${COMPILER}
     -DCMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_FLAGS=${FLAGS}")

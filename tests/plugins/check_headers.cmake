@@ -1,10 +1,10 @@
-# cmake -DINCLUDE=folder -DCOMPILER=c++ -P: every public header compiles by itself as C++17, the one that has them all as
-# C++20 too, the contract as C11, without a warning.
+# cmake -DINCLUDE=folder -DCOMPILER=c++ -P: each public header compiles alone as C++17, harmonics.hpp also as C++20, and
+# the C interfaces as C11, without warnings.
 set(warnings -Wall -Wextra -Wpedantic -Werror)
 file(GLOB headers ${INCLUDE}/harmonics/*.hpp)
 foreach(header IN LISTS headers)
-  execute_process(COMMAND ${COMPILER} -std=c++17 ${warnings} -fsyntax-only -I${INCLUDE} -include ${header} -x c++ /dev/null
-                  COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${COMPILER} -std=c++17 ${warnings} -fsyntax-only -I${INCLUDE}
+                          -include ${header} -x c++ /dev/null COMMAND_ERROR_IS_FATAL ANY)
 endforeach()
 execute_process(COMMAND ${COMPILER} -std=c++20 ${warnings} -fsyntax-only -I${INCLUDE}
                         -include ${INCLUDE}/harmonics/harmonics.hpp -x c++ /dev/null COMMAND_ERROR_IS_FATAL ANY)

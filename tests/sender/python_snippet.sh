@@ -1,5 +1,6 @@
 #!/bin/sh
-# python_snippet.sh HARMONICS SOURCE FOLDER PORT: the Python of docs/sending.md sends. 77: what it needs is not installed.
+# python_snippet.sh HARMONICS SOURCE FOLDER PORT: runs the Python sender of docs/sending.md. Exits 77 if a
+# dependency is missing.
 set -eu
 harmonics=$1 source=$2 folder=$3 port=$4
 python=${HARMONICS_PYTHON:-python3}

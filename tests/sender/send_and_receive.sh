@@ -1,5 +1,5 @@
 #!/bin/sh
-# send_and_receive.sh HARMONICS SENDER FOLDER: what the program outside of the tree sends arrives here.
+# send_and_receive.sh HARMONICS SENDER FOLDER PORT: receives everything that the out-of-tree sender sends.
 set -eu
 harmonics=$1 sender=$2 folder=$3
 mkdir -p "$folder"

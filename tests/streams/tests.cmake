@@ -1,3 +1,4 @@
-# The plugin that draws digits is tested as a host loads it.
+# The synth plugin is tested through the host's loader.
 add_dependencies(test_streams harmonics_synth)
-target_link_libraries(test_streams PRIVATE ZLIB::ZLIB PNG::PNG libjpeg-turbo::turbojpeg zstd::libzstd_shared ${CMAKE_DL_LIBS})
+target_link_libraries(test_streams PRIVATE ZLIB::ZLIB PNG::PNG libjpeg-turbo::turbojpeg zstd::libzstd_shared
+                                           ${CMAKE_DL_LIBS})

@@ -1,14 +1,16 @@
-# Every transport by the same tests, on loopback; and what is a transport's own.
+# One suite for every transport, on loopback, plus tests of each.
 add_library(transport_ends STATIC ${CMAKE_CURRENT_LIST_DIR}/ends.cpp)
 target_include_directories(transport_ends PUBLIC ${PROJECT_SOURCE_DIR})
 target_link_libraries(transport_ends PUBLIC harmonics_sockets_ends fmt::fmt Threads::Threads)
-if(TARGET harmonics_zmq_ends AND NOT HARMONICS_SANITIZE MATCHES "thread")  # libzmq is not instrumented: what it synchronises cannot be seen
+# libzmq is not instrumented: the thread sanitizer cannot see its synchronisation.
+if(TARGET harmonics_zmq_ends AND NOT HARMONICS_SANITIZE MATCHES "thread")
   target_link_libraries(transport_ends PUBLIC harmonics_zmq_ends ${ZMQ_LIBRARY})
   target_compile_definitions(transport_ends PUBLIC HARMONICS_WITH_ZMQ)
 endif()
 target_compile_options(transport_ends PUBLIC $<$<CONFIG:Release>:-O1>)
 
-add_library(transport_chaos_ends STATIC ${CMAKE_CURRENT_LIST_DIR}/chaos_proxy.cpp ${CMAKE_CURRENT_LIST_DIR}/chaos_world.cpp)
+add_library(transport_chaos_ends STATIC ${CMAKE_CURRENT_LIST_DIR}/chaos_proxy.cpp
+                                        ${CMAKE_CURRENT_LIST_DIR}/chaos_world.cpp)
 target_link_libraries(transport_chaos_ends PUBLIC transport_ends PRIVATE Boost::headers)
 add_executable(transport_chaos ${CMAKE_CURRENT_LIST_DIR}/chaos.cpp)
 target_link_libraries(transport_chaos PRIVATE transport_chaos_ends)
@@ -22,7 +24,7 @@ hm_unity(test_transports 8)
 target_link_libraries(test_transports PRIVATE transport_chaos_ends Catch2::Catch2WithMain)
 target_compile_definitions(test_transports PRIVATE HARMONICS_PEER="$<TARGET_FILE:transport_peer>")
 add_dependencies(test_transports transport_peer)
-if(TARGET fault_layer)  # killed at its sockets too, else at its samples
+if(TARGET fault_layer)  # peers are killed at system calls too, not only between samples
   add_dependencies(test_transports fault_layer)
   target_compile_definitions(test_transports PRIVATE HARMONICS_FAULT_LAYER="$<TARGET_FILE:fault_layer>")
 endif()
@@ -32,7 +34,7 @@ add_dependencies(thread_tests test_transports)
 if(TARGET test_journeys)
   add_dependencies(test_journeys transport_chaos)
 endif()
-# A minute in which it sleeps, while others run: begun first, it does not make the suite longer.
+# Sleeps for a minute; started first (COST), it does not lengthen the suite.
 if(NOT HARMONICS_SANITIZE)
   add_test(NAME "journeys: a learner that is too slow holds its sender back, in memory that does not grow"
            COMMAND ${PROJECT_SOURCE_DIR}/scripts/campaign.sh --slow --minutes 1 --program $<TARGET_FILE:harmonics_cli>)

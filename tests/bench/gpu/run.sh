@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Every figure of the accelerator beside PyTorch's in the same run: builds bench_gpu, runs ours and theirs in turn, prints what reached
-# its goal and stores it. Exits 1 when something missed it.
-# run.sh [--pairs N] [--seconds S] [--json FILE]     HARMONICS_PEER_PYTHON: a python3 whose torch sees the device (default python3)
+# Benchmarks an accelerator against PyTorch: builds bench_gpu, alternates it with PyTorch, compares each figure with its
+# goal, prints and stores the result. Exits 1 if a goal is missed.
+# run.sh [--pairs N] [--seconds S] [--json FILE]
+# HARMONICS_PEER_PYTHON: a python3 whose torch sees the device (default python3)
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 pairs=3 seconds=1 json=build/gpu.json
@@ -11,7 +12,7 @@ while [ $# -gt 0 ]; do
       declare "${1#--}=${2:?$1 takes a value}"
       shift 2
       ;;
-    *) sed -n '2,4s/^# *//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,5s/^# *//p' "$0" >&2; exit 2 ;;
   esac
 done
 python=${HARMONICS_PEER_PYTHON:-python3}
@@ -24,7 +25,8 @@ cmake --build --preset ci --target bench_gpu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 build/ci/bin/harmonics list devices
-echo "PyTorch $("$python" -c 'import torch; print(torch.__version__, torch.cuda.get_device_name())'), load average $(cut -d' ' -f1 /proc/loadavg)"
+peer=$("$python" -c 'import torch; print(torch.__version__, torch.cuda.get_device_name())')
+echo "PyTorch $peer, load average $(cut -d' ' -f1 /proc/loadavg)"
 for ((i = 0; i < pairs; ++i)); do
   timeout 1800 build/ci/bin/bench_gpu --seconds "$seconds" >>"$folder/ours"
   timeout 1800 "$python" tests/bench/gpu/peer.py --seconds "$seconds" >>"$folder/theirs"
