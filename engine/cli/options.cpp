@@ -150,6 +150,7 @@ void define_run(CLI::App* app, Options& o) {
   stream_options(app, o);
   app->add_option("-c,--consumer", o.consumers, "bind a consumer: [NAME=]ADDRESS, e.g. results=file:out.csv")->type_name("[NAME=]ADDRESS")->take_all();
   app->add_option("--save", o.save, "write the weights here (safetensors)")->type_name("FILE");
+  app->add_flag("--no-keep", o.no_keep, "without --save and --checkpoint: keep no copy of the weights in the user's state folder");
   app->add_flag("--infer", o.inference, "leave the training taps out");
   stopping_options(app, o);
   training_options(app, o);

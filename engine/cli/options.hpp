@@ -18,6 +18,7 @@ struct Options {
   RunSettings run;
   std::string graph;                                    // --graph NAME
   std::string weights, save, report;
+  bool no_keep = false;                                 // no copy of weights that nothing else saves
   std::vector<std::string> weights_from;                // --weights-from DIR
   ModelLimits limits;                                   // --limits
   std::string plot, confusion, tensorboard;             // pictures and event files of a run

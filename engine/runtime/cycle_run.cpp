@@ -47,6 +47,7 @@ CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
       watch_(plan_, record_), programs_(plan_, record_.metrics(), watch_.judge()), finite_(plan_) {
   plan_.graph.types();
   for (const std::string& text : plan_.graph.take_stream_notes()) note(text);
+  if (const auto lengths = plan_.training ? plan_.reader->unequal_lengths() : std::nullopt) note(*lengths);
   begin_live();
   if (keeps() && !resumed()) plan_.graph.expect_savable();
   if (keeps() && !plan_.from) tell_resumable();
@@ -84,6 +85,7 @@ void CycleRun::run() {
   namespace flow = oneapi::tbb::flow;
   oneapi::tbb::task_arena arena(std::max(1, plan_.executor.threads()));
   if (owner_.start_) owner_.start_(watch_.names(programs_.measured()), {record_.step(), static_cast<int64_t>(record_.epoch())});
+  name_weights();
   keep_snapshots();
   begin_control();
   start_ = owner_.clock_();
@@ -123,6 +125,11 @@ void CycleRun::run() {
     abandon(e);
     throw;
   }
+}
+
+void CycleRun::name_weights() {
+  report_.used = programs_.used();
+  report_.trained = programs_.trained();
 }
 
 void CycleRun::fill_between(Slot& slot) {
@@ -386,6 +393,7 @@ void CycleRun::finish() {
   if (report_.stopped_by.empty()) report_.stopped_by = feed_->stream_ended() ? "end of streams" : "epochs";
   watch_.read_windows();
   record_.finish(end);
+  name_weights();  // branches may have been compiled since
   report_.epochs = whole;
   if (record_.closed_epochs() > whole) {
     const auto samples = static_cast<uint64_t>(report_.by_epoch.back().samples);

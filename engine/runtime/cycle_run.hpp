@@ -66,6 +66,7 @@ class CycleRun {
   void give_sample(const Slot& slot);
   void tell_checkpoints();
 
+  void name_weights();
   void fill_between(Slot& slot);
   void step(Slot& slot);
   bool run_batch(Slot& slot);

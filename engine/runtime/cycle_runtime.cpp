@@ -33,7 +33,10 @@ void CycleRuntime::resume(Checkpoint c) {
 void CycleRuntime::declare_parameters() {
   CyclePlan plan(graph_, cycle_, settings_);
   Metrics metrics;
-  CyclePrograms(plan, metrics, nullptr).trace();
+  CyclePrograms programs(plan, metrics, nullptr);
+  programs.trace();
+  report_.used = programs.used();
+  report_.trained = programs.trained();
 }
 
 CycleReport CycleRuntime::run() {

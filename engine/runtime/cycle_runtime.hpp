@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,7 @@ struct CycleReport {
   int64_t resumed_at = 0;          // the step of the checkpoint it went on from
   std::vector<LeftOver> left_over; // of its streams, by the last pass; the notes say it too
   std::map<std::string, uint64_t> lost;  // samples of live streams that no sender has any more, by producer
+  std::set<std::string> used, trained;  // parameters of its programs; those of them that its steps change
   std::string no_checkpoint;       // why the last one could not be written; empty: it was, or none was asked for
   std::vector<std::string> notes;
 };
