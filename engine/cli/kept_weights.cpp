@@ -24,7 +24,8 @@ namespace harmonics::cli {
 namespace {
 
 // GRAPH-20261125T020322-PROCESS.safetensors
-constexpr const char* kPattern = "*-[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]T[0-9][0-9][0-9][0-9][0-9][0-9]-*.safetensors";
+constexpr const char* kPattern =
+    "*-[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]T[0-9][0-9][0-9][0-9][0-9][0-9]-*.safetensors";
 
 std::string absolute(const char* variable) {
   const char* value = std::getenv(variable);
@@ -85,8 +86,10 @@ std::vector<Copy> copies_in(const fs::path& folder, const fs::path& newest) {
     if (!fs::is_regular_file(entry.symlink_status(gone)) || gone) continue;
     const Copy copy{entry.path(), entry.last_write_time(gone), entry.file_size(gone)};
     if (gone) continue;
-    if (is_unfinished_file(name)) remove_unfinished(copy.path, copy.time);
-    else if (::fnmatch(kPattern, name.c_str(), 0) == 0) all.push_back(copy);
+    if (is_unfinished_file(name))
+      remove_unfinished(copy.path, copy.time);
+    else if (::fnmatch(kPattern, name.c_str(), 0) == 0)
+      all.push_back(copy);
   }
   std::sort(all.begin(), all.end(), [&](const Copy& a, const Copy& b) {
     if (a.path == newest || b.path == newest) return a.path == newest && b.path != newest;
@@ -108,7 +111,8 @@ std::string keep_weights(const TensorFile& weights, const std::string& graph) {
   if (folder.empty()) refuse_copy("neither XDG_STATE_HOME nor HOME names a folder");
   uint64_t bytes = 0;
   for (const auto& [name, tensor] : weights.tensors) bytes += type_of(tensor).bytes();
-  if (bytes > kMostKeptBytes) refuse_copy(fmt::format("they have {} bytes, a copy has at most {}", bytes, kMostKeptBytes));
+  if (bytes > kMostKeptBytes)
+    refuse_copy(fmt::format("they have {} bytes, a copy has at most {}", bytes, kMostKeptBytes));
   make_private(folder);
   const std::string path = unused_name(folder, graph);
   save_sealed(weights, path);

@@ -249,7 +249,10 @@ void define_explain(CLI::App* app, Options& o) {
   app->add_option("GRAPH", o.files, "the flow (.hmx)")->required()->expected(1);
   stream_options(app, o);
   heading(app, "What to show");
-  app->add_option("--show", o.show, "flow, widths, program, kernels, memory (default: flow and widths)")->delimiter(',')->check(CLI::IsMember({"flow", "widths", "program", "kernels", "memory"}));
+  app->add_option("--show", o.show,
+                  "summary, flow, widths, program, kernels, memory (default: summary, flow and widths)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"summary", "flow", "widths", "program", "kernels", "memory"}));
   app->add_option("--after", o.after, "the program after a pass (trace, cse, fuse_elementwise, ...; 'all')")->type_name("PASS");
   app->add_flag("--select", o.select, "who computes each call, and why the others do not");
   app->add_flag("--placement", o.placement, "what runs on the device, and what on the host with copies");

@@ -38,7 +38,7 @@ struct Options {
   std::string kind, directory, address;                 // plugin
   std::optional<int64_t> calls;                         // plugin check
   // explain
-  std::vector<std::string> show;                        // flow widths program kernels memory; empty: flow and widths
+  std::vector<std::string> show;  // summary flow widths program kernels memory; empty: the first three
   std::string after;                                    // pass name, or "all"
   bool dot = false, inference = false, select = false, placement = false;
   // profile and bench

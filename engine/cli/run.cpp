@@ -1,6 +1,7 @@
 // harmonics run: train (or infer, when the graph has no tap), test, save.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <set>
 
 #include <boost/json.hpp>
@@ -10,6 +11,7 @@
 #include "engine/cli/checkpointing.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/command_text.hpp"
+#include "engine/cli/epoch_lines.hpp"
 #include "engine/cli/kept_weights.hpp"
 #include "engine/cli/open_graph.hpp"
 #include "engine/cli/output.hpp"
@@ -122,6 +124,9 @@ class Logs {
   }
   void attach(CycleRuntime& runtime, const Options& options) {
     if (logs_.empty()) return;
+    runtime.on_event([this](const RunEvent& e) {
+      write({"event", e.epoch, e.step, 0, e.seconds, 0, 0, {}, e.kind, e.text});
+    });
     if (options.log_every > 0) runtime.on_step(options.log_every, [this](const StepReport& r) { write({"step", r.epoch, r.step, r.samples, r.seconds, r.samples_per_second, r.learning_rate, r.metrics}); });
   }
   void begin(const std::vector<std::string>& names, const Beginning& from) {
@@ -184,6 +189,7 @@ RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointin
     CycleRuntime runtime(graph, cycle, options.run);
     if (!options.weights.empty()) runtime.set_origin(options.weights);
     ProgressLine line(options.quiet || !trains);
+    EpochLines epochs;
     const auto note = [&](const std::string& text) {
       line.clear();
       print_note(text);
@@ -200,7 +206,7 @@ RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointin
       logs.epoch(e, p);
       if (options.quiet) return;
       line.clear();
-      say(epoch_text(e, graph.settings(cycle, options.run).schedule.is_constant()));
+      epochs.show(e, graph.settings(cycle, options.run).schedule.is_constant());
     });
     serving.attach(runtime, cycle);
     runtime.on_note(note);
@@ -216,6 +222,7 @@ RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointin
       report = runtime.report();
     }
     line.clear();
+    epochs.end();
     logs.end();
     for (const std::string& text : report.notes) print_note(text);
     weight_notes.tell();
@@ -271,8 +278,22 @@ void announce_unsaved(const Graph& graph, const Options& options, Checkpointing&
              (folder.empty() ? "" : fmt::format("; a copy will be kept in {} (--no-keep: none)", folder)));
 }
 
+// A picture by another name than its format's opens nowhere.
+void expect_ending(const char* flag, const std::string& path, std::initializer_list<const char*> endings) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  if (ending.empty() || std::find(endings.begin(), endings.end(), ending) != endings.end()) return;
+  std::string known;
+  for (const char* one : endings) known += (known.empty() ? "" : " or ") + std::string(one);
+  throw Error(ErrorKind::Usage, fmt::format("{} '{}' does not end in {}", flag, path, known), {},
+              {fmt::format("{} writes {}: name the file so", flag,
+                           endings.size() > 1 ? "a page, or a picture" : "a picture as SVG")});
+}
+
 // What cannot be drawn or logged is said before the run, not after it.
 void check_pictures(const HarmonicGraph& graph, const Options& options) {
+  expect_ending("--plot", options.plot, {".svg"});
+  expect_ending("--confusion", options.confusion, {".svg"});
+  expect_ending("--report", options.report, {".html", ".htm", ".svg"});
   for (const std::string& path : options.logs) make_run_log(path);
   if (options.tests.empty() && options.validations.empty() && (!options.confusion.empty() || asks_for_confusion(options)))
     throw Error(ErrorKind::Usage, fmt::format("{} what the graph says of other data, and there is none", options.confusion.empty() ? "--metric confusion counts" : "--confusion draws"), {}, {"give it: --test NAME=ADDRESS or --validate NAME=ADDRESS"});

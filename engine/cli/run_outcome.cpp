@@ -15,6 +15,9 @@ namespace harmonics::cli {
 
 namespace {
 
+// From which share of the time on, and how many seconds of it, people are told that steps waited for data.
+constexpr double kWaitShare = 0.25, kWaitTold = 0.1;
+
 struct WeightCounts {
   int64_t trained = 0;
   int64_t frozen = 0;  // used, but no step changes them
@@ -23,7 +26,8 @@ struct WeightCounts {
 };
 
 // By the names of parameters that were used and trained.
-WeightCounts count_weights(const ParameterStore& store, const std::set<std::string>& used, const std::set<std::string>& trained) {
+WeightCounts count_weights(const ParameterStore& store, const std::set<std::string>& used,
+                           const std::set<std::string>& trained) {
   WeightCounts counts;
   for (const auto& [name, t] : store.all()) {
     if (t.role != Role::weight && t.role != Role::frozen) continue;
@@ -33,7 +37,7 @@ WeightCounts count_weights(const ParameterStore& store, const std::set<std::stri
 }
 
 // "1,290 weights (214,080 frozen, 1,290 unused)"
-std::string text_of(const WeightCounts& counts) {
+std::string weights_text(const WeightCounts& counts) {
   std::string rest;
   if (counts.frozen > 0) rest = thousands(counts.frozen) + " frozen";
   if (counts.unused > 0) rest += (rest.empty() ? "" : ", ") + thousands(counts.unused) + " unused";
@@ -68,7 +72,8 @@ const EpochReport* validated(const CycleReport& report) {
 boost::json::array left_over_of(const RunOutcome& outcome) {
   boost::json::array all;
   const auto add = [&](const char* of, const std::vector<LeftOver>& streams) {
-    for (const LeftOver& left : streams) all.push_back(boost::json::object{{"of", of}, {"producer", left.producer}, {"samples", left.samples}});
+    for (const LeftOver& left : streams)
+      all.push_back(boost::json::object{{"of", of}, {"producer", left.producer}, {"samples", left.samples}});
   };
   add("run", outcome.report.left_over);
   if (const Evaluation* validation = validation_of(outcome.report)) add("validation", validation->left_over);
@@ -101,6 +106,7 @@ boost::json::object figures_json(HarmonicGraph& graph, const RunOutcome& outcome
   o["kept"] = outcome.kept.empty() ? boost::json::value(nullptr) : boost::json::value(outcome.kept);
   const WeightCounts counts = count_weights(store, outcome.used, outcome.changed);
   o["weights"] = boost::json::object{{"trained", counts.trained}, {"frozen", counts.frozen}, {"unused", counts.unused}};
+  o["waited_for_data"] = json_of(r.waited);
   o["metrics"] = json_of(r.metrics);
   const Evaluation* validation = validation_of(r);
   o["validation"] = validation ? boost::json::value(json_of(validation->all())) : boost::json::value(nullptr);
@@ -119,7 +125,8 @@ void tell_kept(const Options& options, const RunOutcome& outcome) {
   if (!outcome.not_kept.empty()) print_note("no copy of the weights was kept: " + outcome.not_kept);
   if (outcome.kept.empty()) return;
   say("kept weights: " + outcome.kept);
-  say(fmt::format("to use them:  harmonics infer {} --weights {} --producer ADDRESS", quoted(options.files.front()), quoted(outcome.kept)));
+  say(fmt::format("to use them:  harmonics infer {} --weights {} --producer ADDRESS",
+                  cli::quoted(options.files.front()), cli::quoted(outcome.kept)));
 }
 
 }  // namespace
@@ -129,20 +136,26 @@ const Evaluation* validation_of(const CycleReport& report) {
   return epoch ? &*epoch->validation : nullptr;
 }
 
-const Evaluation* judged_last(const RunOutcome& outcome) { return outcome.test ? &*outcome.test : validation_of(outcome.report); }
+const Evaluation* judged_last(const RunOutcome& outcome) {
+  return outcome.test ? &*outcome.test : validation_of(outcome.report);
+}
 
 boost::json::value confusion_json(const Evaluation& e) {
   boost::json::object layers;
   for (const LayerFigures& layer : e.layers) {
     if (layer.table.side == 0) continue;
     boost::json::array rows;
-    for (size_t at = 0; at < layer.table.cells.size(); at += layer.table.side) rows.push_back(boost::json::array(layer.table.cells.data() + at, layer.table.cells.data() + at + layer.table.side));
+    for (size_t at = 0; at < layer.table.cells.size(); at += layer.table.side)
+      rows.push_back(
+          boost::json::array(layer.table.cells.data() + at, layer.table.cells.data() + at + layer.table.side));
     layers[layer.layer] = std::move(rows);
   }
   return layers;
 }
 
-bool asks_for_confusion(const Options& options) { return std::find(options.run.metrics.begin(), options.run.metrics.end(), "confusion") != options.run.metrics.end(); }
+bool asks_for_confusion(const Options& options) {
+  return std::find(options.run.metrics.begin(), options.run.metrics.end(), "confusion") != options.run.metrics.end();
+}
 
 double speed_of(const EpochReport& e) { return e.seconds > 0 ? static_cast<double>(e.samples) / e.seconds : 0; }
 
@@ -153,7 +166,8 @@ std::string epoch_text(const EpochReport& e, bool constant_rate) {
   for (const auto& [name, value] : e.figures)
     if (name.find('.') == std::string::npos) s += fmt::format("  {} {}", name, value_text(name, value));
   if (!constant_rate) s += fmt::format("  lr {:.3g}", e.learning_rate);
-  if (e.validation) s += "  · validation " + figures_text(*e.validation);
+  if (e.waited > kWaitTold && e.waited > kWaitShare * e.seconds)
+    s += fmt::format("  waited for data {:.0f} %", 100 * e.waited / e.seconds);
   return s;
 }
 
@@ -178,21 +192,31 @@ void summarise(HarmonicGraph& graph, const Options& options, const RunOutcome& o
   if (options.quiet) return;
   const CycleReport& r = outcome.report;
   if (!outcome.trained) {
-    if (options.weights.empty() && count_weights(graph.store(), {}, {}).all() > 0) print_note("no --weights were given: the results come from weights that never learned");
-    say(fmt::format("inferred {} samples in {} ({})", thousands(r.samples), duration(r.seconds), rate(r.samples_per_second)));
+    if (options.weights.empty() && count_weights(graph.store(), {}, {}).all() > 0)
+      print_note("no --weights were given: the results come from weights that never learned");
+    say(fmt::format("inferred {} samples in {} ({})", thousands(r.samples), duration(r.seconds),
+                    rate(r.samples_per_second)));
     return;
   }
-  say(fmt::format("trained {} on {} samples in {} ({}, stopped by {}): {}", text_of(count_weights(graph.store(), outcome.used, outcome.changed)), thousands(r.samples), duration(r.seconds), rate(r.samples_per_second), r.stopped_by, loss_text(r)));
+  say(fmt::format("trained {} on {} samples in {} ({}, stopped by {}): {}",
+                  weights_text(count_weights(graph.store(), outcome.used, outcome.changed)), thousands(r.samples),
+                  duration(r.seconds), rate(r.samples_per_second), r.stopped_by, loss_text(r)));
   say("by " + outcome.training);
+  if (r.waited * r.seconds > kWaitTold && r.waited > kWaitShare)
+    say(fmt::format("waited for data {:.0f} % of the time", 100 * r.waited));
   if (const EpochReport* e = validated(r))
     say(fmt::format("validation{} on {} samples: {}", e->step == r.steps ? "" : " after step " + thousands(e->step),
                     thousands(e->validation->samples), figures_text(*e->validation)));
-  else if (!options.validations.empty()) print_note("the run ended before it was validated");
+  else if (!options.validations.empty())
+    print_note("the run ended before it was validated");
   if (!outcome.tested && !options.tests.empty()) print_note("the test was left out: the run ended before its time");
-  if (outcome.test) say(fmt::format("test on {} samples: {}", thousands(outcome.test->samples), figures_text(*outcome.test)));
+  if (outcome.test)
+    say(fmt::format("test on {} samples: {}", thousands(outcome.test->samples), figures_text(*outcome.test)));
   if (const Evaluation* e = judged_last(outcome); e && asks_for_confusion(options))
     for (const LayerFigures& layer : e->layers)
-      if (layer.table.side > 0) say(fmt::format("confusion of '{}': {}", layer.layer, confusion_text(layer.table, class_names(graph, layer.layer))));
+      if (layer.table.side > 0)
+        say(fmt::format("confusion of '{}': {}", layer.layer,
+                        confusion_text(layer.table, class_names(graph, layer.layer))));
   tell_kept(options, outcome);
 }
 

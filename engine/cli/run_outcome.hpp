@@ -16,13 +16,13 @@ struct RunOutcome {
   CycleReport report;  // of the last cycle that trained, else of the last
   bool trained = false, interrupted = false, tested = false;
   std::optional<Evaluation> test;
-  int cycle = -1;        // that trained last
-  std::string training;  // by what it was trained
-  std::optional<Error> failure;  // what ended it: the steps before it are kept
-  std::string checkpoint;  // the newest
+  int cycle = -1;                       // that trained last
+  std::string training;                 // by what it was trained
+  std::optional<Error> failure;         // what ended it: the steps before it are kept
+  std::string checkpoint;               // the newest
   std::set<std::string> used, changed;  // parameters of all cycles that ran; those that training changed
-  std::string kept;        // the copy of weights that nothing else saves
-  std::string not_kept;    // why there is none
+  std::string kept;                     // the copy of weights that nothing else saves
+  std::string not_kept;                 // why there is none
 };
 
 // The last epoch that was validated; null: none was.

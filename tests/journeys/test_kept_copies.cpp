@@ -57,7 +57,8 @@ TEST_CASE("kept weights: a run without --save says so when it begins, and keeps 
   const Unsaved u;
   const Result r = u.run("");
   REQUIRE(r.code == 0);
-  const size_t said = r.err.find("note: the weights are not saved: --save FILE saves them; a copy will be kept in " + u.kept);
+  const size_t said =
+      r.err.find("note: the weights are not saved: --save FILE saves them; a copy will be kept in " + u.kept);
   REQUIRE(said != std::string::npos);
   CHECK(said < r.err.find("epoch 1"));
   const std::string path = named_by(r.err, "kept weights: ");
@@ -70,7 +71,8 @@ TEST_CASE("kept weights: a run without --save says so when it begins, and keeps 
   const std::string saved = u.f / "w.safetensors";
   REQUIRE(u.run("--save " + saved).code == 0);
   CHECK(read(path) == read(saved));
-  CHECK(harmonics("infer " + u.flow + " --weights " + path + " --producer x=" + (u.f / "x.csv") + " --quiet").code == 0);
+  CHECK(harmonics("infer " + u.flow + " --weights " + path + " --producer x=" + (u.f / "x.csv") + " --quiet").code ==
+        0);
 }
 
 TEST_CASE("kept weights: no copy where a flag saves them, where none is wanted, or where nothing was learned") {
@@ -113,7 +115,8 @@ TEST_CASE("kept weights: the last three stay, and nothing else of the folder is 
 TEST_CASE("kept weights: copies have a gibibyte in all, the oldest give way") {
   const Unsaved u;
   fs::create_directories(u.kept);
-  const std::string large = u.kept + "/g-20200101T000000-1.safetensors", small = u.kept + "/g-20200102T000000-1.safetensors";
+  const std::string large = u.kept + "/g-20200101T000000-1.safetensors",
+                    small = u.kept + "/g-20200102T000000-1.safetensors";
   std::ofstream(large) << "x";
   fs::resize_file(large, uint64_t{1} << 30);  // without blocks on the disk
   std::ofstream(small) << "x";
@@ -134,7 +137,8 @@ TEST_CASE("kept weights: a folder that cannot be written is a note") {
   const Result nowhere = harmonics_in("XDG_STATE_HOME= HOME=", "run " + u.flow + u.streams);
   CHECK(nowhere.code == 0);
   CHECK(has(nowhere.err, "note: no copy of the weights was kept: neither XDG_STATE_HOME nor HOME names a folder"));
-  const Result home = harmonics_in("XDG_STATE_HOME=relative HOME='" + (u.f / "home") + "'", "run " + u.flow + u.streams);
+  const Result home =
+      harmonics_in("XDG_STATE_HOME=relative HOME='" + (u.f / "home") + "'", "run " + u.flow + u.streams);
   CHECK(home.code == 0);
   CHECK(has(home.err, "kept weights: " + (u.f / "home/.local/state/harmonics/kept/g-")));
 }
@@ -149,8 +153,8 @@ TEST_CASE("kept weights: a run that fails by its data or its numbers keeps the l
   size_t at = 0;
   for (int row = 0; row < 9; ++row) at = large.find('\n', at) + 1;
   large.replace(at, large.find(',', at) - at, "1e38");
-  const std::string common = "run " + flow + " --producer x=" + u.f.write("large.csv", large) + " --producer 'y=" +
-                             (u.f / "y.csv") + "?shuffle=0' --optimizer 'sgd(lr=10)' ";
+  const std::string common = "run " + flow + " --producer x=" + u.f.write("large.csv", large) +
+                             " --producer 'y=" + (u.f / "y.csv") + "?shuffle=0' --optimizer 'sgd(lr=10)' ";
   const Result nan = harmonics_in(u.variables(), common);
   CHECK(nan.code == 1);
   const std::string path = named_by(nan.err, "kept weights: "), expected = u.f / "expected.safetensors";

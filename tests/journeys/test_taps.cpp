@@ -30,8 +30,11 @@ TEST_CASE("taps: one that reaches no weights is an error with what to write") {
 }
 )hmx");
   CHECK(line.code == 78);
-  CHECK(has(line.err, "g.hmx:4:48: error: the training tap of 'guess' reaches no weights, so nothing would be learned"));
-  CHECK(has(line.err, "note: 'guess' has no width and no other source than the producer 'features', so it is that stream, without weights"));
+  CHECK(
+      has(line.err, "g.hmx:4:48: error: the training tap of 'guess' reaches no weights, so nothing would be learned"));
+  CHECK(has(line.err,
+            "note: 'guess' has no width and no other source than the producer 'features', so it is that stream, "
+            "without weights"));
   CHECK(has(line.err, "help: let its arrow learn: features -(affine)-> guess; or give the layer a width"));
   CHECK_FALSE(has(line.err, "epoch 1"));
 
@@ -65,9 +68,12 @@ TEST_CASE("taps: with the remedy that the error names a line is learned") {
 
 TEST_CASE("weights: what does not fit is said before the first step, what is frozen or unused is counted apart") {
   const Houses houses;
-  const std::string first = "harmonic g { producer x; producer y; layer h {3}; layer o; cycle (epochs 2) { x -(relu)-> h -> o; o <-(mse)- y; } }\n";
+  const std::string first =
+      "harmonic g { producer x; producer y; layer h {3}; layer o; cycle (epochs 2) { x -(relu)-> h -> o; o <-(mse)- y; "
+      "} }\n";
   const std::string next =
-      "harmonic g { producer x; producer y; layer h {3}; layer p; cycle (epochs 2) { x -(affine(freeze=true), relu)-> h -> p; p <-(mse)- y; } }\n";
+      "harmonic g { producer x; producer y; layer h {3}; layer p; cycle (epochs 2) { x -(affine(freeze=true), relu)-> "
+      "h -> p; p <-(mse)- y; } }\n";
   const std::string weights = houses.f / "w.safetensors";
   const Result learned = houses.run(first, "--json --save " + weights);
   REQUIRE(learned.code == 0);
@@ -88,11 +94,20 @@ TEST_CASE("weights: what does not fit is said before the first step, what is fro
 TEST_CASE("weights: what the second cycle lacks is said before the first begins, and nothing of it is called unused") {
   const Houses houses;
   const std::string head = "harmonic g { producer x; producer y; layer h {3}; layer o; layer p; ";
-  const std::string one = "cycle (epochs 1) { x -(relu)-> h -> o; o <-(mse)- y; } ", two = "cycle (epochs 1) { x -(tanh)-> p; p <-(mse)- y; } ";
+  const std::string one = "cycle (epochs 1) { x -(relu)-> h -> o; o <-(mse)- y; } ",
+                    two = "cycle (epochs 1) { x -(tanh)-> p; p <-(mse)- y; } ";
   const std::string three = "cycle (epochs 1) { x -(affine(name=\"other\"))-> p; p <-(mse)- y; } ";
   const std::string weights = houses.f / "w.safetensors";
-  REQUIRE(houses.run("harmonic g { producer x; producer y; layer h {3}; layer o; layer p {1}; " + one + two + "}\n", "--quiet --save " + weights).code == 0);
-  CHECK_FALSE(has(houses.run("harmonic g { producer x; producer y; layer h {3}; layer o; layer p {1}; " + one + two + "}\n", "--weights " + weights).err, "note: in the file"));
+  REQUIRE(houses
+              .run("harmonic g { producer x; producer y; layer h {3}; layer o; layer p {1}; " + one + two + "}\n",
+                   "--quiet --save " + weights)
+              .code == 0);
+  CHECK_FALSE(
+      has(houses
+              .run("harmonic g { producer x; producer y; layer h {3}; layer o; layer p {1}; " + one + two + "}\n",
+                   "--weights " + weights)
+              .err,
+          "note: in the file"));
   const Result r = houses.run(head + one + three + "}\n", "--weights " + weights);
   REQUIRE(r.code == 0);
   const size_t said = r.err.find("not in the file, starting fresh:");
