@@ -112,7 +112,7 @@ export class Chart {
     if (right === left) right = left + 1;
     if (high - low < 1e-9 * Math.abs(high) || high === low) {
       const room = Math.abs(high) * 0.1 || 1;
-      [low, high] = this.log ? [low / 2, high * 2] : [low - room, high + room];
+      [low, high] = this.log ? [low / 2, high * 2] : [high === 0 ? 0 : low - room, high + room];
     } else if (!this.log) {
       const room = 0.05 * (high - low);
       [low, high] = [low >= 0 ? Math.max(0, low - room) : low - room, high + room];
@@ -138,7 +138,9 @@ export class Chart {
     context.stroke();
     context.textAlign = "center";
     context.textBaseline = "top";
-    for (const step of ticks(frame.left, frame.right, Math.max(2, frame.width / 110))) {
+    // Steps are whole: a short axis has fewer marks, not the same number twice.
+    for (const step of ticks(frame.left, frame.right, Math.max(2, Math.min(frame.right - frame.left, frame.width / 110)))) {
+      if (!Number.isInteger(step)) continue;
       const text = whole(step), half = context.measureText(text).width / 2;
       context.fillText(text, Math.min(frame.x(step), frame.width - half), kHeight - kBottom + 6);
     }

@@ -150,14 +150,21 @@ int64_t read_count(Reader& reader, const std::string& word) {
   return reader.whole_number(*digits);
 }
 
+// IDENT '=' value, and not one of the conditions that may have a '=' too.
+bool is_setting(Lexer ahead) {
+  const std::string word(ahead.peek_word());
+  if (!ahead.name() || !ahead.accept("=")) return false;
+  if (word == "for") return !ahead.duration();
+  return !((word == "epochs" || word == "steps") && ahead.integer());
+}
+
 CycleCondition read_condition_body(Reader& reader, size_t begin) {
   using Kind = CycleCondition::Kind;
   Lexer& lexer = reader.lexer;
   CycleCondition condition{Kind::For, 0, 0, {}, {}, {}, {}};
-  Lexer ahead = lexer;
-  const bool is_setting = ahead.name() && ahead.at("=");
-  if (is_setting) return read_setting(reader, begin);
+  if (is_setting(lexer)) return read_setting(reader, begin);
   if (lexer.accept_word("for")) {
+    lexer.accept("=");
     const auto duration = lexer.duration();
     if (!duration) refuse_duration(reader);
     condition.seconds = read_seconds(reader, *duration);
@@ -170,6 +177,7 @@ CycleCondition read_condition_body(Reader& reader, size_t begin) {
   } else if (lexer.at_word("epochs") || lexer.at_word("steps")) {
     const std::string word(lexer.peek_word());
     lexer.accept_word(word);
+    lexer.accept("=");
     condition.kind = word == "epochs" ? Kind::Epochs : Kind::Steps;
     condition.count = read_count(reader, word);
   } else {

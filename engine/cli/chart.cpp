@@ -33,14 +33,56 @@ void grid(std::string& s, const Frame& f) {
                      kLeft, f.y(v), kLeft + kWidth, f.y(v), kLeft - 8, f.y(v) + 4, axis_text(v, f.panel.percent));
 }
 
-void line(std::string& s, const Frame& f, const Series& series) {
-  if (series.points.size() > 1) {
-    s += fmt::format("<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-linejoin=\"round\" opacity=\"{:g}\" points=\"", series.colour, series.opacity);
-    for (const auto& [x, y] : series.points) s += fmt::format("{:.1f},{:.1f} ", f.x(x), f.y(y));
-    s += "\"/>\n";
+// The parts of a curve within the panel, cut where it leaves it at the top.
+std::vector<Points> within(const Points& points, double top) {
+  std::vector<Points> parts(1);
+  for (size_t i = 0; i < points.size(); ++i) {
+    const auto [x, y] = points[i];
+    if (i > 0) {
+      const auto [x0, y0] = points[i - 1];
+      if ((y > top) != (y0 > top)) {
+        parts.back().emplace_back(x0 + (x - x0) * (top - y0) / (y - y0), top);
+        if (y > top) parts.emplace_back();
+      }
+    }
+    if (y <= top) parts.back().emplace_back(x, y);
   }
-  if (series.dots || series.points.size() == 1)
-    for (const auto& [x, y] : series.points) s += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"#fff\" stroke=\"{}\" stroke-width=\"1.8\"/>\n", f.x(x), f.y(y), series.colour);
+  std::erase_if(parts, [](const Points& part) { return part.empty(); });
+  return parts;
+}
+
+void line(std::string& s, const Frame& f, const Series& series) {
+  for (const Points& points : within(series.points, f.panel.top)) {
+    if (points.size() > 1) {
+      s += fmt::format(
+          "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-linejoin=\"round\" opacity=\"{:g}\" "
+          "points=\"",
+          series.colour, series.opacity);
+      for (const auto& [x, y] : points) s += fmt::format("{:.1f},{:.1f} ", f.x(x), f.y(y));
+      s += "\"/>\n";
+    }
+    if (series.dots || points.size() == 1)
+      for (const auto& [x, y] : points)
+        s += fmt::format(
+            "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"#fff\" stroke=\"{}\" stroke-width=\"1.8\"/>\n", f.x(x),
+            f.y(y), series.colour);
+  }
+}
+
+// What lies above the panel is marked with how far it goes.
+void beyond(std::string& s, const Frame& f) {
+  const std::pair<double, double>* highest = nullptr;
+  for (const Series& series : f.panel.series)
+    for (const auto& point : series.points)
+      if (point.second > f.panel.top && (!highest || point.second > highest->second)) highest = &point;
+  if (!highest) return;
+  const double x = std::max(f.x(highest->first), kLeft + 6);
+  s += fmt::format(
+      "<path class=\"beyond\" d=\"M{:.1f} {:.1f}l-4 7h8z\" fill=\"#8a939c\"/><text x=\"{:.1f}\" y=\"{:.1f}\">up to {} "
+      "at step {}</text>\n",
+      x, f.y0 + 1, x + 8, f.y0 + 9,
+      f.panel.percent ? axis_text(highest->second, true) : fmt::format("{:.4g}", highest->second),
+      thousands(static_cast<int64_t>(highest->first)));
 }
 
 void heading(std::string& s, const Frame& f) {
@@ -75,10 +117,10 @@ double round_step(double span, double lines) {
 }
 
 Points smoothed(const Points& points) {
-  const size_t reach = points.size() / 80;
+  const size_t widest = points.size() / 80;
   Points result;
   for (size_t i = 0; i < points.size(); ++i) {
-    const size_t first = i < reach ? 0 : i - reach, last = std::min(points.size(), i + reach + 1);
+    const size_t reach = std::min({widest, i, points.size() - 1 - i}), first = i - reach, last = i + reach + 1;
     double sum = 0;
     for (size_t j = first; j < last; ++j) sum += points[j].second;
     result.emplace_back(points[i].first, sum / static_cast<double>(last - first));
@@ -95,6 +137,7 @@ std::string chart_svg(const std::vector<Panel>& panels, double right, const std:
     const Frame f{kTop + static_cast<double>(i) * (kHeight + kGap), right, panels[i]};
     grid(s, f);
     for (const Series& series : panels[i].series) line(s, f, series);
+    beyond(s, f);
     heading(s, f);
     const double step = round_step(right, 6);
     for (double v = 0; v <= right * 1.0001; v += step) s += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", f.x(v), f.y0 + kHeight + 16, step >= 1 ? thousands(static_cast<int64_t>(v)) : fmt::format("{:g}", v));

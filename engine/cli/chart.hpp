@@ -27,7 +27,7 @@ struct Panel {
 // `right`: where the horizontal axis ends. No panel: a picture that says so.
 std::string chart_svg(const std::vector<Panel>& panels, double right, const std::string& horizontal);
 
-// Each point the mean of its neighbourhood, a fortieth of the curve wide.
+// Each point the mean of its neighbourhood, a fortieth of the curve wide, and narrower towards its ends, which stay.
 Points smoothed(const Points& points);
 
 // A round step (1, 2, 5 times a power of ten) so that about `lines` fit into the span.

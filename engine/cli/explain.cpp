@@ -1,5 +1,6 @@
 // harmonics explain: what a flow becomes, stage by stage.
 #include <algorithm>
+#include <exception>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
@@ -7,6 +8,7 @@
 #include "dsl/hmx/print.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/dot.hpp"
+#include "engine/cli/graph_summary.hpp"
 #include "engine/cli/open_graph.hpp"
 #include "engine/cli/output.hpp"
 #include "engine/cli/terminal.hpp"
@@ -19,14 +21,9 @@ namespace json = boost::json;
 namespace {
 
 bool wants(const Options& o, const char* what) {
-  if (o.show.empty() && o.after.empty() && !o.select && !o.placement) return std::string(what) == "flow" || std::string(what) == "widths";
+  if (o.show.empty() && o.after.empty() && !o.select && !o.placement)
+    return std::string(what) == "summary" || std::string(what) == "flow" || std::string(what) == "widths";
   return std::find(o.show.begin(), o.show.end(), what) != o.show.end();
-}
-
-std::string bytes_text(uint64_t n) {
-  if (n < 1024) return fmt::format("{} B", n);
-  if (n < 1024 * 1024) return fmt::format("{:.1f} KiB", static_cast<double>(n) / 1024);
-  return fmt::format("{:.1f} MiB", static_cast<double>(n) / (1024 * 1024));
 }
 
 // What is asked for, as text for people or as members of one object.
@@ -187,6 +184,19 @@ void require_types(HarmonicGraph& graph, const Options& options) {
       }
 }
 
+std::unique_ptr<HarmonicGraph> open_to_explain(const Flow& flow, const Options& options) {
+  std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, options.inference);
+  graph->assume_declared_streams();
+  require_types(*graph, options);
+  return graph;
+}
+
+void show_summary(HarmonicGraph& graph, const Options& options, Explanation& e) {
+  const GraphSummary summary = summary_of(graph, options);
+  e.say(summary_text(summary) + "\n");
+  e.object()["summary"] = summary_json(summary);
+}
+
 void explain(const Flow& flow, const Options& options, Explanation& e) {
   if (options.dot) {
     std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, options.inference);
@@ -196,15 +206,23 @@ void explain(const Flow& flow, const Options& options, Explanation& e) {
     e.object()["dot"] = dot;
     return;
   }
+  const bool programs = wants(options, "program") || wants(options, "kernels") || wants(options, "memory") ||
+                        options.select || options.placement || !options.after.empty();
+  const bool opens = wants(options, "widths") || wants(options, "summary") || programs;
+  std::unique_ptr<HarmonicGraph> graph;
+  std::exception_ptr failed;  // the flow is shown all the same
+  try {
+    if (opens) graph = open_to_explain(flow, options);
+    if (opens && wants(options, "summary")) show_summary(*graph, options, e);
+  } catch (const Error&) {
+    failed = std::current_exception();
+  }
   if (wants(options, "flow")) {
     e.say(to_text(flow) + "\n");
     e.object()["flow"] = to_text(flow);
   }
-  const bool programs = wants(options, "program") || wants(options, "kernels") || wants(options, "memory") || options.select || options.placement || !options.after.empty();
-  if (!wants(options, "widths") && !programs) return;
-  std::unique_ptr<HarmonicGraph> graph = open_graph(flow, options, options.inference);
-  graph->assume_declared_streams();
-  require_types(*graph, options);
+  if (failed) std::rethrow_exception(failed);
+  if (!opens) return;
   e.object()["graph"] = graph->graph().name;
   if (wants(options, "widths")) show_widths(*graph, e);
   for (int cycle = 0; cycle < static_cast<int>(graph->graph().cycles.size()); ++cycle) {

@@ -229,6 +229,8 @@ void run_flags(VerbRow& verb) {
   streams(f);
   consumers(f, "bind a consumer, e.g. results=file:out.csv");
   f.text("save", "FILE", "write the weights here (safetensors)", &Options::save);
+  f.on("no-keep", "without --save and --checkpoint: keep no copy of the weights in the user's state folder",
+       &Options::no_keep);
   f.on("infer", "leave the training taps out", &Options::inference);
   stopping(f);
   training(f);
@@ -288,8 +290,8 @@ void explain_flags(VerbRow& verb) {
   graph(f);
   streams(f);
   f.group("What to show");
-  FlagRow& show = f.texts("show", "WHAT", " (default: flow and widths)", &Options::show);
-  show.choices = {"flow", "widths", "program", "kernels", "memory"};
+  FlagRow& show = f.texts("show", "WHAT", " (default: summary, flow and widths)", &Options::show);
+  show.choices = {"summary", "flow", "widths", "program", "kernels", "memory"};
   show.list = true;
   f.text("after", "PASS", "the program after a pass (trace, cse, fuse_elementwise, ...; 'all')", &Options::after);
   f.on("select", "which implementation computes each call, and why the others do not", &Options::select);

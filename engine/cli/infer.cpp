@@ -21,8 +21,8 @@ int write_text(HarmonicGraph& graph, const Options& options) {
   s.threads = options.run.threads;
   static_cast<DeviceSettings&>(s) = options.run;
   std::string text;
-  if (!options.json) print_data(options.prompt);
   generate(graph, 0, s, [&](const std::string& symbol) {
+    if (text.empty() && !options.json) print_data(options.prompt);  // the model knows it
     text += symbol;
     if (options.json) return;
     print_data(symbol);

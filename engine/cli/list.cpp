@@ -1,5 +1,6 @@
 // harmonics list and inspect: what exists, one line each; one thing in full.
 #include <algorithm>
+#include <filesystem>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
@@ -9,6 +10,7 @@
 #include "engine/cli/ckpt.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/command_table.hpp"
+#include "engine/cli/file_summary.hpp"
 #include "engine/cli/output.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/execution/device_memory.hpp"
@@ -109,19 +111,60 @@ std::string shortened(const std::vector<std::string>& words) {
 }
 
 // What an address gives: opens it and reads nothing.
-int inspect_stream(const std::string& text, const Options& options) {
-  Address address = parse_address(text);
-  const StreamSteps steps = take_stream_steps(address);
-  const SteppedSource stepped = with_steps("stream", open_source(Registry::global(), "stream", address), steps, Registry::global());
-  const StreamInfo& info = stepped.source.info();
-  if (options.json) {
-    print_json(json::object{{"version", 1}, {"address", text}, {"dtype", std::string(dtype_name(info.dtype))}, {"sample", json::value_from(info.sample.vector())}, {"size", info.size}, {"classes", info.classes}, {"symbols", json::value_from(info.symbols)}, {"notes", info.notes}});
-    return kDone;
-  }
-  print("stream {}\n  samples     {}\n  each        {}\n", text, info.size ? thousands(static_cast<int64_t>(info.size)) : "without end", sample_type_text(info.dtype, info.sample));
+json::object stream_object(const std::string& text, const StreamInfo& info) {
+  return {{"version", 1},
+          {"address", text},
+          {"dtype", std::string(dtype_name(info.dtype))},
+          {"sample", json::value_from(info.sample.vector())},
+          {"size", info.size},
+          {"classes", info.classes},
+          {"symbols", json::value_from(info.symbols)},
+          {"notes", info.notes}};
+}
+
+void show_stream(const std::string& text, const StreamInfo& info) {
+  print("stream {}\n  samples     {}\n  each        {}\n", text,
+        info.size ? thousands(static_cast<int64_t>(info.size)) : "without end",
+        sample_type_text(info.dtype, info.sample));
   if (info.classes) print("  classes     {}\n", info.classes);
   if (!info.symbols.empty()) print("  symbols     {}\n", shortened(info.symbols));
   if (!info.notes.empty()) print("{}\n", info.notes);
+}
+
+StreamInfo info_of_stream(Address address) {
+  const StreamSteps steps = take_stream_steps(address);
+  const SteppedSource stepped = with_steps("stream", open_source(Registry::global(), "stream", address), steps, Registry::global());
+  return stepped.source.info();
+}
+
+// A table as a whole, column by column, and as the one stream of all its columns where it is one.
+int inspect_file(const std::string& text, const FileSummary& summary, const Options& options) {
+  std::optional<StreamInfo> info;
+  try {
+    info = info_of_stream(parse_address(text));
+  } catch (const Error&) {  // columns of words, or several arrays: each is a stream of its own
+  }
+  if (options.json) {
+    json::object o = info ? stream_object(text, *info) : json::object{{"version", 1}, {"address", text}};
+    o["rows"] = summary.rows;
+    o["columns"] = columns_json(summary);
+    print_json(o);
+    return kDone;
+  }
+  print_text(summary_text(summary));
+  if (info) print("\n");
+  if (info) show_stream(text, *info);
+  return kDone;
+}
+
+int inspect_stream(const std::string& text, const Options& options) {
+  const Address address = parse_address(text);
+  if (const auto summary = summary_of_file(address)) return inspect_file(text, *summary, options);
+  const StreamInfo info = info_of_stream(address);
+  if (options.json)
+    print_json(stream_object(text, info));
+  else
+    show_stream(text, info);
   return kDone;
 }
 
@@ -206,7 +249,9 @@ int inspect_command(const Options& options) {
   if (thing.ends_with(".safetensors")) return inspect_weights(thing, options);
   if (thing.ends_with(".so")) return inspect_plugin(thing, options);
   const std::vector<CatalogueEntry> found = catalogue_of(thing);
-  if (found.empty() && thing.find_first_of(":/.") != std::string::npos) return inspect_stream(thing, options);
+  std::error_code failed;
+  const bool address = thing.find_first_of(":/.") != std::string::npos || std::filesystem::exists(thing, failed);
+  if (found.empty() && address) return inspect_stream(thing, options);
   if (found.empty()) {
     Error e(ErrorKind::Usage, "nothing is named '" + thing + "'");
     std::vector<std::string> known;

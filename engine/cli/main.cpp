@@ -7,6 +7,9 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
+
+#include <boost/json.hpp>
 
 #include "engine/base/source_text.hpp"
 #include "engine/base/spelling.hpp"
@@ -94,13 +97,11 @@ int exit_code(ErrorKind kind) {
 
 }  // namespace harmonics::cli
 
-int main(int argc, char** argv) {
-  using namespace harmonics;
-  using namespace harmonics::cli;
-  take_standard_streams();
-  std::signal(SIGUSR1, SIG_IGN);  // runs reload plugins by it
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of writing, with its reason
-  Options options;
+namespace harmonics::cli {
+
+namespace {
+
+int run_program(int argc, char** argv, Options& options) {
   try {
     const VerbRow* const verb = parse_options(argc, argv, options);
     const int code = verb ? dispatch(*verb, options) : static_cast<int>(kDone);
@@ -108,10 +109,43 @@ int main(int argc, char** argv) {
     return code;
   } catch (const Error& e) {
     print_error(e);
-    return exit_code(e.kind());
+    return is_reader_gone(e) ? static_cast<int>(kUnavailable) : exit_code(e.kind());
   } catch (const std::exception& e) {
     const Error error = error_of(e);
     print_error(error);
     return exit_code(error.kind());
   }
+}
+
+// Was it asked for, also where the rest of the command line was not understood?
+bool wants_json(int argc, char** argv, const Options& options) {
+  return options.json ||
+         std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--json"; });
+}
+
+// Programs find an object on the last line also when there was nothing to print.
+void print_failure() {
+  if (printed_json() || first_error().is_null()) return;
+  try {
+    print_json(boost::json::object{{"version", 1}, {"error", first_error()}});
+    finish_output();
+  } catch (const Error&) {  // nobody can be told
+  }
+}
+
+}  // namespace
+
+}  // namespace harmonics::cli
+
+int main(int argc, char** argv) {
+  using namespace harmonics;
+  using namespace harmonics::cli;
+  take_standard_streams();
+  std::signal(SIGUSR1, SIG_IGN);  // runs reload plugins by it
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of writing, with its reason
+  Options options;
+  const int code = run_program(argc, argv, options);
+  if (reader_has_gone() && code == kUnavailable) end_by_reader();
+  if (code != kDone && wants_json(argc, argv, options)) print_failure();
+  return code;
 }

@@ -18,6 +18,7 @@ struct Options {
   RunSettings run;
   std::string graph;                                    // --graph NAME
   std::string weights, save, report;
+  bool no_keep = false;                                 // no copy of weights that nothing else saves
   std::vector<std::string> weights_from;                // --weights-from DIR
   ModelLimits limits;                                   // --limits
   std::string plot, confusion, tensorboard;             // pictures and event files of a run
@@ -38,7 +39,7 @@ struct Options {
   std::string kind, directory, address;                 // plugin
   std::optional<int64_t> calls;                         // plugin check
   // explain
-  std::vector<std::string> show;                        // flow widths program kernels memory; empty: flow and widths
+  std::vector<std::string> show;  // summary flow widths program kernels memory; empty: the first three
   std::string after;                                    // pass name, or "all"
   bool dot = false, inference = false, select = false, placement = false;
   // profile and bench

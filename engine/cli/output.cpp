@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <boost/json.hpp>
@@ -18,9 +19,16 @@ namespace harmonics::cli {
 
 namespace {
 
+const std::string kCannotPrint = "cannot write to standard output: ";
+bool json_was_printed = false, reader_gone = false;
+
+bool nobody_reads() {
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  return ::poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLHUP)) != 0;
+}
+
 Error output_error(int reason) {
-  return Error(kind_of_failure(reason, ErrorKind::Output),
-               std::string("cannot write to standard output: ") + std::strerror(reason));
+  return Error(kind_of_failure(reason, ErrorKind::Output), kCannotPrint + std::strerror(reason));
 }
 
 void write_output(std::string_view bytes) {
@@ -30,7 +38,7 @@ void write_output(std::string_view bytes) {
 }  // namespace
 
 void take_standard_streams() {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an error like others
+  std::signal(SIGPIPE, SIG_IGN);  // what was learned is saved before the process ends by it
   for (int file = 0; file <= 2; ++file) {
     if (::fcntl(file, F_GETFD) >= 0 || errno != EBADF) continue;
     // Else a checkpoint could be opened as descriptor 2 and receive messages. Reading 0 and writing 1 still fail.
@@ -43,12 +51,34 @@ void print_text(std::string_view text) { write_output(visible(text)); }
 
 void print_json(const boost::json::value& value) { print_json_line(boost::json::serialize(value)); }
 
-void print_json_line(std::string serialized) { write_output(valid_json(std::move(serialized)) + "\n"); }
+void print_json_line(std::string serialized) {
+  json_was_printed = true;
+  write_output(valid_json(std::move(serialized)) + "\n");
+}
+
+bool printed_json() { return json_was_printed; }
+
+bool is_reader_gone(const Error& error) {
+  if (error.kind() != ErrorKind::Unavailable ||
+      !std::string_view(error.what()).ends_with(kCannotPrint + std::string(std::strerror(EPIPE))))
+    return false;
+  return reader_gone = reader_gone || nobody_reads();
+}
+
+bool reader_has_gone() { return reader_gone; }
+
+void end_by_reader() {
+  std::signal(SIGPIPE, SIG_DFL);
+  ::raise(SIGPIPE);
+  ::_exit(128 + SIGPIPE);  // blocked by who started this process
+}
 
 void print_data(std::string_view bytes) {
   static const bool terminal = ::isatty(STDOUT_FILENO) != 0;
-  if (terminal) print_text(bytes);
-  else write_output(bytes);
+  if (terminal)
+    print_text(bytes);
+  else
+    write_output(bytes);
 }
 
 void flush_output() {
@@ -56,6 +86,7 @@ void flush_output() {
 }
 
 void finish_output() {
+  if (std::ferror(stdout) && nobody_reads()) throw output_error(EPIPE);
   if (std::ferror(stdout)) throw Error(ErrorKind::Output, "cannot write to standard output");  // --help reports none
   flush_output();
 }

@@ -9,6 +9,8 @@
 #include <boost/json/fwd.hpp>
 #include <fmt/format.h>
 
+#include <harmonics/error.hpp>
+
 namespace harmonics::cli {
 
 // At the beginning of main: SIGPIPE is ignored, and descriptors 0 to 2 are open.
@@ -29,6 +31,15 @@ void print_json_line(std::string serialized);
 void print_data(std::string_view bytes);
 
 void flush_output();
+
+// Was an object printed, so that standard output ends with one?
+bool printed_json();
+
+// Is this what came of a reader of standard output that has gone, as `head` does when it has enough?
+bool is_reader_gone(const Error& error);
+bool reader_has_gone();  // was an error that?
+// Ends the process as the signal would that such writing gives a program by default.
+[[noreturn]] void end_by_reader();
 
 // At the end of a verb that is done: everything printed has been written.
 void finish_output();

@@ -17,12 +17,18 @@ namespace {
 constexpr const char* kTraining = "#2563a8";
 constexpr const char* kValidation = "#d9681d";
 
-// The first steps would flatten the rest: the axis ends at what 98 % of the points stay under.
+// All of it. Where the first steps would flatten the rest beyond reading, what 98 % of the points stay under: the chart
+// marks how far the others go.
 double top_of(const Points& training, const Points& validation) {
   std::vector<double> all;
   for (const auto& [x, y] : training) all.push_back(y);
   std::sort(all.begin(), all.end());
-  double top = all.empty() ? 0 : all[std::min(all.size() - 1, all.size() * 98 / 100)];
+  double top = all.empty() ? 0 : all.back();
+  if (!all.empty()) {
+    constexpr double kFlattened = 20;
+    const double usual = all[std::min(all.size() - 1, all.size() * 98 / 100)];
+    if (top > kFlattened * usual && usual > 0) top = usual;
+  }
   for (const auto& [x, y] : validation) top = std::max(top, y);
   return std::max(top * 1.08, 1e-9);
 }
@@ -48,7 +54,11 @@ Panel accuracy_panel(const Points& training, const Points& validation) {
   for (const Points* points : {&training, &validation})
     for (const auto& [x, y] : *points) all.push_back(y);
   std::sort(all.begin(), all.end());
-  Panel panel{.title = "accuracy", .percent = true, .bottom = std::min(0.95, std::floor(all[all.size() / 50] * 20) / 20), .top = 1, .series = {}};
+  Panel panel{.title = "accuracy",
+              .percent = true,
+              .bottom = std::min(0.95, std::floor(all.front() * 20) / 20),
+              .top = 1,
+              .series = {}};
   add_series(panel, training, validation);
   return panel;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <fstream>
 #include <thread>
 
@@ -74,6 +75,21 @@ std::string figures_html(const ReportedRun& run) {
   return "<h2>Figures</h2>\n" + t.html();
 }
 
+int64_t trained_weights(HarmonicGraph& graph, const CycleReport& r) {
+  int64_t n = 0;
+  for (const std::string& name : r.trained)
+    if (const StoredTensor* t = graph.store().find(name)) n += t->type.shape.count();
+  return n;
+}
+
+std::string date_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  char text[40];
+  return std::strftime(text, sizeof text, "%Y-%m-%d %H:%M %z", &local) ? text : "";
+}
+
 std::string settings_html(HarmonicGraph& graph, const ReportedRun& run) {
   const ResolvedSettings settings = graph.settings(0, run.settings);
   const CycleReport& r = run.cycle;
@@ -81,11 +97,14 @@ std::string settings_html(HarmonicGraph& graph, const ReportedRun& run) {
   if (!run.command.empty()) t.row("command", run.command);
   t.row("optimizer", settings.training());
   t.row("steps", fmt::format("{} of {} samples, stopped by {}", thousands(r.steps), settings.batch * settings.accumulate, r.stopped_by));
+  t.row("learning rate of the last step", fmt::format("{:g}", r.learning_rate));
+  t.row("weights trained", thousands(trained_weights(graph, r)));
   t.row("seed", std::to_string(settings.seed));
   for (int n : graph.graph().order())
     if (const auto it = graph.widths().of.find(n); it != graph.widths().of.end()) t.row(graph.graph().nodes[static_cast<size_t>(n)].name, it->second.shape.str() + " · " + it->second.reason);
   std::string s = "<h2>Settings</h2>\n" + t.html();
   Table machine;
+  machine.row("date", date_text());
   machine.row("processor", cpu_name());
   machine.row("threads", std::to_string(run.settings.threads > 0 ? run.settings.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))));
   machine.row("device", run.settings.device);
@@ -95,9 +114,9 @@ std::string settings_html(HarmonicGraph& graph, const ReportedRun& run) {
 
 std::string name_of(const Examples& e, int64_t c) { return c >= 0 && static_cast<size_t>(c) < e.names.size() ? e.names[static_cast<size_t>(c)] : std::to_string(c); }
 
-std::string pictures_html(const Examples& examples) {
-  std::string s = "<p>Blue where it is right, red with the true class where it is wrong.</p>\n<div class=\"grid\">\n";
-  for (const Example& e : examples.samples) {
+std::string pictures_html(const Examples& examples, const std::vector<Example>& samples) {
+  std::string s = "<div class=\"grid\">\n";
+  for (const Example& e : samples) {
     const bool wrong = e.label != e.predicted;
     s += fmt::format("<figure class=\"{}\">{}<figcaption>{}{}</figcaption></figure>\n", wrong ? "wrong" : "right", image_svg(e.pixels.data(), e.rows, e.columns), escaped(name_of(examples, e.predicted)), wrong ? " (" + escaped(name_of(examples, e.label)) + ")" : "");
   }
@@ -110,28 +129,57 @@ std::string numbers_text(const std::vector<float>& v) {
   return v.size() > 6 ? s + ", …" : s;
 }
 
-std::string rows_html(const Examples& examples) {
+std::string rows_html(const Examples& examples, const std::vector<Example>& samples) {
   std::string s = "<table class=\"rows\"><tr><th>sample</th><th>predicted</th><th>is</th></tr>\n";
-  size_t number = 0;
-  for (const Example& e : examples.samples) {
-    if (number == 20) break;
+  size_t shown = 0;
+  for (const Example& e : samples) {
+    if (shown++ == 20) break;
     const bool wrong = examples.classes && e.label != e.predicted;
-    s += fmt::format("<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td></tr>\n", wrong ? "wrong" : "", number++, examples.classes ? escaped(name_of(examples, e.predicted)) : numbers_text(e.prediction), examples.classes ? escaped(name_of(examples, e.label)) : numbers_text(e.target));
+    s += fmt::format("<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td></tr>\n", wrong ? "wrong" : "", e.number,
+                     examples.classes ? escaped(name_of(examples, e.predicted)) : numbers_text(e.prediction),
+                     examples.classes ? escaped(name_of(examples, e.label)) : numbers_text(e.target));
   }
   return s + "</table>\n";
 }
 
 std::string examples_html(HarmonicGraph& graph, const RunSettings& settings) {
   StreamSet& streams = !graph.test_streams().empty() ? graph.test_streams() : !graph.validation_streams().empty() ? graph.validation_streams() : graph.streams();
+  constexpr int64_t kShown = 30;
   Examples examples;
   try {
-    examples = examples_of(graph, streams, 60, settings);
+    examples = examples_of(graph, streams, kShown, settings);
   } catch (const Error& e) {  // of data that have ended the run, too
-    return fmt::format("<h2>What it says of samples</h2>\n<p>None could be read: {}</p>\n", escaped(e.what()));
+    return fmt::format("<h2>Sample predictions</h2>\n<p>None could be read: {}</p>\n", escaped(e.what()));
   }
   if (examples.samples.empty()) return "";
   const bool pictures = examples.classes && !examples.samples.front().pixels.empty();
-  return "<h2>What it says of samples</h2>\n" + (pictures ? pictures_html(examples) : rows_html(examples));
+  const auto shown = [&](const std::vector<Example>& samples) {
+    return pictures ? pictures_html(examples, samples) : rows_html(examples, samples);
+  };
+  std::string s = "<h2>Sample predictions</h2>\n";
+  if (pictures) s += "<p>Blue where the prediction is right, red with the true class where it is wrong.</p>\n";
+  if (!examples.worst.empty())
+    s += fmt::format("<h3>The worst of the first {}</h3>\n", thousands(examples.judged)) + shown(examples.worst);
+  else
+    s += fmt::format("<p>The first {} are all right.</p>\n", thousands(examples.judged));
+  return s + "<h3>The first ones</h3>\n" + shown(examples.samples);
+}
+
+// What happened besides steps, and what the run noted.
+std::string events_html(const CycleReport& r) {
+  std::string s;
+  if (!r.events.empty()) {
+    Table t;
+    for (const RunEvent& e : r.events)
+      t.row(fmt::format("step {}, {}", thousands(e.step), duration(e.seconds)), e.text);
+    s += "<h2>Events</h2>\n" + t.html();
+  }
+  if (!r.notes.empty()) {
+    s += "<h2>Notes</h2>\n<ul>\n";
+    for (const std::string& note : r.notes) s += "<li>" + escaped(note) + "</li>\n";
+    s += "</ul>\n";
+  }
+  return s;
 }
 
 const LayerFigures* counted(const ReportedRun& run) {
@@ -144,14 +192,21 @@ const LayerFigures* counted(const ReportedRun& run) {
 std::string confusion_title(const ReportedRun& run) { return fmt::format("{} of {} samples", run.test ? "Test" : "Validation", thousands(judged_by(run)->samples)); }
 
 constexpr const char* kStyle =
-    ":root{--ink:#1c2733;--soft:#55606b;--line:#e6e8eb;--blue:#2563a8;--red:#c8463c}body{font:15px/1.5 system-ui,sans-serif;max-width:780px;margin:2rem auto;padding:0 1rem;color:var(--ink)}"
-    "h1{font-size:1.6rem;margin-bottom:.5rem}h2{font-size:1.1rem;margin:2.2rem 0 .6rem;padding-top:.8rem;border-top:1px solid var(--line)}svg{max-width:100%;height:auto}"
-    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:1rem 0}.card{border:1px solid var(--line);border-radius:8px;padding:.8rem 1rem}"
+    ":root{--ink:#1c2733;--soft:#55606b;--line:#e6e8eb;--blue:#2563a8;--red:#c8463c}body{font:15px/1.5 "
+    "system-ui,sans-serif;max-width:780px;margin:2rem auto;padding:0 1rem;color:var(--ink)}"
+    "h1{font-size:1.6rem;margin-bottom:.5rem}h3{font-size:1rem;margin:1.2rem 0 .5rem}h2{font-size:1.1rem;margin:2.2rem "
+    "0 .6rem;padding-top:.8rem;border-top:1px solid var(--line)}svg{max-width:100%;height:auto}"
+    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:1rem "
+    "0}.card{border:1px solid var(--line);border-radius:8px;padding:.8rem 1rem}"
     ".card b{display:block;font-size:1.25rem}.card span{color:var(--soft);font-size:.85rem}"
-    "table{border-collapse:collapse}th{text-align:left;font-weight:600;padding:.15rem 1.5rem .15rem 0;vertical-align:top;white-space:nowrap}td{padding:.15rem 1.5rem .15rem 0;overflow-wrap:anywhere}"
-    ".rows td,.rows th{padding:.2rem 2rem .2rem 0;border-bottom:1px solid var(--line);font-variant-numeric:tabular-nums}.rows .wrong td{color:var(--red)}"
-    ".grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(56px,1fr));gap:8px}figure{margin:0;text-align:center}figure svg{width:100%;background:#f4f4f4;border-radius:4px}"
-    "figcaption{font-size:.8rem}.right figcaption{color:var(--blue)}.wrong figcaption{color:var(--red);font-weight:700}.wrong svg{outline:2px solid var(--red)}"
+    "table{border-collapse:collapse}th{text-align:left;font-weight:600;padding:.15rem 1.5rem .15rem "
+    "0;vertical-align:top;white-space:nowrap}td{padding:.15rem 1.5rem .15rem 0;overflow-wrap:anywhere}"
+    ".rows td,.rows th{padding:.2rem 2rem .2rem 0;border-bottom:1px solid "
+    "var(--line);font-variant-numeric:tabular-nums}.rows .wrong td{color:var(--red)}"
+    ".grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(56px,1fr));gap:8px}figure{margin:0;text-align:"
+    "center}figure svg{width:100%;background:#f4f4f4;border-radius:4px}"
+    "figcaption{font-size:.8rem}.right figcaption{color:var(--blue)}.wrong "
+    "figcaption{color:var(--red);font-weight:700}.wrong svg{outline:2px solid var(--red)}"
     "pre{background:#f6f7f8;padding:1rem;overflow:auto;border-radius:6px;font-size:13px}";
 
 }  // namespace
@@ -168,7 +223,7 @@ void write_report(HarmonicGraph& graph, const ReportedRun& run, const std::strin
   std::string html = fmt::format("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{}</title><style>{}</style></head><body>\n<h1>{}</h1>\n", title, kStyle, title);
   html += cards(run) + "<h2>Learning curve</h2>\n" + curve_svg(run.cycle) + figures_html(run);
   if (const LayerFigures* layer = counted(run)) html += "<h2>What was taken for what</h2>\n" + confusion_svg(layer->table, class_names(graph, layer->layer), confusion_title(run));
-  html += examples_html(graph, run.settings) + settings_html(graph, run);
+  html += examples_html(graph, run.settings) + events_html(run.cycle) + settings_html(graph, run);
   if (graph.graph().source) html += "<h2>The flow</h2>\n<pre>" + escaped(graph.graph().source->text()) + "</pre>\n";
   write_file_atomically(path, html + "</body></html>\n");
 }

@@ -1,6 +1,8 @@
 // harmonics run: train (or infer, when the graph has no tap), test, save.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <set>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
@@ -9,12 +11,15 @@
 #include "engine/cli/checkpointing.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/command_text.hpp"
+#include "engine/cli/epoch_lines.hpp"
+#include "engine/cli/kept_weights.hpp"
 #include "engine/cli/open_graph.hpp"
 #include "engine/cli/output.hpp"
 #include "engine/cli/outputs.hpp"
 #include "engine/cli/pictures.hpp"
 #include "engine/cli/report.hpp"
 #include "engine/cli/run_log.hpp"
+#include "engine/cli/run_outcome.hpp"
 #include "engine/cli/serving.hpp"
 #include "engine/cli/stop_signals.hpp"
 #include "engine/cli/terminal.hpp"
@@ -26,93 +31,6 @@
 namespace harmonics::cli {
 
 namespace {
-
-int64_t weight_count(const ParameterStore& store) {
-  int64_t n = 0;
-  for (const auto& [name, t] : store.all())
-    if (t.role == Role::weight || t.role == Role::frozen) n += t.type.shape.count();
-  return n;
-}
-
-std::string loss_text(const CycleReport& report) {
-  std::string s = fmt::format("loss {:.4g}", report.loss);
-  if (report.accuracy >= 0) s += ", accuracy " + percent(report.accuracy);
-  return s;
-}
-
-struct RunOutcome {
-  CycleReport report;  // of the last cycle that trained, else of the last
-  bool trained = false, interrupted = false, tested = false;
-  std::optional<Evaluation> test;
-  int cycle = -1;        // that trained last
-  std::string training;  // by what it was trained
-  std::optional<Error> failure;  // what ended it: the steps before it are kept
-  std::string checkpoint;  // the newest
-};
-
-// JSON has no word for infinity and NaN.
-boost::json::value json_of(double value, bool measured = true) {
-  return measured && std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr);
-}
-
-boost::json::object json_of(const std::map<std::string, double>& values) {
-  boost::json::object o;
-  for (const auto& [name, value] : values) o[name] = json_of(value);
-  return o;
-}
-
-// The last epoch that was validated, if there was any.
-const EpochReport* validated(const CycleReport& report) {
-  for (auto it = report.by_epoch.rbegin(); it != report.by_epoch.rend(); ++it)
-    if (it->validation) return &*it;
-  return nullptr;
-}
-
-const Evaluation* validation_of(const CycleReport& report) {
-  const EpochReport* epoch = validated(report);
-  return epoch ? &*epoch->validation : nullptr;
-}
-
-// What the last passes left over, by purpose of the streams.
-boost::json::array left_over_of(const RunOutcome& outcome) {
-  boost::json::array all;
-  const auto add = [&](const char* of, const std::vector<LeftOver>& streams) {
-    for (const LeftOver& left : streams) all.push_back(boost::json::object{{"of", of}, {"producer", left.producer}, {"samples", left.samples}});
-  };
-  add("run", outcome.report.left_over);
-  if (const Evaluation* validation = validation_of(outcome.report)) add("validation", validation->left_over);
-  if (outcome.test) add("test", outcome.test->left_over);
-  return all;
-}
-
-boost::json::object json_of(const HarmonicGraph& graph, const RunOutcome& outcome) {
-  const CycleReport& r = outcome.report;
-  boost::json::object o;
-  o["version"] = 1;
-  o["graph"] = graph.graph().name;
-  o["epochs"] = r.epochs;
-  o["steps"] = r.steps;
-  o["samples"] = r.samples;
-  o["seconds"] = json_of(r.seconds);
-  o["samples_per_second"] = json_of(r.samples_per_second);
-  o["loss"] = json_of(r.loss, outcome.trained && r.steps > 0);
-  o["accuracy"] = json_of(r.accuracy, r.accuracy >= 0);
-  o["test_loss"] = json_of(outcome.test ? outcome.test->loss : 0, outcome.test.has_value());
-  o["test_accuracy"] = json_of(outcome.test ? outcome.test->accuracy : -1, outcome.test && outcome.test->accuracy >= 0);
-  o["stopped_by"] = r.stopped_by;
-  o["left_over"] = left_over_of(outcome);
-  o["lost"] = boost::json::value_from(r.lost);
-  o["training"] = outcome.trained ? boost::json::value(outcome.training) : boost::json::value(nullptr);
-  o["learning_rate"] = json_of(r.learning_rate, outcome.trained);
-  o["resumed_at"] = r.resumed_at;
-  o["checkpoint"] = outcome.checkpoint.empty() ? boost::json::value(nullptr) : boost::json::value(outcome.checkpoint);
-  o["metrics"] = json_of(r.metrics);
-  const Evaluation* validation = validation_of(r);
-  o["validation"] = validation ? boost::json::value(json_of(validation->all())) : boost::json::value(nullptr);
-  o["validation_step"] = validation ? boost::json::value(validated(r)->step) : boost::json::value(nullptr);
-  o["test"] = outcome.test ? boost::json::value(json_of(outcome.test->all())) : boost::json::value(nullptr);
-  return o;
-}
 
 void require_bound(HarmonicGraph& graph) {
   for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)
@@ -172,34 +90,30 @@ void expect_cycle(const HarmonicGraph& graph, Checkpointing& checkpoints) {
   if (checkpoints.writer() || checkpoints.from()) throw Error(ErrorKind::Usage, fmt::format("'{}' does not train: it has nothing to keep in a checkpoint", graph.graph().name));
 }
 
-std::string value_text(const std::string& name, double value) {
-  const bool share = name == "accuracy" || name.rfind("top", 0) == 0;
-  return !std::isfinite(value) ? "undefined" : share ? percent(value) : fmt::format("{:.4g}", value);
-}
+// How loaded weights and the graph differ: each of it once, and before the first step that uses them.
+class WeightNotes {
+ public:
+  WeightNotes(HarmonicGraph& graph, const Options& options) : graph_(graph) {
+    const int cycles = static_cast<int>(graph.graph().cycles.size());
+    for (int cycle = 1; !options.weights.empty() && cycle < cycles; ++cycle)
+      if (!reads_live(cycle)) {
+        CycleRuntime(graph, cycle, options.run).declare_parameters();
+        tell();
+      }
+  }
+  void tell() {
+    for (const std::string& text : graph_.weight_notes())
+      if (told_.insert(text).second) print_note(text);
+  }
 
-// "loss 0.1, accuracy 98.00 %, f1 0.97"
-std::string figures_text(const Evaluation& e) {
-  std::string s = fmt::format("loss {:.4g}", e.loss);
-  for (const LayerFigures& layer : e.layers)
-    for (const Figure& f : layer.figures) {
-      if (f.name == "loss" && e.layers.size() == 1) continue;
-      s += fmt::format(", {}{} {}", e.layers.size() > 1 ? layer.layer + "." : "", f.name, value_text(f.name, f.value));
-    }
-  return s;
-}
-
-double speed_of(const EpochReport& e) { return e.seconds > 0 ? static_cast<double>(e.samples) / e.seconds : 0; }
-
-std::string epoch_text(const EpochReport& e, bool constant_rate) {
-  std::string s = fmt::format("epoch {:<3} loss {:<8.4g}{} {}  {}", e.epoch, e.loss,
-                              e.accuracy >= 0 ? " accuracy " + percent(e.accuracy) + " " : "", rate(speed_of(e)),
-                              duration(e.seconds));
-  for (const auto& [name, value] : e.figures)
-    if (name.find('.') == std::string::npos) s += fmt::format("  {} {}", name, value_text(name, value));
-  if (!constant_rate) s += fmt::format("  lr {:.3g}", e.learning_rate);
-  if (e.validation) s += "  · validation " + figures_text(*e.validation);
-  return s;
-}
+ private:
+  bool reads_live(int cycle) const {
+    const std::vector<int> producers = graph_.graph().producers_used(cycle, true);
+    return std::any_of(producers.begin(), producers.end(), [&](int n) { return graph_.streams().source(n).once(); });
+  }
+  HarmonicGraph& graph_;
+  std::set<std::string> told_;
+};
 
 // The logs that --log and --tensorboard ask for.
 class Logs {
@@ -210,10 +124,13 @@ class Logs {
   }
   void attach(CycleRuntime& runtime, const Options& options) {
     if (logs_.empty()) return;
-    runtime.on_start([this](const std::vector<std::string>& names, const Beginning& from) {
-      for (auto& log : logs_) log->begin(names, from);
+    runtime.on_event([this](const RunEvent& e) {
+      write({"event", e.epoch, e.step, 0, e.seconds, 0, 0, {}, e.kind, e.text});
     });
     if (options.log_every > 0) runtime.on_step(options.log_every, [this](const StepReport& r) { write({"step", r.epoch, r.step, r.samples, r.seconds, r.samples_per_second, r.learning_rate, r.metrics}); });
+  }
+  void begin(const std::vector<std::string>& names, const Beginning& from) {
+    for (auto& log : logs_) log->begin(names, from);
   }
   void epoch(const EpochReport& e, const Progress& p) {
     LogRow row{"epoch", e.epoch, e.step, p.samples, p.seconds, speed_of(e), e.learning_rate, e.figures};
@@ -254,29 +171,42 @@ RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointin
   RunOutcome outcome;
   expect_cycle(graph, checkpoints);
   const int cycles = static_cast<int>(graph.graph().cycles.size());
+  WeightNotes weight_notes(graph, options);
+  const auto count = [&](const CycleReport& report) {
+    outcome.used.insert(report.used.begin(), report.used.end());
+    outcome.changed.insert(report.trained.begin(), report.trained.end());
+  };
   for (int cycle = 0; cycle < cycles; ++cycle) {
     const bool trains = graph.graph().trains(cycle);
     if (checkpoints.from() && cycle < checkpoints.from()->state.cycle) {  // it was over
-      if (trains) CycleRuntime(graph, cycle, options.run).declare_parameters();
+      if (!trains) continue;
+      CycleRuntime over(graph, cycle, options.run);
+      over.declare_parameters();
+      count(over.report());
       continue;
     }
     if (!trains) bind_results(graph, cycle);
     CycleRuntime runtime(graph, cycle, options.run);
     if (!options.weights.empty()) runtime.set_origin(options.weights);
     ProgressLine line(options.quiet || !trains);
+    EpochLines epochs;
     const auto note = [&](const std::string& text) {
       line.clear();
       print_note(text);
     };
     Logs logs(options, note);
     if (trains) logs.attach(runtime, options);
+    runtime.on_start([&](const std::vector<std::string>& names, const Beginning& from) {
+      weight_notes.tell();
+      if (trains) logs.begin(names, from);
+    });
     runtime.on_progress([&](const Progress& p) { line.show(p); });
     runtime.on_epoch([&](const EpochReport& e, const Progress& p) {
       if (!trains) return;
       logs.epoch(e, p);
       if (options.quiet) return;
       line.clear();
-      say(epoch_text(e, graph.settings(cycle, options.run).schedule.is_constant()));
+      epochs.show(e, graph.settings(cycle, options.run).schedule.is_constant());
     });
     serving.attach(runtime, cycle);
     runtime.on_note(note);
@@ -292,9 +222,11 @@ RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointin
       report = runtime.report();
     }
     line.clear();
+    epochs.end();
     logs.end();
     for (const std::string& text : report.notes) print_note(text);
-    for (const std::string& text : graph.weight_notes()) print_note(text);
+    weight_notes.tell();
+    count(report);
     outcome.interrupted = report.stopped_by == "interrupt";
     if (trains || !outcome.trained) outcome.report = std::move(report);
     outcome.trained = outcome.trained || trains;
@@ -314,61 +246,54 @@ RunOutcome run_cycles(HarmonicGraph& graph, const Options& options, Checkpointin
   return outcome;
 }
 
-bool asks_for_confusion(const Options& options) { return std::find(options.run.metrics.begin(), options.run.metrics.end(), "confusion") != options.run.metrics.end(); }
-
-// The test, else the last validation.
-const Evaluation* judged_last(const RunOutcome& outcome) { return outcome.test ? &*outcome.test : validation_of(outcome.report); }
-
-boost::json::value confusion_json(const Evaluation& e) {
-  boost::json::object layers;
-  for (const LayerFigures& layer : e.layers) {
-    if (layer.table.side == 0) continue;
-    boost::json::array rows;
-    for (size_t at = 0; at < layer.table.cells.size(); at += layer.table.side) rows.push_back(boost::json::array(layer.table.cells.data() + at, layer.table.cells.data() + at + layer.table.side));
-    layers[layer.layer] = std::move(rows);
-  }
-  return layers;
-}
-
-void summarise(HarmonicGraph& graph, const Options& options, const RunOutcome& outcome) {
-  if (options.quiet) return;
-  const CycleReport& r = outcome.report;
-  if (!outcome.trained) {
-    if (options.weights.empty() && !options.untrained && weight_count(graph.store()) > 0) print_note("no --weights were given: the results come from weights that never learned");
-    say(fmt::format("inferred {} samples in {} ({})", thousands(r.samples), duration(r.seconds), rate(r.samples_per_second)));
-    return;
-  }
-  say(fmt::format("trained {} weights on {} samples in {} ({}, stopped by {}): {}", thousands(weight_count(graph.store())), thousands(r.samples), duration(r.seconds), rate(r.samples_per_second), r.stopped_by, loss_text(r)));
-  say("by " + outcome.training);
-  if (const EpochReport* e = validated(r))
-    say(fmt::format("validation{} on {} samples: {}", e->step == r.steps ? "" : " after step " + thousands(e->step),
-                    thousands(e->validation->samples), figures_text(*e->validation)));
-  else if (!options.validations.empty()) print_note("the run ended before it was validated");
-  if (!outcome.tested && !options.tests.empty()) print_note("the test was left out: the run ended before its time");
-  if (outcome.test) say(fmt::format("test on {} samples: {}", thousands(outcome.test->samples), figures_text(*outcome.test)));
-  if (const Evaluation* e = judged_last(outcome); e && asks_for_confusion(options))
-    for (const LayerFigures& layer : e->layers)
-      if (layer.table.side > 0) say(fmt::format("confusion of '{}': {}", layer.layer, confusion_text(layer.table, class_names(graph, layer.layer))));
-  if (options.save.empty() && outcome.checkpoint.empty() && !options.json)
-    print_note("the weights were not kept: --save FILE keeps them");
-}
-
 // Of every cycle, before the first one has run for hours.
 void check_conditions(HarmonicGraph& graph, const Options& options) {
   for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)
     expect_validation(graph, static_cast<int>(cycle), graph.settings(static_cast<int>(cycle), options.run));
 }
 
-// Likewise: data that cannot be tested on.
-void check_tests(HarmonicGraph& graph, const Options& options) {
-  if (graph.test_streams().empty()) return;
-  for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle)
-    if (graph.graph().trains(static_cast<int>(cycle)))
-      expect_evaluable(graph, static_cast<int>(cycle), graph.test_streams(), options.run, Purpose::test);
+// Likewise: data that cannot be tested or validated on.
+void check_evaluation(HarmonicGraph& graph, const Options& options, StreamSet& streams, Purpose purpose) {
+  if (streams.empty()) return;
+  std::set<std::string> told;
+  for (size_t cycle = 0; cycle < graph.graph().cycles.size(); ++cycle) {
+    if (!graph.graph().trains(static_cast<int>(cycle))) continue;
+    const auto text = expect_evaluable(graph, static_cast<int>(cycle), streams, options.run, purpose);
+    if (text && !options.quiet && told.insert(*text).second)
+      print_note((purpose == Purpose::test ? "test: " : "validation: ") + *text);
+  }
+}
+
+bool trains_somewhere(const Graph& graph) {
+  for (size_t cycle = 0; cycle < graph.cycles.size(); ++cycle)
+    if (graph.trains(static_cast<int>(cycle))) return true;
+  return false;
+}
+
+// Said before the first step, when there is still time for a flag.
+void announce_unsaved(const Graph& graph, const Options& options, Checkpointing& checkpoints) {
+  if (options.quiet || !options.save.empty() || checkpoints.writer() || !trains_somewhere(graph)) return;
+  const std::string folder = options.no_keep ? "" : kept_folder();
+  print_note("the weights are not saved: --save FILE saves them" +
+             (folder.empty() ? "" : fmt::format("; a copy will be kept in {} (--no-keep: none)", folder)));
+}
+
+// A picture by another name than its format's opens nowhere.
+void expect_ending(const char* flag, const std::string& path, std::initializer_list<const char*> endings) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  if (ending.empty() || std::find(endings.begin(), endings.end(), ending) != endings.end()) return;
+  std::string known;
+  for (const char* one : endings) known += (known.empty() ? "" : " or ") + std::string(one);
+  throw Error(ErrorKind::Usage, fmt::format("{} '{}' does not end in {}", flag, path, known), {},
+              {fmt::format("{} writes {}: name the file so", flag,
+                           endings.size() > 1 ? "a page, or a picture" : "a picture as SVG")});
 }
 
 // What cannot be drawn or logged is said before the run, not after it.
 void check_pictures(const HarmonicGraph& graph, const Options& options) {
+  expect_ending("--plot", options.plot, {".svg"});
+  expect_ending("--confusion", options.confusion, {".svg"});
+  expect_ending("--report", options.report, {".html", ".htm", ".svg"});
   for (const std::string& path : options.logs) make_run_log(path);
   if (options.tests.empty() && options.validations.empty() && (!options.confusion.empty() || asks_for_confusion(options)))
     throw Error(ErrorKind::Usage, fmt::format("{} what the graph says of other data, and there is none", options.confusion.empty() ? "--metric confusion counts" : "--confusion draws"), {}, {"give it: --test NAME=ADDRESS or --validate NAME=ADDRESS"});
@@ -399,23 +324,6 @@ void draw(HarmonicGraph& graph, const Options& options, const RunOutcome& outcom
   });
 }
 
-// A figure that says nothing is a failure, whatever the training was like.
-std::optional<Error> undefined_figure(const RunOutcome& outcome) {
-  const auto wrong = [](const char* what, double loss) {
-    return Error(ErrorKind::Diverged,
-                 fmt::format("the loss of the {} is {}", what,
-                             std::isnan(loss) ? "nan"
-                             : loss > 0       ? "inf"
-                                              : "-inf"),
-                 {}, {"the weights are finite: look at the data it was measured on"});
-  };
-  const auto undefined = [](const Evaluation& e) { return e.counts && !std::isfinite(e.loss); };
-  if (outcome.test && undefined(*outcome.test)) return wrong("test", outcome.test->loss);
-  const Evaluation* validation = validation_of(outcome.report);
-  if (validation && undefined(*validation)) return wrong("validation", validation->loss);
-  return std::nullopt;
-}
-
 void tell_missing_checkpoint(const RunOutcome& outcome) {
   const std::string& why = outcome.report.no_checkpoint;
   if (!why.empty()) print_error(Error(ErrorKind::Output, "the last checkpoint was not written: " + why));
@@ -430,8 +338,19 @@ int end_of_run(const RunOutcome& outcome, const Checkpointing& checkpoints, cons
   return outcome.interrupted && StopSignals::first() != 0 ? 128 + StopSignals::first() : kDone;  // 0: told so over the control
 }
 
-void save(HarmonicGraph& graph, const Options& options, const RunOutcome& outcome, Outputs& outputs) {
-  if (options.save.empty()) return;
+// A copy of weights that are nowhere else.
+void keep(HarmonicGraph& graph, const Options& options, RunOutcome& outcome) {
+  const bool elsewhere = !outcome.checkpoint.empty() && outcome.report.no_checkpoint.empty();
+  if (elsewhere || options.no_keep || !outcome.trained || outcome.report.steps == 0) return;
+  try {
+    outcome.kept = keep_weights(graph.weights(), graph.graph().name);
+  } catch (const Error& e) {
+    outcome.not_kept = e.what();
+  }
+}
+
+void save(HarmonicGraph& graph, const Options& options, RunOutcome& outcome, Outputs& outputs) {
+  if (options.save.empty()) return keep(graph, options, outcome);
   outputs.attempt([&] {
     const bool elsewhere = !outcome.checkpoint.empty() && outcome.report.no_checkpoint.empty();
     if (elsewhere) save_sealed(graph.weights(), options.save);
@@ -455,10 +374,7 @@ void test(HarmonicGraph& graph, const Options& options, RunOutcome& outcome) {
 void report(HarmonicGraph& graph, const Options& options, const RunOutcome& outcome, Outputs& outputs) {
   draw(graph, options, outcome, outputs);
   if (!options.json) return;
-  boost::json::object o = json_of(graph, outcome);
-  const Evaluation* judged = asks_for_confusion(options) ? judged_last(outcome) : nullptr;
-  o["confusion"] = judged ? confusion_json(*judged) : boost::json::value(nullptr);
-  print_json(o);
+  print_json(run_object(graph, options, outcome));
 }
 
 int train_and_save(HarmonicGraph& graph, const Options& options, Checkpointing& checkpoints, Serving& serving) {
@@ -502,11 +418,13 @@ int run_command(const Options& given) {
     check_pictures(*graph, options);
     expect_writable_outputs(options);
     check_conditions(*graph, options);
-    check_tests(*graph, options);
+    check_evaluation(*graph, options, graph->validation_streams(), Purpose::validation);
+    check_evaluation(*graph, options, graph->test_streams(), Purpose::test);
     if (options.verb == "infer") expect_trained(*graph, options);
     if (!options.save.empty() || !options.checkpoint.empty() || options.resume) graph->expect_savable();
     Checkpointing checkpoints(options);
     announce(*graph, options);
+    announce_unsaved(graph->graph(), options, checkpoints);
     const std::string before = checkpoints.writer() ? checkpoints.writer()->last() : "";
     try {
       return train_and_save(*graph, options, checkpoints, *serving);

@@ -54,7 +54,9 @@ class CsvLog final : public RunLog {
     const std::string kept = same ? lines_until(path(), from, place_of) : "";
     file_ = begun(path(), head + "\n" + kept);
   }
+  // Its columns are what was measured.
   void put(const LogRow& r) override {
+    if (!r.event.empty()) return;
     std::string line = fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6g}", r.kind, r.epoch, r.step, r.samples, r.seconds, r.samples_per_second, r.learning_rate);
     for (const std::string& name : names_) {
       const auto it = r.values.find(name);
@@ -88,6 +90,7 @@ class JsonLinesLog final : public RunLog {
     boost::json::object values;
     for (const auto& [name, value] : r.values) values[name] = std::isfinite(value) ? boost::json::value(value) : boost::json::value(nullptr);
     o["metrics"] = std::move(values);
+    if (!r.event.empty()) o["event"] = r.event, o["text"] = r.text;
     file_->append(boost::json::serialize(o) + "\n");
   }
 

@@ -13,10 +13,11 @@
 namespace harmonics::cli {
 
 struct LogRow {
-  const char* kind;  // "step", "epoch"
+  const char* kind;  // "step", "epoch", "event"
   int64_t epoch = 0, step = 0, samples = 0;
   double seconds = 0, samples_per_second = 0, learning_rate = 0;
   std::map<std::string, double> values;  // "loss", "output.accuracy", "val.loss", ...
+  std::string event = {}, text = {};     // of an event
 };
 
 class RunLog {

@@ -9,6 +9,8 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/base/address.hpp"
+#include "engine/cli/command_text.hpp"
 #include "engine/cli/stop_signals.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/runtime/snapshot.hpp"
@@ -108,7 +110,10 @@ void Serving::expect_streams() {
   if (!open()) return;
   std::vector<std::string> names;
   for (int n : graph_.graph().nodes_of(DeclarationKind::Producer)) names.push_back(graph_.graph().nodes[static_cast<size_t>(n)].name);
-  control_->expect(names);
+  control_->expect(names, !options_.checkpoint.empty());
+  for (const std::string& text : options_.producers)
+    if (const std::string scheme = parse_binding(text).address.scheme; scheme != "file" && scheme != "synth")
+      control_->note("note", "waiting for samples of " + command_text({text}));
   service_->set_graph(graph_json(graph_.graph(), {}, Widths{}, graph_.store()));
 }
 

@@ -65,6 +65,7 @@ class TensorBoardLog final : public RunLog {
     record(head(from.step) + bytes_field(3, "brain.Event:2"));
   }
   void put(const LogRow& r) override {
+    if (!r.event.empty()) return;
     std::string summary = value("rate/samples_per_second", r.samples_per_second) + value("rate/learning_rate", r.learning_rate) + value("rate/epoch", static_cast<double>(r.epoch));
     for (const auto& [name, v] : r.values)
       if (std::isfinite(v)) summary += value((name.rfind("val.", 0) == 0 ? "validation/" + name.substr(4) : "training/" + name), v);

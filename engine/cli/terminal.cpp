@@ -4,11 +4,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <vector>
+
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <boost/json.hpp>
 #include <fmt/core.h>
 
 #include "engine/base/utf8.hpp"
+#include "engine/cli/command.hpp"
+#include "engine/cli/output.hpp"
 
 namespace harmonics::cli {
 
@@ -37,6 +43,26 @@ std::string paint(const char* code, const std::string& text) { return colours() 
 // Messages that cannot be written are dropped: no run ends because its terminal or its log has gone.
 void write_message(const std::string& text) { (void)std::fwrite(text.data(), 1, text.size(), stderr); }
 
+boost::json::value printed_error;
+
+constexpr const char* kKinds[] = {"internal", "syntax",       "name",   "shape",       "type",  "weights",
+                                  "plugin",   "device",       "stream", "no input",    "usage", "output",
+                                  "diverged", "input output", "denied", "unavailable", "memory"};
+
+boost::json::object error_object(const Error& error, const SourceText* source) {
+  const auto* several = dynamic_cast<const SourceErrors*>(&error);
+  const Error& first = several && !several->errors().empty() ? several->errors().front() : error;
+  boost::json::object o{{"kind", kKinds[static_cast<size_t>(first.kind())]},
+                        {"exit_code", exit_code(error.kind())},
+                        {"message", first.what()},
+                        {"notes", boost::json::value_from(first.notes())}};
+  const bool placed = first.span().line > 0;
+  o["file"] = placed && source ? boost::json::value(source->name()) : boost::json::value(nullptr);
+  o["line"] = placed ? boost::json::value(first.span().line) : boost::json::value(nullptr);
+  o["column"] = placed ? boost::json::value(first.span().column) : boost::json::value(nullptr);
+  return o;
+}
+
 bool labelled(const std::string& note) { return note.rfind("note: ", 0) == 0; }
 
 }  // namespace
@@ -46,12 +72,16 @@ void use_colours(const std::string& when) {
 }
 
 void print_error(const Error& error, const SourceText* source) {
+  if (is_reader_gone(error)) return;  // it has what it wanted
+  if (printed_error.is_null()) printed_error = error_object(error, source);
   if (dynamic_cast<const SourceErrors*>(&error)) return write_message(visible(error.what()));
   if (source && error.span().line) return write_message(visible(source->render(error)));
   std::string text = fmt::format("{} {}\n", paint("1;31", "error:"), visible(error.what()));
   for (const std::string& note : error.notes()) text += visible(labelled(note) ? note : "help: " + note) + "\n";
   write_message(text);
 }
+
+boost::json::value first_error() { return printed_error; }
 
 void print_note(const std::string& text) { write_message(fmt::format("{} {}\n", paint("36", "note:"), visible(text))); }
 void say(const std::string& line) { write_message(visible(line) + "\n"); }
@@ -80,6 +110,62 @@ std::string duration(double seconds) {
 
 std::string percent(double fraction) { return fmt::format("{:.2f} %", fraction * 100); }
 
+int terminal_width() {
+  winsize size{};
+  if (isatty(STDERR_FILENO) == 0) return 0;
+  constexpr int kUsual = 80;
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
+}
+
+int columns_of(const std::string& text) {
+  int columns = 0;
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = decode_utf8(text, at);
+    columns += c.valid ? display_width(c.value) : 1;
+    at += c.length;
+  }
+  return columns;
+}
+
+namespace {
+
+// A part of the progress line; of those that do not fit the one with the highest number goes first.
+struct Field {
+  std::string text;
+  int goes;
+};
+
+std::string progress_bar(double fraction, int width) {
+  std::string text;
+  const int full = static_cast<int>(fraction * width + 0.5);
+  for (int i = 0; i < width; ++i) text += i < full ? "━" : "·";
+  return text + (width > 0 ? " " : "") + fmt::format("{:3.0f} %", fraction * 100);
+}
+
+std::string joined_fields(const std::vector<Field>& fields) {
+  std::string text;
+  for (const Field& field : fields) text += (text.empty() ? "" : "  ") + field.text;
+  return text;
+}
+
+// Within so many columns; the first field is the bar where there is a fraction.
+std::string fitted_line(std::vector<Field> fields, double fraction, int columns) {
+  constexpr int kBar = 24, kShortBar = 10;
+  if (fraction >= 0) {
+    fields.insert(fields.begin(), {progress_bar(fraction, kBar), 0});
+    for (const int width : {kShortBar, 0})
+      if (columns_of(joined_fields(fields)) > columns) fields.front().text = progress_bar(fraction, width);
+  }
+  while (fields.size() > 1 && columns_of(joined_fields(fields)) > columns)
+    fields.erase(
+        std::max_element(fields.begin(), fields.end(), [](const Field& a, const Field& b) { return a.goes < b.goes; }));
+  std::string text = joined_fields(fields);
+  while (columns_of(text) > columns) text.pop_back();
+  return text;
+}
+
+}  // namespace
+
 ProgressLine::ProgressLine(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
 ProgressLine::~ProgressLine() { clear(); }
 
@@ -92,27 +178,27 @@ void ProgressLine::clear() {
 void ProgressLine::show(const Progress& p) {
   if (quiet_ || (!terminal_ && p.seconds < next_plain_)) return;
   next_plain_ = p.seconds + 10;
-  std::string text;
-  if (terminal_ && p.fraction >= 0) {
-    constexpr int kWidth = 24;
-    const int full = static_cast<int>(p.fraction * kWidth + 0.5);
-    for (int i = 0; i < kWidth; ++i) text += i < full ? "━" : "·";
-    text += fmt::format(" {:3.0f} %  ", p.fraction * 100);
-  }
-  if (p.epochs > 0) text += fmt::format("epoch {}/{}  ", std::min(p.epoch + 1, p.epochs), p.epochs);
-  text += fmt::format("step {}  loss {:.4g}", thousands(p.step), p.loss);
-  if (p.accuracy >= 0) text += fmt::format("  accuracy {}", percent(p.accuracy));
-  if (p.window > 0) text += fmt::format("  last {} new: {}", thousands(p.window), p.window_accuracy >= 0 ? percent(p.window_accuracy) : fmt::format("loss {:.4g}", p.window_loss));
-  text += "  " + rate(p.samples_per_second);
+  std::vector<Field> fields;
+  if (p.epochs > 0) fields.push_back({fmt::format("epoch {}/{}", std::min(p.epoch + 1, p.epochs), p.epochs), 2});
+  fields.push_back({"step " + thousands(p.step), 5});
+  fields.push_back({fmt::format("loss {:.4g}", p.loss), 1});
+  if (p.accuracy >= 0) fields.push_back({"accuracy " + percent(p.accuracy), 3});
+  if (p.window > 0)
+    fields.push_back(
+        {fmt::format("last {} new: {}", thousands(p.window),
+                     p.window_accuracy >= 0 ? percent(p.window_accuracy) : fmt::format("loss {:.4g}", p.window_loss)),
+         7});
+  fields.push_back({rate(p.samples_per_second), 6});
   if (first_fraction_ < 0) first_fraction_ = std::max(p.fraction, 0.0), first_seconds_ = p.seconds;
   // By what this process took: a resumed run begins in the middle.
-  if (p.fraction > first_fraction_ + 0.005) text += fmt::format("  {} left", duration((1 - p.fraction) * (p.seconds - first_seconds_) / (p.fraction - first_fraction_)));
-  if (terminal_) {
-    write_message("\r\x1b[K" + text);
-    shown_ = true;
-  } else {
-    write_message(text + "\n");
-  }
+  if (p.fraction > first_fraction_ + 0.005)
+    fields.push_back(
+        {duration((1 - p.fraction) * (p.seconds - first_seconds_) / (p.fraction - first_fraction_)) + " left", 4});
+  if (!terminal_) return write_message(joined_fields(fields) + "\n");
+  // Asked each time: the window may have another size by now. A line as wide as the window would wrap on some
+  // terminals.
+  write_message("\r\x1b[K" + fitted_line(std::move(fields), p.fraction, std::max(terminal_width() - 1, 1)));
+  shown_ = true;
 }
 
 }  // namespace harmonics::cli

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include <boost/json/fwd.hpp>
+
 #include <harmonics/error.hpp>
 
 #include "engine/base/source_text.hpp"
@@ -16,6 +18,8 @@ void use_colours(const std::string& when);
 
 // With its source's line and caret when it has a place; `source` may be null.
 void print_error(const Error& error, const SourceText* source = nullptr);
+// The first error that was printed, as the object of docs/schema/error.json; null: none was.
+boost::json::value first_error();
 void print_note(const std::string& text);
 void say(const std::string& line);
 
@@ -24,7 +28,11 @@ std::string rate(double per_second);        // "53.6k samples/s"
 std::string duration(double seconds);       // "11.2 s", "3 min 20 s"; "–" of what is none
 std::string percent(double fraction);       // "98.12 %"
 
-// A line that is rewritten in place on a terminal; elsewhere one plain line every ten seconds.
+// Columns of the terminal that standard error is; 0: it is none.
+int terminal_width();
+int columns_of(const std::string& text);
+
+// A line that is rewritten in place on a terminal, within its width; elsewhere one plain line every ten seconds.
 class ProgressLine {
  public:
   explicit ProgressLine(bool quiet);

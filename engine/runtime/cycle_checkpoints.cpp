@@ -32,6 +32,14 @@ void CycleRun::note(const std::string& text) {
   else report_.notes.push_back(text);
 }
 
+void CycleRun::event(const char* kind, std::string text) {
+  constexpr size_t kMost = 256;
+  if (report_.events.size() == kMost) report_.events.erase(report_.events.begin());
+  report_.events.push_back(
+      {kind, std::move(text), static_cast<int64_t>(record_.epoch()) + 1, record_.step(), record_.now()});
+  if (owner_.event_) owner_.event_(report_.events.back());
+}
+
 void CycleRun::tell_resumable() {
   for (int n : plan_.producers) {
     Source& source = plan_.graph.streams().source(n);

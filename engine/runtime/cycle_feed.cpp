@@ -1,5 +1,7 @@
 #include "engine/runtime/cycle_feed.hpp"
 
+#include <chrono>
+
 #include <fmt/core.h>
 
 namespace harmonics {
@@ -49,10 +51,16 @@ Slot& CycleFeed::take() {
   return slot;
 }
 
+double feed_clock() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 void CycleFeed::fill(Slot& slot) {
+  slot.asked = feed_clock();
   const auto at = static_cast<size_t>(&slot - slots_.data());
   if (arrivals_) arrivals_->renew(at);
   read(slot);
+  slot.ready = feed_clock();
   if (!arrivals_ || slot.count == 0) return;
   for (size_t i = 0; i < arriving_.size(); ++i) arriving_[i] = plan_.reader->bytes(i) * slot.count;
   arrivals_->start(at, arriving_);

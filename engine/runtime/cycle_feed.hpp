@@ -24,7 +24,11 @@ struct Slot {
   uint64_t end = 0;  // joint samples of this epoch up to and with this batch
   std::vector<uint64_t> reads;  // by stream: how many of its samples a run that goes on behind this batch does not need
   size_t sequence = 0;
+  double asked = 0, ready = 0;  // when it began to be read, and was; seconds of feed_clock()
 };
+
+// Seconds that only grow.
+double feed_clock();
 
 class CycleFeed {
  public:

@@ -83,7 +83,12 @@ std::optional<double> CycleRun::rate_set() const {
 }
 
 void CycleRun::wait_while_paused(std::unique_lock<std::mutex>& stepping) {
-  while (!owner_.control_->enter()) {
+  for (bool told = false;; told = true) {
+    if (owner_.control_->enter()) {
+      if (told) event("resume", "the run went on");
+      return;
+    }
+    if (!told) event("pause", "the run was paused");
     if (owner_.stop_.load(std::memory_order_relaxed)) finish_because("interrupt");
     if (stopping()) return;
     if (snapshots_) snapshots_->settle();
@@ -125,6 +130,10 @@ void CycleRun::tell_checkpoints() {
   for (const std::string& text : owner_.checkpoints_->take_notes()) {
     note(text);
     if (owner_.control_) owner_.control_->not_checkpointed(text);
+  }
+  if (const std::string& last = owner_.checkpoints_->last(); last != told_checkpoint_) {
+    told_checkpoint_ = last;
+    event("checkpoint", "checkpoint " + last);
   }
   if (owner_.control_ && !owner_.checkpoints_->last().empty()) owner_.control_->checkpointed(owner_.checkpoints_->last());
 }

@@ -46,6 +46,8 @@ void CyclePrograms::trace_branches(const std::vector<int>& conditionals) {
 // What a program measures and hands out.
 void CyclePrograms::learn(const Lowered& lowered) {
   if (judge_) judge_->open_layers(lowered);
+  for (const Node* leaf : lowered.program.leaves(Op::parameter)) used_.insert(leaf->callee);
+  for (const TrainedParameter& parameter : lowered.trained) trained_.insert(parameter.name);
   if (lowered.program.output("loss")) measured_.insert("loss");
   for (const LossInfo& info : lowered.losses) {
     measured_.insert(info.name + ".loss");

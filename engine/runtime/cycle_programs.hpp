@@ -48,6 +48,9 @@ class CyclePrograms {
 
   const std::vector<std::optional<TensorType>>& result_types() const { return result_types_; }  // by wanted node, of one sample
   const std::set<std::string>& measured() const { return measured_; }
+  // Parameters of what was traced so far, and those of them that its steps change.
+  const std::set<std::string>& used() const { return used_; }
+  const std::set<std::string>& trained() const { return trained_; }
   // Who computes each functional in what was compiled so far: "cpu, portable".
   std::map<std::string, std::string> implementations() const;
   // What the host computes beside a device with memory of its own, in one line; "": nothing.
@@ -75,7 +78,7 @@ class CyclePrograms {
   std::set<int> branches_;  // active
   std::vector<char> held_;  // by conditional
   std::vector<std::optional<TensorType>> result_types_;
-  std::set<std::string> measured_;
+  std::set<std::string> measured_, used_, trained_;
   std::map<std::string, std::set<std::string>> chosen_by_;
 };
 

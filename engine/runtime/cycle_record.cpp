@@ -119,9 +119,11 @@ EpochReport* CycleRecord::close_epoch(uint64_t next, double now) {
   EpochReport* closed = nullptr;
   if (in_epoch_.steps > 0) {
     closed = &history_.add(EpochReport{static_cast<int64_t>(epoch_) + 1, in_epoch_.steps, in_epoch_.samples, now - epoch_start_, in_epoch_.mean_loss(), in_epoch_.accuracy(), report_.learning_rate, step_, accuracy_metric_ ? metrics_.name(*accuracy_metric_) : std::string()});
+    closed->waited = epoch_waited_;
     epoch_start_ = now;
   }
   epoch_ = next;
+  epoch_waited_ = 0;
   in_epoch_.clear();
   return closed;
 }
@@ -163,7 +165,7 @@ void CycleRecord::restore(const RunState& s) {
   batches_ = whole_batches_ = s.batches;
   samples_ = s.samples;
   epoch_ = s.epoch;
-  now_ = s.seconds;
+  now_ = before_ = s.seconds;
   report_.learning_rate = s.learning_rate;
   const RecordState& r = s.record;
   in_epoch_.clear();
@@ -213,6 +215,7 @@ void CycleRecord::finish(double now) {
   report_.samples = samples_;
   report_.seconds = now;
   report_.samples_per_second = samples_per_second(now);
+  report_.waited = now > before_ ? std::min(waited_ / (now - before_), 1.0) : 0;
   report_.loss = metrics_.value(loss_metric_);
   if (!report_.by_epoch.empty()) report_.accuracy = report_.by_epoch.back().accuracy;
   report_.metrics = metrics_.all();

@@ -38,6 +38,8 @@ class CycleRecord {
   EpochReport* close_epoch(uint64_t next, double now);
   // Epochs that were reported, also those that the report no longer lists.
   int64_t closed_epochs() const { return history_.closed(); }
+  // Seconds in which the next batch was not read yet.
+  void wait(double seconds) { waited_ += seconds, epoch_waited_ += seconds; }
   // Time that went into something else than training: rates leave it out.
   void set_aside(double seconds) { aside_ += seconds, epoch_start_ += seconds; }
   // Of former validations: they may be large, and only the last is shown.
@@ -82,6 +84,7 @@ class CycleRecord {
   int64_t whole_batches_ = 0;  // of the steps that have ended
   uint64_t epoch_ = 0;
   double now_ = 0, epoch_start_ = 0, aside_ = 0;
+  double before_ = 0, waited_ = 0, epoch_waited_ = 0;  // seconds of former processes; of this one
 };
 
 }  // namespace harmonics

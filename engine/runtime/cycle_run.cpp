@@ -10,6 +10,7 @@
 #include <oneapi/tbb/flow_graph.h>
 #include <oneapi/tbb/task_arena.h>
 
+#include "engine/runtime/checkpointer.hpp"
 #include "engine/runtime/last_good.hpp"
 #include "engine/runtime/not_finite.hpp"
 
@@ -47,15 +48,17 @@ CycleRun::CycleRun(CycleRuntime& owner, CycleReport& report)
       watch_(plan_, record_), programs_(plan_, record_.metrics(), watch_.judge()), finite_(plan_) {
   plan_.graph.types();
   for (const std::string& text : plan_.graph.take_stream_notes()) note(text);
+  if (const auto lengths = plan_.training ? plan_.reader->unequal_lengths() : std::nullopt) note(*lengths);
   begin_live();
   if (keeps() && !resumed()) plan_.graph.expect_savable();
   if (keeps() && !plan_.from) tell_resumable();
+  if (keeps()) told_checkpoint_ = owner_.checkpoints_->last();  // of another run, or of this one before
   if (const RunState* from = resumed()) {
     owner_.origin_ = owner_.resume_->path;
     epoch_ = from->epoch;
     index_ = from->index;
     before_ = from->seconds;
-    rate_set_ = from->learning_rate_set;
+    rate_set_ = told_rate_ = from->learning_rate_set;
     report_.resumed_at = from->step;
     record_.restore(*from);
     watch_.restore(*from);
@@ -84,9 +87,11 @@ void CycleRun::run() {
   namespace flow = oneapi::tbb::flow;
   oneapi::tbb::task_arena arena(std::max(1, plan_.executor.threads()));
   if (owner_.start_) owner_.start_(watch_.names(programs_.measured()), {record_.step(), static_cast<int64_t>(record_.epoch())});
+  name_weights();
   keep_snapshots();
   begin_control();
   start_ = owner_.clock_();
+  step_over_ = feed_clock();
   keep_good();
   const auto flow_graph = [&] {
     flow::graph g;
@@ -123,6 +128,11 @@ void CycleRun::run() {
     abandon(e);
     throw;
   }
+}
+
+void CycleRun::name_weights() {
+  report_.used = programs_.used();
+  report_.trained = programs_.trained();
 }
 
 void CycleRun::fill_between(Slot& slot) {
@@ -171,6 +181,13 @@ bool CycleRun::stopping() const {
 }
 
 void CycleRun::step(Slot& slot) {
+  // A batch that waited for its turn to be read, since others were on their way, kept no step waiting.
+  if (slot.count > 0) record_.wait(std::max(0.0, slot.ready - std::max(slot.asked, step_over_)));
+  run_step(slot);
+  step_over_ = feed_clock();
+}
+
+void CycleRun::run_step(Slot& slot) {
   if (asking_.load(std::memory_order_acquire) > 0) {
     const std::lock_guard<std::mutex> after_those(turn_);
   }
@@ -233,6 +250,11 @@ bool CycleRun::run_batch(Slot& slot) {
 }
 
 float CycleRun::next_rate() {
+  if (rate_set() != told_rate_) {
+    told_rate_ = rate_set();
+    event("learning_rate", told_rate_ ? fmt::format("the learning rate was set to {:g}", *told_rate_)
+                                      : "the learning rate is the schedule's again");
+  }
   if (const std::optional<double> set = rate_set(); rate_ && set) report_.learning_rate = *set;
   else if (rate_) report_.learning_rate = rate_->at(record_.step(), plan_.settings.seconds ? record_.now() / *plan_.settings.seconds : 0);
   return static_cast<float>(report_.learning_rate);
@@ -386,6 +408,7 @@ void CycleRun::finish() {
   if (report_.stopped_by.empty()) report_.stopped_by = feed_->stream_ended() ? "end of streams" : "epochs";
   watch_.read_windows();
   record_.finish(end);
+  name_weights();  // branches may have been compiled since
   report_.epochs = whole;
   if (record_.closed_epochs() > whole) {
     const auto samples = static_cast<uint64_t>(report_.by_epoch.back().samples);

@@ -66,6 +66,8 @@ class CycleRun {
   void give_sample(const Slot& slot);
   void tell_checkpoints();
 
+  void name_weights();
+  void run_step(Slot& slot);
   void fill_between(Slot& slot);
   void step(Slot& slot);
   bool run_batch(Slot& slot);
@@ -111,6 +113,7 @@ class CycleRun {
   void checkpoint_if_due(bool epoch_ended);
   void last_checkpoint();
   void note(const std::string& text);
+  void event(const char* kind, std::string text);  // with the boundary held
 
   CycleRuntime& owner_;
   CycleReport& report_;
@@ -124,8 +127,11 @@ class CycleRun {
   std::optional<LearningRate> rate_;  // training
   std::optional<double> rate_set_;    // from outside, before the checkpoint this goes on from
   bool controlled_ = false;           // the control has it now
+  std::optional<double> told_rate_;   // as the last event says
+  std::string told_checkpoint_;       // likewise
   std::atomic<bool> finished_{false}, interrupted_{false};
   double told_lost_at_ = 0;
+  double step_over_ = 0;           // when the last step ended, by feed_clock()
   double start_ = 0, before_ = 0;  // by the clock; what ran before the checkpoint it went on from
   double next_progress_ = 0, next_look_ = 0;
 

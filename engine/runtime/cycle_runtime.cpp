@@ -33,7 +33,10 @@ void CycleRuntime::resume(Checkpoint c) {
 void CycleRuntime::declare_parameters() {
   CyclePlan plan(graph_, cycle_, settings_);
   Metrics metrics;
-  CyclePrograms(plan, metrics, nullptr).trace();
+  CyclePrograms programs(plan, metrics, nullptr);
+  programs.trace();
+  report_.used = programs.used();
+  report_.trained = programs.trained();
 }
 
 CycleReport CycleRuntime::run() {
@@ -110,8 +113,10 @@ std::optional<int64_t> CycleRuntime::repeat(int64_t until, std::string& why_not)
     again.on_note([](const std::string&) {});
     again.set_checkpoints(checkpoints_);
     again.resume(good_->kept());
+    std::vector<RunEvent> events = std::move(report_.events);
     report_ = again.run();
     report_.resumed_at = resumed_at;
+    report_.events = std::move(events);
     return report_.steps;
   } catch (const Error& e) {
     why_not = e.what();

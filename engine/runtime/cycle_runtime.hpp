@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct EpochReport {
   std::string accuracy_name = {};  // "output.accuracy"
   std::map<std::string, double> figures = {};  // what --metric asked for, over the epoch: "f1", "output.f1"
   std::optional<Evaluation> validation = std::nullopt;
+  double waited = 0;  // seconds of this process in which the next batch was not read yet
 };
 
 // For logs: every so many steps.
@@ -54,11 +56,19 @@ struct CurvePoint {
   double seconds, loss, accuracy;
 };
 
+// What happened to a run besides its steps.
+struct RunEvent {
+  std::string kind, text;       // "learning_rate", "pause", "resume", "checkpoint"; for people
+  int64_t epoch = 0, step = 0;  // epoch from 1; after that step
+  double seconds = 0;
+};
+
 struct CycleReport {
   int64_t epochs = 0, steps = 0, samples = 0;
   double seconds = 0, samples_per_second = 0;
   double loss = 0, accuracy = -1;  // last 100 steps; last epoch
   double learning_rate = 0;        // of the last step
+  double waited = 0;               // the share of its time in this process in which the next batch was not read yet
   std::map<std::string, double> metrics;
   std::vector<EpochReport> by_epoch;  // at most 1,024: of longer runs every second one, every fourth, …, and the last
   std::vector<CurvePoint> curve;   // at most 512 points
@@ -68,6 +78,8 @@ struct CycleReport {
   int64_t resumed_at = 0;          // the step of the checkpoint it went on from
   std::vector<LeftOver> left_over; // of its streams, by the last pass; the notes say it too
   std::map<std::string, uint64_t> lost;  // samples of live streams that no sender has any more, by producer
+  std::set<std::string> used, trained;  // parameters of its programs; those of them that its steps change
+  std::vector<RunEvent> events;         // the last 256 of this process
   std::string no_checkpoint;       // why the last one could not be written; empty: it was, or none was asked for
   std::vector<std::string> notes;
 };
@@ -116,6 +128,8 @@ class CycleRuntime {
   // Before the first step: what will be measured, and where the run goes on.
   void on_start(std::function<void(const std::vector<std::string>& metrics, const Beginning&)> callback) { start_ = std::move(callback); }
   void on_step(int64_t every, std::function<void(const StepReport&)> callback) { every_ = every, step_ = std::move(callback); }
+  // Between two steps.
+  void on_event(std::function<void(const RunEvent&)> callback) { event_ = std::move(callback); }
   // Keeps snapshots of the weights for those who read them meanwhile. `ready` is called by run() when everything is compiled, before
   // the first step, and again when plugins have changed.
   void keep_snapshots(std::function<void(const std::shared_ptr<Snapshots>&)> ready) { snapshots_ = std::move(ready); }
@@ -144,6 +158,7 @@ class CycleRuntime {
   std::function<void(const EpochReport&, const Progress&)> epoch_;
   std::function<void(const std::vector<std::string>&, const Beginning&)> start_;
   std::function<void(const StepReport&)> step_;
+  std::function<void(const RunEvent&)> event_;
   int64_t every_ = 0;  // steps between two reports; 0: none
   std::function<double()> clock_;
   std::function<void(const std::string&)> note_;

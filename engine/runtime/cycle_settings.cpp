@@ -86,6 +86,14 @@ void apply_condition(const CycleCondition& c, CycleSettings& s, Registry& regist
   if (name == "optimizer") return once(s.optimizer, checked_text(c, parse_optimizer, registry), "optimizer", c.setting.span);
   if (name == "schedule") return once(s.schedule, checked_text(c, parse_schedule, registry), "schedule", c.setting.span);
   if (name == "unpaired") return once(s.unpaired, unpaired_of(c), "unpaired", c.setting.span);
+  if (name == "epochs" || name == "steps")
+    throw Error(ErrorKind::Type, "'" + name + "' wants a whole number", c.value.span,
+                {"write for example '" + name + "=10'"});
+  if (name == "for")
+    throw Error(ErrorKind::Type, "'for' wants a duration: a number and a unit", c.value.span,
+                {"write for example 'for=10m'; units are ms, s, m, h and d"});
+  if (name == "until")
+    throw Error(ErrorKind::Type, "'until' wants a comparison", c.span, {"write for example 'until loss < 0.05'"});
   Error e(ErrorKind::Name, "unknown setting '" + name + "' of a cycle", c.setting.span);
   if (auto near = nearest(name, {"batch", "optimizer", "lr", "schedule", "clip", "clip_value", "accumulate", "seed", "unpaired", "epochs", "steps"})) e.note("did you mean '" + *near + "'?");
   else e.note("settings are batch, optimizer, lr, schedule, clip, clip_value, accumulate, seed and unpaired");

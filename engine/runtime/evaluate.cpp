@@ -71,9 +71,9 @@ class Means {
 
 }  // namespace
 
-void expect_evaluable(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings,
-                      Purpose purpose) {
-  reader_of(graph, cycle, streams, graph.settings(cycle, settings), purpose);
+std::optional<std::string> expect_evaluable(HarmonicGraph& graph, int cycle, StreamSet& streams,
+                                            const RunSettings& settings, Purpose purpose) {
+  return reader_of(graph, cycle, streams, graph.settings(cycle, settings), purpose)->unequal_lengths();
 }
 
 const double* Evaluation::find(const std::string& name) const {

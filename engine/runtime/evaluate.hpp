@@ -28,8 +28,9 @@ struct Evaluation {
 
 enum class Purpose { test, validation };  // what errors speak of
 
-// Throws where the cycle cannot be evaluated on these streams, as far as that shows before a program is compiled.
-void expect_evaluable(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings,
+// Throws where the cycle cannot be evaluated on these streams, as far as that shows before a program is compiled. What
+// people should know of them; empty: nothing.
+std::optional<std::string> expect_evaluable(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings,
                       Purpose purpose);
 
 // Compiled once, run after every epoch. In evaluation mode, on the weights as they are.

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/philox.hpp"
+#include "engine/base/utf8.hpp"
 #include "engine/tensor/finite.hpp"
 
 namespace harmonics {
@@ -21,7 +22,10 @@ std::vector<int32_t> encode(const std::string& text, const std::vector<std::stri
     size_t length = 0;
     for (size_t i = 0; i < symbols.size(); ++i)
       if (symbols[i].size() > length && text.compare(at, symbols[i].size(), symbols[i]) == 0) best = static_cast<int32_t>(i), length = symbols[i].size();
-    if (best < 0) throw Error(ErrorKind::Usage, fmt::format("the prompt has '{}' at byte {}, which the model's {} symbols do not include", text.substr(at, 1), at, symbols.size()));
+    if (best < 0)
+      throw Error(ErrorKind::Usage,
+                  fmt::format("the prompt has '{}' at byte {}, which the model's {} symbols do not include",
+                              text.substr(at, decode_utf8(text, at).length), at, symbols.size()));
     ids.push_back(best);
     at += length;
   }

@@ -267,6 +267,19 @@ void HarmonicGraph::check_belonging() const {
               {fmt::format("its first is '{}'; parameters are named SOURCE.TARGET.FUNCTION..., so renamed layers need new weights", loaded_.begin()->first)});
 }
 
+namespace {
+
+// Of parameters that another cycle or a branch may use.
+std::vector<std::string> prefixes_elsewhere(const Graph& graph, int cycle) {
+  std::vector<std::string> all;
+  for (const GraphEdge& e : graph.edges)
+    if ((e.cycle >= 0 && e.cycle != cycle) || !e.branches.empty())
+      for (size_t i = 0; i < e.calls.size(); ++i) all.push_back(parameter_prefix(e, i) + ".");
+  return all;
+}
+
+}  // namespace
+
 Lowered HarmonicGraph::lower(const LoweringOptions& options) {
   LoweringOptions o = options;
   o.limits = limits_;
@@ -293,8 +306,12 @@ Lowered HarmonicGraph::lower(const LoweringOptions& options) {
   std::set<std::string_view> used;
   for (Op op : {Op::parameter, Op::state})
     for (const Node* leaf : lowered.program.leaves(op)) used.insert(leaf->callee);
+  const std::vector<std::string> elsewhere = prefixes_elsewhere(graph_, options.cycle);
+  const auto belongs_elsewhere = [&](const std::string& name) {
+    return std::any_of(elsewhere.begin(), elsewhere.end(), [&](const std::string& prefix) { return name.starts_with(prefix); });
+  };
   for (const auto& [name, shape] : loaded_)
-    if (!used.count(name)) surplus += "\n  " + name + " " + shape.str();
+    if (!used.count(name) && !belongs_elsewhere(name)) surplus += "\n  " + name + " " + shape.str();
   if (!surplus.empty()) weight_notes_.push_back("in the file but not used by this graph:" + surplus);
   return lowered;
 }

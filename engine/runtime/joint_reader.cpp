@@ -72,6 +72,21 @@ void JointReader::check_lengths() const {
       refuse_lengths(*shortest, shortest->source->info().size, m, groups(*shortest));
 }
 
+std::optional<std::string> JointReader::unequal_lengths() const {
+  const uint64_t common = common_groups();
+  if (options_.join || !counted_ || (options_.take && takes_within(common))) return std::nullopt;
+  std::string lengths;
+  bool differ = false;
+  for (const JointMember& m : members_) {
+    const uint64_t samples = m.source->info().size;
+    if (samples == 0) continue;
+    differ = differ || samples / m.per_group > common;
+    lengths += (lengths.empty() ? "'" : ", '") + m.source->name() + "' has " + length_text(m, samples);
+  }
+  if (!differ) return std::nullopt;
+  return "streams of different length: " + lengths + "; a pass ends with the shortest";
+}
+
 // Whether take= ends within so many groups, behind those that skip= leaves out.
 bool JointReader::takes_within(uint64_t groups) const {
   return options_.skip <= groups && options_.take <= groups - options_.skip;

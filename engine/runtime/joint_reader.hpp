@@ -81,6 +81,8 @@ class JointReader {
   JoinCounts counts(size_t member) const { return join_ ? join_->counts(member) : JoinCounts{}; }
   std::optional<std::string> take_note() { return join_ ? join_->take_note() : std::nullopt; }
 
+  // What is known of members of different length before a sample is read, for people; empty: nothing.
+  std::optional<std::string> unequal_lengths() const;
   uint64_t epoch() const { return epoch_; }
   uint64_t position() const { return position_; }  // joint samples given in this epoch
   // Samples of a member that the last pass could not use: an incomplete group at its end, what a longer stream has beyond the end

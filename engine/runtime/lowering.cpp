@@ -169,6 +169,7 @@ class Lowerer : public ParameterSource {
       const LayerValue& prediction = value_of(t.layer, t.span);
       const LayerValue& target = value_of(t.target, t.span);
       LossInfo& info = info_of(t.layer);
+      if (options_.mode == Mode::train) expect_weights(t, prediction.value.tensor);
       for (const BoundCall& c : t.losses) {
         LossTerm term = loss(t, c, prediction, target, info);
         term.only = c.only;
@@ -184,6 +185,46 @@ class Lowerer : public ParameterSource {
           std::find_if(result_.losses.begin(), result_.losses.end(), [&layer = name](const LossInfo& l) { return l.name == layer; });
       info->parts = hand_out_loss(name + ".loss", terms);
     }
+  }
+
+  // Does a gradient of `value` come to a parameter?
+  bool reaches_parameter(const HTensor& value) {
+    const Program& p = tracer_.program();
+    std::vector<bool> needed(p.values.size(), false);
+    const ValueId from = tracer_.id_of(value);
+    needed[from] = true;
+    for (size_t i = p.values[from].node + 1; i-- > 0;) {
+      const Node& n = p.nodes[i];
+      if (std::none_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) { return needed[v]; })) continue;
+      if (n.op == Op::parameter) return true;
+      if (n.op == Op::stop_gradient) continue;
+      for (const ValueId v : n.inputs) needed[v] = true;
+    }
+    return false;
+  }
+
+  // The arrow into the nearest layer before `n`, or `n` itself, that is a producer's stream; null: there is none.
+  const GraphEdge* stream_behind(int n) const {
+    const GraphEdge* last = nullptr;
+    for (const GraphEdge& e : graph_.edges) {
+      if (e.target != n || !active(e.cycle, e.branches)) continue;
+      if (e.is_stream) return &e;
+      if (const GraphEdge* further = stream_behind(e.source)) last = further;
+    }
+    return last;
+  }
+
+  // Training that can change nothing is a mistake of the flow.
+  void expect_weights(const GraphTap& t, const HTensor& prediction) {
+    if (reaches_parameter(prediction)) return;
+    Error e(ErrorKind::Name, fmt::format("the training tap of '{}' reaches no weights, so nothing would be learned", node(t.layer).name), t.span);
+    const GraphEdge* stream = stream_behind(t.layer);
+    if (!stream) throw e.note("give an arrow before it weights, such as SOURCE -(affine)-> LAYER;");
+    const std::string &from = node(stream->source).name, &to = node(stream->target).name;
+    std::string functions;
+    for (const BoundCall& c : stream->calls) functions += ", " + c.item->name;
+    e.note(fmt::format("note: '{}' has no width and no other source than the producer '{}', so it is that stream, without weights", to, from));
+    throw e.note(fmt::format("let its arrow learn: {} -(affine{})-> {}; or give the layer a width", from, functions, to));
   }
 
   static HTensor sum_of(const std::vector<LossTerm>& terms) {

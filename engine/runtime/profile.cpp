@@ -76,7 +76,9 @@ double Times::best() const {
     sum += seconds;
     batches += seconds > 0;
   }
-  return batches > 0 ? sum / batches : 0;
+  if (batches == 0) return 0;
+  return std::min(sum / batches,
+                  at(0.5));  // few runs of each batch: a fastest one may be slow by what the machine did beside it
 }
 
 double Times::at(double quantile) const {

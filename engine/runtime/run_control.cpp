@@ -99,7 +99,7 @@ RunStatus RunControl::status() const {
       s.window->metrics[it->first.substr(kWindow.size())] = it->second;
   }
   if (!checkpoint_.empty()) s.checkpoint = RunStatus::LastCheckpoint{checkpoint_, step_of(checkpoint_), std::chrono::duration<double>(Clock::now() - checkpointed_).count()};
-  s.checkpointing = running_ && scene_.checkpointing;
+  s.checkpointing = scene_.checkpointing && (running_ || phase_ == RunPhase::starting);
   s.health = trouble_.empty() ? Health::ok : Health::degraded;
   for (const StreamProbe& probe : scene_.streams) {
     StreamStatus stream;
@@ -210,8 +210,9 @@ void RunControl::stop() {
 
 // ---- the run ----
 
-void RunControl::expect(const std::vector<std::string>& producers) {
+void RunControl::expect(const std::vector<std::string>& producers, bool checkpointing) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  scene_.checkpointing = checkpointing;
   scene_.streams.clear();
   for (const std::string& name : producers) scene_.streams.push_back({name, false, 1, 0, [](StreamStatus& stream) { stream.state = "waiting"; }});
 }

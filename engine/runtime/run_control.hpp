@@ -82,7 +82,7 @@ class RunControl {
 
   // ---- the run ----
   // It will have these producers; nothing has come from them yet.
-  void expect(const std::vector<std::string>& producers);
+  void expect(const std::vector<std::string>& producers, bool checkpointing = false);
   void begin(RunScene scene);
   // Nothing of the scene is called any more. `over`: no other cycle follows.
   void end(bool over);

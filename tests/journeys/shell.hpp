@@ -29,6 +29,13 @@ inline std::string read(const fs::path& path) {
 inline const std::string kProgram = std::string(HARMONICS_BINARY_DIR) + "/bin/harmonics";
 inline const std::string kSamples = std::string(HARMONICS_SOURCE_DIR) + "/samples/";
 
+// Where the runs of tests keep state, in place of the user's own folder.
+inline const std::string kState = [] {
+  const std::string folder = std::string(HARMONICS_BINARY_DIR) + "/tests/state";
+  ::setenv("XDG_STATE_HOME", folder.c_str(), 1);
+  return folder;
+}();
+
 // A fresh folder for one test, removed with it.
 class Folder {
  public:

@@ -51,8 +51,8 @@ TEST_CASE("exit code 69: a peer that does not answer, or went away") {
   const std::string weights = f / "w.safetensors";
   REQUIRE(harmonics(kTrain + "--steps 2 --quiet --save " + weights).code == 0);
   const std::string infer = "\"$HARMONICS\" infer " + kSamples + "mnist.hmx --weights " + weights + " --producer \"synth:digits?size=20000\" --quiet";
-  CHECK(exit_of(f, "set -o pipefail; " + infer + " | head -1 >/dev/null", &err) == 69);
-  CHECK(err == "error: consumer 'output': cannot write to standard output: Broken pipe\n");
+  CHECK(exit_of(f, "set -o pipefail; " + infer + " | head -1 >/dev/null", &err) == 141);  // as of other programs
+  CHECK(err.empty());
 }
 
 TEST_CASE("exit code 70: a bug") {

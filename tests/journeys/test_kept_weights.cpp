@@ -92,10 +92,35 @@ TEST_CASE("data that cannot be tested on are refused before the first step") {
   CHECK(length.code == 65);
   CHECK(has(length.err, "stream 'y' ends after 2 samples, 'x' has 20 samples"));
   CHECK_FALSE(trained(length));
+  for (const char* flag : {"--test", "--validate"}) {
+    const std::string bound = std::string(flag) + " x=" + line.x + " " + flag + " y=" + few;
+    const Result left = line.run("--save " + line.s + " " + bound);
+    CHECK(left.code == 0);
+    const size_t said = left.err.find(std::string("note: ") + (flag[2] == 't' ? "test" : "validation") +
+                                      ": streams of different length: 'x' has 20 samples, 'y' has 2 samples");
+    REQUIRE(said != std::string::npos);
+    CHECK(said < left.err.find("epoch 1"));
+  }
   const Result half = line.run("--save " + line.s + " --test x=" + line.x);
   CHECK(half.code == 2);
   CHECK(has(half.err, "producer 'y' has no test data"));
   CHECK_FALSE(trained(half));
+}
+
+TEST_CASE("data that cannot be validated on are refused before the first step of the first cycle") {
+  const Line line;
+  const std::string wide = line.f.write("wide.csv", "1,2,3\n1,2,3\n");
+  const std::string flow = line.f.write("two.hmx",
+                                        "harmonic g { producer x; producer y; layer o {1}; layer p {1}; cycle (epochs "
+                                        "1, batch=4) { x -> o; o <-(mse)- y; } cycle (epochs 1, batch=4) { x -> p; p "
+                                        "<-(mse)- y; } }\n");
+  const std::string run = "run " + flow + " --producer x=" + line.x + " --producer y=" + line.y + " --save " + line.s;
+  for (const char* flag : {" --validate ", " --test "}) {
+    const Result shape = harmonics(run + flag + "x=" + wide + flag + "y=" + line.y);
+    CHECK(shape.code == 65);
+    CHECK(has(shape.err, "samples of 'x' are f32[3], the graph learned from f32[2]"));
+    CHECK_FALSE(trained(shape));
+  }
 }
 
 TEST_CASE("weights are saved before the test, and when it or the data fail late") {
@@ -144,16 +169,6 @@ TEST_CASE("weights are saved before the test, and when it or the data fail late"
   CHECK(page.code == 74);
   CHECK(page.err == "error: stream 'x': the other side says no\nhelp: ask it again later\n");
   CHECK(has(read(line.f / "page.html"), "stopped by error"));
-}
-
-TEST_CASE("a run that does not keep its weights says so, once, to people") {
-  const Line line;
-  const std::string note = "note: the weights were not kept: --save FILE keeps them\n";
-  CHECK(has(line.run("").err, note));
-  CHECK_FALSE(has(line.run("--quiet").err, note));
-  CHECK_FALSE(has(line.run("--json").err, note));
-  CHECK_FALSE(has(line.run("--save " + line.s).err, note));
-  CHECK_FALSE(has(line.run("--checkpoint " + (line.f / "runs")).err, note));
 }
 
 TEST_CASE("weights that stop being finite are not saved: those of the step before are, and all of them say so") {

@@ -141,6 +141,20 @@ TEST_CASE("weights are served without training, and answer as infer does") {
   CHECK(number(end.out, "requests") == 1);
 }
 
+TEST_CASE("a run that waits for its streams says that it will keep checkpoints") {
+  Folder f;
+  const std::string flow =
+      f.write("g.hmx", "harmonic g { producer x; producer y; layer o; cycle { x -(affine)-> o; o <-(mse)- y; } }\n");
+  const std::string at = "unix:" + (f / "rows"), socket = f / "run.sock";
+  Background run(f, "run " + flow + " --producer x=" + at + "#x --producer y=" + at + "#y --checkpoint " +
+                        (f / "runs") + " --control " + socket);
+  REQUIRE(run.await([&] { return fs::exists(socket); }));
+  const auto status = [&] { return last_line(harmonics("ctl " + socket + " status --json").out); };
+  REQUIRE(run.await([&] { return !status().at("streams").as_array().empty(); }));  // they are told after the socket is there
+  CHECK(status().at("state") == "starting");
+  CHECK(status().at("checkpointing") == true);
+}
+
 TEST_CASE("a run whose streams are still silent opens its doors at once") {
   Folder f;
   const std::string flow = f.write("g.hmx", "harmonic g {\n  producer image; producer label;\n  layer hidden {16}; layer o;\n  cycle { image -(relu)-> hidden -> o; o <-(cross_entropy)- label; }\n}\n");

@@ -126,11 +126,13 @@ TEST_CASE("curve, confusion and page are drawn") {
     if (at < cells) counted += std::strtod(confusion.c_str() + open + 1, nullptr);
   }
   CHECK(counted == 500);
-  for (const char* part : {"Learning curve", "Figures", "What was taken for what", "What it says of samples", "Settings", "Machine", "The flow", "harmonics run ", "test accuracy"}) {
+  for (const char* part : {"Learning curve", "Figures", "What was taken for what", "Sample predictions", "Settings",
+                           "Machine", "The flow", "harmonics run ", "test accuracy"}) {
     INFO(part);
     CHECK(has(page, part));
   }
-  CHECK(count(page, "<figure") == 60);
+  CHECK(count(page, "<figure") > 30);  // the first ones, and the worst
+  CHECK(count(page, "<figure") <= 60);
   CHECK_FALSE(has(page, "http://www.w3.org/1999"));
   for (const char* outside : {"src=", "href=", "@import", "url("}) CHECK_FALSE(has(page, outside));  // one file
 }
@@ -228,7 +230,8 @@ TEST_CASE("a run that was stopped within an epoch reports what the undisturbed o
   for (const char* steps : {"--steps 7", "--steps 12", "--steps 20", ""}) REQUIRE(harmonics(parts + steps).code == 0);  // 12 an epoch
   const Result resumed = harmonics(parts);  // once more: it was over
   json::object a = object_of(whole.out), b = object_of(resumed.out);
-  for (const char* key : {"seconds", "samples_per_second", "resumed_at", "checkpoint"}) a.erase(key), b.erase(key);
+  for (const char* key : {"seconds", "samples_per_second", "resumed_at", "checkpoint", "kept", "waited_for_data"})
+    a.erase(key), b.erase(key);
   CHECK(json::serialize(a) == json::serialize(b));
   CHECK(a.at("metrics").as_object().contains("val.f1.3"));
   CHECK(untimed(read(f / "whole.csv")) == untimed(read(f / "parts.csv")));

@@ -1,0 +1,43 @@
+// A graph as a table: layers, shapes, parameters, arithmetic, memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <boost/json/fwd.hpp>
+
+#include "engine/cli/options.hpp"
+
+namespace harmonics::cli {
+
+struct SummaryRow {
+  std::string layer, functions;  // "conv, relu", of the arrows into it
+  std::vector<int64_t> shape;    // of one sample
+  int64_t parameters = 0;        // of those arrows; shared ones count once, where they come first
+  double flops = 0;              // of one sample, forward
+};
+
+struct SummaryStep {
+  int64_t cycle = 0, batch = 0;  // the cycle from 1
+  bool trains = false;
+  double flops = 0;                 // of the whole step
+  uint64_t buffers = 0, state = 0;  // bytes: what a step needs besides, weights and moments and statistics
+};
+
+struct GraphSummary {
+  std::vector<SummaryRow> rows;
+  std::vector<SummaryStep> steps;  // by cycle
+  int64_t trained = 0, frozen = 0;
+  double flops = 0;  // of one sample, forward
+};
+
+// Lowers and compiles the first branch of every cycle.
+GraphSummary summary_of(HarmonicGraph& graph, const Options& options);
+std::string summary_text(const GraphSummary& summary);
+boost::json::object summary_json(const GraphSummary& summary);
+
+// "11.2 MiB"
+std::string bytes_text(uint64_t bytes);
+
+}  // namespace harmonics::cli
