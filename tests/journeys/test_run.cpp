@@ -79,7 +79,7 @@ TEST_CASE("taking the tap out leaves a working inference graph with the trained 
 
 TEST_CASE("inference is one pass, however long the flow would train") {
   Folder f;
-  const std::string flow = f.write("ten.hmx", "harmonic ten { producer a; producer b; layer o; cycle (epochs 10, steps 3) { a -> o; o <-(mse)- b; } }");
+  const std::string flow = f.write("ten.hmx", "harmonic ten { producer a; producer b; layer o; cycle (epochs 10, steps 3) { a -(affine)-> o; o <-(mse)- b; } }");
   f.write("a.csv", "1,2\n2,3\n3,4\n4,5\n5,6\n");
   const std::string weights = f / "w.safetensors";
   REQUIRE(harmonics("run " + flow + " --quiet --batch 1 --producer " + (f / "a.csv") + " --producer " + (f / "a.csv") + " --save " + weights).code == 0);

@@ -16,7 +16,7 @@ std::string digits(const char* flag, int size, int seed) {
 }
 const std::string kWatchedDigits = digits("--producer", 2000, 1) + digits("--validate", 500, 2) + digits("--test", 500, 2);
 
-const std::string kLine = "harmonic g {\n  producer x;\n  producer y 1/1 x;\n  layer o;\n  cycle { x -> o; o <-(mse)- y; }\n}\n";
+const std::string kLine = "harmonic g {\n  producer x;\n  producer y 1/1 x;\n  layer o;\n  cycle { x -(affine)-> o; o <-(mse)- y; }\n}\n";
 
 json::object object_of(const std::string& out) {
   const size_t last = out.rfind('\n', out.size() - 2);
@@ -72,7 +72,7 @@ TEST_CASE("a run stops when validation is good enough") {
   CHECK(number(r.out, "epochs") < 50);
   CHECK(number(r.out, "test_accuracy") >= 0.5);
   Folder f;
-  const std::string flow = f.write("g.hmx", "harmonic g { producer x; producer y 1/1 x; layer o; cycle (epochs 40, until val.rmse < 1000) { x -> o; o <-(mse)- y; } }");
+  const std::string flow = f.write("g.hmx", "harmonic g { producer x; producer y 1/1 x; layer o; cycle (epochs 40, until val.rmse < 1000) { x -(affine)-> o; o <-(mse)- y; } }");
   const std::string x = f.write("x.csv", "1.5\n2.5\n3.5\n4.5\n"), y = f.write("y.csv", "2\n4\n6\n8\n");
   const std::string line = "run " + flow + " --producer " + x + " --producer " + y + " --json --quiet ";
   const Result in_file = harmonics(line + "--validate " + x + " --validate " + y);
