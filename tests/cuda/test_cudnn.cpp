@@ -132,9 +132,11 @@ constexpr Absent kDevices[] = {{800, 108, 166912, 1410000, 1215000, 5120, 419430
 std::string text_of(const Absent& d) {
   std::ostringstream out;
   out << R"({"deviceVer":)" << d.version << R"(,"driverVer":13000,"cudaDeviceId":0,"deviceName":")" << d.name << R"(","totalGlobalMem":)" << d.memory
-      << R"(,"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,"multiProcessorCount":)" << d.multiprocessors
+      << R"(,"maxGridSize":[2147483647,65535,65535],)"
+       << R"("maxBlockSize":[1024,1024,64],"regsPerBlock":65536,"multiProcessorCount":)" << d.multiprocessors
       << R"(,"smCountOrigin":0,"warpSize":32,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":)" << d.shared
-      << R"(,"oversizedSharedMemoryPerBlock":0,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024)"
+      << R"(,"oversizedSharedMemoryPerBlock":0,"reservedSharedMemoryPerBlock":1024,)"
+       << R"("maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024)"
       << R"(,"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,"smClockRateKHz":)" << d.clock << R"(,"memClockRateKHz":)" << d.memory_clock
       << R"(,"memoryBusWidth":)" << d.bus << R"(,"l2CacheSize":)" << d.cache << "}";
   return out.str();
