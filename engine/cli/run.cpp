@@ -102,6 +102,7 @@ boost::json::object json_of(const HarmonicGraph& graph, const RunOutcome& outcom
   o["stopped_by"] = r.stopped_by;
   o["left_over"] = left_over_of(outcome);
   o["lost"] = boost::json::value_from(r.lost);
+  o["refused"] = boost::json::value_from(r.refused);
   o["training"] = outcome.trained ? boost::json::value(outcome.training) : boost::json::value(nullptr);
   o["learning_rate"] = json_of(r.learning_rate, outcome.trained);
   o["resumed_at"] = r.resumed_at;
@@ -330,16 +331,29 @@ boost::json::value confusion_json(const Evaluation& e) {
   return layers;
 }
 
+// What came and was not learned: of streams of one source once.
+void tell_missing(const CycleReport& r) {
+  for (const auto& [name, lost] : r.lost) say(fmt::format("lost: {} sample{} of '{}'", thousands(static_cast<int64_t>(lost)), lost == 1 ? "" : "s", name));
+  std::string before;
+  for (const auto& [name, refused] : r.refused) {
+    const std::string why = r.last_error.count(name) ? r.last_error.at(name) : "", both = std::to_string(refused) + why;
+    if (both != before) say(fmt::format("refused: {} sample{} of '{}'{}", thousands(static_cast<int64_t>(refused)), refused == 1 ? "" : "s", name, why.empty() ? "" : "; " + why));
+    before = both;
+  }
+}
+
 void summarise(HarmonicGraph& graph, const Options& options, const RunOutcome& outcome) {
   if (options.quiet) return;
   const CycleReport& r = outcome.report;
   if (!outcome.trained) {
     if (options.weights.empty() && weight_count(graph.store()) > 0) print_note("no --weights were given: the results come from weights that never learned");
     say(fmt::format("inferred {} samples in {} ({})", thousands(r.samples), duration(r.seconds), rate(r.samples_per_second)));
+    tell_missing(r);
     return;
   }
   say(fmt::format("trained {} weights on {} samples in {} ({}, stopped by {}): {}", thousands(weight_count(graph.store())), thousands(r.samples), duration(r.seconds), rate(r.samples_per_second), r.stopped_by, loss_text(r)));
   say("by " + outcome.training);
+  tell_missing(r);
   if (const EpochReport* e = validated(r))
     say(fmt::format("validation{} on {} samples: {}", e->step == r.steps ? "" : " after step " + thousands(e->step),
                     thousands(e->validation->samples), figures_text(*e->validation)));

@@ -68,6 +68,8 @@ struct CycleReport {
   int64_t resumed_at = 0;          // the step of the checkpoint it went on from
   std::vector<LeftOver> left_over; // of its streams, by the last pass; the notes say it too
   std::map<std::string, uint64_t> lost;  // samples of live streams that no sender has any more, by producer
+  std::map<std::string, uint64_t> refused;        // those that could not be read, likewise
+  std::map<std::string, std::string> last_error;  // what is known of them
   std::string no_checkpoint;       // why the last one could not be written; empty: it was, or none was asked for
   std::vector<std::string> notes;
 };

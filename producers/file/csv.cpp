@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "producers/file/csv_scanner.hpp"
+#include "wire/plain/csv_scanner.hpp"
 #include "producers/file/plain_number.hpp"
 #include "producers/file/select.hpp"
 
