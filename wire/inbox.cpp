@@ -231,6 +231,7 @@ bool Inbox::is_full() const {
 
 void Inbox::close_input() {
   const Lock lock(body_->mutex);
+  if (body_->options.endless) return;
   body_->closed = true;
   body_->changed.notify_all();
 }

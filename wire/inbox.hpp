@@ -20,6 +20,7 @@ struct InboxOptions {
   size_t most_senders = 256;
   // May this peer send in this name? Asked for each of its frames, by the thread that brings them; none: any may.
   std::function<bool(uint64_t peer, const std::string& producer)> may_use = nullptr;
+  bool endless = false;          // it is not over when all who sent have ended
   bool one_way = false;          // nobody is answered: DATA and END are taken as they come, what is missing is counted as lost
 };
 
@@ -72,7 +73,7 @@ class Inbox {
   static constexpr std::chrono::milliseconds kTick{50};
   // One way: as many samples are held as may be. Sessions never hold more.
   bool is_full() const;
-  // One way: nothing will come any more. Who has not said that no sample follows has been cut off: readers are told.
+  // One way: nothing will come any more. Of an endless one that says nothing. Who has not said that no sample follows has been cut off: readers are told.
   void close_input();
   // The transport cannot go on: readers are told.
   void fail(const std::string& reason);

@@ -32,7 +32,7 @@ template <typename End> class Shared {
 };
 
 // One tensor of what arrives at `End`, which has an inbox().
-template <typename End> class LiveProducer final : public Producer {
+template <typename End> class LiveProducer : public Producer {
  public:
   // `notes`: for people, when the stream is opened.
   LiveProducer(std::shared_ptr<End> end, const Arguments& options, std::string notes = "")
@@ -48,6 +48,8 @@ template <typename End> class LiveProducer final : public Producer {
     if (const std::string name = options.text("forget", ""); !name.empty()) inbox().forget_incarnation(name);
     if (info) inbox().expect(reader_, {info->dtype, info->sample, classes_told(info->dtype, info->classes)});
   }
+  // Of this tensor, whatever the address says.
+  LiveProducer(std::shared_ptr<End> end, const std::string& tensor, std::chrono::milliseconds wait) : end_(std::move(end)), reader_(inbox().open(tensor, wait)) {}
   ~LiveProducer() override { inbox().close(reader_); }
 
   HTensor next() override {

@@ -4,10 +4,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
-
-#include "wire/frame_reader.hpp"
 
 namespace harmonics::wire {
 namespace {
@@ -41,7 +40,8 @@ void Bell::wait(int fd, std::chrono::milliseconds most) {
   [[maybe_unused]] const ssize_t n = read(fd_, &count, sizeof count);
 }
 
-PipeReader::PipeReader(int fd, InboxOptions options) : fd_(fd), limits_(options.limits), inbox_(one_way(std::move(options))) {
+PipeReader::PipeReader(int fd, InboxOptions options, std::vector<std::byte> first)
+    : fd_(fd), limits_(options.limits), first_(std::move(first)), inbox_(one_way(std::move(options))) {
   inbox_.wake_by([this] { bell_.ring(); });
   thread_ = std::thread([this] { run(); });
 }
@@ -53,8 +53,28 @@ PipeReader::~PipeReader() {
   thread_.join();
 }
 
+// False: nothing more can be read.
+bool PipeReader::take(FrameReader& reader) {
+  try {
+    while (const OwnedBytes frame = reader.next())
+      if (!inbox_.arrived(kPeer, frame)) return inbox_.fail(inbox_.health().last_error), false;
+  } catch (const Error& e) {
+    return inbox_.fail(e.what()), false;
+  }
+  inbox_.poll();
+  return true;
+}
+
 void PipeReader::run() {
   FrameReader reader(limits_);
+  for (std::span<const std::byte> rest = first_; !rest.empty();) {
+    const auto room = reader.room();
+    const size_t n = std::min(room.size(), rest.size());
+    std::memcpy(room.data(), rest.data(), n);
+    reader.arrived(n);
+    rest = rest.subspan(n);
+    if (!take(reader)) return;
+  }
   while (!leaving_) {
     const bool full = inbox_.is_full();
     bell_.wait(full ? -1 : fd_, kLook);
@@ -67,13 +87,7 @@ void PipeReader::run() {
     if (n < 0) return inbox_.fail(std::strerror(errno));
     if (n == 0) return reader.begun() > 0 ? inbox_.fail("it ends within a frame") : inbox_.close_input();
     reader.arrived(static_cast<size_t>(n));
-    try {
-      while (const OwnedBytes frame = reader.next())
-        if (!inbox_.arrived(kPeer, frame)) return inbox_.fail(inbox_.health().last_error);
-    } catch (const Error& e) {
-      return inbox_.fail(e.what());
-    }
-    inbox_.poll();
+    if (!take(reader)) return;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <thread>
 
+#include "wire/frame_reader.hpp"
 #include "wire/inbox.hpp"
 #include "wire/outbox.hpp"
 
@@ -26,15 +27,17 @@ class Bell {
 
 class PipeReader {
  public:
-  // The descriptor stays the caller's.
-  explicit PipeReader(int fd, InboxOptions options);
+  // The descriptor stays the caller's. `first`: what was read of it already.
+  explicit PipeReader(int fd, InboxOptions options, std::vector<std::byte> first = {});
   ~PipeReader();
   Inbox& inbox() { return inbox_; }
 
  private:
   void run();
+  bool take(FrameReader& reader);
   int fd_;
   Limits limits_;
+  std::vector<std::byte> first_;
   Inbox inbox_;
   Bell bell_;
   std::atomic<bool> leaving_{false};

@@ -463,7 +463,7 @@ void Senders::durable(uint64_t index) {
 }
 
 bool Senders::are_over() const {
-  if (!waiting_.empty()) return false;
+  if (options_.endless || !waiting_.empty()) return false;
   bool came = false;
   for (const auto& [name, sender] : all_) {
     if (!sender->came) continue;

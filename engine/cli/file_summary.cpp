@@ -10,7 +10,7 @@
 #include "engine/cli/command_text.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/tensor/value.hpp"
-#include "producers/file/csv_scanner.hpp"
+#include "wire/plain/csv_scanner.hpp"
 #include "producers/file/formats.hpp"
 #include "producers/file/jsonl.hpp"
 #include "producers/file/npz.hpp"

@@ -99,6 +99,7 @@ boost::json::object figures_json(HarmonicGraph& graph, const RunOutcome& outcome
   o["stopped_by"] = r.stopped_by;
   o["left_over"] = left_over_of(outcome);
   o["lost"] = boost::json::value_from(r.lost);
+  o["refused"] = boost::json::value_from(r.refused);
   o["training"] = outcome.trained ? boost::json::value(outcome.training) : boost::json::value(nullptr);
   o["learning_rate"] = json_of(r.learning_rate, outcome.trained);
   o["resumed_at"] = r.resumed_at;
@@ -127,6 +128,22 @@ void tell_kept(const Options& options, const RunOutcome& outcome) {
   say("kept weights: " + outcome.kept);
   say(fmt::format("to use them:  harmonics infer {} --weights {} --producer ADDRESS",
                   cli::quoted(options.files.front()), cli::quoted(outcome.kept)));
+}
+
+std::string samples_of(uint64_t count, const std::string& name) {
+  return fmt::format("{} sample{} of '{}'", thousands(static_cast<int64_t>(count)), count == 1 ? "" : "s", name);
+}
+
+// Samples that arrived and were not learned. Streams of one source have the same counts: they are told once.
+void tell_missing(const CycleReport& r) {
+  for (const auto& [name, lost] : r.lost) say("lost: " + samples_of(lost, name));
+  std::string before;
+  for (const auto& [name, refused] : r.refused) {
+    const std::string why = r.last_error.count(name) ? r.last_error.at(name) : "";
+    const std::string both = std::to_string(refused) + why;
+    if (both != before) say("refused: " + samples_of(refused, name) + (why.empty() ? "" : "; " + why));
+    before = both;
+  }
 }
 
 }  // namespace
@@ -196,6 +213,7 @@ void summarise(HarmonicGraph& graph, const Options& options, const RunOutcome& o
       print_note("no --weights were given: the results come from weights that never learned");
     say(fmt::format("inferred {} samples in {} ({})", thousands(r.samples), duration(r.seconds),
                     rate(r.samples_per_second)));
+    tell_missing(r);
     return;
   }
   say(fmt::format("trained {} on {} samples in {} ({}, stopped by {}): {}",
@@ -217,6 +235,7 @@ void summarise(HarmonicGraph& graph, const Options& options, const RunOutcome& o
       if (layer.table.side > 0)
         say(fmt::format("confusion of '{}': {}", layer.layer,
                         confusion_text(layer.table, class_names(graph, layer.layer))));
+  tell_missing(r);
   tell_kept(options, outcome);
 }
 

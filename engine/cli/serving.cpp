@@ -22,6 +22,7 @@
 #include "engine/serving/predictor.hpp"
 #include "engine/serving/service.hpp"
 #include "engine/serving/zmq_server.hpp"
+#include "producers/http_samples.hpp"
 
 namespace harmonics::cli {
 
@@ -51,6 +52,17 @@ std::vector<std::string> listens_on(const Options& options) {
   return addresses;
 }
 
+void take_samples(const std::string& name, ServiceRequest request, const Service::Answer& answer) {
+  send_by_http(name, {std::move(request.content_type), std::move(request.body)}, [answer](const SentAnswer& sent) {
+    boost::json::object body{{"accepted", sent.accepted}, {"refused", sent.refused}, {"first_refusal", sent.first_refusal.empty() ? boost::json::value(nullptr) : boost::json::value(sent.first_refusal)}};
+    if (sent.status == 202) body["note"] = "the run waits for its other streams: the samples are held, and read when it begins";
+    if (!sent.error.empty()) body["error"] = sent.error, body["note"] = sent.note;
+    ServiceReply reply = Service::reply(body, sent.status);
+    if (sent.status == 503) reply.headers.emplace_back("Retry-After", "1");
+    answer(std::move(reply));
+  });
+}
+
 ListenAddress address_of(const std::string& text, bool insecure) {
   const ListenAddress address = parse_listen(text);
   if (!address.loopback && !insecure)
@@ -77,6 +89,7 @@ Serving::Serving(const Options& options, HarmonicGraph& graph) : options_(option
   predictor_ = std::make_unique<Predictor>(predicting);
   service_ = std::make_unique<Service>(settings, *control_, *predictor_);
   if (options.ui) put_page(*service_);
+  service_->set_samples(take_samples);
   for (const ListenAddress& address : addresses) {
     http_.push_back(std::make_unique<HttpServer>(*service_, address));
     const std::string url = http_.back()->url();

@@ -14,6 +14,7 @@ namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(20);
 constexpr double kTellLostAgain = 5;
+constexpr int kToldAtOnce = 5;  // notes of what was refused; then with what is lost
 // Where another run goes on in the streams, a sample that comes soon after the time is over is waited for: what waits can be woken
 // only by giving the stream up.
 constexpr double kGrace = 1;
@@ -64,6 +65,11 @@ void CycleRun::watch_live(const std::stop_token& over) {
     if (now() - told_lost_at_ >= kTellLostAgain) {
       const std::lock_guard<std::mutex> noting(stepping_);
       tell_lost();
+    } else if (told_refusals_ < kToldAtOnce) {
+      if (const auto gone = live_.gone(); !gone.empty()) {
+        const std::lock_guard<std::mutex> noting(stepping_);
+        tell_refused(gone);
+      }
     }
     const bool asked = owner_.stop_.load(std::memory_order_relaxed);
     if (asked) ended_here = finish_because("interrupt") || ended_here;
@@ -84,13 +90,36 @@ void CycleRun::watch_live(const std::stop_token& over) {
 
 // What is lost again while it is being told is told together, at the end at the latest.
 void CycleRun::tell_lost() {
-  for (const auto& [name, lost] : live_.lost()) {
+  const auto all = live_.gone();
+  for (const auto& [name, gone] : all) {
+    if (gone.lost == 0) continue;
     uint64_t& told = report_.lost[name];
-    if (lost == told) continue;
-    note(fmt::format("{} samples of '{}' are lost: no sender has them any more", lost, name));
-    told = lost;
+    if (gone.lost == told) continue;
+    note(fmt::format("{} samples of '{}' are lost: {}", gone.lost, name, gone.at_most_once ? "they were sent at most once" : "no sender has them any more"));
+    told = gone.lost;
   }
+  tell_refused(all);
   told_lost_at_ = now();
+}
+
+// Streams of one source have the same: it is told once.
+void CycleRun::tell_refused(const std::map<std::string, LiveStreams::Gone>& all) {
+  const LiveStreams::Gone* before = nullptr;
+  for (const auto& [name, gone] : all) {
+    uint64_t told = 0;
+    if (const auto at = report_.refused.find(name); at != report_.refused.end()) told = at->second;
+    std::string& error = report_.last_error[name];
+    if (gone.refused == told && gone.last_error == error) continue;
+    if (gone.refused > 0) report_.refused[name] = gone.refused;
+    error = gone.last_error;
+    const bool same = before && before->refused == gone.refused && before->last_error == gone.last_error;
+    before = &gone;
+    if (same) continue;
+    ++told_refusals_;
+    if (gone.refused == told) note(fmt::format("'{}': {}", name, gone.last_error));
+    else if (gone.refused == 1) note(fmt::format("a sample of '{}' is refused: {}", name, gone.last_error));
+    else note(fmt::format("{} samples of '{}' are refused: {}", gone.refused, name, gone.last_error));
+  }
 }
 
 // A checkpoint that came due after the last step, or that senders wait for.

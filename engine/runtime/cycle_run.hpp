@@ -104,6 +104,7 @@ class CycleRun {
   void watch_live(const std::stop_token& over);
   void look_after_checkpoints();
   void tell_lost();
+  void tell_refused(const std::map<std::string, LiveStreams::Gone>& gone);
 
   // ---- checkpoints ----
   void tell_resumable();
@@ -132,6 +133,7 @@ class CycleRun {
   std::atomic<bool> finished_{false}, interrupted_{false};
   double told_lost_at_ = 0;
   double step_over_ = 0;           // when the last step ended, by feed_clock()
+  int told_refusals_ = 0;  // notes
   double start_ = 0, before_ = 0;  // by the clock; what ran before the checkpoint it went on from
   double next_progress_ = 0, next_look_ = 0;
 

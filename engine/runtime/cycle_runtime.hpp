@@ -80,6 +80,8 @@ struct CycleReport {
   std::map<std::string, uint64_t> lost;  // samples of live streams that no sender has any more, by producer
   std::set<std::string> used, trained;  // parameters of its programs; those of them that its steps change
   std::vector<RunEvent> events;         // the last 256 of this process
+  std::map<std::string, uint64_t> refused;        // those that could not be read, likewise
+  std::map<std::string, std::string> last_error;  // what is known of them
   std::string no_checkpoint;       // why the last one could not be written; empty: it was, or none was asked for
   std::vector<std::string> notes;
 };

@@ -1,14 +1,17 @@
 #include "engine/runtime/live_streams.hpp"
 
+#include <algorithm>
+
 #include <fmt/core.h>
 
 namespace harmonics {
 
 namespace {
 
-uint64_t lost_of(const Source& source) {
+LiveStreams::Gone gone_of(const Source& source) {
   const auto health = source.health();
-  return health && !health->at_most_once ? health->lost : 0;
+  if (!health) return {};
+  return {health->lost, health->refused, health->at_most_once, health->last_error};
 }
 
 }  // namespace
@@ -18,7 +21,7 @@ LiveStreams::LiveStreams(CyclePlan& plan) : used_(plan.producers.size()) {
     const int n = plan.producers[i];
     Source& source = plan.graph.streams().source(n);
     if (source.info().live)
-      members_.push_back({i, plan.name_of(n), &source, plan.graph.streams().announced(n), lost_of(source)});
+      members_.push_back({i, plan.name_of(n), &source, plan.graph.streams().announced(n), gone_of(source).lost});
   }
 }
 
@@ -63,10 +66,13 @@ bool LiveStreams::wants_durable() const {
   return false;
 }
 
-std::map<std::string, uint64_t> LiveStreams::lost() const {
-  std::map<std::string, uint64_t> all;
-  for (const Member& m : members_)
-    if (const uint64_t lost = lost_of(*m.source); lost > m.lost_before) all[m.name] = lost - m.lost_before;
+std::map<std::string, LiveStreams::Gone> LiveStreams::gone() const {
+  std::map<std::string, Gone> all;
+  for (const Member& m : members_) {
+    Gone gone = gone_of(*m.source);
+    gone.lost -= std::min(gone.lost, m.lost_before);
+    if (gone.lost > 0 || gone.refused > 0 || !gone.last_error.empty()) all[m.name] = std::move(gone);
+  }
   return all;
 }
 

@@ -30,9 +30,13 @@ class LiveStreams {
   void store(RunState& state) const;
   void durable(const RunState& state) const;  // it is safe on the disk
   bool wants_durable() const;
-  // Samples that no sender has any more, since this was made, by stream; those of sources that lose some anyway do not
-  // count.
-  std::map<std::string, uint64_t> lost() const;
+  // Samples that no sender has any more since this was made, and what was refused since its source was opened, of each stream that has any.
+  struct Gone {
+    uint64_t lost = 0, refused = 0;
+    bool at_most_once = false;  // nobody would have sent them again
+    std::string last_error;
+  };
+  std::map<std::string, Gone> gone() const;
   void cancel() const;
 
  private:

@@ -255,15 +255,23 @@ Address StreamSet::of_field(const Graph& graph, int producer, const std::string&
   return whole;
 }
 
-// With the type that the stream had, where its scheme has the option: spool or checkpoint hold it, and samples that
+// With how the flow takes it, and the type that the stream had, where its scheme has the options: spool or checkpoint hold it, and samples that
 // need no sender.
-Address StreamSet::expecting(const std::string& name, const Item& item, Address address) const {
-  const bool takes_type =
-      std::any_of(item.arguments.begin(), item.arguments.end(), [](const ArgumentSpec& a) { return a.name == "type"; });
-  if (!takes_type || address.find("type")) return address;
+Address StreamSet::expecting(const StreamUse& use, const std::string& name, const Item& item, Address address) const {
+  const auto takes = [&](std::string_view option) {
+    return std::any_of(item.arguments.begin(), item.arguments.end(), [&](const ArgumentSpec& a) { return a.name == option; });
+  };
+  const bool plain = takes("use");
+  if (plain && !address.find("use")) {
+    const bool classes = use.compared && !use.computed, lookup = use.looked_up && !use.computed;
+    address.options.push_back({"use", lookup ? "lookup" : classes ? "classes" : "numbers"});
+  }
+  if (!takes("type") || address.find("type")) return address;
   const std::optional<StreamInfo> spooled = spool_ ? spool_->type_of(name) : std::nullopt;
   std::string type = spooled ? announced_text(*spooled) : "";
   if (const auto known = expected_.find(name); type.empty() && known != expected_.end()) type = known->second;
+  // "f32:" is one number, where "f32" leaves the shape to the first sample.
+  if (plain && !type.empty() && type.find_first_of(":<") == std::string::npos) type += ':';
   if (!type.empty()) address.options.push_back({"type", type});
   return address;
 }
@@ -308,7 +316,7 @@ void StreamSet::bind(const Graph& graph, Registry& registry, const std::string& 
   take_edge_options(bound_name, producer, address);
   const StreamSteps steps = take_stream_steps(address);
   if (own_seed) address.options.push_back({"seed", *own_seed});
-  Source source = open_source(registry, bound_name, expecting(bound_name, *item, address));
+  Source source = open_source(registry, bound_name, expecting(use_of(graph, producer), bound_name, *item, address));
   if (source.info().live) announced_[producer] = announced_text(source.info());
   from_[producer] = address.scheme + ":" + address.path;
   addresses_[producer] = address;

@@ -94,7 +94,7 @@ class StreamSet {
   std::shared_ptr<Spool> spool_;  // outlives the sources
   std::shared_ptr<DeadLetters> letters_;
   std::map<int, std::shared_ptr<Source>> sources_;
-  Address expecting(const std::string& name, const Item& item, Address address) const;
+  Address expecting(const StreamUse& use, const std::string& name, const Item& item, Address address) const;
   std::map<std::string, std::string> expected_;
   std::map<int, std::string> announced_;
   std::map<int, std::string> from_;      // the address of each, without what is behind it

@@ -233,6 +233,55 @@ class Listener : public Client, public std::enable_shared_from_this<Listener<Ser
   bool open_ = false;
 };
 
+// One that sends samples: each message is a body of POST to the path it was opened at, and its answer comes back before the next is read.
+template <typename Server>
+class SampleSocket : public Client, public std::enable_shared_from_this<SampleSocket<Server>> {
+ public:
+  SampleSocket(std::shared_ptr<Server> server, beast::tcp_stream stream, ServiceRequest like) : server_(std::move(server)), socket_(std::move(stream)), like_(std::move(like)) { like_.method = "POST"; }
+  ~SampleSocket() override { --server_->open; }
+  void close() override { beast::get_lowest_layer(socket_).close(); }
+
+  void start(const http::request<http::string_body>& request) {
+    beast::get_lowest_layer(socket_).expires_never();
+    websocket::stream_base::timeout timeouts = websocket::stream_base::timeout::suggested(beast::role_type::server);
+    timeouts.idle_timeout = server_->limits().idle;
+    timeouts.keep_alive_pings = true;
+    socket_.set_option(timeouts);
+    socket_.read_message_max(server_->limits().body);
+    socket_.text(true);
+    socket_.async_accept(request, [self = this->shared_from_this()](error_code failed) {
+      if (!failed) self->read();
+    });
+  }
+
+ private:
+  void read() {
+    socket_.async_read(said_, [self = this->shared_from_this()](error_code failed, size_t) {
+      if (failed) return self->close();
+      ServiceRequest request = self->like_;
+      request.content_type = self->socket_.got_text() ? "application/json" : "application/octet-stream";
+      request.body = beast::buffers_to_string(self->said_.cdata());
+      self->said_.clear();
+      self->server_->service().handle(std::move(request), [self](ServiceReply reply) {
+        self->server_->post([self, reply = std::move(reply)]() mutable { self->write(std::move(reply.body)); });
+      });
+    });
+  }
+  void write(std::string answer) {
+    answer_ = std::move(answer);
+    socket_.async_write(asio::buffer(answer_), [self = this->shared_from_this()](error_code failed, size_t) {
+      if (failed) return self->close();
+      self->read();
+    });
+  }
+
+  std::shared_ptr<Server> server_;
+  websocket::stream<beast::tcp_stream, false> socket_;
+  ServiceRequest like_;
+  beast::flat_buffer said_;
+  std::string answer_;
+};
+
 // One connection: requests one after the other.
 template <typename Server>
 class Connection : public Client, public std::enable_shared_from_this<Connection<Server>> {
@@ -318,6 +367,7 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     if (!parse_target(target, request)) return refuse(400, "the path cannot be understood", "docs/live.md has the paths");
     if (request.host.empty() && version_ >= 11) return refuse(400, "the request names no host", "send a Host field");
     if (request.path == "/v1/events") return open_events(request, got);
+    if (websocket::is_upgrade(got) && Service::takes_samples(request.path)) return open_samples(std::move(request), got);
     large_ = got.body().size();
     request.body = std::move(got.body());
     stream_.expires_never();  // the service has its own deadlines
@@ -343,6 +393,15 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
     } catch (const Error& e) {
       write(Service::refusal(400, e.what(), e.notes().empty() ? "" : e.notes().front()));
     }
+  }
+
+  void open_samples(ServiceRequest request, const http::request<http::string_body>& got) {
+    if (auto refused = server_->service().refuse(request, true)) return write(std::move(*refused));
+    if (buffer_.size() > 0) return refuse(400, "something follows the upgrade that was not answered yet", "send nothing before the answer");
+    handed_on_ = true;
+    const auto socket = std::make_shared<SampleSocket<Server>>(server_, std::move(stream_), std::move(request));
+    server_->keep(socket);
+    socket->start(got);
   }
 
   void refuse(int status, std::string error, std::string note) {

@@ -16,6 +16,7 @@ namespace json = boost::json;
 namespace {
 
 constexpr size_t kMostWaiting = 16;  // actions
+constexpr std::string_view kSamples = "/v1/samples";
 constexpr std::chrono::seconds kLayersEvery{1};
 constexpr double kTaps = 10;                         // a second are computed, whoever asks
 constexpr std::chrono::milliseconds kTapYoung{100};  // the same again within this time is not
@@ -157,7 +158,33 @@ std::optional<ServiceReply> Service::refuse(const ServiceRequest& r, bool change
   return std::nullopt;
 }
 
+void Service::set_samples(TakeSamples take) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  take_samples_ = std::move(take);
+}
+
+bool Service::takes_samples(const std::string& path) { return path == kSamples || path.starts_with(std::string(kSamples) + "/"); }
+
+// They change what is learned: the token is asked for, as by the control.
+void Service::samples(ServiceRequest r, const Answer& answer) {
+  if (r.method != "POST") {
+    ServiceReply reply = refusal(405, "this path takes POST", "ask with POST");
+    reply.headers.emplace_back("Allow", "POST");
+    return answer(reply);
+  }
+  if (auto refused = refuse(r, true)) return answer(*refused);
+  TakeSamples take;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    take = take_samples_;
+  }
+  if (!take) return answer(refusal(404, "no producer takes samples here", "bind one: --producer x=http:"));
+  const std::string name = r.path.size() > kSamples.size() ? r.path.substr(kSamples.size() + 1) : "";
+  take(name, std::move(r), answer);
+}
+
 void Service::handle(ServiceRequest r, Answer answer) {
+  if (takes_samples(r.path)) return samples(std::move(r), answer);
   const Route* route = nullptr;
   std::string methods;
   for (const Route& candidate : kRoutes) {

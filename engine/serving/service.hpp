@@ -65,6 +65,10 @@ class Service {
   // Answers once, from any thread, maybe before it returns.
   using Answer = std::function<void(ServiceReply)>;
   void handle(ServiceRequest request, Answer answer);
+  // POST /v1/samples and /v1/samples/NAME: what takes them.
+  using TakeSamples = std::function<void(const std::string& name, ServiceRequest request, Answer answer)>;
+  void set_samples(TakeSamples take);
+  static bool takes_samples(const std::string& path);
   // May this request open /v1/events? Null: yes.
   std::optional<ServiceReply> refuse(const ServiceRequest& request, bool changes) const;
 
@@ -90,6 +94,7 @@ class Service {
   ServiceReply log(const ServiceRequest& request) const;
   void tap(const ServiceRequest& request, const Answer& answer);
   ServiceReply tap(const ServiceRequest& request);
+  void samples(ServiceRequest request, const Answer& answer);
   bool authorised(const ServiceRequest& request) const;
   // On the service's own thread; false: too much waits there.
   bool later(std::function<void()> work);
@@ -102,6 +107,7 @@ class Service {
   boost::json::object graph_;
   std::map<std::string, ServiceReply> files_;
   Looks looks_;
+  TakeSamples take_samples_;
   boost::json::object layers_;
   std::chrono::steady_clock::time_point layered_{};
   bool layers_wanted_ = false;

@@ -33,6 +33,7 @@ constexpr Time kGoodbye = std::chrono::seconds(1);
 constexpr Time kPause =
     std::chrono::milliseconds(100);  // in which nobody is let in, where the system has no descriptor left
 // What is kept of frames that are not whole: of one connection that has not said HELLO, and of all together.
+constexpr size_t kPiece = 64u << 10;
 constexpr size_t kMostUngreeted = 64u << 10, kMostBegun = 128u << 20;
 
 stream_protocol::endpoint place_of(const Endpoint& e) {
@@ -65,6 +66,8 @@ struct Link {
   bool known = false, closing = false;  // a frame has come; to be ended when all is written
   bool greeted = false;                 // a sender has said HELLO here
   Time heard = wire::now(), whole = heard, told = heard;
+  std::vector<std::byte> piece = {};    // of plain formats
+  size_t held = 0;                      // likewise: bytes of no sample yet
 };
 using LinkPtr = std::shared_ptr<Link>;
 
@@ -87,9 +90,23 @@ struct Listener::Body {
     });
     thread = std::thread([this] { io.run(); });
   }
+  Body(const Endpoint& e, plain::FeedOptions options)
+      : endpoint(e), inbox({}), feed(std::make_unique<plain::SampleFeed>(std::move(options))), acceptor(io), timer(io), resting(io) {
+    listen();
+    accept();
+    tick();
+    feed->wake_by([this] {
+      if (!woken.exchange(true)) asio::post(io, [this] { woken = false, go_on(); });
+    });
+    thread = std::thread([this] { io.run(); });
+  }
   ~Body() {
     inbox.wake_by({});
-    asio::post(io, [this] { leave(wire::now() + kGoodbye); });
+    if (feed) feed->wake_by({});
+    asio::post(io, [this] {
+      if (feed) return io.stop();
+      leave(wire::now() + kGoodbye);
+    });
     thread.join();
     if (endpoint.is_unix()) unlink(endpoint.path.c_str());
   }
@@ -127,7 +144,11 @@ struct Listener::Body {
       if (links.size() < kMostLinks) {
         if (!endpoint.is_unix()) send_at_once(socket.native_handle());
         const uint64_t peer = ++last_peer;
-        read(links[peer] = std::make_shared<Link>(peer, std::move(socket), limits));
+        const LinkPtr link = links[peer] = std::make_shared<Link>(peer, std::move(socket), limits);
+        if (feed) read_plain(link);
+        else read(link);
+      } else if (feed) {
+        feed->refused(std::to_string(kMostLinks) + " connections are there, and no more are taken");
       }
       accept();
     });
@@ -151,6 +172,7 @@ struct Listener::Body {
     timer.expires_after(wire::Inbox::kTick);
     timer.async_wait([this](const Code& code) {
       if (code) return;
+      if (feed) return go_on(), tick();
       const Time t = wire::now();
       std::vector<LinkPtr> useless;
       for (const auto& [peer, link] : links)
@@ -166,8 +188,39 @@ struct Listener::Body {
     Code ignored;
     link->socket.close(ignored);
     if (links.erase(link->peer) == 0) return;
-    begun -= link->reader.begun();
-    inbox.left(link->peer);
+    begun -= feed ? link->held : link->reader.begun();
+    if (feed) feed->left(link->peer);
+    else inbox.left(link->peer);
+  }
+
+  // Plain formats: who sends may be silent for long, and is read when there is room for what it says.
+  void read_plain(const LinkPtr& link) {
+    if (feed->is_full()) return waiting.push_back(link);
+    link->piece.resize(kPiece);
+    link->socket.async_read_some(asio::buffer(link->piece), [this, link](const Code& code, size_t bytes) {
+      if (code || !links.count(link->peer)) return drop(link);
+      if (!std::exchange(link->known, true)) feed->came(link->peer);
+      const plain::Outcome outcome = feed->arrived(link->peer, {link->piece.data(), bytes});
+      begun -= link->held;
+      begun += link->held = feed->held(link->peer);
+      if (outcome.broken) return drop(link);
+      if (begun > kMostBegun && !make_memory_for(link)) return;
+      read_plain(link);
+    });
+  }
+  void go_on() {
+    if (feed->is_full()) return;
+    for (const LinkPtr& link : std::exchange(waiting, {}))
+      if (links.count(link->peer)) read_plain(link);
+  }
+  // Who holds most of a sample that is not whole gives way.
+  bool make_memory_for(const LinkPtr& reading) {
+    LinkPtr most = reading;
+    for (const auto& [peer, link] : links)
+      if (link->held > most->held) most = link;
+    feed->refused("more than " + std::to_string(kMostBegun) + " bytes of samples are not whole: the largest is dropped with its connection");
+    drop(most);
+    return most != reading;
   }
 
   void read(const LinkPtr& link) {
@@ -256,6 +309,8 @@ struct Listener::Body {
   Endpoint endpoint;
   wire::Limits limits;
   wire::Inbox inbox;
+  std::unique_ptr<plain::SampleFeed> feed;  // of plain formats, instead
+  std::vector<LinkPtr> waiting;             // for room
   std::atomic<bool> woken{false};
   asio::io_context io;
   asio::basic_socket_acceptor<stream_protocol> acceptor;
@@ -267,8 +322,11 @@ struct Listener::Body {
 };
 
 Listener::Listener(const Endpoint& endpoint, wire::InboxOptions options) : body_(std::make_unique<Body>(endpoint, std::move(options))) {}
+Listener::Listener(const Endpoint& endpoint, plain::FeedOptions options) : body_(std::make_unique<Body>(endpoint, std::move(options))) {}
 Listener::~Listener() = default;
-wire::Inbox& Listener::inbox() { return body_->inbox; }
+wire::Inbox& Listener::inbox() { return body_->feed ? body_->feed->inbox() : body_->inbox; }
+bool Listener::is_plain() const { return body_->feed != nullptr; }
+plain::SampleFeed& Listener::feed() { return *body_->feed; }
 
 uint16_t Listener::port() const {
   const auto place = body_->acceptor.local_endpoint();

@@ -5,6 +5,7 @@
 
 #include "endpoint.hpp"
 #include "wire/inbox.hpp"
+#include "wire/plain/sample_feed.hpp"
 
 namespace harmonics::sockets {
 
@@ -12,10 +13,14 @@ class Listener {
  public:
   // Errors: Stream when the place cannot be listened on.
   explicit Listener(const Endpoint& endpoint, wire::InboxOptions options = {});
+  // Of samples in a plain format, which its feed takes: nobody is answered.
+  Listener(const Endpoint& endpoint, plain::FeedOptions options);
   // Senders that have ended are told before, those that have not are told that nobody reads any more.
   ~Listener();
 
   wire::Inbox& inbox();
+  bool is_plain() const;
+  plain::SampleFeed& feed();
   // The one it was given, or for port 0 the one it was lent.
   uint16_t port() const;
 

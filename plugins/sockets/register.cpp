@@ -1,7 +1,7 @@
 // tcp:HOST:PORT and unix:PATH: as a producer listens there, as a consumer sends there.
 #include "listener.hpp"
 #include "sender.hpp"
-#include "wire/live_streams.hpp"
+#include "wire/plain/plain_streams.hpp"
 
 HARMONICS_PLUGIN("harmonics.sockets", "0.2.0", "Apache-2.0", "Harmonics");
 
@@ -9,8 +9,18 @@ namespace harmonics::sockets {
 namespace {
 
 std::shared_ptr<Producer> listen(const Endpoint& endpoint, const Arguments& options) {
-  const auto listener = wire::Shared<Listener>::at(endpoint.str(), [&] { return std::make_shared<Listener>(endpoint); });
-  return std::make_shared<wire::LiveProducer<Listener>>(listener, options);
+  const std::string where = endpoint.str();
+  const auto format = plain::format_named(options.text("format", "hxs"));
+  const auto listener = wire::Shared<Listener>::at(where, [&] {
+    if (format) return std::make_shared<Listener>(endpoint, plain::feed_options(where, *format, options));
+    plain::expect_options(where, false, options);
+    wire::InboxOptions inbox;
+    inbox.endless = options.text("end", "auto") == "never";
+    return std::make_shared<Listener>(endpoint, inbox);
+  });
+  plain::expect_one_format(where, format, listener->is_plain() ? &listener->feed() : nullptr);
+  if (!format) return std::make_shared<wire::LiveProducer<Listener>>(listener, options);
+  return std::make_shared<plain::PlainProducer<Listener>>(listener, options, plain::at_most_once(where));
 }
 
 std::shared_ptr<Consumer> send(const Endpoint& endpoint, const Arguments& options) {
@@ -30,8 +40,8 @@ extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
   using namespace harmonics;
   using namespace harmonics::sockets;
   const Argument insecure = Argument::flag("insecure", false, "also beyond this machine, where nothing on the way is encrypted");
-  registry.register_producer("tcp", open_tcp_producer, "samples that are sent to tcp:127.0.0.1:PORT; one of several tensors: #NAME", wire::live_producer_options({insecure}));
+  registry.register_producer("tcp", open_tcp_producer, "samples that are sent to tcp:127.0.0.1:PORT; one of several tensors: #NAME", plain::plain_options("hxs", plain::kSentFormats, {insecure}));
   registry.register_consumer("tcp", open_tcp_consumer, "sends samples to who listens at tcp:127.0.0.1:PORT, named value or #NAME", wire::live_consumer_options({insecure}));
-  registry.register_producer("unix", open_unix_producer, "samples that are sent to the Unix socket unix:PATH; one of several tensors: #NAME", wire::live_producer_options());
+  registry.register_producer("unix", open_unix_producer, "samples that are sent to the Unix socket unix:PATH; one of several tensors: #NAME", plain::plain_options("hxs", plain::kSentFormats));
   registry.register_consumer("unix", open_unix_consumer, "sends samples to who listens at unix:PATH, named value or #NAME", wire::live_consumer_options());
 }

@@ -60,8 +60,15 @@ struct Receiver::Body {
     inbox.wake_by([this] { wake(); });
     thread = std::thread([this] { run(); });
   }
+  Body(const Address& a, plain::FeedOptions options) : address(a), inbox({}), feed(std::make_unique<plain::SampleFeed>(std::move(options))) {
+    keep_freed_memory();
+    open();
+    feed->wake_by([this] { wake(); });
+    thread = std::thread([this] { run(); });
+  }
   ~Body() {
     inbox.wake_by({});
+    if (feed) feed->wake_by({});
     leaving = true;
     wake();
     thread.join();
@@ -89,7 +96,7 @@ struct Receiver::Body {
 
   void run() {
     while (!leaving) {
-      socket->wait(wire::Inbox::kTick, !(address.is_one_way() && inbox.is_full()), false);
+      socket->wait(wire::Inbox::kTick, !is_full(), false);
       if (turn()) std::this_thread::sleep_for(kGather);
     }
     inbox.poll();
@@ -107,20 +114,25 @@ struct Receiver::Body {
     int received = 0;
     while (received < kMostAtOnce && receive()) ++received;
     const bool alone = !address.binds && !connected && wire::now() - looked_for >= kAlone;
-    if (alone && received == 0 && !inbox.is_full()) open();  // nothing waits in the socket
+    if (alone && received == 0 && !is_full()) open();  // nothing waits in the socket
     flush();
     if (wire::now() - looked > wire::Inbox::kTick) look_for_the_silent();
     return received > 0 && received < kMostAtOnce;
   }
 
+  bool is_full() const { return feed ? feed->is_full() : address.is_one_way() && inbox.is_full(); }
+  void turned_away(const std::string& reason) {
+    if (feed) feed->refused(reason);
+    else inbox.turned_away(reason);
+  }
   void take(const Event& event) {
     if (event.kind == Event::Connected) connected = true;
     if (event.kind == Event::Accepted)
       if (const auto victim = connections.accepted(event.descriptor, wire::now())) socket->hang_up(*victim);
     if (event.kind == Event::Full && is_listening) is_listening = !socket->listen(false), paused = wire::now();
-    if (event.kind == Event::Refused) inbox.turned_away("somebody came with a key that is not allowed");
+    if (event.kind == Event::Refused) turned_away("somebody came with a key that is not allowed");
     if (event.kind == Event::Foreign)
-      inbox.turned_away("somebody came who does not speak ZeroMQ as is spoken here, or not with the keys of this end");
+      turned_away("somebody came who does not speak ZeroMQ as is spoken here, or not with the keys of this end");
     if (event.kind != Event::Disconnected) return;
     connected = false;
     looked_for = wire::now();
@@ -132,7 +144,7 @@ struct Receiver::Body {
   }
 
   bool receive() {
-    if (address.is_one_way() && inbox.is_full()) return false;
+    if (is_full()) return false;
     Socket::Part part;
     if (!socket->receive(part)) return false;
     uint64_t peer = 1;
@@ -145,11 +157,19 @@ struct Receiver::Body {
       at->second.descriptor = part.descriptor, at->second.key = socket->sender_key();
     size_t parts = 1;
     for (Socket::Part other; part.more && socket->receive(other); part.more = other.more) ++parts;
-    if (parts > 1)
+    if (feed)
+      take_samples(part.bytes.bytes, parts);
+    else if (parts > 1)
       inbox.damaged(peer, fmt::format("a message of {} parts, and a frame is one", parts));
     else
       inbox.arrived(peer, part.bytes);
     return true;
+  }
+
+  void take_samples(std::span<const std::byte> message, size_t parts) {
+    if (parts > 1) return feed->refused(fmt::format("a message of {} parts, and samples come in one", parts));
+    if (message.empty()) return (void)feed->left(1);
+    feed->message(1, message);
   }
 
   struct Peer {
@@ -208,6 +228,7 @@ struct Receiver::Body {
   Address address;
   wire::Limits limits;
   wire::Inbox inbox;
+  std::unique_ptr<plain::SampleFeed> feed;  // of plain formats, instead
   std::mutex mutex;  // of the pointer: it is woken while it is replaced
   std::unique_ptr<Socket> socket;
   Connections connections;
@@ -226,7 +247,10 @@ struct Receiver::Body {
 Receiver::Receiver(const Address& address, wire::InboxOptions options)
     : body_(std::make_unique<Body>(address, std::move(options))) {}
 Receiver::~Receiver() = default;
-wire::Inbox& Receiver::inbox() { return body_->inbox; }
+Receiver::Receiver(const Address& address, plain::FeedOptions options) : body_(std::make_unique<Body>(address, std::move(options))) {}
+wire::Inbox& Receiver::inbox() { return body_->feed ? body_->feed->inbox() : body_->inbox; }
+bool Receiver::is_plain() const { return body_->feed != nullptr; }
+plain::SampleFeed& Receiver::feed() { return *body_->feed; }
 
 uint16_t Receiver::port() const {
   const std::string endpoint = body_->socket->last_endpoint();

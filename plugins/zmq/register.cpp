@@ -1,7 +1,7 @@
 // zmq+router://HOST:PORT as a producer, zmq+dealer:// as a consumer: nothing is lost. pull and push, sub and pub: at most once.
 #include "receiver.hpp"
 #include "sender.hpp"
-#include "wire/live_streams.hpp"
+#include "wire/plain/plain_streams.hpp"
 
 HARMONICS_PLUGIN("harmonics.zmq", "0.1.0", "Apache-2.0", "Harmonics");
 
@@ -28,9 +28,29 @@ Address address_of(Pattern pattern, const std::string& path, const Arguments& op
   return address;
 }
 
+std::shared_ptr<Producer> open_plain(const Address& address, plain::Format format, const std::shared_ptr<Receiver>& receiver, const Arguments& options) {
+  plain::expect_one_format(address.str(), format, receiver->is_plain() ? &receiver->feed() : nullptr);
+  return std::make_shared<plain::PlainProducer<Receiver>>(receiver, options, plain::at_most_once(address.str()));
+}
+
 template <Pattern pattern> std::shared_ptr<Producer> open_producer(const std::string& path, const Arguments& options) {
   const Address address = address_of(pattern, path, options);
-  const auto receiver = wire::Shared<Receiver>::at(address.str(), [&] { return std::make_shared<Receiver>(address); });
+  const auto format = plain::format_named(options.text("format", "hxs"));
+  const auto receiver = wire::Shared<Receiver>::at(address.str(), [&] {
+    if (format) {
+      if (!address.security.names.empty())
+        throw Error(ErrorKind::Usage, address.str() + ": names are bound to keys, and samples in plain formats have no names").note("list the keys alone, or leave format= out");
+      plain::FeedOptions feed = plain::feed_options(address.str(), *format, options);
+      feed.messages = true;
+      return std::make_shared<Receiver>(address, std::move(feed));
+    }
+    wire::InboxOptions inbox;
+    inbox.endless = options.text("end", "auto") == "never";
+    return std::make_shared<Receiver>(address, std::move(inbox));
+  });
+  if (format) return open_plain(address, *format, receiver, options);
+  plain::expect_one_format(address.str(), format, receiver->is_plain() ? &receiver->feed() : nullptr);
+  plain::expect_options(address.str(), false, options);
   const std::string notes = address.is_one_way() ? address.str() + ": at most once: what is lost on the way is counted, not sent again; zmq+router loses nothing" : "";
   return std::make_shared<wire::LiveProducer<Receiver>>(receiver, options, notes);
 }
@@ -54,6 +74,12 @@ std::vector<Argument> options(bool binds, bool choice) {
   return all;
 }
 
+// What loses nothing travels in frames alone.
+std::vector<Argument> with_end(std::vector<Argument> more) {
+  more.push_back(Argument::text("end", "auto", "never: the stream outlives those who send").in("auto|never"));
+  return wire::live_producer_options(std::move(more));
+}
+
 }  // namespace
 }  // namespace harmonics::zmq
 
@@ -61,12 +87,12 @@ extern "C" void harmonics_register(harmonics::FunctionRegistry& registry) {
   using namespace harmonics;
   using namespace harmonics::zmq;
   registry.register_producer("zmq+router", open_producer<Pattern::Router>, "samples that are sent by zmq+dealer, none lost; one of several tensors: #NAME",
-                             wire::live_producer_options(options(true, false)));
+                             with_end(options(true, false)));
   registry.register_consumer("zmq+dealer", open_consumer<Pattern::Dealer>, "sends samples to a zmq+router, none lost; named value or #NAME",
                              wire::live_consumer_options(options(false, false)));
-  registry.register_producer("zmq+pull", open_producer<Pattern::Pull>, "samples that are sent by zmq+push, at most once", wire::live_producer_options(options(true, true)));
+  registry.register_producer("zmq+pull", open_producer<Pattern::Pull>, "samples that are sent by zmq+push, or JSON, CSV, MessagePack and NumPy arrays by any PUSH socket, at most once", plain::plain_options("hxs", plain::kSentFormats, options(true, true)));
   registry.register_consumer("zmq+push", open_consumer<Pattern::Push>, "sends each sample to one zmq+pull, at most once", wire::one_way_consumer_options(options(false, true)));
-  registry.register_producer("zmq+sub", open_producer<Pattern::Sub>, "samples that are sent by zmq+pub, at most once", wire::live_producer_options(options(false, true)));
+  registry.register_producer("zmq+sub", open_producer<Pattern::Sub>, "samples that are sent by zmq+pub, or in plain formats by any PUB socket, at most once", plain::plain_options("hxs", plain::kSentFormats, options(false, true)));
   registry.register_consumer("zmq+pub", open_consumer<Pattern::Pub>, "sends samples to every zmq+sub that keeps up, at most once",
                              wire::one_way_consumer_options(options(true, true)));
 }

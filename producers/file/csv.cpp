@@ -4,8 +4,8 @@
 #include <array>
 #include <cstring>
 
-#include "producers/file/csv_scanner.hpp"
 #include "producers/file/near_name.hpp"
+#include "wire/plain/csv_scanner.hpp"
 #include "producers/file/plain_number.hpp"
 #include "producers/file/select.hpp"
 

@@ -8,6 +8,7 @@
 
 #include "producers/file/chain.hpp"
 #include "producers/file/formats.hpp"
+#include "producers/live_bytes.hpp"
 
 namespace harmonics {
 namespace {
@@ -114,6 +115,10 @@ std::shared_ptr<Producer> open_file(const std::string& path, const Arguments& gi
   const FileOptions options(given);
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
+  const bool pipe = fs::is_fifo(status), follow = given.flag("follow");
+  if (pipe || (follow && fs::is_regular_file(status))) return open_live_file(path, follow && !pipe, given);
+  if (follow) throw Error(fs::exists(status) ? ErrorKind::Usage : ErrorKind::NoInput, "'" + path + (fs::exists(status) ? "' is no file that can be followed" : "' does not exist, and cannot be followed"));
+  refuse_live_options(path, given);
   if (fs::is_directory(status)) {
     ImageFolder images = find_images(path);
     if (!images.paths.empty()) return open_pictures(path, std::move(images), options);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "producers/file/formats.hpp"
+#include "producers/live_bytes.hpp"
 
 namespace harmonics {
 namespace {
@@ -43,7 +44,7 @@ uint64_t memory_named(const std::string& text) {
 }  // namespace
 
 FileOptions::FileOptions(const Arguments& a) : format(a.text("format")), part(a.text("part")) {
-  for (const Argument& option : file_options())
+  for (const Argument& option : options_of_files())
     if (a.has(option.name.c_str()) && !(option.type == HX_ARG_STRING && a.text(option.name.c_str()).empty()))
       given.push_back(option.name);
   if (a.has("#")) {
@@ -72,10 +73,16 @@ FileOptions::FileOptions(const Arguments& a) : format(a.text("format")), part(a.
   images.channels = whole(a, "channels", 1, "channels");
 }
 
+std::vector<Argument> file_options() {
+  std::vector<Argument> all = options_of_files(), live = live_file_options();
+  all.insert(all.end(), live.begin(), live.end());
+  return all;
+}
+
 bool FileOptions::has(const std::string& name) const { return std::find(given.begin(), given.end(), name) != given.end(); }
 
-std::vector<Argument> file_options() {
-  return {Argument::text("format", "", all_formats() + "; else told by content and ending"),
+std::vector<Argument> options_of_files() {
+  return {Argument::text("format", "", all_formats() + "; of pipes also msgpack; else told by content and ending"),
           Argument::text("memory", "", "the most that unpacked and decoded content may take, such as 8G; else 256M and 64 bytes for each byte of the file"),
           Argument::text("part", "", "a fraction of the samples, such as 0-0.9; of text and tokens, of the symbols; of several files, of each"),
           Argument::text("header", "", "csv: true or false; else told by the first rows"),

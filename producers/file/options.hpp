@@ -33,7 +33,8 @@ struct FileOptions {
   bool has(const std::string& name) const;
 };
 
-// The schema, for registration.
+// The schema, for registration: those of files, and those of pipes and files that are followed.
 std::vector<Argument> file_options();
+std::vector<Argument> options_of_files();
 
 }  // namespace harmonics

@@ -11,6 +11,7 @@
 #include <harmonics/stream.hpp>
 
 #include "producers/file/bytes.hpp"
+#include "wire/plain/cell_text.hpp"
 
 namespace harmonics {
 
@@ -60,10 +61,6 @@ class TableRows {
 // again; an index of some rows finds samples by number.
 std::shared_ptr<Producer> open_table(std::unique_ptr<TableRows> rows, const TableOptions& options);
 
-// One of the spellings of a missing cell.
-bool is_missing(std::string_view cell);
-std::optional<double> number_in(std::string_view cell);
-std::optional<int64_t> integer_in(std::string_view cell);
 // As it was written, or a spelling of its number.
 std::string text_of(const Cell& cell);
 // In lower case letters.

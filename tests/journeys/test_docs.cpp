@@ -1,4 +1,5 @@
 // What the README and the tutorial tell a newcomer to type, typed: from a clone, in an empty home, every block in its order.
+#include "tests/journeys/sending.hpp"
 #include "tests/journeys/shell.hpp"
 
 #include <vector>
@@ -186,6 +187,34 @@ TEST_CASE("every piece of C++ in a document is a plugin that passes its checks, 
       ++built;
     }
   CHECK(built >= 2);
+}
+
+TEST_CASE("the program of three lines in the page on sending teaches the run of the command beside it") {
+  if (std::system("python3 -c '' 2>/dev/null") != 0) {
+    WARN("skipped: no python3");
+    return;
+  }
+  std::string command, program;
+  for (const Block& b : blocks_of(fs::path(HARMONICS_SOURCE_DIR) / "docs/sending.md")) {
+    if (b.language == "sh" && command.empty()) command = b.text.substr(0, b.text.find('\n'));
+    if (b.title == "send.py") program = b.text;
+  }
+  REQUIRE(has(command, "tcp:127.0.0.1:5555?format=jsonl"));
+  REQUIRE(has(program, "5555"));
+  const std::string port = unused_port();
+  command.replace(command.find("5555"), 4, port);
+  program.replace(program.find("5555"), 4, port);
+  const Folder f;
+  f.write("digits.hmx", "harmonic digits {\n  producer image {4};\n  producer label {3} 1/1 image;\n  layer hidden {8};\n  layer output;\n"
+                        "  cycle { image -(relu)-> hidden -> output; output <-(cross_entropy)- label; }\n}\n");
+  const std::string send = f.write("send.py", "import time\nfor i in range(300):\n  try:\n    exec(open('program.py').read())\n    break\n  except ConnectionRefusedError:\n    time.sleep(0.1)\n");
+  f.write("program.py", program);
+  f.write("script.sh", "set -eu\ncd '" + (f / "") + "'\npython3 send.py &\n" + command + " --json\nwait\n");
+  const std::string run = "PATH='" HARMONICS_BINARY_DIR "/bin':$PATH timeout 100 bash '" + (f / "script.sh") + "' >'" + (f / "out") + "' 2>'" + (f / "err") + "' </dev/null";
+  INFO(send);
+  CHECK(std::system(run.c_str()) == 0);
+  INFO(read(f / "err"));
+  CHECK(number(read(f / "out"), "samples") == 64);
 }
 
 TEST_CASE("every command of the README works on MNIST's own files, from a clone, in an empty home") {

@@ -54,7 +54,7 @@ TEST_CASE("the built-in streams register as a plugin's do") {
   RecordingRegistry registry;
   register_builtin_producers(registry.face());
   register_builtin_consumers(registry.face());
-  CHECK(registry.size() == 6);  // file: twice, memory: twice, stdin:, stdout:
+  CHECK(registry.size() == 7);  // file: twice, memory: twice, stdin:, http:, stdout:
   const auto& options = registry.producer("file").arguments;
   CHECK(std::find(options.begin(), options.end(), "window") != options.end());
   const TemporaryFolder folder;

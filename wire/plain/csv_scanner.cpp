@@ -1,8 +1,8 @@
-#include "producers/file/csv_scanner.hpp"
+#include "wire/plain/csv_scanner.hpp"
 
 #include <algorithm>
 
-#include "producers/file/bytes.hpp"
+#include <harmonics/error.hpp>
 
 namespace harmonics {
 

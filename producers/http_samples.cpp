@@ -1,0 +1,204 @@
+#include "producers/http_samples.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "wire/plain/plain_streams.hpp"
+
+namespace harmonics {
+namespace {
+
+using plain::Format;
+using Answer = std::function<void(SentAnswer)>;
+
+constexpr size_t kMostWaitingBytes = 32u << 20;
+constexpr size_t kMostWaitingPosts = 64;
+constexpr auto kMostPatience = std::chrono::seconds(10);  // for room, before the sender is told to come again
+constexpr auto kBeginning = std::chrono::seconds(2);      // for the other streams of a run that has not begun
+constexpr auto kLookFor = std::chrono::milliseconds(50);
+
+SentAnswer refusal(int status, std::string error, std::string note) {
+  return {status, 0, 0, "", std::move(error), std::move(note)};
+}
+
+std::optional<Format> format_of_type(const std::string& content_type, const std::string& body) {
+  std::string type = content_type.substr(0, content_type.find(';'));
+  while (!type.empty() && type.back() == ' ') type.pop_back();
+  for (const auto& [name, format] : {std::pair{"application/json", Format::Jsonl},
+                                     {"application/x-ndjson", Format::Jsonl},
+                                     {"application/jsonl", Format::Jsonl},
+                                     {"application/json-lines", Format::Jsonl},
+                                     {"text/csv", Format::Csv},
+                                     {"application/msgpack", Format::Msgpack},
+                                     {"application/x-msgpack", Format::Msgpack},
+                                     {"application/vnd.msgpack", Format::Msgpack},
+                                     {"application/x-npy", Format::Npy}})
+    if (type == name) return format;
+  // What curl says of everything, and what says nothing.
+  if (type.empty() || type == "application/x-www-form-urlencoded" || type == "application/octet-stream" ||
+      type == "text/plain")
+    return plain::format_of_first(std::as_bytes(std::span(body)), true);
+  return std::nullopt;
+}
+
+// Bodies in the order in which they came, given to the feed by a thread of its own: who sends waits, the server does
+// not.
+class HttpDoor {
+ public:
+  explicit HttpDoor(plain::FeedOptions options) : feed_(std::move(options)) {
+    feed_.wake_by([this] { changed_.notify_all(); });
+    thread_ = std::thread([this] { run(); });
+  }
+  ~HttpDoor() {
+    feed_.wake_by({});
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      leaving_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+    for (Post& post : posts_) post.answer(over());
+  }
+  plain::SampleFeed& feed() { return feed_; }
+  wire::Inbox& inbox() { return feed_.inbox(); }
+
+  void send(SentSamples samples, Answer answer) {
+    const auto format = format_of_type(samples.content_type, samples.body);
+    if (!format)
+      return answer(refusal(415, "a body of this type cannot be read",
+                            "send application/json (an object, an array of objects, or a line each), text/csv, "
+                            "application/msgpack or application/x-npy"));
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (!leaving_ && posts_.size() < kMostWaitingPosts && waiting_bytes_ + samples.body.size() <= kMostWaitingBytes) {
+        waiting_bytes_ += samples.body.size();
+        posts_.push_back({std::move(samples.body), *format, std::move(answer)});
+        answer = nullptr;
+      }
+    }
+    if (answer) return answer(busy());
+    changed_.notify_all();
+  }
+
+ private:
+  struct Post {
+    std::string body;
+    Format format;
+    Answer answer;
+  };
+  static SentAnswer busy() { return refusal(503, "samples come faster than they are learned", "send again later"); }
+  static SentAnswer over() { return refusal(503, "the run has ended", "start it again"); }
+
+  void run() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return leaving_ || !posts_.empty(); });
+      if (leaving_) return;
+      Post post = std::move(posts_.front());
+      posts_.pop_front();
+      lock.unlock();
+      post.answer(take(post));
+      lock.lock();
+      waiting_bytes_ -= post.body.size();
+    }
+  }
+  template <typename Holds>
+  bool wait_until(Holds holds, std::chrono::milliseconds most) {
+    const auto latest = std::chrono::steady_clock::now() + most;
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!leaving_ && std::chrono::steady_clock::now() < latest) {
+      lock.unlock();
+      if (holds()) return true;
+      lock.lock();
+      if (!leaving_) changed_.wait_for(lock, kLookFor);
+    }
+    return false;
+  }
+  bool is_leaving() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return leaving_;
+  }
+
+  SentAnswer take(const Post& post) {
+    if (!wait_until([this] { return !feed_.is_full(); }, kMostPatience)) return is_leaving() ? over() : busy();
+    const uint64_t peer = ++last_peer_;
+    feed_.message(peer, std::as_bytes(std::span(post.body)), post.format);
+    const bool begun = wait_until([this] { return feed_.has_begun(); }, kBeginning);
+    const plain::Outcome outcome = feed_.left(peer);
+    SentAnswer answer{begun ? 200 : 202, outcome.accepted, outcome.refused, outcome.first_refusal, "", ""};
+    if (begun && outcome.accepted == 0 && outcome.refused > 0)
+      answer.status = 400, answer.error = "no sample could be read: " + outcome.first_refusal;
+    return answer;
+  }
+
+  plain::SampleFeed feed_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Post> posts_;
+  size_t waiting_bytes_ = 0;
+  bool leaving_ = false;
+  uint64_t last_peer_ = 0;
+  std::thread thread_;
+};
+
+struct Doors {
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<HttpDoor>> all;
+};
+Doors& doors() {
+  static auto* const it = new Doors;  // never destroyed: a server may still ask
+  return *it;
+}
+
+}  // namespace
+
+std::shared_ptr<Producer> open_http(const std::string& path, const Arguments& options) {
+  for (const char c : path)
+    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+          c == '.'))
+      throw Error(ErrorKind::Usage, "http:" + path + " is no name of samples")
+          .note(
+              "write http: or http:NAME; programs send to POST /v1/samples or /v1/samples/NAME of the address of "
+              "--serve");
+  const std::string where = "http:" + path;
+  std::shared_ptr<HttpDoor> door;
+  {
+    const std::lock_guard<std::mutex> lock(doors().mutex);
+    std::weak_ptr<HttpDoor>& known = doors().all[path];
+    door = known.lock();
+    if (!door) {
+      plain::FeedOptions feed = plain::feed_options(where, Format::Jsonl, options);
+      feed.remedy = "send one: curl -d '{\"x\": [1, 2]}' -H 'Authorization: Bearer TOKEN' http://ADDRESS/v1/samples" +
+                    (path.empty() ? "" : "/" + path) + ", where --serve listens at ADDRESS";
+      feed.endless = true;  // requests have no end
+      feed.messages = true;
+      feed.decoder.batches = feed.decoder.rows = true;
+      known = door = std::make_shared<HttpDoor>(std::move(feed));
+    }
+  }
+  return std::make_shared<plain::PlainProducer<HttpDoor>>(door, options, plain::at_most_once(where));
+}
+
+std::vector<Argument> http_options() {
+  std::vector<Argument> options = plain::plain_options("", "");
+  std::erase_if(options, [](const Argument& o) {
+    return o.name == "format" || o.name == "rows" || o.name == "end" || o.name == "forget" || o.name == "wait";
+  });
+  options.push_back(Argument::integer("wait", 86400, "seconds for the first sample to come").in("1..86400"));
+  return options;
+}
+
+void send_by_http(const std::string& name, SentSamples samples, Answer answer) {
+  std::shared_ptr<HttpDoor> door;
+  {
+    const std::lock_guard<std::mutex> lock(doors().mutex);
+    if (const auto at = doors().all.find(name); at != doors().all.end()) door = at->second.lock();
+  }
+  if (!door) return answer(refusal(404, "no producer takes samples here", "bind one: --producer x=http:" + name));
+  door->send(std::move(samples), std::move(answer));
+}
+
+}  // namespace harmonics

@@ -1,0 +1,29 @@
+// Samples that are sent by HTTP requests to the address of --serve: what stands between the server, which knows nothing
+// of streams, and the producer.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <harmonics/function.hpp>
+
+namespace harmonics {
+
+std::shared_ptr<Producer> open_http(const std::string& path, const Arguments& options);
+std::vector<Argument> http_options();
+
+struct SentSamples {
+  std::string content_type, body;
+};
+struct SentAnswer {
+  int status = 200;  // as HTTP has them
+  uint64_t accepted = 0, refused = 0;
+  std::string first_refusal;  // "": there is none
+  std::string error, note;    // of other than 200 and 202
+};
+// Gives a body to the producer http:NAME. Answers once, from any thread: when its samples are in memory, or it cannot
+// be taken.
+void send_by_http(const std::string& name, SentSamples samples, std::function<void(SentAnswer)> answer);
+
+}  // namespace harmonics

@@ -1,0 +1,350 @@
+// Samples in plain formats: what a stream of bytes gives, wherever it is cut, and what is refused.
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <cstdlib>
+#include <fstream>
+
+#include "wire/plain/sample_feed.hpp"
+
+using namespace harmonics;
+using namespace harmonics::plain;
+using wire::Inbox;
+
+namespace {
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+FeedOptions feed_of(Format format) {
+  FeedOptions options;
+  options.where = options.decoder.where = "test:";
+  options.format = format;
+  return options;
+}
+
+Asked asked(const std::string& selection, const std::string& type = "", const std::string& use = "") {
+  Asked a;
+  a.selection = selection;
+  a.type = type;
+  a.use = use;
+  return a;
+}
+
+constexpr std::chrono::milliseconds kSoon{2000};
+
+// One tensor of a feed as a run opens it.
+struct Opened {
+  Opened(SampleFeed& f, const Asked& what) : feed(f), name(f.choose(what)), reader(f.inbox().open(name, kSoon)) {}
+  wire::TensorPart part() { return feed.describe(name, kSoon); }
+  template <typename T>
+  std::vector<T> all() {
+    feed.begin();
+    std::vector<T> values;
+    while (const auto sample = feed.inbox().next(reader)) {
+      const size_t had = values.size();
+      values.resize(had + sample->bytes.size() / sizeof(T));
+      std::memcpy(values.data() + had, sample->bytes.bytes.data(), sample->bytes.size());
+    }
+    return values;
+  }
+  SampleFeed& feed;
+  std::string name;
+  int reader;
+};
+
+// All of a text by one peer, in pieces of this size.
+void give(SampleFeed& feed, const std::string& text, size_t piece = 7, uint64_t peer = 1) {
+  feed.came(peer);
+  for (size_t at = 0; at < text.size(); at += piece) feed.arrived(peer, bytes_of(text.substr(at, piece)));
+  feed.left(peer);
+}
+
+std::string npy(const std::string& descr, const std::string& shape, const std::string& data) {
+  std::string head = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  head.append(63 - (head.size() + 10) % 64, ' ');
+  head += '\n';
+  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(head.size()) + static_cast<char>(head.size() >> 8) +
+         head + data;
+}
+
+}  // namespace
+
+TEST_CASE("plain: the fields of JSON lines are streams of one source") {
+  const size_t piece = GENERATE(1, 5, 1000);
+  SampleFeed feed(feed_of(Format::Jsonl));
+  Opened x(feed, asked("x")), y(feed, asked("meta.label", "", "classes")), both(feed, asked("x,meta.size"));
+  give(feed,
+       "{\"x\": [1, 2.5], \"meta\": {\"label\": 3, \"size\": 7}}\n\n{\"meta\": {\"size\": 8, \"label\": 4}, \"x\": [3, "
+       "-1e2]}",
+       piece);
+  feed.close_input();
+  CHECK(x.part().dtype == DType::F32);
+  CHECK(x.part().sample == Shape{2});
+  CHECK((y.part().dtype == DType::I64 && y.part().sample.rank() == 0));
+  CHECK(both.part().sample == Shape{3});
+  CHECK(x.all<float>() == std::vector<float>{1, 2.5, 3, -100});
+  CHECK(y.all<int64_t>() == std::vector<int64_t>{3, 4});
+  CHECK(both.all<float>() == std::vector<float>{1, 2.5, 7, 3, -100, 8});
+}
+
+TEST_CASE("plain: what cannot be read is refused with its line, counted, and does not end the stream") {
+  SampleFeed feed(feed_of(Format::Jsonl));
+  Opened x(feed, asked("x"));
+  give(feed,
+       "{\"x\": [1, 2]}\n{\"x\": [1\n{\"x\": [1, 2, 3]}\n{\"y\": 1}\n\"word\"\n{\"x\": null}\n{\"x\": [1, "
+       "\"w\"]}\n{\"x\": [3, 4]}\n");
+  feed.close_input();
+  CHECK(x.part().sample == Shape{2});
+  CHECK(x.all<float>() == std::vector<float>{1, 2, 3, 4});
+  CHECK(feed.inbox().health().refused == 6);
+  CHECK(feed.inbox().health().samples == 2);
+  CHECK(feed.last_error() == "line 7: 'x' is a text where a number is expected");
+}
+
+TEST_CASE("plain: the reasons of the first refusals stand together") {
+  SampleFeed feed(feed_of(Format::Jsonl));
+  Opened x(feed, asked("x", "f32:1"));
+  feed.begin();
+  give(feed, "{\"x\": [1]}\n{\"x\": [1, 2]}\n{\"y\": 1}\n", 1000);
+  CHECK(feed.last_error() == "line 2: 'x' of shape [2], a sample has the shape [1]; line 3 has no field 'x'");
+}
+
+TEST_CASE("plain: a strict stream ends with the first that is refused") {
+  FeedOptions options = feed_of(Format::Jsonl);
+  options.strict = true;
+  SampleFeed feed(options);
+  Opened x(feed, asked("x"));
+  give(feed, "{\"x\": 1.5}\n{\"x\": {}}\n{\"x\": 2.5}\n", 1000);
+  x.part();
+  CHECK_THROWS_WITH(x.all<float>(), Catch::Contains("test:: line 2 "));
+}
+
+TEST_CASE("plain: a field that is not there says which are") {
+  SampleFeed feed(feed_of(Format::Jsonl));
+  Opened x(feed, asked("image"));
+  give(feed, "{\"picture\": [1, 2], \"label\": 3}\n");
+  CHECK_THROWS_WITH(x.part(), Catch::Contains("line 1 has no field 'image'; its fields are: picture, label"));
+}
+
+TEST_CASE("plain: columns of CSV by name and by number, over quotes and line ends") {
+  const size_t piece = GENERATE(1, 4, 1000);
+  SampleFeed feed(feed_of(Format::Csv));
+  Opened ages(feed, asked("age")), both(feed, asked("fare,0")), range(feed, asked("2-3"));
+  give(feed, "age,name,fare,kind\r\n22,\"a, \"\"b\"\"\nc\",7.25,1\r\n38,d,8,2\n1,2\n,e,1,1\n26,f,9.5,3", piece);
+  feed.close_input();
+  CHECK(ages.part().dtype == DType::I64);
+  CHECK(both.part().sample == Shape{2});
+  CHECK(range.part().sample == Shape{2});
+  CHECK(ages.all<int64_t>() == std::vector<int64_t>{22, 38, 26});
+  CHECK(both.all<float>() == std::vector<float>{7.25, 22, 8, 38, 9.5, 26});
+  CHECK(range.all<float>() == std::vector<float>{7.25, 1, 8, 2, 9.5, 3});
+  CHECK(feed.inbox().health().refused == 2);
+  CHECK(feed.last_error() == "line 5 has 2 cells, line 1 has 4; line 6: 'age' has no value");
+}
+
+TEST_CASE("plain: a table of words alone asks for header=") {
+  SampleFeed feed(feed_of(Format::Csv));
+  Opened x(feed, asked("a"));
+  give(feed, "a,b\nc,d\n");
+  feed.close_input();
+  CHECK_THROWS_WITH(
+      x.part(), Catch::Contains("line 1 may be a header or a row") && Catch::Contains("header=true or header=false"));
+}
+
+TEST_CASE("plain: words are classes where symbols= lists them") {
+  SampleFeed feed(feed_of(Format::Csv));
+  Asked what = asked("kind");
+  what.symbols = {"setosa", "virginica"};
+  Opened x(feed, what), y(feed, asked("size"));
+  give(feed, "size,kind\n1.5,virginica\n2.5,setosa\n3.5,rose\n");
+  feed.close_input();
+  CHECK((x.part().dtype == DType::I64 && x.part().classes == 2));
+  y.part();
+  CHECK(x.all<int64_t>() == std::vector<int64_t>{1, 0});
+  CHECK(y.all<float>() == std::vector<float>{1.5, 2.5});
+  CHECK(feed.inbox().health().refused == 1);
+}
+
+TEST_CASE("plain: MessagePack, with arrays of msgpack-numpy and bytes") {
+  const size_t piece = GENERATE(1, 3, 1000);
+  const float numbers[] = {1, 2};
+  const std::string nd = std::string(
+                             "\x84\xc4\x02nd\xc3\xc4\x04type\xa3<f4\xc4\x05shape\x91\x02\xc4\x04"
+                             "data\xc4\x08",
+                             33) +
+                         std::string(reinterpret_cast<const char*>(numbers), 8);
+  const std::string sample = "\x83\xa1x" + nd + "\xa1y\x03" + std::string("\xa1z\xc4\x02\x07\x09", 6);
+  SampleFeed feed(feed_of(Format::Msgpack));
+  Opened x(feed, asked("x")), y(feed, asked("y")), z(feed, asked("z"));
+  give(feed, sample + std::string("\xc0", 1) + sample, piece);
+  feed.close_input();
+  CHECK((x.part().dtype == DType::F32 && x.part().sample == Shape{2}));
+  CHECK((z.part().dtype == DType::U8 && z.part().sample == Shape{2}));
+  y.part();
+  CHECK(x.all<float>() == std::vector<float>{1, 2, 1, 2});
+  CHECK(y.all<int64_t>() == std::vector<int64_t>{3, 3});
+  CHECK(z.all<uint8_t>() == std::vector<uint8_t>{7, 9, 7, 9});
+  CHECK(feed.last_error() == "value 1 is nil; a sample is a map, an array of numbers or a number");
+}
+
+TEST_CASE("plain: NumPy arrays, each a sample or rows of samples") {
+  const bool rows = GENERATE(false, true);
+  FeedOptions options = feed_of(Format::Npy);
+  options.decoder.rows = rows;
+  SampleFeed feed(options);
+  Opened x(feed, asked(""));
+  give(feed, npy("|u1", "(2, 2)", std::string("\1\2\3\4", 4)) + npy("|u1", "(2, 2)", std::string("\5\6\7\x8", 4)));
+  feed.close_input();
+  CHECK((x.part().dtype == DType::U8 && x.part().sample == (rows ? Shape{2} : Shape{2, 2})));
+  CHECK(x.all<uint8_t>() == std::vector<uint8_t>{1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(feed.inbox().health().samples == (rows ? 4 : 2));
+}
+
+TEST_CASE("plain: bare numbers, and one that is cut") {
+  FeedOptions options = feed_of(Format::Raw);
+  options.decoder.dtype = DType::U16;
+  options.decoder.sample = Shape{2};
+  SampleFeed feed(options);
+  Opened x(feed, asked("", "u16:2"));
+  x.part();
+  give(feed, std::string("\1\0\2\0\3\0\4\0\5\0\6", 11));
+  feed.close_input();
+  CHECK(x.all<uint16_t>() == std::vector<uint16_t>{1, 2, 3, 4});
+  CHECK(feed.last_error() == "sample 2 is cut: it has 3 of 4 bytes");
+}
+
+TEST_CASE("plain: a type that is asked for is had, or refused") {
+  SampleFeed feed(feed_of(Format::Jsonl));
+  Opened bytes(feed, asked("x", "u8:2x2")), known(feed, asked("y", "i64<3")), floats(feed, asked("y", "", "numbers"));
+  CHECK(bytes.part().sample == Shape{2, 2});  // before anything has come
+  give(feed,
+       "{\"x\": [1, 2, 3, 255], \"y\": 2}\n{\"x\": [1, 2, 3, 256], \"y\": 2}\n{\"x\": [1, 2, 3, 4], \"y\": 3}\n{\"x\": "
+       "[1, 2, 3, 0.5], \"y\": 1}\n{\"x\": [9, 9, 9, 9], \"y\": 0}\n");
+  feed.close_input();
+  CHECK(floats.part().dtype == DType::F32);
+  CHECK(known.part().classes == 3);
+  CHECK(bytes.all<uint8_t>() == std::vector<uint8_t>{1, 2, 3, 255, 9, 9, 9, 9});
+  CHECK(known.all<int64_t>() == std::vector<int64_t>{2, 0});
+  CHECK(floats.all<float>() == std::vector<float>{2, 0});
+  CHECK(feed.last_error() ==
+        "line 2: 'x' has 256, which is no u8; line 3: 'y' has 3, which is no class below 3; line 4: 'x' has 0.5, which "
+        "is no u8");
+}
+
+TEST_CASE("plain: whole numbers that no double holds are refused, not rounded") {
+  SampleFeed feed(feed_of(Format::Jsonl));
+  Opened x(feed, asked("x", "i64:"));
+  give(feed, "{\"x\": 9007199254740993}\n{\"x\": 9007199254740991}\n");
+  feed.close_input();
+  CHECK(x.all<int64_t>() == std::vector<int64_t>{9007199254740991});
+}
+
+TEST_CASE("plain: several who send are over when all have gone, and never where it has no end") {
+  FeedOptions options = feed_of(Format::Jsonl);
+  options.endless = GENERATE(false, true);
+  SampleFeed feed(options);
+  Opened x(feed, asked(""));
+  feed.came(1), feed.came(2);
+  feed.arrived(1, bytes_of("[1.5]\n[2.5]\n[3"));
+  x.part();
+  feed.begin();
+  feed.arrived(2, bytes_of("[4.5]\n"));
+  feed.arrived(1, bytes_of(".5]\n"));
+  feed.left(1);
+  CHECK(feed.connected() == 1);
+  feed.left(2);
+  CHECK(feed.senders() == 2);
+  std::vector<float> got;
+  for (int i = 0; i < 4; ++i) {
+    const auto sample = feed.inbox().next(x.reader);
+    REQUIRE(sample);
+    float value = 0;
+    std::memcpy(&value, sample->bytes.bytes.data(), sizeof value);
+    got.push_back(value);
+  }
+  CHECK(got == std::vector<float>{1.5, 2.5, 4.5, 3.5});
+  if (!options.endless) {
+    CHECK_FALSE(feed.inbox().next(x.reader));
+    return;
+  }
+  CHECK(feed.inbox().health().state != wire::InboxHealth::Ended);
+  feed.inbox().cancel(x.reader);
+  CHECK_FALSE(feed.inbox().next(x.reader));
+}
+
+TEST_CASE("plain: no more is held than may be, before and while samples are taken") {
+  SampleFeed feed(feed_of(Format::Jsonl));
+  Opened x(feed, asked("x"));
+  const std::string line = "{\"x\": [0.5, 1.5, 2.5, 3.5]}\n";
+  size_t given = 0;
+  for (; !feed.is_full() && given < 1u << 20; given += line.size()) feed.arrived(1, bytes_of(line));
+  CHECK(given < 300u << 10);
+  x.part();
+  feed.begin();
+  uint64_t more = 0;
+  for (; !feed.is_full() && more < 100000; ++more) feed.arrived(1, bytes_of(line));
+  CHECK(feed.inbox().health().queued_samples < 16384);
+}
+
+TEST_CASE("plain: a message is one value over several lines, a batch, or a value a line") {
+  FeedOptions options = feed_of(Format::Jsonl);
+  options.messages = true;
+  SampleFeed feed(options);
+  Opened x(feed, asked("x"));
+  CHECK(feed.message(1, bytes_of("{\n \"x\":\n 1.5}")).accepted == 0);  // nothing is taken yet
+  CHECK(feed.is_full());
+  x.part();
+  feed.begin();
+  CHECK(feed.message(1, bytes_of("{\"x\": 2.5}")).accepted == 2);  // of this peer
+  CHECK(feed.message(1, bytes_of("[{\"x\": 3.5}, {\"x\": \"w\"}, {\"x\": 4.5}]")).accepted == 4);
+  const Outcome lines = feed.message(1, bytes_of("{\"x\": 5.5}\n{\"x\"\n{\"x\": 6.5}"));
+  CHECK(lines.accepted == 6);
+  CHECK(lines.refused == 2);
+  CHECK(feed.left(1).accepted == 6);
+  CHECK(x.all<float>() == std::vector<float>{1.5, 2.5, 3.5, 4.5, 5.5, 6.5});
+}
+
+TEST_CASE("plain: the first bytes show the format where they can") {
+  const auto told = [](const std::string& text, bool ended = true) { return format_of_first(bytes_of(text), ended); };
+  CHECK(told(" {\"x\"") == Format::Jsonl);
+  CHECK(told("[1,2]") == Format::Jsonl);
+  CHECK(told("\x93NUMPY\x01") == Format::Npy);
+  CHECK(told("\x81\xa1x\x01") == Format::Msgpack);
+  CHECK(told("a,b\n") == Format::Csv);
+  CHECK_FALSE(told("a,b", false));
+  CHECK_FALSE(told("word\n"));
+  CHECK_FALSE(told(std::string("\0,\1", 3)));
+}
+
+TEST_CASE("plain: a schema says the types of fields") {
+  char name[] = "/tmp/harmonics-schema-XXXXXX";
+  const int file = mkstemp(name);
+  REQUIRE(file >= 0);
+  std::ofstream(name)
+      << R"({"image": "u8:28x28", "label": {"type": "i64", "classes": 10}, "x": {"type": "f32", "shape": [3]}, "y": {"type": "f32", "shape": []}})";
+  CHECK(read_schema(name) ==
+        std::map<std::string, std::string>{{"image", "u8:28x28"}, {"label", "i64<10"}, {"x", "f32:3"}, {"y", "f32:"}});
+  std::ofstream(name) << R"({"image": 3})";
+  CHECK_THROWS_WITH(read_schema(name), Catch::Contains("says no type of 'image'"));
+  ::remove(name);
+  CHECK_THROWS_WITH(read_schema(name), Catch::Contains("cannot read"));
+}
+
+TEST_CASE("plain: lengths that lie take no memory and are refused") {
+  SampleFeed msgpack(feed_of(Format::Msgpack));
+  Opened x(msgpack, asked(""));
+  const Outcome said = msgpack.arrived(1, bytes_of(std::string("\xdd\xff\xff\xff\xff", 5)));
+  CHECK(said.broken);
+  CHECK(said.first_refusal == "value 0 is longer than 16777216 bytes");
+  SampleFeed arrays(feed_of(Format::Npy));
+  Opened y(arrays, asked(""));
+  CHECK(arrays.arrived(1, bytes_of(npy("<f8", "(1099511627776,)", ""))).broken);
+  SampleFeed lines(feed_of(Format::Jsonl));
+  Opened z(lines, asked(""));
+  const std::string piece(1u << 20, '1');
+  for (int i = 0; i < 40; ++i) lines.arrived(1, bytes_of(piece));
+  CHECK(lines.held(1) <= 17u << 20);
+  lines.arrived(1, bytes_of("\n[1.5]\n"));
+  z.part();
+  CHECK(lines.last_error().find("line 1 is longer than 16777216 bytes") != std::string::npos);
+}

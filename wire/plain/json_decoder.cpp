@@ -1,0 +1,240 @@
+// JSON: a value a line, or, where a message is one, the values of it.
+#include <simdjson.h>
+
+#include <cmath>
+
+#include "wire/plain/held_bytes.hpp"
+#include "wire/plain/record_decoder.hpp"
+
+namespace harmonics::plain {
+namespace {
+
+using simdjson::dom::element;
+using simdjson::dom::element_type;
+
+constexpr size_t kMostKept = 256u << 10;
+
+std::string json_type(element_type type) {
+  switch (type) {
+    case element_type::ARRAY:
+      return "an array";
+    case element_type::OBJECT:
+      return "an object";
+    case element_type::STRING:
+      return "a text";
+    case element_type::BOOL:
+      return "true or false";
+    case element_type::NULL_VALUE:
+      return "null";
+    default:
+      return "a number";
+  }
+}
+
+class JsonDecoder final : public RecordDecoder {
+ public:
+  explicit JsonDecoder(const DecoderOptions& options) : batches_(options.batches) {}
+
+  void arrived(std::span<const std::byte> bytes) override { held_.add(bytes); }
+  void flush() override { flushed_ = true; }
+  size_t held() const override { return held_.size(); }
+
+  Next next(Record& record, std::string& reason) override {
+    while (true) {
+      if (batch_ && batch_at_ < batch_size_) return next_of_batch(record, reason);
+      batch_.reset();
+      if (flushed_ && whole_message(record)) return take(root_, record, reason);
+      if (batch_) continue;
+      std::string_view line;
+      bool longer = false;
+      if (!cutter_.next(held_, flushed_, line, longer)) return rest(), Next::None;
+      if (cutter_.number() == 1 && line.substr(0, 3) == "\xEF\xBB\xBF") line.remove_prefix(3);
+      record.place = "line " + std::to_string(cutter_.number());
+      if (longer)
+        return refuse(
+            record, reason,
+            "is longer than " + std::to_string(kMostRecord) + " bytes; write every sample on a line of its own");
+      if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+      if (const auto error = parse(line))
+        return refuse(record, reason,
+                      error == simdjson::UTF8_ERROR ? "is not UTF-8"
+                                                    : std::string("is no JSON: ") + simdjson::error_message(error) +
+                                                          "; every line is one JSON value by itself");
+      if (begin_batch()) continue;
+      return take(root_, record, reason);
+    }
+  }
+
+ private:
+  static Next refuse(const Record& record, std::string& reason, const std::string& what) {
+    reason = record.place + " " + what;
+    return Next::Refused;
+  }
+
+  // All that is left is one value, over however many lines.
+  bool whole_message(Record& record) {
+    const std::string_view rest = held_.rest();
+    if (rest.size() > kMostRecord || rest.find_first_not_of(" \t\r\n") == std::string_view::npos) return false;
+    const size_t line = rest.find('\n');
+    if (line == std::string_view::npos || rest.find_first_not_of(" \t\r\n", line) == std::string_view::npos)
+      return false;  // one line, as any
+    if (parse(rest)) return false;
+    const auto lines = static_cast<size_t>(std::count(rest.begin(), rest.end(), '\n')) + (rest.back() != '\n');
+    record.place = "line " + std::to_string(cutter_.number() + 1);
+    cutter_.count(lines);
+    held_.pass(rest.size());
+    return !begin_batch();
+  }
+
+  // What a long line took is not kept: there may be many decoders.
+  void rest() {
+    flushed_ = false;
+    if (tail_.capacity() <= kMostKept) return;
+    parser_ = simdjson::dom::parser();
+    std::string().swap(tail_);
+  }
+
+  simdjson::error_code parse(std::string_view text) {
+    // The parser looks at a few bytes behind what it reads.
+    tail_.assign(text);
+    tail_.append(simdjson::SIMDJSON_PADDING, ' ');
+    return parser_.parse(tail_.data(), text.size(), false).get(root_);
+  }
+
+  // An array of objects, or any where a message holds several samples.
+  bool begin_batch() {
+    simdjson::dom::array list;
+    if (root_.get(list)) return false;
+    if (!batches_ && (list.size() == 0 || (*list.begin()).type() != element_type::OBJECT)) return false;
+    batch_ = list;
+    batch_size_ = 0;
+    for (const element unused : list) (void)unused, ++batch_size_;
+    batch_at_ = 0;
+    batch_next_.emplace(list.begin());
+    return true;
+  }
+  Next next_of_batch(Record& record, std::string& reason) {
+    record.place = "sample " + std::to_string(batch_at_++);
+    const element value = **batch_next_;
+    ++*batch_next_;
+    return take(value, record, reason);
+  }
+
+  Next take(const element& value, Record& record, std::string& reason) {
+    record.clear();
+    record.numbered = false;
+    if (value.type() == element_type::OBJECT) {
+      name_.clear();
+      if (!take_object(value, record, 0))
+        return refuse(record, reason,
+                      "has more than " + std::to_string(kMostFields) + " fields, or objects nested deeper than " +
+                          std::to_string(kMostDepth));
+      if (record.size() == 0) return refuse(record, reason, "is an object without fields");
+      return Next::Record;
+    }
+    if (value.type() == element_type::STRING || value.type() == element_type::NULL_VALUE)
+      return refuse(record, reason,
+                    "is " + json_type(value.type()) + "; a sample is an object, an array of numbers or a number");
+    take_value(value, record.add(""), record);
+    return Next::Record;
+  }
+
+  bool take_object(const element& value, Record& record, size_t depth) {
+    if (depth == kMostDepth) return false;
+    simdjson::dom::object object;
+    if (value.get(object)) return false;
+    const size_t prefix = name_.size();
+    for (const auto& [key, inner] : object) {
+      if (record.size() == kMostFields) return false;
+      name_.resize(prefix);
+      name_ += key;
+      if (inner.type() == element_type::OBJECT) {
+        name_ += '.';
+        if (!take_object(inner, record, depth + 1)) return false;
+      } else {
+        take_value(inner, record.add(name_), record);
+      }
+    }
+    return true;
+  }
+
+  static void take_value(const element& value, Field& field, Record& record) {
+    field.at = record.numbers.size();
+    field.kind = Field::Kind::Numbers;
+    switch (value.type()) {
+      case element_type::NULL_VALUE:
+        field.kind = Field::Kind::Missing;
+        return;
+      case element_type::STRING:
+        field.kind = Field::Kind::Word;
+        field.text = std::string_view(value.get_string());
+        return;
+      case element_type::ARRAY: {
+        if (!measure(value, field) || !take_array(value, field, 0, record)) return;
+        break;
+      }
+      default:
+        take_number(value, field, record);
+    }
+    field.count = record.numbers.size() - field.at;
+  }
+  // The shape that the first element of every nesting shows.
+  static bool measure(element value, Field& field) {
+    for (simdjson::dom::array list; !value.get(list);) {
+      size_t n = 0;
+      for (const element unused : list) (void)unused, ++n;
+      if (n == 0 || field.shape.rank() == HX_MAX_RANK)
+        return odd(field, n == 0 ? "an array of nothing" : "an array of more than 8 axes");
+      field.shape.push_back(static_cast<int64_t>(n));
+      value = *list.begin();
+    }
+    return true;
+  }
+  static bool take_array(const element& value, Field& field, uint32_t axis, Record& record) {
+    if (axis == field.shape.rank()) return take_number(value, field, record);
+    simdjson::dom::array list;
+    if (value.get(list)) return odd(field, json_type(value.type()) + " beside arrays");
+    int64_t n = 0;
+    for (const element inner : list)
+      if (++n > field.shape[axis] || !take_array(inner, field, axis + 1, record)) break;
+    if (field.kind == Field::Kind::Odd) return false;
+    return n == field.shape[axis] || odd(field, "an array whose parts have different lengths");
+  }
+  static bool take_number(const element& value, Field& field, Record& record) {
+    switch (value.type()) {
+      case element_type::INT64:
+        return record.numbers.push_back(static_cast<double>(value.get_int64())), true;
+      case element_type::UINT64:
+        return record.numbers.push_back(static_cast<double>(uint64_t{value.get_uint64()})), true;
+      case element_type::DOUBLE:
+        return record.numbers.push_back(value.get_double()), field.whole = false, true;
+      case element_type::BOOL:
+        return record.numbers.push_back(bool{value.get_bool()} ? 1.0 : 0.0), true;
+      default:
+        return odd(field, json_type(value.type()) + " where a number is expected");
+    }
+  }
+  static bool odd(Field& field, std::string what) {
+    field.kind = Field::Kind::Odd;
+    field.text = std::move(what);
+    return false;
+  }
+
+  bool batches_, flushed_ = false;
+  HeldBytes held_;
+  LineCutter cutter_;
+  simdjson::dom::parser parser_;
+  element root_;
+  std::string tail_, name_;
+  std::optional<simdjson::dom::array> batch_;  // of root_
+  std::optional<simdjson::dom::array::iterator> batch_next_;
+  size_t batch_at_ = 0, batch_size_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<RecordDecoder> make_json_decoder(const DecoderOptions& options) {
+  return std::make_unique<JsonDecoder>(options);
+}
+
+}  // namespace harmonics::plain
