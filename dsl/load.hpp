@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/runtime/flow.hpp"
+#include "engine/flow/flow.hpp"
 
 namespace harmonics {
 

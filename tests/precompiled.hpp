@@ -22,4 +22,4 @@
 #include <fmt/core.h>
 #include <harmonics/plugin.hpp>
 
-#include "engine/runtime/harmonic_graph.hpp"
+#include "engine/bound/harmonic_graph.hpp"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "engine/runtime/flow.hpp"
+#include "engine/flow/flow.hpp"
 
 namespace harmonics::hmx {
 

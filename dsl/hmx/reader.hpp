@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dsl/hmx/lexer.hpp"
-#include "engine/runtime/flow.hpp"
+#include "engine/flow/flow.hpp"
 
 namespace harmonics::hmx {
 

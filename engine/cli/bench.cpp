@@ -4,12 +4,12 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/bound/profile.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/open_graph.hpp"
 #include "engine/cli/output.hpp"
 #include "engine/cli/prepared.hpp"
 #include "engine/cli/terminal.hpp"
-#include "engine/runtime/profile.hpp"
 
 namespace harmonics::cli {
 

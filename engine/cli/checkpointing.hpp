@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "engine/checkpoint/checkpointer.hpp"
 #include "engine/cli/options.hpp"
-#include "engine/runtime/checkpointer.hpp"
 
 namespace harmonics::cli {
 

@@ -7,10 +7,10 @@
 
 #include "engine/base/spelling.hpp"
 #include "engine/cli/ckpt.hpp"
+#include "engine/checkpoint/checkpoint_folder.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/output.hpp"
 #include "engine/cli/terminal.hpp"
-#include "engine/runtime/checkpoint_folder.hpp"
 
 namespace harmonics::cli {
 

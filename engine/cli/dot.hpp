@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/runtime/harmonic_graph.hpp"
+#include "engine/bound/harmonic_graph.hpp"
 
 namespace harmonics::cli {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/runtime/cycle_runtime.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
 
 namespace harmonics::cli {
 

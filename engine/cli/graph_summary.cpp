@@ -9,7 +9,7 @@
 
 #include "engine/cli/terminal.hpp"
 #include "engine/execution/work.hpp"
-#include "engine/runtime/run_edge.hpp"
+#include "engine/flow/run_edge.hpp"
 
 namespace harmonics::cli {
 

@@ -2,11 +2,11 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/bound/generate.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/open_graph.hpp"
 #include "engine/cli/output.hpp"
 #include "engine/cli/terminal.hpp"
-#include "engine/runtime/generate.hpp"
 
 namespace harmonics::cli {
 

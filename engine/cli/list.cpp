@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "engine/base/spelling.hpp"
+#include "engine/checkpoint/run_state.hpp"
 #include "engine/cli/catalogue.hpp"
 #include "engine/cli/ckpt.hpp"
 #include "engine/cli/command.hpp"
@@ -15,8 +16,7 @@
 #include "engine/cli/terminal.hpp"
 #include "engine/execution/device_memory.hpp"
 #include "engine/plugin/loader.hpp"
-#include "engine/runtime/run_state.hpp"
-#include "engine/runtime/streams.hpp"
+#include "engine/streams/streams.hpp"
 
 namespace harmonics::cli {
 

@@ -7,13 +7,13 @@
 #include "dsl/load.hpp"
 #include "engine/base/address.hpp"
 #include "engine/base/byte_count.hpp"
+#include "engine/bound/other_functions.hpp"
+#include "engine/checkpoint/live_types.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/command_text.hpp"
 #include "engine/cli/installed.hpp"
 #include "engine/cli/live_addresses.hpp"
 #include "engine/cli/terminal.hpp"
-#include "engine/runtime/live_types.hpp"
-#include "engine/runtime/other_functions.hpp"
 #include "engine/spool/spool.hpp"
 
 namespace harmonics::cli {

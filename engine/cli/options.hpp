@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/harmonic_graph.hpp"
+#include "engine/bound/harmonic_graph.hpp"
 
 namespace harmonics::cli {
 

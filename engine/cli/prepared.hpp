@@ -3,9 +3,9 @@
 
 #include <memory>
 
+#include "engine/bound/prepared_step.hpp"
 #include "engine/cli/options.hpp"
 #include "engine/execution/machine.hpp"
-#include "engine/runtime/prepared_step.hpp"
 
 namespace harmonics::cli {
 

@@ -13,7 +13,7 @@
 #include "engine/cli/prepared.hpp"
 #include "engine/cli/terminal.hpp"
 #include "engine/cli/trace.hpp"
-#include "engine/runtime/cycle_runtime.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
 
 namespace harmonics::cli {
 

@@ -12,7 +12,7 @@
 #include "engine/cli/chart.hpp"
 #include "engine/cli/pictures.hpp"
 #include "engine/cli/terminal.hpp"
-#include "engine/runtime/examples.hpp"
+#include "engine/measure/examples.hpp"
 
 namespace harmonics::cli {
 

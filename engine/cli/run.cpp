@@ -23,10 +23,10 @@
 #include "engine/cli/serving.hpp"
 #include "engine/cli/stop_signals.hpp"
 #include "engine/cli/terminal.hpp"
+#include "engine/cycle/cycle_plan.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
+#include "engine/measure/examples.hpp"
 #include "engine/model/sealed_file.hpp"
-#include "engine/runtime/cycle_plan.hpp"
-#include "engine/runtime/cycle_runtime.hpp"
-#include "engine/runtime/examples.hpp"
 
 namespace harmonics::cli {
 

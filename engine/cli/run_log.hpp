@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/cycle_runtime.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
 
 namespace harmonics::cli {
 

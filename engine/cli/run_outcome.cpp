@@ -9,7 +9,7 @@
 #include "engine/cli/command_text.hpp"
 #include "engine/cli/pictures.hpp"
 #include "engine/cli/terminal.hpp"
-#include "engine/runtime/examples.hpp"
+#include "engine/measure/examples.hpp"
 
 namespace harmonics::cli {
 

@@ -8,7 +8,7 @@
 #include <boost/json/fwd.hpp>
 
 #include "engine/cli/options.hpp"
-#include "engine/runtime/cycle_runtime.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
 
 namespace harmonics::cli {
 

@@ -16,7 +16,7 @@
 #include "engine/cli/live_addresses.hpp"
 #include "engine/cli/output.hpp"
 #include "engine/cli/terminal.hpp"
-#include "engine/runtime/streams.hpp"
+#include "engine/streams/streams.hpp"
 
 namespace harmonics::cli {
 

@@ -8,13 +8,13 @@
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/checkpoint/checkpoint_folder.hpp"
 #include "engine/cli/command.hpp"
 #include "engine/cli/open_graph.hpp"
 #include "engine/cli/output.hpp"
 #include "engine/cli/serving.hpp"
 #include "engine/cli/terminal.hpp"
-#include "engine/runtime/checkpoint_folder.hpp"
-#include "engine/runtime/snapshot.hpp"
+#include "engine/cycle/snapshot.hpp"
 #include "engine/serving/predictor.hpp"
 
 namespace harmonics::cli {

@@ -13,7 +13,7 @@
 #include "engine/cli/command_text.hpp"
 #include "engine/cli/stop_signals.hpp"
 #include "engine/cli/terminal.hpp"
-#include "engine/runtime/snapshot.hpp"
+#include "engine/cycle/snapshot.hpp"
 #include "engine/serving/control_socket.hpp"
 #include "engine/serving/http_server.hpp"
 #include "engine/serving/json_text.hpp"

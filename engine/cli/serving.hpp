@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/cli/options.hpp"
-#include "engine/runtime/cycle_runtime.hpp"
-#include "engine/runtime/run_control.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
+#include "engine/cycle/run_control.hpp"
 
 namespace harmonics {
 class ControlSocket;

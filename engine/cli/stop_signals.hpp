@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "engine/runtime/cycle_runtime.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
 
 namespace harmonics::cli {
 

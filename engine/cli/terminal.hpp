@@ -9,7 +9,7 @@
 #include <harmonics/error.hpp>
 
 #include "engine/base/source_text.hpp"
-#include "engine/runtime/cycle_runtime.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
 
 namespace harmonics::cli {
 

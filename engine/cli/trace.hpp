@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/runtime/profile.hpp"
+#include "engine/bound/profile.hpp"
 
 namespace harmonics::cli {
 

@@ -6,7 +6,7 @@
 #include "engine/base/address.hpp"
 #include "engine/conformance/gradient_check.hpp"
 #include "engine/conformance/item_checks.hpp"
-#include "engine/runtime/streams.hpp"
+#include "engine/streams/streams.hpp"
 
 namespace harmonics {
 

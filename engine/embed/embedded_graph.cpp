@@ -8,11 +8,11 @@
 #include "dsl/load.hpp"
 #include "engine/base/address.hpp"
 #include "engine/base/spelling.hpp"
+#include "engine/cycle/cycle_plan.hpp"
 #include "engine/embed/fit_checkpoints.hpp"
 #include "engine/execution/device_choice.hpp"
 #include "engine/model/sealed_file.hpp"
 #include "engine/plugin/pending_items.hpp"
-#include "engine/runtime/cycle_plan.hpp"
 
 using namespace harmonics;
 

@@ -11,13 +11,13 @@
 
 #include <harmonics/graph_abi.h>
 
+#include "engine/cycle/cycle_runtime.hpp"
 #include "engine/embed/figure_lists.hpp"
 #include "engine/embed/fit_checkpoints.hpp"
 #include "engine/embed/inference_beside.hpp"
 #include "engine/embed/name_scope.hpp"
+#include "engine/flow/compiled_step.hpp"
 #include "engine/plugin/registry.hpp"
-#include "engine/runtime/compiled_step.hpp"
-#include "engine/runtime/cycle_runtime.hpp"
 
 struct hx_graph {
  public:

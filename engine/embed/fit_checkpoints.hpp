@@ -7,8 +7,8 @@
 
 #include <harmonics/graph_abi.h>
 
-#include "engine/runtime/checkpointer.hpp"
-#include "engine/runtime/cycle_runtime.hpp"
+#include "engine/checkpoint/checkpointer.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
 
 namespace harmonics {
 

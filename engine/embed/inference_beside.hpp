@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "engine/runtime/compiled_step.hpp"
-#include "engine/runtime/cycle_runtime.hpp"
-#include "engine/runtime/snapshot.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
+#include "engine/cycle/snapshot.hpp"
+#include "engine/flow/compiled_step.hpp"
 
 namespace harmonics {
 

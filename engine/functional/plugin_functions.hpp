@@ -12,7 +12,7 @@
 
 #include "engine/plugin/registry.hpp"
 #include "engine/plugin/scope.hpp"
-#include "engine/program/attributes.hpp"
+#include "engine/tensor/attributes.hpp"
 
 namespace harmonics {
 

@@ -25,4 +25,9 @@ TensorFile read_weights(const std::string& path);
 TensorFile read_weights(const void* data, size_t bytes, const std::string& name, const std::shared_ptr<const void>& keep = nullptr);
 
 
+// The metadata entry that a checkpoint has and a file of weights has not.
+inline constexpr char kRunStateKey[] = "harmonics.run";
+// Is it a checkpoint? Its weights and states have names without '/'.
+inline bool holds_state(const TensorFile& file) { return file.metadata.count(kRunStateKey) != 0; }
+
 }  // namespace harmonics

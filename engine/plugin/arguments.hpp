@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/plugin/registry.hpp"
-#include "engine/program/attributes.hpp"
+#include "engine/tensor/attributes.hpp"
 
 namespace harmonics {
 

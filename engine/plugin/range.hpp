@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/program/attributes.hpp"
+#include "engine/tensor/attributes.hpp"
 
 namespace harmonics {
 

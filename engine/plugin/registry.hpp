@@ -54,7 +54,7 @@ std::vector<uint32_t> item_kinds();                // every kind that can be reg
 // What is wrong with a table of functions, when something it must have is missing; "": nothing.
 std::string missing_function(uint32_t kind, const void* vtable);
 // Is this the name of one of the library's own functionals, optimizers, schedules or augmentations, which no plugin may take?
-// Defined in engine/runtime/own_names.cpp.
+// Defined in engine/streams/own_names.cpp.
 bool is_own_name(uint32_t kind, const std::string& name);
 
 class Registry {

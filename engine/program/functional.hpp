@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/plugin/registry.hpp"
-#include "engine/program/attributes.hpp"
+#include "engine/tensor/attributes.hpp"
 #include "engine/program/program.hpp"
 
 namespace harmonics {

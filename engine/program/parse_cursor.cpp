@@ -1,6 +1,6 @@
 #include "engine/program/parse_cursor.hpp"
 
-#include "engine/program/literal_text.hpp"
+#include "engine/tensor/literal_text.hpp"
 
 namespace harmonics {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/program/host_function.hpp"
-#include "engine/program/literal_text.hpp"
+#include "engine/tensor/literal_text.hpp"
 #include "engine/program/op.hpp"
 #include "engine/program/ops/dispatch.hpp"
 

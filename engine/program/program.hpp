@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/program/attributes.hpp"
+#include "engine/tensor/attributes.hpp"
 #include "engine/tensor/value.hpp"
 
 namespace harmonics {

@@ -6,10 +6,10 @@
 
 #include <boost/json/object.hpp>
 
-#include "engine/runtime/graph.hpp"
-#include "engine/runtime/lowering.hpp"
-#include "engine/runtime/run_control.hpp"
-#include "engine/runtime/snapshot.hpp"
+#include "engine/cycle/run_control.hpp"
+#include "engine/cycle/snapshot.hpp"
+#include "engine/flow/graph.hpp"
+#include "engine/flow/lowering.hpp"
 #include "engine/serving/answer_times.hpp"
 
 namespace harmonics {

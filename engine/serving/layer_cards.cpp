@@ -10,7 +10,7 @@
 
 #include "engine/base/spelling.hpp"
 #include "engine/execution/selection.hpp"
-#include "engine/runtime/run_edge.hpp"
+#include "engine/flow/run_edge.hpp"
 #include "engine/serving/json_text.hpp"
 
 namespace harmonics {

@@ -8,10 +8,10 @@
 
 #include <boost/json/object.hpp>
 
-#include "engine/runtime/compiled_step.hpp"
-#include "engine/runtime/harmonic_graph.hpp"
-#include "engine/runtime/run_control.hpp"
-#include "engine/runtime/snapshot.hpp"
+#include "engine/bound/harmonic_graph.hpp"
+#include "engine/cycle/run_control.hpp"
+#include "engine/cycle/snapshot.hpp"
+#include "engine/flow/compiled_step.hpp"
 
 namespace harmonics {
 

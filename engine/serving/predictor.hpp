@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "engine/runtime/compiled_step.hpp"
-#include "engine/runtime/harmonic_graph.hpp"
-#include "engine/runtime/snapshot.hpp"
+#include "engine/bound/harmonic_graph.hpp"
+#include "engine/cycle/snapshot.hpp"
+#include "engine/flow/compiled_step.hpp"
 #include "engine/serving/answer_times.hpp"
 
 namespace harmonics {

@@ -16,7 +16,7 @@
 
 #include <boost/json/object.hpp>
 
-#include "engine/runtime/run_control.hpp"
+#include "engine/cycle/run_control.hpp"
 #include "engine/serving/predict_request.hpp"
 #include "engine/serving/predictor.hpp"
 #include "engine/serving/rate_limit.hpp"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/program/attributes.hpp"
+#include "engine/tensor/attributes.hpp"
 #include "engine/tensor/type.hpp"
 #include "engine/training/named_settings.hpp"
 

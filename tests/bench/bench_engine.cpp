@@ -3,8 +3,8 @@
 #include <harmonics/ops.hpp>
 
 #include "dsl/load.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
 #include "engine/program/tracer.hpp"
-#include "engine/runtime/cycle_runtime.hpp"
 #include "tests/bench/measure.hpp"
 
 namespace harmonics::bench {

@@ -18,8 +18,8 @@
 #include <fmt/core.h>
 
 #include "dsl/load.hpp"
-#include "engine/runtime/cycle_runtime.hpp"
-#include "engine/runtime/run_control.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
+#include "engine/cycle/run_control.hpp"
 #include "engine/serving/http_server.hpp"
 #include "engine/serving/predictor.hpp"
 #include "engine/serving/service.hpp"

@@ -15,7 +15,7 @@
 #include <png.h>
 
 #include "engine/plugin/registry.hpp"
-#include "engine/runtime/streams.hpp"
+#include "engine/streams/streams.hpp"
 #include "tests/bench/measure.hpp"
 
 namespace harmonics::bench {

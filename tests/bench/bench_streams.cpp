@@ -10,7 +10,7 @@
 #include <harmonics/philox.hpp>
 
 #include "dsl/load.hpp"
-#include "engine/runtime/cycle_runtime.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
 #include "tests/bench/measure.hpp"
 
 namespace harmonics::bench {

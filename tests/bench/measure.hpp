@@ -6,7 +6,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "engine/runtime/profile.hpp"
+#include "engine/bound/profile.hpp"
 
 namespace harmonics::bench {
 

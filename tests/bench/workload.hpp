@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/prepared_step.hpp"
+#include "engine/bound/prepared_step.hpp"
 
 namespace harmonics::bench {
 

@@ -10,7 +10,7 @@
 
 #include <harmonics/ops.hpp>
 
-#include "engine/program/attributes.hpp"
+#include "engine/tensor/attributes.hpp"
 
 namespace harmonics::conformance {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/program/attributes.hpp"
+#include "engine/tensor/attributes.hpp"
 #include "gradcheck.hpp"
 
 namespace harmonics::conformance {

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "engine/checkpoint/run_state.hpp"
 #include "engine/model/sealed_file.hpp"
-#include "engine/runtime/run_state.hpp"
 
 using namespace harmonics;
 

@@ -7,10 +7,10 @@
 #include <fmt/core.h>
 
 #include "engine/base/address.hpp"
+#include "engine/bound/harmonic_graph.hpp"
 #include "engine/plugin/discovery.hpp"
 #include "engine/plugin/kinds.hpp"
 #include "engine/plugin/loader.hpp"
-#include "engine/runtime/harmonic_graph.hpp"
 #include "engine/training/optimizer.hpp"
 #include "engine/training/schedule.hpp"
 #include "tests/fuzz/guarded_bytes.hpp"

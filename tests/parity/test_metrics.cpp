@@ -7,8 +7,8 @@
 
 #include <boost/json.hpp>
 
+#include "engine/flow/judge.hpp"
 #include "engine/plugin/registry.hpp"
-#include "engine/runtime/judge.hpp"
 #include "tests/message_of.hpp"
 
 using namespace harmonics;

@@ -1,7 +1,7 @@
 // Random flows, trained from initial values, against the same runs of equivalent PyTorch models.
 #include <catch2/catch.hpp>
 
-#include "engine/runtime/evaluate.hpp"
+#include "engine/measure/evaluate.hpp"
 #include "random_flow.hpp"
 
 using namespace harmonics;

@@ -7,8 +7,8 @@
 #include <future>
 #include <thread>
 
+#include "engine/cycle/snapshot.hpp"
 #include "engine/plugin/loader.hpp"
-#include "engine/runtime/snapshot.hpp"
 #include "engine/serving/predictor.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/journeys/shell.hpp"

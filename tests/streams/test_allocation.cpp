@@ -3,7 +3,7 @@
 #include <new>
 
 #include "dsl/load.hpp"
-#include "engine/runtime/streams.hpp"
+#include "engine/streams/streams.hpp"
 #include "tests/streams/allocated.hpp"
 #include "tests/streams/under_test.hpp"
 

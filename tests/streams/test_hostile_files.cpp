@@ -1,7 +1,7 @@
 // Files whose lengths lie, or whose content takes more than the file justifies: refused before it is allocated.
 #include <fstream>
 
-#include "engine/runtime/streams.hpp"
+#include "engine/streams/streams.hpp"
 #include "producers/file/csv.hpp"
 #include "producers/file/image.hpp"
 #include "producers/file/jsonl.hpp"

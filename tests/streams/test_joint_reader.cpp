@@ -4,7 +4,7 @@
 
 #include <harmonics/philox.hpp>
 
-#include "engine/runtime/joint_reader.hpp"
+#include "engine/streams/joint_reader.hpp"
 #include "tests/streams/under_test.hpp"
 
 using namespace harmonics;

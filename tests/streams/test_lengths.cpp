@@ -5,7 +5,7 @@
 #include <harmonics/checked.hpp>
 
 #include "dsl/load.hpp"
-#include "engine/runtime/streams.hpp"
+#include "engine/streams/streams.hpp"
 #include "tests/streams/under_test.hpp"
 
 using namespace harmonics;

@@ -2,7 +2,7 @@
 
 #include <future>
 
-#include "engine/runtime/stream_source.hpp"
+#include "engine/streams/stream_source.hpp"
 #include "tests/message_of.hpp"
 #include "tests/streams/live_numbers.hpp"
 

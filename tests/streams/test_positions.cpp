@@ -5,7 +5,7 @@
 #include <harmonics/async.hpp>
 #include <harmonics/memory.hpp>
 
-#include "engine/runtime/joint_reader.hpp"
+#include "engine/streams/joint_reader.hpp"
 #include "tests/streams/under_test.hpp"
 
 using namespace harmonics;

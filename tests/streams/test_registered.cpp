@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "consumers/register.hpp"
-#include "engine/runtime/stream_source.hpp"
+#include "engine/streams/stream_source.hpp"
 #include "producers/register.hpp"
 #include "tests/streams/under_test.hpp"
 

@@ -1,6 +1,6 @@
 #include <harmonics/memory.hpp>
 
-#include "engine/runtime/stream_source.hpp"
+#include "engine/streams/stream_source.hpp"
 #include "tests/streams/under_test.hpp"
 
 using namespace harmonics;

@@ -5,7 +5,7 @@
 #include <harmonics/select.hpp>
 
 #include "dsl/load.hpp"
-#include "engine/runtime/streams.hpp"
+#include "engine/streams/streams.hpp"
 #include "producers/file/open.hpp"
 #include "tests/streams/under_test.hpp"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/program/attributes.hpp"
+#include "engine/tensor/attributes.hpp"
 
 using namespace harmonics;
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "dsl/load.hpp"
-#include "engine/runtime/cycle_runtime.hpp"
+#include "engine/cycle/cycle_runtime.hpp"
 
 namespace harmonics::testing {
 

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <random>
 
+#include "engine/checkpoint/checkpointer.hpp"
 #include "engine/model/sealed_file.hpp"
-#include "engine/runtime/checkpointer.hpp"
 #include "tests/files_in_memory.hpp"
 #include "tests/message_of.hpp"
 

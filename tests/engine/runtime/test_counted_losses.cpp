@@ -5,10 +5,10 @@
 
 #include <boost/json.hpp>
 
-#include "engine/runtime/evaluate.hpp"
-#include "engine/runtime/metrics.hpp"
-#include "engine/runtime/record_state.hpp"
-#include "engine/runtime/state_fields.hpp"
+#include "engine/checkpoint/record_state.hpp"
+#include "engine/checkpoint/state_fields.hpp"
+#include "engine/flow/metrics.hpp"
+#include "engine/measure/evaluate.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 
 using namespace harmonics;

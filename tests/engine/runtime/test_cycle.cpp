@@ -6,7 +6,7 @@
 #include <limits>
 #include <thread>
 
-#include "engine/runtime/metrics.hpp"
+#include "engine/flow/metrics.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/message_of.hpp"
 

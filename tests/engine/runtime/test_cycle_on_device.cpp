@@ -6,8 +6,8 @@
 #include <map>
 #include <thread>
 
-#include "engine/runtime/checkpointer.hpp"
-#include "engine/runtime/snapshot.hpp"
+#include "engine/checkpoint/checkpointer.hpp"
+#include "engine/cycle/snapshot.hpp"
 #include "tests/engine/execution/fake_accelerator.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/files_in_memory.hpp"

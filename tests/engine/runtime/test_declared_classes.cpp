@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "engine/runtime/evaluate.hpp"
+#include "engine/measure/evaluate.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/message_of.hpp"
 

@@ -3,9 +3,9 @@
 
 #include <random>
 
+#include "engine/checkpoint/run_state.hpp"
+#include "engine/measure/epoch_history.hpp"
 #include "engine/model/sealed_file.hpp"
-#include "engine/runtime/epoch_history.hpp"
-#include "engine/runtime/run_state.hpp"
 
 using namespace harmonics;
 

@@ -6,9 +6,9 @@
 
 #include <fmt/core.h>
 
-#include "engine/runtime/checkpointer.hpp"
-#include "engine/runtime/last_good.hpp"
-#include "engine/runtime/snapshot.hpp"
+#include "engine/checkpoint/checkpointer.hpp"
+#include "engine/cycle/last_good.hpp"
+#include "engine/cycle/snapshot.hpp"
 #include "engine/tensor/finite.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/files_in_memory.hpp"

@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "dsl/load.hpp"
-#include "engine/runtime/graph.hpp"
-#include "engine/runtime/harmonic_graph.hpp"
+#include "engine/bound/harmonic_graph.hpp"
+#include "engine/flow/graph.hpp"
 
 namespace fs = std::filesystem;
 using namespace harmonics;

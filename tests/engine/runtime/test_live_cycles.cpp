@@ -7,8 +7,8 @@
 #include <fmt/core.h>
 
 #include "engine/base/address.hpp"
+#include "engine/checkpoint/checkpointer.hpp"
 #include "engine/plugin/pending_items.hpp"
-#include "engine/runtime/checkpointer.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/files_in_memory.hpp"
 #include "tests/message_of.hpp"

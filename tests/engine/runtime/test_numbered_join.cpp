@@ -9,7 +9,7 @@
 #include <random>
 #include <thread>
 
-#include "engine/runtime/joint_reader.hpp"
+#include "engine/streams/joint_reader.hpp"
 
 using namespace harmonics;
 using namespace std::chrono_literals;

@@ -1,9 +1,9 @@
 // Data that differ from those weights learned from: told, or refused where numbers would change their size.
 #include <catch2/catch.hpp>
 
-#include "engine/runtime/checkpointer.hpp"
-#include "engine/runtime/other_functions.hpp"
-#include "engine/runtime/recorded_streams.hpp"
+#include "engine/bound/other_functions.hpp"
+#include "engine/bound/recorded_streams.hpp"
+#include "engine/checkpoint/checkpointer.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/files_in_memory.hpp"
 #include "tests/message_of.hpp"

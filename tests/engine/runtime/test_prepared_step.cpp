@@ -1,7 +1,7 @@
 // Steps over samples held in memory: which samples, in which order, and what is said when there are none.
 #include <catch2/catch.hpp>
 
-#include "engine/runtime/profile.hpp"
+#include "engine/bound/profile.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 
 namespace harmonics::testing {

@@ -1,8 +1,8 @@
 // Profiles of a step on a device with memory of its own: whose clock its single steps are timed by, and what is taken off.
 #include <catch2/catch.hpp>
 
+#include "engine/bound/profile.hpp"
 #include "engine/execution/device_peaks.hpp"
-#include "engine/runtime/profile.hpp"
 #include "tests/engine/execution/fake_accelerator.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 

@@ -9,7 +9,7 @@
 
 #include <harmonics/async.hpp>
 
-#include "engine/runtime/checkpointer.hpp"
+#include "engine/checkpoint/checkpointer.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/files_in_memory.hpp"
 #include "tests/message_of.hpp"

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <thread>
 
-#include "engine/runtime/run_control.hpp"
-#include "engine/runtime/snapshot.hpp"
+#include "engine/cycle/run_control.hpp"
+#include "engine/cycle/snapshot.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/message_of.hpp"
 

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <thread>
 
-#include "engine/runtime/checkpointer.hpp"
-#include "engine/runtime/run_control.hpp"
+#include "engine/checkpoint/checkpointer.hpp"
+#include "engine/cycle/run_control.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/files_in_memory.hpp"
 

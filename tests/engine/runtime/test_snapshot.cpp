@@ -5,7 +5,7 @@
 #include <map>
 #include <thread>
 
-#include "engine/runtime/snapshot.hpp"
+#include "engine/cycle/snapshot.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 
 using namespace harmonics;

@@ -3,8 +3,8 @@
 
 #include <stdexcept>
 
-#include "engine/runtime/run_control.hpp"
-#include "engine/runtime/snapshot.hpp"
+#include "engine/cycle/run_control.hpp"
+#include "engine/cycle/snapshot.hpp"
 #include "tests/engine/execution/interposed_malloc.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 

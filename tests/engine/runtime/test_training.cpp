@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "engine/runtime/metrics.hpp"
+#include "engine/flow/metrics.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/message_of.hpp"
 

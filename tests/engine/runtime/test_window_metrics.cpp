@@ -5,9 +5,9 @@
 #include <deque>
 #include <random>
 
-#include "engine/runtime/evaluate.hpp"
-#include "engine/runtime/judged_window.hpp"
-#include "engine/runtime/run_control.hpp"
+#include "engine/cycle/run_control.hpp"
+#include "engine/flow/judged_window.hpp"
+#include "engine/measure/evaluate.hpp"
 #include "tests/engine/execution/allocation_count.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"
 #include "tests/message_of.hpp"

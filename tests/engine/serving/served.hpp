@@ -8,8 +8,8 @@
 #include <optional>
 #include <thread>
 
-#include "engine/runtime/run_control.hpp"
-#include "engine/runtime/snapshot.hpp"
+#include "engine/cycle/run_control.hpp"
+#include "engine/cycle/snapshot.hpp"
 #include "engine/serving/predictor.hpp"
 #include "engine/serving/service.hpp"
 #include "tests/engine/runtime/memory_streams.hpp"

@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "engine/runtime/run_control.hpp"
-#include "engine/runtime/snapshot.hpp"
+#include "engine/cycle/run_control.hpp"
+#include "engine/cycle/snapshot.hpp"
 #include "engine/serving/control_socket.hpp"
 #include "engine/serving/http_server.hpp"
 #include "engine/serving/predictor.hpp"

@@ -1,0 +1,23 @@
+// Writing text with a graph that maps a window of symbols to scores of the next one at every position.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "engine/bound/harmonic_graph.hpp"
+
+namespace harmonics {
+
+struct GenerateSettings : DeviceSettings {
+  std::string prompt;
+  int64_t symbols = 400;
+  double temperature = 0.8;  // 0: the likeliest symbol
+  uint64_t seed = 0;
+  int threads = 0;
+};
+
+// Can this graph write text: one producer of symbols, one result of [positions, symbols]? Throws ErrorKind::Usage saying what is missing.
+// `emit` receives each symbol as it is written (the prompt is not repeated). A symbol of the prompt that the vocabulary lacks is an error.
+void generate(HarmonicGraph& graph, int cycle, const GenerateSettings& settings, const std::function<void(const std::string&)>& emit);
+
+}  // namespace harmonics

@@ -1,0 +1,113 @@
+#include "engine/checkpoint/checkpointer.hpp"
+
+#include <charconv>
+
+#include <fmt/core.h>
+
+namespace harmonics {
+
+namespace {
+
+// Where streams stand belongs to it: that one has ended may be heard after the last step, and who sends keeps the end until it is safe.
+std::string place_of(const RunState& s) {
+  std::string place = fmt::format("{}/{}/{}/{}/{}", s.cycle, s.step, s.epoch, s.index, s.identity);
+  for (const auto& [name, live] : s.live) place += fmt::format("/{}/{}/{}", name, live.index, live.position);
+  return place;
+}
+
+}  // namespace
+
+CheckpointInterval parse_interval(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string unit(end, text.data() + text.size());
+  CheckpointInterval every;
+  const bool whole = value == static_cast<double>(static_cast<int64_t>(std::min(value, 1e15)));
+  if (error == std::errc() && value > 0 && value < 1e15) {
+    if (unit == "s" || unit == "m" || unit == "h") return every.seconds = value * (unit == "s" ? 1 : unit == "m" ? 60 : 3600), every;
+    if (whole && (unit == "step" || unit == "steps")) return every.steps = static_cast<int64_t>(value), every;
+    if (whole && (unit == "epoch" || unit == "epochs")) return every.epochs = static_cast<int64_t>(value), every;
+  }
+  throw Error(ErrorKind::Usage, fmt::format("'{}' does not say how often", text), {}, {"write a time, steps or epochs: 5m, 90s, 500steps, 1epoch"});
+}
+
+Checkpointer::Checkpointer(std::string directory, CheckpointInterval every, size_t keep, FileCalls& calls)
+    : folder_(std::move(directory), calls), every_(every), keep_(std::max<size_t>(keep, 1)) {
+  folder_.claim();
+  if (const auto entries = folder_.list(); !entries.empty()) last_ = entries.front().path;
+}
+
+Checkpointer::~Checkpointer() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void Checkpointer::continue_from(const Checkpoint& checkpoint) {
+  last_ = checkpoint.path;
+  last_position_ = place_of(checkpoint.state);
+  last_seconds_ = checkpoint.state.seconds;
+  last_step_ = checkpoint.state.step;
+}
+
+bool Checkpointer::due(double now, int64_t step, bool epoch_ended, uint64_t epoch) {
+  const bool time = every_.seconds > 0 && now - last_seconds_ >= every_.seconds;
+  const bool steps = every_.steps > 0 && step - last_step_ >= every_.steps;
+  const bool epochs = every_.epochs > 0 && epoch_ended && epoch % static_cast<uint64_t>(every_.epochs) == 0;
+  return (time || steps || epochs) && !busy();
+}
+
+bool Checkpointer::taken(const Content& content) {
+  state_ = content(content_);
+  write_state(state_, content_);
+  position_ = place_of(state_);
+  last_seconds_ = state_.seconds;
+  last_step_ = state_.step;
+  return position_ != last_position_;
+}
+
+void Checkpointer::start(const Content& content) {
+  wait();
+  if (!taken(content)) return;
+  writing_.store(true, std::memory_order_relaxed);
+  thread_ = std::thread([this] {
+    try {
+      save();
+    } catch (const std::exception& e) {
+      failure_ = e.what();
+    }
+    writing_.store(false, std::memory_order_release);
+  });
+}
+
+void Checkpointer::write(const Content& content) {
+  wait();
+  if (!taken(content)) return;
+  save();
+  last_ = path_;
+  last_position_ = position_;
+}
+
+void Checkpointer::save() {
+  path_.clear();
+  path_ = folder_.write(content_, state_.step);
+  if (saved_) saved_(state_);
+  folder_.keep(keep_);
+}
+
+void Checkpointer::wait() {
+  if (!thread_.joinable()) return;
+  thread_.join();
+  if (failure_.empty()) {
+    last_ = path_;
+    last_position_ = position_;
+  } else {
+    notes_.push_back(fmt::format("no checkpoint at step {}: {}; {}", state_.step, failure_, last_.empty() ? std::string("there is none yet") : "the last good one is " + last_));
+  }
+  failure_.clear();
+}
+
+std::vector<std::string> Checkpointer::take_notes() {
+  if (!writing_.load(std::memory_order_acquire)) wait();
+  return std::exchange(notes_, {});
+}
+
+}  // namespace harmonics

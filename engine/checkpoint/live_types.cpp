@@ -1,0 +1,48 @@
+#include "engine/checkpoint/live_types.hpp"
+
+#include <optional>
+
+#include <boost/json.hpp>
+
+#include "engine/base/file.hpp"
+#include "engine/checkpoint/checkpoint_folder.hpp"
+#include "engine/model/safetensors_header.hpp"
+
+namespace harmonics {
+
+namespace {
+
+using LiveTypes = std::map<std::string, std::string>;
+
+std::optional<LiveTypes> types_of_checkpoint(const std::string& path) {
+  try {
+    const auto file = MappedFile::open(path);
+    const SafetensorsHeader header = read_safetensors_header(file->data(), file->bytes(), path);
+    const auto state = header.metadata.find("harmonics.run");
+    if (state == header.metadata.end()) return std::nullopt;
+    const boost::json::value value = boost::json::parse(state->second);
+    LiveTypes types;
+    if (const auto* live = value.as_object().if_contains("live"))
+      for (const auto& [name, stream] : live->as_object())
+        if (const auto* type = stream.as_object().if_contains("type")) types[name] = std::string(type->as_string());
+    return types;
+  } catch (const std::exception&) {
+    return std::nullopt;  // said when the checkpoint is read as a whole
+  }
+}
+
+}  // namespace
+
+std::map<std::string, std::string> live_types_in(const std::string& path) {
+  std::vector<CheckpointFolder::Entry> entries;
+  try {
+    entries = CheckpointFolder(path).list();
+  } catch (const Error&) {
+    return types_of_checkpoint(path).value_or(LiveTypes());  // no folder
+  }
+  for (const CheckpointFolder::Entry& entry : entries)
+    if (auto types = types_of_checkpoint(entry.path)) return *std::move(types);
+  return {};
+}
+
+}  // namespace harmonics

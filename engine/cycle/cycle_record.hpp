@@ -1,0 +1,90 @@
+// CycleRecord: what a running cycle counts and measures, by batch, step and epoch, and the report made of it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "engine/checkpoint/run_state.hpp"
+#include "engine/cycle/cycle_plan.hpp"
+#include "engine/cycle/cycle_programs.hpp"
+#include "engine/flow/metrics.hpp"
+#include "engine/measure/curve.hpp"
+#include "engine/measure/epoch_history.hpp"
+
+namespace harmonics {
+
+class CycleRecord {
+ public:
+  CycleRecord(const CyclePlan& plan, CycleReport& report);
+
+  Metrics& metrics() { return metrics_; }
+  int64_t step() const { return step_; }
+  int64_t batches() const { return batches_; }
+  uint64_t epoch() const { return epoch_; }
+  RunCounts counts() const { return {step_, static_cast<int64_t>(epoch_), samples_}; }
+  double now() const { return now_; }  // seconds at the last step
+
+  // Batches of the step that is running, and their samples.
+  int64_t gathered() const { return group_.batches; }
+  double gathered_weight(size_t part) const {
+    return group_.loss[part].weight;
+  }  // how many of them a part of the loss counts
+  int64_t next_batch() { return ++batches_; }
+  void count_batch(const StepProgram& program, int64_t samples);
+  void end_step(double now);
+  // The step that is running is undone.
+  void drop_step();
+  // The epoch's report, kept in the run's, when it had a step; then `next` runs. Valid until the next epoch is closed.
+  EpochReport* close_epoch(uint64_t next, double now);
+  // Epochs that were reported, also those that the report no longer lists.
+  int64_t closed_epochs() const { return history_.closed(); }
+  // Seconds in which the next batch was not read yet.
+  void wait(double seconds) { waited_ += seconds, epoch_waited_ += seconds; }
+  // Time that went into something else than training: rates leave it out.
+  void set_aside(double seconds) { aside_ += seconds, epoch_start_ += seconds; }
+  // Of former validations: they may be large, and only the last is shown.
+  void forget_tables();
+
+  // As of the last step that ended, whatever batches of the next have run: into the parts of `state` that are this object's.
+  void store(RunState& state) const;
+  void restore(const RunState& state);
+
+  Progress progress(double now) const;
+  StepReport step_report() const;
+  void finish(double now);
+
+ private:
+  // What the batches of one step add up to, and the steps of one epoch.
+  struct Sums {
+    int64_t batches = 0, steps = 0, samples = 0;
+    std::vector<StepSums> loss;  // by part, as Metrics::part has them; without samples, which are `measured`
+    double measured = 0, correct = 0, judged = 0;
+    bool counts() const;
+    double mean_loss() const;
+    double accuracy() const { return judged > 0 ? correct / judged : -1; }
+    void add(const Sums& group);  // its losses and accuracy
+    void clear();                 // allocates nothing
+  };
+
+  void declare_parts(size_t metric, int layer);
+  void measure(const StepProgram& program, double samples);
+  void add(size_t metric, const std::vector<size_t>& parts, const std::vector<BatchMean>& means, double samples);
+  double add_accuracy(size_t metric, const BatchMean& correct, double samples);
+  double samples_per_second(double now) const { return now > aside_ ? static_cast<double>(samples_) / (now - aside_) : 0; }
+
+  const CyclePlan& plan_;
+  CycleReport& report_;
+  Metrics metrics_;
+  size_t loss_metric_;
+  std::optional<size_t> accuracy_metric_;
+  Curve curve_;
+  EpochHistory history_;
+  Sums group_, in_epoch_;
+  int64_t step_ = 0, batches_ = 0, samples_ = 0;
+  int64_t whole_batches_ = 0;  // of the steps that have ended
+  uint64_t epoch_ = 0;
+  double now_ = 0, epoch_start_ = 0, aside_ = 0;
+  double before_ = 0, waited_ = 0, epoch_waited_ = 0;  // seconds of former processes; of this one
+};
+
+}  // namespace harmonics

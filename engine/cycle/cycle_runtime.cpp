@@ -1,0 +1,154 @@
+#include "engine/cycle/cycle_runtime.hpp"
+
+#include <chrono>
+
+#include <fmt/core.h>
+
+#include "engine/bound/recorded_streams.hpp"
+#include "engine/checkpoint/checkpointer.hpp"
+#include "engine/cycle/cycle_run.hpp"
+#include "engine/cycle/last_good.hpp"
+
+namespace harmonics {
+
+namespace {
+
+double machine_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+CycleRuntime::CycleRuntime(HarmonicGraph& graph, int cycle, RunSettings settings)
+    : graph_(graph), cycle_(cycle), settings_(std::move(settings)), clock_(machine_seconds) {}
+CycleRuntime::~CycleRuntime() = default;
+
+void CycleRuntime::resume(Checkpoint c) {
+  if (!c.state.not_resumable.empty())
+    throw Error(ErrorKind::Usage, fmt::format("'{}' cannot be resumed: {}", c.path, c.state.not_resumable), {}, {fmt::format("its weights are good: --weights {}", c.path)});
+  const auto recorded = read_recorded_streams(graph_.graph(), c.file.metadata, c.path);
+  resume_notes_ = check_recorded(graph_.graph(), recorded, graph_.types(), c.path, OtherShape::begins_anew);
+  graph_.restore(c.file);
+  resume_ = std::make_unique<Checkpoint>(std::move(c));
+}
+
+void CycleRuntime::declare_parameters() {
+  CyclePlan plan(graph_, cycle_, settings_);
+  Metrics metrics;
+  CyclePrograms programs(plan, metrics, nullptr);
+  programs.trace();
+  report_.used = programs.used();
+  report_.trained = programs.trained();
+}
+
+CycleReport CycleRuntime::run() {
+  report_ = {};
+  auto run = std::make_unique<CycleRun>(*this, report_);
+  const auto known = [this](CycleRun* now) {
+    const std::lock_guard<std::mutex> lock(running_);
+    run_ = now;
+  };
+  known(run.get());
+  const auto over = [&] {
+    if (control_) control_->end(false);
+    run->end_steps();
+    known(nullptr);
+  };
+  try {
+    run->run();
+  } catch (const Error& e) {
+    over();
+    if (!good_ || repeats_until_) throw;
+    throw repaired(e, std::move(run));
+  } catch (...) {
+    over();
+    throw;
+  }
+  over();
+  good_.reset();
+  return report_;
+}
+
+// What is said of the weights, which are finite afterwards.
+Error CycleRuntime::repaired(const Error& e, std::unique_ptr<CycleRun> run) {
+  const std::string spoilt = good_->spoilt(graph_.store());
+  std::string why_not = run->why_not_repeated();
+  const bool diverged = e.kind() == ErrorKind::Diverged, by_numbers = dynamic_cast<const SpoiltWeights*>(&e) != nullptr;
+  const int64_t last = run->step();
+  run.reset();  // its streams are read anew
+  std::string made, weights;
+  int64_t kept = last;
+  if (!spoilt.empty()) {
+    const int64_t copied = good_->kept().state.step;
+    const std::optional<int64_t> good = why_not.empty() ? repeat(last, why_not) : std::nullopt;
+    kept = good.value_or(copied);
+    if (!good) keep_copy();
+    made = good ? fmt::format("step {} had a finite loss but made '{}' infinite", kept + 1, spoilt)
+                : fmt::format("a step after {} and up to {} had a finite loss but made '{}' infinite", copied, last,
+                              spoilt);
+    if (!good) weights = "; the later ones cannot be repeated: " + why_not;
+  }
+  weights = fmt::format("the weights are those after step {}, all finite", kept) + weights;
+  if (!good_->never_finite().empty())
+    weights = fmt::format("the weights are those after step {}; '{}' was not finite in {} already", kept,
+                          *good_->never_finite().begin(), origin_);
+  good_.reset();
+  if (!diverged && spoilt.empty()) return e;
+  std::vector<std::string> notes = e.notes();
+  if (!diverged || !by_numbers) notes.insert(notes.begin(), "note: " + (made.empty() ? "" : made + "; ") + weights);
+  else
+    notes.insert(notes.begin(),
+                 {"note: " + weights,
+                  "lower the learning rate (--optimizer 'adamw(lr=1e-4)') or look at the data of that step"});
+  return Error(e.kind(), by_numbers ? made : e.what(), e.span(), notes);
+}
+
+// From the copy on, looking after each step: the last one that left everything finite, with the weights as it left
+// them.
+std::optional<int64_t> CycleRuntime::repeat(int64_t until, std::string& why_not) {
+  good_->put_back(graph_);
+  const int64_t resumed_at = report_.resumed_at;
+  try {
+    CycleRuntime again(graph_, cycle_, settings_);
+    again.repeats_until_ = until;
+    again.set_clock(clock_);
+    again.on_note([](const std::string&) {});
+    again.set_checkpoints(checkpoints_);
+    again.resume(good_->kept());
+    std::vector<RunEvent> events = std::move(report_.events);
+    report_ = again.run();
+    report_.resumed_at = resumed_at;
+    report_.events = std::move(events);
+    return report_.steps;
+  } catch (const Error& e) {
+    why_not = e.what();
+    return std::nullopt;
+  }
+}
+
+// The copy is what there is.
+void CycleRuntime::keep_copy() {
+  good_->put_back(graph_);
+  const Checkpoint& copy = good_->kept();
+  report_.steps = copy.state.step;
+  report_.samples = copy.state.samples;
+  if (!checkpoints_ || copy.state.step == 0) return;
+  try {
+    checkpoints_->write([&](TensorFile& file) { return file = copy.file, copy.state; });
+  } catch (const Error& e) {
+    report_.no_checkpoint = e.what();
+  }
+}
+
+std::shared_ptr<Snapshots> CycleRuntime::snapshots(const std::function<void()>& between) {
+  if (in_step_of_this_thread()) return run_ ? run_->snapshots(between) : nullptr;  // run() cannot end meanwhile
+  const std::lock_guard<std::mutex> lock(running_);
+  return run_ ? run_->snapshots(between) : nullptr;
+}
+
+bool CycleRuntime::in_step_of_this_thread() { return CycleRun::in_step_of_this_thread(); }
+
+bool CycleRuntime::checkpoint_now() {
+  const std::lock_guard<std::mutex> lock(running_);
+  return run_ && run_->checkpoint_now();
+}
+
+}  // namespace harmonics

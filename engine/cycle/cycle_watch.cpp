@@ -1,0 +1,122 @@
+#include "engine/cycle/cycle_watch.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include <fmt/core.h>
+
+namespace harmonics {
+
+namespace {
+
+// "f1" of the first layer that has it, and "output.f1" of each. `judged`: without layers that no row of the pass reached.
+std::map<std::string, double> named(const std::vector<LayerFigures>& layers, bool judged) {
+  std::map<std::string, double> values;
+  for (const LayerFigures& layer : layers)
+    if (layer.rows > 0 || !judged)
+      for (const Figure& f : layer.figures) {
+        values.emplace(f.name, f.value);
+        values.emplace(layer.layer + "." + f.name, f.value);
+      }
+  return values;
+}
+
+}  // namespace
+
+CycleWatch::CycleWatch(CyclePlan& plan, CycleRecord& record) : plan_(plan), record_(record) {
+  // Accuracy is counted by the step itself, and confusion is a table, of other data.
+  std::vector<std::string> asked;
+  for (const std::string& text : plan.run.metrics)
+    if (text != "accuracy" && text != "confusion") asked.push_back(text);
+  if (plan.training && !asked.empty()) judge_.emplace(plan.graph.registry(), asked, false, false, JudgedSpan{plan.window, static_cast<int64_t>(plan.batch)});
+}
+
+void CycleWatch::prepare() {
+  if (judge_) {
+    judge_->check_asked();
+    for (const auto& [name, value] : named(judge_->figures(), false)) names_.push_back(name);
+    name_windows();
+  }
+  if (plan_.training && !plan_.graph.validation_streams().empty()) {
+    validation_.emplace(plan_.graph, plan_.cycle, plan_.graph.validation_streams(), plan_.run, Purpose::validation);
+    for (const std::string& name : validation_->names()) names_.push_back("val." + name);
+  }
+  for (const std::string& name : names_) record_.metrics().declare(name);
+  record_.metrics().keep_held(names_);
+  read_windows(true);
+}
+
+// "window.f1" of the first layer that has it, and "window.output.f1" of each.
+void CycleWatch::name_windows() {
+  const auto name = [&](const std::string& text, std::vector<size_t>& of) {
+    if (std::find(names_.begin(), names_.end(), text) != names_.end()) return;
+    names_.push_back(text);
+    of.push_back(record_.metrics().declare(text));
+  };
+  judge_->read_windows([&](const std::string& layer, const hx_figure& figure) {
+    std::vector<size_t>& of = windows_[layer][figure.name];
+    name(std::string("window.") + figure.name, of);
+    name("window." + layer + "." + figure.name, of);
+  }, true);
+  const auto looks = [&](const Comparison& c) { return c.metric.starts_with("window.") && std::find(names_.begin(), names_.end(), c.metric) != names_.end(); };
+  for (const Comparison& c : plan_.settings.until) decides_ = decides_ || looks(c);
+  for (const GraphConditional& c : plan_.graph.graph().conditionals) decides_ = decides_ || (!c.predicate && c.cycle == plan_.cycle && looks(c.metric));
+}
+
+void CycleWatch::read_windows(bool all) {
+  if (!judge_ || windows_.empty()) return;
+  judge_->read_windows([&](const std::string& layer, const hx_figure& figure) {
+    const auto& of_layer = windows_.at(layer);
+    const auto of = of_layer.find(std::string_view(figure.name));
+    if (of == of_layer.end()) return;
+    for (const size_t metric : of->second) record_.metrics().put(metric, figure.value);
+  }, all);
+}
+
+void CycleWatch::store(RunState& state) {
+  if (!judge_) return;
+  state.record.judged = judge_->state();
+  state.record.judged_windows = judge_->windows();
+}
+
+void CycleWatch::restore(const RunState& state) {
+  if (!judge_) return;
+  judge_->restore_windows(state.record.judged_windows);
+  if (state.record.epoch_steps > 0) judge_->restore(state.record.judged);
+}
+
+std::vector<std::string> CycleWatch::notes(const RunState& state) const {
+  std::vector<std::string> notes;
+  if (judge_)
+    for (const auto& [metric, layer, why] : judge_->begun_anew())
+      notes.push_back(fmt::format("metric '{}' of '{}' counts epoch {} from step {} on only: {}", metric, layer, state.epoch + 1, state.step + 1, why));
+  return notes;
+}
+
+std::vector<std::string> CycleWatch::names(const std::set<std::string>& measured) const {
+  std::vector<std::string> all(measured.begin(), measured.end());
+  if (plan_.window > 0)
+    for (const std::string& name : measured) all.push_back("window." + name);
+  all.insert(all.end(), names_.begin(), names_.end());
+  return all;
+}
+
+void CycleWatch::close_epoch(EpochReport& epoch, bool stopped) {
+  Metrics& metrics = record_.metrics();
+  const auto set = [&](const std::string& name, double value) {
+    if (std::isfinite(value)) metrics.set(metrics.declare(name), value);
+  };
+  if (judge_) {
+    epoch.figures = named(judge_->figures(), true);
+    for (const auto& [name, value] : epoch.figures) set(name, value);
+    judge_->reset();
+  }
+  if (!validation_ || stopped) return;
+  record_.forget_tables();
+  epoch.validation = validation_->run();
+  record_.set_aside(epoch.validation->seconds);
+  for (const auto& [name, value] : epoch.validation->all()) set("val." + name, value);
+}
+
+}  // namespace harmonics

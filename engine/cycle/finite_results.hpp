@@ -1,0 +1,31 @@
+// FiniteResults: counts results that are infinite or not a number, so that a run says so.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/cycle/cycle_feed.hpp"
+
+namespace harmonics {
+
+class FiniteResults {
+ public:
+  explicit FiniteResults(const CyclePlan& plan) : plan_(plan), of_(plan.wanted.size()) {}
+  // After a step made the slot's results: the one of this number, whose samples are of this type.
+  void look(size_t result, const TensorType& sample, const Slot& slot);
+  // For people, one for each node that gave such results.
+  std::vector<std::string> notes() const;
+
+ private:
+  struct Counts {
+    uint64_t seen = 0, bad = 0, first = 0;  // samples; the first that is bad counts from 1
+    std::string cause;
+  };
+  std::string cause_of(const Slot& slot, int64_t row) const;
+
+  const CyclePlan& plan_;
+  std::vector<Counts> of_;  // by wanted node
+};
+
+}  // namespace harmonics

@@ -1,0 +1,55 @@
+#include "engine/cycle/last_good.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <time.h>
+
+#include "engine/tensor/finite.hpp"
+#include "engine/training/update.hpp"
+
+namespace harmonics {
+
+namespace {
+
+// A copy costs at most this share of the time, and comes no oftener than that: it is what a failure repeats.
+constexpr double kRunPerCopy = 400, kLeastSeconds = 1;
+
+// Of this thread: others that run meanwhile do not make copying dearer.
+double processor_seconds() {
+  timespec t{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+}  // namespace
+
+bool is_finite(const StoredTensor& t) { return first_not_finite(t.type.dtype, t.data(), t.type.shape.count()) < 0; }
+
+LastGood::LastGood(const ParameterStore& store) {
+  for (const auto& [name, t] : store.all())
+    if (!is_finite(t)) never_finite_.insert(name);
+}
+
+std::string LastGood::spoilt(const ParameterStore& store) const {
+  for (const auto& [name, t] : store.all())
+    if (!is_accumulator(name) && !never_finite_.count(name) && !is_finite(t)) return name;
+  return "";
+}
+
+void LastGood::keep(const HarmonicGraph& graph, RunState state, double now) {
+  const double begun = processor_seconds();
+  graph.snapshot(kept_.file);
+  kept_.state = std::move(state);
+  const double cost = 2 * (processor_seconds() - begun);  // looking at it costs as much again
+  next_ = now + std::max(kLeastSeconds, kRunPerCopy * cost);
+}
+
+void LastGood::put_back(HarmonicGraph& graph) const {
+  ParameterStore& store = graph.store();
+  for (const auto& [name, t] : store.all())
+    if (t.role == Role::moment) std::memset(store.find(name)->change(), 0, t.type.bytes());
+  graph.restore(kept_.file);
+}
+
+}  // namespace harmonics

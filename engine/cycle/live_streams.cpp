@@ -1,0 +1,83 @@
+#include "engine/cycle/live_streams.hpp"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+namespace harmonics {
+
+namespace {
+
+LiveStreams::Gone gone_of(const Source& source) {
+  const auto health = source.health();
+  if (!health) return {};
+  return {health->lost, health->refused, health->at_most_once, health->last_error};
+}
+
+}  // namespace
+
+LiveStreams::LiveStreams(CyclePlan& plan) : used_(plan.producers.size()) {
+  for (size_t i = 0; i < plan.producers.size(); ++i) {
+    const int n = plan.producers[i];
+    Source& source = plan.graph.streams().source(n);
+    if (source.info().live)
+      members_.push_back({i, plan.name_of(n), &source, plan.graph.streams().announced(n), gone_of(source).lost});
+  }
+}
+
+void LiveStreams::begin(const RunState* from) {
+  for (Member& m : members_) {
+    if (!from) {
+      m.restored = m.source->restore(0, "");
+      continue;
+    }
+    const auto at = from->live.find(m.name);
+    if (at == from->live.end()) throw Error(ErrorKind::Weights, fmt::format("the checkpoint does not say where '{}' stood", m.name), {}, {"it was not live then: bind what it was bound to, or begin anew"});
+    m.restored = m.source->restore(at->second.index, at->second.position);
+    used_[m.number] = at->second.index;
+  }
+}
+
+void LiveStreams::go_on(const std::vector<char>& restored) {
+  for (size_t i = 0; i < members_.size() && i < restored.size(); ++i) members_[i].restored = restored[i];
+}
+
+std::vector<char> LiveStreams::restored() const {
+  std::vector<char> all;
+  for (const Member& m : members_) all.push_back(m.restored);
+  return all;
+}
+
+void LiveStreams::store(RunState& state) const {
+  for (const Member& m : members_) {
+    if (!m.restored) continue;
+    state.live[m.name] = {used_[m.number], m.source->position_before(used_[m.number]), m.type};
+  }
+}
+
+void LiveStreams::durable(const RunState& state) const {
+  for (const Member& m : members_)
+    if (const auto at = state.live.find(m.name); at != state.live.end()) m.source->durable(at->second.index);
+}
+
+bool LiveStreams::wants_durable() const {
+  for (const Member& m : members_)
+    if (const auto health = m.source->health(); m.restored && health && health->wants_durable) return true;
+  return false;
+}
+
+std::map<std::string, LiveStreams::Gone> LiveStreams::gone() const {
+  std::map<std::string, Gone> all;
+  for (const Member& m : members_) {
+    Gone gone = gone_of(*m.source);
+    gone.lost -= std::min(gone.lost, m.lost_before);
+    if (gone.lost > 0 || gone.refused > 0 || !gone.last_error.empty()) all[m.name] = std::move(gone);
+  }
+  return all;
+}
+
+void LiveStreams::cancel() const {
+  for (const Member& m : members_) m.source->cancel();
+}
+
+}  // namespace harmonics

@@ -1,0 +1,163 @@
+#include "engine/cycle/snapshot.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include <time.h>
+
+#include "engine/cycle/last_good.hpp"
+#include "engine/training/update.hpp"
+
+namespace harmonics {
+
+namespace {
+
+// Copying takes at most this share of the time, however large the weights are.
+constexpr int kLeastShare = 20;
+// How long a reader waits for the trainer before it looks whether one trains at all.
+constexpr std::chrono::milliseconds kRetryInterval{1};
+// The end of a run waits no longer than this for a place that nobody reads.
+constexpr std::chrono::seconds kLongestRead{5};
+
+// Of this thread: others that run meanwhile do not make copying dearer.
+std::chrono::nanoseconds processor_time() {
+  timespec t{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+}
+
+// Has a number become infinite or NaN since? Then the weights are none that anybody should have.
+bool spoilt_since(const Snapshot& before, const ParameterStore& now) {
+  for (const auto& [name, t] : before.weights().all()) {
+    const auto at = now.all().find(name);
+    if (t.role != Role::frozen && at != now.all().end() && !is_finite(at->second) && is_finite(t)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void Snapshot::lay_out(const ParameterStore& store, size_t place) {
+  place_ = place;
+  for (const auto& [name, t] : store.all()) {
+    if (t.role == Role::moment || is_accumulator(name)) continue;
+    StoredTensor& mine = store_.declare(name, t.type, t.role, hx_init{}, 0);
+    mine.transposed = t.transposed;
+    mine.asked = true;
+  }
+  for (const auto& [name, t] : store.all())
+    if (StoredTensor* mine = store_.find(name)) copies_.push_back({&t, mine, &name, t.role == Role::frozen});
+}
+
+void Snapshot::fill(const ParameterStore& store, WeightsVersion version) {
+  for (const Copy& c : copies_) {
+    if (c.once && filled_) continue;
+    if (c.from->transposed == c.to->transposed) std::memcpy(c.to->change(), c.from->data(), c.from->type.bytes());
+    else store.copy(*c.name, c.to->change());  // turned since: a program compiled later wanted it so
+  }
+  filled_ = true;
+  version_ = version;
+  taken_ = Clock::now();
+}
+
+Snapshots::Snapshots(const ParameterStore& store, WeightsVersion version)
+    : store_(store), cycle_(version.cycle), ended_(version.step), youth_(Clock::duration(kYoung).count()) {
+  for (size_t i = 0; i < kPlaces; ++i) places_[i].lay_out(store, i);
+  take(true);
+}
+
+void Snapshots::settle() {
+  if (whole_ && newest_->version().step != ended_) take(true);
+}
+
+void Snapshots::attach(std::mutex& boundary) {
+  const std::lock_guard<std::mutex> lock(attached_);
+  boundary_ = &boundary;
+}
+
+void Snapshots::detach(bool held) {
+  const std::lock_guard<std::mutex> lock(attached_);
+  if (!boundary_) return;
+  const auto deadline = Clock::now() + kLongestRead;
+  for (bool done = false; !done; done = done || Clock::now() >= deadline) {
+    {
+      std::unique_lock<std::mutex> still(*boundary_, std::defer_lock);
+      if (!held) still.lock();
+      settle();
+      done = !whole_ || newest_->version().step == ended_ || spoilt_since(*newest_, store_);
+    }
+    if (!done) std::this_thread::sleep_for(kRetryInterval);  // all places are read
+  }
+  boundary_ = nullptr;
+}
+
+bool Snapshots::is_fresh(const Snapshot& s) const {
+  return s.version().step == ended_.load(std::memory_order_relaxed) || (Clock::now() - s.taken()).count() < youth_.load(std::memory_order_relaxed);
+}
+
+bool Snapshots::due() const { return (Clock::now() - newest_->taken()).count() >= youth_.load(std::memory_order_relaxed); }
+
+// With the boundary held, so by one thread at a time: only here do places and newest_ change.
+void Snapshots::take(bool whatever_the_age) {
+  if (!whatever_the_age && !due()) return;
+  Snapshot* to = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (Snapshot& s : places_)
+      if (&s != newest_ && s.readers_ == 0) to = &s;
+  }
+  if (!to) return;  // all are read: at the end of the next step
+  const auto begun = processor_time();
+  if (newest_ && spoilt_since(*newest_, store_))
+    return wanted_.store(false, std::memory_order_relaxed);  // the trainer finds out by itself
+  to->fill(store_, {cycle_, ended_.load(std::memory_order_relaxed)});
+  cost_ = std::min(cost_, processor_time() - begun);
+  youth_.store(std::max<Clock::duration>(kYoung, kLeastShare * cost_).count(), std::memory_order_relaxed);
+  wanted_.store(false, std::memory_order_relaxed);
+  taken_.fetch_add(1, std::memory_order_relaxed);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    newest_ = to;
+  }
+  published_.notify_all();
+}
+
+// Nothing runs: whoever waits copies by itself.
+void Snapshots::take_idle() {
+  const std::lock_guard<std::mutex> lock(attached_);
+  if (!boundary_) return;
+  const std::unique_lock<std::mutex> still(*boundary_, std::try_to_lock);
+  if (still && whole_ && !is_fresh(*newest_)) take(true);
+}
+
+std::shared_ptr<const Snapshot> Snapshots::hold(Snapshot& s) {
+  ++s.readers_;
+  return {&s, [self = shared_from_this()](const Snapshot* held) { self->release(*held); }};
+}
+
+void Snapshots::release(const Snapshot& s) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  --places_[s.place()].readers_;
+}
+
+std::shared_ptr<const Snapshot> Snapshots::newest() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return hold(*newest_);
+}
+
+std::shared_ptr<const Snapshot> Snapshots::fresh(Clock::time_point deadline) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!is_fresh(*newest_) && Clock::now() < deadline) {
+    wanted_.store(true, std::memory_order_relaxed);
+    const Snapshot* before = newest_;
+    if (published_.wait_until(lock, std::min(deadline, Clock::now() + kRetryInterval), [&] { return newest_ != before; })) continue;
+    lock.unlock();
+    take_idle();
+    lock.lock();
+  }
+  wanted_.store(true, std::memory_order_relaxed);
+  return hold(*newest_);
+}
+
+}  // namespace harmonics

@@ -1,0 +1,27 @@
+// From a call as written in a tag to a registered function with checked arguments.
+#pragma once
+
+#include "engine/flow/graph.hpp"
+
+namespace harmonics {
+
+class CallBinder {
+ public:
+  explicit CallBinder(Registry& registry) : registry_(registry) {}
+  BoundCall function(const Call& call, const Graph& graph);  // activation, layer or functional
+  BoundCall predicate(const Call& call, const Graph& graph);
+  BoundCall loss(const Call& call, const Graph& graph);
+  // By name alone; ErrorKind::Name with the nearest one.
+  ItemPtr find_function(const Name& name) const;
+  ItemPtr find_loss(const Name& name) const;
+
+ private:
+  BoundCall bind(const Call& call, const Graph& graph, ItemPtr item);
+  Registry& registry_;
+};
+
+// Is `comparison` about a metric this graph can have: loss, LAYER.loss, LAYER.accuracy, FIGURE, LAYER.FIGURE (of a metric the
+// registry has), or one of these after "val."? What a run really measures depends on its settings.
+void check_metric(const Comparison& comparison, const Graph& graph, Registry& registry);
+
+}  // namespace harmonics

@@ -1,0 +1,82 @@
+// One compiled program of a graph with its inputs laid out: what a cycle runs again and again.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/execution/executable.hpp"
+#include "engine/flow/lowering.hpp"
+
+namespace harmonics {
+
+// A mean over the places of a batch that count; null `counted`: over all of them.
+struct BatchMean {
+  const float* value = nullptr;
+  const float* counted = nullptr;
+  double places = 1;
+
+  // How much it weighs beside those of other batches: the part of `samples` samples that counts.
+  double weight(double samples) const { return counted ? static_cast<double>(*counted) * samples / places : samples; }
+};
+
+class CompiledStep {
+ public:
+  CompiledStep(Lowered lowered, ParameterStore& store, Executor& executor, const CompileOptions& options);
+  CompiledStep(const CompiledStep&) = delete;  // inputs point into the object
+  CompiledStep& operator=(const CompiledStep&) = delete;
+
+  // Class and symbol numbers must name a class or symbol there is: ErrorKind::Stream with the number and its place.
+  void check_indices(const void* const* streams) const;
+
+  // `streams`: one buffer per Lowered::inputs. Nothing is allocated.
+  void set(const void* const* streams, float lr, int64_t step, uint64_t seed);
+  void set_keep(bool keep) { keep_ = keep; }       // programs that gather gradients: add to what is there
+  void set_scale(float scale, size_t part = 0) {
+    scales_.at(part) = scale;
+  }  // programs that step from gathered gradients: times this
+  void run() { executable_->run(inputs_.data()); }
+  void run_forward() { executable_->run_forward(inputs_.data()); }
+  bool run_if_finite() { return executable_->run_if_finite(inputs_.data(), loss_); }  // of programs with a loss
+  void run_timed(PlanTimes& times) { executable_->run_timed(inputs_.data(), times); }
+  void run_empty() { executable_->run_empty(inputs_.data()); }
+
+  float scalar(const std::string& output) const { return *executable_->output(output).data<float>(); }
+  const Lowered& lowered() const { return lowered_; }
+  const Executable& executable() const { return *executable_; }
+  // Scalar results, resolved once: the loss and its parts, then per LossInfo those of its loss, and how many classes
+  // were right (a null value: not counted).
+  const float* loss() const { return loss_; }
+  const std::vector<BatchMean>& parts() const { return parts_; }
+  const std::vector<BatchMean>& layer_parts(size_t i) const { return layer_parts_[i]; }
+  const BatchMean& correct(size_t i) const { return correct_[i]; }
+
+ private:
+  struct Indices {  // a stream whose numbers choose from `limit` classes
+    size_t stream;
+    std::string name;
+    TensorType type;
+    int64_t limit;
+  };
+
+  const void* own_input(const std::string& name);
+  BatchMean mean_of(const std::string& output, int counted) const;
+  std::vector<BatchMean> means_of(const std::vector<LossPart>& parts) const;
+
+  Lowered lowered_;
+  std::unique_ptr<Executable> executable_;
+  std::vector<const void*> inputs_;
+  std::vector<Indices> indices_;
+  std::vector<int> stream_slot_;  // per program input: index into the streams, or -1
+  float lr_ = 0;
+  std::deque<float> scales_{1};  // stay where they are
+  bool keep_ = false;
+  int64_t step_ = 0;
+  int64_t counter_[2] = {0, 0};
+  const float* loss_ = nullptr;
+  std::vector<BatchMean> parts_, correct_;
+  std::vector<std::vector<BatchMean>> layer_parts_;
+};
+
+}  // namespace harmonics

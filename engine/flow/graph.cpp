@@ -1,0 +1,513 @@
+#include "engine/flow/graph.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+
+#include <fmt/core.h>
+
+#include <harmonics/checked.hpp>
+
+#include "engine/base/spelling.hpp"
+#include "engine/flow/bind_call.hpp"
+#include "engine/flow/cycle_settings.hpp"
+
+namespace harmonics {
+
+int Graph::find(std::string_view name) const {
+  for (size_t i = 0; i < nodes.size(); ++i)
+    if (nodes[i].name == name) return static_cast<int>(i);
+  return -1;
+}
+
+namespace {
+bool in_cycle(int where, int cycle) { return where < 0 || where == cycle; }
+}  // namespace
+
+bool Graph::trains(int cycle) const {
+  return std::any_of(taps.begin(), taps.end(), [&](const GraphTap& t) { return in_cycle(t.cycle, cycle); });
+}
+
+std::vector<int> Graph::nodes_of(DeclarationKind kind) const {
+  std::vector<int> result;
+  for (size_t i = 0; i < nodes.size(); ++i)
+    if (nodes[i].kind == kind) result.push_back(static_cast<int>(i));
+  return result;
+}
+
+std::vector<std::vector<size_t>> Graph::arrows_into() const {
+  std::vector<std::vector<size_t>> into(nodes.size());
+  for (size_t i = 0; i < edges.size(); ++i) into[static_cast<size_t>(edges[i].target)].push_back(i);
+  return into;
+}
+
+std::vector<int> Graph::order() const {
+  std::vector<int> pending(nodes.size(), 0), result;
+  std::set<int> ready;
+  std::vector<std::vector<int>> out(nodes.size());
+  const auto link = [&](int from, int to) {
+    out[static_cast<size_t>(from)].push_back(to);
+    ++pending[static_cast<size_t>(to)];
+  };
+  for (const GraphEdge& e : edges) {
+    link(e.source, e.target);
+    for (const BoundCall& c : e.calls)
+      for (const auto& [argument, layer] : c.layers) link(layer, e.target);
+  }
+  for (size_t i = 0; i < nodes.size(); ++i)
+    if (pending[i] == 0) ready.insert(static_cast<int>(i));
+  while (!ready.empty()) {
+    const int n = *ready.begin();
+    ready.erase(ready.begin());
+    result.push_back(n);
+    for (int to : out[static_cast<size_t>(n)])
+      if (--pending[static_cast<size_t>(to)] == 0) ready.insert(to);
+  }
+  return result;
+}
+
+std::vector<int> Graph::terminal_layers(int cycle) const {
+  std::set<int> driven, left;
+  for (const GraphEdge& e : edges) {
+    if (!in_cycle(e.cycle, cycle)) continue;
+    driven.insert(e.target);
+    left.insert(e.source);
+    for (const BoundCall& c : e.calls)
+      for (const auto& [argument, layer] : c.layers) left.insert(layer);
+  }
+  std::vector<int> result;
+  for (int n : driven)
+    if (nodes[static_cast<size_t>(n)].kind == DeclarationKind::Layer && !left.count(n)) result.push_back(n);
+  return result;
+}
+
+std::set<int> Graph::branches(int cycle, bool hold) const {
+  std::set<int> result;
+  for (size_t i = 0; i < conditionals.size(); ++i)
+    if (conditionals[i].cycle == cycle) result.insert(static_cast<int>(2 * i) + (hold ? 0 : 1));
+  return result;
+}
+
+std::vector<int> Graph::producers_used(int cycle, bool with_taps) const {
+  std::set<int> used;
+  const auto add = [&](int n) {
+    if (nodes[static_cast<size_t>(n)].kind == DeclarationKind::Producer) used.insert(n);
+  };
+  for (const GraphEdge& e : edges) {
+    if (!in_cycle(e.cycle, cycle)) continue;
+    add(e.source);
+    for (const BoundCall& c : e.calls)
+      for (const auto& [argument, layer] : c.layers) add(layer);
+  }
+  if (with_taps)
+    for (const GraphTap& t : taps)
+      if (in_cycle(t.cycle, cycle)) add(t.target);
+  return {used.begin(), used.end()};
+}
+
+namespace {
+
+constexpr size_t kMaxErrors = 20;
+constexpr int64_t kMostValues = int64_t{1} << 40;  // of a declared shape
+
+const char* kind_word(DeclarationKind kind) {
+  return kind == DeclarationKind::Producer ? "producer" : kind == DeclarationKind::Consumer ? "consumer" : "layer";
+}
+
+class Resolver {
+ public:
+  Resolver(const Flow& flow, const Harmonic& harmonic, Registry& registry)
+      : harmonic_(harmonic), registry_(registry), binder_(registry) {
+    graph_.source = flow.source;
+    graph_.name = harmonic.name.text;
+  }
+
+  Graph run() {
+    for (const Declaration& d : harmonic_.declarations) guard([&] { declare(d); });
+    for (size_t i = 0; i < harmonic_.declarations.size(); ++i) guard([&] { ratio(harmonic_.declarations[i]); });
+    lines(harmonic_.flows);
+    for (size_t i = 0; i < harmonic_.cycles.size(); ++i) cycle(harmonic_.cycles[i], static_cast<int>(i));
+    if (harmonic_.cycles.empty()) graph_.cycles.emplace_back();
+    if (errors_.empty()) {
+      streams();
+      guard([&] { implied_maps(); });
+      guard([&] { loops(); });
+      ratio_loops();
+      drivers();
+      shared_parameters();
+    }
+    if (!errors_.empty()) throw SourceErrors(*graph_.source, in_order_of_text(std::move(errors_)));
+    return std::move(graph_);
+  }
+
+ private:
+  template <typename Body> void guard(Body&& body) {
+    if (errors_.size() >= kMaxErrors) return;
+    try {
+      body();
+    } catch (const Error& e) {
+      errors_.push_back(e);
+    }
+  }
+  std::string place(Span span) const { return graph_.source->name() + ":" + std::to_string(span.line) + ":" + std::to_string(span.column); }
+  GraphNode& node(int i) { return graph_.nodes[static_cast<size_t>(i)]; }
+
+  void declare(const Declaration& d) {
+    if (const int other = find(d.name.text); other >= 0)
+      throw Error(ErrorKind::Name, std::string(kind_word(d.kind)) + " '" + d.name.text + "' has the name of another " + kind_word(node(other).kind), d.name.span,
+                  {"note: '" + d.name.text + "' was declared at " + place(node(other).span), "names of producers, consumers and layers are one namespace; choose another"});
+    GraphNode n{d.kind, d.name.text, d.name.span, {}, d.has_shape, d.ratio, -1};
+    for (const Dim& dim : d.shape) n.shape.push_back(dim.size);
+    numbers_.emplace(n.name, static_cast<int>(graph_.nodes.size()));
+    graph_.nodes.push_back(std::move(n));
+    for (const Dim& dim : d.shape)
+      if (dim.size < 0 && &dim != &d.shape.front())
+        throw Error(ErrorKind::Shape, "'*' can stand only once, as the first dimension of '" + d.name.text + "'", dim.span,
+                    {"write the sequence axis first: {*, 9}"});
+    std::vector<int64_t> sizes;
+    for (const Dim& dim : d.shape)
+      if (dim.size >= 0) sizes.push_back(dim.size);
+    const auto values = checked_count<int64_t>(sizes);
+    if (!values || *values > kMostValues)
+      throw Error(ErrorKind::Shape,
+                  fmt::format("the shape of '{}' has {} values, the most are {}", d.name.text,
+                              values ? std::to_string(*values) : "more than 2^63", kMostValues),
+                  d.shape.front().span, {"write smaller sizes"});
+  }
+
+  std::vector<std::string> known_names() const {
+    std::vector<std::string> names;
+    for (const GraphNode& n : graph_.nodes) names.push_back(n.name);
+    return names;
+  }
+
+  int find(const std::string& name) const {
+    const auto at = numbers_.find(name);
+    return at == numbers_.end() ? -1 : at->second;
+  }
+
+  int lookup(const Name& name, const std::string& what) {
+    const int i = find(name.text);
+    if (i >= 0) return i;
+    Error e(ErrorKind::Name, what + " '" + name.text + "'", name.span);
+    if (auto near = nearest(name.text, known_names()))
+      e.note("did you mean '" + *near + "' (declared at " + place(node(find(*near)).span) + ")?");
+    else
+      e.note("declare it first: layer " + name.text + ";");
+    throw e;
+  }
+
+  void ratio(const Declaration& d) {
+    if (!d.ratio) return;
+    const int i = find(d.name.text);
+    if (i < 0 || node(i).span.line != d.name.span.line) return;
+    node(i).ratio_of = lookup(d.ratio->of, std::string(kind_word(d.kind)) + " '" + d.name.text + "' refers to unknown layer");
+    if (node(i).ratio_of == i)
+      throw Error(ErrorKind::Shape, "'" + d.name.text + "' is sized by a ratio of itself", d.ratio->of.span, {"name another layer or producer"});
+    if (d.kind == DeclarationKind::Producer && node(node(i).ratio_of).kind != DeclarationKind::Producer)
+      throw Error(ErrorKind::Name, "the ratio of producer '" + d.name.text + "' must name another producer, '" + d.ratio->of.text + "' is a " + kind_word(node(node(i).ratio_of).kind), d.ratio->of.span);
+  }
+
+  // ---- flows ----
+  void lines(const std::vector<FlowLine>& flows) {
+    int before = -1;
+    for (const FlowLine& line : flows) flow_line(line, before, -1, {});
+  }
+
+  void flow_line(const FlowLine& line, int& before, int cycle, const std::vector<int>& branches) {
+    guard([&] {
+      int origin = before;
+      if (line.source && find(line.source->text) < 0) check_functions(line, 0);
+      if (line.source) origin = lookup(*line.source, "unknown name");
+      if (origin < 0)
+        throw Error(ErrorKind::Syntax, "the first flow in these braces has no source", line.span, {"name the layer or producer it starts from: images -> hidden;"});
+      before = origin;
+      int from = origin;
+      for (size_t i = 0; i < line.arrows.size(); ++i) {
+        const Arrow& arrow = line.arrows[i];
+        if (arrow.piped) from = origin;
+        if (find(arrow.target.text) < 0) check_functions(line, i);
+        const int to = lookup(arrow.target, "unknown name");
+        if (arrow.backward) {
+          guard([&] { tap(arrow, from, to, cycle, branches); });
+        } else {
+          guard([&] { edge(arrow, from, to, cycle, branches); });
+          from = to;
+        }
+      }
+    });
+  }
+
+  // By their names alone, where an end of these arrows is not known.
+  void check_functions(const FlowLine& line, size_t first) {
+    for (size_t i = first; i < line.arrows.size(); ++i)
+      for (const Call& call : line.arrows[i].tag)
+        guard([&] { line.arrows[i].backward ? binder_.find_loss(call.name) : binder_.find_function(call.name); });
+  }
+
+  void edge(const Arrow& arrow, int from, int to, int cycle, const std::vector<int>& branches) {
+    if (node(from).kind == DeclarationKind::Consumer)
+      throw Error(ErrorKind::Name, "consumer '" + node(from).name + "' cannot be the source of an arrow", arrow.span, {"a consumer only receives; start the arrow from the layer before it"});
+    if (node(to).kind == DeclarationKind::Producer)
+      throw Error(ErrorKind::Name, "producer '" + node(to).name + "' cannot be the target of an arrow", arrow.target.span,
+                  {"a producer only gives; for a training tap write '" + node(from).name + " <-(mse)- " + node(to).name + ";'"});
+    GraphEdge e;
+    e.source = from;
+    e.target = to;
+    e.path = node(from).name + "." + node(to).name;
+    e.span = arrow.span;
+    e.cycle = cycle;
+    e.branches = branches;
+    bool learned = true;
+    for (const Call& call : arrow.tag) {
+      e.calls.push_back(binder_.function(call, graph_));
+      const BoundCall& c = e.calls.back();
+      learned = learned && (c.item->kind == HX_ACTIVATION || (c.item->flags & (HX_MODE_ONLY | HX_AFTER_MAP)));
+    }
+    e.implied_affine = learned && node(to).kind == DeclarationKind::Layer;
+    for (BoundCall& c : e.calls)
+      if (!e.implied_affine && c.item->kind != HX_ACTIVATION && c.bias)
+        throw Error(ErrorKind::Name, "no learned map is implied here that 'bias' of '" + c.item->name + "' could be about", c.span, {"give the argument to the layer function that does the map"});
+    for (BoundCall& c : e.calls)
+      if (!e.implied_affine && c.item->kind == HX_ACTIVATION && (c.bias || c.freeze || !c.parameter_name.empty() || c.tied >= 0 || !c.weights.empty()))
+        throw Error(ErrorKind::Name, "activation '" + c.item->name + "' owns no parameters here", c.span, {"give the argument to the layer function that does"});
+    graph_.edges.push_back(std::move(e));
+  }
+
+  void tap(const Arrow& arrow, int layer, int target, int cycle, const std::vector<int>& branches) {
+    if (cycle < 0)
+      throw Error(ErrorKind::Name, "a training tap stands outside of any cycle", arrow.span, {"move it into 'cycle { ... }'"});
+    if (node(layer).kind != DeclarationKind::Layer)
+      throw Error(ErrorKind::Name, "a training tap starts from a layer, '" + node(layer).name + "' is a " + kind_word(node(layer).kind), arrow.span,
+                  {"write LAYER <-(loss)- STREAM"});
+    if (node(target).kind == DeclarationKind::Consumer)
+      throw Error(ErrorKind::Name, "consumer '" + node(target).name + "' cannot be the target of a training tap", arrow.target.span, {"a tap compares with a producer's stream or with a layer"});
+    GraphTap t;
+    t.layer = layer;
+    t.target = target;
+    t.span = arrow.span;
+    t.cycle = cycle;
+    t.branches = branches;
+    if (arrow.tag.empty()) t.losses.push_back(binder_.loss(Call{{"mse", arrow.span}, {}, false}, graph_));
+    for (const Call& call : arrow.tag) t.losses.push_back(binder_.loss(call, graph_));
+    graph_.taps.push_back(std::move(t));
+  }
+
+  void cycle(const Cycle& c, int index) {
+    CycleSettings settings;
+    settings.span = c.span;
+    for (const CycleCondition& condition : c.conditions)
+      guard([&] {
+        if (condition.kind == CycleCondition::Kind::Until) check_metric(condition.until, graph_, registry_);
+        apply_condition(condition, settings, registry_);
+      });
+    graph_.cycles.push_back(settings);
+    steps(c.steps, index, {});
+  }
+
+  void steps(const std::vector<Step>& steps_in, int cycle, const std::vector<int>& branches) {
+    int before = -1;
+    for (const Step& step : steps_in) {
+      if (const auto* line = std::get_if<FlowLine>(&step)) {
+        flow_line(*line, before, cycle, branches);
+        continue;
+      }
+      const Conditional& conditional = *std::get<std::shared_ptr<Conditional>>(step);
+      const auto* comparison = std::get_if<Comparison>(&conditional.predicate);
+      GraphConditional bound{comparison ? *comparison : Comparison{}, std::nullopt, cycle};
+      guard([&] {
+        if (comparison) check_metric(*comparison, graph_, registry_);
+        else bound.predicate = binder_.predicate(std::get<Call>(conditional.predicate), graph_);
+      });
+      const int index = static_cast<int>(graph_.conditionals.size());
+      graph_.conditionals.push_back(std::move(bound));
+      std::vector<int> inner = branches;
+      inner.push_back(2 * index);
+      steps(conditional.then_steps, cycle, inner);
+      inner.back() = 2 * index + 1;
+      steps(conditional.else_steps, cycle, inner);
+    }
+  }
+
+  // ---- checks over the whole graph ----
+  // A layer without width of its own, fed by one producer alone, is the stream itself.
+  void streams() {
+    const auto into = graph_.arrows_into();
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const GraphNode& n = graph_.nodes[i];
+      if (n.kind != DeclarationKind::Layer || n.has_shape || n.ratio) continue;
+      std::set<int> sources;
+      for (size_t e : into[i]) sources.insert(graph_.edges[e].source);
+      if (sources.size() != 1 || node(*sources.begin()).kind != DeclarationKind::Producer) continue;
+      for (size_t number : into[i])
+        if (GraphEdge& e = graph_.edges[number]; e.implied_affine) {
+          e.is_stream = true;
+          e.implied_affine = false;
+        }
+    }
+  }
+
+  // The learned map of an arrow whose functions are all activations is the registered layer function "affine", put first.
+  void implied_maps() {
+    for (GraphEdge& e : graph_.edges) {
+      if (!e.implied_affine) continue;
+      BoundCall map = binder_.function(Call{{"affine", e.span}, {}, false}, graph_);
+      for (BoundCall& c : e.calls) {
+        if (c.bias) map.arguments.set("bias", *c.bias);
+        if (c.item->kind != HX_ACTIVATION) continue;  // the rest is about its own parameters
+        if (!c.parameter_name.empty()) map.parameter_name = c.parameter_name;
+        if (!c.weights.empty()) map.weights = c.weights;
+        if (c.tied >= 0) map.tied = c.tied;
+        map.freeze = map.freeze || c.freeze;
+      }
+      e.calls.insert(e.calls.begin(), std::move(map));
+    }
+  }
+
+  void loops() {
+    const std::vector<int> order = graph_.order();
+    if (order.size() == graph_.nodes.size()) return;
+    std::vector<bool> placed(graph_.nodes.size(), false);
+    for (int n : order) placed[static_cast<size_t>(n)] = true;
+    for (const GraphEdge& e : graph_.edges)
+      if (!placed[static_cast<size_t>(e.source)] && !placed[static_cast<size_t>(e.target)])
+        throw Error(ErrorKind::Name, "the arrows form a loop through '" + node(e.source).name + "' and '" + node(e.target).name + "'", e.span,
+                    {"a flow goes one way; what needs its own past is written as a recurrent layer function"});
+  }
+
+  void ratio_loops() {
+    std::vector<int> seen_from(graph_.nodes.size(), -1);  // the node whose ratios led here first
+    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
+      int at = i;
+      while (at >= 0 && seen_from[static_cast<size_t>(at)] < 0) {
+        seen_from[static_cast<size_t>(at)] = i;
+        at = node(at).ratio_of;
+      }
+      if (at < 0 || seen_from[static_cast<size_t>(at)] != i) continue;
+      int first = at;
+      for (int n = node(at).ratio_of; n != at; n = node(n).ratio_of) first = std::min(first, n);
+      std::string path = node(first).name;
+      at = first;
+      do {
+        at = node(at).ratio_of;
+        path += " -> " + node(at).name;
+      } while (at != first);
+      guard([&] { throw Error(ErrorKind::Shape, "the ratios go in a circle: " + path, node(first).ratio->span, {"give one of them a shape: layer " + node(first).name + " {128};"}); });
+      return;
+    }
+  }
+
+  // Which nodes does an arrow, a function or a tap read?
+  std::vector<bool> read_nodes() const {
+    std::vector<bool> read(graph_.nodes.size(), false);
+    const auto mark = [&](int n) { read[static_cast<size_t>(n)] = true; };
+    for (const GraphEdge& e : graph_.edges) {
+      mark(e.source);
+      for (const BoundCall& c : e.calls)
+        for (const auto& [argument, layer] : c.layers) mark(layer);
+    }
+    for (const GraphTap& t : graph_.taps) mark(t.layer), mark(t.target);
+    return read;
+  }
+
+  void drivers() {
+    const auto into = graph_.arrows_into();
+    const std::vector<bool> read = read_nodes();
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const GraphNode& n = graph_.nodes[i];
+      if (n.kind == DeclarationKind::Layer && into[i].empty() && read[i])
+        guard([&] { throw Error(ErrorKind::Name, "layer '" + n.name + "' is read but no arrow leads into it", n.span, {"write SOURCE -> " + n.name + ";"}); });
+      if (n.kind == DeclarationKind::Layer && into[i].empty() && !read[i])
+        guard([&] { throw Error(ErrorKind::Name, "layer '" + n.name + "' is declared but no flow uses it", n.span, {"take it out, or write SOURCE -> " + n.name + ";"}); });
+      if (n.kind != DeclarationKind::Consumer) continue;
+      for (size_t a = 1; a < into[i].size(); ++a) {
+        const GraphEdge &first = graph_.edges[into[i][0]], &another = graph_.edges[into[i][a]];
+        if (another.cycle == first.cycle)
+          guard([&] { throw Error(ErrorKind::Name, "consumer '" + n.name + "' takes one arrow, this is another", another.span, {"note: the first is at " + place(first.span), "add the two in a layer, or declare a second consumer"}); });
+      }
+    }
+  }
+
+  static bool owns_unnamed_parameters(const GraphEdge& e) {
+    const auto owns = [](const BoundCall& c) { return c.item->kind == HX_LAYER && !(c.item->flags & (HX_MODE_ONLY | HX_IDENTITY_SKIP)); };
+    const auto named = [](const BoundCall& c) { return !c.parameter_name.empty(); };
+    return !e.is_stream && (e.implied_affine || std::any_of(e.calls.begin(), e.calls.end(), owns)) && std::none_of(e.calls.begin(), e.calls.end(), named);
+  }
+
+  // The same arrow in another branch or cycle shares its parameters; twice in one body needs name=.
+  void shared_parameters() {
+    std::map<std::tuple<int, int, int, std::vector<int>>, std::vector<const GraphEdge*>> bodies;
+    for (const GraphEdge& b : graph_.edges) {
+      if (!owns_unnamed_parameters(b)) continue;
+      std::vector<const GraphEdge*>& before = bodies[{b.source, b.target, b.cycle, b.branches}];
+      for (const GraphEdge* a : before)
+        guard([&] { throw Error(ErrorKind::Name, "a second arrow from '" + node(b.source).name + "' to '" + node(b.target).name + "' would share the parameters of the first", b.span,
+                                {"note: the first is at " + place(a->span), "separate them by name: -(affine(name=\"second\"))->"}); });
+      if (errors_.size() < kMaxErrors) before.push_back(&b);
+    }
+  }
+
+  const Harmonic& harmonic_;
+  Registry& registry_;
+  CallBinder binder_;
+  Graph graph_;
+  std::unordered_map<std::string, int> numbers_;  // of nodes, by name
+  std::vector<Error> errors_;
+};
+
+// Of every arrow within, whatever its ends are.
+void add_unknown_functions(const FlowLine& line, const CallBinder& binder, std::vector<Error>& errors) {
+  for (const Arrow& arrow : line.arrows)
+    for (const Call& call : arrow.tag) {
+      try {
+        arrow.backward ? binder.find_loss(call.name) : binder.find_function(call.name);
+      } catch (const Error& e) {
+        errors.push_back(e);
+      }
+    }
+}
+
+void add_unknown_functions(const std::vector<Step>& steps, const CallBinder& binder, std::vector<Error>& errors) {
+  for (const Step& step : steps) {
+    if (const auto* line = std::get_if<FlowLine>(&step)) {
+      add_unknown_functions(*line, binder, errors);
+      continue;
+    }
+    const Conditional& conditional = *std::get<std::shared_ptr<Conditional>>(step);
+    add_unknown_functions(conditional.then_steps, binder, errors);
+    add_unknown_functions(conditional.else_steps, binder, errors);
+  }
+}
+
+}  // namespace
+
+std::vector<Error> unknown_functions(const Flow& flow, Registry& registry) {
+  const CallBinder binder(registry);
+  std::vector<Error> errors;
+  for (const Harmonic& harmonic : flow.harmonics) {
+    for (const FlowLine& line : harmonic.flows) add_unknown_functions(line, binder, errors);
+    for (const Cycle& cycle : harmonic.cycles) add_unknown_functions(cycle.steps, binder, errors);
+  }
+  return errors;
+}
+
+Graph make_graph(const Flow& flow, Registry& registry, const std::string& name) {
+  if (flow.harmonics.empty()) throw Error(ErrorKind::Syntax, flow.source->name() + " holds no harmonic");
+  const Harmonic* chosen = nullptr;
+  std::vector<std::string> names;
+  for (const Harmonic& h : flow.harmonics) {
+    names.push_back(h.name.text);
+    if (!chosen && (name.empty() || h.name.text == name)) chosen = &h;
+  }
+  if (!chosen) {
+    Error e(ErrorKind::Name, "no harmonic named '" + name + "' in " + flow.source->name());
+    if (auto near = nearest(name, names)) e.note("did you mean '" + *near + "'?");
+    throw e;
+  }
+  return Resolver(flow, *chosen, registry).run();
+}
+
+}  // namespace harmonics

@@ -1,0 +1,111 @@
+// Graph: one harmonic of a flow with its names resolved and every call bound to a registered function.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/flow/flow.hpp"
+#include "engine/plugin/registry.hpp"
+#include "engine/tensor/attributes.hpp"
+
+namespace harmonics {
+
+// One call of a tag: the function, its checked arguments, and what the engine itself understands of them.
+struct BoundCall {
+  ItemPtr item;
+  Span span;
+  AttributeMap arguments;                                  // the function's own, defaults filled in
+  std::vector<std::pair<std::string, int>> layers;         // arguments that name further sources: argument, node index
+  // engine's arguments
+  std::string parameter_name;   // name="x": shared under that name
+  bool freeze = false;
+  int tied = -1;                // node whose incoming weight is used instead of an own one
+  std::string weights;          // file the parameters start from, as it is written
+  double loss_weight = 1;       // losses: weight=
+  std::string only;             // losses: only="disc*"
+  std::optional<bool> bias;     // activations of an implied affine map: bias=false
+};
+
+struct GraphEdge {
+  int source = -1, target = -1;
+  std::vector<BoundCall> calls;
+  bool implied_affine = false;  // the learned map comes first
+  bool is_stream = false;       // the target is the producer's stream itself: no weights
+  std::string path;             // "source.target"
+  Span span;
+  int cycle = -1;               // -1: every cycle
+  std::vector<int> branches;    // branch literals that must hold: 2*i for "then" of conditional i, 2*i+1 for its "else"
+};
+
+struct GraphTap {
+  int layer = -1, target = -1;  // loss of `layer` against `target`
+  std::vector<BoundCall> losses;
+  Span span;
+  int cycle = -1;
+  std::vector<int> branches;
+};
+
+struct GraphNode {
+  DeclarationKind kind;
+  std::string name;
+  Span span;
+  std::vector<int64_t> shape;  // declared, -1 for '*'; empty with has_shape=false
+  bool has_shape = false;
+  std::optional<Ratio> ratio;
+  int ratio_of = -1;
+};
+
+struct GraphConditional {
+  Comparison metric;
+  std::optional<BoundCall> predicate = std::nullopt;  // instead of the comparison
+  int cycle = -1;
+};
+
+struct CycleSettings {
+  std::optional<double> seconds;
+  std::optional<int64_t> epochs, steps;
+  std::vector<Comparison> until;
+  std::optional<int64_t> batch, seed;
+  std::optional<double> lr, clip, clip_value;
+  std::optional<int64_t> accumulate;
+  std::optional<std::string> optimizer, schedule, unpaired;
+  Span span;
+};
+
+struct Graph {
+  std::shared_ptr<const SourceText> source;
+  std::string name;
+  std::vector<GraphNode> nodes;
+  std::vector<GraphEdge> edges;
+  std::vector<GraphTap> taps;
+  std::vector<GraphConditional> conditionals;
+  std::vector<CycleSettings> cycles;  // at least one
+  std::vector<std::string> weights_folders;  // files that calls name lie there or beside the flow
+
+  // Where the file of weights="..." is. Throws ErrorKind::Denied when the flow may not name it.
+  std::string weights_file(const BoundCall& call) const;
+
+  int find(std::string_view name) const;  // -1: none
+  bool trains(int cycle) const;
+  std::vector<int> nodes_of(DeclarationKind kind) const;
+  // Of each node: the numbers of the arrows that lead into it, in their order.
+  std::vector<std::vector<size_t>> arrows_into() const;
+  // Nodes in an order in which every arrow goes forward.
+  std::vector<int> order() const;
+  // Layers of this cycle that no arrow of it leaves.
+  std::vector<int> terminal_layers(int cycle) const;
+  // Producers that some arrow (with_taps: or tap) of this cycle reads.
+  std::vector<int> producers_used(int cycle, bool with_taps) const;
+  // The branch literals of this cycle when all of its conditions hold, or none.
+  std::set<int> branches(int cycle, bool hold = true) const;
+};
+
+// Resolves one harmonic (by name; empty: the only one, or the first). Reports up to twenty errors at once (SourceErrors).
+Graph make_graph(const Flow& flow, Registry& registry, const std::string& name = "");
+// Functions and losses that are not registered, of a text that could not be read to its end.
+std::vector<Error> unknown_functions(const Flow& flow, Registry& registry);
+
+}  // namespace harmonics

@@ -1,0 +1,182 @@
+// What a run is asked to measure, and the metrics of one pass over the tapped layers.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <harmonics/metric.hpp>
+
+#include "engine/flow/compiled_step.hpp"
+#include "engine/flow/judged_window.hpp"
+#include "engine/plugin/registry.hpp"
+#include "engine/tensor/attributes.hpp"
+
+namespace harmonics {
+
+// "topk(5)", "f1(average=micro)": a metric with its arguments bound. ErrorKind::Name for unknown ones, Usage for arguments.
+struct MetricCall {
+  std::string text;
+  ItemPtr item;
+  AttributeMap arguments;
+};
+MetricCall parse_metric(Registry& registry, const std::string& text);
+
+// What is to be asked for so that a figure of this name is measured ("topk(5)" for "top5", "recall(average=micro)" for
+// "recall_micro"); empty: no metric of the registry gives one.
+std::string metric_giving(Registry& registry, const std::string& figure);
+
+// What a pass gave for one layer.
+struct LayerFigures {
+  std::string layer;
+  bool classes = false;
+  std::vector<Figure> figures;
+  MetricTable table;  // truth by prediction, when it was counted
+  uint64_t rows = 0;  // that were judged
+
+  const double* find(const std::string& name) const;
+};
+
+// What the metrics of a layer have gathered, as it goes into a checkpoint and comes back.
+struct MetricState {
+  std::string metric;  // with its arguments
+  bool kept = false;   // false: it cannot be kept
+  std::vector<std::byte> bytes;
+};
+struct LayerState {
+  std::string layer;
+  uint64_t rows = 0;
+  std::vector<MetricState> metrics;
+};
+
+// A metric object behind its C table.
+class MeasuredMetric {
+ public:
+  explicit MeasuredMetric(const MetricCall& call);
+  MeasuredMetric(MeasuredMetric&&) noexcept;
+  MeasuredMetric& operator=(MeasuredMetric&&) = delete;
+  ~MeasuredMetric();
+
+  void add(const hx_metric_batch& batch);
+  void reset();
+  std::vector<Figure> figures();
+  // The same, until anything else of it is called; nothing of ours is allocated.
+  std::span<const hx_figure> read();
+  MetricTable table();  // side 0: it has none
+  MetricState state();
+  // ErrorKind::Plugin and others when the metric does not take it.
+  void restore(const MetricState& state);
+  const std::string& identity() const { return identity_; }  // its name and arguments
+
+ private:
+  [[noreturn]] void fail() const;
+  std::string text_, identity_;
+  ItemPtr item_;
+  const hx_metric_vt* table_ = nullptr;
+  void* object_ = nullptr;
+};
+
+// Where the predictions and targets of a compiled step lie, resolved once.
+struct JudgedOutputs {
+  std::vector<const float*> predictions;  // by judged layer; null: the step does not drive it
+  std::vector<const void*> targets;       // int32_t or float
+  std::vector<int64_t> rows;
+};
+
+// The last samples, over which metrics are read too; 0: none. `batch`: of the first step that is opened.
+struct JudgedSpan {
+  int64_t samples = 0, batch = 1;
+};
+
+class Judge {
+ public:
+  // `suggested`: also what the task suggests. `table`: counts truth by prediction.
+  Judge(Registry& registry, const std::vector<std::string>& asked, bool suggested, bool table, JudgedSpan last = {});
+
+  // Opens the metrics of layers that are new, of a step that was lowered with `judge`.
+  void open_layers(const Lowered& lowered);
+  JudgedOutputs outputs_of(const CompiledStep& step);
+  // ErrorKind::Usage when something that was asked for fits no layer so far.
+  void check_asked() const;
+  // What the step's last run said of so many samples. Rows whose class is ignored do not count.
+  void add(const JudgedOutputs& outputs, int64_t samples);
+  // The same, to count when commit() is called: its numbers are copied.
+  void hold(const JudgedOutputs& outputs, int64_t samples);
+  // A step ends.
+  void commit();
+  void reset();
+  std::vector<LayerFigures> figures();
+
+  // Figures over the last samples, those of every layer in a row: `take(layer, figure)`. Of layers whose window has not changed since the
+  // last call nothing is said, unless `all`.
+  template <typename Take> void read_windows(Take&& take, bool all = false) {
+    for (Layer& layer : layers_) {
+      if (!layer.last || !(layer.last->take_news() || all)) continue;
+      judge_window(layer);
+      for (MeasuredMetric& metric : layer.of_last)
+        for (const hx_figure& figure : metric.read()) take(layer.name, figure);
+    }
+  }
+  // Layers whose last samples are not kept, and why, for people.
+  const std::vector<std::string>& without_window() const { return without_window_; }
+  std::map<std::string, JudgedWindowState> windows() const;
+  // Before any layer is opened.
+  void restore_windows(std::map<std::string, JudgedWindowState> saved) { saved_windows_ = std::move(saved); }
+
+  // What was gathered in this pass, without what is held.
+  std::vector<LayerState> state();
+  // The pass goes on from there. Before any layer is opened.
+  void restore(std::vector<LayerState> saved);
+  // Metrics that could not go on.
+  struct BegunAnew {
+    std::string metric, layer, why;
+  };
+  const std::vector<BegunAnew>& begun_anew() const { return begun_anew_; }
+
+ private:
+  struct Layer {
+    std::string name;
+    Judged what;
+    std::vector<MeasuredMetric> metrics;
+    uint64_t rows = 0;
+    std::vector<float> predictions = {};  // of the rows that count, when some do not
+    std::vector<int32_t> labels = {};
+    std::optional<JudgedWindow> last = std::nullopt;
+    std::vector<MeasuredMetric> of_last = {};
+  };
+  struct HeldRows {
+    size_t layer = 0;
+    uint64_t rows = 0, samples = 0;
+    std::vector<float> predictions, targets;
+    std::vector<int32_t> labels;
+  };
+  const LossInfo* find(const CompiledStep& step, const std::string& layer) const;
+  void open(const LossInfo& info);
+  void go_on(Layer& layer);
+  void open_window(Layer& layer, const std::vector<MetricCall>& calls);
+  void judge_window(Layer& layer);
+  // What the step's last run said of a layer that it drives.
+  hx_metric_batch batch_of(Layer& layer, const JudgedOutputs& outputs, size_t i);
+  static void give(Layer& layer, const hx_metric_batch& batch, uint64_t samples);
+  void take_counting_rows(Layer& layer, const float* predictions, const int32_t* labels, int64_t rows);
+  static hx_metric_batch empty_batch(const Layer& layer);
+
+  Registry& registry_;
+  std::vector<MetricCall> asked_;
+  bool suggested_, table_;
+  JudgedSpan last_;
+  std::vector<Layer> layers_;
+  std::vector<HeldRows> held_;  // the first held_count_
+  size_t held_count_ = 0;
+  std::optional<std::vector<LayerState>> saved_;  // of a pass that goes on
+  std::vector<BegunAnew> begun_anew_;
+  std::map<std::string, JudgedWindowState> saved_windows_;
+  std::vector<std::string> without_window_;
+};
+
+}  // namespace harmonics

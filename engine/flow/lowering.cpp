@@ -1,0 +1,526 @@
+#include "engine/flow/lowering.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <fnmatch.h>
+
+#include <fmt/core.h>
+
+#include "engine/base/philox.hpp"
+#include "engine/flow/run_edge.hpp"
+#include "engine/functional/plugin_body.hpp"
+#include "engine/functional/plugin_functions.hpp"
+#include "engine/model/sealed_file.hpp"
+#include "engine/program/gradient.hpp"
+#include "engine/program/tracer.hpp"
+
+namespace harmonics {
+
+namespace {
+
+struct LayerValue {
+  FlowValue value, before_activation;
+  std::string activation;  // "mixed" when several arrows meet and one of them ends in an activation
+};
+
+struct LossTerm {
+  HTensor total;
+  std::string only;
+  int counted = -1;  // Lowered::counted
+};
+
+class Lowerer : public ParameterSource {
+ public:
+  Lowerer(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store, const LoweringOptions& options)
+      : graph_(graph), streams_(streams), widths_(widths), store_(store), options_(options), steps_(options.limits.for_steps()), tracer_(graph.name) {
+    tracer_.set_budget(&steps_);
+  }
+
+  Lowered run() {
+    inputs();
+    for (int n : graph_.order()) visit(n);
+    if (options_.mode != Mode::infer) losses();
+    if (options_.mode == Mode::train && !terms_.empty()) train();
+    hand_out();
+    result_.program = tracer_.take();
+    index_limits();
+    return std::move(result_);
+  }
+
+  // ---- ParameterSource ----
+  HTensor parameter(const std::string& path, const TensorType& type, const hx_init& init, const BoundCall& call) override {
+    const bool fresh = store_.find(path) == nullptr;
+    store_.declare(path, type, call.freeze ? Role::frozen : Role::weight, init, options_.seed);
+    if (fresh && !call.weights.empty()) load_from(graph_.weights_file(call), path, type);
+    if (call.freeze) frozen_.insert(path);
+    if (into_tapped_) outer_.insert(path);
+    const HTensor handle = tracer_.parameter(path, type);
+    if (known_parameters_.insert(path).second) parameters_.push_back(path);
+    return handle;
+  }
+  HTensor state(const std::string& path, const TensorType& type, const hx_init& init) override {
+    store_.declare(path, type, Role::state, init, options_.seed);
+    const HTensor kept = tracer_.state(path, type);
+    const auto updated = updated_.find(path);
+    return updated == updated_.end() ? kept : stop_gradient(updated->second);
+  }
+  void update(const std::string& path, const HTensor& value) override {
+    if (options_.mode != Mode::train) return;
+    tracer_.update(path, value);
+    updated_[path] = value;
+  }
+  HTensor random(const std::string& path, const Shape& shape) override {
+    const HTensor counter = tracer_.input("@counter", {DType::I64, {2}});
+    AttributeMap a;
+    a.set("shape", shape.vector()).set("stream", static_cast<int64_t>(stream_of(path.data(), path.size())));
+    return apply("random_uniform", a, {counter}).at(0);
+  }
+  bool training() const override { return options_.mode == Mode::train; }
+  void gave(const BoundCall& c, const std::vector<HTensor>& from, const HTensor& to) override {
+    if (!options_.observe || is_shipped(*c.item)) return;
+    PluginCall call{spoken_name(*c.item), {}, {}};
+    const auto hand_out = [&](const HTensor& v, std::vector<std::string>& names) {
+      names.push_back(fmt::format("function:{}:{}", result_.plugins.size(), call.from.size() + call.to.size()));
+      tracer_.output(names.back(), v);
+    };
+    for (const HTensor& v : from) hand_out(v, call.from);
+    hand_out(to, call.to);
+    result_.plugins.push_back(std::move(call));
+  }
+
+ private:
+  const GraphNode& node(int n) const { return graph_.nodes[static_cast<size_t>(n)]; }
+  bool active(int cycle, const std::vector<int>& branches) const {
+    if (cycle >= 0 && cycle != options_.cycle) return false;
+    return std::all_of(branches.begin(), branches.end(), [&](int b) { return options_.branches.count(b) != 0; });
+  }
+
+  void inputs() {
+    for (int n : graph_.producers_used(options_.cycle, options_.mode != Mode::infer)) {
+      const auto it = streams_.find(n);
+      if (it == streams_.end())
+        throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", node(n).name), node(n).span, {fmt::format("bind it: --producer {}=file:PATH", node(n).name)});
+      Shape batched{options_.batch};
+      for (int64_t d : it->second.sample) batched.push_back(d);
+      LayerValue v;
+      v.value = {tracer_.input(node(n).name, {it->second.dtype, batched}), it->second.positions, it->second.classes};
+      v.before_activation = v.value;
+      values_[n] = v;
+      result_.inputs.push_back(n);
+    }
+  }
+
+  const LayerValue& value_of(int n, Span where) {
+    const auto it = values_.find(n);
+    if (it != values_.end()) return it->second;
+    throw Error(ErrorKind::Name, fmt::format("'{}' is read here, but no arrow drives it when this branch is taken", node(n).name), where, {"drive it in both branches, or outside of 'if'"});
+  }
+
+  void visit(int n) {
+    if (node(n).kind == DeclarationKind::Producer) return;
+    std::vector<const GraphEdge*> in;
+    for (size_t number : into_[static_cast<size_t>(n)])
+      if (const GraphEdge& e = graph_.edges[number]; active(e.cycle, e.branches)) in.push_back(&e);
+    if (in.empty()) return;
+    std::optional<int64_t> width;
+    if (auto it = widths_.of.find(n); it != widths_.of.end()) width = it->second.shape.from(it->second.positions).count();
+    into_tapped_ = std::any_of(graph_.taps.begin(), graph_.taps.end(), [&](const GraphTap& t) { return t.layer == n && active(t.cycle, t.branches); });
+    LayerValue v;
+    for (const GraphEdge* e : in) {
+      EdgeResult r = run_edge(graph_, *e, value_of(e->source, e->span).value, width, [&](int layer) { return value_of(layer, e->span).value; }, *this);
+      if (v.value.tensor.empty()) {
+        v = {r.value, r.before_activation, r.activation};
+        continue;
+      }
+      v.activation = v.activation.empty() && r.activation.empty() ? "" : "mixed";
+      v.value.tensor = add(as_numbers(v.value.tensor), as_numbers(r.value.tensor));
+      v.before_activation = v.value;
+    }
+    reshape_to_width(n, v);
+    values_[n] = std::move(v);
+  }
+
+  void reshape_to_width(int n, LayerValue& v) {
+    const auto it = widths_.of.find(n);
+    if (it == widths_.of.end() || node(n).kind != DeclarationKind::Layer) return;
+    Shape want{options_.batch};
+    for (int64_t d : it->second.shape) want.push_back(d);
+    if (want.count() != v.value.tensor.shape().count() || want == v.value.tensor.shape()) return;
+    v.value.tensor = reshape(v.value.tensor, want);
+    v.before_activation.tensor = reshape(v.before_activation.tensor, want);
+  }
+
+  // ---- losses ----
+  static HTensor mean_loss(const HTensor& loss, uint32_t leading) {
+    const Shape s = loss.shape();
+    if (s.rank() == 0) return loss;
+    std::vector<int64_t> all;
+    double samples = 1;
+    for (uint32_t i = 0; i < s.rank(); ++i) {
+      all.push_back(i);
+      if (i < leading) samples *= static_cast<double>(s[i]);
+    }
+    return mul(reduce_sum(loss, all), 1.0 / samples);
+  }
+
+  void losses() {
+    for (const GraphTap& t : graph_.taps) {
+      if (!active(t.cycle, t.branches)) continue;
+      const LayerValue& prediction = value_of(t.layer, t.span);
+      const LayerValue& target = value_of(t.target, t.span);
+      LossInfo& info = info_of(t.layer);
+      if (options_.mode == Mode::train) expect_weights(t, prediction.value.tensor);
+      for (const BoundCall& c : t.losses) {
+        LossTerm term = loss(t, c, prediction, target, info);
+        term.only = c.only;
+        if (c.loss_weight != 1) term.total = mul(term.total, c.loss_weight);
+        layer_terms_[info.name].push_back(term);
+        terms_.push_back(std::move(term));
+      }
+    }
+    if (terms_.empty()) return;
+    result_.parts = hand_out_loss("loss", terms_);
+    for (const auto& [name, terms] : layer_terms_) {
+      const auto info =
+          std::find_if(result_.losses.begin(), result_.losses.end(), [&layer = name](const LossInfo& l) { return l.name == layer; });
+      info->parts = hand_out_loss(name + ".loss", terms);
+    }
+  }
+
+  // Does a gradient of `value` come to a parameter?
+  bool reaches_parameter(const HTensor& value) {
+    const Program& p = tracer_.program();
+    std::vector<bool> needed(p.values.size(), false);
+    const ValueId from = tracer_.id_of(value);
+    needed[from] = true;
+    for (size_t i = p.values[from].node + 1; i-- > 0;) {
+      const Node& n = p.nodes[i];
+      if (std::none_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) { return needed[v]; })) continue;
+      if (n.op == Op::parameter) return true;
+      if (n.op == Op::stop_gradient) continue;
+      for (const ValueId v : n.inputs) needed[v] = true;
+    }
+    return false;
+  }
+
+  // The arrow into the nearest layer before `n`, or `n` itself, that is a producer's stream; null: there is none.
+  const GraphEdge* stream_behind(int n) const {
+    const GraphEdge* last = nullptr;
+    for (const GraphEdge& e : graph_.edges) {
+      if (e.target != n || !active(e.cycle, e.branches)) continue;
+      if (e.is_stream) return &e;
+      if (const GraphEdge* further = stream_behind(e.source)) last = further;
+    }
+    return last;
+  }
+
+  // Training that can change nothing is a mistake of the flow.
+  void expect_weights(const GraphTap& t, const HTensor& prediction) {
+    if (reaches_parameter(prediction)) return;
+    Error e(ErrorKind::Name, fmt::format("the training tap of '{}' reaches no weights, so nothing would be learned", node(t.layer).name), t.span);
+    const GraphEdge* stream = stream_behind(t.layer);
+    if (!stream) throw e.note("give an arrow before it weights, such as SOURCE -(affine)-> LAYER;");
+    const std::string &from = node(stream->source).name, &to = node(stream->target).name;
+    std::string functions;
+    for (const BoundCall& c : stream->calls) functions += ", " + c.item->name;
+    e.note(fmt::format("note: '{}' has no width and no other source than the producer '{}', so it is that stream, without weights", to, from));
+    throw e.note(fmt::format("let its arrow learn: {} -(affine{})-> {}; or give the layer a width", from, functions, to));
+  }
+
+  static HTensor sum_of(const std::vector<LossTerm>& terms) {
+    HTensor total = terms.front().total;
+    for (size_t i = 1; i < terms.size(); ++i) total = add(total, terms[i].total);
+    return total;
+  }
+
+  static std::map<int, std::vector<LossTerm>> by_count(const std::vector<LossTerm>& terms) {
+    std::map<int, std::vector<LossTerm>> parts;
+    for (const LossTerm& term : terms) parts[term.counted].push_back(term);
+    return parts;
+  }
+
+  // Terms that are means over the same places are one part.
+  std::vector<LossPart> hand_out_loss(const std::string& name, const std::vector<LossTerm>& terms) {
+    const auto by = by_count(terms);
+    std::vector<LossPart> parts;
+    for (const auto& [counted, some] : by) {
+      parts.push_back({by.size() == 1 ? name : fmt::format("{}:{}", name, parts.size()), counted});
+      if (by.size() > 1) tracer_.output(parts.back().output, sum_of(some));
+    }
+    tracer_.output(name, sum_of(terms));
+    return parts;
+  }
+
+  LossTerm loss(const GraphTap& t, const BoundCall& c, const LayerValue& prediction, const LayerValue& target,
+                LossInfo& info) {
+    TraceScope scope("loss/" + node(t.layer).name);
+    try {
+      const FlowValue& p = prediction.value;
+      const bool classes = (c.item->flags & HX_TAKES_CLASSES) && is_integer(target.value.tensor.dtype()) &&
+                           target.value.tensor.rank() + 1 == p.tensor.rank();
+      HTensor y;
+      int counted = -1;
+      if (classes) {
+        y = cast(target.value.tensor, DType::I32);
+        counted = counted_places(t, c, y);
+        if (!(c.item->flags & HX_SHIFTS_TARGET)) count_correct(c, prediction, y, counted, info);
+      } else {
+        if ((c.item->flags & HX_TAKES_CLASSES) && !(c.item->flags & HX_SHIFTS_TARGET))
+          expect_meant_as_numbers(t, p.tensor, target.value.tensor);
+        y = stop_gradient(as_numbers(target.value.tensor));
+        if (!is_float(y.dtype())) y = cast(y, p.tensor.dtype());  // whole numbers where no classes are meant
+        if (y.shape() != p.tensor.shape()) {
+          if (y.size() != p.tensor.size())
+            throw Error(ErrorKind::Shape, fmt::format("'{}' of shape {} cannot be compared with '{}' of shape {} (batch axis first)", node(t.layer).name, p.tensor.shape().str(), node(t.target).name, y.shape().str()));
+          y = reshape(y, p.tensor.shape());
+        }
+      }
+      if (options_.judge && !info.judged) judge(c, prediction, y, classes, info);
+      const HTensor value = call_loss(c.item, c.arguments, prediction.activation, prediction.before_activation.tensor, p.tensor, y);
+      gave(c, {p.tensor, prediction.before_activation.tensor, y}, value);
+      return {mean_loss(value, 1 + p.positions), "", counted};
+    } catch (const Error& e) {
+      if (e.span().line) throw;
+      throw Error(e.kind(), e.what(), c.span.line ? c.span : t.span, e.notes());
+    }
+  }
+
+  // Whole numbers beside a loss that takes classes, which are no classes by their rank: are they numbers beyond doubt?
+  void expect_meant_as_numbers(const GraphTap& t, const HTensor& prediction, const HTensor& target) const {
+    if (!is_integer(target.dtype())) return;
+    const std::string &layer = node(t.layer).name, &stream = node(t.target).name;
+    const std::string what = fmt::format("'{}' of shape {} (batch axis first) ", stream, target.shape().str());
+    if (target.rank() < prediction.rank())
+      throw Error(
+          ErrorKind::Shape,
+          fmt::format("{}gives neither a class for each place of '{}', of shape {}, nor a number for each output", what,
+                      layer, prediction.shape().str()),
+          {},
+          {fmt::format("class numbers lack the last axis of what they are compared with; a class at each position is "
+                       "declared: producer {} {{*, {}}};",
+                       stream, std::max<int64_t>(2, prediction.shape().back()))});
+    if (target.dtype() != DType::U8 || use_of(graph_, behind(t.target)).computed) return;
+    throw Error(
+        ErrorKind::Type,
+        fmt::format("{}gives a byte for each output of '{}', and bytes are scaled to [0, 1]: a 1 would count as 1/255",
+                    what, layer),
+        {},
+        {"of ones and zeros: give them as another type, such as f32 or i32",
+         fmt::format(
+             "of 0 to 255 that mean 0 to 1: say so, layer scaled; {0} -(identity)-> scaled; and compare with 'scaled'",
+             stream)});
+  }
+
+  // The producer whose samples a layer is, as they are; else the node itself.
+  int behind(int n) const {
+    for (const GraphEdge& e : graph_.edges)
+      if (e.target == n && e.is_stream && e.calls.empty()) return behind(e.source);
+    return n;
+  }
+
+  LossInfo& info_of(int layer) {
+    for (LossInfo& info : result_.losses)
+      if (info.layer == layer) return info;
+    return result_.losses.emplace_back(LossInfo{layer, node(layer).name});
+  }
+
+  // Follows whole numbers from the stream inputs to the functionals that choose rows or classes by them.
+  void index_limits() {
+    const Program& p = result_.program;
+    result_.index_limits.assign(result_.inputs.size(), 0);
+    std::map<ValueId, size_t> from;
+    size_t inputs = 0;
+    const auto limit = [&](ValueId index, int64_t n) {
+      const auto it = from.find(index);
+      if (it == from.end()) return;
+      int64_t& known = result_.index_limits[it->second];
+      known = known == 0 ? n : std::min(known, n);
+    };
+    for (const Node& n : p.nodes) {
+      if (n.op == Op::input && inputs < result_.inputs.size()) from[n.outputs.at(0)] = inputs++;
+      if (n.inputs.empty() || n.outputs.empty()) continue;
+      if (n.callee == "embedding") limit(n.inputs[1], p.type(n.inputs[0]).shape[0]);
+      else if (n.callee == "softmax_cross_entropy" || n.callee == "nll" || n.callee == "multi_margin") limit(n.inputs[1], p.type(n.inputs[0]).shape.back());
+      else if (n.callee == "one_hot") limit(n.inputs[0], p.type(n.outputs[0]).shape.back());
+      else if (n.op != Op::call && n.inputs.size() == 1 && is_integer(p.type(n.outputs[0]).dtype))
+        if (const auto it = from.find(n.inputs[0]); it != from.end()) from[n.outputs[0]] = it->second;
+    }
+  }
+
+  static HTensor present(const BoundCall& c, const HTensor& labels) {
+    return cast(logical_not(equal(labels, static_cast<double>(c.arguments.integer("ignore_index")))), DType::F32);
+  }
+
+  // How many places of the batch the loss is a mean over; -1: all of them.
+  int counted_places(const GraphTap& t, const BoundCall& c, const HTensor& labels) {
+    const std::string key = counted_by(graph_, t, c);
+    if (key.empty()) return -1;
+    for (size_t i = 0; i < result_.counted.size(); ++i)
+      if (result_.counted[i].key == key) return static_cast<int>(i);
+    const int64_t last = static_cast<int64_t>(labels.rank()) - 1;
+    const bool shifts = (c.item->flags & HX_SHIFTS_TARGET) && last > 0;
+    const HTensor counts = present(c, shifts ? slice_axis(labels, last, 1, labels.shape().back()) : labels);
+    const CountedPlaces& all = result_.counted.emplace_back(
+        CountedPlaces{key, fmt::format("counted:{}", result_.counted.size()), counts.size()});
+    counted_.push_back(reduce_sum(counts, axes_from(counts, 0)));
+    tracer_.output(all.output, counted_.back());
+    return static_cast<int>(counted_.size()) - 1;
+  }
+
+  void count_correct(const BoundCall& c, const LayerValue& prediction, const HTensor& labels, int counted,
+                     LossInfo& info) {
+    if (info.accuracy) return;  // of the layer's first tap of classes
+    const HTensor &p = prediction.value.tensor, &logits = prediction.before_activation.tensor;
+    const bool second = (c.item->flags & HX_TWO_CLASSES_IN_ONE) && p.shape().back() == 1;  // its probability
+    const HTensor best = second ? cast(reshape(less(0.5, p), labels.shape()), DType::I64) : argmax(logits, static_cast<int64_t>(logits.rank()) - 1);
+    HTensor hit = cast(equal(best, cast(labels, DType::I64)), DType::F32);
+    if (counted >= 0) hit = hit * present(c, labels);
+    info.accuracy = true;
+    info.counted = hit.size();
+    info.accuracy_of = counted;
+    tracer_.output(info.name + ".correct", reduce_sum(hit, axes_from(hit, 0)));
+  }
+
+  void judge(const BoundCall& c, const LayerValue& prediction, const HTensor& target, bool classes, LossInfo& info) {
+    const HTensor& p = prediction.value.tensor;
+    Judged j;
+    j.classes = classes;
+    j.shifts = classes && (c.item->flags & HX_SHIFTS_TARGET);
+    j.rows = 1;
+    for (uint32_t axis = 0; axis <= prediction.value.positions; ++axis) j.rows *= p.shape()[axis];
+    if (classes) j.rows = target.size();
+    j.outputs = p.size() / j.rows;
+    j.n_classes = !classes ? 0 : j.outputs == 1 ? 2 : j.outputs;
+    j.sequence = target.rank() > 1 ? target.shape().back() : 1;
+    if (c.arguments.has("ignore_index")) j.ignored = c.arguments.integer("ignore_index");
+    j.activation = prediction.activation;
+    tracer_.output(info.name + ".prediction", cast(p, DType::F32));
+    tracer_.output(info.name + ".target", classes ? target : cast(target, DType::F32));
+    info.judged = std::move(j);
+  }
+
+  // ---- training ----
+  using Gradients = std::map<std::string, HTensor>;  // by parameter
+
+  // Of the sum of these terms. Empty `weight`: 1, else the sum times it.
+  Gradients gradients_of(const std::vector<LossTerm>& terms, const HTensor& weight) {
+    Gradients sums;
+    std::map<std::string, HTensor> groups;  // only= pattern -> sum of its losses
+    for (const LossTerm& term : terms)
+      groups[term.only] = groups.count(term.only) ? add(groups[term.only], term.total) : term.total;
+    for (auto& [pattern, total] : groups) {
+      if (weight) total = total * cast(weight, total.dtype());
+      std::vector<std::string> names;
+      std::vector<HTensor> wrt;
+      for (const std::string& p : parameters_) {
+        if (frozen_.count(p) || (!pattern.empty() && fnmatch(pattern.c_str(), p.c_str(), 0) != 0)) continue;
+        names.push_back(p);
+        wrt.push_back(tracer_.parameter(p, store_.find(p)->type));
+      }
+      if (!pattern.empty() && names.empty())
+        throw Error(ErrorKind::Name, fmt::format("only=\"{}\" matches no parameter", pattern), {}, {"parameters are named SOURCE.TARGET.FUNCTION..., e.g. only=\"*.output.*\""});
+      const std::vector<HTensor> gradients = gradient(tracer_, total, wrt, options_.chooser);
+      for (size_t i = 0; i < names.size(); ++i) sums[names[i]] = sums.count(names[i]) ? add(sums[names[i]], gradients[i]) : gradients[i];
+    }
+    return sums;
+  }
+
+  // Of each part of the loss when what counts is known only at the step's end, else of all together.
+  std::vector<Gradients> gradients() {
+    if (!(options_.accumulate > 0 && options_.by_count)) return {gradients_of(terms_, {})};
+    std::vector<Gradients> parts;
+    for (const auto& [counted, terms] : by_count(terms_)) {
+      const auto at = static_cast<size_t>(counted);
+      parts.push_back(gradients_of(
+          terms, counted < 0 ? HTensor() : counted_[at] * (1.0 / static_cast<double>(result_.counted[at].places))));
+    }
+    return parts;
+  }
+
+  void train() {
+    std::vector<Gradients> parts = gradients();
+    const TraceScope scope("optimizer");
+    std::vector<std::vector<HTensor>> by_part(parts.size());
+    const std::set<ValueId> looked_up = tables();
+    for (const std::string& name : parameters_) {
+      if (std::none_of(parts.begin(), parts.end(), [&](const Gradients& g) { return g.count(name) != 0; })) continue;
+      result_.trained.push_back({name, !outer_.count(name) && !is_table(looked_up, name)});
+      for (size_t i = 0; i < parts.size(); ++i)
+        by_part[i].push_back(parts[i].count(name) ? parts[i][name]
+                                                  : zeros_like(tracer_.parameter(name, store_.find(name)->type)));
+    }
+    if (options_.accumulate > 0)
+      trace_accumulation(tracer_, store_, result_.trained, by_part, options_.accumulate);
+    else
+      trace_updates(tracer_, store_, options_, result_.trained, std::move(by_part.front()));
+  }
+
+  // Is the parameter looked up by row?
+  bool is_table(const std::set<ValueId>& tables, const std::string& name) {
+    return tables.count(tracer_.id_of(tracer_.parameter(name, store_.find(name)->type))) != 0;
+  }
+  std::set<ValueId> tables() {
+    std::set<ValueId> all;
+    for (const Node& n : tracer_.program().nodes)
+      if (n.callee == "embedding") all.insert(n.inputs[0]);
+    return all;
+  }
+
+  void load_from(const std::string& file, const std::string& path, const TensorType& type) {
+    const auto [known, fresh] = files_.try_emplace(file);
+    if (fresh) known->second = read_weights(file);
+    const TensorFile& loaded = known->second;
+    auto it = loaded.tensors.find(path);
+    if (it == loaded.tensors.end()) it = loaded.tensors.find(path.substr(path.rfind('.') + 1));
+    if (it == loaded.tensors.end()) throw Error(ErrorKind::Weights, fmt::format("{} has neither '{}' nor '{}'", file, path, path.substr(path.rfind('.') + 1)));
+    if (type_of(it->second) != type) throw Error(ErrorKind::Weights, fmt::format("{}: '{}' is {}, the graph wants {}", file, it->first, type_of(it->second).str(), type.str()));
+    store_.assign(path, it->second);
+  }
+
+  void hand_out() {
+    for (int n : options_.wanted)
+      if (auto it = values_.find(n); it != values_.end()) {
+        result_.values[n] = "out:" + node(n).name;
+        tracer_.output("out:" + node(n).name, it->second.value.tensor);
+      }
+    if (!options_.observe) return;
+    for (const auto& [n, v] : values_)
+      if (node(n).kind == DeclarationKind::Layer) tracer_.output("value:" + node(n).name, v.value.tensor);
+  }
+
+  const Graph& graph_;
+  const std::map<int, StreamType>& streams_;
+  const Widths& widths_;
+  ParameterStore& store_;
+  const LoweringOptions& options_;
+  const std::vector<std::vector<size_t>> into_ = graph_.arrows_into();
+  Budget steps_;
+  Tracer tracer_;
+  std::map<int, LayerValue> values_;
+  std::vector<std::string> parameters_;
+  std::set<std::string> known_parameters_;
+  std::set<std::string> frozen_;
+  std::map<std::string, TensorFile> files_;  // that parameters start from
+  std::map<std::string, HTensor> updated_;  // states, as this program leaves them
+  std::set<std::string> outer_;  // parameters of arrows into tapped layers
+  bool into_tapped_ = false;
+  std::vector<LossTerm> terms_;
+  std::map<std::string, std::vector<LossTerm>> layer_terms_;
+  std::vector<HTensor> counted_;  // by Lowered::counted
+  Lowered result_;
+};
+
+}  // namespace
+
+std::string counted_by(const Graph& graph, const GraphTap& tap, const BoundCall& loss) {
+  if (!(loss.item->flags & HX_TAKES_CLASSES) || !loss.arguments.has("ignore_index")) return "";
+  const bool shifts = (loss.item->flags & HX_SHIFTS_TARGET) != 0;
+  return fmt::format("{} without {}{}", graph.nodes[static_cast<size_t>(tap.target)].name,
+                     loss.arguments.integer("ignore_index"), shifts ? ", shifted" : "");
+}
+
+Lowered lower(const Graph& graph, const std::map<int, StreamType>& streams, const Widths& widths, ParameterStore& store, const LoweringOptions& options) {
+  return Lowerer(graph, streams, widths, store, options).run();
+}
+
+}  // namespace harmonics

@@ -1,0 +1,34 @@
+// Predicates of plugins: what an `if` asks before every step.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/flow/graph.hpp"
+#include "engine/flow/metrics.hpp"
+
+namespace harmonics {
+
+// What a run has finished so far.
+struct RunCounts {
+  int64_t step = 0, epoch = 0, samples = 0;
+};
+
+// The predicates of a graph's conditionals with their arguments. Asking allocates nothing of ours.
+class Predicates {
+ public:
+  explicit Predicates(const std::vector<GraphConditional>& conditionals);
+  // Throws what the predicate says, naming it.
+  bool holds(size_t conditional, const RunCounts& counts, const Metrics& metrics) const;
+
+ private:
+  struct Bound {
+    ItemPtr item;
+    AttributeMap arguments;
+    std::unique_ptr<AttributeView> view;
+    Span span;
+  };
+  std::vector<std::unique_ptr<Bound>> bound_;  // by conditional; null: a comparison
+};
+
+}  // namespace harmonics

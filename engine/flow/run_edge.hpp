@@ -1,0 +1,50 @@
+// Running the functions of one arrow on a value under trace: shared by width resolution and lowering.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "engine/flow/graph.hpp"
+#include "engine/program/tracer.hpp"
+
+namespace harmonics {
+
+// A value of the flow: batch axis, then position axes, then features.
+struct FlowValue {
+  HTensor tensor;
+  uint32_t positions = 0;
+  int64_t classes = 0;  // integers: how many classes or symbols; 0: unknown
+};
+
+// Where an arrow's functions get their parameters from, and who is told what they gave.
+class ParameterSource {
+ public:
+  virtual ~ParameterSource() = default;
+  virtual HTensor parameter(const std::string& path, const TensorType& type, const hx_init& init, const BoundCall& call) = 0;
+  virtual HTensor state(const std::string& path, const TensorType& type, const hx_init& init) = 0;
+  virtual void update(const std::string& path, const HTensor& value) = 0;
+  virtual HTensor random(const std::string& path, const Shape& shape) = 0;
+  virtual bool training() const = 0;
+  virtual void gave(const BoundCall& call, const std::vector<HTensor>& from, const HTensor& to) { (void)call, (void)from, (void)to; }
+};
+
+// "source.target.conv", "source.target.conv.2", or the name the call was given.
+std::string parameter_prefix(const GraphEdge& edge, size_t call);
+// The prefix of the parameters of the arrow into `node` that tied= names; throws when it owns none.
+std::string tied_prefix(const Graph& graph, int node, Span span);
+
+// Numbers for arithmetic: u8 samples scaled to [0,1], other integers and f64 cast to f32.
+HTensor as_numbers(const HTensor& raw);
+
+struct EdgeResult {
+  FlowValue value;
+  FlowValue before_activation;  // of the last call, when that is an activation; else the value itself
+  std::string activation;       // its identity; "": none
+};
+
+// `width`: the target's features, when settled. Throws detail::NeedsWidth when a function asks for it and it is not.
+// Errors of functions are given the place of their call.
+EdgeResult run_edge(const Graph& graph, const GraphEdge& edge, const FlowValue& source, std::optional<int64_t> width,
+                    const std::function<FlowValue(int node)>& value_of, ParameterSource& parameters);
+
+}  // namespace harmonics

@@ -1,0 +1,463 @@
+// Width resolution. Priority: loaded weights, declared shape, layer function's rule, tap's target, ratio, source's width.
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include <fmt/core.h>
+
+#include "engine/flow/lowering.hpp"
+#include "engine/flow/run_edge.hpp"
+#include "engine/model/sealed_file.hpp"
+
+namespace harmonics {
+
+namespace {
+
+// Counted classes that are never too many; that are too many where there are not as many numbers; and always, as in frames.
+constexpr int64_t kFewClasses = 1000;
+constexpr uint64_t kManyClasses = uint64_t{1} << 20, kClassesPerNumber = 64, kMostCountedClasses = uint64_t{1} << 24;
+
+int64_t product(const std::vector<int64_t>& dims) {
+  int64_t n = 1;  // make_graph has refused shapes whose product does not fit
+  for (int64_t d : dims) n *= d < 0 ? 1 : d;
+  return n;
+}
+
+std::string shape_text(const std::vector<int64_t>& dims) {
+  std::string s = "{";
+  for (size_t i = 0; i < dims.size(); ++i) s += (i ? ", " : "") + (dims[i] < 0 ? std::string("*") : std::to_string(dims[i]));
+  return s + "}";
+}
+
+int64_t features(const Width& w) { return w.shape.from(w.positions).count(); }
+
+// Thrown when a function asks for a parameter of another shape than the loaded one.
+struct Mismatch {};
+
+// Parameters while only types matter: leaves of the scratch tracer.
+class ScratchParameters : public ParameterSource {
+ public:
+  using Seen = std::function<void(const std::string& path, const TensorType& type, const BoundCall& call)>;
+  // `loaded`: null, or shapes that must be met. `seen`: null, or is told of every parameter.
+  // `weights`: what those of one arrow may take together; they are not made here, but soon.
+  ScratchParameters(Tracer& tracer, Budget& weights, const LoadedShapes* loaded, const Seen* seen)
+      : tracer_(tracer), weights_(weights), loaded_(loaded), seen_(seen) {}
+  HTensor parameter(const std::string& path, const TensorType& type, const hx_init&, const BoundCall& call) override {
+    weights_.take(static_cast<uint64_t>(type.shape.count()), dtype_bytes(type.dtype), "'" + path + "'", type.str());
+    if (seen_) (*seen_)(path, type, call);
+    if (loaded_)
+      if (const auto it = loaded_->find(path); it != loaded_->end() && it->second != type.shape) throw Mismatch{};
+    return tracer_.parameter(path, type);
+  }
+  HTensor state(const std::string& path, const TensorType& type, const hx_init&) override { return tracer_.state(path, type); }
+  void update(const std::string&, const HTensor&) override {}
+  HTensor random(const std::string& path, const Shape& shape) override { return tracer_.input("@random." + path, {DType::F32, shape}); }
+  bool training() const override { return false; }
+
+ private:
+  Tracer& tracer_;
+  Budget& weights_;
+  const LoadedShapes* loaded_;
+  const Seen* seen_;
+};
+
+class Solver {
+ public:
+  Solver(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded,
+         const ModelLimits& limits)
+      : graph_(graph),
+        streams_(streams),
+        loaded_(loaded),
+        limits_(limits),
+        all_steps_(several_programs(limits).for_steps()),
+        time_(limits) {
+    for (const GraphEdge& e : graph_.edges)
+      for (size_t i = 0; i < e.calls.size(); ++i)
+        if (!e.calls[i].weights.empty()) add_shapes_of(graph_.weights_file(e.calls[i]), parameter_prefix(e, i) + ".");
+  }
+
+  Widths run() {
+    for (int n : graph_.order()) {
+      const GraphNode& node = graph_.nodes[static_cast<size_t>(n)];
+      if (node.kind == DeclarationKind::Producer ? streams_.count(n) != 0 : driven(n)) width(n);
+    }
+    check_shared();
+    return std::move(result_);
+  }
+
+ private:
+  // Arrows are traced more than once until all widths are known.
+  static ModelLimits several_programs(ModelLimits limits) {
+    limits.steps = limits.steps > UINT64_MAX / 8 ? UINT64_MAX : limits.steps * 8;
+    return limits;
+  }
+
+  const GraphNode& node(int n) const { return graph_.nodes[static_cast<size_t>(n)]; }
+
+  // What an arrow's parameters start from; a file that is not there, or does not fit, is reported where it is read.
+  void add_shapes_of(const std::string& file, const std::string& prefix) {
+    if (const auto known = loaded_.lower_bound(prefix); known != loaded_.end() && known->first.starts_with(prefix))
+      return;
+    try {
+      for (const auto& [name, tensor] : read_weights(file).tensors)
+        if (name.starts_with(prefix) || name.find('.') == std::string::npos)
+          loaded_.emplace(name.starts_with(prefix) ? name : prefix + name, tensor.shape());
+    } catch (const Error&) {
+      return;
+    }
+  }
+
+  std::string place(Span span) const {
+    return fmt::format("{}:{}:{}", graph_.source ? graph_.source->name() : graph_.name, span.line, span.column);
+  }
+
+  // Functions that share a parameter must want it of one shape.
+  void check_shared() {
+    std::set<std::string> prefixes;
+    bool shared = false;
+    for (const GraphEdge& e : graph_.edges)
+      for (size_t i = 0; i < e.calls.size(); ++i)
+        shared = shared || e.calls[i].tied >= 0 || !prefixes.insert(parameter_prefix(e, i)).second;
+    if (!shared) return;
+    struct Use {
+      TensorType type;
+      Span span;
+    };
+    std::map<std::string, Use> first;
+    std::optional<Error> conflict;
+    const GraphEdge* edge = nullptr;
+    const ScratchParameters::Seen see = [&](const std::string& path, const TensorType& type, const BoundCall& call) {
+      const Span span = call.span.line ? call.span : edge->span;
+      const auto [at, fresh] = first.emplace(path, Use{type, span});
+      if (fresh || at->second.type == type || conflict) return;
+      conflict.emplace(
+          ErrorKind::Shape,
+          fmt::format("'{}' is shared, and is {} here, but {} where it is used first", path, type.str(),
+                      at->second.type.str()),
+          span,
+          std::vector<std::string>{"note: it is used first at " + place(at->second.span),
+                                   call.tied >= 0
+                                       ? "tied= takes the weight as it is: the widths must agree"
+                                       : fmt::format("separate them by name: {}(name=\"second\")", call.item->name)});
+    };
+    for (const GraphEdge& e : graph_.edges)
+      if (result_.of.count(e.target) && result_.of.count(e.source)) {
+        edge = &e;
+        try_edge(e, features(width(e.target)), nullptr, &see);
+        if (conflict) throw *conflict;
+      }
+  }
+
+  bool driven(int n) const { return !into_[static_cast<size_t>(n)].empty(); }
+
+  const Width& width(int n) {
+    if (auto it = result_.of.find(n); it != result_.of.end()) return it->second;
+    if (std::find(open_.begin(), open_.end(), n) != open_.end())
+      throw Error(ErrorKind::Shape, fmt::format("the width of '{}' depends on itself", node(n).name), node(n).span, {fmt::format("give it a shape: layer {} {{128}};", node(n).name)});
+    open_.push_back(n);
+    Width w = node(n).kind == DeclarationKind::Producer ? producer(n) : layer(n);
+    open_.pop_back();
+    return result_.of.emplace(n, std::move(w)).first->second;
+  }
+
+  Width producer(int n) {
+    const auto it = streams_.find(n);
+    if (it == streams_.end())
+      throw Error(ErrorKind::Usage, fmt::format("producer '{}' is not bound", node(n).name), node(n).span, {fmt::format("bind it: --producer {}=file:PATH", node(n).name)});
+    return {it->second.sample, it->second.positions, "the stream's samples"};
+  }
+
+  FlowValue input_of(Tracer& tracer, int n) {
+    const Width w = width(n);
+    Shape batched{1};
+    for (int64_t d : w.shape) batched.push_back(d);
+    FlowValue v;
+    v.positions = w.positions;
+    DType dtype = DType::F32;
+    const auto raw = raw_stream(n);
+    if (raw != streams_.end()) {
+      dtype = raw->second.dtype;
+      v.classes = raw->second.classes;
+      if (use_of(graph_, raw->first).looked_up) expect_believable_classes(raw->first, raw->second);
+    }
+    v.tensor = tracer.input(node(n).name, {dtype, batched});
+    return v;
+  }
+
+  // The stream whose untouched samples this node carries: a producer, or a stream layer without functions.
+  std::map<int, StreamType>::const_iterator raw_stream(int n) const {
+    if (node(n).kind == DeclarationKind::Producer) return streams_.find(n);
+    const GraphEdge* only = nullptr;
+    for (size_t number : into_[static_cast<size_t>(n)]) {
+      const GraphEdge& e = graph_.edges[number];
+      if (only && only->source != e.source) return streams_.end();
+      only = &e;
+    }
+    return only && only->is_stream && only->calls.empty() ? raw_stream(only->source) : streams_.end();
+  }
+
+  // Shape of the value an arrow delivers, or nothing when a function waits for the target's width.
+  std::optional<Width> try_edge(const GraphEdge& e, std::optional<int64_t> target,
+                                const LoadedShapes* must_meet = nullptr,
+                                const ScratchParameters::Seen* seen = nullptr) {
+    for (const BoundCall& c : e.calls)
+      for (const auto& [argument, layer] : c.layers) width(layer);
+    width(e.source);
+    Tracer scratch("widths");
+    Budget steps = limits_.for_steps();
+    scratch.set_budget(&steps);
+    time_.check("the width of '" + node(e.target).name + "'");
+    Budget weights = limits_.for_weights();
+    ScratchParameters parameters(scratch, weights, must_meet, seen);
+    try {
+      const EdgeResult r = run_edge(graph_, e, input_of(scratch, e.source), target, [&](int layer) { return input_of(scratch, layer); }, parameters);
+      all_steps_.take(steps.used(), "the flow", "the widths of all layers");
+      return Width{r.value.tensor.shape().from(1), r.value.positions, ""};
+    } catch (const detail::NeedsWidth&) {
+      all_steps_.take(steps.used(), "the flow", "the widths of all layers");
+      return std::nullopt;
+    }
+  }
+
+  // For an arrow that waits for a width: the one with which its functions ask for exactly the loaded weights.
+  std::optional<Width> by_loaded_weights(const GraphEdge& e) {
+    std::set<int64_t> candidates;
+    const auto add = [&](const std::string& prefix) {
+      for (auto it = loaded_.lower_bound(prefix); it != loaded_.end() && it->first.starts_with(prefix); ++it)
+        for (const int64_t d : it->second) candidates.insert({d, 2 * d});  // twice: what reads a sequence both ways
+    };
+    for (size_t i = 0; i < e.calls.size(); ++i) {
+      add(parameter_prefix(e, i) + ".");
+      if (e.calls[i].tied >= 0) add(tied_prefix(graph_, e.calls[i].tied, e.calls[i].span) + ".weight");
+    }
+    for (int64_t candidate : candidates) try {
+        if (auto w = try_edge(e, candidate, &loaded_)) return w;
+      } catch (const Mismatch&) {
+      } catch (const Error&) {
+        // This width does not suit the functions; another may.
+      }
+    return std::nullopt;
+  }
+
+  Width layer(int n) {
+    const GraphNode& me = node(n);
+    std::optional<Width> ruled;
+    const GraphEdge* ruled_by = nullptr;
+    bool from_weights = false;
+    std::vector<const GraphEdge*> waiting;
+    for (size_t number : into_[static_cast<size_t>(n)]) {
+      const GraphEdge& e = graph_.edges[number];
+      std::optional<Width> w = try_edge(e, std::nullopt);
+      const bool open = !w;
+      if (open) w = by_loaded_weights(e);
+      from_weights = from_weights || (open && w);
+      if (!w) {
+        waiting.push_back(&e);
+      } else if (!ruled) {
+        ruled = w;
+        ruled_by = &e;
+      } else if (ruled->shape != w->shape) {
+        throw Error(ErrorKind::Shape, fmt::format("two arrows into '{}' disagree: '{}' gives {} and '{}' gives {}", me.name, node(ruled_by->source).name, ruled->shape.str(), node(e.source).name, w->shape.str()), e.span,
+                    {"values that meet in a layer are added, so their shapes must be equal"});
+      }
+    }
+    const std::string declared = shape_text(me.shape);
+    int64_t wanted = 0;
+    std::string reason;
+    if (ruled) {
+      reason = ruled_by->is_stream ? "the stream itself" : from_weights ? "loaded weights" : "the functions of '" + ruled_by->path + "'";
+      wanted = features(*ruled);
+      if (me.has_shape && product(me.shape) != wanted)
+        throw Error(ErrorKind::Shape, fmt::format("layer '{}' is declared {} = {} wide, but {} give {} = {}", me.name, declared, product(me.shape), reason, ruled->shape.str(), wanted), me.span,
+                    {from_weights && !ruled_by->is_stream ? fmt::format("the weights are of another graph: write layer {} {}, or train anew without --weights", me.name, shape_text(ruled->shape.vector())) : "change the declaration or take it out: the width follows from the functions"});
+      if (auto tapped = tap_width(n); tapped && tapped->first != wanted)
+        throw Error(ErrorKind::Shape, fmt::format("layer '{}' is {} wide by {}, but {} wants {}", me.name, wanted, reason, tapped->second, tapped->first), me.span,
+                    ruled_by->is_stream ? std::vector<std::string>{fmt::format("a layer without shape right after a producer carries no weights; write layer {} {{{}}}; for a learned map", me.name, tapped->first)} : std::vector<std::string>{});
+    } else if (me.has_shape) {
+      wanted = product(me.shape);
+      reason = "declared " + declared;
+      if (auto tapped = tap_width(n); tapped && tapped->first != wanted)
+        throw Error(ErrorKind::Shape, fmt::format("layer '{}' is declared {} wide, but {} wants {}", me.name, wanted, tapped->second, tapped->first), me.span, {fmt::format("write layer {} {{{}}}; or leave the shape out", me.name, tapped->first)});
+    } else if (auto tapped = tap_width(n)) {
+      wanted = tapped->first;
+      reason = tapped->second;
+      if (me.ratio)
+        if (const int64_t suggested = ratio_width(n); suggested != wanted)
+          result_.notes.push_back(fmt::format("layer '{}' is {} wide because of {}; {}/{} of '{}' would suggest {}", me.name, wanted, reason, me.ratio->numerator, me.ratio->denominator, me.ratio->of.text, suggested));
+    } else if (me.ratio) {
+      wanted = ratio_width(n);
+      reason = fmt::format("{}/{} of '{}'", me.ratio->numerator, me.ratio->denominator, me.ratio->of.text);
+    } else {
+      wanted = features(width(waiting.front()->source));
+      reason = "as wide as its source '" + node(waiting.front()->source).name + "'";
+      result_.notes.push_back(fmt::format("layer '{}' is {} wide, as its source '{}': nothing else says", me.name, wanted, node(waiting.front()->source).name));
+    }
+    Width w = ruled ? *ruled : Width{};
+    for (const GraphEdge* e : waiting) {
+      std::optional<Width> got = try_edge(*e, wanted);
+      if (!got || features(*got) != wanted || (w.shape.rank() && got->shape != w.shape))
+        throw Error(ErrorKind::Shape, fmt::format("the arrow from '{}' gives {}, but '{}' is {} wide by {}", node(e->source).name, got ? got->shape.str() : "no width", me.name, wanted, reason), e->span);
+      w = *got;
+    }
+    w.reason = reason;
+    if (me.has_shape && !me.shape.empty()) w.shape = declared_shape(me, w);
+    return w;
+  }
+
+  // The declared dimensions behind the value's position axes.
+  Shape declared_shape(const GraphNode& me, const Width& w) const {
+    Shape s = w.shape.slice(0, w.positions);
+    for (int64_t d : me.shape)
+      if (d >= 0) s.push_back(d);
+    return s;
+  }
+
+  int64_t ratio_width(int n) {
+    const Ratio& r = *node(n).ratio;
+    const int64_t base = features(width(node(n).ratio_of));
+    return std::max<int64_t>(1, static_cast<int64_t>(static_cast<__int128>(base) * r.numerator / r.denominator));
+  }
+
+  std::optional<std::pair<int64_t, std::string>> tap_width(int n) {
+    std::optional<std::pair<int64_t, std::string>> found;
+    for (const GraphTap& t : graph_.taps) {
+      if (t.layer != n || t.target == n) continue;  // a layer beside itself has any width
+      if (node(t.target).kind == DeclarationKind::Producer && !streams_.count(t.target)) continue;
+      for (const BoundCall& loss : t.losses) {
+        auto w = target_width(t, loss);
+        if (found && found->first != w.first)
+          throw Error(ErrorKind::Shape, fmt::format("the taps of '{}' want different widths: {} wants {}, {} wants {}", node(n).name, found->second, found->first, w.second, w.first), t.span);
+        found = w;
+      }
+    }
+    return found;
+  }
+
+  // Classes that nobody declared are one more than the largest number: a single wrong one makes a model of any size.
+  void expect_believable_classes(int producer, const StreamType& stream) {
+    const GraphNode& p = node(producer);
+    if (p.has_shape || !stream.symbols.empty() || stream.classes <= kFewClasses) return;
+    const auto classes = static_cast<uint64_t>(stream.classes);
+    const std::string counted = stream.numbers ? fmt::format(" of {} numbers", stream.numbers) : std::string();
+    const std::string found = fmt::format("the largest number of '{}' is {}, which makes {} classes{}", p.name,
+                                          classes - 1, classes, counted);
+    const std::string remedy = fmt::format("correct the number, or declare the classes: producer {} {{{}{}}};", p.name,
+                                           stream.positions ? "*, " : "", classes);
+    const bool sparse = stream.numbers && classes / kClassesPerNumber > stream.numbers;
+    if (classes > kMostCountedClasses || (classes > kManyClasses && sparse))
+      throw Error(ErrorKind::Stream, found, p.span, {remedy});
+    if (stream.numbers && classes / 2 > stream.numbers && warned_.insert(producer).second)
+      result_.notes.push_back(fmt::format("{}: most of them have no sample; {}", found, remedy));
+  }
+
+  std::pair<int64_t, std::string> target_width(const GraphTap& t, const BoundCall& loss) {
+    const GraphNode& target = node(t.target);
+    const auto raw = raw_stream(t.target);
+    if ((loss.item->flags & HX_TAKES_CLASSES) && raw != streams_.end() && is_integer(raw->second.dtype) && raw->second.sample.rank() == raw->second.positions) {
+      if ((loss.item->flags & HX_TWO_CLASSES_IN_ONE) && raw->second.classes <= 2) return {1, fmt::format("the two classes of '{}'", target.name)};
+      if (raw->second.classes <= 0)
+        throw Error(ErrorKind::Shape, fmt::format("how many classes '{}' has is not known", target.name), target.span, {fmt::format("declare it: producer {} {{10}};", target.name)});
+      expect_believable_classes(raw->first, raw->second);
+      return {raw->second.classes, fmt::format("the {} classes of '{}'", raw->second.classes, target.name)};
+    }
+    return {features(width(t.target)), fmt::format("the width of '{}'", target.name)};
+  }
+
+  const Graph& graph_;
+  const std::map<int, StreamType>& streams_;
+  LoadedShapes loaded_;
+  const std::vector<std::vector<size_t>> into_ = graph_.arrows_into();
+  const ModelLimits limits_;
+  Budget all_steps_;
+  CompileTime time_;
+  Widths result_;
+  std::vector<int> open_;
+  std::set<int> warned_;  // producers of which there is a note
+};
+
+}  // namespace
+
+StreamUse use_of(const Graph& graph, int producer) {
+  StreamUse use;
+  std::vector<int> carriers{producer};  // and the layers that are its stream
+  for (size_t i = 0; i < carriers.size(); ++i) {
+    for (const GraphEdge& e : graph.edges) {
+      if (e.source != carriers[i]) continue;
+      if (e.is_stream && e.calls.empty())
+        carriers.push_back(e.target);
+      else
+        (!e.calls.empty() && (e.calls.front().item->flags & HX_TAKES_CLASSES) ? use.looked_up : use.computed) = true;
+    }
+    for (const GraphTap& t : graph.taps)
+      if (t.target == carriers[i])
+        use.compared = use.compared || std::any_of(t.losses.begin(), t.losses.end(),
+                                                   [](const BoundCall& c) { return c.item->flags & HX_TAKES_CLASSES; });
+  }
+  return use;
+}
+
+bool read_as_numbers(const Graph& graph, int producer, const StreamType& type) {
+  const StreamUse use = use_of(graph, producer);
+  const bool tapped = std::any_of(graph.taps.begin(), graph.taps.end(), [&](const GraphTap& t) { return t.target == producer; });
+  return use.computed || (tapped && (!use.compared || type.sample.rank() > type.positions));
+}
+
+namespace {
+
+// {10} and {*, 10} on class numbers, which say how many classes there are. Empty: the declaration is a shape.
+std::optional<StreamType> declared_classes(const GraphNode& node, const StreamType& source, const StreamUse& use) {
+  const bool sequence = node.shape.front() < 0;
+  const int64_t classes = node.shape.back();
+  const bool one_number = use.compared && classes == 1;  // the class itself
+  if (!is_integer(source.dtype) || node.shape.size() != (sequence ? 2u : 1u)) return std::nullopt;
+  if (!one_number && !(classes > 1 && (use.compared || use.looked_up))) return std::nullopt;
+  StreamType s = source;
+  if (sequence) s.positions = 1;
+  if (s.sample.rank() == s.positions + 1 && s.sample.back() == 1) s.sample = s.sample.slice(0, s.positions);
+  if (sequence && s.sample.rank() == 0) s.sample = Shape{1};
+  if (s.sample.rank() != s.positions) return std::nullopt;
+  if (one_number) return s;
+  if (s.classes > classes)
+    throw Error(
+        ErrorKind::Shape,
+        fmt::format("producer '{}' is declared with {} classes, its source has {}", node.name, classes, s.classes),
+        node.span, {fmt::format("declare {{{}}}, or correct the class numbers of the source", s.classes)});
+  s.classes = classes;
+  return s;
+}
+
+}  // namespace
+
+StreamType declared_stream(const GraphNode& node, const StreamType& source, const StreamUse& use) {
+  StreamType s = source;
+  if (!node.has_shape) {
+    if (use.compared && is_integer(s.dtype) && s.sample.rank() == s.positions + 1 && s.sample.back() == 1)
+      s.sample = s.sample.slice(0, s.positions);
+    return s;
+  }
+  if (auto classes = declared_classes(node, source, use)) return *classes;
+  const std::vector<int64_t>& dims = node.shape;
+  const bool sequence = dims.front() < 0;
+  const int64_t per_position = product(dims);
+  Shape shape;
+  if (sequence) {
+    if (per_position == 0 || s.sample.count() % per_position != 0)
+      throw Error(ErrorKind::Shape, fmt::format("producer '{}' is declared {}, its samples of shape {} do not divide into positions of {} values", node.name, shape_text(dims), s.sample.str(), per_position), node.span);
+    shape.push_back(s.sample.count() / per_position);
+  } else if (per_position != s.sample.count()) {
+    throw Error(ErrorKind::Shape, fmt::format("producer '{}' is declared {} = {} values, its samples have shape {} = {} values", node.name, shape_text(dims), per_position, s.sample.str(), s.sample.count()), node.span,
+                {"a declared shape arranges a sample's values anew, so the counts must be equal"});
+  }
+  for (int64_t d : dims)
+    if (d >= 0) shape.push_back(d);
+  s.sample = shape;
+  s.positions = sequence ? 1 : 0;
+  return s;
+}
+
+Widths resolve_widths(const Graph& graph, const std::map<int, StreamType>& streams, const LoadedShapes& loaded,
+                      const ModelLimits& limits) {
+  return Solver(graph, streams, loaded, limits).run();
+}
+
+}  // namespace harmonics

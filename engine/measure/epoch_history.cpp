@@ -1,0 +1,54 @@
+#include "engine/measure/epoch_history.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace harmonics {
+
+namespace {
+
+constexpr size_t kLeastEpochs = 16;  // whatever they hold
+
+size_t figures_of(const EpochReport& e) {
+  size_t n = 1 + e.figures.size();
+  if (e.validation)
+    for (const LayerFigures& layer : e.validation->layers) n += 1 + layer.figures.size();
+  return n;
+}
+
+}  // namespace
+
+EpochReport& EpochHistory::add(EpochReport epoch) {
+  // The last two stand behind those that the stride chose.
+  if (kept_.size() >= 2 && (closed_ - 2) % stride_ != 0) kept_.erase(kept_.end() - 2);
+  while (full()) halve();
+  ++closed_;
+  return kept_.emplace_back(std::move(epoch));
+}
+
+void EpochHistory::restore(std::vector<EpochReport> kept, int64_t closed, int64_t stride) {
+  kept_ = std::move(kept);
+  closed_ = closed;
+  stride_ = stride;
+  while (full()) halve();
+}
+
+// All epochs of a run have about as many figures as the last.
+bool EpochHistory::full() const {
+  const size_t n = kept_.size();
+  return n >= kEpochs || (n > kLeastEpochs && n * figures_of(kept_.back()) > kFigures);
+}
+
+void EpochHistory::halve() {
+  const size_t last = kept_.size() - 1;
+  size_t to = 0;
+  for (size_t i = 0; i <= last; ++i)
+    if (i % 2 == 0 || i + 2 > last) {
+      if (to != i) kept_[to] = std::move(kept_[i]);
+      ++to;
+    }
+  kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(to), kept_.end());
+  stride_ *= 2;
+}
+
+}  // namespace harmonics

@@ -1,0 +1,188 @@
+#include "engine/measure/evaluate.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include <fmt/core.h>
+
+#include "engine/flow/metrics.hpp"
+
+namespace harmonics {
+
+namespace {
+
+// The tapped branch: the first of every condition, else the second.
+Lowered lower_tapped(HarmonicGraph& graph, LoweringOptions options) {
+  const Graph& g = graph.graph();
+  for (const bool hold : {true, false}) {
+    options.branches = g.branches(options.cycle, hold);
+    Lowered lowered = graph.lower(options);
+    if (lowered.program.output("loss")) return lowered;
+  }
+  throw Error(ErrorKind::Usage, "this cycle has no training tap, so nothing can be tested");
+}
+
+// Of every producer that the cycle trains on, in their order.
+std::unique_ptr<JointReader> reader_of(HarmonicGraph& graph, int cycle, StreamSet& streams,
+                                       const ResolvedSettings& settings, Purpose purpose) {
+  const Graph& g = graph.graph();
+  const char* flag = purpose == Purpose::test ? "test" : "validate";
+  const char* word = purpose == Purpose::test ? "test" : "validation";
+  const std::vector<int> producers = g.producers_used(cycle, true);
+  for (int n : producers)
+    if (!streams.bound(n)) {
+      const std::string& name = g.nodes[static_cast<size_t>(n)].name;
+      throw Error(ErrorKind::Usage, fmt::format("producer '{}' has no {} data", name, word), {},
+                  {fmt::format("give it: --{} {}=file:PATH", flag, name)});
+    }
+  check_same_samples(g, graph.types(), streams.types(g), word);
+  auto reader = streams.reader(g, producers, streams.batch().value_or(static_cast<uint64_t>(settings.batch)), false,
+                               settings.seed, settings.unpaired);
+  if (reader->size() == 0)
+    throw Error(ErrorKind::Usage, fmt::format("{} data must be finite", word), {},
+                {"cut a stream that has no end: take=N in its address"});
+  return reader;
+}
+// The sum of what the parts of a loss are on average over the places that count.
+class Means {
+ public:
+  explicit Means(size_t parts) : sums_(parts) {}
+  void add(const std::vector<BatchMean>& parts, double samples) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const double weight = parts[i].weight(samples);
+      if (weight > 0) sums_[i].add({*parts[i].value * weight, weight, samples, samples});
+    }
+  }
+  bool counts() const {
+    return std::any_of(sums_.begin(), sums_.end(), [](const StepSums& part) { return part.weight > 0; });
+  }
+  // NaN: nothing counts.
+  double mean() const {
+    double sum = 0;
+    for (const StepSums& part : sums_) sum += part.mean();
+    return counts() && !std::isnan(sum) ? sum : std::numeric_limits<double>::quiet_NaN();  // the sign of a NaN says nothing
+  }
+
+ private:
+  std::vector<StepSums> sums_;
+};
+
+}  // namespace
+
+std::optional<std::string> expect_evaluable(HarmonicGraph& graph, int cycle, StreamSet& streams,
+                                            const RunSettings& settings, Purpose purpose) {
+  return reader_of(graph, cycle, streams, graph.settings(cycle, settings), purpose)->unequal_lengths();
+}
+
+const double* Evaluation::find(const std::string& name) const {
+  if (name == "loss") return &loss;
+  for (const LayerFigures& layer : layers) {
+    if (const double* v = layer.find(name)) return v;
+    if (name.rfind(layer.layer + ".", 0) == 0)
+      if (const double* v = layer.find(name.substr(layer.layer.size() + 1))) return v;
+  }
+  return nullptr;
+}
+
+Evaluator::Evaluator(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& run, Purpose purpose)
+    : graph_(graph),
+      run_(run),
+      settings_(graph.settings(cycle, run)),
+      cycle_(cycle),
+      reader_(reader_of(graph, cycle, streams, settings_, purpose)) {
+  const uint64_t batch = reader_->options().batch;
+  most_ = std::min(batch, reader_->size());
+  for (size_t i = 0; i < reader_->members(); ++i) {
+    buffers_.push_back(std::make_shared<Storage>(reader_->bytes(i) * most_));
+    targets_.push_back(buffers_.back()->data());
+  }
+  first();
+}
+
+void Evaluator::first() {
+  judge_.emplace(graph_.registry(), run_.metrics, true, run_.confusion);
+  compiled(most_);
+  judge_->check_asked();
+}
+
+void Evaluator::renew() {
+  steps_.clear();
+  first();
+}
+
+Evaluator::Step& Evaluator::compiled(uint64_t batch) {
+  Step& step = steps_[batch];
+  if (step.step) return step;
+  LoweringOptions o;
+  o.mode = Mode::evaluate;
+  o.cycle = cycle_;
+  o.seed = settings_.seed;
+  o.batch = static_cast<int64_t>(batch);
+  o.judge = true;
+  const CompileOptions c = graph_.compile_options(run_);
+  step.step = std::make_unique<CompiledStep>(lower_tapped(graph_, o), graph_.store(), graph_.executor(run_.threads), c);
+  step.outputs = judge_->outputs_of(*step.step);
+  return step;
+}
+
+Evaluation Evaluator::run() {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  Evaluation result;
+  const Lowered& lowered = steps_.begin()->second.step->lowered();
+  Means loss(lowered.parts.size());
+  std::vector<Means> layer_loss;
+  for (const LossInfo& info : lowered.losses) layer_loss.emplace_back(info.parts.size());
+  reader_->begin(0);
+  judge_->reset();
+  while (const uint64_t n = reader_->read(most_, targets_.data())) {
+    Step& at = compiled(n);
+    at.step->check_indices(targets_.data());
+    at.step->set(targets_.data(), 0, 1, settings_.seed);
+    at.step->run();
+    loss.add(at.step->parts(), static_cast<double>(n));
+    for (size_t i = 0; i < layer_loss.size(); ++i) layer_loss[i].add(at.step->layer_parts(i), static_cast<double>(n));
+    judge_->add(at.outputs, static_cast<int64_t>(n));
+    result.samples += static_cast<int64_t>(n);
+  }
+  result.left_over = reader_->left_over();
+  result.counts = loss.counts();
+  result.loss = loss.mean();
+  result.layers = judge_->figures();
+  for (size_t i = 0; i < layer_loss.size(); ++i)
+    for (LayerFigures& f : result.layers)
+      if (f.layer == lowered.losses[i].name) f.figures.insert(f.figures.begin(), {"loss", layer_loss[i].mean()});
+  if (const double* accuracy = result.find("accuracy")) result.accuracy = *accuracy;
+  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return result;
+}
+
+std::vector<std::string> Evaluator::names() {
+  std::vector<std::string> names{"loss"};
+  for (const LayerFigures& layer : judge_->figures()) {
+    names.push_back(layer.layer + ".loss");
+    for (const Figure& f : layer.figures) {
+      if (std::find(names.begin(), names.end(), f.name) == names.end()) names.push_back(f.name);
+      names.push_back(layer.layer + "." + f.name);
+    }
+  }
+  return names;
+}
+
+std::map<std::string, double> Evaluation::all() const {
+  std::map<std::string, double> values{{"loss", loss}};
+  for (const LayerFigures& layer : layers)
+    for (const Figure& f : layer.figures) {
+      values.emplace(f.name, f.value);  // the first layer that has it
+      values.emplace(layer.layer + "." + f.name, f.value);
+    }
+  return values;
+}
+
+Evaluation evaluate(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose) {
+  return Evaluator(graph, cycle, streams, settings, purpose).run();
+}
+
+}  // namespace harmonics

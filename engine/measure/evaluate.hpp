@@ -1,0 +1,67 @@
+// Loss and metrics of a cycle's taps over one pass of other data: testing after a run, validation during it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/bound/harmonic_graph.hpp"
+#include "engine/flow/judge.hpp"
+
+namespace harmonics {
+
+struct Evaluation {
+  int64_t samples = 0;
+  double loss = 0, accuracy = -1;  // mean per sample (position); accuracy -1: no layer has one
+  double seconds = 0;
+  std::vector<LayerFigures> layers;  // by tapped layer
+  std::vector<LeftOver> left_over;   // of its streams
+  bool counts = true;  // false: every place is ignored, so nothing was measured and the loss is NaN
+
+  // A figure of the first layer that has it ("f1"), or of a named one ("output.f1"); null: not measured.
+  const double* find(const std::string& name) const;
+  // "loss", "accuracy", "output.accuracy", ...
+  std::map<std::string, double> all() const;
+};
+
+enum class Purpose { test, validation };  // what errors speak of
+
+// Throws where the cycle cannot be evaluated on these streams, as far as that shows before a program is compiled. What
+// people should know of them; empty: nothing.
+std::optional<std::string> expect_evaluable(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings,
+                      Purpose purpose);
+
+// Compiled once, run after every epoch. In evaluation mode, on the weights as they are.
+class Evaluator {
+ public:
+  Evaluator(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose);
+  Evaluation run();
+  void renew();  // compiles anew, from functions that have changed
+  // What run() will measure: "loss", "accuracy", "output.accuracy", ...
+  std::vector<std::string> names();
+
+ private:
+  struct Step {
+    std::unique_ptr<CompiledStep> step;
+    JudgedOutputs outputs;
+  };
+  void first();
+  Step& compiled(uint64_t batch);
+
+  HarmonicGraph& graph_;
+  RunSettings run_;
+  ResolvedSettings settings_;
+  int cycle_;
+  std::unique_ptr<JointReader> reader_;
+  uint64_t most_ = 0;
+  std::vector<std::shared_ptr<Storage>> buffers_;
+  std::vector<void*> targets_;
+  std::map<uint64_t, Step> steps_;  // by batch size
+  std::optional<Judge> judge_;
+};
+
+Evaluation evaluate(HarmonicGraph& graph, int cycle, StreamSet& streams, const RunSettings& settings, Purpose purpose = Purpose::test);
+
+}  // namespace harmonics

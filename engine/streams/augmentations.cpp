@@ -1,0 +1,182 @@
+#include "engine/streams/augmentations.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/core.h>
+
+#include <harmonics/augment.hpp>
+#include <harmonics/augmentation_abi.h>
+
+#include "engine/functional/plugin_body.hpp"
+#include "engine/plugin/arguments.hpp"
+
+namespace harmonics {
+
+namespace {
+
+constexpr const char* kOwn[] = {"shift", "rotate", "scale", "flip", "crop", "center", "cutout", "noise"};
+
+struct WrittenStep {
+  std::string text, name, arguments;
+};
+
+// Cut at the commas that stand in no parentheses.
+std::vector<WrittenStep> steps_of(const std::string& text) {
+  std::vector<WrittenStep> steps;
+  for (size_t at = 0; at <= text.size();) {
+    int depth = 0;
+    size_t end = at;
+    for (; end < text.size() && (depth > 0 || text[end] != ','); ++end) depth += text[end] == '(' ? 1 : text[end] == ')' ? -1 : 0;
+    WrittenStep s{text.substr(at, end - at), "", ""};
+    const size_t open = s.text.find('(');
+    s.name = s.text.substr(0, open);
+    if (open != std::string::npos && s.text.back() == ')') s.arguments = s.text.substr(open + 1, s.text.size() - open - 2);
+    steps.push_back(std::move(s));
+    at = end + 1;
+  }
+  return steps;
+}
+
+std::string without_spaces(const std::string& s) {
+  const size_t a = s.find_first_not_of(' '), b = s.find_last_not_of(' ');
+  return a == std::string::npos ? "" : s.substr(a, b - a + 1);
+}
+
+// "0.5, width=3": by place, then by name.
+AttributeMap bind(const Item& item, const WrittenStep& step) {
+  std::vector<std::pair<std::string, std::string>> options;
+  const std::string& text = step.arguments;
+  for (size_t at = 0, place = 0; !without_spaces(text).empty() && at <= text.size(); ++place) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string part = text.substr(at, end - at);
+    const size_t eq = part.find('=');
+    if (eq == std::string::npos && place >= item.arguments.size())
+      throw Error(ErrorKind::Usage, fmt::format("augmentation '{}' takes at most {} arguments", item.name, item.arguments.size()), {}, {"it is used as " + signature(item)});
+    options.emplace_back(eq == std::string::npos ? item.arguments[place].name : without_spaces(part.substr(0, eq)), without_spaces(eq == std::string::npos ? part : part.substr(eq + 1)));
+    at = end + 1;
+  }
+  return bind_texts(item, options);
+}
+
+class PluginAugmentProducer final : public SampleWiseProducer {
+ public:
+  PluginAugmentProducer(std::shared_ptr<Producer> inner, ItemPtr item, AttributeMap arguments, uint32_t ordinal)
+      : SampleWiseProducer(std::move(inner)), item_(std::move(item)), arguments_(std::move(arguments)), view_(arguments_), ordinal_(ordinal) {
+    const std::optional<StreamInfo> info = known_samples();
+    if (!info) throw Error(ErrorKind::Usage, "augment: the producer has no sample");
+    from_ = to_ = *info;
+    sample_ = make_type(from_.dtype, from_.sample);
+    result_ = sample_;
+    const auto& table = item_->table<hx_augmentation_vt>();
+    if (HM_TABLE_HAS(table, result_type))
+      if (const hx_status status = table.result_type(item_->self, view_.get(), &sample_, &result_); status != HX_OK) throw plugin_error(*item_, status);
+    const TensorType type = from_c(result_);
+    if (type.shape.count() <= 0) throw Error(ErrorKind::Plugin, fmt::format("{} says that its result is {}", spoken_name(*item_), type.str()));
+    to_.dtype = type.dtype;
+    to_.sample = type.shape;
+    if (to_.dtype != from_.dtype) to_.classes = 0;
+    given_.resize(std::max<std::size_t>(1, (1 << 16) / from_.sample_bytes()) * from_.sample_bytes());
+  }
+
+  void set_seed(uint64_t seed) {
+    if (seed != seed_) seed_ = seed;  // no write where nothing changes: another thread may be reading ahead
+  }
+
+  HTensor next() override {
+    const HTensor sample = inner_->next();
+    if (!sample) return {};
+    if (sample.dtype() != from_.dtype || sample.shape() != from_.sample)
+      throw Error(ErrorKind::Stream, "augment: a sample of shape " + sample.shape().str() + " came, announced was " + from_.sample.str());
+    begin_numbers();
+    add_numbers(1);
+    HTensor out(to_.dtype, to_.sample);
+    apply(at_++, sample.bytes(), out.mutable_bytes());
+    return out;
+  }
+  std::optional<StreamInfo> describe() override { return to_; }
+  bool restore(uint64_t index, const std::string& position) override {
+    at_ = index;
+    return SampleWiseProducer::restore(index, position);
+  }
+  int64_t read(uint64_t n, void* to) override {
+    if (n == 0) return inner_->read(0, to);
+    begin_numbers();
+    auto* out = static_cast<std::byte*>(to);
+    uint64_t got = 0;
+    while (got < n) {
+      const uint64_t wanted = std::min<uint64_t>(n - got, given_.size() / from_.sample_bytes());
+      const int64_t more = inner_->read(wanted, given_.data());
+      if (more < 0) return -1;
+      add_numbers(static_cast<uint64_t>(more));
+      for (uint64_t i = 0; i < static_cast<uint64_t>(more); ++i, out += to_.sample_bytes()) apply(at_++, given_.data() + i * from_.sample_bytes(), out);
+      got += static_cast<uint64_t>(more);
+      if (static_cast<uint64_t>(more) < wanted) break;
+    }
+    return static_cast<int64_t>(got);
+  }
+  bool read_at(const uint64_t* numbers, uint64_t n, void* to) override {
+    if (n == 0) return inner_->read_at(numbers, 0, to);
+    auto* out = static_cast<std::byte*>(to);
+    for (uint64_t i = 0; i < n; ++i, out += to_.sample_bytes()) {
+      if (!inner_->read_at(numbers + i, 1, given_.data())) return false;
+      apply(numbers[i], given_.data(), out);
+    }
+    return true;
+  }
+
+ private:
+  bool go_to(uint64_t index) override {
+    at_ = index;
+    return inner_->seek(epoch(), index);
+  }
+
+  void apply(uint64_t record, const void* from, void* to) {
+    const auto key = philox_key(seed_, stream_of(item_->name.data(), item_->name.size()) ^ splitmix64(epoch()));
+    const hx_draw draw{sizeof draw, ordinal_, uint64_t{key[1]} << 32 | key[0], record};
+    const hx_status status = item_->table<hx_augmentation_vt>().apply(item_->self, view_.get(), &sample_, from, &draw, &result_, to);
+    if (status != HX_OK) throw plugin_error(*item_, status);
+  }
+
+  ItemPtr item_;
+  AttributeMap arguments_;
+  AttributeView view_;
+  uint32_t ordinal_;
+  uint64_t seed_ = 0, at_ = 0;
+  StreamInfo from_, to_;
+  hx_type sample_{}, result_{};
+  std::vector<std::byte> given_;
+};
+
+template <typename T>
+void put(Augmented& all, std::shared_ptr<T> producer) {
+  all.reseed.push_back([producer](uint64_t seed) { producer->set_seed(seed); });
+  all.producer = std::move(producer);
+}
+
+}  // namespace
+
+bool is_own_augmentation(const std::string& name) { return std::find(std::begin(kOwn), std::end(kOwn), name) != std::end(kOwn); }
+
+Augmented augment(std::shared_ptr<Producer> producer, const std::string& text, Registry& registry) {
+  Augmented all{std::move(producer), {}};
+  std::string own;
+  std::map<std::string, uint32_t> uses;
+  const auto put_own = [&] {
+    if (!own.empty()) put(all, std::make_shared<AugmentProducer>(all.producer, Augmentation::parse(own)));
+    own.clear();
+  };
+  for (const WrittenStep& step : steps_of(text)) {
+    const ItemPtr item = is_own_augmentation(step.name) ? nullptr : registry.find(HX_AUGMENTATION, step.name);
+    if (!item) {
+      own += (own.empty() ? "" : ",") + step.text;  // what is unknown is said there
+      continue;
+    }
+    put_own();
+    put(all, std::make_shared<PluginAugmentProducer>(all.producer, item, bind(*item, step), uses[step.name]++));
+  }
+  put_own();
+  return all;
+}
+
+}  // namespace harmonics

@@ -1,0 +1,124 @@
+// NumberedJoin: streams put together by the numbers of their samples, where some have gaps, or are late.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "engine/flow/unpaired.hpp"
+#include "engine/streams/edge.hpp"
+
+namespace harmonics {
+
+// A sample that was left out, for whoever keeps such.
+struct LeftOut {
+  const Source& source;
+  const char* why;  // "unpaired", "late"
+  const SampleMark& mark;
+  const std::byte* bytes;
+};
+
+struct JoinRules {
+  bool by_number = false;  // as senders count; else as the streams' samples have come
+  Unpaired unpaired = Unpaired::drop;
+  std::optional<std::chrono::milliseconds> late;  // how long a sample waits for the others of its group; empty: for ever
+  std::function<void(const LeftOut&)> on_left_out = nullptr;
+};
+
+// Of one stream, since the run's beginning.
+struct JoinCounts {
+  uint64_t dropped = 0;   // made room for newer ones on its edge
+  uint64_t unpaired = 0;  // without a partner
+  uint64_t late = 0;      // came after its group was settled, twice, or from a sender whose place another has taken
+  uint64_t filled = 0;    // stood in for one that was missing
+  uint64_t waiting = 0;   // on its edge
+
+  std::string text() const;  // "12 dropped, 3 without a partner, 1 late, 4 filled in"; empty: none
+};
+
+// Samples of number n belong to group n / per_group; numbers of a stream grow. A stream that is at number n will give none below it, so what is
+// missing is known as soon as each stream has given one that is not smaller. Where a sender begins to number anew, its stream waits for
+// the others to do so too. Allocates while constructed. One thread at a time, but for what says [any thread].
+class NumberedJoin {
+ public:
+  struct Member {
+    Source* source;
+    uint64_t per_group;
+    std::optional<EdgeOptions> edge;
+  };
+  // `step`: groups that one step takes. Throws ErrorKind::Usage when `by_number`, and a source has no numbers.
+  NumberedJoin(const std::vector<Member>& members, JoinRules rules, uint64_t step);
+
+  // The sources were taken back to a beginning.
+  void restart();
+  // From now on one step takes so many groups. Allocates.
+  void set_step(uint64_t step);
+  // Up to n groups, member by member behind to[i] (null: dropped); fewer only when a stream has ended.
+  uint64_t read(uint64_t n, std::byte* const* to);
+  // [any thread] The run is cut, and its sources end before their time: what they would still have given is not
+  // missing.
+  void cut() { cut_.store(true, std::memory_order_relaxed); }
+  // Of a member: how many of its samples lie before the first that the next group may need.
+  uint64_t reads(size_t member) const;
+  uint64_t waiting(size_t member) const { return lanes_[member]->count; }
+  JoinCounts counts(size_t member) const;  // [any thread]
+  // [any thread] What somebody should know, once: a sender took another's place.
+  std::optional<std::string> take_note();
+
+ private:
+  using Clock = Edge::Clock;
+  struct Key {
+    uint64_t generation = 0, group = 0, place = 0;  // of the sender, of the sample's group, in it
+    bool same_group(const Key& o) const { return generation == o.generation && group == o.group; }
+    bool before_group(const Key& o) const { return generation != o.generation ? generation < o.generation : group < o.group; }
+  };
+  struct Lane {
+    Source* source = nullptr;
+    uint64_t per_group = 1;
+    size_t bytes = 0, capacity = 0;
+    std::unique_ptr<Edge> edge;
+    std::vector<std::byte> samples, last;  // that wait; the last that was used, where it may stand in
+    std::vector<SampleMark> marks;
+    std::vector<Key> keys;
+    size_t first = 0, count = 0;
+    bool ended = false, has_last = false, greeted = false;
+    uint64_t sender = 0, generation = 0, next_index = 0, next_number = 0;
+    std::array<uint64_t, 16> past{};  // senders before this one
+    size_t n_past = 0;
+    std::atomic<uint64_t> unpaired{0}, late{0}, filled{0};
+
+    const Key& head() const { return keys[first]; }
+    const std::byte* sample(size_t i) const { return samples.data() + (first + i) * bytes; }
+    uint64_t of_group(const Key& group) const;  // samples of it that wait
+    bool has_begun_after(const Key& group) const { return count > 0 && group.before_group(keys[first + count - 1]); }
+  };
+
+  bool refill(Lane& lane, uint64_t wanted, std::optional<Clock::time_point> until);
+  uint64_t fetch(Lane& lane, uint64_t n, std::optional<Clock::time_point> until);
+  bool admit(Lane& lane, const SampleMark& mark, Key& key);
+  bool take_sender(Lane& lane, uint64_t sender);
+  bool gather(uint64_t left);
+  bool await_any(const Key* oldest, uint64_t left);
+  static bool known(const Lane& lane, const Key& group);
+  bool decided(const Lane& lane, const Key& group) const;
+  const Key* oldest() const;
+  uint64_t whole_groups(uint64_t most) const;
+  void give(uint64_t groups, std::byte* const* to, uint64_t at);
+  bool settle(std::byte* const* to, uint64_t at);
+  bool can_fill(const Key& group) const;
+  void fill(const Key& group, std::byte* const* to, uint64_t at);
+  void leave_out(const Key& group);
+  void pop(Lane& lane, uint64_t n);
+  [[noreturn]] void refuse(const Key& group) const;
+
+  JoinRules rules_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::atomic<bool> cut_{false};
+  Key horizon_{};  // groups before it are settled
+  std::optional<std::pair<Key, Clock::time_point>> waits_;  // the oldest group, and since when
+  std::mutex noting_;
+  std::optional<std::string> note_;
+};
+
+}  // namespace harmonics

@@ -1,0 +1,115 @@
+// The streams bound to a graph for one purpose (training, testing, inference): opened, typed, joined.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/address.hpp"
+#include "engine/flow/lowering.hpp"
+#include "engine/plugin/registry.hpp"
+#include "engine/spool/dead_letters.hpp"
+#include "engine/streams/joint_reader.hpp"
+#include "engine/streams/stream_source.hpp"
+#include "engine/streams/stream_steps.hpp"
+
+namespace harmonics {
+
+// Opens what an address names. Options of the joint group (shuffle, batch, take, skip, repeat, shard, seed) and steps on the
+// way (stream_steps.hpp) must have been taken out; the others are checked against the scheme's schema.
+Source open_source(Registry& registry, const std::string& name, const Address& address);
+Sink open_sink(Registry& registry, const std::string& name, const Address& address);
+
+// Is it about what comes in? What was learned before is good then.
+inline bool is_of_streams(ErrorKind kind) {
+  return kind == ErrorKind::Stream || kind == ErrorKind::NoInput || kind == ErrorKind::InputOutput || kind == ErrorKind::Denied || kind == ErrorKind::Unavailable;
+}
+
+class StreamSet {
+ public:
+  // `name` empty: the graph's only producer that is still unbound. Throws ErrorKind::Usage/Name with what to write.
+  void bind(const Graph& graph, Registry& registry, const std::string& name, Address address);
+  // Of the address "x#label": the producer x, whose address it means, with another field. -1: it is an address of its own.
+  static int field_of(const Graph& graph, const std::string& name, const Address& address);
+  void bind(const Graph& graph, int producer, Source source);
+  // `options`: what an address has behind its '?'.
+  void bind(const Graph& graph, Registry& registry, int producer, Source source, const std::string& options);
+  // Live streams that are bound from now on go by way of it.
+  void set_spool(std::shared_ptr<Spool> spool) { spool_ = std::move(spool); }
+  // What live streams were in the run that is continued, by producer (<harmonics/announced.hpp>): those bound from now
+  // on, by addresses with the option `type`, need no sender to be opened.
+  void expect(std::map<std::string, std::string> types) { expected_ = std::move(types); }
+  // What the source of a live stream announced, before any step on its way; "": it is not live, or was bound as an
+  // object.
+  std::string announced(int producer) const {
+    const auto at = announced_.find(producer);
+    return at == announced_.end() ? "" : at->second;
+  }
+  // Who keeps the samples that are left out where streams are joined.
+  void set_dead_letters(std::shared_ptr<DeadLetters> letters) { letters_ = std::move(letters); }
+  bool bound(int producer) const { return sources_.count(producer) != 0; }
+  bool empty() const { return sources_.empty(); }
+  const Source& source(int producer) const { return *sources_.at(producer); }
+  Source& source(int producer) { return *sources_.at(producer); }
+  template <typename Body>
+  void each(Body&& body) const {
+    for (const auto& [producer, source] : sources_) body(*source);
+  }
+
+  // The number of this sample in what the address of a producer gives, from 0, and the address; empty when it cannot be found:
+  // a live stream, an object, a sample that was changed on its way, more data than a few seconds read.
+  struct Record {
+    uint64_t number;
+    std::string address;
+  };
+  std::optional<Record> record_of(int producer, Registry& registry, const void* sample, size_t bytes) const;
+
+  // Types as the graph sees them: declarations applied, groups of a ratio stacked on a new first axis.
+  std::map<int, StreamType> types(const Graph& graph) const;
+
+  std::optional<uint64_t> batch() const { return batch_; }
+  // A reader over these producers (all bound), in this order. `shuffle`: whether to shuffle when no address says; `unpaired`: what
+  // becomes of samples without a partner when none says.
+  std::unique_ptr<JointReader> reader(const Graph& graph, const std::vector<int>& producers, uint64_t batch, bool shuffle, uint64_t seed,
+                                      std::optional<Unpaired> unpaired = std::nullopt);
+
+ private:
+  uint64_t per_group(const Graph& graph, int producer) const;
+  const std::vector<std::shared_ptr<Source>>& chosen(const std::vector<int>& producers, const std::vector<JointMember>& members, bool refuse_unequal);
+  Address of_field(const Graph& graph, int producer, const std::string& name, Address address) const;
+  void take_joint_options(const std::string& name, Address& address);
+  void take_edge_options(const std::string& name, int producer, Address& address);
+  void agree(const std::string& name, const char* key, std::optional<std::string>& slot, const std::string& text);
+  void expect_same_part(const std::vector<int>& producers) const;
+  std::optional<JoinRules> join_rules(const std::vector<int>& producers, std::optional<Unpaired> unpaired);
+  void bind_stepped(const Graph& graph, Registry& registry, int producer, Source source, const StreamSteps& steps);
+
+  struct Chosen {
+    std::vector<int> producers;
+    std::vector<std::shared_ptr<Source>> sources;
+  };
+  std::shared_ptr<Spool> spool_;  // outlives the sources
+  std::shared_ptr<DeadLetters> letters_;
+  std::map<int, std::shared_ptr<Source>> sources_;
+  Address expecting(const StreamUse& use, const std::string& name, const Item& item, Address address) const;
+  std::map<std::string, std::string> expected_;
+  std::map<int, std::string> announced_;
+  std::map<int, std::string> from_;      // the address of each, without what is behind it
+  std::map<int, Address> addresses_;     // with the options of its source
+  std::map<int, std::pair<double, double>> parts_;  // of part=
+  std::map<int, EdgeOptions> edges_;     // of edge= and hold=
+  std::optional<std::string> join_, unpaired_, rest_;  // as they were written
+  std::optional<std::chrono::milliseconds> late_;
+  std::map<int, std::vector<std::function<void(uint64_t)>>> reseed_;  // of what augments a stream, empty where it has its own seed
+  std::map<int, Condition> conditions_;  // of where=
+  std::vector<Chosen> chosen_;           // what they leave of streams that are read together
+  std::optional<uint64_t> batch_, shuffle_, take_, skip_, repeat_, seed_, shard_, shards_;
+};
+
+// Programs are compiled for the types the graph learned from; other samples are ErrorKind::Stream.
+void check_same_samples(const Graph& graph, const std::map<int, StreamType>& learned, const std::map<int, StreamType>& given, const std::string& purpose = "test");
+
+}  // namespace harmonics
